@@ -1,11 +1,11 @@
 //! The FUSE front end: a stack, mounted by the Linux kernel.
 //!
-//! [`Mount::new`] mounts any [`vnode::FileSystem`] and serves it from background threads. Requests come in through the
-//! `device` or a ring (`uring`), are decoded to typed operations (`request`, over the bytes of `wire`), run on worker threads (`session`),
-//! and become vnode calls (`dispatch`). Beside it the tables that the kernel's view needs: `nodes` (ids to vnodes),
-//! `open_files` (handles to open files, and who does their I/O), `admission` (which names the kernel may cache),
-//! `locks` (waiting, with replies that are `deferred`). `notify` tells the kernel of changes from elsewhere, `expiry` of names
-//! (`known_names`) that it has to ask for again.
+//! [`Mount::new`] mounts any [`vnode::FileSystem`] and serves it from background threads. Requests arrive through the `device`
+//! or a ring (`uring`), are decoded to typed operations (`request`, over the bytes of `wire`), run on worker threads
+//! (`session`), and become vnode calls (`dispatch`). In addition there are the tables that the kernel's view requires: `nodes`
+//! (ids to vnodes), `open_files` (handles to open files, and who does their I/O), `admission` (which names the kernel may
+//! cache), `locks` (waiting, with replies that are `deferred`). `notify` notifies the kernel of changes from elsewhere,
+//! `expiry` of names (`known_names`) that it has to revalidate.
 
 mod admission;
 mod agreement;

@@ -1,4 +1,4 @@
-//! Mounting and unmounting: mount(2) where the process may, `fusermount3` where it may not.
+//! Mounting and unmounting: by mount(2) where the process may, by `fusermount3` where it may not.
 
 use super::device::{Device, own_received};
 use super::helper::{HELPERS, first_found};
@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 pub const FILE_SYSTEM_TYPE: &str = "fuse.plyfs";
 const SUBTYPE: &str = "plyfs";
 
-/// What the kernel is told with the mount itself.
+/// Parameters that are passed to the kernel with the mount itself.
 #[derive(Clone, Debug)]
 pub(crate) struct MountPlan<'a> {
     pub(crate) mount_point: &'a MountPoint,
@@ -32,14 +32,14 @@ pub(crate) struct MountPlan<'a> {
     pub(crate) cover_fuse: bool,
 }
 
-/// Mounts: the connection that the mount's requests come through, and the mount as the kernel lists it.
+/// Mounts; returns the connection through which the mount's requests arrive, and the mount as listed by the kernel.
 pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<(Device, ListedMount), MountError> {
     check_mount_point(plan)?;
-    // With their paths: the number of one that goes meanwhile may be the next one's.
+    // With their paths: the id of a mount that goes away meanwhile may be reused for the next one.
     let before: Vec<_> = listed_mounts().into_iter().map(|listed| (listed.mount, listed.path)).collect();
     let is_root = rustix::process::geteuid().is_root();
     let device = if is_root { mount_directly(plan) } else { mount_by_helper(plan) }?;
-    // The directory may have been renamed, before or just now.
+    // The directory may have been renamed, earlier or just now.
     for _ in 0..ATTEMPTS {
         let path = std::fs::read_link(plan.mount_point.place())
             .map_err(|error| MountError::System { what: "finding the mount", error })?;
@@ -53,7 +53,7 @@ pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<(Device, ListedMount), Mount
     Err(MountError::Vanished)
 }
 
-/// How often the mount table is read for a new mount whose mount point is being renamed.
+/// Maximum number of reads of the mount table for a new mount whose mount point is being renamed.
 const ATTEMPTS: usize = 16;
 
 fn check_mount_point(plan: &MountPlan<'_>) -> Result<(), MountError> {
@@ -99,7 +99,7 @@ fn mount_directly(plan: &MountPlan<'_>) -> Result<Device, MountError> {
     Ok(device)
 }
 
-/// Options that mount(2) and the helper spell alike.
+/// Returns the options that mount(2) and the helper spell alike.
 fn kernel_options(plan: &MountPlan<'_>) -> Vec<String> {
     let mut options = Vec::new();
     if plan.allow_other {
@@ -114,7 +114,7 @@ fn kernel_options(plan: &MountPlan<'_>) -> Vec<String> {
     options
 }
 
-/// The helper's option list: those of the kernel, the mount flags by name, and the source with its commas escaped.
+/// Returns the helper's option list: those of the kernel, the mount flags by name, and the source with its commas escaped.
 fn helper_options(plan: &MountPlan<'_>) -> OsString {
     let mut options = kernel_options(plan);
     options.extend(plan.flags.to_helper().map(str::to_owned));
@@ -130,8 +130,8 @@ fn helper_options(plan: &MountPlan<'_>) -> OsString {
     OsString::from_vec(list)
 }
 
-/// The helper mounts and passes the connection back through a socket whose number it finds in its environment. It is told of
-/// the mount point as the directory that it is started in.
+/// Mounts by the helper, which passes the connection back through a socket whose number it finds in its environment. The mount
+/// point is passed as the directory in which the helper is started.
 fn mount_by_helper(plan: &MountPlan<'_>) -> Result<Device, MountError> {
     let no_sockets = |error| system("making a socket for fusermount3", error);
     let flags = rustix::net::SocketFlags::empty();
@@ -157,7 +157,7 @@ fn mount_by_helper(plan: &MountPlan<'_>) -> Result<Device, MountError> {
     let received = receive_descriptor(&ours);
     let mut message = String::new();
     if let Some(errors) = &mut child.stderr {
-        // What cannot be read of the message is only missing from ours.
+        // A part of the message that cannot be read is only missing from the error text.
         let _ = errors.read_to_string(&mut message);
     }
     let status = child.wait().map_err(|error| MountError::System { what: "waiting for fusermount3", error })?;
@@ -167,7 +167,7 @@ fn mount_by_helper(plan: &MountPlan<'_>) -> Result<Device, MountError> {
     }
 }
 
-/// The helper's message without its own name in front.
+/// Converts the helper's message to an error, without the helper's name in front.
 fn helper_refusal(message: &str) -> MountError {
     if message.contains("user_allow_other") {
         return MountError::AllowOtherRefused;

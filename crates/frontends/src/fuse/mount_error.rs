@@ -1,4 +1,4 @@
-//! Why nothing was mounted.
+//! Errors of mounting.
 
 use super::device::DEVICE_PATH;
 use rustix::io::Errno;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why nothing was mounted: the cause, with the remedy in its text.
+/// The reason why a mount failed: the cause, with the remedy in its text.
 #[derive(Debug)]
 pub enum MountError {
     /// There is no FUSE device.
@@ -17,7 +17,7 @@ pub enum MountError {
     MountPointMissing(PathBuf),
     /// The mount point is not a directory.
     MountPointNotDirectory(PathBuf),
-    /// The mount point may not be looked at.
+    /// The mount point may not be accessed.
     MountPointPermission(PathBuf),
     /// A FUSE file system is mounted there already.
     MountPointBusy(PathBuf),
@@ -29,11 +29,11 @@ pub enum MountError {
     NoHelper,
     /// `fusermount3` refused, because of `user_allow_other` missing in `/etc/fuse.conf`.
     AllowOtherRefused,
-    /// `fusermount3` refused; its own message.
+    /// `fusermount3` refused; with its own message.
     Helper(String),
     /// A path with a zero byte in it.
     BadPath(PathBuf),
-    /// The kernel speaks an older FUSE protocol than 7.31.
+    /// The kernel speaks a FUSE protocol older than 7.31.
     KernelTooOld {
         /// Its major version.
         major: u32,
@@ -42,15 +42,15 @@ pub enum MountError {
     },
     /// The mount disappeared before it was set up.
     Vanished,
-    /// io_uring was asked for and cannot be used, for this reason.
+    /// io_uring was requested and cannot be used, for this reason.
     NoUring(&'static str),
-    /// The kernel was to keep writes and cannot, for this reason.
+    /// The writeback cache was requested and cannot be used, for this reason.
     NoWriteBack(&'static str),
     /// Another system call failed.
     System {
-        /// Which step.
+        /// The step that failed.
         what: &'static str,
-        /// Its error.
+        /// The error of that step.
         error: io::Error,
     },
 }
@@ -127,7 +127,7 @@ impl std::error::Error for MountError {
     }
 }
 
-/// What is wrong with a mount point that cannot be opened.
+/// Returns the error for a mount point that cannot be opened.
 pub(crate) fn cannot_open(path: &Path, error: io::Error) -> MountError {
     match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => MountError::MountPointMissing(path.into()),

@@ -1,4 +1,4 @@
-//! The flags of a mount, as mount(8) calls them: those of mount(2) that the kernel keeps, all but one of which a remount changes.
+//! The flags of a mount, as named by mount(8): those of mount(2) that the kernel keeps; a remount changes all but one of them.
 
 use rustix::mount::MountFlags as KernelFlags;
 use vnode::KeptAccessTimes;
@@ -14,20 +14,20 @@ pub struct MountFlags {
     pub no_devices: bool,
     /// `noexec`: programs cannot be run.
     pub no_exec: bool,
-    /// `sync`: what is written is on storage when the call returns, and so is each change of a directory.
+    /// `sync`: written data are on stable storage when the call returns, and so is each directory change.
     pub synchronous: bool,
-    /// `dirsync`: each change of a directory is on storage when the call returns. Stays as it was mounted.
+    /// `dirsync`: each directory change is on stable storage when the call returns. A remount does not change it.
     pub synchronous_directories: bool,
-    /// When reading changes access times. Those of the base are meant, where its own file system changes them: `noatime` keeps them,
-    /// the others are only shown.
+    /// When reading updates access times. This refers to the access times of the base, where its own file system updates them:
+    /// `noatime` preserves them, the other values are only displayed.
     pub access_times: AccessTimes,
-    /// `nodiratime`: reading directories changes no access times.
+    /// `nodiratime`: reading directories updates no access times.
     pub no_directory_access_times: bool,
-    /// `lazytime`: as `access_times`, of when times reach storage.
+    /// `lazytime`: when times reach stable storage; only displayed, as `access_times`.
     pub lazy_times: bool,
 }
 
-/// When reading changes access times, see mount(8).
+/// When reading updates access times, see mount(8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessTimes {
     /// `relatime`: once a day, and after a change.
@@ -56,13 +56,13 @@ impl Default for MountFlags {
 }
 
 impl MountFlags {
-    /// Of what reading is to change no access times.
+    /// Returns the kinds of objects whose access times reading must not update.
     pub(crate) fn kept_access_times(&self) -> KeptAccessTimes {
         let files = self.access_times == AccessTimes::Never;
         KeptAccessTimes { files, directories: files || self.no_directory_access_times }
     }
 
-    /// As mount(2) takes them.
+    /// Returns the flags of mount(2).
     pub(crate) fn to_kernel(self) -> KernelFlags {
         let flags = [
             (self.read_only, KernelFlags::RDONLY),
@@ -80,7 +80,8 @@ impl MountFlags {
         flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| *flag).collect()
     }
 
-    /// As `fusermount3` takes them: it knows no other that changes anything, and sets `nosuid` and `nodev` for every user.
+    /// Returns the options of `fusermount3`: it accepts no other option that has an effect, and sets `nosuid` and `nodev` for
+    /// every user.
     pub(crate) fn to_helper(self) -> impl Iterator<Item = &'static str> {
         let words = [
             (self.read_only, "ro"),

@@ -1,5 +1,5 @@
-//! Mount points: directories that are found by path once and held from then on, so that whoever may rename what is on the
-//! way to one cannot have another one mounted on, changed or unmounted.
+//! Mount points: directories that are looked up by path once and held from then on, so that somebody who may rename components
+//! of the path cannot redirect a mount, remount or unmount to another directory.
 
 use super::helper::unmount_by_helper;
 use super::mount_flags::MountFlags;
@@ -14,21 +14,21 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use vnode::mount_table;
 
-/// How to unmount.
+/// Modes of unmounting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnmountMode {
     /// Fails with `EBUSY` while files are open.
     Clean,
-    /// Takes the name away now; what is open stays usable until it is closed.
+    /// Detaches the mount now; open files stay usable until they are closed.
     Lazy,
-    /// Takes the name away and fails what is under way or open.
+    /// Detaches the mount, and aborts requests in flight and open files.
     Abort,
 }
 
-/// Opens a directory without asking its file system, which may not answer.
+/// Flags that open a directory without involving its file system, which may hang.
 const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A directory that something is mounted on, or may be. A mount cannot be unmounted cleanly while its root is held.
+/// A directory that is a mount point, or may become one. A mount cannot be unmounted cleanly while its root is held.
 #[derive(Debug)]
 pub struct MountPoint {
     descriptor: OwnedFd,
@@ -37,8 +37,8 @@ pub struct MountPoint {
 }
 
 impl MountPoint {
-    /// The directory on this path; if something is mounted there, the root of the topmost mount. No file system is asked but
-    /// those on the way.
+    /// Opens the directory at this path; if something is mounted there, the root of the topmost mount. No file systems are
+    /// involved but those along the path.
     ///
     /// # Errors
     /// As open(2); those of reading `/proc/self`.
@@ -46,10 +46,10 @@ impl MountPoint {
         Self::held(rustix::fs::open(path, PATH_ONLY, Mode::empty())?)
     }
 
-    /// Opens the directory that the kernel lists by this path, which has no symlinks in it.
+    /// Opens the directory that the kernel lists with this path, which contains no symlinks.
     ///
     /// # Errors
-    /// As [`MountPoint::open`]; `ELOOP` for a symlink, which has taken the place of a directory.
+    /// As [`MountPoint::open`]; `ELOOP` for a symlink that has replaced a directory.
     pub fn open_listed(path: &Path) -> io::Result<Self> {
         Self::held(openat2(CWD, path, PATH_ONLY, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
     }
@@ -60,26 +60,27 @@ impl MountPoint {
         Ok(Self { descriptor, path, mount })
     }
 
-    /// The path that it had when it was opened, as the kernel lists mounts: absolute, without symlinks.
+    /// Returns the path that the directory had when it was opened, as the kernel lists mounts: absolute, without symlinks.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The kernel's number of the mount that the directory is in: the first field of its line in proc_pid_mountinfo(5).
+    /// Returns the kernel's id of the mount that contains the directory: the first field of its line in proc_pid_mountinfo(5).
     pub fn mount(&self) -> u64 {
         self.mount
     }
 
-    /// A path that leads to it, whatever is renamed: for this process, as long as the value lives.
+    /// Returns a path that leads to the directory, whatever is renamed: valid in this process, as long as the value lives.
     pub fn place(&self) -> PathBuf {
         place_of(self.descriptor.as_fd())
     }
 
-    /// Gives the mount whose root this is other flags, as `mount -o remount`; its server is to be told by
-    /// [`Mount::flags_changed`](super::Mount::flags_changed). The kernel hands on all that it has kept first.
+    /// Changes the flags of the mount whose root this is, as `mount -o remount`; its server must be notified by
+    /// [`Mount::flags_changed`](super::Mount::flags_changed). The kernel first writes back all dirty data.
     ///
     /// # Errors
-    /// `EBUSY` if it is to become read-only and files are open for writing; `EPERM`; `EINVAL` if it is the root of no mount.
+    /// `EBUSY` if it is to become read-only and files are open for writing; `EPERM`; `EINVAL` if it is not the root of a
+    /// mount.
     pub fn remount(&self, flags: &MountFlags) -> io::Result<()> {
         Ok(rustix::mount::mount_remount(self.place(), flags.to_kernel(), c"")?)
     }
@@ -87,8 +88,8 @@ impl MountPoint {
     /// Unmounts the mount whose root this is.
     ///
     /// # Errors
-    /// `EBUSY` while it is in use and the mode is clean, or if another one is on that path by now; `EINVAL` if it is the root of
-    /// no mount; `EPERM`.
+    /// `EBUSY` while it is in use and the mode is clean, or if another mount is on that path by now; `EINVAL` if it is not the
+    /// root of a mount; `EPERM`.
     pub fn unmount(self, mode: UnmountMode) -> io::Result<()> {
         let is_root = rustix::process::geteuid().is_root();
         let detach = match mode {
@@ -99,7 +100,7 @@ impl MountPoint {
         if let (Some(flags), true) = (detach, is_root) {
             return Ok(rustix::mount::unmount(self.place(), flags)?);
         }
-        // Held, it would be in use: it is named in the directory that it is in, which is held in its place.
+        // Holding it would keep it in use: it is referred to by its name in its parent directory, which is held instead.
         let (parent, name) = self.parent()?;
         drop(self);
         match is_root {
@@ -111,7 +112,7 @@ impl MountPoint {
         }
     }
 
-    /// The directory that it is in, and its name there, by which the same mount is found.
+    /// Returns the parent directory, and the name there by which the same mount is found.
     fn parent(&self) -> io::Result<(OwnedFd, OsString)> {
         // It may have been moved since.
         let path = std::fs::read_link(self.place())?;
@@ -138,20 +139,20 @@ fn place_of(descriptor: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
 }
 
-/// The number of the mount that this is in. Unlike statx(2), reading it asks no file system anything, also not whether the
-/// caller may.
+/// Returns the id of the mount that contains this descriptor. Unlike statx(2), reading it involves no file system, not even
+/// for a permission check.
 fn mount_of(descriptor: BorrowedFd<'_>) -> io::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()))?;
     let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
     number.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
 }
 
-/// A mount that has a place in the tree.
+/// A mount that is attached to the mount tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedMount {
-    /// Its number.
+    /// The id of the mount.
     pub(crate) mount: u64,
-    /// The device of its file system, as makedev(3) makes it.
+    /// The device number of its file system, as composed by makedev(3).
     pub(crate) device: u64,
     /// The path of its mount point.
     pub(crate) path: PathBuf,
@@ -159,7 +160,7 @@ pub(crate) struct ListedMount {
     pub(crate) kind: OsString,
 }
 
-/// The mounts that have a place in the tree, in the order in which they were made.
+/// Returns the mounts that are attached to the mount tree, in the order in which they were made.
 pub(crate) fn listed_mounts() -> Vec<ListedMount> {
     let table = std::fs::read(mount_table::OWN).unwrap_or_default();
     mount_table::mounts(&table).map(ListedMount::of).collect()
@@ -172,7 +173,7 @@ impl ListedMount {
         Self { mount: mount.number, device: mount.device, path, kind: owned(mount.kind) }
     }
 
-    /// Whether it is of this type.
+    /// Returns whether the mount has this file-system type.
     pub(crate) fn is(&self, kind: &str) -> bool {
         self.kind == OsStr::new(kind)
     }

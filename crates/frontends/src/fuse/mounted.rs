@@ -1,4 +1,4 @@
-//! A running mount: made from a stack, served by background threads, ended by unmounting.
+//! A running mount: created from a stack, served by background threads, ended by unmounting.
 
 use super::agreement::{correct, unmet_demand, wishes};
 use super::budget::bound_arenas;
@@ -28,11 +28,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use vnode::FileSystemRef;
 
-/// A mounted stack. It is served by threads of this process until it is unmounted, by whomever; dropping the value
-/// unmounts it, lazily if it is in use.
+/// A mounted stack. Threads of this process serve it until somebody unmounts it; dropping the value unmounts it, lazily if it
+/// is in use.
 pub struct Mount {
     mount_point: PathBuf,
-    /// The kernel's number of it.
+    /// The kernel's id of the mount.
     number: u64,
     decisions: Decisions,
     dispatcher: Arc<Dispatcher>,
@@ -44,13 +44,13 @@ impl Mount {
     /// Mounts a stack on a directory. On return the mount is usable.
     ///
     /// # Errors
-    /// [`MountError`], which names cause and remedy; then nothing is left mounted.
+    /// [`MountError`], which names cause and remedy; nothing stays mounted in that case.
     pub fn new(file_system: FileSystemRef, mount_point: &Path, options: &MountOptions) -> Result<Mount, MountError> {
         let point = MountPoint::open(mount_point).map_err(|error| cannot_open(mount_point, error))?;
         Mount::on(file_system, &point, options)
     }
 
-    /// As [`Mount::new`], on a directory that is held already.
+    /// Mounts as [`Mount::new`], on a directory that is already held.
     ///
     /// # Errors
     /// As [`Mount::new`].
@@ -63,7 +63,7 @@ impl Mount {
         }
         file_system.keep_access_times(options.flags.kept_access_times());
         let properties = file_system.properties();
-        // The kernel answers EROFS then also where it does not ask the stack, as to access(2).
+        // The kernel then returns EROFS also where it does not ask the stack, as for access(2).
         let flags = MountFlags { read_only: options.flags.read_only || properties.read_only, ..options.flags };
         let mut decisions = decide(&properties, options);
         if let Some(error) = unmet_demand(&decisions, options) {
@@ -75,7 +75,7 @@ impl Mount {
             source: &options.source,
             flags,
             allow_other: options.allow_other,
-            // A kernel that applies lists checks permissions by that.
+            // A kernel that applies access control lists checks permissions by that.
             default_permissions: decisions.checks_without_lists,
             max_read: options.max_read,
             cover_fuse: options.over,
@@ -96,39 +96,39 @@ impl Mount {
         }
     }
 
-    /// Where it is mounted, as an absolute path.
+    /// Returns the mount point, as an absolute path.
     pub fn mount_point(&self) -> &Path {
         &self.mount_point
     }
 
-    /// What was decided from the stack's properties, the options and the kernel's features.
+    /// Returns what was decided from the stack's properties, the options and the kernel's features.
     pub fn decisions(&self) -> &Decisions {
         &self.decisions
     }
 
-    /// Requests served so far, by operation.
+    /// Returns statistics of the requests served so far, by operation.
     pub fn statistics(&self) -> Vec<OperationStatistics> {
         self.statistics.operations()
     }
 
-    /// What the parts of the stack took of the requests that were watched.
+    /// Returns how the time of the sampled requests is divided between the parts of the stack.
     pub fn parts(&self) -> Vec<PartStatistics> {
         self.statistics.parts()
     }
 
-    /// How many objects the kernel holds.
+    /// Returns the number of objects that the kernel holds.
     pub fn nodes(&self) -> u64 {
         self.dispatcher.node_count()
     }
 
-    /// How many threads serve requests now.
+    /// Returns the number of threads that serve requests now.
     pub fn workers(&self) -> usize {
         self.session.workers()
     }
 
-    /// The mount has got other flags by [`MountPoint::remount`](super::MountPoint::remount): those that the kernel leaves to the
-    /// server count from now on, and what was written before is on storage on return. A file that is open for writing passes the
-    /// server by where it did so before.
+    /// Applies new flags of the mount, set by [`MountPoint::remount`](super::MountPoint::remount): those that the kernel
+    /// leaves to the server are in force from now on, and earlier writes are on stable storage on return. A file that is open
+    /// for writing keeps bypassing the server if it did so before.
     ///
     /// # Errors
     /// Those of the storage.
@@ -138,7 +138,8 @@ impl Mount {
         self.sync()
     }
 
-    /// Everything written so far reaches storage, as syncfs(2), but for what the kernel has not handed on yet.
+    /// Syncs everything written so far to stable storage, as syncfs(2), except for data that the kernel has not written back
+    /// yet.
     ///
     /// # Errors
     /// Those of the storage.
@@ -146,36 +147,36 @@ impl Mount {
         self.dispatcher.sync()
     }
 
-    /// Waits until the kernel has been told of all changes of the stack so far (by [`vnode::Notifier`]), for some time at most.
-    /// Whether it has: until then it may answer with what it has cached. Not for a thread that serves requests.
+    /// Waits, with a timeout, until the kernel has been notified of all changes of the stack so far (reported by
+    /// [`vnode::Notifier`]). Returns whether it has: until then it may use what it has cached. Must not be called by a thread
+    /// that serves requests.
     pub fn wait_until_told(&self, patience: Duration) -> bool {
         self.dispatcher.expiry().wait(patience)
     }
 
-    /// How many files are open for writing. The kernel may keep what is written to them (with
-    /// [`MountOptions::write_back`], or through a mapping) until it is told otherwise.
+    /// Returns the number of files open for writing. The kernel may hold data written to them (with
+    /// [`MountOptions::write_back`], or through a mapping) until it is told to write them back.
     pub fn files_written(&self) -> usize {
         self.dispatcher.written_count()
     }
 
-    /// Has the kernel hand on what it keeps of all open files, also of a mount that was taken away lazily: whether it has within
-    /// this time. Not for a thread that serves requests.
+    /// Makes the kernel write back the dirty data of all open files, also on a lazily unmounted mount; returns whether it has
+    /// done so within this time. Must not be called by a thread that serves requests.
     pub fn write_back(&self, patience: Duration) -> bool {
         self.dispatcher.write_back_within(patience)
     }
 
-    /// Waits until it is unmounted and the last request is served.
+    /// Waits until the mount is unmounted and the last request is served.
     pub fn wait(&self) {
         self.session.wait();
     }
 
-    /// As [`Mount::wait`], for some time at most. Whether it has ended.
+    /// Waits as [`Mount::wait`], with a timeout. Returns whether the mount has ended.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         self.session.wait_timeout(timeout)
     }
 
-    /// Takes the mount away. With [`UnmountMode::Lazy`] it is served on until nobody uses it: then [`Mount::wait`]
-    /// returns.
+    /// Unmounts. With [`UnmountMode::Lazy`] the mount is served until nobody uses it any more: then [`Mount::wait`] returns.
     ///
     /// # Errors
     /// `EBUSY` while it is in use and the mode is clean, or if something else is mounted over it; as umount2(2).
@@ -187,8 +188,8 @@ impl Mount {
     }
 }
 
-/// Takes the mount of this number away, wherever it is by now. One without a place was detached before, and is served until
-/// nobody uses it.
+/// Unmounts the mount with this id, at whatever path it is by now. A mount that is not in the tree was detached earlier, and
+/// is served until nobody uses it any more.
 fn unmount(number: u64, mode: UnmountMode) -> io::Result<()> {
     let Some(listed) = listed_mounts().into_iter().find(|listed| listed.mount == number) else { return Ok(()) };
     let point = MountPoint::open_listed(&listed.path)?;
@@ -257,7 +258,7 @@ fn serve(
     Ok((dispatcher, session, statistics))
 }
 
-/// Starts the thread that tells the kernel of names; it ends with the connection.
+/// Starts the thread that notifies the kernel of stale names; it ends with the connection.
 fn start_expiry(dispatcher: &Arc<Dispatcher>, expiry: Expiry) -> io::Result<()> {
     let dispatcher = Arc::downgrade(dispatcher);
     let tell = move |stale, under_way| {

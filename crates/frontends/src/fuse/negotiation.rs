@@ -1,16 +1,16 @@
-//! INIT: which of the features wished for this kernel has, and what stands in for the others.
+//! INIT: which of the requested features this kernel has, and the fallbacks for the others.
 
 use super::features::Features;
 use super::wire::{self, init};
 
-/// What the front end would like; the kernel's offer decides.
+/// The features that the front end requests; the kernel's offer decides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wishes {
-    /// Requests through io_uring.
+    /// Requests arrive through io_uring.
     pub(crate) uring: bool,
-    /// Hand open files to the kernel where the stack leaves data untouched.
+    /// Pass open files to the kernel where the stack leaves data untouched.
     pub(crate) passthrough: bool,
-    /// The kernel keeps what is written, with sizes and times, and hands it on later; only without `passthrough`.
+    /// The kernel caches writes, with sizes and times, and writes them back later; only without `passthrough`.
     pub(crate) write_back: bool,
     /// Let the kernel apply access control lists; only together with `default_permissions`.
     pub(crate) posix_acl: bool,
@@ -19,55 +19,55 @@ pub(crate) struct Wishes {
     pub(crate) posix_locks: bool,
     /// Flock locks reach the stack.
     pub(crate) flock_locks: bool,
-    /// Something else may change the files: cached pages are dropped when size or time changed.
+    /// Something else may change the files: cached pages are dropped when size or mtime changed.
     pub(crate) drop_changed_data: bool,
     /// Largest read, write or directory listing in one request, bytes.
     pub(crate) message_bytes_max: u32,
-    /// Requests that the kernel may have under way for itself (read-ahead, writeback, release).
+    /// Maximum number of the kernel's own requests in flight (read-ahead, writeback, release).
     pub(crate) background_max: u16,
-    /// Features that are taken for missing, whatever the kernel offers.
+    /// Features that are treated as missing, whatever the kernel offers.
     pub(crate) withheld: Features,
 }
 
-/// What kernel and front end agreed on.
+/// The result of the negotiation between kernel and front end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Negotiated {
     /// The protocol's minor version in use.
     pub(crate) minor: u32,
-    /// The features in use, of [`init`].
+    /// The features in use, bits of [`init`].
     pub(crate) features: u64,
     /// Largest write, bytes.
     pub(crate) max_write: u32,
-    /// Pages of one message.
+    /// Maximum number of pages per message.
     pub(crate) max_pages: u16,
 }
 
 impl Negotiated {
-    /// Whether all these features are in use.
+    /// Returns whether all these features are in use.
     pub(crate) fn has(&self, features: u64) -> bool {
         self.features & features == features
     }
 }
 
-/// What to answer to an INIT.
+/// The answer to an INIT.
 #[derive(Debug)]
 pub(crate) enum InitAnswer {
-    /// Agreed: the reply, and what is in use from now on.
+    /// Success: the reply, and what is in use from now on.
     Agreed(Box<wire::InitOut>, Negotiated),
-    /// The kernel speaks a later major version: this reply makes it ask again in ours.
+    /// The kernel speaks a later major version: this reply makes it retry with ours.
     AskAgain(Box<wire::InitOut>),
     /// The kernel is too old.
     TooOld { major: u32, minor: u32 },
 }
 
-/// Features used wherever the kernel has them. Each line's fallback:
-/// reads one at a time, no handles for lookups of `.`, 4 KiB writes, the kernel applies the umask, ioctl on files only,
-/// one direct read at a time, READDIR, READDIRPLUS each time, readlink asked each time, one directory operation at a time,
-/// the older HANDLE_KILLPRIV, SETXATTR without flags, no second word of features, the caller's groups from /proc, names
-/// cached for a second at most, 128 KiB messages, no shared mapping of files opened for direct I/O.
+/// Features used wherever the kernel has them. The fallbacks, line by line: reads one at a time, no handles for lookups of
+/// `.`, 4 KiB writes, the kernel applies the umask, ioctl on files only, one direct read at a time, READDIR, READDIRPLUS each
+/// time, readlink requested each time, one directory operation at a time, the older HANDLE_KILLPRIV, SETXATTR without flags,
+/// no second word of features, the caller's groups from /proc, names cached for a second at most, 128 KiB messages, no shared
+/// mapping of files opened for direct I/O.
 ///
-/// Not among them is truncation by OPEN: the kernel looks only afterwards whether the file is a program that runs, which
-/// would be lost by then. So it asks for it by SETATTR.
+/// Truncation by OPEN is not among them: the kernel checks only afterwards whether the file is a program being executed, whose
+/// content would be lost by then. So it sends a SETATTR instead.
 const ALWAYS: u64 = init::ASYNC_READ
     | init::EXPORT_SUPPORT
     | init::BIG_WRITES
@@ -85,10 +85,10 @@ const ALWAYS: u64 = init::ASYNC_READ
     | init::MAX_PAGES
     | init::DIRECT_IO_ALLOW_MMAP;
 
-/// A kernel without MAX_PAGES moves 32 pages a message.
+/// Maximum number of pages per message for a kernel without MAX_PAGES.
 const PAGES_DEFAULT: u32 = 32;
 
-/// Decides on an offer. `page_size` is the machine's.
+/// Decides on an offer. `page_size` is the machine's, in bytes.
 pub(crate) fn negotiate(offer: &wire::InitIn, wishes: &Wishes, page_size: u32) -> InitAnswer {
     if offer.major > wire::MAJOR_VERSION {
         let major = wire::MAJOR_VERSION;
@@ -114,8 +114,8 @@ pub(crate) fn negotiate(offer: &wire::InitIn, wishes: &Wishes, page_size: u32) -
     wish(wishes.flock_locks, init::FLOCK_LOCKS);
     wish(wishes.drop_changed_data, init::AUTO_INVAL_DATA);
 
-    // A kernel with neither has set-id bits cleared in the name of whoever writes, who need not be permitted to. One that
-    // writes back does not tell who wrote.
+    // A kernel with neither has set-ID bits cleared in the name of the writer, who need not be permitted to. A kernel with the
+    // writeback cache does not report who wrote.
     let clears_set_id = features & init::HANDLE_KILLPRIV_V2 != 0 || wishes.write_back;
     if !clears_set_id {
         features |= init::HANDLE_KILLPRIV & offered;
@@ -129,7 +129,7 @@ pub(crate) fn negotiate(offer: &wire::InitIn, wishes: &Wishes, page_size: u32) -
     InitAnswer::Agreed(Box::new(reply(offer, wishes, &negotiated)), negotiated)
 }
 
-/// The features offered but for those withheld. Without INIT_EXT there is no second word.
+/// Returns the features offered, without those withheld. Without INIT_EXT there is no second word.
 fn offered_features(offer: &wire::InitIn, withheld: u64) -> u64 {
     let low = u64::from(offer.flags) & !withheld;
     let high = if low & init::INIT_EXT != 0 { u64::from(offer.flags2) << 32 } else { 0 };
@@ -149,7 +149,7 @@ fn reply(offer: &wire::InitIn, wishes: &Wishes, negotiated: &Negotiated) -> wire
         max_pages: negotiated.max_pages,
         map_alignment: 0,
         flags2: (negotiated.features >> 32) as u32,
-        // One level of stacking: the file system below must not be stacked itself.
+        // One level of stacking: the lower file system must not be stacked itself.
         max_stack_depth: u32::from(negotiated.has(init::PASSTHROUGH)),
         request_timeout_s: 0,
         unused: [0; 11],

@@ -1,12 +1,13 @@
-//! Files just created: they have no capabilities, which the kernel asks for before the first write to each file.
+//! New-file capability cache: files just created have no capabilities, which the kernel requests before the first write to
+//! each file.
 
 use super::nodes::{MAY_BE_MAPPED, Node};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use vnode::Attributes;
 
-/// For how long after its creation a file counts as new. Others, below the stack, could give it capabilities meanwhile;
-/// their file system takes them away again at the first write.
+/// How long after its creation a file counts as new, in milliseconds. Others could set capabilities on it below the stack
+/// meanwhile; their file system clears them again at the first write.
 const NEWBORN_MS: u64 = 1000;
 
 pub(crate) struct Newborns {
@@ -18,31 +19,31 @@ impl Newborns {
         Newborns { started: Instant::now() }
     }
 
-    /// A file was opened by a creation: new, unless something has happened to it since its birth.
+    /// Records a file that was opened by a creation: it is new, unless something has happened to it since.
     pub(crate) fn created(&self, node: &Node, attributes: &Attributes) {
         if attributes.btime == Some(attributes.ctime) {
             note(node, self.now_ms());
         }
     }
 
-    /// The file got an extended attribute.
+    /// Records that the file got an extended attribute.
     pub(crate) fn grown_up(&self, node: &Node) {
         note(node, 0);
     }
 
-    /// Whether the file, which is a regular one, has no extended attributes that matter, for certain.
+    /// Returns whether the file, which is a regular one, is certain to have no extended attributes that matter.
     pub(crate) fn is_newborn(&self, node: &Node) -> bool {
         let born_ms = node.note.load(Ordering::Relaxed) & !MAY_BE_MAPPED;
         born_ms != 0 && self.now_ms() < born_ms + NEWBORN_MS
     }
 
-    /// Never 0, which stands for no note.
+    /// Returns the time since the start; never 0, which means that nothing is recorded.
     fn now_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64 + 1
     }
 }
 
-/// Notes a time of birth, or with 0 that the file is not new, beside what else is noted.
+/// Records a creation time, or with 0 that the file is not new, and keeps the other bits of the note.
 fn note(node: &Node, born_ms: u64) {
     let beside = |note| Some(note & MAY_BE_MAPPED | born_ms);
     let _ = node.note.fetch_update(Ordering::Relaxed, Ordering::Relaxed, beside);

@@ -1,9 +1,8 @@
-//! The node table: from the kernel's node ids to vnodes, with the lookups that the kernel holds.
+//! The node table: from the kernel's node ids to vnodes, with the lookup count that the kernel holds.
 //!
-//! **Invariants.** A node id is never given out twice in the life of a mount. At any time one object has at most one
-//! node, found by its handle, so hard links and repeated lookups share it. A node stays while the kernel holds a
-//! lookup on it; the root always. A node is small, for there may be millions: whatever only open files need is kept
-//! elsewhere, by node id.
+//! **Invariants.** A node id is never reused in the life of a mount. At any time one object has at most one node, found by its
+//! handle, so hard links and repeated lookups share it. A node stays while the kernel holds a lookup on it; the root stays
+//! forever. A node is small, for there may be millions: data that only open files need are kept elsewhere, by node id.
 
 use super::wire::ROOT_ID;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
@@ -15,35 +14,35 @@ use vnode::{Handle, VnodeRef};
 
 /// One object that the kernel knows.
 pub(crate) struct Node {
-    /// What the kernel calls it.
+    /// The kernel's id of the node.
     pub(crate) id: u64,
     /// The object.
     pub(crate) vnode: VnodeRef,
     /// Changed under the lock of the shard that the handle belongs to.
     lookups: AtomicU64,
-    /// A word of memory for what is known beyond the kernel's requests: of a directory, who may search it (the admission
+    /// A word of state that is not derived from the kernel's requests: of a directory, who may search it (the admission
     /// module); of a regular file, when it was created (the newborn module), and [`MAY_BE_MAPPED`]; of a symlink, whether
     /// others may follow it (the guard module).
     pub(crate) note: AtomicU64,
 }
 
-/// In the note of a regular file, beside what the newborn module has there.
+/// In the note of a regular file, in addition to the bits of the newborn module.
 pub(crate) const MAY_BE_MAPPED: u64 = 1 << 63;
 
 impl Node {
-    /// The file, a regular one, may be written past us through a mapping from now on. The kernel closes the file that was mapped
-    /// with its last descriptor, and does not tell of the mapping's end.
+    /// Records that the file, a regular one, may be written through a mapping from now on, bypassing the server. The kernel
+    /// releases the mapped file with its last descriptor, and does not report the end of the mapping.
     pub(crate) fn note_mapping(&self) {
         self.note.fetch_or(MAY_BE_MAPPED, Ordering::Relaxed);
     }
 
-    /// Whether a file, a regular one, may be written past us through a mapping.
+    /// Returns whether a file, a regular one, may be written through a mapping, bypassing the server.
     pub(crate) fn may_be_mapped(&self) -> bool {
         self.note.load(Ordering::Relaxed) & MAY_BE_MAPPED != 0
     }
 }
 
-/// A node in the table by handles. With its hash beside it, a table that grows or shrinks reads no node.
+/// A node in the table by handle. With the hash stored, a table that grows or shrinks reads no node.
 struct Slot {
     hash: u64,
     node: Arc<Node>,
@@ -55,12 +54,12 @@ impl Slot {
     }
 }
 
-/// Tables are cut in so many parts, each with its lock.
+/// Number of shards per table, each with its own lock.
 const SHARDS: usize = 64;
-/// Node ids are kept in runs of so many: they are given out in sequence and mostly forgotten together.
+/// Number of consecutive node ids stored together: ids are assigned in sequence and mostly forgotten together.
 const RUN: u64 = 32;
 
-/// The nodes of [`RUN`] ids in sequence, those that there are.
+/// The existing nodes among [`RUN`] consecutive ids.
 #[derive(Default)]
 struct Run {
     nodes: [Option<Arc<Node>>; RUN as usize],
@@ -100,13 +99,13 @@ impl NodeTable {
         table
     }
 
-    /// What the kernel is told with each id: handles of an earlier mount of the same place, whose ids were those of other
-    /// objects, are stale.
+    /// Returns the generation that the kernel gets with each id: it makes handles of an earlier mount at the same path, whose
+    /// ids were those of other objects, stale.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The node of this id, if the kernel holds it.
+    /// Returns the node with this id, if the kernel holds it.
     pub(crate) fn get(&self, id: u64) -> Option<Arc<Node>> {
         if id == ROOT_ID {
             return Some(Arc::clone(&self.root));
@@ -115,14 +114,14 @@ impl NodeTable {
         runs.get(&(id / RUN))?.nodes[(id % RUN) as usize].clone()
     }
 
-    /// The id of the node of this object, if it has one.
+    /// Returns the id of this object's node, if it has one.
     pub(crate) fn id_of(&self, handle: &Handle) -> Option<u64> {
         let hash = self.hash(handle);
         let shard = self.handle_shard(hash);
         shard.find(hash, |slot| slot.is_of(hash, handle)).map(|slot| slot.node.id)
     }
 
-    /// The node of an object, new or known, with one more lookup held by the kernel.
+    /// Returns the node of an object, new or known, with one more lookup held by the kernel.
     pub(crate) fn look_up(&self, vnode: VnodeRef) -> Arc<Node> {
         let handle = vnode.handle();
         let hash = self.hash(&handle);
@@ -141,7 +140,7 @@ impl NodeTable {
         node
     }
 
-    /// The kernel gives lookups back; a node without any goes. Whether one went.
+    /// Drops lookups that the kernel has forgotten, and the node with the last one. Returns whether the node was dropped.
     pub(crate) fn forget(&self, id: u64, lookups: u64) -> bool {
         if id == ROOT_ID {
             return false;
@@ -164,24 +163,24 @@ impl NodeTable {
         }
         drop(shard);
         let removed = self.remove_id(id);
-        // The object's own tear-down may take time: not under a lock.
+        // Dropping the object itself may take time: not under a lock.
         drop(removed);
         true
     }
 
-    /// How many nodes there are, the root included.
+    /// Returns the number of nodes, including the root.
     pub(crate) fn len(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Lets every node but the root go: the kernel has ended the connection.
+    /// Drops every node but the root: the kernel has ended the connection.
     pub(crate) fn clear(&self) {
         for id in self.ids() {
             self.forget(id, u64::MAX);
         }
     }
 
-    /// The ids of all nodes now.
+    /// Returns the ids of all current nodes.
     pub(crate) fn ids(&self) -> Vec<u64> {
         let mut ids = Vec::new();
         for shard in &self.by_id {
@@ -191,7 +190,7 @@ impl NodeTable {
         ids
     }
 
-    /// The id of a node for which a condition holds.
+    /// Returns the id of a node that satisfies a condition.
     pub(crate) fn find(&self, condition: impl Fn(&Node) -> bool) -> Option<u64> {
         self.by_id.iter().find_map(|shard| {
             let runs = shard.read().unwrap_or_else(PoisonError::into_inner);
@@ -233,16 +232,17 @@ impl NodeTable {
         self.hasher.hash_one(handle.as_bytes())
     }
 
-    /// Shards are of unequal sizes, up to twice each other's, so that they do not all double their room at once.
+    /// Returns the shard for a hash. Shards are of unequal sizes, by a factor of up to two, so that they do not all double
+    /// their capacity at once.
     fn handle_shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Slot>> {
-        // The table itself uses the lowest and the highest bits; 0 up to 1.
+        // The table itself uses the lowest and the highest bits. The value is in [0, 1).
         let part = f64::from((hash >> 25) as u32) / (f64::from(u32::MAX) + 1.0);
         let index = (part * (1.34 - 0.34 * part) * SHARDS as f64) as usize;
         self.by_handle[index.min(SHARDS - 1)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A number that no other mount has, as far as chance goes. The kernel keeps 32 bits of it.
+/// Returns a number that no other mount has, with high probability. The kernel keeps 32 bits of it.
 fn new_generation() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::from((now.as_nanos() as u32).max(1))

@@ -1,4 +1,4 @@
-//! The stack's way up: changes that did not come through the mount invalidate what the kernel caches.
+//! The stack's notifications: changes that did not come through the mount invalidate what the kernel caches.
 
 use super::dispatch::Dispatcher;
 use super::expiry::Expiry;
@@ -7,7 +7,7 @@ use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 use vnode::{Handle, Name, Notifier};
 
-/// Translates handles to node ids and passes the news on. Given to the stack before the dispatcher exists, since the
+/// Translates handles to node ids and passes the notifications on. Given to the stack before the dispatcher exists, since the
 /// first operation needs both.
 pub(crate) struct KernelNotifier {
     dispatcher: OnceLock<Weak<Dispatcher>>,
@@ -20,9 +20,9 @@ impl KernelNotifier {
         KernelNotifier { dispatcher: OnceLock::new(), notifications, expiry }
     }
 
-    /// From here on nodes are known.
+    /// Attaches the dispatcher; from here on nodes are known.
     pub(crate) fn attach(&self, dispatcher: Weak<Dispatcher>) {
-        // Attached once, by the mount that made both.
+        // Attached once, by the mount that created both.
         let _ = self.dispatcher.set(dispatcher);
     }
 
@@ -34,7 +34,7 @@ impl KernelNotifier {
     }
 }
 
-/// So long the kernel may take to hand on what it keeps, while somebody waits for a command.
+/// Maximum time that the kernel may take to write back its dirty data, while somebody waits for a command.
 const LONGEST_WRITE_BACK: Duration = Duration::from_secs(3);
 
 impl Notifier for KernelNotifier {

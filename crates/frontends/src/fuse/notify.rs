@@ -1,4 +1,4 @@
-//! Notifications: telling the kernel that what it caches is out of date.
+//! Notifications: telling the kernel that cached data are stale.
 
 use super::device::Device;
 use super::wire::{self, notification};
@@ -8,29 +8,29 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use zerocopy::IntoBytes;
 
-/// Something the kernel should know.
+/// A notification to the kernel.
 #[allow(dead_code, reason = "no base brings data yet")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notification {
     /// Cached attributes of the node are stale, and its data from `offset` on, `length` bytes (0: all of it).
     /// A negative `offset` leaves the data alone.
     InvalidateInode { node: u64, offset: i64, length: i64 },
-    /// The name is to be looked up again when next used; what is in use under it stays, and what is mounted there.
+    /// The name has to be looked up again when next used; what is in use under it stays, and so does what is mounted there.
     ExpireEntry { parent: u64, name: Box<[u8]> },
-    /// These bytes are the node's data at this place.
+    /// These bytes are the node's data at this offset.
     Store { node: u64, offset: u64, data: Box<[u8]> },
-    /// A file that somebody polls is ready.
+    /// A polled file is ready.
     PollWakeup { kernel_handle: u64 },
 }
 
 /// Sends notifications from a thread of its own.
 ///
-/// The kernel takes a directory's lock to carry out most of them, and may hold that lock for a request that is
-/// being served; a thread that waits for the kernel must therefore serve no request. Two are exceptions: the attributes of a
-/// node are marked stale without waiting for anybody, and the pages of an open file are written back under locks of their own.
+/// The kernel takes a directory's lock to handle most of them, and may hold that lock for a request that is being served; a
+/// thread that waits for the kernel must therefore serve no request. There are two exceptions: the attributes of a node are
+/// marked stale without blocking, and the pages of an open file are written back under locks of their own.
 ///
-/// Three that the protocol has are never sent, since they detach what is mounted inside: dropping a name, or a name that is
-/// gone, and dropping all names at once (the connection's epoch).
+/// Three notifications of the protocol are never sent, since they detach what is mounted inside: dropping a name, or a name
+/// that was deleted, and dropping all names at once (the connection's epoch).
 #[derive(Clone)]
 pub(crate) struct NotificationSender {
     device: Arc<Device>,
@@ -48,30 +48,31 @@ impl NotificationSender {
         Ok((NotificationSender { device, channel }, thread))
     }
 
-    /// Queues a notification; never waits.
+    /// Queues a notification; never blocks.
     pub(crate) fn send(&self, notification: Notification) {
         // The thread ends only when this sender does.
         let _ = self.channel.send(notification);
     }
 
-    /// Makes the cached attributes of a node stale, at once. Its data is left alone.
+    /// Invalidates the cached attributes of a node, synchronously. Its data are left alone.
     pub(crate) fn invalidate_attributes(&self, node: u64) {
         self.send_at_once(&Notification::InvalidateInode { node, offset: NO_DATA, length: 0 });
     }
 
-    /// Has the kernel write back what it keeps of a node, and waits until that is done: other threads serve the writes. The
-    /// kernel drops the data then. It takes no lock for this that a request of an open file holds.
+    /// Makes the kernel write back the dirty data of a node, and waits until that is done: other threads serve the writes. The
+    /// kernel then drops the data. For this it takes no lock that is held for a request of an open file.
     pub(crate) fn write_back(&self, node: u64) {
         self.send_at_once(&Notification::InvalidateInode { node, offset: 0, length: 0 });
     }
 
-    /// Has the kernel ask again for a name, at the next use. Waits for the directory's lock: for a thread that serves no request.
+    /// Makes the kernel revalidate a name at the next use. Waits for the directory's lock: for a thread that serves no
+    /// request.
     pub(crate) fn expire_name(&self, parent: u64, name: &[u8]) {
         self.send_at_once(&Notification::ExpireEntry { parent, name: name.into() });
     }
 
-    /// Has the kernel drop what it caches of a node: attributes and data. Waits for data that is being read: for a thread that
-    /// serves no request.
+    /// Makes the kernel drop what it caches of a node: attributes and data. Waits for data that are being read: for a thread
+    /// that serves no request.
     pub(crate) fn invalidate_node(&self, node: u64) {
         self.send_at_once(&Notification::InvalidateInode { node, offset: 0, length: 0 });
     }
@@ -83,7 +84,7 @@ impl NotificationSender {
     }
 }
 
-/// As the offset of an invalidation: leaves the data of the node alone.
+/// Offset of an invalidation that leaves the node's data alone.
 pub(crate) const NO_DATA: i64 = -1;
 
 fn send_all(device: &Device, receiver: &Receiver<Notification>) {
@@ -94,7 +95,7 @@ fn send_all(device: &Device, receiver: &Receiver<Notification>) {
     }
 }
 
-/// A node or name that the kernel does not have (any more) needs no invalidation.
+/// Logs the error of a notification. A node or name that the kernel does not have (any more) needs no invalidation.
 fn report(result: Result<(), Errno>, what: &str) {
     match result {
         Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::NOTDIR | Errno::NOTEMPTY) => {}

@@ -1,8 +1,8 @@
 //! Open files and directories: the kernel's file handles, and how the opens of one node share the kernel's I/O modes.
 //!
-//! **Invariants.** The kernel refuses to mix cached and passthrough opens of one inode, and all passthrough opens of an
-//! inode must name one backing file. So a node's opens are counted by mode; the backing file is registered by the
-//! first passthrough open and released by the last; while a cached open exists, all new ones are cached.
+//! **Invariants.** The kernel refuses to mix cached and passthrough opens of one inode, and all passthrough opens of an inode
+//! must use one backing file. So a node's opens are counted by mode; the backing file is registered by the first passthrough
+//! open and released by the last; while a cached open exists, all new ones are cached.
 
 use super::nodes::Node;
 use super::wire::open_reply;
@@ -16,22 +16,22 @@ pub(crate) struct OpenedFile {
     pub(crate) file: OpenFileRef,
     pub(crate) node: u64,
     mode: IoMode,
-    /// Reads and writes reach the stack past the kernel's cache.
+    /// Reads and writes bypass the kernel's cache and reach the stack.
     pub(crate) is_direct: bool,
     /// Opened for writing.
     pub(crate) writes: bool,
-    /// The user and group that opened it: whose the pages are that the kernel writes back.
+    /// The user and group that opened it: the owner of the pages that the kernel writes back.
     pub(crate) opener: (u32, u32),
-    /// Opened for appending: what is written comes at the end, wherever the kernel says that it belongs.
+    /// Opened for appending: writes go to the end, whatever the offset in the kernel's request.
     pub(crate) appends: bool,
-    /// The same file opened again, for pages that the kernel writes back to their places, if this one appends.
+    /// The same file opened again, for pages that the kernel writes back at their offsets, if this one appends.
     pub(crate) pages: OnceLock<OpenFileRef>,
-    /// A flock lock was taken, to be released with the file.
+    /// Set once a flock lock was taken, to be released with the file.
     pub(crate) flocked: AtomicBool,
 }
 
 impl OpenedFile {
-    /// Whether the kernel may have changed the data by itself.
+    /// Returns whether the kernel may have changed the data by itself.
     pub(crate) fn written_past_us(&self) -> bool {
         self.writes && self.mode == IoMode::Passthrough
     }
@@ -43,7 +43,7 @@ pub(crate) struct OpenedDirectory {
     pub(crate) node: Arc<Node>,
 }
 
-/// How the kernel does I/O on one open.
+/// How the kernel does I/O on an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IoMode {
     Cached,
@@ -51,7 +51,7 @@ enum IoMode {
     Passthrough,
 }
 
-/// What to answer to an open.
+/// The answer to an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenAnswer {
     pub(crate) handle: u64,
@@ -59,29 +59,29 @@ pub(crate) struct OpenAnswer {
     pub(crate) backing_id: i32,
 }
 
-/// How an open may be done.
+/// The constraints on an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenWish {
-    /// Passthrough, if the kernel has it.
+    /// Use passthrough, if the kernel has it.
     pub(crate) passthrough: bool,
     /// Reads and writes must reach the stack.
     pub(crate) direct: bool,
-    /// Another open of the node may be of another file below.
+    /// Another open of the node may refer to another lower file.
     pub(crate) opens_differ: bool,
     /// The file is opened for writing.
     pub(crate) writes: bool,
     /// The file is opened for appending.
     pub(crate) appends: bool,
-    /// Who opens it.
+    /// The user that opens it.
     pub(crate) opener: Opener,
 }
 
-/// Who opens a file.
+/// The user that opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Opener {
     /// User and group.
     pub(crate) ids: (u32, u32),
-    /// What they write leaves set-id bits as they are.
+    /// Writes of this user leave set-ID bits unchanged.
     pub(crate) is_privileged: bool,
 }
 
@@ -91,7 +91,7 @@ impl Opener {
     }
 }
 
-/// Past the cache, several writes of one file at a time: the stack keeps them apart as far as the base does.
+/// Bypasses the cache and allows parallel writes to one file: the stack serializes them as far as the base does.
 const DIRECT: u32 = open_reply::DIRECT_IO | open_reply::PARALLEL_DIRECT_WRITES;
 
 const SHARDS: usize = 32;
@@ -104,20 +104,20 @@ pub(crate) struct OpenFiles {
     nodes: Vec<Mutex<HashMap<u64, OpenNode>>>,
 }
 
-/// What exists of a node while it is open.
+/// The state of a node while it is open.
 #[derive(Default)]
 struct OpenNode {
-    /// The modification time that the kernel has told last of what it keeps, and by which request.
+    /// The latest modification time that the kernel has sent for its cached writes, and the request that sent it.
     told: Option<(u64, SetTime)>,
     cached: u32,
     passthrough: u32,
     backing_id: i32,
-    /// Which file that is, where [`OpenWish::opens_differ`].
+    /// Identity of the backing file, where [`OpenWish::opens_differ`].
     backing_file: Option<FileIdentity>,
-    /// Who registered the backing file by opening it: all passthrough writes are done with those credentials.
+    /// The user whose open registered the backing file: all passthrough writes are done with those credentials.
     backing_opener: Option<Opener>,
     handles: Vec<u64>,
-    /// Of them, those opened for writing.
+    /// Number of these that are open for writing.
     writers: u32,
 }
 
@@ -131,8 +131,8 @@ impl OpenFiles {
         }
     }
 
-    /// Registers an open file. `register_backing` is called where passthrough is wished and no open of the node has a
-    /// backing file yet; `None` from it means cached I/O. `keeps_cache` is asked where I/O is cached: whether the pages stay
+    /// Registers an open file. `register_backing` is called if passthrough is requested and no open of the node has a backing
+    /// file yet; `None` from it means cached I/O. `keeps_cache` is called if I/O is cached: it returns whether the pages stay
     /// valid from one open to the next.
     pub(crate) fn open(
         &self,
@@ -162,26 +162,27 @@ impl OpenFiles {
         OpenAnswer { handle, flags, backing_id }
     }
 
-    /// The open file of this handle.
+    /// Returns the open file of this handle.
     pub(crate) fn get(&self, handle: u64) -> Option<Arc<OpenedFile>> {
         self.file_shard(handle).read().unwrap_or_else(PoisonError::into_inner).get(&handle).cloned()
     }
 
-    /// Any open file of this node.
+    /// Returns any open file of this node.
     pub(crate) fn any_of(&self, node: u64) -> Option<Arc<OpenedFile>> {
         let handle = *self.node_shard(node).get(&node)?.handles.first()?;
         self.get(handle)
     }
 
-    /// The kernel, which keeps what is written, has told the modification time of that by this request.
+    /// Records the modification time that the kernel, which caches writes, has sent with this request.
     pub(crate) fn tell_time(&self, node: u64, unique: u64, mtime: SetTime) {
         if let Some(open_node) = self.node_shard(node).get_mut(&node) {
             open_node.told = Some((unique, mtime));
         }
     }
 
-    /// Sets the modification times that the kernel has told by later requests than this one. While one is set, a later one may
-    /// be told and set, whose place it takes: so until the one that was set is the one that was told last.
+    /// Sets the modification times that the kernel has sent with later requests than this one. While one is being set, the
+    /// kernel may send a later one, and another thread may set it; the older one would then overwrite it: so this repeats
+    /// until the time that was set is the latest one sent.
     pub(crate) fn follow_times<E>(
         &self,
         node: u64,
@@ -196,23 +197,24 @@ impl OpenFiles {
         Ok(())
     }
 
-    /// The modification time that the kernel has told last, and by which request, if that is a later one than this.
+    /// Returns the latest modification time that the kernel has sent, and the request that sent it, if that is later than this
+    /// one.
     fn time_told_after(&self, node: u64, unique: u64) -> Option<(u64, SetTime)> {
         self.node_shard(node).get(&node)?.told.filter(|(teller, _)| *teller > unique)
     }
 
-    /// Whether the node is open for writing.
+    /// Returns whether the node is open for writing.
     pub(crate) fn has_writers(&self, node: u64) -> bool {
         self.node_shard(node).get(&node).is_some_and(|open_node| open_node.writers > 0)
     }
 
-    /// The nodes that are open for writing.
+    /// Returns the nodes that are open for writing.
     pub(crate) fn written_nodes(&self) -> Vec<u64> {
         let shards = self.nodes.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));
         shards.flat_map(|nodes| written(&nodes)).collect()
     }
 
-    /// Takes an open file away; `release_backing` gets the id of a backing file that no open uses any more.
+    /// Removes an open file; `release_backing` gets the id of a backing file that no open uses any more.
     pub(crate) fn release(&self, handle: u64, release_backing: impl FnOnce(i32)) -> Option<Arc<OpenedFile>> {
         let opened = self.file_shard(handle).write().unwrap_or_else(PoisonError::into_inner).remove(&handle)?;
         let mut open_nodes = self.node_shard(opened.node);
@@ -243,17 +245,17 @@ impl OpenFiles {
         handle
     }
 
-    /// The open directory of this handle.
+    /// Returns the open directory of this handle.
     pub(crate) fn get_directory(&self, handle: u64) -> Option<Arc<OpenedDirectory>> {
         self.directory_shard(handle).read().unwrap_or_else(PoisonError::into_inner).get(&handle).cloned()
     }
 
-    /// Takes an open directory away.
+    /// Removes an open directory.
     pub(crate) fn release_directory(&self, handle: u64) -> Option<Arc<OpenedDirectory>> {
         self.directory_shard(handle).write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
     }
 
-    /// Lets everything go: the kernel has ended the connection, and its backing files with it.
+    /// Drops everything: the kernel has ended the connection, and released its backing files.
     pub(crate) fn clear(&self) {
         for shard in &self.files {
             drop(std::mem::take(&mut *shard.write().unwrap_or_else(PoisonError::into_inner)));
@@ -293,7 +295,7 @@ impl OpenNode {
             self.backing_opener = Some(wish.opener);
         }
         if self.backing_id != 0 {
-            // Also an open whose I/O must reach us names the backing file: the kernel wants that of all opens of the
+            // An open whose I/O must reach the server also uses the backing file: the kernel requires that of all opens of the
             // inode, and lets direct I/O take precedence.
             self.passthrough += 1;
             let wrong_credentials = wish.writes && self.backing_opener != Some(wish.opener);
@@ -313,7 +315,7 @@ fn written(nodes: &HashMap<u64, OpenNode>) -> Vec<u64> {
     nodes.iter().filter(|(_, open_node)| open_node.writers > 0).map(|(&node, _)| node).collect()
 }
 
-/// A file's device and inode below.
+/// Device and inode number of a lower file.
 type FileIdentity = (u64, u64);
 
 fn identity(file: &OpenFileRef) -> Option<FileIdentity> {
@@ -424,7 +426,7 @@ mod tests {
         let mut set = Vec::new();
         let slow = |mtime| {
             if set.is_empty() {
-                // Told and set by another thread while the first is being set.
+                // Sent and set by another thread while the first is being set.
                 files.tell_time(5, 8, time(2));
             }
             set.push(mtime);

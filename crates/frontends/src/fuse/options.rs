@@ -1,4 +1,4 @@
-//! What the caller asks of a mount, and what follows from it and from the stack's properties.
+//! Options of a mount, and what follows from them and from the stack's properties.
 
 use super::device::DEVICE_PATH;
 use super::features::Features;
@@ -10,56 +10,56 @@ use std::fmt;
 use std::time::Duration;
 use vnode::{AccessControl, Properties, TimesTell};
 
-/// The reason why a feature is not used that the caller did not want.
+/// The reason given for a feature that an option turned off.
 pub(crate) const TURNED_OFF: &str = "turned off by an option";
 
-/// How to mount. [`MountOptions::default`] suits a regular mount.
+/// Options of a mount. [`MountOptions::default`] suits a regular mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
     /// The first column of the mount table: the stack expression.
     pub source: OsString,
-    /// The flags that mount(8) knows.
+    /// The flags of mount(8).
     pub flags: MountFlags,
-    /// Users other than the one who mounts are let in.
+    /// Users other than the mounting user may access the mount.
     pub allow_other: bool,
-    /// The kernel checks permissions by mode and owner. `None`: unless the stack needs to see what would be refused; where
-    /// the base checks too, only if others are let in and the kernel applies access control lists as well.
+    /// The kernel checks permissions by mode and owner. `None`: unless the stack needs to see what would be refused; where the
+    /// base checks too, only if others may access the mount and the kernel applies access control lists as well.
     pub default_permissions: Option<bool>,
-    /// The largest read in one request, bytes. `None`: 1 MiB.
+    /// Maximum size of a read request, in bytes. `None`: 1 MiB.
     pub max_read: Option<u32>,
-    /// Mounted on the lower directory itself, so that nothing else can reach it: caches are kept without bound.
+    /// Mounted on the lower directory itself, so that nothing else can reach it: caches do not expire.
     pub over: bool,
-    /// How long names are cached. `None`: one second, or without bound if nothing else can change the files.
+    /// How long names are cached. `None`: one second, or without limit if nothing else can change the files.
     pub name_timeout: Option<Duration>,
     /// How long attributes are cached. `None`: as for names.
     pub attribute_timeout: Option<Duration>,
-    /// Let the kernel read and write the base's files by itself, where the stack allows it.
+    /// Let the kernel read and write the base's files directly, where the stack allows it.
     pub passthrough: bool,
-    /// The kernel keeps what is written, and hands it on when a file is synchronized or closed, and in between as it likes;
-    /// it does not read and write the base's files by itself then, and checks permissions. Nobody may change the files by
-    /// another way, access times tell only of what was read after an open, and a change time may become that of the writing
-    /// back. Default: not.
+    /// The kernel caches writes, and writes them back when a file is synced or closed, and at any time in between; it does not
+    /// read and write the base's files directly then, and checks permissions. Nobody may change the files in any other way,
+    /// access times reflect only reads that follow an open, and a change time may become that of the writeback. Default: off.
     pub write_back: bool,
     /// Locks reach the base. `None`: where the stack shares them with programs outside the mount. Locks that the kernel
-    /// keeps save a request at each close, by every process that has the file open.
+    /// manages save one request at each close, by every process that has the file open.
     pub forward_locks: Option<bool>,
-    /// How long after a request processors are kept from sleeping while one caller sends many. Zero: never. `None`: never where
-    /// workers yield to callers, over io_uring and with CAP_SYS_NICE (sched(7)); else about as long as one request takes.
+    /// How long CPUs are kept from going idle after a request, while a single caller sends many. Zero: never. `None`: never if
+    /// workers hand the CPU to callers by SCHED_IDLE, over io_uring and with CAP_SYS_NICE (sched(7)); otherwise about as long
+    /// as one request takes.
     pub stay_awake: Option<Duration>,
-    /// Whether requests come through io_uring, with a queue for each processor.
+    /// Use of io_uring, with a queue per CPU, as the transport of requests.
     pub uring: Uring,
-    /// Features of the FUSE protocol that are not used even if the kernel has them: for a kernel in which one is faulty, and
-    /// for tests of what takes its place. Default: none.
+    /// Features of the FUSE protocol that are not used even if the kernel has them: for a kernel with a broken feature, and
+    /// for tests of the fallbacks. Default: none.
     pub withheld: Features,
 }
 
-/// Whether requests come through io_uring (Linux 6.14).
+/// Use of io_uring as the transport of requests (Linux 6.14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Uring {
     /// Where the kernel offers it.
     #[default]
     Auto,
-    /// It is switched on in the kernel, which only root may; an error where that is not possible.
+    /// It is switched on in the kernel, which only root may do; an error if that is not possible.
     On,
     /// Never.
     Off,
@@ -86,27 +86,27 @@ impl Default for MountOptions {
     }
 }
 
-/// Which names the kernel may keep.
+/// The names that the kernel may cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameCaching {
-    /// None: every look-up reaches the stack.
+    /// None: every lookup reaches the stack.
     Never,
-    /// Those in directories that everybody may search, since the kernel asks nobody about cached names.
+    /// Those in directories that everybody may search, since the kernel does not check permissions on cached names.
     SearchableByAll,
     /// All: the kernel checks permissions itself.
     Always,
 }
 
-/// What was decided for a mount, for `--explain` and `status`.
+/// Decisions for a mount, for `--explain` and `status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decisions {
-    /// Which names are cached.
+    /// Names that are cached.
     pub names: NameCaching,
-    /// Which are cached if it turns out that the kernel does not apply access control lists.
+    /// Names that are cached if it turns out that the kernel does not apply access control lists.
     pub names_without_lists: NameCaching,
     /// Every look-up has to reach the stack.
     pub needs_every_lookup: bool,
-    /// For how long.
+    /// How long names are cached.
     pub name_timeout: Duration,
     /// Whether names that do not exist are cached too.
     pub negative_names: bool,
@@ -114,56 +114,56 @@ pub struct Decisions {
     pub attribute_timeout: Duration,
     /// The kernel checks permissions.
     pub default_permissions: bool,
-    /// Users other than the one who mounts are let in.
+    /// Users other than the mounting user may access the mount.
     pub allows_others: bool,
-    /// It is to check them whether it applies access control lists or not.
+    /// The kernel is to check permissions whether it applies access control lists or not.
     pub checks_without_lists: bool,
     /// The kernel applies access control lists.
     pub posix_acl: bool,
     /// Nothing else can change the files.
     pub exclusive: bool,
-    /// The kernel may read and write the base's files by itself; else the reason why not.
+    /// The kernel may read and write the base's files directly; otherwise the reason why not.
     pub passthrough: Result<(), &'static str>,
-    /// What is written is on storage when a call returns, unless a remount changes that.
+    /// Written data are on stable storage when a call returns, unless a remount changes that.
     pub synchronous: bool,
-    /// Likewise each change of a directory.
+    /// Each directory change is on stable storage when a call returns, unless a remount changes that.
     pub synchronous_directories: bool,
-    /// The kernel keeps what is written for a while; else, if that was wished, the reason why not.
+    /// The kernel caches writes; otherwise, if that was requested, the reason why not.
     pub write_back: Result<(), Option<&'static str>>,
-    /// Attributes, and data with them, may change by themselves at any time.
+    /// Attributes, and data with them, may change on their own at any time.
     pub needs_fresh_attributes: bool,
-    /// Files whose size and times are as before have the same data.
+    /// Files whose size and times are unchanged have the same data.
     pub times_tell_changes: TimesTell,
-    /// A file that was not read since it was written has to be read from the stack, which notes the time.
+    /// A file that has not been read since it was written has to be read from the stack, which records the access time.
     pub reading_changes_times: bool,
-    /// The kernel drops cached data of a file whose size or mtime changed, also while the file is open.
+    /// The kernel drops cached data of a file whose size or mtime changed, even while the file is open.
     pub drops_changed_data: bool,
-    /// The stack has something to do when a file is closed, beside releasing locks.
+    /// The stack has work to do when a file is closed, in addition to releasing locks.
     pub flushes: bool,
     /// Every read and write has to reach the stack.
     pub needs_every_data_operation: bool,
-    /// Opens of one file may be of different files below, and share nothing that is cached.
+    /// Opens of one file may refer to different lower files, and share nothing that is cached.
     pub opens_differ: bool,
-    /// Byte-range locks reach the base, where programs outside the mount see them; otherwise the kernel keeps them.
+    /// Byte-range locks reach the base, where programs outside the mount see them; otherwise the kernel manages them.
     pub forward_locks: bool,
-    /// Likewise the locks of flock(2).
+    /// Locks of flock(2) reach the base; otherwise the kernel manages them.
     pub forward_flocks: bool,
-    /// How long after a request processors are kept from sleeping while one caller sends many.
+    /// How long CPUs are kept from going idle after a request, while a single caller sends many.
     pub stay_awake: Duration,
-    /// Requests come through io_uring; else the reason why not.
+    /// Requests arrive through io_uring; otherwise the reason why not.
     pub uring: Result<(), &'static str>,
     /// Features of the FUSE protocol that are not used even if the kernel has them.
     pub withheld: Features,
 }
 
-/// Longer than any mount lives.
+/// A timeout longer than the life of any mount.
 pub(crate) const UNBOUNDED: Duration = Duration::from_secs(1 << 32);
 pub(crate) const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
-/// From one request of a lone caller to the next, with what it does between: most come sooner.
+/// Time from one request of a single caller to the next, including what the caller does in between: most arrive sooner.
 const ONE_REQUEST: Duration = Duration::from_micros(50);
 
-/// Decides by a stack's properties and the options, as if the kernel had every feature: [`explain`](super::explain) asks the
-/// running kernel, and [`Mount::decisions`](super::Mount::decisions) tells what it agreed to.
+/// Decides by a stack's properties and the options, as if the kernel had every feature: [`explain`](super::explain) queries
+/// the running kernel, and [`Mount::decisions`](super::Mount::decisions) returns what was negotiated with it.
 pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
     let exclusive = properties.exclusive || options.over;
     let uring = match options.uring {
@@ -175,10 +175,10 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
     let timeout = if exclusive { UNBOUNDED } else { REGULAR_TIMEOUT };
     let name_timeout = options.name_timeout.unwrap_or(timeout);
     let attribute_timeout = options.attribute_timeout.unwrap_or(timeout);
-    // A kernel that keeps times does not say who has them changed.
+    // A kernel that caches times does not report who caused their change.
     let base_checks = properties.checks_credentials && !options.write_back;
     let checks_without_lists = options.default_permissions.unwrap_or(!base_checks);
-    // What the base would grant by a list must not be refused by the mode alone.
+    // Access that the base would grant by an access control list must not be refused by the mode alone.
     let checks_with_lists =
         options.default_permissions.is_none() && options.allow_other && properties.access_control.kernel_may_check();
     let default_permissions = checks_without_lists || checks_with_lists;
@@ -206,7 +206,7 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
             true => properties.times_tell_changes,
             false => TimesTell::OfNone,
         },
-        // Where attributes are never kept, that is because something changes by itself.
+        // If attributes are never cached, that is because something changes on its own.
         drops_changed_data: !exclusive || attribute_timeout.is_zero(),
         needs_every_data_operation: properties.needs_every_data_operation,
         opens_differ: properties.opens_differ,
@@ -220,13 +220,13 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
     }
 }
 
-/// Which names may be cached, whether the kernel checks permissions or not.
+/// Returns the names that may be cached, depending on whether the kernel checks permissions.
 fn cached_names(properties: &Properties, kernel_checks: bool) -> NameCaching {
     match properties.access_control {
         _ if properties.needs_every_lookup => NameCaching::Never,
         AccessControl::NotShown => NameCaching::Never,
         AccessControl::AsShown if kernel_checks => NameCaching::Always,
-        // What the kernel checks by an option does not stand for the stack's own check, where there is one.
+        // A kernel check that an option enables does not replace the stack's own check, if it has one.
         AccessControl::OpenAsShown if kernel_checks && !properties.checks_credentials => NameCaching::Always,
         AccessControl::AsShown | AccessControl::OpenAsShown => NameCaching::SearchableByAll,
     }
@@ -252,7 +252,7 @@ fn passthrough(properties: &Properties, options: &MountOptions) -> Result<(), &'
 
 const SEES_ALL: &str = "the stack must see every read and write";
 
-/// The kernel then takes its own word for sizes and times, so that nobody else may change them.
+/// Decides on the writeback cache: the kernel then trusts its own sizes and times, so that nobody else may change them.
 fn write_back(properties: &Properties, options: &MountOptions) -> Result<(), Option<&'static str>> {
     if !options.write_back {
         Err(None)
@@ -266,7 +266,8 @@ fn write_back(properties: &Properties, options: &MountOptions) -> Result<(), Opt
 }
 
 impl Decisions {
-    /// The kernel does not apply access control lists: it checks permissions only if it was to do so without them.
+    /// Drops access control lists, which the kernel does not apply: it checks permissions only if it was to do so without
+    /// them.
     pub(crate) fn do_without_lists(&mut self) {
         self.posix_acl = false;
         self.default_permissions = self.checks_without_lists;
@@ -276,23 +277,23 @@ impl Decisions {
         }
     }
 
-    /// Whether the stack lets in others for whom the kernel checks nothing: what it does without asking has to be refused
-    /// before.
+    /// Returns whether the mount lets in others for whom the kernel checks nothing: what the kernel does without asking has to
+    /// be refused beforehand.
     pub(crate) fn guards_others(&self) -> bool {
         self.allows_others && !self.default_permissions
     }
 
-    /// Whether reads and writes are not cached, so that each reaches the stack.
+    /// Returns whether reads and writes are not cached, so that each reaches the stack.
     pub fn direct_io(&self) -> bool {
         self.needs_every_data_operation || (self.opens_differ && self.passthrough.is_err())
     }
 
-    /// Whether closing a file has to reach the stack.
+    /// Returns whether closing a file has to reach the stack.
     pub fn needs_flush(&self) -> bool {
         self.forward_locks || self.flushes
     }
 
-    /// How requests come from the kernel, and why so.
+    /// Returns how requests arrive from the kernel, and why.
     pub fn transport(&self) -> String {
         match self.uring {
             Ok(()) => "io_uring, with a queue for each processor".to_owned(),

@@ -1,23 +1,23 @@
-//! Scheduling policies of threads, and how often a thread slept.
+//! Scheduling policies of threads, and counts of voluntary context switches.
 
 use rustix::thread::Pid;
 use std::io;
 use std::mem::MaybeUninit;
 
-/// What a thread is scheduled by (sched(7)).
+/// The scheduling policy of a thread (sched(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// SCHED_OTHER: as any other.
+    /// SCHED_OTHER: the default policy.
     Ordinary,
-    /// SCHED_IDLE: what nobody else wants; its processor counts as idle.
+    /// SCHED_IDLE: runs when nobody else wants the CPU; its CPU counts as idle.
     Idle,
 }
 
 /// Changes the policy of a thread of this process.
 ///
 /// # Errors
-/// `EPERM` for the way back to the ordinary one, without CAP_SYS_NICE or a limit (RLIMIT_NICE) that allows it; `ESRCH` if
-/// the thread is gone.
+/// `EPERM` for the change back to the ordinary policy, without CAP_SYS_NICE or a limit (RLIMIT_NICE) that allows it; `ESRCH`
+/// if the thread is gone.
 pub(crate) fn set_policy(thread: Pid, policy: Policy) -> io::Result<()> {
     let number = match policy {
         Policy::Ordinary => libc::SCHED_OTHER,
@@ -31,16 +31,16 @@ pub(crate) fn set_policy(thread: Pid, policy: Policy) -> io::Result<()> {
     }
 }
 
-/// Whether the calling thread is under the ordinary policy, and not under one that somebody gave it.
+/// Returns whether the calling thread is under the ordinary policy, and not under one that somebody set.
 pub(crate) fn is_ordinary() -> bool {
-    // SAFETY: it is told of the calling thread, and nothing is changed.
+    // SAFETY: it returns the policy of the calling thread, and changes nothing.
     unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }
 }
 
-/// How often the calling thread has slept so far, waiting for something (getrusage(2), `ru_nvcsw`).
+/// Returns how often the calling thread has slept so far, waiting for something (getrusage(2), `ru_nvcsw`).
 pub(crate) fn times_slept() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: the kernel fills the structure, or fails, and then it is not looked at.
+    // SAFETY: the kernel fills the structure, or fails, and then it is not read.
     let usage = unsafe {
         if libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) != 0 {
             return 0;
@@ -50,7 +50,7 @@ pub(crate) fn times_slept() -> u64 {
     usage.ru_nvcsw as u64
 }
 
-/// The same of another thread of this process, and whether it runs or wants to; `None` if it is gone.
+/// Returns how often another thread of this process has slept, and whether it is runnable; `None` if it is gone.
 pub(crate) fn look_at(thread: Pid) -> Option<(u64, bool)> {
     let number = thread.as_raw_nonzero();
     let status = std::fs::read_to_string(format!("/proc/self/task/{number}/status")).ok()?;
@@ -65,7 +65,7 @@ pub(super) mod tests {
     use rustix::thread::gettid;
     use std::time::Duration;
 
-    /// The number of the calling thread's policy as the kernel shows it: 5 is SCHED_IDLE.
+    /// Returns the number of the calling thread's policy as reported by the kernel: 5 is SCHED_IDLE.
     pub(in crate::fuse) fn shown() -> String {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         stat.rsplit(')').next().unwrap().split_whitespace().nth(38).unwrap().to_owned()
@@ -83,7 +83,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_policy_is_taken_on_and_given_up() {
-        // In a thread of its own: without privileges there is no way back.
+        // In a thread of its own: without privileges the change cannot be undone.
         let thread = std::thread::spawn(|| {
             assert!(is_ordinary());
             set_policy(gettid(), Policy::Idle).unwrap();

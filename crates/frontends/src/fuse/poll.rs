@@ -1,4 +1,4 @@
-//! Poll: files that are not ready are looked at again now and then, and their pollers woken.
+//! Poll: files that are not ready are checked periodically, and their pollers woken.
 
 use super::notify::{Notification, NotificationSender};
 use super::open_files::OpenedFile;
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use vnode::Caller;
 
-/// How often files with pollers are looked at. Regular files are always ready, so hardly any mount has one.
+/// Interval between checks of polled files. Regular files are always ready, so hardly any mount has such a file.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Files that somebody waits for, by the kernel's handle for the wait.
+/// Polled files that somebody waits for, by the kernel's handle of the wait.
 pub(crate) struct Pollers {
     shared: Arc<Shared>,
 }
@@ -24,7 +24,7 @@ struct Shared {
 #[derive(Default)]
 struct Watched {
     files: HashMap<u64, Watch>,
-    /// A thread is looking after them.
+    /// Set while a thread checks them.
     running: bool,
 }
 
@@ -39,7 +39,7 @@ impl Pollers {
         Pollers { shared: Arc::new(Shared { notifications, watched: Mutex::default() }) }
     }
 
-    /// Wakes the poller once one of the events holds: whether it will be.
+    /// Wakes the poller once one of the events holds; returns whether it will be woken.
     pub(crate) fn watch(&self, opened: &Arc<OpenedFile>, arguments: &wire::PollIn) -> bool {
         let watch = Watch { opened: Arc::clone(opened), handle: arguments.handle, events: arguments.events };
         let mut watched = self.shared.lock();
@@ -59,7 +59,7 @@ impl Pollers {
         watched.running
     }
 
-    /// A file was closed: nobody waits for it.
+    /// Removes a closed file: nobody waits for it.
     pub(crate) fn released(&self, handle: u64) {
         let mut watched = self.shared.lock();
         if !watched.files.is_empty() {
@@ -69,14 +69,14 @@ impl Pollers {
 }
 
 impl Shared {
-    /// Until nothing is watched.
+    /// Checks the files until none is left.
     fn run(&self) {
         let caller = Caller::server();
         loop {
             std::thread::sleep(INTERVAL);
             let mut watched = self.lock();
             watched.files.retain(|&kernel_handle, watch| {
-                // An error is an event as well: the poller asks again and gets it.
+                // An error is an event as well: the poller tries again and gets it.
                 let waiting = watch.opened.file.poll(&caller, watch.events) == Ok(0);
                 if !waiting {
                     self.notifications.send(Notification::PollWakeup { kernel_handle });

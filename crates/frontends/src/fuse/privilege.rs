@@ -1,9 +1,10 @@
-//! Whether this process is the machine's root: the root of a user namespace may mount, and has no other right of root's.
+//! Whether this process is the machine's root: the root of a user namespace may mount, and has none of root's other
+//! privileges.
 
 use vnode::{IdKind, has_machine_ids};
 
-/// Whether it is the superuser, and what it is called is not made up by a user namespace. Where /proc is missing, its user id is
-/// believed.
+/// Returns whether the process is the superuser, with a user id that is not mapped by a user namespace. If /proc is missing,
+/// the user id is trusted.
 pub(crate) fn is_machine_root() -> bool {
     rustix::process::geteuid().is_root() && has_machine_ids(IdKind::User).unwrap_or(true)
 }

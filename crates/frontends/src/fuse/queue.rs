@@ -1,4 +1,4 @@
-//! A queue of requests: what every transport gives to a worker.
+//! The queue of requests: the interface of a transport to a worker.
 
 use super::deferred::DeferredReply;
 use super::device::Connection;
@@ -8,71 +8,71 @@ use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 
-/// One stream of requests: what a worker thread reads and answers. It has the memory that requests come in and replies
-/// are built in. A reply must go to the queue that its request came from; notifications belong to no queue and go to the
+/// One stream of requests, read and answered by a worker thread. It owns the memory for incoming requests and for replies. A
+/// reply must go to the queue from which its request came; notifications belong to no queue and go to the
 /// [`Device`](super::device::Device).
 pub(crate) trait Queue {
-    /// Waits for the next request; if it `may_idle`, not for longer than the transport finds worth the while.
+    /// Waits for the next request; if it `may_idle`, no longer than the transport considers worthwhile.
     fn receive(&mut self, may_idle: bool) -> Received;
 
-    /// The request received last, and an empty reply to it.
+    /// Returns the last request received, and an empty reply to it.
     fn exchange(&mut self) -> (&[u8], Reply<'_>);
 
-    /// Sends the reply that was built, of so many bytes with its header; `None` where the kernel expects none. `Ok` also
-    /// if the kernel gave up the request meanwhile.
+    /// Sends the reply that was built, of this length in bytes including the header; `None` if the kernel expects none.
+    /// Returns `Ok` also if the kernel has abandoned the request meanwhile.
     fn send(&mut self, reply: Option<usize>) -> io::Result<()>;
 
-    /// Leaves the request received last unanswered for now: its reply is sent through the result, by any thread. This queue
-    /// goes on with other requests.
+    /// Leaves the last request unanswered for now: its reply is sent through the result, by any thread. This queue continues
+    /// with other requests.
     ///
     /// # Errors
-    /// Where there is no memory to go on with. Then it has to be answered here.
+    /// Fails if there is no memory to continue. The request then has to be answered here.
     fn defer(&mut self, unique: u64) -> io::Result<DeferredReply>;
 
-    /// Leaves the request received last unserved for now, for a queue of the same lane to take. This one goes on with others.
+    /// Leaves the last request unserved for now, for a queue of the same lane to take. This one continues with others.
     ///
     /// # Errors
     /// As [`Queue::defer`].
     fn set_aside(&mut self) -> io::Result<Aside>;
 
-    /// Sends the reply that was built, as [`Queue::send`], and takes a request that was set aside as the one received last.
+    /// Sends the reply that was built, as [`Queue::send`], and resumes a request that was set aside as the last one received.
     fn send_and_resume(&mut self, reply: Option<usize>, aside: Aside) -> io::Result<()>;
 
-    /// As [`Queue::defer`], and takes a request that was set aside as the one received last.
+    /// Defers the reply as [`Queue::defer`], and resumes a request that was set aside as the last one received.
     fn defer_and_resume(&mut self, unique: u64, aside: Aside) -> DeferredReply;
 
-    /// Whether requests may wait in the kernel that it gives to this queue only once it is had to, since it was last asked.
+    /// Returns whether, since the last call, requests may be waiting in the kernel that it gives to this queue only on demand.
     fn starves(&mut self) -> bool {
         false
     }
 
-    /// Has the kernel look for requests that wait: whether it will.
+    /// Makes the kernel look for waiting requests; returns whether it will.
     fn fetch(&self) -> bool {
         true
     }
 
-    /// After [`Received::Idle`]: has one of the workers told that it may end. Whether one will be.
+    /// Called after [`Received::Idle`]: signals one of the workers that it may end. Returns whether one will be signalled.
     fn idle(&mut self) -> bool {
         false
     }
 
-    /// After [`Received::MayEnd`]: goes on.
+    /// Called after [`Received::MayEnd`]: the worker continues.
     fn decline(&mut self) {}
 
-    /// After [`Received::MayEnd`]: the thread takes no request any more.
+    /// Called after [`Received::MayEnd`]: the thread takes no more requests.
     fn end(self);
 }
 
 /// A request that is to be served later.
 pub(crate) enum Aside {
-    /// One that was read from this descriptor.
+    /// A request that was read from this descriptor.
     Message(Box<[u8]>, Arc<Connection>),
-    /// One that stays in its entry.
+    /// A request that stays in its entry.
     Entry(Box<Entry>),
 }
 
 impl Aside {
-    /// The memory that it takes, in bytes; none for what an entry has anyway.
+    /// Returns the memory that the request occupies, in bytes; zero for an entry, whose memory exists anyway.
     pub(crate) fn occupied_bytes(&self) -> usize {
         match self {
             Aside::Message(message, _) => message.len(),
@@ -81,17 +81,17 @@ impl Aside {
     }
 }
 
-/// What came of waiting for a request.
+/// The result of waiting for a request.
 #[derive(Debug)]
 pub(crate) enum Received {
     /// A request.
     Request,
-    /// None for some time.
+    /// No request for some time.
     Idle,
     /// Workers are idle, and this one may end if there are enough.
     MayEnd,
-    /// Unmounted, or the connection was aborted: no request will come any more.
+    /// Unmounted, or the connection was aborted: no more requests will come.
     Closed,
-    /// The device failed otherwise.
+    /// The device failed for another reason.
     Failed(Errno),
 }

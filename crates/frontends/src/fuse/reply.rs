@@ -1,10 +1,10 @@
-//! Encoding: results go straight into the memory that they are sent from.
+//! Encoding: results are written directly into the memory from which they are sent.
 
 use super::wire;
 use zerocopy::{Immutable, IntoBytes};
 
-/// One reply being built. The header is filled in when it is finished; results are appended behind it, and
-/// file data is read into place, so nothing is copied and one `write` sends it.
+/// A reply being built. The header is filled in when it is finished; results are appended after it, and file data are read
+/// into place, so nothing is copied and one `write` sends it.
 pub(crate) struct Reply<'a> {
     bytes: &'a mut [u8],
     length: usize,
@@ -13,31 +13,31 @@ pub(crate) struct Reply<'a> {
 const HEADER: usize = Reply::HEADER;
 
 impl<'a> Reply<'a> {
-    /// What the header takes, in front of the results.
+    /// Size of the header, in bytes, in front of the results.
     pub(crate) const HEADER: usize = size_of::<wire::OutHeader>();
 
-    /// An empty reply, to be built in memory that has room for the header and any results.
+    /// Creates an empty reply, to be built in memory that has room for the header and any results.
     pub(crate) fn new(bytes: &'a mut [u8]) -> Reply<'a> {
         Reply { bytes, length: HEADER }
     }
 
-    /// Drops what was encoded.
+    /// Discards what was encoded.
     pub(crate) fn clear(&mut self) {
         self.length = HEADER;
     }
 
-    /// The results encoded so far.
+    /// Returns the results encoded so far.
     pub(crate) fn payload(&self) -> &[u8] {
         &self.bytes[HEADER..self.length]
     }
 
-    /// How many more bytes of results fit.
+    /// Returns how many more bytes of results fit.
     pub(crate) fn capacity_left(&self) -> usize {
         self.bytes.len() - self.length
     }
 
-    /// Appends a structure. A result is far smaller than the buffer; one that does not fit is left out whole
-    /// and the answer is `false`.
+    /// Appends a structure. A result is far smaller than the buffer; if it does not fit, it is omitted as a whole and the
+    /// result is `false`.
     pub(crate) fn put<T: IntoBytes + Immutable>(&mut self, value: &T) -> bool {
         self.put_bytes(value.as_bytes())
     }
@@ -54,8 +54,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// The place for up to `length` bytes behind what was encoded, for data to be read into; what was used of
-    /// it is then claimed by [`Reply::advance`].
+    /// Returns a buffer for up to `length` bytes after what was encoded, for data to be read into; the part that was used is
+    /// then claimed by [`Reply::advance`].
     pub(crate) fn space(&mut self, length: usize) -> &mut [u8] {
         let end = self.bytes.len().min(self.length.saturating_add(length));
         &mut self.bytes[self.length..end]
@@ -66,12 +66,12 @@ impl<'a> Reply<'a> {
         self.length = self.bytes.len().min(self.length + length);
     }
 
-    /// Completes a successful reply: how many bytes to send.
+    /// Completes a successful reply; returns the number of bytes to send.
     pub(crate) fn finish(&mut self, unique: u64) -> usize {
         self.finish_with(unique, 0)
     }
 
-    /// Completes a failed reply; nothing but the error is sent.
+    /// Completes a failed reply, which carries only the error; returns the number of bytes to send.
     pub(crate) fn finish_error(&mut self, unique: u64, errno: i32) -> usize {
         self.clear();
         self.finish_with(unique, -errno)
@@ -91,18 +91,18 @@ pub(crate) struct EntryPacker<'a, 'b> {
 }
 
 impl<'a, 'b> EntryPacker<'a, 'b> {
-    /// Entries are appended to `reply` until `size` bytes are full.
+    /// Creates a packer that appends entries to `reply` until `size` bytes are full.
     pub(crate) fn new(reply: &'a mut Reply<'b>, size: u32) -> EntryPacker<'a, 'b> {
         let end = reply.length + reply.capacity_left().min(size as usize);
         EntryPacker { reply, end }
     }
 
-    /// Bytes left.
+    /// Returns the number of bytes left.
     pub(crate) fn room(&self) -> usize {
         self.end - self.reply.length
     }
 
-    /// Bytes that an entry with a name of this length takes.
+    /// Returns the size in bytes of an entry with a name of this length.
     pub(crate) fn length(name_length: usize, plus: bool) -> usize {
         let looked_up = if plus { size_of::<wire::EntryOut>() } else { 0 };
         looked_up + wire::record_align(size_of::<wire::DirectoryEntry>() + name_length)
@@ -112,13 +112,13 @@ impl<'a, 'b> EntryPacker<'a, 'b> {
         EntryPacker::length(name_length, plus) <= self.room()
     }
 
-    /// Appends an entry of READDIR; `false` if it does not fit.
+    /// Appends an entry of READDIR; returns `false` if it does not fit.
     pub(crate) fn push(&mut self, entry: wire::DirectoryEntry, name: &[u8]) -> bool {
         self.fits(name.len(), false) && self.append(entry, name)
     }
 
-    /// Appends an entry of READDIRPLUS; `false` if it does not fit. A `looked_up` with node 0 tells the kernel
-    /// to make nothing of it but a name.
+    /// Appends an entry of READDIRPLUS; returns `false` if it does not fit. A `looked_up` with node 0 makes the kernel use
+    /// only the name.
     pub(crate) fn push_plus(&mut self, looked_up: &wire::EntryOut, entry: wire::DirectoryEntry, name: &[u8]) -> bool {
         self.fits(name.len(), true) && self.reply.put(looked_up) && self.append(entry, name)
     }
@@ -131,10 +131,10 @@ impl<'a, 'b> EntryPacker<'a, 'b> {
     }
 }
 
-/// Whether the kernel takes a reply with this error: it takes none with a number of its own, such as ERESTARTSYS, and the caller
-/// would wait for ever.
+/// Returns whether the kernel accepts a reply with this error: it accepts none with a kernel-internal number, such as
+/// ERESTARTSYS, and the caller would wait forever.
 pub(super) fn is_answerable(errno: i32) -> bool {
-    /// The first of the numbers that programs never see (include/linux/errno.h).
+    /// The first of the kernel-internal error numbers (include/linux/errno.h).
     const KERNELS_OWN: i32 = 512;
     (1..KERNELS_OWN).contains(&errno)
 }

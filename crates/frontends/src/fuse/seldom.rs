@@ -1,17 +1,17 @@
-//! What would be said at each request is said once in a while.
+//! Rate limit for log messages that would be printed at each request.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two times that the same is said.
+/// Minimum interval between two identical messages.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// One thing that is said.
+/// The rate limit of one message.
 #[derive(Debug, Default)]
 pub(crate) struct Seldom(Mutex<Option<Instant>>);
 
 impl Seldom {
-    /// Whether it may be said now: then it counts as said.
+    /// Returns whether the message may be logged now; if so, it counts as logged.
     pub(crate) fn may_say(&self) -> bool {
         self.may_say_at(Instant::now())
     }

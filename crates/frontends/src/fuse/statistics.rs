@@ -1,7 +1,7 @@
-//! Statistics: the requests of each operation, how many failed, and how long they took; and of some, what each part of the
-//! stack took of that.
+//! Statistics: the number of requests per operation, how many failed, and their latency; and for a sample of them, how the
+//! time divides between the parts of the stack.
 //!
-//! They are counted in several places, so that workers on different processors do not write to the same memory.
+//! They are counted in several slots, so that workers on different CPUs do not write to the same cache lines.
 
 use super::times::Times;
 use super::wire::Opcode;
@@ -9,48 +9,48 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The requests of one operation since the mount.
+/// Statistics of one operation since the mount.
 #[derive(Clone, Debug)]
 pub struct OperationStatistics {
-    /// The operation, as Linux names it: `LOOKUP`, `READ`.
+    /// The operation, as named by Linux: `LOOKUP`, `READ`.
     pub operation: &'static str,
-    /// Requests that failed.
+    /// Number of requests that failed.
     pub failures: u64,
-    /// How long requests took, failed ones included.
+    /// Latency of requests, including failed ones.
     pub times: Times,
 }
 
-/// What a part of the stack has taken of the requests that were watched, one of [`REQUESTS_PER_WATCHED`].
+/// Time that a part of the stack has taken for the sampled requests, one of [`REQUESTS_PER_WATCHED`].
 #[derive(Clone, Debug)]
 pub struct PartStatistics {
-    /// [`FRONT_END`], or the kind of a layer or a base, as in a stack expression. Those of the same kind are one.
+    /// [`FRONT_END`], or the kind of a layer or a base, as in a stack expression. Parts of the same kind are counted together.
     pub part: &'static str,
-    /// How long it worked on each of the watched requests that came to it, without those below it. What is let go of by its
-    /// last user is let go of in that user's time.
+    /// Time spent on each of the sampled requests that reached it, without the parts below it. The time for dropping a
+    /// resource counts for its last user.
     pub times: Times,
 }
 
-/// What this front end is called among the parts of a stack.
+/// The name of this front end among the parts of a stack.
 pub const FRONT_END: &str = "fuse";
 
-/// One of so many requests is watched. A prime, so that no pattern of requests keeps step with it.
+/// One in this number of requests is sampled. A prime, so that no pattern of requests aligns with it.
 pub const REQUESTS_PER_WATCHED: u32 = 61;
 
-/// All that is counted.
+/// All counters.
 #[derive(Debug)]
 pub(crate) struct Statistics {
     places: Vec<Place>,
     next: AtomicUsize,
 }
 
-/// Where some of the workers count. Apart from others by the size of what processors exchange.
+/// The counters of some of the workers, aligned so that they share no cache line with others.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Place(Mutex<Counts>);
 
 #[derive(Debug)]
 struct Counts {
-    /// By the operation's number; those that have not occurred are missing.
+    /// By operation number; operations that have not occurred are missing.
     operations: Vec<Option<Count>>,
     /// In the order of their first request.
     parts: Vec<PartStatistics>,
@@ -62,7 +62,7 @@ struct Count {
     times: Times,
 }
 
-/// On larger machines workers share places; each takes some ten kilobytes for an operation.
+/// Maximum number of slots. On larger machines workers share slots; each takes some ten kilobytes per operation.
 const PLACES_MAX: usize = 16;
 
 impl Statistics {
@@ -72,12 +72,12 @@ impl Statistics {
         Statistics { places, next: AtomicUsize::new(0) }
     }
 
-    /// Where the next worker counts.
+    /// Returns the slot of the next worker.
     pub(crate) fn place(&self) -> &Place {
         &self.places[self.next.fetch_add(1, Ordering::Relaxed) % self.places.len()]
     }
 
-    /// The operations that occurred, in the order of their numbers. No worker waits for longer than its own place is read.
+    /// Returns the operations that occurred, in order of their numbers. No worker waits for longer than its own slot is read.
     pub(crate) fn operations(&self) -> Vec<OperationStatistics> {
         let mut sums = Counts::none().operations;
         for place in &self.places {
@@ -95,7 +95,7 @@ impl Statistics {
         sums.into_iter().enumerate().filter_map(named).collect()
     }
 
-    /// The parts of the stack that requests have come to, in no order.
+    /// Returns the parts of the stack that requests have reached, in no particular order.
     pub(crate) fn parts(&self) -> Vec<PartStatistics> {
         let mut sums = Counts::none();
         for place in &self.places {
@@ -130,7 +130,7 @@ impl Place {
         count.times.record(time);
     }
 
-    /// Counts what each part took of a request that was watched.
+    /// Counts what each part took of a sampled request.
     pub(crate) fn count_parts(&self, parts: &[(&'static str, Duration)]) {
         let mut counts = self.lock();
         parts.iter().for_each(|(part, time)| counts.part(part).record(*time));
@@ -169,7 +169,7 @@ mod tests {
         let statistics = Statistics::new();
         for worker in 0..2 * PLACES_MAX as u64 {
             let parts = [(FRONT_END, Duration::from_micros(1)), ("dir", Duration::from_micros(10))];
-            // Not all requests come to all parts, nor to the same first.
+            // Not all requests reach all parts, nor the same part first.
             statistics.place().count_parts(if worker % 2 == 0 { &parts } else { &parts[1..] });
         }
         let parts = statistics.parts();

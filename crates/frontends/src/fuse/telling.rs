@@ -1,5 +1,6 @@
-//! Telling the kernel of many things, each of which may have to wait for a request that hangs: of a name, for one that the kernel
-//! holds the directory's lock for; of data, for one that reads them. What hangs keeps a thread, and the rest is told by others.
+//! Batches of notifications to the kernel, each of which may have to wait for a request that hangs: for a name, one during
+//! which the kernel holds the directory's lock; for data, one that reads them. A notification that hangs occupies a thread,
+//! and other threads send the rest.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -7,29 +8,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// If for so long none has told its part, another thread goes on with the rest.
+/// Time without a completed notification after which another thread continues with the rest.
 pub(crate) const SILENCE: Duration = Duration::from_millis(50);
-/// No more threads of a mount hang at a time: then those that there are go on with the rest, if they ever do.
+/// Maximum number of threads per mount that hang at a time: beyond that, the existing ones continue with the rest, if they
+/// ever do.
 const THREADS_MAX: usize = 256;
 
-/// The threads that tell.
+/// The threads that send notifications.
 #[derive(Clone, Default)]
 pub(crate) struct Tellers {
     threads: Arc<AtomicUsize>,
 }
 
-/// One part is told. It has to keep whatever must live until then.
+/// Sends the notification for one part. It has to keep alive everything that must live until then.
 type Tell<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
 impl Tellers {
-    /// Has all parts told by threads of their own, and waits for as many as do not hang: those.
+    /// Sends the notifications for all parts from separate threads, and waits for those that do not hang; returns the parts
+    /// that are complete.
     pub(crate) fn each<T: Send + 'static>(&self, parts: Vec<T>, tell: &Tell<T>) -> Vec<T> {
         let count = parts.len();
         let left = Arc::new(Mutex::new(parts));
         let (sender, told) = channel();
         let mut done = Vec::with_capacity(count);
         if count > 0 && !self.start(&left, tell, &sender) {
-            // For want of a thread, this one: it may hang.
+            // For lack of a thread, this one sends: it may hang.
             while let Some(part) = next(&left) {
                 tell(&part);
                 done.push(part);
@@ -46,7 +49,7 @@ impl Tellers {
         done
     }
 
-    /// Starts a thread that tells what is left: whether that could be.
+    /// Starts a thread that sends what is left; returns whether that was possible.
     fn start<T: Send + 'static>(&self, left: &Arc<Mutex<Vec<T>>>, tell: &Tell<T>, told: &Sender<T>) -> bool {
         if self.threads.fetch_add(1, Ordering::Relaxed) >= THREADS_MAX {
             self.threads.fetch_sub(1, Ordering::Relaxed);
@@ -56,7 +59,7 @@ impl Tellers {
         let work = move || {
             while let Some(part) = next(&left) {
                 tell(&part);
-                // Nobody waits any more for what took long.
+                // Nobody waits any more for a notification that took long.
                 let _ = told.send(part);
             }
             threads.fetch_sub(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A vnode that has nothing but an identity, for tests of tables.
+//! A vnode that has only an identity, for tests of tables.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Handle, Result, Sta
 
 struct Numbered(u64);
 
-/// The vnode of this number.
+/// Returns the vnode with this number.
 pub(crate) fn vnode(number: u64) -> VnodeRef {
     Arc::new(Numbered(number))
 }

@@ -1,18 +1,18 @@
-//! How long requests took: a histogram with steps of 1 %.
+//! Request latencies: a histogram with a resolution of 1 %.
 
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
-/// How long requests took in the server: from when each was received until its reply was complete. Durations are kept to
-/// 1 %, or to 64 ns.
+/// Latencies of requests in the server: from when each was received until its reply was complete. The resolution is 1 %, or 64
+/// ns.
 #[derive(Clone, Debug)]
 pub struct Times(Histogram<u64>);
 
-/// Shorter ones are not told apart, nanoseconds.
+/// Shortest latency that is distinguished, in nanoseconds.
 const SHORTEST_NS: u64 = 64;
-/// What there is room for from the beginning, nanoseconds; room for longer ones is made when they occur.
+/// Longest latency with a preallocated bucket, in nanoseconds; buckets for longer ones are allocated as they occur.
 const USUAL_NS: u64 = 1_000_000;
-/// How exact: two decimal digits.
+/// Precision: two decimal digits.
 const DIGITS: u8 = 2;
 
 impl Default for Times {
@@ -24,72 +24,72 @@ impl Default for Times {
 }
 
 impl Times {
-    /// Counts one more.
+    /// Records one request.
     pub(crate) fn record(&mut self, time: Duration) {
         self.record_several(nanoseconds(time), 1);
     }
 
     fn record_several(&mut self, nanoseconds: u64, requests: u64) {
-        // Only a duration of centuries has no place.
+        // Only a duration of centuries does not fit.
         let _ = self.0.record_n(nanoseconds, requests);
     }
 
-    /// The steps in which requests fell: the nanoseconds in their middle, and how many requests.
+    /// Returns the non-empty buckets: the nanoseconds at the middle of each, and its number of requests.
     pub fn steps(&self) -> Vec<(u64, u64)> {
         let middle = |nanoseconds| self.0.median_equivalent(nanoseconds);
         self.0.iter_recorded().map(|step| (middle(step.value_iterated_to()), step.count_at_value())).collect()
     }
 
-    /// From [`Times::steps`].
+    /// Creates a histogram from [`Times::steps`].
     pub fn from_steps(steps: &[(u64, u64)]) -> Times {
         let mut times = Times::default();
         steps.iter().for_each(|(nanoseconds, requests)| times.record_several(*nanoseconds, *requests));
         times
     }
 
-    /// Counts others too.
+    /// Adds the requests of another histogram.
     pub fn add(&mut self, others: &Times) {
-        // Room is made for longer ones, so that they always have a place.
+        // The histogram grows for longer ones, so that they always fit.
         let _ = self.0.add(&others.0);
     }
 
-    /// What has come since an earlier state of the same times.
+    /// Returns the requests recorded since an earlier state of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Times) -> Times {
         let mut later = self.0.clone();
         match later.subtract(&earlier.0) {
             Ok(()) => Times(later),
-            // It was no earlier state: the count began again.
+            // It was not an earlier state: counting was restarted.
             Err(_) => self.clone(),
         }
     }
 
-    /// How many requests.
+    /// Returns the number of requests.
     pub fn requests(&self) -> u64 {
         self.0.len()
     }
 
-    /// All of them together.
+    /// Returns the sum of all latencies.
     pub fn total(&self) -> Duration {
         Duration::from_nanos((self.0.mean() * self.0.len() as f64) as u64)
     }
 
-    /// The arithmetic mean; zero if there are none.
+    /// Returns the arithmetic mean; zero if there are no requests.
     pub fn mean(&self) -> Duration {
         Duration::from_nanos(self.0.mean() as u64)
     }
 
-    /// What this part of the requests (0 to 1) did not exceed; zero if there are none.
+    /// Returns the latency that this fraction of the requests (0 to 1) did not exceed; zero if there are no requests.
     pub fn quantile(&self, part: f64) -> Duration {
         Duration::from_nanos(self.0.value_at_quantile(part))
     }
 
-    /// The longest; zero if there are none.
+    /// Returns the maximum; zero if there are no requests.
     pub fn longest(&self) -> Duration {
         Duration::from_nanos(self.0.max())
     }
 
-    /// How many took no longer than this.
+    /// Returns the number of requests that took no longer than `limit`.
     pub fn up_to(&self, limit: Duration) -> u64 {
         self.0.count_between(0, nanoseconds(limit))
     }

@@ -1,4 +1,4 @@
-//! Tracing: one readable line for each request, only when asked for.
+//! Tracing: one readable line per request, only when enabled.
 
 use super::reply::Reply;
 use super::request::{Operation, Request};
@@ -9,7 +9,7 @@ use std::time::Instant;
 use vnode::Errno;
 use zerocopy::FromBytes;
 
-/// The target of the events, for filters: `plyfs::request=trace`.
+/// Target of the events, for filters: `plyfs::request=trace`.
 pub const TRACE_TARGET: &str = "plyfs::request";
 
 /// A request being traced.
@@ -19,7 +19,7 @@ pub(crate) struct Trace {
     started: Instant,
 }
 
-/// Begins a line, if somebody listens; costs one comparison otherwise.
+/// Begins a line, if tracing is enabled; costs one comparison otherwise.
 pub(crate) fn start(request: &Request<'_>) -> Option<Trace> {
     tracing::enabled!(target: TRACE_TARGET, tracing::Level::TRACE).then(|| Trace {
         opcode: request.opcode,
@@ -38,7 +38,7 @@ impl Trace {
     }
 }
 
-/// The operation with its arguments.
+/// Returns the operation with its arguments.
 pub(crate) fn describe(request: &Request<'_>) -> String {
     let mut line = format!("{} node {}", request.opcode.name(), request.node);
     describe_arguments(&request.operation, &mut line);

@@ -1,28 +1,28 @@
-//! Giving memory back: once the kernel has forgotten nodes, the allocator is asked to return what they took.
+//! Returning memory to the system: once the kernel has forgotten nodes, the allocator is asked to return their memory.
 //!
-//! An allocator keeps what was freed, in a part of its own for each thread. To ask for it takes milliseconds, in which others that
-//! allocate may wait: so that is done by a thread of its own, when no more nodes go, or very many have gone.
+//! An allocator keeps freed memory, in an arena per thread. Trimming takes milliseconds, during which other threads that
+//! allocate may wait: so a thread of its own does that, when no more nodes are forgotten, or very many have been.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Number of nodes that are worth it once no more go.
+/// Number of forgotten nodes that makes trimming worthwhile once no more are forgotten.
 const NODES_AT_REST: u64 = 1_000;
-/// Number of nodes that are worth it at any time, unless more remain.
+/// Number of forgotten nodes that makes trimming worthwhile at any time, unless more remain.
 const NODES_AT_WORK: u64 = 100_000;
-/// After so long without a node that goes there is rest.
+/// Time without a forgotten node after which trimming is due.
 const REST: Duration = Duration::from_secs(1);
 
-/// Counts nodes that go. Its thread ends with it.
+/// Counts forgotten nodes. Its thread ends with it.
 pub(crate) struct Trimmer {
     gone: Arc<AtomicU64>,
     thread: Sender<()>,
 }
 
 impl Trimmer {
-    /// Starts the thread. Where there can be none, memory stays with the process.
+    /// Starts the thread. If that fails, memory stays with the process.
     pub(crate) fn start() -> Trimmer {
         Trimmer::of(REST, trim)
     }
@@ -37,7 +37,7 @@ impl Trimmer {
         Trimmer { gone, thread }
     }
 
-    /// A node went; `left` remain.
+    /// Counts a forgotten node; `left` remain.
     pub(crate) fn node_went(&self, left: u64) {
         let gone = self.gone.fetch_add(1, Ordering::Relaxed) + 1;
         if gone == NODES_AT_REST || (gone.is_multiple_of(NODES_AT_WORK) && gone >= left) {
@@ -47,7 +47,7 @@ impl Trimmer {
     }
 }
 
-/// Trims after each time that it is woken: when nodes rest, or when it is woken once more.
+/// Trims each time after it is woken: when no more nodes are forgotten, or when it is woken once more.
 fn keep_trimmed(gone: &AtomicU64, woken: &Receiver<()>, rest: Duration, trim: impl Fn()) {
     while woken.recv().is_ok() {
         let mut before = 0;
@@ -74,7 +74,7 @@ fn trim() {
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Other allocators give memory back by themselves.
+/// Does nothing: other allocators return memory on their own.
 #[cfg(not(target_env = "gnu"))]
 fn trim() {}
 
