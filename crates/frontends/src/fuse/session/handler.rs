@@ -1,37 +1,37 @@
-//! What serves requests, as the session sees it.
+//! The handler of requests, as seen by the session.
 
 use super::super::deferred::DeferredReply;
 use super::super::reply::Reply;
 use super::super::request::Request;
 
-/// What serves the requests.
+/// Serves requests.
 pub(crate) trait Handler: Send + Sync + 'static {
-    /// Serves one request: results go into `reply`, which is empty. Blocking is fine, panicking is survived.
+    /// Serves one request: results go into `reply`, which is empty. It may block, and a panic does not end the session.
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome;
 
-    /// The reply that a request with [`Outcome::Later`] is to get.
+    /// Passes on the deferred reply of a request with [`Outcome::Later`].
     fn defer(&self, unique: u64, reply: DeferredReply);
 
-    /// A request with [`Outcome::Later`] has to be answered at once after all.
+    /// Ends the wait of a request with [`Outcome::Later`], which has to be answered at once after all.
     fn give_up(&self, unique: u64) -> Outcome;
 
-    /// A regular file that the kernel knows, if there is one.
+    /// Returns a regular file that the kernel knows, if there is one.
     fn some_file(&self) -> Option<u64>;
 
-    /// The connection has ended and the last request is served: whatever the kernel had open is to be let go, since an
-    /// unmount need not send every release.
+    /// Releases what the kernel had open, since an unmount need not send every release. Called when the connection has ended
+    /// and the last request is served.
     fn closed(&self);
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The reply holds the results.
     Done,
     /// It failed with this errno.
     Failed(i32),
-    /// The kernel expects no answer.
+    /// The kernel expects no reply.
     NoReply,
-    /// It waits, and is answered later through what [`Handler::defer`] gets.
+    /// It waits, and is answered later through the reply passed to [`Handler::defer`].
     Later,
 }

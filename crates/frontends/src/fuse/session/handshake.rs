@@ -1,4 +1,4 @@
-//! The first messages of a connection: what kernel and front end agree on.
+//! The first messages of a connection, in which kernel and front end negotiate.
 
 use super::super::device::Device;
 use super::super::device_queue::DeviceQueue;
@@ -8,20 +8,20 @@ use super::super::request::{Layout, Operation, decode};
 use super::work::send;
 use std::sync::Arc;
 
-/// Why a session could not be started.
+/// The reason why a session could not be started.
 #[derive(Debug)]
 pub(crate) enum SessionError {
-    /// The kernel speaks a protocol older than this front end can.
+    /// The kernel speaks a protocol older than this front end supports.
     KernelTooOld { major: u32, minor: u32 },
     /// The connection ended before it was set up.
     Closed,
     /// The device failed.
     Device(std::io::Error),
-    /// No thread could be started, or it had no memory.
+    /// No thread could be started, or one had no memory.
     Thread(std::io::Error),
 }
 
-/// Answers the kernel's INIT, which comes first on every connection.
+/// Answers the kernel's INIT, which is the first request on every connection.
 pub(crate) fn handshake(device: &Arc<Device>, wishes: &Wishes) -> Result<Negotiated, SessionError> {
     let page_size = rustix::param::page_size() as u32;
     let mut queue = DeviceQueue::new(device, wishes.message_bytes_max as usize).map_err(SessionError::Device)?;

@@ -1,10 +1,9 @@
 //! The session: worker threads that take requests, have them served, and send the replies.
 //!
-//! Requests come in lanes: one is the device, and with io_uring there is one for each processor. Each worker serves one
-//! request at a time, of one lane, on a queue of its own. Whenever a worker takes a request and no other worker of the lane
-//! is left waiting, one more is started, so that a request never waits for a slower one; workers that find
-//! enough others idle end, those of a ring after some time. A request that has to wait for somebody else keeps no worker, see
-//! [`super::deferred`].
+//! Requests arrive in lanes: one is the device, and with io_uring there is one per CPU. Each worker serves one request at a
+//! time, of one lane, on a queue of its own. Whenever a worker takes a request and no other worker of the lane is left
+//! waiting, one more is started, so that a request never waits for a slower one; workers that find enough others idle end,
+//! those of a ring after a delay. A request that has to wait for something else occupies no worker, see [`super::deferred`].
 
 mod handler;
 mod handshake;
@@ -55,7 +54,8 @@ impl<H: Handler> Session<H> {
         let (starter, requests) = channel();
         let queues = if negotiated.has(wire::init::OVER_IO_URING) { processors() } else { 0 };
         let yielding = (queues > 0).then(Yielding::new).flatten();
-        // Who sends many requests is known by them; workers of the device would follow a caller that leaves them.
+        // A caller that sends many requests is identified by them; workers of the device would follow a caller that leaves
+        // them.
         let locality = if yielding.is_some() || !stay_awake.is_zero() { Locality::new() } else { Locality::none() };
         let shared = Arc::new(Shared {
             device,
@@ -90,10 +90,10 @@ impl<H: Handler> Session<H> {
         Ok(Session { shared, uring })
     }
 
-    /// Whether the processors have queues of their own, if that was agreed on.
+    /// Returns whether the CPUs have queues of their own, if that was negotiated.
     ///
     /// # Errors
-    /// If they could not be set up: then all requests come through the device.
+    /// Fails if they could not be set up: all requests then come through the device.
     pub(crate) fn uring(&self) -> Result<(), &std::io::Error> {
         self.uring.as_ref().copied()
     }
@@ -108,7 +108,7 @@ impl<H: Handler> Session<H> {
             .unwrap_or_else(PoisonError::into_inner);
     }
 
-    /// As [`Session::wait`], for a while at most: whether it is over.
+    /// Waits as [`Session::wait`], with a timeout; returns whether the session has ended.
     pub(crate) fn wait_timeout(&self, timeout: Duration) -> bool {
         let workers = self.lock_workers();
         let (count, _) = self
@@ -119,7 +119,7 @@ impl<H: Handler> Session<H> {
         *count == 0
     }
 
-    /// Worker threads now.
+    /// Returns the current number of worker threads.
     pub(crate) fn workers(&self) -> usize {
         *self.lock_workers()
     }

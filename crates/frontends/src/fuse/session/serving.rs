@@ -1,4 +1,4 @@
-//! One request: decoded, had served, counted, and its reply made whole.
+//! Serving one request: decodes it, has it handled, counts it, and completes its reply.
 
 use super::super::interrupts::Serving;
 use super::super::reply::{Reply, is_answerable};
@@ -13,28 +13,28 @@ use std::time::Instant;
 use vnode::profile;
 use zerocopy::FromBytes;
 
-/// What a worker needs to have requests served.
+/// The state that a worker needs to have requests served.
 pub(super) struct Service<'a, H: Handler> {
     pub(super) shared: &'a Shared<H>,
-    /// The worker's, if it stays on one.
+    /// The worker's CPU, if it stays on one.
     pub(super) processor: Option<u16>,
     pub(super) place: &'a Place,
-    /// What it serves, for interrupts to be found.
+    /// The request that it serves, by which interrupts find it.
     pub(super) serving: Serving<'a>,
-    /// So many so far.
+    /// Number of requests so far.
     pub(super) requests: u32,
 }
 
-/// What has become of a request.
+/// The result of serving a request.
 pub(super) enum Served {
-    /// The length of the message to answer with, if one is due.
+    /// The length of the reply in bytes, if one is due.
     Now(Option<usize>),
     /// The request with this unique is answered later.
     Later(u64),
 }
 
 impl<H: Handler> Service<'_, H> {
-    /// Has a request served.
+    /// Serves one request.
     pub(super) fn serve(&mut self, message: &[u8], reply: &mut Reply<'_>) -> Served {
         let started = Instant::now();
         let mut request = match decode(message, self.shared.layout) {
@@ -52,7 +52,7 @@ impl<H: Handler> Service<'_, H> {
         self.shared.awake.request(home);
         let trace = trace::start(&request);
         if let Operation::Interrupt { unique } = request.operation {
-            // Before the handler has a look at waits: what is about to wait sees it, or is seen.
+            // Before the handler checks its waits: a request about to wait either sees the interrupt or is seen by it.
             self.shared.interrupts.interrupt(unique);
         }
         request.cancellation = self.serving.begin(&request);
@@ -81,7 +81,7 @@ impl<H: Handler> Service<'_, H> {
         }
     }
 
-    /// Has one request in many watched.
+    /// Handles a request; one in many is sampled.
     fn handle(&mut self, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
         let mut handle = || handle_unwinding(&*self.shared.handler, request, reply);
         let is_watched = self.requests.is_multiple_of(REQUESTS_PER_WATCHED);
@@ -95,15 +95,15 @@ impl<H: Handler> Service<'_, H> {
     }
 }
 
-/// The reply to a request for which there is neither a worker nor memory to wait in: its length, if one is due.
+/// Builds the reply to a request for which there is neither a worker nor memory to wait in; returns its length, if one is due.
 pub(super) fn refuse(message: &[u8], reply: &mut Reply<'_>) -> Option<usize> {
     let (header, _) = InHeader::read_from_prefix(message).ok()?;
     tracing::debug!(uid = header.uid, "a request is refused: its user keeps its share of the workers busy");
     Some(reply.finish_error(header.unique, libc::ENOMEM))
 }
 
-/// The error that the caller gets. The kernel takes no reply with one of its own numbers, such as ERESTARTSYS, and the caller
-/// would wait for ever: EIO takes its place.
+/// Returns the error that the caller gets. The kernel accepts no reply with a kernel-internal number, such as ERESTARTSYS, and
+/// the caller would wait forever: EIO replaces it.
 fn answerable(request: &Request<'_>, errno: i32) -> i32 {
     if is_answerable(errno) {
         return errno;
@@ -112,7 +112,7 @@ fn answerable(request: &Request<'_>, errno: i32) -> i32 {
     libc::EIO
 }
 
-/// A panic in a layer fails the request that met it, and nothing else.
+/// Handles a request such that a panic in a layer fails only this request.
 fn handle_unwinding<H: Handler>(handler: &H, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| handler.handle(request, reply))).unwrap_or_else(|panic| {
         let message = panic

@@ -1,4 +1,4 @@
-//! What the threads of a session share, and how they ask for more workers.
+//! The state that the threads of a session share, and requests for more workers.
 
 use super::super::awake::Awake;
 use super::super::budget::workers_max;
@@ -22,15 +22,15 @@ pub(super) struct Shared<H: Handler> {
     pub(super) mount_point: PathBuf,
     pub(super) handler: Arc<H>,
     pub(super) layout: Layout,
-    /// The kernel keeps what is written for a while.
+    /// The kernel uses the writeback cache.
     pub(super) writes_back: bool,
     pub(super) message_bytes_max: usize,
     pub(super) statistics: Arc<Statistics>,
     pub(super) locality: Locality,
     pub(super) awake: Awake,
-    /// Of those that have a processor.
+    /// For the workers that have a CPU.
     pub(super) yielding: Option<Yielding>,
-    /// The first is that of the device.
+    /// The first lane is that of the device.
     pub(super) lanes: Vec<Lane>,
     pub(super) interrupts: Interrupts,
     pub(super) shares: Shares,
@@ -38,13 +38,13 @@ pub(super) struct Shared<H: Handler> {
     pub(super) workers: Mutex<usize>,
     pub(super) last_worker_ended: Condvar,
     pub(super) starter: Sender<Start>,
-    /// Of those lanes that are processors'.
+    /// For the lanes of CPUs.
     pub(super) reserve: OnceLock<Reserve>,
     pub(super) no_worker: Seldom,
 }
 
 impl<H: Handler> Shared<H> {
-    /// Under a limit this would be said at every request.
+    /// Logs the lack of a worker, rate-limited: under a limit this would be logged at every request.
     pub(super) fn tell_of_no_worker(&self, error: &dyn std::fmt::Display) {
         if self.no_worker.may_say() {
             tracing::warn!("no further worker thread ({error}); requests may wait for slower ones");
@@ -52,9 +52,9 @@ impl<H: Handler> Shared<H> {
     }
 }
 
-/// Where requests come from, and the workers that take them.
+/// A source of requests, and the workers that take them.
 pub(super) struct Lane {
-    /// Those of callers on this processor, through io_uring; `None`: those that come through the device.
+    /// The CPU whose callers' requests arrive here through io_uring; `None` for requests that arrive through the device.
     pub(super) processor: Option<u16>,
     pub(super) waiting: Waiting,
     pub(super) pace: Pace,
@@ -66,25 +66,24 @@ impl Lane {
     }
 }
 
-/// A worker to be started.
+/// A request to start a worker.
 pub(super) struct Start {
-    /// Which of the lanes is its own.
+    /// Index of the worker's lane.
     pub(super) lane: usize,
-    /// Who waits to know whether it could be.
+    /// The channel that reports whether the worker could be started, if somebody waits for that.
     pub(super) told: Option<Sender<std::io::Result<()>>>,
-    /// An entry with a request, which it is to take over.
+    /// An entry with a request, which the worker is to take over.
     pub(super) entry: Option<Box<Entry>>,
 }
 
 impl Start {
-    /// One more worker of a lane.
+    /// Requests one more worker of a lane.
     pub(super) fn another(lane: usize) -> Start {
         Start { lane, told: None, entry: None }
     }
 }
 
-/// Has one more worker started. It counts as waiting from here on, so that two requests in quick succession do not both
-/// start one.
+/// Starts one more worker. It counts as waiting from here on, so that two requests in quick succession do not both start one.
 pub(super) fn start_worker<H: Handler>(shared: &Arc<Shared<H>>, start: Start) -> Result<(), (&'static str, Start)> {
     let mut workers = shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
     if *workers >= workers_max() {

@@ -1,9 +1,9 @@
-//! Shares of the workers: a user whose requests keep many busy leaves some for others. What it asks beyond is set aside, without
-//! a worker, until one of its requests is done.
+//! Fair shares of the workers: a user whose requests keep many workers busy leaves some for others. Requests beyond its share
+//! are set aside, without a worker, until one of its requests is done.
 //!
-//! A user may keep as many workers busy as are left of the maximum then, as it may hold descriptors: half of all if nobody else keeps
-//! any. The superuser, and who runs the server, may keep all. Nothing is counted while there are not many workers: each only notes
-//! whom it works for.
+//! A user may keep as many workers busy as remain below the maximum after that, just as with descriptors: half of all if
+//! nobody else keeps any. The superuser and the user that runs the server may keep all. Nothing is counted while there are few
+//! workers: each only records the user for which it works.
 
 use super::super::queue::Aside;
 use super::super::uring::Entry;
@@ -13,36 +13,36 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zerocopy::FromBytes;
 
-/// Bytes of requests that the device's lane sets aside at most: those of rings stay in their entries.
+/// Maximum number of bytes of requests that the device's lane sets aside: those of rings stay in their entries.
 const ASIDE_BYTES_MAX: usize = 64 << 20;
 
-/// What one worker is doing.
+/// The current work of one worker.
 struct Post {
     lane: usize,
-    /// The user that it works for, plus 1; 0 for nobody who has a share.
+    /// The user for which it works, plus 1; 0 for none, or for one that has no share.
     user: AtomicU64,
 }
 
-/// Who works for whom.
+/// The workers with the users for which they work.
 pub(super) struct Shares {
     maximum: usize,
     server: u32,
-    /// There are so many workers that shares count.
+    /// Set while there are so many workers that shares count.
     is_crowded: AtomicBool,
     posts: Mutex<Vec<Arc<Post>>>,
     lanes: Vec<LaneAside>,
     aside_bytes: AtomicUsize,
 }
 
-/// What a lane has set aside.
+/// The requests that a lane has set aside.
 #[derive(Default)]
 struct LaneAside {
-    /// There may be something.
+    /// There may be requests set aside.
     has_any: AtomicBool,
     requests: Mutex<VecDeque<(u32, Aside)>>,
 }
 
-/// What is to become of a request.
+/// The decision on a request.
 pub(super) enum Admittance {
     /// It is served now.
     Served,
@@ -53,7 +53,7 @@ pub(super) enum Admittance {
 }
 
 impl Shares {
-    /// Of so many workers at most, for so many lanes.
+    /// Creates the shares, with the maximum number of workers and the number of lanes.
     pub(super) fn new(maximum: usize, lanes: usize) -> Shares {
         Shares {
             maximum,
@@ -65,12 +65,12 @@ impl Shares {
         }
     }
 
-    /// There are so many workers now.
+    /// Records the current number of workers.
     pub(super) fn workers(&self, count: usize) {
         self.is_crowded.store(count > self.maximum / 2, Ordering::Relaxed);
     }
 
-    /// A worker of a lane begins.
+    /// Adds a worker of a lane.
     pub(super) fn join(&self, lane: usize) -> Member<'_> {
         let post = Arc::new(Post { lane, user: AtomicU64::new(0) });
         self.posts().push(Arc::clone(&post));
@@ -96,7 +96,7 @@ impl Shares {
         self.admit_to(post.lane, || self.takes(post, sharer), set_aside)
     }
 
-    /// Sets a request aside that no worker has, if its user has no worker of the lane left; else returns it.
+    /// Sets aside a request that has no worker yet, if its user may have no further worker of the lane; otherwise returns it.
     pub(super) fn unless_set_aside(&self, lane: usize, mut entry: Box<Entry>) -> Option<Box<Entry>> {
         if !self.is_crowded.load(Ordering::Relaxed) {
             return Some(entry);
@@ -116,7 +116,7 @@ impl Shares {
     ) -> Admittance {
         let lane = &self.lanes[lane];
         let mut requests = lane.requests();
-        // Before it is counted: who is done with a request in the meantime has a look here, or has not been counted.
+        // Before the decision: a worker that finishes a request in the meantime either looks here or has not been counted.
         lane.has_any.store(true, Ordering::SeqCst);
         let admittance = match may_serve() {
             true => Admittance::Served,
@@ -147,7 +147,7 @@ impl Shares {
         next
     }
 
-    /// Notes that a worker works for a user, if one may do so now.
+    /// Records that a worker works for a user, if one more may do so now.
     fn takes(&self, post: &Post, user: u32) -> bool {
         let posts = self.posts();
         let may = self.has_left(&posts, post.lane, user);
@@ -157,7 +157,8 @@ impl Shares {
         may
     }
 
-    /// Whether one more worker of a lane may work for a user now. One of each may at least: what is set aside waits for that.
+    /// Returns whether one more worker of a lane may work for a user now. At least one per lane may: requests set aside wait
+    /// for that one.
     fn has_left(&self, posts: &[Arc<Post>], lane: usize, user: u32) -> bool {
         let is_own = |other: &&Arc<Post>| other.user.load(Ordering::SeqCst) == mark(Some(user));
         let busy = posts.iter().filter(|other| other.user.load(Ordering::SeqCst) != 0).count();
@@ -167,7 +168,8 @@ impl Shares {
             || !posts.iter().filter(is_own).any(|other| other.lane == lane)
     }
 
-    /// Whose share a request is served of; nobody's if it has to be served at once, or is of somebody who may have all.
+    /// Returns the user in whose share a request is counted; `None` if it has to be served at once, or its user may have all
+    /// workers.
     fn sharer(&self, message: &[u8]) -> Option<u32> {
         const AT_ONCE: [u32; 5] = [
             Opcode::Forget as u32,
@@ -186,19 +188,20 @@ impl Shares {
     }
 }
 
-/// A worker that takes part.
+/// A worker that takes part in the shares.
 pub(super) struct Member<'a> {
     shares: &'a Shares,
     post: Arc<Post>,
 }
 
 impl Member<'_> {
-    /// Whose share a request is to be served of, if anybody's, and its length in bytes.
+    /// Returns the user in whose share a request is counted, if any, and the request's length in bytes.
     pub(super) fn sharer(&self, message: &[u8]) -> (Option<u32>, usize) {
         (self.shares.sharer(message), message.len())
     }
 
-    /// A request has been received. It is noted as its user's, or, if that has no worker left, set aside by `set_aside`.
+    /// Decides on a request that was received. It is counted for its user, or, if no further worker is left for that user, set
+    /// aside by `set_aside`.
     pub(super) fn admit(
         &self,
         sharer: (Option<u32>, usize),
@@ -207,7 +210,7 @@ impl Member<'_> {
         self.shares.admit(&self.post, sharer, set_aside)
     }
 
-    /// The request is done: the one that the worker goes on with, of those set aside.
+    /// Ends the current request; returns the one with which the worker continues, out of those set aside.
     pub(super) fn next(&self) -> Option<Aside> {
         self.shares.next(&self.post)
     }

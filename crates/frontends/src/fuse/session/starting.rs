@@ -1,4 +1,4 @@
-//! Starting workers: those of a lane when it has none left that waits, and the first of all lanes.
+//! Starting workers: those of a lane in which none is left waiting, and the first of all lanes.
 
 use super::super::device::Device;
 use super::super::device_queue::DeviceQueue;
@@ -14,12 +14,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Address space for a worker's stack; memory is taken as it is used.
+/// Address space for a worker's stack, in bytes; memory is committed as it is used.
 const WORKER_STACK_BYTES: usize = 2 << 20;
-/// Workers that each processor's lane begins with: one that serves and one that waits meanwhile.
+/// Initial number of workers per CPU: one that serves, and one that waits meanwhile.
 const WORKERS_OF_A_PROCESSOR: usize = 2;
 
-/// Starts what sends the replies of entries that no worker has, if processors have lanes.
+/// Starts the reserve, which sends the replies of entries without a worker, if CPUs have lanes.
 pub(super) fn start_reserve<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
     if shared.lanes.len() < 2 {
         return Ok(());
@@ -41,13 +41,13 @@ pub(super) fn start_reserve<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Res
     Ok(())
 }
 
-/// Has the first worker of the device started, and waits until it has its queue.
+/// Starts the first worker of the device, and waits until it has its queue.
 pub(super) fn start_device<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
     start_first(shared, 0..1, 1)
 }
 
-/// Has the first workers of all processors started, and waits until every queue has its own. The kernel uses io_uring once
-/// every queue has one, and never if it has refused any.
+/// Starts the first workers of all CPUs, and waits until every queue has an entry. The kernel uses io_uring once every queue
+/// has one, and never if it has refused any.
 pub(super) fn start_lanes<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
     start_first(shared, 1..shared.lanes.len(), WORKERS_OF_A_PROCESSOR)
 }
@@ -69,8 +69,8 @@ fn start_first<H: Handler>(shared: &Arc<Shared<H>>, lanes: Range<usize>, of_each
     }
 }
 
-/// Has the kernel send all requests through the device: it waits for all queues to have an entry, unless it had to refuse
-/// one, as one for a processor that cannot be.
+/// Makes the kernel send all requests through the device: it waits for all queues to have an entry, unless it had to refuse
+/// one, such as one for a CPU that cannot exist.
 pub(super) fn decline_uring(device: &Arc<Device>) -> std::io::Result<()> {
     match UringQueue::is_refused(device, u16::MAX) {
         Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(error),
@@ -78,12 +78,12 @@ pub(super) fn decline_uring(device: &Arc<Device>) -> std::io::Result<()> {
     }
 }
 
-/// How many processors this machine may ever have: the kernel has as many queues.
+/// Returns the number of possible CPUs of this machine: the kernel has as many queues.
 pub(super) fn processors() -> u16 {
     count_of(&std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default())
 }
 
-/// How many numbers a list such as `0-3,8` has; 0 if it is none.
+/// Returns how many numbers a list such as `0-3,8` contains; 0 if it is not a list.
 pub(super) fn count_of(list: &str) -> u16 {
     let count = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -92,21 +92,21 @@ pub(super) fn count_of(list: &str) -> u16 {
     list.trim().split(',').try_fold(0u16, |sum, range| sum.checked_add(count(range)?)).unwrap_or(0)
 }
 
-/// Starts workers when asked. A thread begins with the credentials of the one that makes it, and workers act with their
-/// callers': this thread, which serves no request, keeps the process's own, with which the device can be opened.
+/// Starts workers on request. A thread inherits the credentials of its creator, and workers act with those of their callers:
+/// this thread, which serves no request, keeps the process's own, with which the device can be opened.
 pub(super) fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Receiver<Start>) {
     for Start { lane, told, entry } in requests {
         let Some(shared) = shared.upgrade() else { return };
         let for_thread = Arc::clone(&shared);
-        // Stays here if there is no thread for it.
+        // Stays here if no thread can be started for it.
         let entry = Arc::new(Mutex::new(entry));
         let for_worker = Arc::clone(&entry);
         let worker = std::thread::Builder::new().name("fuse-worker".into()).stack_size(WORKER_STACK_BYTES);
         let started = worker.spawn(move || {
             let ending = EndOfWorker(&for_thread);
             if for_thread.writes_back {
-                // Then it never waits for pages of which it would have to serve the writes; who may not ask for this has
-                // a kernel that keeps few of them.
+                // Then it never waits for pages whose writes it would have to serve; where the process may not request this,
+                // the kernel keeps few of them.
                 let _ = rustix::process::configure_io_flusher_behavior(true);
             }
             match for_thread.lanes[lane].processor {
@@ -135,7 +135,7 @@ fn take(entry: &Mutex<Option<Box<Entry>>>) -> Option<Box<Entry>> {
     entry.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// The work of a thread that takes over an entry with a request.
+/// Body of a thread that takes over an entry with a request.
 fn adopt<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, entry: Box<Entry>) {
     let Some(reserve) = shared.reserve.get() else { return };
     let _ = sched_setaffinity(None, &only(entry.processor().into()));
@@ -149,10 +149,10 @@ fn adopt<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, entry: Box<Entry>) {
     }
 }
 
-/// The queue of a thread that stays on a processor and serves what callers there ask; `while_busy` if the other workers there
-/// are.
+/// Creates the queue of a thread that stays on a CPU and serves callers there; with `while_busy` if the other workers there
+/// are busy.
 fn register<H: Handler>(shared: &Shared<H>, processor: u16, while_busy: bool) -> std::io::Result<UringQueue> {
-    // It may be refused, or there may be no such processor now: then it works where it can.
+    // It may be refused, or the CPU may currently not exist: then the thread runs where it can.
     let _ = sched_setaffinity(None, &only(processor.into()));
     let reserve = shared.reserve.get().ok_or_else(|| std::io::Error::other("there is no reserve"))?;
     let mut queue = UringQueue::register(&shared.device, processor, shared.message_bytes_max, reserve.clone())?;
@@ -162,7 +162,7 @@ fn register<H: Handler>(shared: &Shared<H>, processor: u16, while_busy: bool) ->
     Ok(queue)
 }
 
-/// The work of a thread on its queue, if there is one.
+/// Runs a thread on its queue, if it has one.
 fn begin<H: Handler>(
     shared: &Arc<Shared<H>>,
     lane: usize,
@@ -185,7 +185,7 @@ fn begin<H: Handler>(
     }
 }
 
-/// Counts a worker off, however it ends.
+/// Removes a worker from the count, however it ends.
 struct EndOfWorker<'a, H: Handler>(&'a Shared<H>);
 
 impl<H: Handler> Drop for EndOfWorker<'_, H> {

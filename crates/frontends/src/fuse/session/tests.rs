@@ -1,4 +1,4 @@
-//! Sessions over a socket that stands for the kernel.
+//! Tests of sessions over a socket that stands for the kernel.
 
 use super::starting::count_of;
 use super::waiting::IDLE_WORKERS_MAX;
@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The kernel's side of a connection: a socket that keeps messages apart, as the device does.
+/// The kernel's side of a connection: a socket that preserves message boundaries, as the device does.
 struct Kernel(OwnedFd);
 
 impl Kernel {
@@ -28,14 +28,14 @@ impl Kernel {
         self.request_of(0, unique, opcode, body);
     }
 
-    /// One of a thread.
+    /// Sends a request of a thread.
     fn request_of(&self, pid: u32, unique: u64, opcode: u32, body: &[u8]) {
         let length = (size_of::<wire::InHeader>() + body.len()) as u32;
         let header = wire::InHeader { length, opcode, unique, node: 1, pid, ..Default::default() };
         send(&self.0, &[header.as_bytes(), body].concat(), SendFlags::empty()).unwrap();
     }
 
-    /// A look-up by a user.
+    /// Sends a lookup by a user.
     fn look_up_by(&self, uid: u32, unique: u64, name: &[u8]) {
         let length = (size_of::<wire::InHeader>() + name.len()) as u32;
         let opcode = Opcode::Lookup as u32;
@@ -48,7 +48,7 @@ impl Kernel {
         self.request(unique, Opcode::Init as u32, offer.as_bytes());
     }
 
-    /// The next reply: its request, its errno and its results.
+    /// Returns the next reply: its unique, its errno and its results.
     fn reply(&self) -> (u64, i32, Vec<u8>) {
         let mut message = [0; 4096];
         let (length, _) = recv(&self.0, &mut message, RecvFlags::empty()).unwrap();
@@ -76,7 +76,7 @@ const WISHES: Wishes = Wishes {
     withheld: Features::NONE,
 };
 
-/// Answers look-ups by their names.
+/// Answers lookups by their names.
 struct ByName {
     gate: Mutex<mpsc::Receiver<()>>,
     closed: mpsc::Sender<()>,
@@ -178,7 +178,7 @@ fn what_cannot_be_served_is_answered_and_the_rest_goes_on() {
     assert_eq!(ask(look_up, b"no end"), (libc::EINVAL, vec![]));
     assert_eq!(ask(look_up, b"panic\0"), (libc::EIO, vec![]));
     assert_eq!(ask(Opcode::StatFs as u32, b""), (libc::EPERM, vec![]));
-    // Neither a message that is none nor one without an answer gets one.
+    // Neither an invalid message nor a request without a reply gets one.
     send(&kernel.0, b"short", SendFlags::empty()).unwrap();
     kernel.request(8, Opcode::Forget as u32, &[0; 8]);
     assert_eq!(ask(look_up, b"name\0"), (0, b"name".to_vec()));

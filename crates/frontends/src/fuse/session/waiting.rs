@@ -1,34 +1,34 @@
-//! How many workers wait for a request, and whether one more or one less should.
+//! Number of workers that wait for a request, and whether there should be one more or one less.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Idle workers that are kept: enough that a program's requests, with the releases and forgets that follow them in the
+/// Maximum number of idle workers: enough that a program's requests, with the releases and forgets that follow them in the
 /// background, start no threads.
 pub(super) const IDLE_WORKERS_MAX: usize = 4;
 
-/// The workers that wait, or will as soon as they have sent a reply. Whoever is counted takes a request or leaves while
-/// others are counted, so that a request never comes to nobody.
+/// Counts the workers that wait, or will as soon as they have sent a reply. A counted worker takes a request, or leaves while
+/// others are counted, so that a request always finds a worker.
 #[derive(Default)]
 pub(super) struct Waiting(AtomicUsize);
 
 impl Waiting {
-    /// One more will wait.
+    /// Counts one more worker that will wait.
     pub(super) fn join(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// One has taken a request, or ends: whether it was the last.
+    /// Removes a worker that has taken a request, or ends; returns whether it was the last.
     pub(super) fn part(&self) -> bool {
         self.0.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
-    /// Whether more wait than are kept.
+    /// Returns whether more workers wait than are kept.
     pub(super) fn is_more_than_enough(&self) -> bool {
         self.0.load(Ordering::SeqCst) > IDLE_WORKERS_MAX
     }
 
-    /// Whether one may end because enough others wait. It is no longer counted then: to decide first and to count it off
-    /// later would let others rely on it meanwhile.
+    /// Removes a worker that may end because enough others wait; returns whether it may. Decision and removal are one step: if
+    /// the removal came later, others could rely on the worker meanwhile.
     pub(super) fn part_if_enough(&self) -> bool {
         let one_less = |count: usize| (count > IDLE_WORKERS_MAX).then(|| count - 1);
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn whoever_is_counted_on_stays() {
         let waiting = of(IDLE_WORKERS_MAX);
-        // One comes back, and is slow to send its reply; meanwhile all others take requests and rely on it.
+        // One finishes a request, and is slow to send its reply; meanwhile all others take requests and rely on it.
         waiting.join();
         for _ in 0..IDLE_WORKERS_MAX {
             assert!(!waiting.part(), "one is left");

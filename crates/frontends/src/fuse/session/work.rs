@@ -11,12 +11,12 @@ use rustix::thread::sched_setaffinity;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a worker waits after a failure of the device.
+/// Delay after a failure of the device.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 pub(super) fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: impl Queue) {
     let processor = shared.lanes[lane].processor;
-    // Others stay on their processor.
+    // Other workers stay on their CPU.
     let _place = processor.is_none().then(|| shared.locality.join());
     let (place, serving) = (shared.statistics.place(), shared.interrupts.join());
     let service = Service { shared, processor, place, serving, requests: 0 };
@@ -32,7 +32,7 @@ pub(super) fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: impl
         if !worker.is_admitted(shared) {
             continue;
         }
-        // Without waiting for a request it goes on with those that were set aside.
+        // It continues with the requests that were set aside, without waiting for a new one.
         while worker.serve(shared) {}
         if processor.is_none() && shared.lanes[lane].waiting.part_if_enough() {
             return;
@@ -40,24 +40,24 @@ pub(super) fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: impl
     }
 }
 
-/// What a worker has.
+/// The state of a worker.
 struct Worker<'a, H: Handler, Q> {
     lane: usize,
     queue: Q,
     service: Service<'a, H>,
     yielder: Option<Yielder<'a>>,
     member: Member<'a>,
-    /// It stays although it found nothing to do: nobody could be told to end.
+    /// It stays although it was idle: no worker could be signalled to end.
     keeps: bool,
 }
 
-/// What a worker does next.
+/// The next step of a worker.
 enum Step {
-    /// A request is there.
+    /// A request has arrived.
     Serve,
     /// It waits for one.
     Wait,
-    /// It ends, and leaves its queue behind.
+    /// It ends, and leaves its queue to be parked.
     Park,
     /// It ends.
     End,
@@ -77,7 +77,7 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
                 Step::Serve
             }
             Received::Idle => {
-                // If nobody can be told now, it is tried again after the next request.
+                // If no worker can be signalled now, it tries again after the next request.
                 self.keeps = !self.queue.idle();
                 Step::Wait
             }
@@ -91,7 +91,7 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
                 Step::End
             }
             Received::Failed(error) => {
-                // Such as a shortage of memory. Requests of programs wait on us: try again.
+                // Such as a shortage of memory. Programs are waiting for their requests: try again.
                 tracing::error!(%error, "reading from the FUSE device failed");
                 waiting.part();
                 std::thread::sleep(PAUSE_AFTER_FAILURE);
@@ -102,8 +102,8 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
         }
     }
 
-    /// Whether the request that has been received is to be served now: else it has been set aside, or refused, and the worker has
-    /// been counted as waiting all the time.
+    /// Returns whether the received request is to be served now: otherwise it has been set aside, or refused, and the worker
+    /// has been counted as waiting all the time.
     fn is_admitted(&mut self, shared: &Arc<Shared<H>>) -> bool {
         let sharer = self.member.sharer(self.queue.exchange().0);
         match self.member.admit(sharer, || self.queue.set_aside()) {
@@ -125,7 +125,8 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
         false
     }
 
-    /// Serves the request that is there, and answers it if it need not wait; whether there is another, that had been set aside.
+    /// Serves the current request, and answers it unless it has to wait; returns whether it continues with another, which had
+    /// been set aside.
     fn serve(&mut self, shared: &Shared<H>) -> bool {
         let waiting = &shared.lanes[self.lane].waiting;
         let (message, mut reply) = self.queue.exchange();
@@ -156,17 +157,17 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
             }
             return true;
         }
-        // Before the reply: whoever gets it may ask again at once, and this worker is as good as waiting.
+        // Before the reply: its receiver may send the next request at once, and this worker is as good as waiting.
         waiting.join();
         if let Some(yielder) = &self.yielder {
-            // A caller that is alone stays here anyway while the others are kept awake.
+            // A single caller stays here anyway while the other CPUs are kept awake.
             yielder.replies(!shared.awake.keeps());
         }
         send(&mut self.queue, length);
         false
     }
 
-    /// Requests that came while the queue had no entry are had looked for.
+    /// Makes the kernel look for requests that came while the queue had no entry.
     fn feed(&mut self, shared: &Shared<H>) {
         if self.queue.starves() {
             stir(shared, &self.queue, self.service.processor);
@@ -180,10 +181,10 @@ pub(super) fn send(queue: &mut impl Queue, reply: Option<usize>) {
     }
 }
 
-/// Has the kernel look for requests that came while the queue of a processor had no entry: a new one gets only those that
-/// come after it, and the others wait until one of the queue is answered. So one is made there. Where the kernel knows no file
-/// that would do, it is about the state of the file system, which it knows nothing of; if the mount is gone from its place that
-/// one is not made: others may come then.
+/// Makes the kernel look for requests that came while a CPU's queue had no entry: a new entry gets only later requests, and
+/// the earlier ones wait until an entry of the queue is answered. So a request is generated there. If the kernel knows no
+/// suitable file, that request is a statfs, which the kernel does not cache; if the mount has been detached from its path,
+/// none is generated: other requests may come then.
 pub(super) fn stir<H: Handler>(shared: &Shared<H>, queue: &impl Queue, processor: Option<u16>) {
     let Some(processor) = processor.filter(|_| !queue.fetch()) else { return };
     let mount_point = shared.mount_point.clone();
