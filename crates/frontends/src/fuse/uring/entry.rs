@@ -1,6 +1,6 @@
-//! An entry of the queue of a processor: the memory that a request comes in and its reply goes out of.
+//! An entry of a CPU's queue: the memory of an incoming request and of its reply.
 //!
-//! It belongs to the thread whose ring the kernel was last told of it through; only that thread is given its next request.
+//! It belongs to the thread through whose ring it was last submitted to the kernel; only that thread gets its next request.
 
 use super::super::memory::Memory;
 use super::super::reply::Reply;
@@ -11,23 +11,23 @@ use std::io;
 use std::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What the kernel is told of an entry.
+/// The command by which an entry is submitted to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    /// It is new.
+    /// The entry is new.
     Register,
-    /// It has a reply, and is to be used again.
+    /// The entry has a reply, and is to be used again.
     Commit,
 }
 
-/// One entry. Its memory outlives the ring that it was last submitted to.
+/// An entry of a queue. Its memory outlives the ring to which it was last submitted.
 pub(crate) struct Entry {
     processor: u16,
     memory: Memory,
     payload_bytes: usize,
-    /// How much of the payload has been used since it was last given back to the system.
+    /// Number of payload bytes used since the payload was last returned to the system.
     used_bytes: usize,
-    /// The request received last, in memory; nothing if it was malformed.
+    /// Location of the last request in memory; empty if the request was malformed.
     request: Range<usize>,
     unique: u64,
 }
@@ -39,40 +39,41 @@ const COMMIT_AND_FETCH: u32 = 2;
 /// The connection, as registered with the ring.
 pub(super) const CONNECTION: types::Fixed = types::Fixed(0);
 
-// The parts of the memory.
-/// Where the kernel has the header of a request, and looks for that of the reply.
+// Layout of the memory.
+/// Offset at which the kernel puts the header of a request, and expects that of the reply.
 const HEADER: usize = 0;
-/// Where the arguments of an operation are.
+/// Offset of the arguments of an operation.
 const ARGUMENTS: usize = 128;
 const ARGUMENTS_BYTES_MAX: usize = 128;
-/// Where it tells how much follows, and is told so.
+/// Offset of the structure in which the kernel reports the payload length, and expects that of the reply.
 const EXCHANGE: usize = ARGUMENTS + ARGUMENTS_BYTES_MAX;
 const HEADERS_BYTES: usize = EXCHANGE + size_of::<wire::RingExchange>();
-/// Where the addresses of the headers and of the payload are, when the entry is registered.
+/// Offset of the addresses of the headers and of the payload, when the entry is registered.
 const ADDRESSES: usize = HEADERS_BYTES;
-/// Where a message is put together of which nothing stays in the payload.
+/// Offset at which a message is assembled whose payload is short.
 const MESSAGE: usize = 512;
-/// Where names or data are that follow the arguments, and the results in the reply.
+/// Offset of the names or data that follow the arguments, and of the results in the reply.
 const PAYLOAD: usize = 4096;
-/// What is no longer than this is taken out of the payload, so that the reply can be built there.
+/// Maximum length in bytes of a payload that is moved out, so that the reply can be built in its place.
 const SHORT_BYTES_MAX: usize = 1024;
-/// Replies to longer requests are built elsewhere. The longest are those of ioctl(2), of 16 KiB.
+/// Size in bytes of the buffer for replies to longer requests, which are built elsewhere. The longest are those of ioctl(2),
+/// of 16 KiB.
 const REPLY_TO_LONG_BYTES_MAX: usize = Reply::HEADER + (32 << 10);
-/// What a worker keeps of the payload when it has nothing to do.
+/// Maximum number of payload bytes that an idle worker keeps.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 impl Entry {
-    /// An entry for messages of up to so many bytes of data.
+    /// Creates an entry for messages with up to `payload_bytes` bytes of data.
     ///
     /// # Errors
-    /// Where the process may have no more memory.
+    /// Fails if the process may have no more memory.
     pub(super) fn new(processor: u16, payload_bytes: usize) -> io::Result<Entry> {
         let payload_bytes = payload_bytes.max(wire::READ_BUFFER_MIN);
         let memory = Memory::of(PAYLOAD + payload_bytes + REPLY_TO_LONG_BYTES_MAX)?;
         Ok(Entry { processor, memory, payload_bytes, used_bytes: 0, request: 0..0, unique: 0 })
     }
 
-    /// Another one like it.
+    /// Creates another entry of this size for this CPU.
     ///
     /// # Errors
     /// As [`Entry::new`].
@@ -80,18 +81,18 @@ impl Entry {
         Entry::new(self.processor, self.payload_bytes)
     }
 
-    /// The processor whose queue it is in.
+    /// Returns the CPU whose queue holds it.
     pub(crate) fn processor(&self) -> u16 {
         self.processor
     }
 
-    /// What the request received last is for, if it is one of our own.
+    /// Returns the purpose of the last request, if it is one of our own.
     pub(super) fn purpose(&self) -> Option<Purpose> {
         purpose_of(self.unique)
     }
 
-    /// What tells the kernel of it. The kernel reads the addresses in it at once, and uses the memory that they name only
-    /// during calls that the thread of the ring makes with the ring.
+    /// Builds the command that submits the entry to the kernel. The kernel reads the addresses in it at once, and uses the
+    /// memory at these addresses only during calls that the ring's thread makes with the ring.
     pub(super) fn command(&mut self, command: Command) -> squeue::Entry128 {
         if command == Command::Commit {
             return self.device_command(COMMIT_AND_FETCH).build();
@@ -111,24 +112,24 @@ impl Entry {
         opcode::UringCmd80::new(CONNECTION, operation).cmd(bytes)
     }
 
-    /// Whether much of its memory is occupied by what came and went.
+    /// Returns whether large messages still occupy much of its memory.
     pub(super) fn occupies_much(&self) -> bool {
         self.used_bytes > KEPT_BYTES_MAX
     }
 
-    /// The kernel has put a request into it.
+    /// Records that the kernel has put a request into it.
     pub(super) fn received(&mut self) {
         self.request = self.assemble().unwrap_or_default();
     }
 
-    /// As [`Queue::exchange`](super::super::queue::Queue::exchange).
+    /// Returns the request and an empty reply, as [`Queue::exchange`](super::super::queue::Queue::exchange).
     pub(crate) fn exchange(&mut self) -> (&[u8], Reply<'_>) {
         let place = self.reply_range();
         let (before, after) = self.memory.split_at_mut(place.start);
         (&before[self.request.clone()], Reply::new(&mut after[..place.len()]))
     }
 
-    /// Puts the reply that was built where the kernel looks for it; `None` where nobody waits for one.
+    /// Puts the reply that was built where the kernel expects it; `None` if nobody waits for one.
     pub(super) fn put_reply(&mut self, reply: Option<usize>) {
         let length = match reply {
             Some(length) => {
@@ -141,7 +142,7 @@ impl Entry {
                 length - Reply::HEADER
             }
             None => {
-                // Every entry is given back, also where nobody waits for an answer.
+                // Every entry is returned to the kernel, even if nobody waits for a reply.
                 let error = if self.request.is_empty() { -libc::EIO } else { 0 };
                 let header = wire::OutHeader { length: Reply::HEADER as u32, error, unique: self.unique };
                 return self.put_header(header);
@@ -150,7 +151,7 @@ impl Entry {
         self.put_length(length);
     }
 
-    /// Puts a reply without results where the kernel looks for it.
+    /// Puts a reply without results where the kernel expects it.
     pub(crate) fn put_header(&mut self, header: wire::OutHeader) {
         self.memory[HEADER..][..Reply::HEADER].copy_from_slice(header.as_bytes());
         self.put_length(0);
@@ -161,7 +162,8 @@ impl Entry {
         self.memory[EXCHANGE..HEADERS_BYTES].copy_from_slice(exchange.as_bytes());
     }
 
-    /// Gives back to the system what large messages have occupied. The kernel uses the payload only in calls of the thread that has it.
+    /// Returns the memory that large messages have occupied to the system. The kernel uses the payload only in calls of the
+    /// thread that owns it.
     pub(super) fn give_back(&mut self) {
         if let Err(error) = self.memory.give_back_from(PAYLOAD.max(rustix::param::page_size())) {
             tracing::debug!(%error, "the memory of large messages stays occupied");
@@ -169,7 +171,7 @@ impl Entry {
         self.used_bytes = 0;
     }
 
-    /// Gives all its memory back to the system, while it holds a request that nobody looks at.
+    /// Returns all its memory to the system, while it holds a request whose content is not needed.
     pub(super) fn empty(&mut self) {
         if let Err(error) = self.memory.give_back_from(0) {
             tracing::debug!(%error, "the memory of an entry stays occupied");
@@ -177,7 +179,7 @@ impl Entry {
         self.used_bytes = 0;
     }
 
-    /// Puts the request together as it would have come from the device: header, arguments, and what follows them.
+    /// Assembles the request as it would have come from the device: header, arguments, and the payload.
     fn assemble(&mut self) -> Option<Range<usize>> {
         let (header, _) = wire::InHeader::read_from_prefix(&self.memory[HEADER..]).ok()?;
         let (exchange, _) = wire::RingExchange::read_from_prefix(&self.memory[EXCHANGE..]).ok()?;
@@ -199,8 +201,8 @@ impl Entry {
         Some(start..start + in_front + payload)
     }
 
-    /// Where the reply to the request received last is built: in front of the payload, where its results belong, unless
-    /// the request is there.
+    /// Returns the range in which the reply to the last request is built: in front of the payload, where its results belong,
+    /// unless the request is there.
     fn reply_range(&self) -> Range<usize> {
         let is_short = self.request.end <= PAYLOAD - Reply::HEADER;
         let end = PAYLOAD + self.payload_bytes;
@@ -208,9 +210,9 @@ impl Entry {
     }
 }
 
-/// Says how many addresses an entry has, for which the builder of device commands has no place.
+/// Sets the number of addresses of an entry, for which the builder of device commands has no method.
 fn set_length(entry: &mut squeue::Entry128, length: u32) {
-    /// Of `len` in `struct io_uring_sqe`.
+    /// Offset of `len` in `struct io_uring_sqe`.
     const OFFSET: usize = 24;
     // SAFETY: an entry is laid out as `struct io_uring_sqe`, whose bytes 24 to 27 are a number.
     unsafe { (&raw mut *entry).cast::<u8>().add(OFFSET).cast::<u32>().write_unaligned(length) };

@@ -1,9 +1,9 @@
-//! The io_uring transport (Linux 6.14): to answer a request and to wait for the next is one system call.
+//! The io_uring transport (Linux 6.14): answering a request and waiting for the next is one system call.
 //!
-//! The kernel has a queue for each processor and puts a request into that of the processor where its caller runs. Each worker
-//! has one entry of a queue, in a ring of its own, and stays on that processor, so that caller and worker take turns there.
-//! A ring with several entries would tie requests to a worker that serves another one: only the thread that submitted an
-//! entry can be given its request. The kernel takes no entry back: those that no worker needs are parked.
+//! The kernel has a queue per CPU and puts a request into that of the CPU on which its caller runs. Each worker has one entry
+//! of a queue, in a ring of its own, and stays on that CPU, so that caller and worker take turns there. A ring with several
+//! entries would tie requests to a worker that serves another one: only the thread that submitted an entry can get its
+//! request. The kernel never releases an entry: entries that no worker needs are parked.
 
 mod entry;
 mod parking;
@@ -26,31 +26,32 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
-/// One entry of the queue of a processor, in a ring of its own.
+/// One entry of a CPU's queue, in a ring of its own.
 pub(crate) struct UringQueue {
-    /// Closed before the memory is given back that the kernel writes to.
+    /// Closed before the memory to which the kernel writes is freed.
     ring: IoUring<squeue::Entry128>,
     entry: Box<Entry>,
-    /// What the kernel is told when the next request is waited for; nothing if it has been told already.
+    /// The command to submit when waiting for the next request; `None` if it has been submitted already.
     next: Option<Command>,
     /// The entry is new to the kernel, which has not looked for requests that wait in the queue.
     is_new: bool,
-    /// What came before it was waited for.
+    /// A completion that came before it was waited for.
     early: Option<i32>,
     reserve: Reserve,
 }
 
-/// Of a ring; one entry is under way at a time.
+/// Size of a ring; one entry is in flight at a time.
 const ENTRIES: u32 = 2;
-/// How long a worker waits before it gives memory back, or counts as idle: the kernel hands requests to those that replied last.
+/// Time after which a waiting worker returns memory, or counts as idle: the kernel hands requests to the workers that replied
+/// last.
 const IDLE_AFTER: types::Timespec = types::Timespec::new().sec(1);
 
 impl UringQueue {
-    /// An entry of a processor's queue, for messages of up to so many bytes of data. The thread that calls is the one that has
-    /// to use it.
+    /// Registers an entry of a CPU's queue, for messages with up to `payload_bytes` bytes of data. It must be used by the
+    /// calling thread.
     ///
     /// # Errors
-    /// Where the system refuses a ring, or the kernel the entry.
+    /// Fails if the system refuses a ring, or the kernel the entry.
     pub(crate) fn register(
         device: &Arc<Device>,
         processor: u16,
@@ -71,13 +72,13 @@ impl UringQueue {
         }
     }
 
-    /// Has the kernel refuse an entry of a queue that cannot be.
+    /// Submits an entry of a queue that cannot exist, so that the kernel refuses it.
     ///
     /// # Errors
-    /// What it says, or why there is no ring.
+    /// The kernel's error, or the reason why there is no ring.
     pub(crate) fn is_refused(device: &Arc<Device>, processor: u16) -> io::Result<()> {
         let (mut ring, mut entry) = (ring_for(device)?, Entry::new(processor, 0)?);
-        // SAFETY: the ring is closed before the memory of the entry is given back.
+        // SAFETY: the ring is closed before the memory of the entry is freed.
         unsafe { ring.submission().push(&entry.command(Command::Register)) }.map_err(io::Error::other)?;
         ring.submit()?;
         match ring.completion().next().map(|completed| completed.result()) {
@@ -86,10 +87,10 @@ impl UringQueue {
         }
     }
 
-    /// A queue for an entry that holds a request, which is received first.
+    /// Creates a queue for an entry that holds a request, which is received first.
     ///
     /// # Errors
-    /// Where the system refuses a ring; then with the entry.
+    /// Fails if the system refuses a ring; returns the entry too.
     pub(crate) fn adopt(
         device: &Arc<Device>,
         entry: Box<Entry>,
@@ -101,18 +102,18 @@ impl UringQueue {
         }
     }
 
-    /// Tells the kernel what is next, with the system call that follows.
+    /// Queues the next command for the kernel, to be submitted with the system call that follows.
     fn push(&mut self) -> io::Result<()> {
         let Some(command) = self.next else { return Ok(()) };
         let entry = self.entry.command(command);
-        // SAFETY: the entry lives as long as the ring, which is closed before the memory is given back; or the kernel is done
-        // with it in this ring when it is handed to another thread.
+        // SAFETY: the entry lives as long as the ring, which is closed before the memory is freed; or the kernel is done with
+        // it in this ring when it is handed to another thread.
         unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
         self.next = None;
         Ok(())
     }
 
-    /// Tells it at once, and takes what comes of it if that is known.
+    /// Submits the next command at once, and takes its completion if there is one.
     fn submit(&mut self) -> io::Result<()> {
         self.push()?;
         self.ring.submit()?;
@@ -120,7 +121,7 @@ impl UringQueue {
         Ok(())
     }
 
-    /// Takes the entry that holds a request out, and goes on with another.
+    /// Takes out the entry that holds a request, and continues with another.
     fn take_out(&mut self) -> io::Result<Box<Entry>> {
         let (entry, next) = match self.reserve.parking.take(self.entry.processor()) {
             Some(parked) => (parked, Command::Commit),
@@ -128,17 +129,17 @@ impl UringQueue {
         };
         let held = std::mem::replace(&mut self.entry, entry);
         self.next = Some(next);
-        // Whoever counts on this worker from here on counts on the other entry.
+        // Requests that rely on this worker from here on rely on the other entry.
         if let Err(error) = self.submit() {
             tracing::warn!(%error, "requests may wait for slower ones");
         }
-        // Others may have come while the queue had no entry.
+        // Other requests may have come while the queue had no entry.
         self.is_new = next == Command::Register;
         Ok(held)
     }
 
-    /// Takes out the entry that holds a request, and goes on with one that was set aside: the kernel is told of nothing until that
-    /// is answered.
+    /// Takes out the entry that holds a request, and continues with one that was set aside: nothing is submitted to the kernel
+    /// until that one is answered.
     fn resume(&mut self, aside: Aside) -> Box<Entry> {
         self.next = None;
         match aside {
@@ -151,8 +152,8 @@ impl UringQueue {
         match error {
             Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED | Errno::NODEV => Received::Closed,
             error => {
-                // The entry is lost; a new one takes its place. The kernel knows it before others can be asked for what has come
-                // meanwhile; where it cannot be told now, it is with the next request.
+                // The entry is lost; a new one replaces it. The kernel must know it before it can be made to look for the
+                // requests that came meanwhile; if it cannot be submitted now, it is with the next request.
                 self.next = Some(Command::Register);
                 let _ = self.submit();
                 self.is_new = true;
@@ -161,7 +162,8 @@ impl UringQueue {
         }
     }
 
-    /// Waits for what comes of the entry: zero for a request; `None` if nothing has for some time, and `may_idle`.
+    /// Waits for the completion of the entry: zero for a request; `None` if nothing has completed for some time, and
+    /// `may_idle`.
     fn wait(&mut self, may_idle: bool) -> io::Result<Option<i32>> {
         if let Some(early) = self.early.take() {
             return Ok(Some(early));
@@ -261,27 +263,27 @@ impl Queue for UringQueue {
     }
 
     fn end(self) {
-        // Nothing of it is in this ring any more.
+        // No part of the entry is in this ring any more.
         self.reserve.parking.park(self.entry);
     }
 }
 
-/// A ring that knows the connection, and keeps it open.
+/// Creates a ring that knows the connection, and keeps it open.
 fn ring_for(device: &Arc<Device>) -> io::Result<IoUring<squeue::Entry128>> {
     let ring = new_ring()?;
     ring.submitter().register_files(&[device.connection().as_fd().as_raw_fd()])?;
     Ok(ring)
 }
 
-/// A ring whose work is done in the calls of the thread that made it, so that nothing interrupts what it does meanwhile.
+/// Creates a ring whose work is done in calls of the thread that created it, so that nothing interrupts the thread in between.
 fn new_ring() -> io::Result<IoUring<squeue::Entry128>> {
     IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(ENTRIES)
 }
 
-/// Whether the kernel has it turned on.
+/// The module parameter that turns it on in the kernel.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Whether the kernel offers io_uring to mounts; else the reason why not.
+/// Returns whether the kernel offers io_uring to mounts; otherwise the reason why not.
 pub(crate) fn offered() -> Result<(), &'static str> {
     match is_switched_on()? {
         true => may_have_rings(),
@@ -289,7 +291,7 @@ pub(crate) fn offered() -> Result<(), &'static str> {
     }
 }
 
-/// Whether [`switch_on`] would succeed; else the reason why not.
+/// Returns whether [`switch_on`] would succeed; otherwise the reason why not.
 pub(crate) fn can_be_switched_on() -> Result<(), &'static str> {
     match is_switched_on()? || is_machine_root() {
         true => may_have_rings(),
@@ -297,7 +299,7 @@ pub(crate) fn can_be_switched_on() -> Result<(), &'static str> {
     }
 }
 
-/// Turns it on in the kernel, for all mounts from now on.
+/// Turns it on in the kernel, for all later mounts.
 ///
 /// # Errors
 /// The reason why it cannot be used.
@@ -312,7 +314,7 @@ const ROOT_ONLY: &str = "only root may turn it on in the kernel";
 
 fn is_switched_on() -> Result<bool, &'static str> {
     if !std::path::Path::new(SWITCH).exists() {
-        // The module may not be loaded yet; whoever opens the device has it loaded.
+        // The module may not be loaded yet; opening the device loads it.
         drop(Device::open());
     }
     let state = std::fs::read(SWITCH).map_err(|_| "the kernel has none for FUSE (Linux 6.14 has)")?;

@@ -1,10 +1,10 @@
 //! Parking: entries without a worker.
 //!
-//! The kernel takes no entry back, and gives a request to each that waits for one. It gives none to an entry whose request has
-//! not been answered. So the session sends itself requests that nobody waits for: it asks the kernel for what it has cached of a
-//! file, none of it (FUSE_NOTIFY_RETRIEVE), and the kernel answers with a request. An entry that holds one of these needs
-//! neither a thread nor a ring. It is used again by answering: then the kernel looks for requests that have had to wait in
-//! the queue too, which it does not do for a new entry.
+//! The kernel never releases an entry, and gives a request to each entry that waits for one. It gives none to an entry whose
+//! request has not been answered. So the session sends itself requests for which nobody waits: it asks the kernel for zero
+//! bytes of a file's cached data (FUSE_NOTIFY_RETRIEVE), and the kernel responds with a request. An entry that holds one of
+//! these needs neither a thread nor a ring. It is used again by answering: the kernel then also looks for requests that have
+//! been waiting in the queue, which it does not do for a new entry.
 
 use super::entry::Entry;
 use super::purpose::{OWN, PARK, Purpose};
@@ -15,26 +15,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zerocopy::IntoBytes;
 
-/// Finds a regular file that the kernel knows.
+/// Returns a regular file that the kernel knows.
 pub(crate) type SomeFile = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
-/// From one unique to the next: the lowest bit marks interrupts.
+/// Increment from one unique to the next: the lowest bit marks interrupts.
 const STEP: u64 = 2;
 
 /// The parked entries of a session.
 pub(super) struct Parking {
     device: Arc<Device>,
-    /// By processor.
+    /// By CPU.
     lots: Vec<Mutex<Vec<Entry>>>,
     asked: AtomicU64,
     /// A regular file that the kernel knows, if there is one.
     some_file: SomeFile,
-    /// The kernel lets a request stay unanswered for as long as we like.
+    /// The kernel lets a request stay unanswered indefinitely.
     is_allowed: bool,
 }
 
 impl Parking {
-    /// Nothing is parked yet.
+    /// Creates an empty set of parked entries.
     pub(super) fn new(device: &Arc<Device>, processors: u16, some_file: SomeFile) -> Parking {
         Parking {
             device: Arc::clone(device),
@@ -45,8 +45,8 @@ impl Parking {
         }
     }
 
-    /// Has the kernel send a request to an entry of the processor that this thread runs on: whether it does, for which it has to
-    /// know a regular file. It waits for nobody.
+    /// Makes the kernel send a request to an entry of the CPU on which this thread runs; returns whether it does, for which it
+    /// has to know a regular file. Never blocks.
     pub(super) fn ask(&self, purpose: Purpose) -> bool {
         let bits = match purpose {
             Purpose::Park if !self.is_allowed => return false,
@@ -69,13 +69,13 @@ impl Parking {
         }
     }
 
-    /// Keeps an entry that holds a request of our own.
+    /// Parks an entry that holds a request of our own.
     pub(super) fn park(&self, mut entry: Box<Entry>) {
         entry.empty();
         self.lot(&entry).push(*entry);
     }
 
-    /// A parked entry of a processor, ready to be committed.
+    /// Takes a parked entry of a CPU, ready to be committed.
     pub(super) fn take(&self, processor: u16) -> Option<Box<Entry>> {
         let lot = self.lots.get(usize::from(processor))?;
         let mut entry = lot.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
@@ -88,7 +88,7 @@ impl Parking {
     }
 }
 
-/// Whether the administrator has the kernel end connections with requests that are not answered in time (Linux 6.15).
+/// Returns whether the kernel is configured to end connections whose requests are not answered in time (Linux 6.15).
 fn has_time_limit() -> bool {
     let is_set = |name: &str| {
         std::fs::read_to_string(format!("/proc/sys/fs/fuse/{name}")).is_ok_and(|seconds| seconds.trim() != "0")

@@ -1,6 +1,6 @@
-//! Requests that the session sends to itself: what each is for, by its unique.
+//! Requests that the session sends to itself: the purpose of each, by its unique.
 
-/// What a request of our own is for.
+/// The purpose of a request of our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The entry that gets it may be parked.
@@ -9,13 +9,13 @@ pub(super) enum Purpose {
     Fetch,
 }
 
-/// In the unique of a request of our own: the kernel counts its requests up from zero.
+/// Bit in the unique of a request of our own: the kernel counts its own requests up from zero.
 pub(super) const OWN: u64 = 1 << 63;
 
-/// The same if it is to be parked.
+/// Bit in the unique of a request of our own that parks its entry.
 pub(super) const PARK: u64 = 1 << 62;
 
-/// What a request is for, by its unique, if it is one of our own.
+/// Returns the purpose of a request by its unique, if it is one of our own.
 pub(super) fn purpose_of(unique: u64) -> Option<Purpose> {
     match (unique & OWN != 0, unique & PARK != 0) {
         (false, _) => None,

@@ -1,7 +1,7 @@
-//! The reserve: has replies sent that come from no worker, and takes the entries that carry them.
+//! The reserve: sends replies that come from no worker, and takes the entries that carry them.
 //!
-//! To send a reply is to offer its entry for the next request: one thread does so for all, and has each entry parked at once.
-//! Where a request comes first, it is handed to a new worker, together with the entry.
+//! Sending a reply also offers its entry for the next request: one thread does so for all, and has each entry parked at once.
+//! If a request comes first, it is handed to a new worker, together with the entry.
 
 use super::entry::{CONNECTION, Command, Entry};
 use super::parking::{Parking, SomeFile};
@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-/// Where to put entries; the thread ends when all of these are gone, or the connection.
+/// Handle to the reserve; the thread ends when all handles are gone, or the connection.
 #[derive(Clone)]
 pub(crate) struct Reserve {
     inlet: Arc<Inlet>,
@@ -25,7 +25,7 @@ pub(crate) struct Reserve {
 }
 
 struct Inlet {
-    /// `None` when the last one is being dropped.
+    /// `None` while the last handle is being dropped.
     orders: Option<Sender<Order>>,
     bell: Arc<OwnedFd>,
 }
@@ -33,24 +33,24 @@ struct Inlet {
 enum Order {
     /// The entry has a reply.
     Commit(Box<Entry>),
-    /// The entry has a request, which could not be handed to a worker.
+    /// The entry has a request that could not be handed to a worker.
     HandOut(Box<Entry>),
 }
 
-/// Places in the ring for what the kernel is told, and for what it tells: entries are parked in bursts.
+/// Number of submission and completion slots in the ring: entries are parked in bursts.
 const ENTRIES: u32 = 64;
 const COMPLETIONS: u32 = 1024;
-/// The descriptor that rings when there are orders, as registered with the ring.
+/// The descriptor that signals orders, as registered with the ring.
 const BELL: types::Fixed = types::Fixed(1);
 const RUNG: u64 = u64::MAX;
-/// How long a request that cannot be handed to a worker waits before that is tried again.
+/// Retry interval for a request that cannot be handed to a worker.
 const RETRY_AFTER: types::Timespec = types::Timespec::new().nsec(10_000_000);
 
 impl Reserve {
-    /// Starts its thread. `hand_out` has a worker started for an entry with a request, or sets it aside, or returns the entry.
+    /// Starts the thread. `hand_out` starts a worker for an entry with a request, or sets the entry aside, or returns it.
     ///
     /// # Errors
-    /// Where the system refuses a thread, a ring or a descriptor.
+    /// Fails if the system refuses a thread, a ring or a descriptor.
     pub(crate) fn start(
         device: &Arc<Device>,
         processors: u16,
@@ -88,12 +88,12 @@ impl Reserve {
         Ok(Reserve { inlet: Arc::new(Inlet { orders: Some(orders), bell }), parking })
     }
 
-    /// Has the reply sent that is in an entry.
+    /// Sends the reply in an entry.
     pub(crate) fn commit(&self, entry: Box<Entry>) {
         self.inlet.order(Order::Commit(entry));
     }
 
-    /// Takes an entry in whose request could not be handed to a worker, to try again.
+    /// Takes an entry whose request could not be handed to a worker, to try again.
     pub(crate) fn hand_out_later(&self, entry: Box<Entry>) {
         self.inlet.order(Order::HandOut(entry));
     }
@@ -120,22 +120,22 @@ impl Drop for Inlet {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Keeper<F> {
-    /// Closed before the memory of the entries is given back.
+    /// Closed before the memory of the entries is freed.
     ring: IoUring<squeue::Entry128>,
     /// The entries that wait for a request in the ring, by number.
     offered: HashMap<u64, Box<Entry>>,
-    /// The last number given.
+    /// The last number assigned.
     number: u64,
-    /// Those with requests that could not be handed out yet.
+    /// Entries with requests that could not be handed out yet.
     waiting: VecDeque<Box<Entry>>,
     orders: Receiver<Order>,
     bell: Arc<OwnedFd>,
-    /// The kernel does not look at the bell (any more).
+    /// The kernel does not poll the bell (any more).
     rang: bool,
     parking: Arc<Parking>,
-    /// The one that this thread stays on.
+    /// The CPU on which this thread runs.
     processor: Option<u16>,
     hand_out: F,
 }
@@ -149,7 +149,7 @@ impl<F: FnMut(Box<Entry>) -> Result<(), Box<Entry>>> Keeper<F> {
 
     fn serve(&mut self) -> io::Result<()> {
         loop {
-            // Before the orders are looked at: whoever comes with another later rings again.
+            // Before the orders are checked: a later order rings the bell again.
             self.listen()?;
             if !self.take_orders()? {
                 return Ok(());
@@ -162,7 +162,7 @@ impl<F: FnMut(Box<Entry>) -> Result<(), Box<Entry>>> Keeper<F> {
         }
     }
 
-    /// Has the bell looked at by the kernel.
+    /// Makes the kernel poll the bell.
     fn listen(&mut self) -> io::Result<()> {
         if !std::mem::take(&mut self.rang) {
             return Ok(());
@@ -172,7 +172,7 @@ impl<F: FnMut(Box<Entry>) -> Result<(), Box<Entry>>> Keeper<F> {
         self.push(&poll.into())
     }
 
-    /// Does what has been ordered; whether there may be more.
+    /// Executes the queued orders; returns whether there may be more.
     fn take_orders(&mut self) -> io::Result<bool> {
         loop {
             match self.orders.try_recv() {
@@ -184,12 +184,12 @@ impl<F: FnMut(Box<Entry>) -> Result<(), Box<Entry>>> Keeper<F> {
         }
     }
 
-    /// Sends a reply, and asks for the request that parks its entry: the kernel gives requests to the entry that was answered
+    /// Sends a reply, and requests the one that parks its entry: the kernel gives requests to the entry that was answered
     /// last.
     fn commit(&mut self, mut entry: Box<Entry>) -> io::Result<()> {
         let processor = entry.processor();
         if self.processor != Some(processor) {
-            // Where this is refused, the request may park another.
+            // If this is refused, the request may park another entry.
             let _ = sched_setaffinity(None, &only(processor.into()));
             self.processor = Some(processor);
         }
@@ -203,7 +203,8 @@ impl<F: FnMut(Box<Entry>) -> Result<(), Box<Entry>>> Keeper<F> {
     }
 
     fn push(&mut self, entry: &squeue::Entry128) -> io::Result<()> {
-        // SAFETY: what the entry names is in `offered` until the kernel is done with it, or until the ring is closed.
+        // SAFETY: the memory to which the entry points is in `offered` until the kernel is done with it, or until the ring is
+        // closed.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             self.submit()?;
         }
@@ -223,7 +224,7 @@ impl<F: FnMut(Box<Entry>) -> Result<(), Box<Entry>>> Keeper<F> {
         done(self.ring.submitter().submit_with_args(1, &arguments))
     }
 
-    /// Takes what the kernel has told; whether the connection goes on.
+    /// Processes the kernel's completions; returns whether the connection still exists.
     fn reap(&mut self) -> bool {
         let completed: Vec<_> =
             self.ring.completion().map(|completed| (completed.user_data(), completed.result())).collect();
@@ -236,7 +237,7 @@ impl<F: FnMut(Box<Entry>) -> Result<(), Box<Entry>>> Keeper<F> {
         })
     }
 
-    /// Something has come of an entry; whether the connection goes on.
+    /// Processes the completion of an entry; returns whether the connection still exists.
     fn completed(&mut self, number: u64, result: i32) -> bool {
         let Some(mut entry) = self.offered.remove(&number) else { return true };
         match -result {
@@ -270,7 +271,8 @@ impl<F: FnMut(Box<Entry>) -> Result<(), Box<Entry>>> Keeper<F> {
     }
 }
 
-/// A system call for a ring that is to be made again after what has come was taken out, or after a signal, has not failed.
+/// Filters the result of a ring system call: one that has to be repeated once completions were taken out, or after a signal,
+/// has not failed.
 fn done(result: io::Result<usize>) -> io::Result<()> {
     match result {
         Err(error) if !matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {
