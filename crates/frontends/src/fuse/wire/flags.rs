@@ -1,4 +1,4 @@
-//! Flags: one module a field, so that a use names the field it belongs to.
+//! Flags of the protocol: one module per field, so that each use names the field.
 
 /// `flags` and `flags2` of INIT, joined (the second word is the upper half).
 pub(crate) mod init {
@@ -73,7 +73,7 @@ pub(crate) mod open_reply {
     pub(crate) const PASSTHROUGH: u32 = 1 << 7;
 }
 
-/// `open_flags` of OPEN and CREATE requests: the writer may not keep set-id bits.
+/// `open_flags` of OPEN and CREATE requests: the writer may not keep set-ID bits.
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 /// `release_flags`: flush first (never sent since FLUSH exists).
 pub(crate) const RELEASE_FLUSH: u32 = 1 << 0;
@@ -87,15 +87,15 @@ pub(crate) const LOCK_FLOCK: u32 = 1 << 0;
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// `write_flags`: the lock owner is valid.
 pub(crate) const WRITE_LOCK_OWNER: u32 = 1 << 1;
-/// `write_flags`: set-id bits must go.
+/// `write_flags`: set-ID bits must be cleared.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `read_flags`: the lock owner is valid.
 pub(crate) const READ_LOCK_OWNER: u32 = 1 << 1;
 /// `fsync_flags`: data only.
 pub(crate) const FSYNC_DATA_ONLY: u32 = 1 << 0;
-/// `setxattr_flags`: set-group-id must go with this access control list.
+/// `setxattr_flags`: set-group-ID must be cleared with this access control list.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
-/// `flags` of an INVAL_ENTRY notification: mark stale, keep what is in use.
+/// `flags` of an INVAL_ENTRY notification: mark as stale, keep what is in use.
 pub(crate) const EXPIRE_ONLY: u32 = 1 << 0;
 /// `flags` of POLL: wake the poller by a notification later.
 pub(crate) const POLL_SCHEDULE_NOTIFY: u32 = 1 << 0;
@@ -111,7 +111,7 @@ pub(crate) mod ioctl {
     pub(crate) const DIRECTION_WRITE: u32 = 1;
 }
 
-/// Extension types above the range kept for security contexts.
+/// Extension types above the range reserved for security contexts.
 pub(crate) mod extension {
     pub(crate) const SECURITY_CONTEXTS_MAX: u32 = 31;
     pub(crate) const GROUPS: u32 = 32;

@@ -1,9 +1,9 @@
-//! What is told to the kernel unasked, and the structures of the device's ioctls.
+//! Notifications to the kernel, and the structures of the device's ioctls.
 
 use super::requests::wire_structures;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The kind of a notification, in the place of a reply's errno.
+/// The code of a notification, in the field of a reply's errno.
 pub(crate) mod notification {
     pub(crate) const POLL: i32 = 1;
     pub(crate) const INVAL_INODE: i32 = 2;

@@ -1,6 +1,6 @@
 //! Operation numbers.
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub(crate) enum Opcode {
@@ -58,10 +58,10 @@ pub(crate) enum Opcode {
 }
 
 impl Opcode {
-    /// One more than the largest number, for tables indexed by operation.
+    /// Number of table slots: one more than the largest number, for tables indexed by operation.
     pub(crate) const COUNT: usize = 54;
 
-    /// Every operation with the name that Linux gives it, in the order of the numbers.
+    /// Every operation with its name in Linux, in numerical order.
     const ALL: [(Opcode, &'static str); 51] = [
         (Opcode::Lookup, "LOOKUP"),
         (Opcode::Forget, "FORGET"),
@@ -116,9 +116,9 @@ impl Opcode {
         (Opcode::CopyFileRange64, "COPY_FILE_RANGE_64"),
     ];
 
-    /// The operation with this number, if this front end knows it.
+    /// Returns the operation with this number, if this front end knows it.
     pub(crate) fn from_number(number: u32) -> Option<Opcode> {
-        // The numbers have gaps at 7 and 19 only, so the place in the table follows from the number.
+        // The numbers have gaps at 7 and 19 only, so the index in the table follows from the number.
         let index = match number {
             1..=6 => number - 1,
             8..=18 => number - 2,
@@ -128,7 +128,7 @@ impl Opcode {
         Some(Opcode::ALL[index as usize].0)
     }
 
-    /// The name that Linux gives the operation, as it appears in traces.
+    /// Returns the operation's name in Linux, as it appears in traces.
     pub(crate) fn name(self) -> &'static str {
         let number = self as u32;
         let gaps = 1 + u32::from(number > 7) + u32::from(number > 19);

@@ -1,11 +1,11 @@
-//! What the kernel expects back: the header and each operation's results.
+//! Replies to the kernel: the header and each operation's results.
 
 use super::requests::{FileLock, wire_structures};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 wire_structures! {
-    /// In front of every reply and notification. `error` is zero or a negative errno; in a notification
-    /// `unique` is zero and `error` its code.
+    /// The header of every reply and notification. `error` is zero or a negative errno; in a notification `unique` is zero and
+    /// `error` its code.
     OutHeader: 16 { length: u32, error: i32, unique: u64 }
     InitOut: 64 {
         major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16, congestion_threshold: u16,

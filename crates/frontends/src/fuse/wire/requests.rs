@@ -1,4 +1,4 @@
-//! What the kernel sends: the header and each operation's arguments.
+//! Requests of the kernel: the header and each operation's arguments.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -14,7 +14,7 @@ macro_rules! wire_structures {
 pub(super) use wire_structures;
 
 wire_structures! {
-    /// In front of every request; `length` counts it and all that follows.
+    /// The header of every request; `length` includes the header and everything that follows.
     InHeader: 40 {
         length: u32, opcode: u32, unique: u64, node: u64, uid: u32, gid: u32, pid: u32,
         extensions_length_8: u16, padding: u16,
@@ -46,7 +46,7 @@ wire_structures! {
         handle: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32,
     }
     FsyncIn: 16 { handle: u64, flags: u32, padding: u32 }
-    /// The form without `setxattr_flags`, sent when SETXATTR_EXT was not negotiated.
+    /// The structure without `setxattr_flags`, sent when SETXATTR_EXT was not negotiated.
     SetXattrShortIn: 8 { size: u32, flags: u32 }
     SetXattrIn: 16 { size: u32, flags: u32, setxattr_flags: u32, padding: u32 }
     /// GETXATTR and LISTXATTR.
@@ -63,10 +63,10 @@ wire_structures! {
     CopyFileRangeIn: 56 {
         handle_in: u64, offset_in: u64, node_out: u64, handle_out: u64, offset_out: u64, length: u64, flags: u64,
     }
-    /// What an io_uring command for the device says beside its `cmd_op`.
+    /// The parameters of an io_uring command for the device, in addition to its `cmd_op`.
     RingCommand: 24 { flags: u64, commit: u64, queue: u16, padding: [u16; 3] }
-    /// Of a request and its reply in an entry of a ring: how much is in the payload, and what the request is called in
-    /// the command with the reply.
+    /// The part of a ring entry that describes a request or its reply: the length of the payload, and the id of the request in
+    /// the command that carries the reply.
     RingExchange: 32 { flags: u64, commit: u64, payload_length: u32, padding: u32, reserved: u64 }
     ExtensionHeader: 8 { size: u32, kind: u32 }
     SecurityContext: 8 { size: u32, padding: u32 }
