@@ -1,3 +1,3 @@
-//! Front ends: what turns requests from outside into vnode calls.
+//! Front ends, which turn requests from outside into vnode calls.
 
 pub mod fuse;

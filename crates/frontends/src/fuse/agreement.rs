@@ -1,4 +1,4 @@
-//! What the decisions for a mount request from the kernel, and what remains of them after the kernel's offer.
+//! Features that a mount's decisions request from the kernel, and what remains of the decisions after the kernel's offer.
 
 use super::mount_error::MountError;
 use super::negotiation::{Negotiated, Wishes};

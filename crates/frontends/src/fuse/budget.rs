@@ -52,7 +52,7 @@ fn set_arenas(arenas: i32) {
     unsafe { libc::mallopt(libc::M_ARENA_MAX, arenas) };
 }
 
-/// Other allocators reserve little.
+/// Does nothing: other allocators reserve little.
 #[cfg(not(target_env = "gnu"))]
 fn set_arenas(_: i32) {}
 

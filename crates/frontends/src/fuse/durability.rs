@@ -2,7 +2,7 @@
 //!
 //! With `sync` the kernel sends an fsync after each write that goes through its cache. The syncs that it does not request are
 //! done here: after writes that bypass the cache, allocations, copies and changes of size, and with either option after each
-//! change of a directory. Data written through a shared mapping are synced by msync(2), as on other file systems.
+//! change of a directory. Data written through a shared mapping is synced by msync(2), as on other file systems.
 
 use super::mount_flags::MountFlags;
 use super::options::Decisions;
@@ -31,12 +31,12 @@ impl Durability {
         self.directories.store(flags.synchronous || flags.synchronous_directories, Ordering::Release);
     }
 
-    /// Returns whether written data have to be on stable storage.
+    /// Returns whether written data has to be on stable storage.
     pub(crate) fn of_data(&self) -> bool {
         self.data.load(Ordering::Acquire)
     }
 
-    /// Syncs an open file whose data have changed without an fsync request from the kernel.
+    /// Syncs an open file whose data has changed without an fsync request from the kernel.
     pub(crate) fn file_changed(&self, caller: &Caller, file: &dyn OpenFile) -> Result<()> {
         if self.of_data() { file.fsync(caller, false) } else { Ok(()) }
     }

@@ -21,7 +21,7 @@ pub(crate) struct Stale {
     pub(crate) directories: HashSet<u64>,
     /// Single stale names, each with its directory.
     pub(crate) names: HashSet<(u64, Box<[u8]>)>,
-    /// Nodes whose attributes and data are stale.
+    /// Nodes with stale attributes and data.
     pub(crate) nodes: HashSet<u64>,
 }
 
@@ -91,7 +91,7 @@ impl Expiry {
         });
     }
 
-    /// Queues a node whose cached attributes and data are stale. Never blocks.
+    /// Queues a node with stale cached attributes and data. Never blocks.
     pub(crate) fn node(&self, node: u64) {
         self.expire(|stale| {
             stale.nodes.insert(node);

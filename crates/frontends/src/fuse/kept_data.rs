@@ -16,7 +16,7 @@ const PLACES: usize = 2048;
 const FINE_STEP: Duration = Duration::from_millis(20);
 const COARSE_STEP: Duration = Duration::from_secs(3);
 
-/// What changes when a file's data change, with the file's node.
+/// Attributes that change with a file's data, and the file's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     node: u64,

@@ -90,8 +90,8 @@ impl KnownNames {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Records a name; returns whether the kernel may cache it, which was found in this generation. `is_gone` returns whether
-    /// the kernel has forgotten a node.
+    /// Returns whether the kernel may cache a name that was found in this generation; if so, records it. `is_gone` returns
+    /// whether the kernel has forgotten a node.
     pub(crate) fn give(
         &self,
         found_in: Generation,

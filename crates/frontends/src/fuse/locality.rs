@@ -1,46 +1,46 @@
-//! Locality: keeps the workers on the processor of the caller while there is only one.
+//! CPU affinity: keeps the workers on the caller's CPU while there is a single caller.
 //!
-//! Caller and worker take turns, one request at a time. Left alone, the kernel wakes each on the processor where the
-//! other is not, and a request costs two wake-ups across processors; on the same processor it costs less than half. So
-//! a caller that sends many requests in a row has all workers follow it. As soon as somebody else sends one, or much
-//! data moves, the workers may run anywhere again: parallel work needs all processors more than it needs short ways.
+//! Caller and worker take turns, one request at a time. By default, the kernel wakes each on a CPU where the other is not, and
+//! a request costs two cross-CPU wake-ups; on the same CPU it costs less than half. So all workers follow a caller that sends
+//! many requests in a row. As soon as another caller sends one, or a large message is transferred, the workers may run
+//! anywhere again: parallel work needs all CPUs more than it needs short wake-ups.
 //!
-//! With a worker on its own processor, a caller would be woken on another one that is idle, and have left when the workers
-//! come. So the others are kept from being idle first, see [`super::awake`], and the workers follow a caller that stays
-//! where it is then. Workers of a processor, which io_uring has, need not follow: they are where their callers are, and tell by
-//! that where the caller is. The others serve what nobody waits for then, and are kept off the caller's processor.
+//! With a worker on its CPU, a caller would be woken on another, idle CPU, and be gone when the workers arrive. So the other
+//! CPUs are first kept from going idle, see [`super::awake`], and the workers then follow a caller that stays on its CPU.
+//! Per-CPU workers, which io_uring has, need not follow: they run where their callers run, and their CPU is that of the
+//! caller. The other workers then serve requests for which nobody waits, and are kept off the caller's CPU.
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// After so many requests in a row of one caller it counts as alone. A compiler that looks for its headers sends hundreds
-/// while others compute.
+/// Number of consecutive requests of one caller after which it counts as the single caller. A compiler that searches for its
+/// headers sends hundreds while others compute.
 const REQUESTS_OF_A_LONER: u32 = 256;
 
-/// After so many more it is looked up where it runs.
+/// Number of further requests between two checks of the caller's CPU.
 const REQUESTS_IN_A_ROW: u32 = 32;
 
-/// The same while the workers do not run there yet.
+/// Number of further requests between two checks while the workers do not run there yet.
 const REQUESTS_BETWEEN_LOOKS: u32 = 8;
 
-/// A message this large takes longer to copy than to bring to another processor.
+/// Size in bytes from which copying a message takes longer than moving it to another CPU.
 const LARGE_MESSAGE_BYTES: usize = 64 << 10;
 
 const NOWHERE: usize = usize::MAX;
 
-/// Where the workers of one session run.
+/// The CPUs on which the workers of one session run.
 pub(crate) struct Locality {
-    /// Where they may run; `None` where there is no choice.
+    /// The CPUs on which they may run; `None` if there is no choice.
     allowed: Option<CpuSet>,
-    /// The thread that sent the last request that says whose it is.
+    /// The thread that sent the last request with a caller.
     caller: AtomicU32,
-    /// Requests of this caller since the last of another.
+    /// Number of consecutive requests of this caller since the last one of another.
     in_a_row: AtomicU32,
-    /// The processor that the caller was last seen on.
+    /// The CPU on which the caller was last seen.
     home: AtomicUsize,
-    /// The one that the workers are kept on, or off.
+    /// The CPU on which, or off which, the workers are kept.
     workers_at: AtomicUsize,
     workers: Mutex<Workers>,
     sightings: Sightings,
@@ -49,18 +49,18 @@ pub(crate) struct Locality {
 #[derive(Default)]
 struct Workers {
     threads: Vec<Pid>,
-    /// Where they are kept, if they may not run anywhere.
+    /// The CPUs to which they are pinned, if they may not run anywhere.
     kept_on: Option<CpuSet>,
 }
 
 impl Locality {
-    /// The workers may run wherever the calling thread may.
+    /// Lets the workers run wherever the calling thread may.
     pub(crate) fn new() -> Locality {
         let allowed = sched_getaffinity(None).ok().filter(|set| set.count() >= 2);
         Locality { allowed, ..Locality::none() }
     }
 
-    /// The workers follow nobody.
+    /// Disables affinity: the workers follow no caller.
     pub(crate) fn none() -> Locality {
         Locality {
             allowed: None,
@@ -73,7 +73,7 @@ impl Locality {
         }
     }
 
-    /// Counts the calling thread among the workers until the result is dropped.
+    /// Adds the calling thread to the workers until the result is dropped.
     pub(crate) fn join(&self) -> Worker<'_> {
         let thread = gettid();
         let mut workers = self.lock_workers();
@@ -85,19 +85,19 @@ impl Locality {
         Worker { locality: self, thread }
     }
 
-    /// Where the workers may run, if some of these processors can be kept free for one caller.
+    /// Returns the CPUs on which the workers may run, if some of them can be kept free for a single caller.
     pub(crate) fn allowed(&self) -> Option<&CpuSet> {
         self.allowed.as_ref()
     }
 
-    /// A request has come. `caller` is its thread, or 0 for requests that nobody waits for; `processor` is where it runs, if
-    /// the request tells. The answer is the processor of the caller, if it is the only one for some time.
+    /// Records a request. `caller` is its thread, or 0 for requests for which nobody waits; `processor` is the CPU on which
+    /// the caller runs, if the request reports it. Returns the caller's CPU, if it has been the only one for some time.
     pub(crate) fn request(&self, caller: u32, message_bytes: usize, processor: Option<u16>) -> Option<usize> {
         let allowed = self.allowed.as_ref()?;
         if message_bytes > LARGE_MESSAGE_BYTES {
             self.scatter(allowed);
         } else if caller == 0 {
-            // Sent along while its sender goes on: says nothing of who else is there.
+            // Sent asynchronously while its sender continues: says nothing about other callers.
         } else if self.caller.swap(caller, Ordering::Relaxed) != caller {
             self.scatter(allowed);
         } else {
@@ -119,12 +119,12 @@ impl Locality {
         if is_settled { REQUESTS_IN_A_ROW } else { REQUESTS_BETWEEN_LOOKS }
     }
 
-    /// Whether there has been one caller for some time.
+    /// Returns whether there has been a single caller for some time.
     pub(crate) fn is_alone(&self) -> bool {
         self.home.load(Ordering::Relaxed) != NOWHERE
     }
 
-    /// A reply goes out.
+    /// Records a reply that is being sent.
     pub(crate) fn reply(&self, message_bytes: usize) {
         if message_bytes > LARGE_MESSAGE_BYTES
             && let Some(allowed) = &self.allowed
@@ -133,7 +133,7 @@ impl Locality {
         }
     }
 
-    /// Notes where the caller is, and has the workers elsewhere.
+    /// Records the caller's CPU, and moves the workers off it.
     fn leave(&self, processor: usize, allowed: &CpuSet) {
         if self.home.load(Ordering::Relaxed) != processor {
             self.home.store(processor, Ordering::Relaxed);
@@ -143,7 +143,7 @@ impl Locality {
         }
     }
 
-    /// Notes where the caller was seen. If it was there before, the workers follow.
+    /// Records where the caller was seen. If it was there before, the workers follow.
     fn look_for(&self, caller: u32, allowed: &CpuSet) {
         let Some(processor) = self.sightings.of(caller).filter(|processor| allowed.is_set(*processor)) else { return };
         if self.home.swap(processor, Ordering::Relaxed) == processor
@@ -167,7 +167,7 @@ impl Locality {
         if self.home.load(Ordering::Relaxed) != NOWHERE {
             self.home.store(NOWHERE, Ordering::Relaxed);
         }
-        // By itself: another worker may have looked for the caller meanwhile.
+        // Checked separately: another worker may have looked for the caller meanwhile.
         if self.workers_at.load(Ordering::Relaxed) != NOWHERE {
             let mut workers = self.lock_workers();
             self.workers_at.store(NOWHERE, Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl Locality {
     }
 }
 
-/// A thread that counts among the workers.
+/// A thread that is registered as a worker.
 pub(crate) struct Worker<'a> {
     locality: &'a Locality,
     thread: Pid,
@@ -193,42 +193,42 @@ impl Drop for Worker<'_> {
     }
 }
 
-/// The set of one processor.
+/// Returns the set of one CPU.
 pub(super) fn only(processor: usize) -> CpuSet {
     let mut set = CpuSet::new();
     set.set(processor);
     set
 }
 
-/// Where this is refused, the threads run where they did: slower, and otherwise the same.
+/// Pins threads to CPUs. If this is refused, the threads run where they did: slower, but otherwise equivalent.
 fn keep_on(threads: &[Pid], set: &CpuSet) {
     for thread in threads {
         let _ = sched_setaffinity(Some(*thread), set);
     }
 }
 
-/// Where callers were seen last, by a thread that looks for them: whoever asks may not wait, since /proc does not tell of a
-/// process inside an execve(2) that waits for us.
+/// The CPUs on which callers were last seen, determined by a separate thread: a worker may not wait, since reading /proc
+/// blocks for a process inside an execve(2) that waits for us.
 #[derive(Default)]
 struct Sightings {
-    /// The thread to be looked for next; without a looker nobody is followed.
+    /// The channel to the thread that looks for callers, for the next one; without that thread the workers follow nobody.
     looker: OnceLock<Option<SyncSender<u32>>>,
-    /// The thread that was found last, and the processor it was on; 0 before any was.
+    /// The thread that was found last, and its CPU; 0 before any was found.
     last: Arc<AtomicU64>,
 }
 
 impl Sightings {
-    /// Where this thread was when it was looked for last, if no other was since; and it is looked for again.
+    /// Returns where this thread was when last looked for, if no other has been since; and starts another look.
     fn of(&self, thread: u32) -> Option<usize> {
         let last = self.last.load(Ordering::Relaxed);
         if let Some(looker) = self.looker.get_or_init(|| self.start()) {
-            // Somebody is looked for already: so much for this time.
+            // Another look is in progress: skip this one.
             let _ = looker.try_send(thread);
         }
         (last >> 32 == u64::from(thread)).then_some((last & u64::from(u32::MAX)) as usize)
     }
 
-    /// The looker ends with the sightings.
+    /// Starts the thread that looks for callers. It ends with the sightings.
     fn start(&self) -> Option<SyncSender<u32>> {
         let (looker, wanted) = sync_channel::<u32>(1);
         let last = Arc::clone(&self.last);
@@ -243,7 +243,7 @@ impl Sightings {
     }
 }
 
-/// The processor that a thread last ran on: the 39th field of its `stat`, counted from behind its name, which may hold
+/// Returns the CPU on which a thread last ran: the 39th field of its `stat`, counted from after its name, which may contain
 /// anything.
 fn processor_of(thread: u32) -> Option<usize> {
     const FIELDS_AFTER_NAME: usize = 36;
@@ -257,12 +257,12 @@ fn processor_of(thread: u32) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Each test runs in a thread of its own, so that the affinity that it changes is nobody else's.
+    /// Runs each test in a thread of its own, so that the affinity it changes affects nobody else.
     fn in_thread(test: impl FnOnce() + Send + 'static) {
         std::thread::spawn(test).join().expect("the test passes");
     }
 
-    /// The same with a worker, which may run on so many processors, if they are several.
+    /// Runs a test in such a thread, as a worker that may run on several CPUs, if there are several.
     fn with_worker(test: impl FnOnce(&Locality, u32) + Send + 'static) {
         in_thread(|| {
             let before = processors();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn many_requests(locality: &Locality, caller: u32) {
-        // Who is looked for is seen a moment later.
+        // A lookup of the caller's CPU takes effect a moment later.
         for round in 0..=REQUESTS_OF_A_LONER + 16 * REQUESTS_BETWEEN_LOOKS {
             locality.request(caller, 100, None);
             if round >= REQUESTS_OF_A_LONER {
@@ -341,7 +341,7 @@ mod tests {
     fn workers_that_followed_too_late_are_set_free() {
         with_worker(|locality, before| {
             many_requests(locality, here());
-            // As if somebody else had come between a look for the caller and what follows from it.
+            // As if another caller had come between a look for this caller and its consequences.
             locality.home.store(NOWHERE, Ordering::Relaxed);
             locality.request(here() + 1, 100, None);
             assert_eq!(processors(), before);

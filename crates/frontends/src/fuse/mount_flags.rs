@@ -8,13 +8,13 @@ use vnode::KeptAccessTimes;
 pub struct MountFlags {
     /// `ro`: the kernel refuses every change.
     pub read_only: bool,
-    /// `nosuid`: set-id bits and capabilities of programs have no effect. Default: on.
+    /// `nosuid`: set-ID bits and capabilities of programs have no effect. Default: on.
     pub no_suid: bool,
     /// `nodev`: device files cannot be opened. Default: on.
     pub no_devices: bool,
     /// `noexec`: programs cannot be run.
     pub no_exec: bool,
-    /// `sync`: written data are on stable storage when the call returns, and so is each directory change.
+    /// `sync`: written data is on stable storage when the call returns, and so is each directory change.
     pub synchronous: bool,
     /// `dirsync`: each directory change is on stable storage when the call returns. A remount does not change it.
     pub synchronous_directories: bool,
@@ -23,7 +23,7 @@ pub struct MountFlags {
     pub access_times: AccessTimes,
     /// `nodiratime`: reading directories updates no access times.
     pub no_directory_access_times: bool,
-    /// `lazytime`: when times reach stable storage; only displayed, as `access_times`.
+    /// `lazytime`: when times reach stable storage; what is said of `access_times` applies here too.
     pub lazy_times: bool,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Wishes {
     pub(crate) flock_locks: bool,
     /// Something else may change the files: cached pages are dropped when size or mtime changed.
     pub(crate) drop_changed_data: bool,
-    /// Largest read, write or directory listing in one request, bytes.
+    /// Maximum size of a read, write or directory listing in one request, in bytes.
     pub(crate) message_bytes_max: u32,
     /// Maximum number of the kernel's own requests in flight (read-ahead, writeback, release).
     pub(crate) background_max: u16,
@@ -36,7 +36,7 @@ pub(crate) struct Negotiated {
     pub(crate) minor: u32,
     /// The features in use, bits of [`init`].
     pub(crate) features: u64,
-    /// Largest write, bytes.
+    /// Maximum size of a write, in bytes.
     pub(crate) max_write: u32,
     /// Maximum number of pages per message.
     pub(crate) max_pages: u16,

@@ -2,7 +2,7 @@
 //!
 //! **Invariants.** A node id is never reused in the life of a mount. At any time one object has at most one node, found by its
 //! handle, so hard links and repeated lookups share it. A node stays while the kernel holds a lookup on it; the root stays
-//! forever. A node is small, for there may be millions: data that only open files need are kept elsewhere, by node id.
+//! forever. A node is small, for there may be millions: data that only open files need is kept elsewhere, by node id.
 
 use super::wire::ROOT_ID;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};

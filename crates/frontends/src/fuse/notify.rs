@@ -1,4 +1,4 @@
-//! Notifications: telling the kernel that cached data are stale.
+//! Notifications: telling the kernel that cached data is stale.
 
 use super::device::Device;
 use super::wire::{self, notification};
@@ -54,7 +54,7 @@ impl NotificationSender {
         let _ = self.channel.send(notification);
     }
 
-    /// Invalidates the cached attributes of a node, synchronously. Its data are left alone.
+    /// Invalidates the cached attributes of a node, synchronously. Its data is left alone.
     pub(crate) fn invalidate_attributes(&self, node: u64) {
         self.send_at_once(&Notification::InvalidateInode { node, offset: NO_DATA, length: 0 });
     }
@@ -71,7 +71,7 @@ impl NotificationSender {
         self.send_at_once(&Notification::ExpireEntry { parent, name: name.into() });
     }
 
-    /// Makes the kernel drop what it caches of a node: attributes and data. Waits for data that are being read: for a thread
+    /// Makes the kernel drop what it caches of a node: attributes and data. Waits for data that is being read: for a thread
     /// that serves no request.
     pub(crate) fn invalidate_node(&self, node: u64) {
         self.send_at_once(&Notification::InvalidateInode { node, offset: 0, length: 0 });

@@ -24,7 +24,7 @@ pub(crate) struct OpenedFile {
     pub(crate) opener: (u32, u32),
     /// Opened for appending: writes go to the end, whatever the offset in the kernel's request.
     pub(crate) appends: bool,
-    /// The same file opened again, for pages that the kernel writes back at their offsets, if this one appends.
+    /// A second open of the file, for pages that the kernel writes back at their offsets, if this one appends.
     pub(crate) pages: OnceLock<OpenFileRef>,
     /// Set once a flock lock was taken, to be released with the file.
     pub(crate) flocked: AtomicBool,

@@ -104,11 +104,11 @@ pub struct Decisions {
     pub names: NameCaching,
     /// Names that are cached if it turns out that the kernel does not apply access control lists.
     pub names_without_lists: NameCaching,
-    /// Every look-up has to reach the stack.
+    /// Every lookup has to reach the stack.
     pub needs_every_lookup: bool,
     /// How long names are cached.
     pub name_timeout: Duration,
-    /// Whether names that do not exist are cached too.
+    /// Names that do not exist are cached too.
     pub negative_names: bool,
     /// How long attributes are cached.
     pub attribute_timeout: Duration,
@@ -124,7 +124,7 @@ pub struct Decisions {
     pub exclusive: bool,
     /// The kernel may read and write the base's files directly; otherwise the reason why not.
     pub passthrough: Result<(), &'static str>,
-    /// Written data are on stable storage when a call returns, unless a remount changes that.
+    /// Written data is on stable storage when a call returns, unless a remount changes that.
     pub synchronous: bool,
     /// Each directory change is on stable storage when a call returns, unless a remount changes that.
     pub synchronous_directories: bool,

@@ -1,4 +1,4 @@
-//! Whether this process is the machine's root: the root of a user namespace may mount, and has none of root's other
+//! Check for the machine's root: the root of a user namespace may mount, and has none of root's other
 //! privileges.
 
 use vnode::{IdKind, has_machine_ids};

@@ -3,7 +3,7 @@
 use super::wire;
 use zerocopy::{Immutable, IntoBytes};
 
-/// A reply being built. The header is filled in when it is finished; results are appended after it, and file data are read
+/// A reply being built. The header is filled in when it is finished; results are appended after it, and file data is read
 /// into place, so nothing is copied and one `write` sends it.
 pub(crate) struct Reply<'a> {
     bytes: &'a mut [u8],
@@ -84,7 +84,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// Packs directory entries into a reply of the size that the kernel asked for.
+/// Packs directory entries into a reply of the size that the kernel requested.
 pub(crate) struct EntryPacker<'a, 'b> {
     reply: &'a mut Reply<'b>,
     end: usize,

@@ -1,15 +1,15 @@
-//! Yielding: the workers of a processor leave it to the caller that gets a reply.
+//! The sched_idle hand-off: per-CPU workers leave their CPU to the caller that gets a reply.
 //!
-//! A reply wakes its caller while the worker still runs there. So the kernel looks for a processor that is idle, wakes it,
-//! and has the caller go on there, away from its cache and from the worker; its next request comes to that processor, and its
-//! reply sends it back. To wake a processor can take many times what a request takes. But a processor that runs a thread of
-//! the policy SCHED_IDLE counts as idle: the caller stays, and goes on at once. So workers are under that policy from just
-//! before a reply until they have the next request; and as long as a caller is alone they stay under it, since to change it
-//! twice for each request takes a quarter of their time.
+//! A reply wakes its caller while the worker still runs on that CPU. So the kernel looks for an idle CPU, wakes it, and lets
+//! the caller continue there, away from its cache and from the worker; its next request goes to that CPU, and its reply moves
+//! it back. Waking a CPU can take many times as long as a request. But a CPU that runs a SCHED_IDLE thread counts as idle: the
+//! caller stays, and continues at once. So workers are under that policy from just before a reply until they have the next
+//! request; and as long as there is a single caller they stay under it, since changing it twice per request takes a quarter of
+//! their time.
 //!
-//! Such a thread gets next to no time beside others that compute. So a guard looks every few milliseconds for workers that
-//! have not come any further, and takes the policy from them. Where a request had been waiting for that, the lane does without
-//! the policy for a while, for longer each time.
+//! Such a thread gets next to no CPU time beside others that compute. So a guard checks every few milliseconds for workers
+//! that have made no progress, and takes the policy from them. If a request was waiting for that, the lane does without the
+//! policy for a while, longer each time.
 
 use super::policy::{Policy, is_ordinary, look_at, set_policy, times_slept};
 use rustix::thread::{Pid, gettid};
@@ -18,22 +18,22 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// How often the guard looks.
+/// Interval between the guard's checks.
 const TICK: Duration = Duration::from_millis(4);
-/// After so many looks the policy is taken once more from a worker that has not come further.
+/// Number of checks after which the policy is taken again from a worker that has made no progress.
 const LOOKS_BETWEEN: u32 = 16;
-/// After the last reply under the policy the guard goes on for so long.
+/// How long the guard continues after the last reply under the policy, in milliseconds.
 const LINGER_MS: u64 = 100;
-/// Fewer requests of a lane in a second are not worth a guard.
+/// Minimum request rate of a lane, in requests per second, that makes a guard worthwhile.
 const REQUESTS_PER_SECOND_MIN: u64 = 100;
-/// The guard has taken nothing; or from a worker that slept.
+/// Values of `taken`: the guard has taken nothing, or has taken the policy from a worker that slept.
 const NOT_TAKEN: u64 = u64::MAX;
 const AT_REST: u64 = u64::MAX - 1;
-/// For how long a lane does without the policy the first time, and at most.
+/// Initial and maximum back-off of a lane before it uses the policy again, in milliseconds.
 const PAUSE_MS_MIN: u64 = 64;
 const PAUSE_MS_MAX: u64 = 4096;
 
-/// What the workers of a session share.
+/// The state that the workers of a session share.
 pub(crate) struct Yielding {
     shared: Arc<Shared>,
     guard: Thread,
@@ -42,22 +42,22 @@ pub(crate) struct Yielding {
 struct Shared {
     started: Instant,
     workers: Mutex<Vec<Weak<State>>>,
-    /// When the last reply under the policy was sent, in ms since the start.
+    /// Time of the last reply under the policy, in ms since the start.
     last_ms: AtomicU64,
-    /// The guard looks.
+    /// Set while the guard checks the workers.
     watched: AtomicBool,
     ended: AtomicBool,
 }
 
-/// How the requests of a lane come, and whether its workers may yield.
+/// The request rate of a lane, and whether its workers may yield.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// The second that is counted.
+    /// The second that is being counted.
     second: AtomicU64,
-    /// Requests in it, and in the one before.
+    /// Number of requests in that second, and in the one before.
     requests: AtomicU64,
     before: AtomicU64,
-    /// Until when workers do not yield, and for how long that was, in ms.
+    /// End of the period in which workers do not yield, and its length, in ms.
     paused_until_ms: AtomicU64,
     pause_ms: AtomicU64,
 }
@@ -73,22 +73,22 @@ struct State {
     thread: Pid,
     /// It is under the policy, or about to be. Only the worker itself changes this.
     yields: AtomicBool,
-    /// Goes up with every request.
+    /// Incremented with every request.
     progress: AtomicU64,
-    /// The guard has taken the policy from it: [`AT_REST`], or if it wanted to run, how often it had slept by then.
+    /// Set when the guard has taken the policy: [`AT_REST`], or, if the worker was runnable, how often it had slept by then.
     taken: AtomicU64,
 }
 
-/// How far a worker was when the guard looked.
+/// A worker's progress at the guard's last check.
 struct Seen {
     thread: Pid,
     progress: u64,
-    /// How often it was there before.
+    /// Number of earlier checks with this progress.
     looks: u32,
 }
 
 impl Yielding {
-    /// `None` where that [is not possible](is_possible), or no thread can be started.
+    /// Starts the guard; returns `None` where the hand-off [is not possible](is_possible), or no thread can be started.
     pub(crate) fn new() -> Option<Yielding> {
         if !is_possible() {
             return None;
@@ -108,7 +108,7 @@ impl Yielding {
         Some(Yielding { shared, guard: guard.thread().clone() })
     }
 
-    /// Takes the calling thread in as a worker of a lane.
+    /// Adds the calling thread as a worker of a lane.
     pub(crate) fn join<'a>(&'a self, pace: &'a Pace) -> Yielder<'a> {
         let state = Arc::new(State {
             thread: gettid(),
@@ -121,8 +121,8 @@ impl Yielding {
     }
 }
 
-/// Whether threads of this process may take the policy on: not if they could not give it up again, or if the process was given
-/// another one, which would be lost.
+/// Returns whether threads of this process may use the policy: not if they could not leave it again, or if somebody set
+/// another one for the process, which would be lost.
 pub(crate) fn is_possible() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     let may = || {
@@ -141,7 +141,7 @@ impl Drop for Yielding {
 }
 
 impl State {
-    /// Takes the policy from a worker, which is told afterwards: it may take it on again only once it knows.
+    /// Takes the policy from a worker, which is notified afterwards: it may use it again only once it knows.
     fn take(&self, how: u64) {
         let _ = set_policy(self.thread, Policy::Ordinary);
         self.taken.store(how, Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl State {
 }
 
 impl Yielder<'_> {
-    /// A request has been received. It is served under the ordinary policy, unless its caller `is_alone`.
+    /// Records that a request was received. It is served under the ordinary policy, unless its caller `is_alone`.
     pub(crate) fn received(&self, is_alone: bool) {
         self.state.progress.fetch_add(1, Ordering::Relaxed);
         if self.yields() && !is_alone {
@@ -157,7 +157,7 @@ impl Yielder<'_> {
         }
     }
 
-    /// A reply is about to be sent, for which the worker `may_yield`.
+    /// Prepares for a reply that is about to be sent, for which the worker `may_yield`.
     pub(crate) fn replies(&self, may_yield: bool) {
         let (shared, state) = (&*self.yielding.shared, &*self.state);
         let now_ms = shared.now_ms();
@@ -170,7 +170,7 @@ impl Yielder<'_> {
         }
         state.yields.store(true, Ordering::SeqCst);
         shared.last_ms.store(now_ms, Ordering::SeqCst);
-        // Before it is done: afterwards this thread may not run for some time.
+        // Before the change of policy: after it this thread may not run for some time.
         if !shared.watched.load(Ordering::SeqCst) && !shared.watched.swap(true, Ordering::SeqCst) {
             self.yielding.guard.unpark();
         }
@@ -179,7 +179,7 @@ impl Yielder<'_> {
         }
     }
 
-    /// Whether the worker is under the policy, and has not lost it to the guard.
+    /// Returns whether the worker is under the policy, and has not lost it to the guard.
     fn yields(&self) -> bool {
         let state = &*self.state;
         if state.yields.load(Ordering::Relaxed) && state.taken.load(Ordering::Relaxed) != NOT_TAKEN {
@@ -193,7 +193,7 @@ impl Yielder<'_> {
         state.yields.load(Ordering::Relaxed)
     }
 
-    /// The guard may have done it already. Should it be refused here, the guard goes on doing it.
+    /// Leaves the policy. The guard may have taken it already. If the change is refused here, the guard keeps trying.
     fn give_up(&self) {
         if set_policy(self.state.thread, Policy::Ordinary).is_ok() {
             self.state.yields.store(false, Ordering::SeqCst);
@@ -202,7 +202,7 @@ impl Yielder<'_> {
 }
 
 impl Pace {
-    /// Counts a request: whether its worker may yield.
+    /// Counts a request; returns whether its worker may yield.
     fn may_yield(&self, now_ms: u64) -> bool {
         let second = now_ms / 1000;
         let counted = self.second.load(Ordering::Relaxed);
@@ -215,7 +215,7 @@ impl Pace {
         many && now_ms >= self.paused_until_ms.load(Ordering::Relaxed)
     }
 
-    /// A request had to wait, because others wanted the processor.
+    /// Starts a back-off after a request had to wait because others wanted the CPU.
     fn pause(&self, now_ms: u64) {
         let (until_ms, last) = (self.paused_until_ms.load(Ordering::Relaxed), self.pause_ms.load(Ordering::Relaxed));
         let soon_again = now_ms < until_ms + last;
@@ -234,7 +234,7 @@ impl Shared {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The guard's life.
+    /// Body of the guard thread.
     fn guard(&self) {
         let mut seen = Vec::new();
         while !self.ended.load(Ordering::SeqCst) {
@@ -248,16 +248,16 @@ impl Shared {
             if self.now_ms() > last_ms + LINGER_MS {
                 self.watched.store(false, Ordering::SeqCst);
                 if self.last_ms.load(Ordering::SeqCst) != last_ms {
-                    // A worker has come that may not have seen it.
+                    // A worker may have come that has not seen the change.
                     self.watched.store(true, Ordering::SeqCst);
                 }
-                // Nobody stays behind under the policy without a guard.
+                // No worker stays under the policy without a guard.
                 self.each_worker(|state| state.take(AT_REST));
             }
         }
     }
 
-    /// Takes the policy from all who have not come further since the last look.
+    /// Takes the policy from all workers that have made no progress since the last check.
     fn look(&self, seen: &mut Vec<Seen>) {
         let mut now = Vec::with_capacity(seen.len());
         self.each_worker(|state| {
@@ -265,7 +265,7 @@ impl Shared {
             let same = |earlier: &&Seen| earlier.thread == thread && earlier.progress == progress;
             let looks = seen.iter().find(same).map_or(0, |earlier| earlier.looks + 1);
             now.push(Seen { thread, progress, looks });
-            // Again after some time: it may have been just about to take the policy on.
+            // Repeated after a while: the worker may have been about to set the policy.
             if looks % LOOKS_BETWEEN == 1 {
                 let found = look_at(state.thread).filter(|(_, wants_to_run)| *wants_to_run);
                 state.take(found.map_or(AT_REST, |(slept, _)| slept));
@@ -274,7 +274,7 @@ impl Shared {
         *seen = now;
     }
 
-    /// Calls with each worker that is under the policy, or about to be.
+    /// Calls `call` with each worker that is under the policy, or about to be.
     fn each_worker(&self, mut call: impl FnMut(&State)) {
         self.lock_workers().retain(|worker| {
             let Some(state) = worker.upgrade() else { return false };
@@ -291,7 +291,7 @@ mod tests {
     use super::super::policy::tests::shown;
     use super::*;
 
-    /// Whether the next of many requests in this millisecond may yield.
+    /// Returns whether the next of many requests in this millisecond may yield.
     fn may_yield_after_many(pace: &Pace, now_ms: u64) -> bool {
         (0..REQUESTS_PER_SECOND_MIN).for_each(|_| {
             pace.may_yield(now_ms);
@@ -338,7 +338,7 @@ mod tests {
         });
     }
 
-    /// Has a worker serve many requests, and looks at what comes of it. Again on a busy machine, where the guard may come before
+    /// Makes a worker serve many requests, and checks the effect. Repeats on a busy machine, where the guard may act before
     /// the policy is read.
     fn after_many(look: impl Fn(&Yielding, &Pace, &Yielder<'_>) -> bool + Send + Sync) {
         let Some(yielding) = Yielding::new() else { return };

@@ -143,11 +143,11 @@ impl Dispatcher {
         opener: Opener,
     ) -> OpenAnswer {
         let passthrough = self.decisions().passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
-        // After a passthrough write the kernel would not notice that the bits are gone; and if the superuser opens the file on
-        // behalf of another user's write, they would stay.
+        // After a passthrough write the kernel would not notice that the bits are gone; and if the superuser opens the file
+        // for somebody else to write, they would stay.
         let writes_clear_set_id = passthrough && flags.writes() && self.has_set_id(&file, attributes);
-        // With the writeback cache, the kernel's end of file may be where something was appended meanwhile. Bypassing the
-        // server, it keeps appending after the flag has been cleared by fcntl(2).
+        // With the writeback cache, the kernel may place appended data where something else has been appended meanwhile. With
+        // passthrough, it keeps appending after the flag has been cleared by fcntl(2).
         let appends_by_itself = appends && (self.writes_back() || passthrough);
         // The kernel sends an fsync after a write through its cache, but none after a write to the backing file.
         let synchronized = passthrough && flags.writes() && self.durability.of_data();

@@ -277,7 +277,7 @@ impl Dispatcher {
                     }
                 }
             });
-            // A known name may have been requested earlier, in a reply that reached the kernel after the notification.
+            // A known name may have been looked up earlier, with a reply that reached the kernel only after the notification.
             std::thread::sleep(LATE_REPLY);
             names = self.tell(names, under_way, |dispatcher, (parent, names)| dispatcher.expire(*parent, names));
         } else {
@@ -396,7 +396,7 @@ impl Handler for Dispatcher {
                 return Outcome::NoReply;
             }
             Operation::NotifyReply => return Outcome::NoReply,
-            // A kernel with the writeback cache sends FLUSH at every close, unless it is told once that no file here
+            // A kernel with the writeback cache sends FLUSH at every close, unless it learns once that no file here
             // implements it.
             Operation::Flush(_) if !self.decisions().needs_flush() => return Outcome::Failed(libc::ENOSYS),
             _ => {}

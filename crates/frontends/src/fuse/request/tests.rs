@@ -172,10 +172,10 @@ fn a_creation_carries_groups_and_security_contexts() {
 fn damaged_extensions_are_refused() {
     let name = b"d\0";
     for bytes in [
-        [0u32, 32, 1, 7], // a record of no length
+        [0u32, 32, 1, 7], // a record of zero length
         [4, 32, 1, 7],    // shorter than its header
         [400, 32, 1, 7],  // longer than the block
-        [12, 32, 1, 7],   // a group promised, none there
+        [12, 32, 1, 7],   // one group announced, none present
         [16, 3, 900, 0],  // contexts that run past their block
     ] {
         let block: Vec<u8> = bytes.iter().flat_map(|word| word.to_le_bytes()).collect();
