@@ -1,4 +1,4 @@
-//! The parser's place in the tokens of a text, and what it tells of them.
+//! The parser's cursor over the tokens of a text, and the errors that it reports.
 
 use std::collections::HashSet;
 
@@ -18,13 +18,13 @@ pub(super) struct Parser<'a> {
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
-/// Something could not be read; it has been told.
+/// A syntax error that has already been reported.
 pub(super) struct Unreadable;
 
 pub(super) type Read<T> = Result<T, Unreadable>;
 
 impl<'a> Parser<'a> {
-    /// `%%`, or what comes where it is missing.
+    /// Parses `%%`, or reports it missing.
     pub(super) fn separator(&mut self) -> bool {
         let is_there = matches!(self.peek().kind, TokenKind::Separator);
         if is_there {
@@ -37,7 +37,7 @@ impl<'a> Parser<'a> {
         &self.tokens[self.position]
     }
 
-    /// The token so many after the next; the last is the end.
+    /// The token at this distance after the next; the end token beyond the last.
     pub(super) fn ahead(&self, count: usize) -> &'a Token {
         &self.tokens[(self.position + count).min(self.tokens.len() - 1)]
     }
@@ -50,7 +50,7 @@ impl<'a> Parser<'a> {
         token
     }
 
-    /// Where the token before ended.
+    /// Location of the preceding token.
     pub(super) fn before(&self) -> Span {
         self.position.checked_sub(1).map_or(Span::default(), |index| self.tokens[index].span)
     }
@@ -67,7 +67,7 @@ impl<'a> Parser<'a> {
         self.word() == Some(word)
     }
 
-    /// The next token's text, if it is a name.
+    /// The text of the next token, if it is a name.
     pub(super) fn word(&self) -> Option<&'a str> {
         let token = self.peek();
         matches!(token.kind, TokenKind::Name).then(|| token.span.of(self.text))
@@ -109,7 +109,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The next token, as messages call it.
+    /// The next token, as messages name it.
     pub(super) fn found(&self) -> String {
         let token = self.peek();
         match token.kind {
@@ -125,7 +125,7 @@ impl<'a> Parser<'a> {
         diagnostic.label = Some(found);
     }
 
-    /// Tells what is wrong at the next token.
+    /// Reports an error at the next token.
     pub(super) fn wrong(&mut self, code: Code, message: impl Into<String>) -> &mut Diagnostic {
         let span = self.peek().span;
         self.wrong_at(code, message, span)
@@ -136,7 +136,7 @@ impl<'a> Parser<'a> {
         self.diagnostics.last_mut().expect("one was just put there")
     }
 
-    /// One level deeper, unless that is too deep.
+    /// Parses one nesting level deeper, unless that is too deep.
     pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         self.within_depth(self.depth)?;
         self.depth += 1;
@@ -145,7 +145,7 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// Whether one level more may lie in so many: the one limit of all that lies in each other.
+    /// Checks the nesting depth: the one limit for everything that nests.
     pub(super) fn within_depth(&mut self, depth: u32) -> Read<()> {
         if depth < DEPTH_MAX {
             return Ok(());
@@ -155,7 +155,7 @@ impl<'a> Parser<'a> {
         Err(Unreadable)
     }
 
-    /// Whether a rule or a section begins here: there reading can go on after any error.
+    /// Returns whether a rule or a section begins here: a synchronization point after any error.
     pub(super) fn at_border(&self) -> bool {
         match self.peek().kind {
             TokenKind::End | TokenKind::Separator | TokenKind::RawEnd => true,
@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Skips what cannot be read: up to behind the next `;` or `}` that is not within other braces, or to a border.
+    /// Skips what cannot be parsed: past the next `;` or `}` outside nested braces, or to a synchronization point.
     pub(super) fn recover(&mut self) {
         let mut depth = 0;
         while !self.at_border() {
@@ -178,7 +178,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Skips to behind the next `;` of the same block, or to before its `}`.
+    /// Skips past the next `;` of the same block, or to its `}`.
     pub(super) fn recover_in_block(&mut self) {
         let mut depth = 0;
         while !self.at_border() {

@@ -1,4 +1,4 @@
-//! FiST declarations: what the file system is like, and the data that belong to it.
+//! FiST declarations: the properties of the file system and its data.
 
 use super::cursor::{Parser, Read, Unreadable};
 use crate::diagnostic::Code;
@@ -6,7 +6,7 @@ use crate::text::Spanned;
 use crate::token::TokenKind;
 use crate::tree::{Access, Declaration, DeclarationKind as D, Direction, Filter, Name, Style};
 
-/// The words that declarations begin with.
+/// The keywords that begin declarations.
 pub(crate) const KINDS: [&str; 13] = [
     "accessmode",
     "debug",
@@ -102,7 +102,7 @@ impl Parser<'_> {
                 return Err(Unreadable);
             }
         };
-        // Behind braces it may be left out.
+        // After braces it is optional.
         let is_closed = self.tokens[self.position - 1].kind == TokenKind::Mark("}");
         if !self.eat(";") && !is_closed {
             self.expect(";")?;
@@ -148,7 +148,7 @@ impl Parser<'_> {
         self.eat(":");
         let directions = [("fromuser", Direction::FromUser), ("touser", Direction::ToUser), ("both", Direction::Both)];
         let given = self.word().and_then(|word| directions.iter().find(|(name, _)| *name == word));
-        // A command may be called as a direction is.
+        // An ioctl may have the name of a direction.
         let is_name = matches!(self.ahead(1).kind, TokenKind::Mark("{") | TokenKind::Integer { .. });
         let is_direction = given.is_some() && !is_name;
         let direction = given.filter(|_| is_direction).map(|(_, direction)| *direction);

@@ -6,7 +6,7 @@ use crate::token::TokenKind;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
 
 impl Parser<'_> {
-    /// An expression, of several parted by commas the last one's value.
+    /// Parses an expression; of several separated by commas the value is the last one's.
     pub(super) fn expression(&mut self) -> Read<Expression> {
         let mut left = self.assignment()?;
         while self.eat(",") {
@@ -17,7 +17,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// An expression without a comma.
+    /// Parses an expression without a comma.
     pub(super) fn assignment(&mut self) -> Read<Expression> {
         self.deeper(|parser| {
             let left = parser.conditional()?;
@@ -42,7 +42,7 @@ impl Parser<'_> {
         self.made(E::Conditional(Box::new(condition), Box::new(then), Box::new(otherwise)), span)
     }
 
-    /// Operators that bind at least so strongly.
+    /// Parses binary operators of at least this precedence.
     fn binary(&mut self, weakest: u8) -> Read<Expression> {
         let mut left = self.unary()?;
         while let TokenKind::Mark(mark) = self.peek().kind
@@ -58,7 +58,8 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// An expression, which lies around its parts: those before an operator too, as each that follows lies around them all.
+    /// Creates an expression around its parts, within the depth limit. Left operands count too, because each operator
+    /// that follows encloses them all.
     fn made(&mut self, kind: E, span: Span) -> Read<Expression> {
         let made = Expression::new(kind, span);
         self.within_depth(made.depth - 1)?;
@@ -157,7 +158,7 @@ impl Parser<'_> {
         self.made(kind, self.since(start))
     }
 
-    /// Strings side by side are one.
+    /// Adjacent strings are concatenated.
     fn texts(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         while let TokenKind::Text(bytes) = &self.peek().kind {
@@ -167,7 +168,7 @@ impl Parser<'_> {
         all
     }
 
-    /// A name, a call, or `sizeof`.
+    /// Parses a name, a call, or `sizeof`.
     fn named(&mut self) -> Read<Expression> {
         let name = self.name("a name")?;
         let start = name.span;
@@ -199,7 +200,7 @@ impl Parser<'_> {
         self.expect("(")?;
         let mut arguments = Vec::new();
         while !self.at(")") {
-            // An argument may be left out where another follows (FiST, section 2.3.2).
+            // An argument may be omitted if another follows (FiST, section 2.3.2).
             if self.at(",") {
                 let span = self.next().span;
                 arguments.push(self.made(E::Name(String::new()), span)?);
@@ -214,13 +215,13 @@ impl Parser<'_> {
         Ok(arguments)
     }
 
-    /// The value of a `case`: nothing that assigns.
+    /// Parses the value of a `case`: no assignment.
     pub(super) fn case_value(&mut self) -> Read<Expression> {
         self.conditional()
     }
 }
 
-/// What an operator between two values is, and how strongly it binds.
+/// The binary operator of a punctuator, and its precedence.
 fn operator(mark: &str) -> Option<(B, u8)> {
     Some(match mark {
         "||" => (B::Or, 1),
@@ -245,7 +246,7 @@ fn operator(mark: &str) -> Option<(B, u8)> {
     })
 }
 
-/// The operator that an assignment does first, if it is one.
+/// The operator of a compound assignment; `Some(None)` for a plain one.
 fn assigning(mark: &str) -> Option<Option<B>> {
     Some(match mark {
         "=" => None,

@@ -1,4 +1,4 @@
-//! Items: functions, data, types and constants, of the first section and the last.
+//! Items of the first and last sections: functions, data, types and constants.
 
 use super::cursor::{Parser, Read, Unreadable};
 use crate::conditional::directive;
@@ -9,7 +9,7 @@ use crate::token::{Token, TokenKind};
 use crate::tree::{Expression, Function, Item, ItemKind as I, Name, TypeName, Variable};
 
 impl Parser<'_> {
-    /// All items, up to the end of the section.
+    /// Parses all items up to the end of the section.
     pub(super) fn items(&mut self) -> Vec<Item> {
         let mut items = Vec::new();
         while !matches!(self.peek().kind, TokenKind::End | TokenKind::Separator | TokenKind::RawEnd) {
@@ -121,7 +121,8 @@ impl Parser<'_> {
         Ok(I::Enumeration(values))
     }
 
-    /// A line for the preprocessor: `#include` and `#define` of a constant have a meaning. Conditions have been left out.
+    /// Parses a preprocessor line: `#include` and constant `#define`s have a meaning. Conditions have been removed
+    /// before.
     fn directive(&mut self) -> Read<Option<I>> {
         let span = self.next().span;
         let (word, rest) = directive(span.of(self.text));
@@ -133,13 +134,13 @@ impl Parser<'_> {
                     "there are #include, which does nothing, #define of a constant, #ifdef, #ifndef, #else and #endif"
                         .into(),
                 );
-                // The line has been read: what follows it is fine.
+                // The line has been consumed: the text after it is fine.
                 Ok(None)
             }
         }
     }
 
-    /// `#define NAME value`; without a value it is 1.
+    /// Parses `#define NAME value`; the value defaults to 1.
     fn constant(&mut self, line: Span, rest: &str) -> Read<I> {
         let offset = rest.as_ptr() as usize - self.text.as_ptr() as usize;
         let mut tokens = lex(rest).tokens;

@@ -1,5 +1,5 @@
-//! The parser: tokens to a tree, by recursive descent. After an error it goes on behind the next `;`, `}`, rule or section, so
-//! that one run tells all errors.
+//! The parser: tokens to a syntax tree, by recursive descent. After an error it resumes after the next `;` or `}`, or
+//! at the next rule or section, so that one run reports all errors.
 
 mod cursor;
 pub(crate) mod declarations;
@@ -16,19 +16,19 @@ use crate::token::{Comment, TokenKind};
 use crate::tree::Description;
 use cursor::Parser;
 
-/// What became of a text.
+/// Output of the parser.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    /// What could be read of it.
+    /// The part of the text that could be parsed.
     pub description: Description,
-    /// The comments, in their order.
+    /// The comments, in source order.
     pub comments: Vec<Comment>,
-    /// What is wrong, in the order of the text.
+    /// The diagnostics, in source order.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Parsed {
-    /// The comments of the text that was read, as they are written: without conditions of the preprocessor.
+    /// Returns the comments of the parsed text as written, excluding preprocessor conditions.
     pub fn written_comments(&self, text: &str) -> Vec<Spanned<String>> {
         let spans = self.comments.iter().map(|comment| comment.span);
         let written = spans.map(|span| Spanned::new(span.of(text).trim_end().to_owned(), span));
@@ -36,7 +36,7 @@ impl Parsed {
     }
 }
 
-/// Reads a description.
+/// Parses a FiST program.
 pub fn parse(text: &str) -> Parsed {
     let lexed = lex(text);
     let mut parser = Parser {

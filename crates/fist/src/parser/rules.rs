@@ -1,18 +1,18 @@
-//! Rules: which operations, which part of them, and what is done.
+//! Rules: their operations, the part of these, and the body.
 
 use super::cursor::{Parser, Read, Unreadable};
 use crate::diagnostic::Code;
 use crate::token::TokenKind;
 use crate::tree::Rule;
 
-/// The sets of operations that rules are for (section 2.3.4; `createops` is an addition).
+/// The sets of operations in rules (section 2.3.4; `createops` is an extension).
 pub(crate) const SETS: [&str; 6] = ["op", "ops", "readops", "writeops", "delops", "createops"];
 
-/// The parts of an operation that rules are for.
+/// The parts of an operation that rules can name.
 pub(crate) const PARTS: [&str; 3] = ["precall", "call", "postcall"];
 
 impl Parser<'_> {
-    /// Whether a rule begins here: `%op:`.
+    /// Returns whether a rule begins here: `%op:`.
     pub(super) fn at_rule(&self) -> bool {
         let [mark, set, colon] = [0, 1, 2].map(|count| self.ahead(count));
         matches!(mark.kind, TokenKind::Mark("%"))
@@ -20,7 +20,7 @@ impl Parser<'_> {
             && matches!(colon.kind, TokenKind::Mark(":"))
     }
 
-    /// All rules, up to `%%`.
+    /// Parses all rules, up to `%%`.
     pub(super) fn rules(&mut self) -> Vec<Rule> {
         let mut rules = Vec::new();
         while !matches!(self.peek().kind, TokenKind::End | TokenKind::Separator) {
@@ -34,7 +34,7 @@ impl Parser<'_> {
 
     fn skip_to_rule(&mut self) {
         if self.at_rule() {
-            // What stands here has been read, or another rule begins.
+            // The text here has been consumed, or another rule begins.
             return;
         }
         self.next();

@@ -1,4 +1,4 @@
-//! Statements.
+//! Parsing of statements.
 
 use super::cursor::{Parser, Read, Unreadable};
 use crate::diagnostic::Code;
@@ -6,7 +6,7 @@ use crate::token::TokenKind;
 use crate::tree::{Block, Statement, StatementKind as S, SwitchPart};
 
 impl Parser<'_> {
-    /// Statements in braces.
+    /// Parses a block: statements in braces.
     pub(super) fn block(&mut self) -> Read<Block> {
         let start = self.expect("{")?;
         let statements = self.statements(|parser| parser.at("}"));
@@ -18,7 +18,7 @@ impl Parser<'_> {
         Ok(Block { statements, span: self.since(start) })
     }
 
-    /// Statements up to an end, or to the border of a rule: there a brace is missing.
+    /// Parses statements up to an end, or up to the start of a rule, where a brace is missing.
     fn statements(&mut self, is_end: impl Fn(&Self) -> bool) -> Vec<Statement> {
         let mut statements = Vec::new();
         while !is_end(self) && !self.at_border() {
@@ -162,7 +162,7 @@ impl Parser<'_> {
         loop {
             let start = self.peek().span;
             let value = if self.eat_word("case") {
-                // Not an assignment: the `:` of a condition would be taken for the label's.
+                // Not an assignment: the `:` of a conditional would be taken for the label's.
                 Some(self.case_value()?)
             } else if self.eat_word("default") {
                 None

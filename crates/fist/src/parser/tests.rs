@@ -11,7 +11,7 @@ fn codes(text: &str) -> Vec<Code> {
     parse(text).diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
 }
 
-/// The paper's listings as they are printed.
+/// The listings of the paper as printed.
 pub(crate) const SNOOPFS: &str = include_str!("../../tests/paper/snoopfs.fist");
 
 pub(crate) const CRYPTFS: &str = include_str!("../../tests/paper/cryptfs.fist");
@@ -72,7 +72,7 @@ fn no_text_is_too_deep_or_endless() {
     }
 }
 
-/// Random texts of pieces that mean something: whatever they are, reading them ends.
+/// Parsing terminates on random sequences of meaningful pieces.
 #[test]
 fn random_texts_are_read_or_refused() {
     let given = std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok());

@@ -1,4 +1,4 @@
-//! Types, and variables of them.
+//! Types, and variables declared with them.
 
 use std::collections::HashSet;
 
@@ -9,8 +9,8 @@ use crate::text::Span;
 use crate::token::TokenKind;
 use crate::tree::{BaseType, Expression, Field, Initializer, TypeName, Variable};
 
-/// Names that are integers, with their bytes and whether nothing lies below zero: those of C, and of the system's headers as
-/// they are on Linux with 64 bits.
+/// Names of integer types, with their size in bytes and whether they are unsigned: those of C and of the system's
+/// headers on 64-bit Linux.
 pub(crate) const INTEGERS: [(&str, u8, bool); 34] = [
     ("int8_t", 1, false),
     ("uint8_t", 1, true),
@@ -48,18 +48,18 @@ pub(crate) const INTEGERS: [(&str, u8, bool); 34] = [
     ("ino_t", 8, true),
 ];
 
-/// Words of which types are made.
+/// Keywords of which types are made.
 pub(crate) const WORDS: [&str; 12] =
     ["void", "char", "short", "int", "long", "signed", "unsigned", "const", "volatile", "struct", "float", "double"];
 
-/// The names of types that every description has.
+/// The names of predefined types.
 pub(crate) fn known_names() -> HashSet<String> {
     let names = INTEGERS.iter().map(|(name, ..)| *name).chain(["page_t", "vnode", "vnode_t"]);
     names.map(str::to_owned).collect()
 }
 
 impl Parser<'_> {
-    /// Whether a type begins with the token so many after the next.
+    /// Returns whether a type begins with the token at this distance after the next.
     pub(super) fn is_type_ahead(&self, count: usize) -> bool {
         let token = self.ahead(count);
         let word = token.span.of(self.text);
@@ -120,7 +120,7 @@ impl Parser<'_> {
         Ok(count)
     }
 
-    /// Whether a type may be made of so many pointers, or arrays.
+    /// Checks the number of pointers or arrays in a type.
     fn within_type_depth(&mut self, count: u32) -> Read<()> {
         if count <= TYPE_DEPTH_MAX {
             return Ok(());
@@ -130,7 +130,7 @@ impl Parser<'_> {
         Err(Unreadable)
     }
 
-    /// The next length of an array that has these already.
+    /// Parses one more length of an array.
     pub(super) fn length<T>(&mut self, lengths: &mut Vec<T>, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<()> {
         let length = read(self)?;
         lengths.push(length);
@@ -138,7 +138,7 @@ impl Parser<'_> {
         self.expect("]").map(drop)
     }
 
-    /// The fields of declared data, with the braces around them.
+    /// Parses the fields of declared data, including the braces.
     pub(super) fn fields(&mut self) -> Read<Vec<Field>> {
         self.expect("{")?;
         let mut fields = Vec::new();
@@ -151,7 +151,7 @@ impl Parser<'_> {
         Ok(fields)
     }
 
-    /// One type, and the names that have it.
+    /// Parses one type and the names declared with it.
     fn field(&mut self, fields: &mut Vec<Field>) -> Read<()> {
         let r#type = self.type_name()?;
         loop {
@@ -173,7 +173,7 @@ impl Parser<'_> {
         self.expect(";").map(drop)
     }
 
-    /// What follows a type: pointers, a name, arrays, and what it begins with.
+    /// Parses the rest of a declarator after a type: pointers, a name, arrays and an initializer.
     pub(super) fn variable(&mut self, r#type: &TypeName, needs_name: bool) -> Read<Variable> {
         let start = self.peek().span;
         let pointers = self.pointers()?;
@@ -222,7 +222,7 @@ fn named(word: &str) -> BaseType {
     }
 }
 
-/// The type that words of C make, in any order.
+/// The type denoted by C keywords, in any order.
 fn of_words(words: &[&str]) -> Option<BaseType> {
     let count = |word: &str| words.iter().filter(|other| **other == word).count();
     let is_unsigned = count("unsigned") == 1;
