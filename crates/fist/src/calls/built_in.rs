@@ -1,4 +1,4 @@
-//! The functions of the language.
+//! The built-in functions.
 
 use super::given::{self, Given};
 use super::{BELOW_WORK, Calls, Object, allocate_text};
@@ -11,17 +11,17 @@ use crate::numbers::NO_REPLACE;
 use crate::program::Type;
 use crate::stop::Why;
 
-/// The longest line in the log, bytes.
+/// Maximum length of a log message in bytes.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// What takes more work than to copy bytes: so much at once, and for each byte.
+/// Cost of operations that take more work than copying bytes: a fixed amount, and one per byte.
 struct Work(u64, u64);
 
 /// Sealing, hashing, random bytes.
 const CIPHER_WORK: Work = Work(4096, 8);
-/// Blowfish, whose key may have to be prepared.
+/// Blowfish; its key schedule may have to be computed.
 const BLOWFISH_WORK: Work = Work(32 << 10, 16);
-/// Compressing and decompressing: each begins with tables.
+/// Compression and decompression: each starts by setting up tables.
 const COMPRESSION_WORK: Work = Work(64 << 10, 8);
 
 impl Work {
@@ -31,7 +31,7 @@ impl Work {
 }
 
 impl Calls<'_> {
-    /// Does a function of the language.
+    /// Executes a built-in function.
     pub(super) fn built_in(
         &mut self,
         memory: &mut Memory<'_>,
@@ -64,7 +64,7 @@ impl Calls<'_> {
 
     fn set_error(&mut self, function: B, given: &[Given<'_>]) -> Result<i64, Why> {
         if let Given::Integer(value, _) = given[0] {
-            // Either sign is meant.
+            // Either sign is accepted.
             self.host.set_error(i32::try_from(value.unsigned_abs()).unwrap_or(self.program.target.error("EIO")));
         }
         if function == B::ReturnError { Err(Why::Finished) } else { Ok(0) }
@@ -170,7 +170,7 @@ impl Calls<'_> {
         Ok((found == self.program.target.flag(kind)).into())
     }
 
-    /// Fields of ioctls and of files of auxiliary data.
+    /// Executes the functions on fields of ioctls and of auxiliary data files.
     fn data(&mut self, function: B, given: &[Given<'_>], memory: &mut Memory<'_>) -> Result<i64, Why> {
         let is_file = matches!(function, B::GetFileData | B::SetFileData);
         let (Given::Field(structure, field), value) = (&given[is_file as usize], &given[is_file as usize + 1]) else {
@@ -220,7 +220,7 @@ impl Calls<'_> {
         Ok(if is_done { 0 } else { self.error("EINVAL") })
     }
 
-    /// An error as functions of the language answer it.
+    /// Returns an error as built-in functions do.
     fn error(&self, name: &str) -> i64 {
         -i64::from(self.program.target.error(name))
     }
@@ -262,7 +262,7 @@ impl Calls<'_> {
         Ok(0)
     }
 
-    /// Ciphers, hashes and compression.
+    /// Executes ciphers, hashes and compression.
     fn coded(&mut self, function: B, given: &[Given<'_>], memory: &mut Memory<'_>) -> Result<i64, Why> {
         match function {
             B::BlowfishSetKey => {

@@ -1,4 +1,4 @@
-//! What a call is given, found in the values of its operands.
+//! Arguments of intrinsic and host calls, decoded from the values of their operands.
 
 use super::host::{Host, Object, Place};
 use super::shared::{find, store};
@@ -6,30 +6,30 @@ use crate::code::{Integer, Operand};
 use crate::memory::{self, Memory};
 use crate::stop::Why;
 
-/// A thing that a call is given.
+/// A decoded argument.
 #[derive(Clone, Debug)]
 pub(super) enum Given<'p> {
     Missing,
     Integer(i64, Integer),
-    /// Memory, at most so many bytes of it.
+    /// Memory, and the maximum number of bytes that may be accessed.
     Pointer(i64, Option<u64>),
-    /// Where an integer goes.
+    /// The destination of an integer.
     Answer(i64, Integer),
     Object(Object),
-    /// Shared data of so many bytes.
+    /// Shared data: its location, offset and size in bytes.
     Shared(Place, usize, usize),
     SharedAnswer(Place, usize, Integer),
     Field(usize, usize),
     Text(&'p [u8]),
 }
 
-/// All that a call is given.
+/// Decodes all arguments of a call.
 pub(super) fn all<'p>(operands: &'p [Operand], values: &[i64], memory: &mut Memory<'_>) -> Result<Vec<Given<'p>>, Why> {
     let mut rest = values;
     operands.iter().map(|operand| next(operand, &mut rest, memory)).collect()
 }
 
-/// The one thing that a call is given.
+/// Decodes the only argument of a call.
 pub(super) fn one<'p>(operand: &'p Operand, values: &[i64], memory: &mut Memory<'_>) -> Result<Given<'p>, Why> {
     next(operand, &mut { values }, memory)
 }
@@ -71,7 +71,7 @@ impl Given<'_> {
         }
     }
 
-    /// A length of memory.
+    /// Returns the argument as a length in memory.
     pub(super) fn length(&self) -> Result<usize, Why> {
         match usize::try_from(self.integer()?) {
             Ok(length) if length <= 64 << 20 => Ok(length),
@@ -86,7 +86,7 @@ impl Given<'_> {
         }
     }
 
-    /// The pointer, if it is one.
+    /// Returns the argument as a pointer.
     pub(super) fn pointer(&self) -> Result<i64, Why> {
         match self {
             Given::Pointer(pointer, _) => Ok(*pointer),
@@ -94,7 +94,7 @@ impl Given<'_> {
         }
     }
 
-    /// So many bytes that are read.
+    /// Reads a number of bytes.
     pub(super) fn bytes(&self, length: usize, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
         match self {
             Given::Pointer(..) if length == 0 => Ok(Vec::new()),
@@ -107,7 +107,7 @@ impl Given<'_> {
             Given::Shared(place, offset, bytes) => {
                 within(length, Some(*bytes as u64))?;
                 memory.passes(length)?;
-                // What an object that is not there has, is zero.
+                // Data of a missing object read as zero.
                 let mut read = memory::filled(0, length)?;
                 host.shared(*place, &mut |all| read.copy_from_slice(&all[*offset..offset + length]))?;
                 Ok(read)
@@ -116,7 +116,7 @@ impl Given<'_> {
         }
     }
 
-    /// A string that is read.
+    /// Reads a string.
     pub(super) fn string(&self, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
         match self {
             Given::Pointer(pointer, limit) => copied_string(*pointer, *limit, memory),
@@ -129,7 +129,7 @@ impl Given<'_> {
         }
     }
 
-    /// Up to so many bytes, as far as there are any.
+    /// Reads up to `length` bytes, as many as there are.
     pub(super) fn at_most(&self, length: usize, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
         let there = match self {
             Given::Pointer(pointer, limit) => {
@@ -161,7 +161,7 @@ impl Given<'_> {
         }
     }
 
-    /// Makes so many bytes one value.
+    /// Fills a number of bytes with one value.
     pub(super) fn fill(
         &self,
         byte: u8,
@@ -186,7 +186,7 @@ impl Given<'_> {
         }
     }
 
-    /// Writes an integer where an answer goes.
+    /// Writes an integer to an out-parameter.
     pub(super) fn answer(&self, value: i64, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<(), Why> {
         match self {
             Given::Answer(pointer, integer) => memory.store(*pointer, *integer, value),
@@ -198,7 +198,7 @@ impl Given<'_> {
         }
     }
 
-    /// The integer where an answer goes, as it is.
+    /// Reads the current integer of an out-parameter.
     pub(super) fn before(&self, memory: &Memory<'_>, host: &mut dyn Host) -> Result<i64, Why> {
         match self {
             Given::Answer(pointer, integer) => memory.load(*pointer, *integer),
@@ -212,7 +212,7 @@ impl Given<'_> {
     }
 }
 
-/// A copy of the string at a pointer, of at most so many bytes.
+/// Copies the string at a pointer, up to a maximum length.
 fn copied_string(pointer: i64, most: Option<u64>, memory: &mut Memory<'_>) -> Result<Vec<u8>, Why> {
     let rest = memory.rest(pointer)?;
     let rest = &rest[..most.map_or(rest.len(), |most| rest.len().min(most as usize))];

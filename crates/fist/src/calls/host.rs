@@ -1,79 +1,83 @@
-//! What a program asks of the file system that runs it.
+//! The interface between a program and the file system that runs it.
 
 use crate::builtins::{Attribute, Global, OperationValue};
 use crate::code::Argument;
 use crate::stop::Why;
 
-/// An object that a call is about.
+/// An object that a call refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
-    /// One that the operation is about.
+    /// An object of the operation.
     Argument(Argument),
-    /// The value of a variable.
+    /// An object held in a variable.
     Value(i64),
-    /// A name in the operation's directory, below.
+    /// An entry of the operation's directory in the lower layer.
     Named(Vec<u8>),
 }
 
-/// Whose shared data: [`Area`](crate::code::Area), with the object found.
+/// The owner of shared data: [`Area`](crate::code::Area), with its object resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The mount's.
     Vfs,
-    /// What was given when it was mounted.
+    /// The mount data.
     Mount,
-    /// Those of an object that the operation is about.
+    /// An object of the operation.
     Argument(Argument),
-    /// Those of the object that is the value of a variable.
+    /// An object held in a variable.
     Object(i64),
-    /// The description's, by their index.
+    /// A data object of the program, by index.
     Data(usize),
 }
 
-/// The file system that runs a program. Numbers of errors are below zero.
+/// The file system that runs a program. Error numbers are negative.
 pub trait Host {
-    /// Fills bytes at random. Default: such that nobody can guess them.
+    /// Fills a buffer with random bytes. Default: cryptographically secure.
     fn random(&mut self, bytes: &mut [u8]) {
         crate::ciphers::random(bytes);
     }
-    /// Whether what was asked for last cannot be told, and the run ends for that: the operation has the error then. Default: never.
+    /// Returns whether the result of the last request cannot be passed on, so that the run ends: the operation then has
+    /// that error. Default: never.
     fn ends(&mut self) -> bool {
         false
     }
-    /// `%uid` and its like.
+    /// The value of `%uid` and the like.
     fn global(&mut self, global: Global) -> i64;
-    /// A number that the operation was called with; -1 where it has none.
+    /// A numeric argument of the operation; -1 if it has none.
     fn operation_number(&mut self, value: OperationValue) -> i64;
-    /// A string that the operation was called with; empty where it has none.
+    /// A string argument of the operation; empty if it has none.
     fn operation_text(&mut self, value: OperationValue) -> Vec<u8>;
-    /// Makes this number what the operation is called with below. An operation that has no such number stays as it is.
+    /// Sets a numeric argument that the operation passes to the lower layer. An operation without that argument is
+    /// unchanged.
     ///
     /// # Errors
-    /// The error, above zero, with which the operation ends: for a number that it cannot have, or that the caller may not ask for.
+    /// The positive error number that ends the operation: for a number that the argument cannot have, or that the
+    /// caller may not request.
     fn set_operation_number(&mut self, value: OperationValue, number: i64) -> Result<(), i32>;
-    /// Makes this string what the operation is called with below. An operation that has no such string stays as it is.
+    /// Sets a string argument that the operation passes to the lower layer. An operation without that argument is
+    /// unchanged.
     ///
     /// # Errors
-    /// The error, above zero, with which the operation ends: for a string that it cannot have.
+    /// The positive error number that ends the operation: for a string that the argument cannot have.
     fn set_operation_text(&mut self, value: OperationValue, text: &[u8]) -> Result<(), i32>;
-    /// An object of the operation as a value; 0 where there is none.
+    /// An object of the operation as a value; 0 if there is none.
     fn object(&mut self, argument: Argument) -> i64;
-    /// A number that is an attribute; -1 of nothing.
+    /// A numeric attribute; -1 without an object.
     fn attribute(&mut self, attribute: Attribute, object: &Object) -> i64;
-    /// A string that is an attribute; empty of nothing.
+    /// A string attribute; empty without an object.
     fn attribute_text(&mut self, attribute: Attribute, object: &Object) -> Vec<u8>;
-    /// Shows shared data, which nobody else sees meanwhile. An object that is not there has none: nothing is shown.
+    /// Passes shared data to `see`, exclusively. A missing object has none: `see` is not called.
     ///
     /// # Errors
-    /// [`Why::OutOfMemory`] if there is no room for those of one more object.
+    /// [`Why::OutOfMemory`] if there is no room for the data of one more object.
     fn shared(&mut self, place: Place, see: &mut dyn FnMut(&mut [u8])) -> Result<(), Why>;
-    /// The error of the operation so far.
+    /// The current error of the operation.
     fn last_error(&mut self) -> i32;
-    /// Makes this the error of the operation; 0 is none.
+    /// Sets the error of the operation; 0 is none.
     fn set_error(&mut self, error: i32);
-    /// A message for the log.
+    /// Logs a message.
     fn print(&mut self, message: &[u8]);
-    /// Looks a name up, as this user and group; what is found becomes an object of the operation.
+    /// Looks a name up, as this user and group; the result becomes an object of the operation.
     fn lookup(
         &mut self,
         directory: &Object,
@@ -84,22 +88,23 @@ pub trait Host {
     ) -> i32;
     /// Adds the names of a directory to the listing.
     fn read_directory(&mut self, directory: &Object, leaves_out_known: bool) -> i32;
-    /// Leaves a name out of the listing.
+    /// Omits a name from the listing.
     fn skip_name(&mut self, name: Option<&[u8]>);
-    /// Does the operation on another object.
+    /// Performs the operation on another object.
     fn operate(&mut self, object: &Object) -> i32;
-    /// Renames an object; where something has the name and it replaces nothing, that is `EEXIST`.
+    /// Renames an object; if the new name exists and `replaces` is false, the error is `EEXIST`.
     fn rename(&mut self, from: &Object, name: &[u8], to: &Object, to_name: &[u8], replaces: bool) -> i32;
-    /// Takes a name away.
+    /// Removes a name.
     fn unlink(&mut self, directory: &Object, name: &[u8]) -> i32;
-    /// Makes a directory.
+    /// Creates a directory.
     fn make_directory(&mut self, directory: &Object, name: &[u8], mode: u32) -> i32;
-    /// Copies a file to a name in a directory: the operation's, if none is given.
+    /// Copies a file to a name in a directory, by default the operation's.
     fn copy_file(&mut self, from: &Object, to: &[u8], directory: Option<&Object>) -> i32;
-    /// Shows the data of the ioctl of this structure that is being done; false if another is, or none.
+    /// Passes the data of the current ioctl to `see`; returns false if it does not have this structure, or there is
+    /// none.
     fn ioctl_data(&mut self, structure: usize, see: &mut dyn FnMut(&mut [u8])) -> bool;
-    /// The beginning of a file of auxiliary data, or an error.
+    /// Reads the beginning of an auxiliary data file.
     fn read_file_data(&mut self, file: &Object, bytes: usize) -> Result<Vec<u8>, i32>;
-    /// Writes a part of a file of auxiliary data of so many bytes.
+    /// Writes a part of an auxiliary data file with a size of `bytes`.
     fn write_file_data(&mut self, file: &Object, bytes: usize, offset: usize, data: &[u8]) -> i32;
 }

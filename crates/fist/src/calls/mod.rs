@@ -1,5 +1,5 @@
-//! Calls out of a program: what they are given is found in memory and in shared data, and they are done, or passed to the
-//! file system that runs the program.
+//! Intrinsic and host calls: decodes their arguments from memory and shared data, and executes them or forwards them to
+//! the file system that runs the program.
 
 mod built_in;
 mod given;
@@ -16,7 +16,7 @@ use given::Given;
 pub use host::{Host, Object, Place};
 use shared::{find, store};
 
-/// Answers the calls of a program by a file system.
+/// The handler of a program's calls on behalf of a file system.
 pub struct Calls<'a> {
     /// The program.
     pub program: &'a Program,
@@ -24,9 +24,9 @@ pub struct Calls<'a> {
     pub host: &'a mut dyn Host,
 }
 
-/// Work of every call out of a program, besides that of the bytes that it handles.
+/// Work of every call, besides that of the bytes that it handles.
 const CALL_WORK: u64 = 64;
-/// Work of asking for something below, or of a line in the log.
+/// Work of a request to the lower layer, or of a log message.
 const BELOW_WORK: u64 = 64 << 10;
 
 impl Outside for Calls<'_> {
@@ -83,7 +83,7 @@ impl Calls<'_> {
         }
     }
 
-    /// Asks for something that is done below, or shown to people: how long that takes is not the run's time.
+    /// Sends a request to the lower layer or the log: its duration does not count as time of the run.
     fn below<T>(&mut self, memory: &mut Memory<'_>, ask: impl FnOnce(&mut dyn Host) -> T) -> Result<T, Why> {
         memory.meter().charge(BELOW_WORK)?;
         memory.meter().pause();
@@ -103,10 +103,10 @@ impl Calls<'_> {
         }
     }
 
-    /// Assigns an argument of the operation. What it cannot be ends the operation.
+    /// Assigns an argument of the operation. An invalid value ends the operation.
     fn assign(&mut self, memory: &mut Memory<'_>, value: OperationValue, given: &Given<'_>) -> Result<(), Why> {
         let assigned = match given {
-            // Whether the caller may ask for it is found out below.
+            // The lower layer checks whether the caller may request it.
             Given::Integer(number, _) => self.below(memory, |host| host.set_operation_number(value, *number))?,
             text => {
                 let text = text.string(memory, self.host)?;
@@ -144,7 +144,7 @@ impl Calls<'_> {
     }
 }
 
-/// A string in memory of the run.
+/// Allocates a string in memory of the run.
 fn allocate_text(memory: &mut Memory<'_>, mut text: Vec<u8>) -> Result<i64, Why> {
     text.push(0);
     memory.meter().charge(text.len() as u64)?;

@@ -1,4 +1,4 @@
-//! Where shared data of a program is, and how integers are in it.
+//! Location of shared data, and access to its integers.
 
 use super::host::Place;
 use crate::code::{Area, Integer, Shared};
@@ -9,7 +9,7 @@ pub(super) fn store(bytes: &mut [u8], integer: Integer, value: i64, order: ByteO
     order.write(value, &mut bytes[..integer.bytes.into()]);
 }
 
-/// Where shared data is, and the values behind those of it.
+/// Resolves the location of shared data; also returns the arguments after its own.
 pub(super) fn find<'v>(shared: &Shared, values: &'v [i64]) -> Result<(Place, usize, &'v [i64]), Why> {
     let (place, values) = match shared.area {
         Area::Vfs => (Place::Vfs, values),
