@@ -1,11 +1,11 @@
-//! Integers: their types, and what is done with them.
+//! Integer types, their conversions and operators.
 
-/// An integer's type.
+/// An integer type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Integer {
     /// 1, 2, 4 or 8.
     pub bytes: u8,
-    /// Below zero there is nothing.
+    /// It has no negative values.
     pub is_unsigned: bool,
 }
 
@@ -20,10 +20,10 @@ impl Integer {
     pub const UNSIGNED: Integer = Integer { bytes: 4, is_unsigned: true };
     /// `long`.
     pub const LONG: Integer = Integer { bytes: 8, is_unsigned: false };
-    /// `unsigned long`; what a pointer is in memory.
+    /// `unsigned long`; the representation of a pointer in memory.
     pub const UNSIGNED_LONG: Integer = Integer { bytes: 8, is_unsigned: true };
 
-    /// What the language calls it.
+    /// The name of the type in the language.
     pub const fn name(self) -> &'static str {
         match (self.bytes, self.is_unsigned) {
             (1, false) => "char",
@@ -37,7 +37,7 @@ impl Integer {
         }
     }
 
-    /// What is left of a value in this type, sign or zero extended.
+    /// Truncates a value to this type, then sign- or zero-extends it.
     pub const fn wrap(self, value: i64) -> i64 {
         match (self.bytes, self.is_unsigned) {
             (1, false) => value as i8 as i64,
@@ -50,18 +50,18 @@ impl Integer {
         }
     }
 
-    /// The type that C computes with: at least an `int`.
+    /// The type after integer promotion in C: at least an `int`.
     pub const fn promoted(self) -> Integer {
         if self.bytes < 4 { Integer::INT } else { self }
     }
 
-    /// The type of two operands together (C, "usual arithmetic conversions").
+    /// The common type of two operands (C, "usual arithmetic conversions").
     pub const fn with(self, other: Integer) -> Integer {
         let (one, other) = (self.promoted(), other.promoted());
         if one.bytes > other.bytes || (one.bytes == other.bytes && one.is_unsigned) { one } else { other }
     }
 
-    /// The value that a text is, decimal or with `0x` hexadecimal; or what is expected, in words.
+    /// Parses a value, decimal or hexadecimal with `0x`; the error is a phrase that says what is expected.
     ///
     /// # Errors
     /// For a text that is no value of this type.
@@ -79,7 +79,7 @@ impl Integer {
         }
     }
 
-    /// Whether every value of the other type is one of this.
+    /// Returns whether this type can represent every value of the other.
     pub const fn holds(self, other: Integer) -> bool {
         match (self.is_unsigned, other.is_unsigned) {
             (true, false) => false,
@@ -89,7 +89,7 @@ impl Integer {
     }
 }
 
-/// Operators on integers. Results wrap around; a division by zero stops the rule.
+/// Operators on integers. Results wrap around; a division by zero traps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Operator {

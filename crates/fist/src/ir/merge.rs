@@ -1,17 +1,18 @@
-//! Merging: one program of descriptions that lie on each other (FiST, section 2.5: what a file system does not need is not in
-//! it, and here not between its levels either).
+//! Merging: one program out of stacked FiST programs (FiST, section 2.5: code that a file system does not need is not
+//! generated, here not even between its levels).
 //!
-//! What each is made of comes into one list of each kind, with every index moved; nothing of what a description says changes.
-//! An operation goes through the levels from the topmost: those of its rules that come before it, then the one in its place,
-//! which does the operation of the next level where it does it, or that operation at once, then those behind it.
+//! The elements of each kind go into one list, with every index relocated; nothing else of a program changes. An
+//! operation passes through the levels from the topmost: first the level's pre rules, then its replace rule, which
+//! performs the operation of the next level where it calls the operation, or that operation at once, then its post
+//! rules.
 
 use super::{Area, Constant, Definition, Expression as E, FieldOf, Function, Initial, Level, Operand, Own, Program};
 use super::{Shared, Site, Statement as S, Step, Structure, Type, Variable};
 use crate::program::Filters;
 
 impl Program {
-    /// One program of several, the topmost first. Which can be one without anybody seeing a difference is for who stacks them to
-    /// say.
+    /// Merges several programs into one, topmost first. The caller that stacks them decides which can be merged without
+    /// a visible difference.
     pub fn merge(programs: impl IntoIterator<Item = Program>) -> Program {
         let mut programs = programs.into_iter();
         let mut merged = programs.next().unwrap_or_default();
@@ -47,7 +48,7 @@ impl Program {
     }
 }
 
-/// How far the indexes of a program move that is added to another.
+/// Offsets by which the indexes of an appended program move.
 struct Moved {
     errors: usize,
     constants: usize,

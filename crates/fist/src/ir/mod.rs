@@ -1,13 +1,13 @@
-//! The intermediate form: what a checked description says, with every name resolved and every conversion written out.
+//! The intermediate form: a checked FiST program with every name resolved and every conversion explicit.
 //!
-//! It is **typed and named**, so that a text in another language can be written from it: variables, functions, structures and
-//! constants keep what the description calls them, accesses say what is accessed, and comments are kept. It is **neutral**:
-//! what differs from one target to the next (sizes and places of fields, error numbers, flags, bytes of a page, numbers of ioctls,
-//! byte order) stands in it by name, and becomes a number when a program is
+//! It is **typed and named**, so that a back end can emit source text in another language: variables, functions,
+//! structures and constants keep their source names, accesses name what they access, and comments are kept. It is
+//! **target-neutral**: everything that differs between targets (sizes and offsets of fields, error numbers, flags, the
+//! page size, ioctl numbers, byte order) appears by name, and becomes a number when a program is
 //! [prepared](crate::prepare) for a [target](crate::target).
 //!
-//! It knows nothing of who runs it. All that is not computing is a [`Site`]: a call out of the program, of which it is known
-//! what it may do.
+//! It is independent of its consumers. Everything other than computing is a [`Site`]: an intrinsic or host call with
+//! known effects.
 
 mod integer;
 mod merge;
@@ -30,20 +30,20 @@ pub type Register = usize;
 /// A type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// Nothing.
+    /// `void`.
     Void,
     /// An integer.
     Integer(Integer),
     /// An object of a file system.
     Vnode,
-    /// To something of a type.
+    /// A pointer.
     Pointer {
-        /// What it points to.
+        /// The type pointed to.
         to: Box<Type>,
-        /// It is not written to through this pointer.
+        /// The target is not written to through this pointer.
         is_const: bool,
     },
-    /// So many of one type.
+    /// An array and its length.
     Array(Box<Type>, Constant),
     /// A structure, by its index in the program.
     Structure(usize),
@@ -52,17 +52,17 @@ pub enum Type {
 /// A number that is known at the latest when a program is prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Constant {
-    /// The same everywhere.
+    /// A target-independent number.
     Integer(i64),
-    /// The number of an error: `EACCES`.
+    /// An error number by name: `EACCES`.
     Error(&'static str),
-    /// A bit or a kind by its name: `S_IFDIR`, `O_APPEND`.
+    /// A flag or file type by name: `S_IFDIR`, `O_APPEND`.
     Flag(&'static str),
-    /// An error of the description's own, by its index in the program.
+    /// An error that the program declares, by its index in the program.
     OwnError(usize),
-    /// Bytes of a page.
+    /// The page size in bytes.
     PageSize,
-    /// One that is computed of others, by its index in the program.
+    /// A constant computed from others, by its index in the program.
     Defined(usize),
 }
 
@@ -71,72 +71,72 @@ pub enum Constant {
 pub struct FieldOf {
     /// The structure, by its index in the program.
     pub structure: usize,
-    /// The field, by its index there.
+    /// The field, by its index in the structure.
     pub field: usize,
 }
 
-/// What computes a value.
+/// An expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expression {
-    /// A number, or 0 for a pointer to nothing.
+    /// A number, or 0 for a null pointer.
     Constant(Constant),
-    /// Bytes of a value of a type.
+    /// The size of a type in bytes.
     Size(Type),
-    /// What a register holds.
+    /// The value of a register.
     Register(Register),
-    /// A pointer to the function's object of this number.
+    /// A pointer to the object with this index in the function.
     Object(usize),
-    /// A pointer to data of the description that nothing writes to, by their index in the program.
+    /// A pointer to constant data of the program, by index.
     Data(usize),
-    /// The value of this type that a pointer points to: an integer or a pointer.
+    /// The value that a pointer points to: an integer or a pointer of this type.
     Load(Box<Expression>, Type, Span),
-    /// A pointer so many elements further on.
+    /// A pointer advanced by a number of elements.
     Element {
-        /// From where.
+        /// The base pointer.
         pointer: Box<Expression>,
-        /// How many elements.
+        /// Number of elements.
         index: Box<Expression>,
-        /// What they are.
+        /// The element type.
         of: Type,
-        /// The index must be less than this, where it is known.
+        /// Exclusive upper bound of the index, where known.
         length: Option<Constant>,
-        /// For messages.
+        /// Location for messages.
         span: Span,
     },
-    /// A pointer to a field of the structure that the pointer is to, within the same bounds.
+    /// A pointer to a field of the structure that the given pointer points to, within the same bounds.
     Field(Box<Expression>, FieldOf),
-    /// How many elements of a type lie between two pointers into the same region.
+    /// Number of elements of a type between two pointers into the same region.
     Distance(Box<Expression>, Box<Expression>, Type, Span),
-    /// An integer as one of this type.
+    /// Conversion of an integer to this type.
     Convert(Box<Expression>, Integer),
     /// 1 if the value is 0, else 0.
     Not(Box<Expression>),
-    /// Two integers of the same type.
+    /// A binary operator on two integers of the same type.
     Binary(Operator, Integer, Box<Expression>, Box<Expression>, Span),
-    /// Two integers of the same type, or pointers: 1 or 0.
+    /// A comparison of two integers of the same type or of two pointers: 1 or 0.
     Compare(Comparison, Integer, Box<Expression>, Box<Expression>),
-    /// 1 if both are not 0: the second is computed only if the first is not 0.
+    /// 1 if both are not 0; the second is evaluated only if the first is not 0.
     And(Box<Expression>, Box<Expression>),
-    /// 1 if one is not 0: the second is computed only if the first is 0.
+    /// 1 if either is not 0; the second is evaluated only if the first is 0.
     Or(Box<Expression>, Box<Expression>),
     /// The second if the first is not 0, else the third.
     Conditional(Box<Expression>, Box<Expression>, Box<Expression>),
-    /// The first for what it does, the second for its value.
+    /// Evaluates the first for its side effects and yields the second.
     Sequence(Box<Expression>, Box<Expression>),
-    /// Writes to a register; the value is what was written.
+    /// Writes to a register; yields the value written.
     Set(Register, Box<Expression>),
-    /// Writes a value of a type to where the pointer points; the value is what was written.
+    /// Writes a value of a type through the pointer; yields the value written.
     Store(Box<Expression>, Type, Box<Expression>, Span),
-    /// Copies a value of a type to the first pointer from the second; the value is the first.
+    /// Copies a value of a type from the second pointer to the first; yields the first.
     Copy(Box<Expression>, Box<Expression>, Type, Span),
-    /// A function of the description, by its index in the program.
+    /// A call of a function of the program, by index.
     Call(usize, Vec<Expression>, Span),
-    /// A call out of the program, by its index there, and the values that it is given.
+    /// An intrinsic or host call, by its index in the program, and its arguments.
     Site(usize, Vec<Expression>, Span),
 }
 
 impl Expression {
-    /// A number that is the same everywhere.
+    /// Creates a target-independent number.
     pub const fn integer(value: i64) -> Expression {
         Expression::Constant(Constant::Integer(value))
     }
@@ -145,73 +145,73 @@ impl Expression {
 /// A statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
-    /// A comment that stands here.
+    /// A comment from the source.
     Comment(String),
-    /// For what it does.
+    /// An expression evaluated for its side effects.
     Expression(Expression),
-    /// The function's object of this number becomes zero: variables begin so.
+    /// Zeroes the object with this index in the function: the initial state of a variable.
     Clear(usize),
-    /// All of them.
+    /// A sequence of statements.
     Block(Vec<Statement>),
     /// The first if the value is not 0, else the second.
     If(Expression, Box<Statement>, Box<Statement>),
-    /// As long as the conditions hold.
+    /// A loop that runs while the conditions hold.
     Loop {
-        /// Asked before each round.
+        /// Condition evaluated before each iteration.
         before: Option<Expression>,
-        /// Done in each.
+        /// Body of the loop.
         body: Box<Statement>,
-        /// Done behind each, also after a `continue`.
+        /// Evaluated after each iteration, also after a `continue`.
         step: Option<Expression>,
-        /// Asked behind each.
+        /// Condition evaluated after each iteration.
         after: Option<Expression>,
-        /// For messages.
+        /// Location for messages.
         span: Span,
     },
-    /// The statements from the one on that belongs to a value.
+    /// A switch: runs the parts from the matching one on.
     Switch {
-        /// The value, and its type.
+        /// The value switched on.
         value: Expression,
         /// The type of the value and of the cases.
         integer: Integer,
-        /// Values, and with which of the parts they begin.
+        /// Case values with the index of their first part.
         cases: Vec<(Expression, usize)>,
-        /// With which it begins otherwise; with none if that is past the last.
+        /// Index of the first part if no case matches; past the last part to run none.
         otherwise: usize,
-        /// What is done.
+        /// The statements of each part.
         parts: Vec<Vec<Statement>>,
     },
-    /// Out of the innermost loop or switch.
+    /// Leaves the innermost loop or switch.
     Break,
-    /// To the next round.
+    /// Continues with the next iteration.
     Continue,
-    /// The end of the function.
+    /// Returns from the function.
     Return(Option<Expression>),
 }
 
-/// A function, or what a rule does.
+/// A function, or the body of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name; of a rule, its title.
+    /// Its name; the title of a rule.
     pub name: String,
-    /// Comments that stand before it.
+    /// The comments that precede it.
     pub comments: Vec<String>,
-    /// What it answers.
+    /// The return type.
     pub result: Type,
-    /// So many parameters, which come in the first registers.
+    /// Number of parameters, which arrive in the first registers.
     pub parameters: usize,
-    /// Its registers. All but the parameters begin with 0.
+    /// Its registers. All but the parameters start as 0.
     pub registers: Vec<Variable>,
-    /// Its objects of memory. They begin with zeros.
+    /// Its objects in memory. They start zeroed.
     pub objects: Vec<Variable>,
-    /// What it does. At the end it answers 0.
+    /// Its body. Falling off the end returns 0.
     pub body: Vec<Statement>,
-    /// Where it stands.
+    /// Location in the source text.
     pub span: Span,
 }
 
 impl Default for Function {
-    /// One that does nothing.
+    /// A function that does nothing.
     fn default() -> Function {
         Function {
             name: String::new(),
@@ -229,92 +229,92 @@ impl Default for Function {
 /// A variable of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// What the description calls it; empty for one that it has no name for.
+    /// Its source name; empty for a temporary.
     pub name: String,
     /// Its type.
     pub r#type: Type,
 }
 
-/// A call out of the program: what it asks for. The values that it is given are those of its operands, one after the other.
+/// An intrinsic or host call: its kind. Its arguments are those of its operands, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Site {
-    /// A function of the language.
+    /// A built-in function.
     BuiltIn(BuiltIn, Vec<Operand>),
-    /// `%uid` and its like.
+    /// `%uid` and the like.
     Global(Global),
-    /// What the operation was called with: a number, or a pointer to a string.
+    /// An argument of the operation: a number, or a pointer to a string.
     OperationValue(OperationValue),
-    /// Assigns what the operation is called with below; the value is what was assigned.
+    /// Assigns an argument that the operation passes to the lower layer; yields the value assigned.
     Assign(OperationValue, Operand),
-    /// An attribute of the object of the operand: a number, or a pointer to a string.
+    /// An attribute of the operand's object: a number, or a pointer to a string.
     Attribute(Attribute, Operand),
-    /// An object that the operation is about, as a value.
+    /// An object of the operation, as a value.
     Object(Argument),
-    /// A value of shared data: an integer or a pointer.
+    /// A value in shared data: an integer or a pointer.
     Load(Shared),
-    /// Writes a value of shared data; the last of the values is what is written.
+    /// Writes a value to shared data; the last argument is the value.
     Store(Shared),
-    /// Computes with an integer of shared data and the last of the values, in one step.
+    /// Atomically updates an integer in shared data with the last argument.
     Update {
-        /// Where.
+        /// Location of the integer.
         shared: Shared,
-        /// How.
+        /// The operator.
         operator: Operator,
-        /// The type that is computed with.
+        /// The type that the operator computes in.
         computed: Integer,
-        /// The value is the one before.
+        /// The expression yields the previous value.
         is_postfix: bool,
     },
 }
 
-/// How a call out takes its next values.
+/// How an intrinsic or host call consumes its next arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
-    /// Nothing is given: no value.
+    /// An omitted argument: no value.
     Missing,
     /// An integer: one value.
     Integer(Integer),
-    /// A pointer, perhaps to a variable or field of this type, beyond which nothing is reached: one value.
+    /// A pointer, perhaps to a variable or field of this type, beyond which nothing is accessed: one value.
     Pointer(Option<Type>),
-    /// A pointer to where an integer of this type is written: one value.
+    /// A pointer to an integer of this type that receives the result: one value.
     Answer(Integer),
-    /// An object, the value of a variable: one value.
+    /// An object held in a variable: one value.
     Object,
-    /// An object that the operation is about: no value.
+    /// An object of the operation: no value.
     Argument(Argument),
-    /// A name that stands for an object of the operation's directory: a pointer, one value.
+    /// The name of an entry in the directory of the operation: a pointer, one value.
     Named,
-    /// Shared data, whole: a value for each of the indexes.
+    /// Shared data as a whole: one value per index.
     Shared(Shared),
-    /// Shared data, where an integer is written: a value for each of the indexes.
+    /// Shared data that receives an integer: one value per index.
     SharedAnswer(Shared),
-    /// A field of an ioctl or a format: no value.
+    /// A field of an ioctl or format: no value.
     Field(FieldOf),
-    /// Text that is known: no value.
+    /// Constant text: no value.
     Text(Vec<u8>),
 }
 
-/// Something in data that operations share: within bounds that are checked.
+/// A bounds-checked location in data that operations share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shared {
-    /// In which.
+    /// The area.
     pub area: Area,
-    /// Which part of that.
+    /// The path from the area to the location.
     pub path: Vec<Step>,
-    /// The type of what is there.
+    /// The type of the value there.
     pub r#type: Type,
 }
 
-/// A step into data: from a whole to a part of it.
+/// A step from an aggregate to a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// To a field.
+    /// Selects a field.
     Field(FieldOf),
-    /// To an element, by a value of the call, which must be less than the length.
+    /// Selects an element, by an argument of the call, which must be less than the length.
     Element {
-        /// What elements are.
+        /// The element type.
         of: Type,
-        /// How many there are.
+        /// Number of elements.
         length: Constant,
     },
 }

@@ -1,4 +1,4 @@
-//! What a program does not own: the objects that an operation is about, and the data that operations share.
+//! Entities outside a program: the objects of an operation, and the data that operations share.
 
 /// Data that operations share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -7,36 +7,36 @@ pub enum Area {
     Vfs,
     /// The `%mntdata` and `%mntflag` fields, which do not change.
     Mount,
-    /// The `%per_vnode` fields of an object that the operation is about.
+    /// The `%per_vnode` fields of an object of the operation.
     Argument(Argument),
-    /// The `%per_vnode` fields of an object that is the first of the values.
+    /// The `%per_vnode` fields of the object in the first argument.
     Object,
-    /// The data of the description that are written to, by their index.
+    /// Mutable data of the program, by index.
     Data(usize),
 }
 
-/// An object that the operation is about: `$this:1`.
+/// An object of the operation: `$this:1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Argument {
-    /// What it is to the operation.
+    /// Its role in the operation.
     pub role: Role,
-    /// 0 is this file system, 1 the first below.
+    /// The file system: 0 is this one, 1 the first below.
     pub branch: u32,
 }
 
-/// What an argument is to its operation.
+/// The role of an object in its operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// `$this`: what it is done to; of an operation with a name, what the name stands for.
+    /// `$this`: the object operated on; for an operation with a name, the object of that name.
     This,
-    /// `$dir`: the directory that it is done in.
+    /// `$dir`: the directory in which the operation takes place.
     Directory,
-    /// `$from`: of a rename, what is moved.
+    /// `$from`: the object moved by a rename.
     From,
-    /// `$fromdir`: of a rename, where it was.
+    /// `$fromdir`: the source directory of a rename.
     FromDirectory,
-    /// `$to`: of a rename, what is replaced.
+    /// `$to`: the object replaced by a rename.
     To,
-    /// `$todir`: of a rename, where it goes.
+    /// `$todir`: the target directory of a rename.
     ToDirectory,
 }

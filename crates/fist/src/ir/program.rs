@@ -6,70 +6,70 @@ use super::{Constant, Expression, Function, Site, Type};
 use crate::program::{Filters, MountField, Rule};
 use crate::tree::{Access, Direction};
 
-/// Checked descriptions that are one file system: one, or several of which each lies on the next.
+/// Checked FiST programs that form one file system: a single one, or several stacked on each other.
 ///
-/// What they are made of stands in one list of each kind, and is known by its index there.
+/// Their elements are in one list per kind, and are referred to by index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
-    /// The descriptions, the topmost first; there is one at least.
+    /// The stacked FiST programs, topmost first; at least one.
     pub levels: Vec<Level>,
-    /// Errors that they declare.
+    /// The error codes that they declare.
     pub errors: Vec<OwnError>,
-    /// Constants that are computed of others, which stand before them.
+    /// Constants computed from others, which precede them.
     pub constants: Vec<Definition>,
-    /// The structures. Those that are fields of others stand before them.
+    /// The structures. One that is a field of another precedes it.
     pub structures: Vec<Structure>,
-    /// Data, of which those that are written to are the mount's.
+    /// Data; those that are written to exist once per mount.
     pub data: Vec<Data>,
-    /// Functions, those of the rules among them.
+    /// Functions, including those of the rules.
     pub functions: Vec<Function>,
-    /// Calls out of it. What is asked for is asked by the level of the function that calls.
+    /// Intrinsic and host calls. The level of the calling function makes the request.
     pub sites: Vec<Site>,
 }
 
-/// One description: what it declares, and its rules.
+/// One FiST program: its declarations and rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Level {
-    /// The file system's name: its filter functions begin with it.
+    /// The file system's name: the prefix of its filter functions.
     pub name: String,
-    /// Comments that stand before declarations and data, and behind all.
+    /// Comments before declarations and data, and after everything.
     pub comments: Vec<String>,
-    /// What may be done to files; everything if nothing is said.
+    /// Permitted access to files; everything if not declared.
     pub access: Option<Access>,
     /// Each operation is traced.
     pub traces: bool,
-    /// How many file systems lie immediately below.
+    /// Number of file systems immediately below.
     pub fan_out: u32,
-    /// It is to be mounted over what lies below.
+    /// The file system is to be mounted over its lower file system.
     pub is_overlay: bool,
     /// The filters.
     pub filters: Filters,
-    /// What files of auxiliary data hold: structures.
+    /// Structures of its auxiliary file formats.
     pub formats: Vec<usize>,
-    /// Commands that programs can give.
+    /// Ioctls that user processes can issue.
     pub ioctls: Vec<Ioctl>,
-    /// What is given when it is mounted: a structure.
+    /// The structure of its mount data.
     pub mount: Option<usize>,
-    /// Its fields' values where they are not given.
+    /// The fields of its mount data that options set.
     pub mount_fields: Vec<MountField>,
-    /// Data of each mount: a structure.
+    /// The structure of its per-mount data.
     pub vfs: Option<usize>,
-    /// Data of each object that is in use: a structure.
+    /// The structure of its data per object in use.
     pub vnode: Option<usize>,
-    /// Its rules, in the order of the text.
+    /// Its rules, in source order.
     pub rules: Vec<Rule>,
-    /// Operations with rules are done one at a time on a mount.
+    /// Operations with rules are serialized per mount.
     pub is_serial: bool,
-    /// What of the program is its own.
+    /// The elements of the program that are its own.
     pub own: Own,
 }
 
-/// What of a program belongs to one description, by the indexes.
+/// The elements of a program that belong to one FiST program, by index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own {
     /// Errors.
     pub errors: Range<usize>,
-    /// Constants that are computed of others.
+    /// Constants computed from others.
     pub constants: Range<usize>,
     /// Structures.
     pub structures: Range<usize>,
@@ -80,40 +80,40 @@ pub struct Own {
 }
 
 impl Level {
-    /// One that does nothing.
+    /// Creates a level that does nothing.
     pub fn new(name: &str) -> Level {
         Level { name: name.to_owned(), fan_out: 1, ..Level::default() }
     }
 }
 
-/// An error that a description declares.
+/// An error code that a FiST program declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnError {
     /// Its name.
     pub name: String,
-    /// Its number; otherwise one that is free on the target.
+    /// Its number; by default one that is free on the target.
     pub number: Option<i32>,
 }
 
-/// A constant that is computed of others.
+/// A constant computed from others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// Its name; empty for one that has none.
+    /// Its name; empty if it is anonymous.
     pub name: String,
-    /// What it is computed by.
+    /// The expression that computes it.
     pub value: Expression,
 }
 
-/// A command that programs can give. Its number for ioctl(2) is made of this by the target.
+/// An ioctl that user processes can issue. The target derives its ioctl(2) number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ioctl {
     /// Its name.
     pub name: String,
-    /// Which way its data go.
+    /// Direction of its data.
     pub direction: Direction,
-    /// What they are: a structure.
+    /// The structure of its data.
     pub structure: usize,
-    /// Its number among the description's.
+    /// Its number among the ioctls of the FiST program.
     pub number: u32,
 }
 
@@ -122,7 +122,7 @@ pub struct Ioctl {
 pub struct Structure {
     /// Its name.
     pub name: String,
-    /// Its fields, in their order.
+    /// Its fields, in order.
     pub fields: Vec<Field>,
 }
 
@@ -135,36 +135,36 @@ pub struct Field {
     pub r#type: Type,
 }
 
-/// Data of the description.
+/// A data object of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Its name; a string's is empty.
+    /// Its name; empty for a string.
     pub name: String,
     /// Its type.
     pub r#type: Type,
-    /// What it begins with.
+    /// Its initial value.
     pub value: Initial,
-    /// Something writes to it: every mount has its own.
+    /// The program writes to it: every mount has its own copy.
     pub is_written: bool,
 }
 
-/// What data begin with.
+/// The initial value of data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Initial {
     /// Zeros.
     Zero,
-    /// These bytes, and zeros behind them.
+    /// Bytes, followed by zeros.
     Bytes(Vec<u8>),
     /// An integer.
     Integer(Expression),
-    /// A pointer to other data.
+    /// A pointer to another data object.
     Pointer(usize),
-    /// Those of the first elements or fields; the others are zero.
+    /// Values of the first elements or fields; the others are zero.
     List(Vec<Initial>),
 }
 
 impl Program {
-    /// That of one description, whose level is made of it.
+    /// Sets the only level, which owns everything in the program.
     pub fn with_level(mut self, mut level: Level) -> Program {
         level.own = Own {
             errors: 0..self.errors.len(),
@@ -177,7 +177,7 @@ impl Program {
         self
     }
 
-    /// What a constant is called where it has a name.
+    /// Returns the name of a constant, if it has one.
     pub fn constant_name(&self, constant: Constant) -> Option<&str> {
         match constant {
             Constant::Error(name) | Constant::Flag(name) => Some(name),

@@ -1,8 +1,8 @@
-//! Walks through expressions of the intermediate form.
+//! Visitors over expressions of the intermediate form.
 
 use super::{Expression as E, Statement as S};
 
-/// Shows the parts that an expression is made of.
+/// Visits the direct operands of an expression.
 pub(crate) fn parts<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
     match one {
         E::Constant(_) | E::Size(_) | E::Register(_) | E::Object(_) | E::Data(_) => {}
@@ -28,13 +28,13 @@ pub(crate) fn parts<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
     }
 }
 
-/// Shows an expression and all that it is made of.
+/// Visits an expression and all its operands, recursively.
 pub(crate) fn each<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
     see(one);
     parts(one, &mut |part| each(part, see));
 }
 
-/// Shows the expressions of statements and of those in them: each whole, not its parts.
+/// Visits the expressions of statements and of those nested in them: each as a whole, without its operands.
 pub(crate) fn each_expression<'s>(statements: &'s [S], see: &mut dyn FnMut(&'s E)) {
     for statement in statements {
         match statement {

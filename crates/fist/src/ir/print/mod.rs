@@ -1,7 +1,7 @@
-//! The form as text, for people and tests: every program has one text, which is stable.
+//! The intermediate form as text, for people and tests: every program has one stable text.
 //!
-//! It reads as C with what FiST adds, and with what the form says more: an operator on other integers than `int` names them
-//! (`a +:long b`), conversions are written out, and what differs from target to target stands by its name.
+//! It reads like C with the additions of FiST, and makes more explicit: an operator on integers other than `int` names
+//! their type (`a +:long b`), conversions are written out, and target-dependent values appear by name.
 
 mod names;
 mod statements;
@@ -16,10 +16,10 @@ use crate::target::Target;
 use crate::tree::{Access, Direction};
 use names::Names;
 
-/// The text of a program. Where several descriptions are one, each stands by itself, the topmost first: none refers to another.
+/// Returns the text of a program. Merged FiST programs are printed separately, topmost first: none refers to another.
 ///
-/// At each function stand how many functions call each other from it, itself included, and how much of the stack all those take on
-/// the target, if the program fits that; and what they may do out of the program.
+/// Each function is annotated with the maximum call depth from it, counting itself, and the stack that those frames
+/// take on the target, if the program fits it; and with its effects outside the program.
 pub fn print(program: &Program, target: &Target) -> String {
     let bounds = program.bounds(target).unwrap_or_default();
     let mut text = String::new();
@@ -121,7 +121,7 @@ impl Printer<'_> {
         }
     }
 
-    /// A function, or a rule and what it does.
+    /// Prints a function, or a rule with its body.
     fn function(&mut self, index: usize) {
         let function = &self.program.functions[index];
         let names = Names::of(function);
@@ -181,12 +181,12 @@ impl Printer<'_> {
         }
     }
 
-    /// A type by itself.
+    /// The text of a type alone.
     fn r#type(&self, r#type: &Type) -> String {
         self.declared(r#type, "")
     }
 
-    /// A type and what is of it, as C declares that.
+    /// A declaration of a name with a type, in C syntax.
     fn declared(&self, r#type: &Type, name: &str) -> String {
         let spaced = |base: &str| if name.is_empty() { base.to_owned() } else { format!("{base} {name}") };
         match r#type {
@@ -216,7 +216,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Data by their name, or those that have none by what they are.
+    /// The name of a data object, or its contents if it has none.
     fn data(&self, index: usize) -> String {
         let data = &self.program.data[index];
         match &data.value {
@@ -226,7 +226,7 @@ impl Printer<'_> {
     }
 }
 
-/// Bytes as C writes a string, without the zero byte that one ends with.
+/// Bytes as a C string literal, without the terminating zero byte.
 fn literal(bytes: &[u8]) -> String {
     format!("\"{}\"", bytes.strip_suffix(b"\0").unwrap_or(bytes).escape_ascii())
 }

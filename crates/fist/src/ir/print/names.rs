@@ -1,10 +1,10 @@
-//! Names of a function's variables: each has one of its own.
+//! Unique names for the variables of a function.
 
 use std::collections::HashMap;
 
 use crate::ir::{Function, Register, Type, Variable};
 
-/// What the variables of a function are called.
+/// The names of a function's variables.
 pub(super) struct Names<'a> {
     pub(super) function: &'a Function,
     registers: Vec<String>,
@@ -37,7 +37,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The name of a variable; of several of one name the first has it, and others have it with a number.
+/// Returns a unique name for a variable; of several with one name the first keeps it, and the others get a number.
 fn unique<'a>(variable: &'a Variable, used: &mut HashMap<&'a str, u32>) -> String {
     let count = used.entry(&variable.name).or_default();
     *count += 1;

@@ -1,4 +1,4 @@
-//! Statements as text.
+//! Printing of statements.
 
 use super::Printer;
 use super::names::Names;
@@ -11,7 +11,7 @@ impl Printer<'_> {
         }
     }
 
-    /// A statement in braces, which follow what begins with this.
+    /// Prints a statement in braces, after its header.
     fn braced(&mut self, begin: &str, one: &S, names: &Names<'_>) {
         self.line(format!("{begin} {{"));
         self.indent += 1;

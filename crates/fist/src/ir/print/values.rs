@@ -1,4 +1,4 @@
-//! Expressions, and calls out of the program, as text.
+//! Printing of expressions, and of intrinsic and host calls.
 
 use super::names::Names;
 use super::{Printer, literal};
@@ -9,7 +9,7 @@ use crate::ir::{
 };
 
 impl Printer<'_> {
-    /// An expression.
+    /// Prints an expression.
     pub(super) fn expression(&self, one: &E, names: &Names<'_>) -> String {
         match one {
             E::Constant(constant) => self.constant(*constant),
@@ -66,7 +66,7 @@ impl Printer<'_> {
         }
     }
 
-    /// An expression that stands by itself: in parentheses where it has a comma.
+    /// Prints an expression as an argument: parenthesized if it contains a comma.
     fn argument(&self, one: &E, names: &Names<'_>) -> String {
         match one {
             E::Sequence(..) => self.part(one, names),
@@ -74,7 +74,7 @@ impl Printer<'_> {
         }
     }
 
-    /// An expression that is a part of another: in parentheses where it is made of several.
+    /// Prints an expression as an operand: parenthesized if it has several parts.
     fn part(&self, one: &E, names: &Names<'_>) -> String {
         let text = self.expression(one, names);
         let is_whole = match one {
@@ -96,7 +96,7 @@ impl Printer<'_> {
         if is_whole { text } else { format!("({text})") }
     }
 
-    /// What a pointer points to.
+    /// Prints the lvalue that a pointer points to.
     fn place(&self, pointer: &E, names: &Names<'_>) -> String {
         match pointer {
             E::Object(object) => names.object(*object).to_owned(),
@@ -113,7 +113,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The value of a type that a pointer points to: the type is written where the pointer is to another.
+    /// Prints the lvalue of a type that a pointer points to, with the type if the pointer has another.
     fn typed_place(&self, pointer: &E, r#type: &Type, names: &Names<'_>) -> String {
         let is_told = match pointer {
             E::Object(object) => names.object_type(*object) == r#type,
@@ -212,12 +212,12 @@ fn value(value: Option<&String>) -> String {
     value.cloned().unwrap_or_default()
 }
 
-/// What is made of several words, in parentheses.
+/// Parenthesizes a text of several words.
 fn whole(text: &str) -> String {
     if text.contains(' ') { format!("({text})") } else { text.to_owned() }
 }
 
-/// An object of the operation: `$dir:1`.
+/// Prints an object of the operation: `$dir:1`.
 fn object(Argument { role, branch }: Argument) -> String {
     match role {
         Role::This => format!("${branch}"),
@@ -232,7 +232,7 @@ fn named<T: PartialEq>(table: &[(T, &'static str, &'static str)], one: &T) -> &'
     table.iter().find(|(other, ..)| other == one).map_or("", |(_, name, _)| *name)
 }
 
-/// An operator, with the integers that it is for unless these are `int`.
+/// Prints an operator, with its integer type unless that is `int`.
 fn typed(operator: &str, integer: Integer) -> String {
     match integer {
         Integer::INT => operator.to_owned(),
