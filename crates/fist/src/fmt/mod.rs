@@ -1,4 +1,4 @@
-//! `fist fmt`: writes a description anew in one layout. Only blanks and line breaks change.
+//! `fist fmt`: reformats a FiST program. Only spaces and line breaks change.
 
 mod page;
 mod spacing;
@@ -16,8 +16,8 @@ use crate::parser::parse;
 use crate::token::TokenKind;
 pub use page::WIDTH_MAX;
 
-/// The text in the one layout, its lines ended as the first one is. A text with errors of syntax is not written anew: they are
-/// given back.
+/// Returns the text in the standard layout, with the line ending of its first line. A text with syntax errors is not
+/// formatted: the errors are returned.
 pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
     let parsed = parse(text);
     if !parsed.diagnostics.is_empty() {
@@ -35,8 +35,8 @@ pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
 fn layout(text: &str, types: HashSet<String>) -> String {
     let lexed = lex(text);
     let made = writer::Writer::new(text, &lexed, types).write();
-    // What is written must mean what was read. If ever it does not, the text is better left as it is; so is one that would be
-    // longer than a description may be.
+    // The output must mean the same as the input. Should it ever not, the text is better left as it is; so is one whose
+    // formatted form would exceed the maximum length of a FiST program.
     let is_same = is_same(text, &lexed, &made);
     debug_assert!(
         is_same || made.len() > TEXT_BYTES_MAX,
@@ -45,7 +45,7 @@ fn layout(text: &str, types: HashSet<String>) -> String {
     if is_same { made } else { text.to_owned() }
 }
 
-/// Whether two texts are made of the same tokens and comments.
+/// Returns whether two texts have the same tokens and comments.
 fn is_same(text: &str, lexed: &Lexed, other: &str) -> bool {
     let other_lexed = lex(other);
     tokens(text, lexed) == tokens(other, &other_lexed)
@@ -57,7 +57,7 @@ fn tokens<'a>(text: &'a str, lexed: &'a Lexed) -> Vec<(&'a TokenKind, &'a str)> 
     lexed.tokens.iter().map(|token| (&token.kind, token.span.of(text).trim_end())).collect()
 }
 
-/// The lines of all comments, without the blanks around them.
+/// The lines of all comments, trimmed.
 fn comments<'a>(text: &'a str, lexed: &Lexed) -> Vec<&'a str> {
     lexed.comments.iter().flat_map(|comment| comment.span.of(text).lines().map(str::trim)).collect()
 }

@@ -1,29 +1,29 @@
-//! The page: lines of words, parted where they are too long.
+//! The output page: lines of words, wrapped where they are too long.
 
 use super::trivia::Place;
 
-/// Columns of a line, as far as its words can be parted.
+/// Maximum width of a line in columns, as far as it can be wrapped.
 pub const WIDTH_MAX: usize = 100;
-/// Columns of a level.
+/// Indentation of one level in columns.
 pub(super) const INDENT: usize = 4;
 
-/// A word of a line: a token, or a comment.
+/// A word on a line: a token or a comment.
 #[derive(Clone, Debug)]
 pub(super) struct Word<'a> {
     pub(super) text: std::borrow::Cow<'a, str>,
-    /// A blank stands before it, if it does not begin a line.
+    /// A space precedes it, unless it begins a line.
     pub(super) is_spaced: bool,
-    /// A line may end before it: the lower the number, the rather.
+    /// A line break is allowed before it: the lower the number, the more preferred.
     pub(super) part: Option<u32>,
-    /// If it has to begin a line, that one is not indented further.
+    /// If it has to begin a line, that line gets no extra indentation.
     pub(super) is_flush: bool,
-    /// It is a comment, which stands there.
+    /// The position of a comment; `None` for a token.
     pub(super) comment: Option<Place>,
-    /// It is the brace of a list of values.
+    /// The brace of an initializer list, if it is one.
     pub(super) list: Option<Brace>,
 }
 
-/// A brace of a list of values.
+/// A brace of an initializer list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Brace {
     /// `{`.
@@ -32,18 +32,18 @@ pub(super) enum Brace {
     End,
 }
 
-/// The weakest place to part a line: only if not even the next word fits.
+/// The least preferred break: used only if not even the next word fits.
 pub(super) const PART_LAST: u32 = u32::MAX;
 
-/// What has been written.
+/// The text written so far.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     text: String,
-    /// Columns of the last line.
+    /// Width of the last line in columns.
     column: usize,
-    /// An empty line is to stand before the next one.
+    /// An empty line is requested before the next one.
     pub(super) wants_blank: bool,
-    /// No empty line may stand before the next one: a block has just begun.
+    /// No empty line may precede the next one: a block has just begun.
     pub(super) is_fresh: bool,
 }
 
@@ -59,7 +59,7 @@ impl Page {
         self.text.is_empty()
     }
 
-    /// Begins a line; before it an empty one, if there was one or one is wanted.
+    /// Begins a line, after an empty one if the source had one or one is requested.
     fn begin(&mut self, indent: usize, was_blank: bool) {
         if !self.text.is_empty() {
             let is_blank = (was_blank || self.wants_blank) && !self.is_fresh;
@@ -82,18 +82,18 @@ impl Page {
         };
     }
 
-    /// Puts something behind the last line.
+    /// Appends text to the last line.
     pub(super) fn append(&mut self, text: &str) {
         self.push(text);
     }
 
-    /// A comment on lines of its own.
+    /// Writes a comment on lines of its own.
     pub(super) fn comment(&mut self, text: &str, indent: usize, was_blank: bool) {
         self.begin(indent, was_blank);
         let mut lines = text.lines();
         self.push(lines.next().unwrap_or_default());
         let rest: Vec<&str> = lines.collect();
-        // The stars of its lines stand below each other; other drawings are left as they are.
+        // The stars of its lines are aligned; other drawings are left as they are.
         if rest.iter().all(|line| line.trim_start().starts_with('*')) {
             for line in rest {
                 self.push("\n");
@@ -105,13 +105,13 @@ impl Page {
         }
     }
 
-    /// A line, or several if it is too long.
+    /// Writes a line, wrapped if it is too long.
     pub(super) fn line(&mut self, words: &[Word<'_>], indent: usize, was_blank: bool) {
         self.begin(indent, was_blank);
         self.words(words, indent, indent + 2 * INDENT);
     }
 
-    /// Words, the first where the page is; lines that begin among them are indented by `further`.
+    /// Writes words from the current position; continuation lines are indented by `further`.
     fn words(&mut self, words: &[Word<'_>], indent: usize, further: usize) {
         let mut index = 0;
         while index < words.len() {
@@ -129,7 +129,7 @@ impl Page {
         }
     }
 
-    /// What stands before a word: nothing, a blank, or a line break.
+    /// Writes the separator before a word: nothing, a space, or a line break.
     fn part(&mut self, words: &[Word<'_>], index: usize, indent: usize, further: usize) {
         let (before, word) = (&words[index - 1], &words[index]);
         let ends = |word: &Word<'_>| matches!(word.comment, Some(Place::Behind | Place::Alone));
@@ -144,12 +144,12 @@ impl Page {
         }
     }
 
-    /// Whether the words up to the next place to part that is as strong fit on the line, with a blank before them.
+    /// Returns whether the words up to the next equally preferred break fit on the line, after a space.
     fn fits(&self, words: &[Word<'_>], level: u32) -> bool {
         let mut column = self.column + usize::from(words[0].is_spaced);
         for (index, word) in words.iter().enumerate() {
             let is_next = index > 0 && word.part.is_some_and(|other| other <= level);
-            // A comment before the brace of a list that is parted ends its line.
+            // A comment before the brace of a wrapped list ends its line.
             let is_behind = word.comment.is_some() && index + 1 == words.len();
             if is_next || is_behind || matches!(word.comment, Some(Place::Behind | Place::Alone)) {
                 return true;
@@ -166,7 +166,8 @@ impl Page {
         true
     }
 
-    /// Whether the list whose brace has just been written fits on the line, with what cannot be parted from it.
+    /// Returns whether the list whose opening brace has just been written fits on the line, along with what cannot be
+    /// separated from it.
     fn list_fits(&self, words: &[Word<'_>]) -> bool {
         let length = list_length(words);
         let mut column = self.column;
@@ -189,7 +190,7 @@ impl Page {
         true
     }
 
-    /// The rest of a list, on lines of its own, with its closing brace.
+    /// Writes the rest of a list on lines of its own, with its closing brace.
     fn list(&mut self, words: &[Word<'_>], indent: usize) {
         let (close, mut inner) = words.split_last().expect("a list is closed");
         if let Some((first, rest)) = inner.split_first().filter(|(first, _)| first.comment == Some(Place::Behind)) {
@@ -214,7 +215,7 @@ impl Page {
     }
 }
 
-/// How many words the list that begins here has, its braces included.
+/// Number of words in the list that begins here, including its braces.
 fn list_length(words: &[Word<'_>]) -> usize {
     let mut depth = 0;
     for (index, word) in words.iter().enumerate() {
@@ -230,7 +231,7 @@ fn list_length(words: &[Word<'_>]) -> usize {
     words.len()
 }
 
-/// The rows of a list: a list within it has one of its own.
+/// The rows of a list: a nested list has a row of its own.
 fn rows<'w, 'a>(mut words: &'w [Word<'a>]) -> impl Iterator<Item = &'w [Word<'a>]> {
     std::iter::from_fn(move || {
         if words.is_empty() {
@@ -256,7 +257,7 @@ fn rows<'w, 'a>(mut words: &'w [Word<'a>]) -> impl Iterator<Item = &'w [Word<'a>
     })
 }
 
-/// Whether a list begins here, perhaps behind comments.
+/// Returns whether a list begins here, perhaps after comments.
 fn leads_list(words: &[Word<'_>]) -> bool {
     words.iter().find(|word| word.comment.is_none()).is_some_and(|word| word.list == Some(Brace::Begin))
 }

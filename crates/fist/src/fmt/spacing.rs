@@ -1,4 +1,4 @@
-//! Spacing: which blanks stand between the tokens of expressions and declarations of C, and where a line of them may be parted.
+//! Spacing: the spaces between the tokens of C expressions and declarations, and the allowed line breaks.
 
 use std::collections::HashSet;
 
@@ -6,30 +6,30 @@ use super::page::{Brace, PART_LAST};
 use crate::parser::types::WORDS;
 use crate::token::{Token, TokenKind};
 
-/// What a token is in its expression.
+/// The role of a token in its expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// Nothing stands before.
+    /// The beginning: no token precedes.
     Begin,
-    /// A value, or a part of one that ends it: what follows is between two values.
+    /// An operand, or a token that ends one: an operator that follows is binary.
     Value,
-    /// A word of a type.
+    /// A keyword or name of a type.
     Type,
-    /// `*` of a type.
+    /// `*` in a type.
     Pointer,
     /// `return`, `case` and the like.
     Keyword,
-    /// `if`, `while` and the like, which a parenthesis follows that is no value.
+    /// `if`, `while` and the like, whose parenthesis is not an operand.
     Control,
     SizeOf,
     Open,
     OpenIndex,
     OpenList,
-    /// The end of a cast: what follows is one value with it.
+    /// The end of a cast: it forms one operand with what follows.
     CastEnd,
     Prefix(&'static str),
     Postfix,
-    /// Between two values, and how weakly it binds.
+    /// A binary operator, and how weakly it binds.
     Binary(u32),
     Comma,
     Semicolon,
@@ -37,7 +37,7 @@ enum Role {
     Text,
 }
 
-/// A bracket that is open.
+/// An open bracket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bracket {
     Parenthesis,
@@ -46,7 +46,7 @@ enum Bracket {
     List,
 }
 
-/// How a token stands behind the one before.
+/// How a token is placed after the preceding one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub(super) is_spaced: bool,
@@ -54,18 +54,18 @@ pub(super) struct Standing {
     pub(super) list: Option<Brace>,
 }
 
-/// The state behind a token.
+/// The state after a token.
 #[derive(Debug)]
 pub(super) struct Spacing {
     before: Role,
     brackets: Vec<Bracket>,
-    /// Conditions whose `:` has not come, of each bracket that is open and of none.
+    /// Number of conditionals without their `:` so far, per open bracket and outside of any.
     conditions: Vec<u32>,
 }
 
-/// Words that a value follows.
+/// Keywords that an operand follows.
 const KEYWORDS: [&str; 8] = ["return", "case", "else", "do", "typedef", "extern", "static", "inline"];
-/// Words that a parenthesis follows.
+/// Keywords that a parenthesis follows.
 const CONTROLS: [&str; 4] = ["if", "while", "for", "switch"];
 
 impl Spacing {
@@ -73,23 +73,23 @@ impl Spacing {
         Spacing { before: Role::Begin, brackets: Vec::new(), conditions: vec![0] }
     }
 
-    /// How many brackets are open.
+    /// Number of open brackets.
     pub(super) fn depth(&self) -> usize {
         self.brackets.len()
     }
 
-    /// Whether a `:` now would belong to no condition.
+    /// Returns whether a `:` here would belong to no conditional.
     pub(super) fn is_label_end(&self) -> bool {
         self.brackets.is_empty() && self.conditions[0] == 0
     }
 
-    /// Whether this token is a word of a type.
+    /// Returns whether this token is a keyword or name of a type.
     fn is_type(&self, text: &str, token: &Token, types: &HashSet<String>) -> bool {
         let word = token.span.of(text);
         matches!(token.kind, TokenKind::Name) && (WORDS.contains(&word) || types.contains(word))
     }
 
-    /// How the next token stands; `following` is the one behind it.
+    /// Places the next token; `following` is the one after it.
     pub(super) fn next(&mut self, text: &str, token: &Token, following: &Token, types: &HashSet<String>) -> Standing {
         let depth = self.brackets.len() as u32;
         let mut list = None;
@@ -148,7 +148,7 @@ impl Spacing {
             word if CONTROLS.contains(&word) => Role::Control,
             "sizeof" => Role::SizeOf,
             _ if self.is_type(text, token, types) => Role::Type,
-            // The name of a structure is a word of a type: `struct` stands before it.
+            // The name of a structure counts as a type name: `struct` precedes it.
             _ if self.before == Role::Type && text[..token.span.start as usize].trim_end().ends_with("struct") => {
                 Role::Type
             }
@@ -156,7 +156,7 @@ impl Spacing {
         }
     }
 
-    /// Whether what stands before is a value, so that an operator is one between two.
+    /// Returns whether an operand precedes, so that an operator is binary.
     fn is_behind_value(&self) -> bool {
         matches!(self.before, Role::Value | Role::Text | Role::Postfix | Role::Type)
     }
@@ -187,7 +187,7 @@ impl Spacing {
     fn is_spaced(&self, role: Role, token: &Token, text: &str) -> bool {
         match (self.before, role) {
             (_, Role::Comma | Role::Semicolon | Role::Dot | Role::Postfix | Role::OpenIndex) => false,
-            // Two marks must not become one.
+            // Two punctuators must not merge into one.
             (Role::Prefix(before @ ("+" | "-" | "++" | "--" | "&")), Role::Prefix(_)) => {
                 token.span.of(text).starts_with(&before[before.len() - 1..])
             }
@@ -207,7 +207,7 @@ impl Spacing {
         }
     }
 
-    /// Where a line may be parted before a token: what is in fewer brackets and binds more weakly comes first.
+    /// The preference of a line break before a token: fewer brackets and weaker binding come first.
     fn part(&self, role: Role, depth: u32) -> Option<u32> {
         let level = |weakness: u32| Some(depth * 32 + weakness);
         match (self.before, role) {
@@ -224,10 +224,10 @@ impl Spacing {
     }
 }
 
-/// How weakly an assignment binds.
+/// Precedence of an assignment.
 const ASSIGNMENT: u32 = 2;
 
-/// How weakly an operator binds: the lowest number first.
+/// Precedence of an operator: the lower the number, the more weakly it binds.
 fn weakness(mark: &str) -> u32 {
     match mark {
         "||" => 4,

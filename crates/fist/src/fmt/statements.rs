@@ -1,9 +1,9 @@
-//! Statements: what begins a line, and what lies deeper.
+//! Layout of statements: line breaks and indentation.
 
 use super::writer::Writer;
 
 impl Writer<'_> {
-    /// Statements in braces; the line goes on behind the closing one.
+    /// Writes statements in braces; the line continues after the closing brace.
     pub(super) fn block(&mut self) {
         self.plain(true);
         if self.at("}") && !self.has_comments() {
@@ -40,7 +40,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What an `if` or a loop does: whether the line goes on behind a brace.
+    /// Writes the body of an `if` or a loop; returns whether the line continues after a brace.
     fn body(&mut self) -> bool {
         if self.at("{") {
             self.block();
@@ -107,7 +107,7 @@ impl Writer<'_> {
                 self.level -= 1;
             }
         }
-        // What stands before the brace belongs to the last of the statements.
+        // Comments before the brace belong to the last statement.
         self.level += 1;
         self.close_block();
         self.end_line();

@@ -2,7 +2,7 @@ use std::fmt::Write;
 
 use super::*;
 
-/// The tree of a text, without the places.
+/// The syntax tree of a text, without spans.
 fn tree(text: &str) -> String {
     let parsed = parse(text);
     assert!(parsed.diagnostics.is_empty(), "{text}\n{:#?}", parsed.diagnostics);
@@ -16,7 +16,7 @@ fn tree(text: &str) -> String {
     tree + rest
 }
 
-/// Writes a text anew: it means the same, all comments are there, and to write it once more changes nothing.
+/// Formats a text: the meaning and all comments are kept, and formatting is idempotent.
 fn formatted(text: &str) -> String {
     let made = format(text).unwrap_or_else(|problems| panic!("{text}\n{problems:#?}"));
     assert_eq!(tree(&made), tree(text), "{text}\n{made}");
@@ -25,7 +25,7 @@ fn formatted(text: &str) -> String {
     assert_eq!(before.comments.len(), behind.comments.len(), "{text}\n{made}");
     let again = format(&made).expect("it has just been read");
     assert_eq!(again, made, "from:\n{text}");
-    // What is within comments and strings is theirs.
+    // Text within comments and strings is verbatim.
     assert!(text.contains(" \n") || !made.contains(" \n"), "{made}");
     made
 }
@@ -44,7 +44,7 @@ fn the_listings_of_the_paper() {
     }
 }
 
-/// One of everything that a description can have.
+/// A sample of everything that a FiST program can contain.
 const EVERYTHING: &str = r#"/* A text
    with   a drawing */
 %{
@@ -160,7 +160,7 @@ fn what_cannot_be_read_is_left() {
     assert_eq!(format("\n\n // only this\n\n").unwrap(), "// only this\n");
 }
 
-/// Makes random descriptions that can be read.
+/// Generates random valid FiST programs.
 struct Maker {
     random: fastrand::Rng,
     text: String,
@@ -176,7 +176,7 @@ impl Maker {
         self.random.u32(..of) == 0
     }
 
-    /// What may stand between two tokens.
+    /// Random trivia between two tokens.
     fn between(&mut self) {
         let count = self.random.usize(0..2) + usize::from(self.chance(30));
         for _ in 0..=count {
@@ -413,7 +413,7 @@ impl Maker {
     }
 }
 
-/// The seed, which is told, and how many rounds.
+/// The seed, which is printed, and the number of iterations.
 fn random(usual: u64) -> (u64, u64) {
     let number = |name| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let seed = number("PLYFS_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));

@@ -1,30 +1,30 @@
-//! What stands between tokens: comments, and empty lines.
+//! Trivia between tokens: comments and empty lines.
 
 use crate::lexed::Lexed;
 use crate::token::TokenKind;
 
-/// What stands before a token.
+/// Trivia before a token.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trivia {
-    /// Comments, those side by side on a line as one.
+    /// The comments; adjacent ones on a line count as one.
     pub(super) comments: Vec<Comment>,
-    /// An empty line stands immediately before the token.
+    /// An empty line immediately precedes the token.
     pub(super) is_after_blank: bool,
 }
 
-/// Comments side by side.
+/// Adjacent comments.
 #[derive(Clone, Debug)]
 pub(super) struct Comment {
     pub(super) text: String,
     pub(super) place: Place,
-    /// An empty line stands before.
+    /// An empty line precedes it.
     pub(super) is_after_blank: bool,
 }
 
-/// Where a comment stands.
+/// The position of a comment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Behind a token, at the end of its line.
+    /// After a token, at the end of its line.
     Behind,
     /// On a line of its own.
     Alone,
@@ -32,7 +32,7 @@ pub(super) enum Place {
     Before,
 }
 
-/// What stands before each token.
+/// Returns the trivia before each token.
 pub(super) fn of(text: &str, lexed: &Lexed) -> Vec<Trivia> {
     let mut comments = lexed.comments.iter().peekable();
     let mut end = 0;
@@ -53,7 +53,7 @@ pub(super) fn of(text: &str, lexed: &Lexed) -> Vec<Trivia> {
                     if let Some(before) = trivia.comments.last_mut() {
                         before.ends_line();
                     }
-                    // For now as if the token followed on the line.
+                    // Assumes for now that the token follows on the same line.
                     let place = if breaks > 0 || is_first { Place::Before } else { Place::Behind };
                     let is_after_blank = breaks > 1;
                     trivia.comments.push(Comment { text: written.to_owned(), place, is_after_blank });
@@ -77,7 +77,7 @@ pub(super) fn of(text: &str, lexed: &Lexed) -> Vec<Trivia> {
 }
 
 impl Comment {
-    /// Nothing follows on its line: so it is alone there, or behind what is.
+    /// Nothing follows on its line: so it is alone there, or trails the preceding token.
     fn ends_line(&mut self) {
         if self.place == Place::Before {
             self.place = Place::Alone;
@@ -85,7 +85,7 @@ impl Comment {
     }
 }
 
-/// How many line breaks stand between two bytes.
+/// Number of line breaks between two byte offsets.
 fn breaks(text: &str, start: usize, end: usize) -> usize {
     text[start..end].bytes().filter(|byte| *byte == b'\n').count()
 }

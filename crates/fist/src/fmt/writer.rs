@@ -9,7 +9,7 @@ use crate::lexed::Lexed;
 use crate::token::{Token, TokenKind};
 use crate::tree::{Description, ItemKind};
 
-/// The names of types: those of the language, and those that the description gives.
+/// The names of types: those of the language, and those that the FiST program defines.
 pub(super) fn type_names(description: &Description) -> HashSet<String> {
     let items = description.preamble.iter().chain(&description.code);
     let aliases = items.filter_map(|item| match &item.kind {
@@ -19,7 +19,7 @@ pub(super) fn type_names(description: &Description) -> HashSet<String> {
     crate::parser::types::known_names().into_iter().chain(aliases).collect()
 }
 
-/// Goes through the tokens of a description that can be read.
+/// Walks the tokens of a syntactically valid FiST program.
 pub(super) struct Writer<'a> {
     text: &'a str,
     tokens: &'a [Token],
@@ -27,11 +27,11 @@ pub(super) struct Writer<'a> {
     types: HashSet<String>,
     position: usize,
     pub(super) page: Page,
-    /// Levels of blocks around.
+    /// Nesting level of blocks.
     pub(super) level: usize,
-    /// The line that is being made.
+    /// The current line.
     line: Vec<Word<'a>>,
-    /// An empty line was before it.
+    /// An empty line preceded it in the source.
     was_blank: bool,
     spacing: Spacing,
 }
@@ -78,7 +78,7 @@ impl<'a> Writer<'a> {
         self.page.finish()
     }
 
-    /// `%%`, with empty lines around it.
+    /// Writes `%%`, with empty lines around it.
     fn separator(&mut self) -> bool {
         let is_there = matches!(self.peek().kind, TokenKind::Separator);
         if is_there {
@@ -114,7 +114,7 @@ impl<'a> Writer<'a> {
         matches!(self.peek().kind, TokenKind::End)
     }
 
-    /// Whether comments stand before the next token.
+    /// Returns whether comments precede the next token.
     pub(super) fn has_comments(&self) -> bool {
         !self.trivia[self.position].comments.is_empty()
     }
@@ -123,7 +123,7 @@ impl<'a> Writer<'a> {
         self.level * INDENT
     }
 
-    /// Writes the line that has been made.
+    /// Writes the current line.
     pub(super) fn end_line(&mut self) {
         let words = std::mem::take(&mut self.line);
         if !words.is_empty() {
@@ -132,7 +132,8 @@ impl<'a> Writer<'a> {
         self.spacing = Spacing::new();
     }
 
-    /// The comments before the next token as lines: before it the level changes, or another section begins.
+    /// Writes the comments before the next token on lines of their own, because the level changes or another section
+    /// begins.
     pub(super) fn comments_alone(&mut self) {
         for comment in std::mem::take(&mut self.trivia[self.position].comments) {
             if comment.place == Place::Behind && !self.page.is_empty() {
@@ -144,12 +145,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// No empty line stands before the next token.
+    /// Drops the empty line before the next token.
     pub(super) fn no_blank(&mut self) {
         self.trivia[self.position].is_after_blank = false;
     }
 
-    /// The next token, as an expression has it.
+    /// Writes the next token with the spacing of an expression.
     pub(super) fn token(&mut self) {
         let standing = self.spacing.next(self.text, self.peek(), self.ahead(1), &self.types);
         self.put(standing.is_spaced, false, standing.part);
@@ -158,7 +159,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A word that a statement or a part of one begins with.
+    /// Writes a keyword that begins a statement or a part of one.
     pub(super) fn word(&mut self, is_spaced: bool) {
         self.spacing = Spacing::new();
         self.token();
@@ -166,12 +167,12 @@ impl<'a> Writer<'a> {
         (word.is_spaced, word.is_flush) = (is_spaced, true);
     }
 
-    /// The next token, with or without a blank before it.
+    /// Writes the next token, with or without a space before it.
     pub(super) fn plain(&mut self, is_spaced: bool) {
         self.put(is_spaced, true, None);
     }
 
-    /// Puts the next token on the line, with the comments before it.
+    /// Adds the next token to the line, with the comments before it.
     fn put(&mut self, is_spaced: bool, is_flush: bool, mut part: Option<u32>) {
         let trivia = std::mem::take(&mut self.trivia[self.position]);
         let begins = self.line.is_empty();
@@ -194,7 +195,7 @@ impl<'a> Writer<'a> {
                     self.line.push(Word {
                         text: comment.text.into(),
                         is_spaced: place == Place::Behind || !is_behind_open,
-                        // A comment behind a token stays there.
+                        // A comment that trails a token stays there.
                         part: if place == Place::Before { part.take() } else { None },
                         is_flush,
                         comment: Some(place),
@@ -212,13 +213,13 @@ impl<'a> Writer<'a> {
         self.position += usize::from(!self.at_end());
     }
 
-    /// The next token on a line of its own.
+    /// Writes the next token on a line of its own.
     fn alone(&mut self) {
         self.plain(false);
         self.end_line();
     }
 
-    /// Tokens up to a mark that is in no bracket, that included.
+    /// Writes tokens up to a punctuator outside any bracket, inclusive.
     pub(super) fn run(&mut self, end: &str) {
         let depth = self.spacing.depth();
         while !self.at_end() {
@@ -230,7 +231,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What stands in parentheses.
+    /// Writes a parenthesized part.
     pub(super) fn parentheses(&mut self) {
         let depth = self.spacing.depth();
         self.token();
@@ -239,7 +240,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A label of `switch`, up to its `:`.
+    /// Writes a label of `switch`, up to its `:`.
     pub(super) fn label(&mut self) {
         self.token();
         while !(self.at_end() || self.at(":") && self.spacing.is_label_end()) {
@@ -280,7 +281,7 @@ impl<'a> Writer<'a> {
         self.page.wants_blank = true;
     }
 
-    /// Functions, data, types and constants.
+    /// Writes functions, data, types and constants.
     fn items(&mut self) {
         while !self.at_section_end() {
             let is_definition = self.is_definition();
@@ -295,7 +296,7 @@ impl<'a> Writer<'a> {
             return self.alone();
         }
         if self.at(";") && !self.has_comments() && self.is_behind("}") {
-            // One too many.
+            // Undoes one increment too many.
             self.position += 1;
             return self.page.append(";");
         }
@@ -328,7 +329,7 @@ impl<'a> Writer<'a> {
         self.position > 0 && self.tokens[self.position - 1].kind == TokenKind::Mark(mark)
     }
 
-    /// Whether the item is a function with a body.
+    /// Returns whether the item is a function with a body.
     fn is_definition(&self) -> bool {
         let kinds = self.tokens[self.position..].iter().map(|token| &token.kind);
         let mut before = &TokenKind::End;
@@ -343,7 +344,8 @@ impl<'a> Writer<'a> {
         false
     }
 
-    /// Fields, or names of constants, in braces: on one line if they are on one and fit, else each on its own.
+    /// Writes fields or enumerators in braces: on one line if they are on one in the source and fit, else each on its
+    /// own.
     fn fields(&mut self, end: &str) {
         let close = self.close_of_braces();
         let between = self.tokens[self.position].span.end as usize..self.tokens[close].span.start as usize;
@@ -373,7 +375,7 @@ impl<'a> Writer<'a> {
         self.close_block();
     }
 
-    /// The same with blanks inside of the braces.
+    /// Writes fields on one line, with spaces inside the braces.
     fn fields_in_line(&mut self, close: usize) {
         self.plain(true);
         self.spacing = Spacing::new();
@@ -389,7 +391,7 @@ impl<'a> Writer<'a> {
         self.spacing = Spacing::new();
     }
 
-    /// Which token closes the braces that begin here.
+    /// Returns the token that closes the braces that begin here.
     fn close_of_braces(&self) -> usize {
         let mut depth = 0;
         for (index, token) in self.tokens.iter().enumerate().skip(self.position) {
@@ -405,12 +407,12 @@ impl<'a> Writer<'a> {
         self.tokens.len() - 1
     }
 
-    /// Columns of the line that is being made.
+    /// Width of the current line in columns.
     fn width(&self) -> usize {
         self.line.iter().map(|word| usize::from(word.is_spaced) + word.text.chars().count()).sum()
     }
 
-    /// The `}` of a block, one level further out; the line goes on.
+    /// Writes the `}` of a block, one level further out; the line continues.
     pub(super) fn close_block(&mut self) {
         self.comments_alone();
         self.level -= 1;
