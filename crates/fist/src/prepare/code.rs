@@ -1,4 +1,4 @@
-//! Functions and calls out of the program, as code.
+//! Lowering of functions and of intrinsic and host calls to code.
 
 use super::layout::Layout;
 use super::unfit::Unfit;
@@ -8,10 +8,10 @@ use crate::depth;
 use crate::ir::{self, Constant, Expression as E, Integer, Statement as S, Step, Type};
 use crate::weight::weigh;
 
-/// What a call of a function takes besides what it is nested.
+/// Depth of a call itself, in addition to the nesting.
 const CALL_DEPTH: u32 = 2;
 
-/// A function as code.
+/// Lowers a function to code.
 pub(crate) fn function(one: &ir::Function, layout: &Layout) -> Result<Function, Unfit> {
     let preparing = Preparing { layout, name: &one.name };
     let objects = one.objects.iter().map(|object| preparing.size(&object.r#type));
@@ -30,7 +30,7 @@ pub(crate) fn function(one: &ir::Function, layout: &Layout) -> Result<Function, 
     Ok(made)
 }
 
-/// A call out of the program.
+/// Lowers an intrinsic or host call.
 pub(super) fn site(one: &ir::Site, layout: &Layout) -> Result<Site, Unfit> {
     let preparing = Preparing { layout, name: "" };
     Ok(match one {
@@ -55,7 +55,7 @@ pub(super) fn site(one: &ir::Site, layout: &Layout) -> Result<Site, Unfit> {
     })
 }
 
-/// The integer that a value of a type is in memory.
+/// The integer that represents a value of a type in memory.
 fn scalar(r#type: &Type) -> Integer {
     match r#type {
         Type::Integer(integer) => *integer,
@@ -65,7 +65,7 @@ fn scalar(r#type: &Type) -> Integer {
 
 struct Preparing<'a> {
     layout: &'a Layout,
-    /// The function, for messages.
+    /// Name of the function, for messages.
     name: &'a str,
 }
 
@@ -77,7 +77,7 @@ impl Preparing<'_> {
         }
     }
 
-    /// Bytes of an element: of nothing, as GNU C has it, one.
+    /// Size of an element in bytes: 1 for `void`, as in GNU C.
     fn element_size(&self, r#type: &Type) -> Result<u64, Unfit> {
         match r#type {
             Type::Void => Ok(1),
@@ -112,7 +112,7 @@ impl Preparing<'_> {
             S::Clear(object) => Statement::Clear(*object),
             S::Block(inner) => {
                 let mut made = self.statements(inner)?;
-                // Comments do not make a block of what is none otherwise: it would be nested more deeply.
+                // Comments must not turn a single statement into a block, which would be nested more deeply.
                 if made.len() == 1 && inner.len() > 1 { made.remove(0) } else { Statement::Block(made) }
             }
             S::If(condition, then, otherwise) => {
@@ -138,7 +138,7 @@ impl Preparing<'_> {
         })
     }
 
-    /// The values of labels, the lowest first.
+    /// Evaluates the values of case labels, in ascending order.
     fn cases(&self, cases: &[(E, usize)], integer: Integer) -> Result<Vec<(i64, usize)>, Unfit> {
         let value = |case: &E| self.layout.value(case).ok_or_else(|| Unfit::BadConstant(self.name.to_owned()));
         let known = cases.iter().map(|(case, part)| Ok((integer.wrap(value(case)?), *part)));

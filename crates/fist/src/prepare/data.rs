@@ -1,10 +1,10 @@
-//! What data begin with, as bytes of the target.
+//! Initial values of data, encoded as bytes of the target.
 
 use super::layout::Layout;
 use crate::ir::{Initial, Type};
 use crate::memory::data_pointer;
 
-/// Writes what a value of a type begins with; `None` if that has no value, or no room.
+/// Writes the initial value of a type; `None` if the value cannot be evaluated or does not fit.
 pub(super) fn write(r#type: &Type, value: &Initial, layout: &Layout, bytes: &mut [u8]) -> Option<()> {
     let order = layout.target.byte_order;
     match (value, r#type) {

@@ -1,4 +1,4 @@
-//! The layout on a target: sizes, places of fields, and what constants are.
+//! Layout on a target: sizes, offsets of fields, and values of constants.
 
 use super::unfit::Unfit;
 use crate::arithmetic::{compare, compute};
@@ -7,20 +7,20 @@ use crate::limits::OBJECT_BYTES_MAX;
 use crate::program::{Field, Structure, Type};
 use crate::target::Target;
 
-/// Bytes of a pointer and of an object's number, as runs hold them.
+/// Size in bytes of a pointer and of an object number, as runs represent them.
 const POINTER_BYTES: u64 = 8;
 
-/// What has been found for a target. What is added may be made of what was added before.
+/// Layout computed for a target so far. Each addition may refer to earlier ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) target: Target,
-    /// The structures, with the places of their fields.
+    /// The structures, with the offsets of their fields.
     pub(super) structures: Vec<Structure>,
-    /// The types of their fields, as the form has them.
+    /// The types of their fields in the intermediate form.
     pub(super) field_types: Vec<Vec<ir::Type>>,
-    /// The values of the constants that are computed.
+    /// The values of the computed constants.
     constants: Vec<i64>,
-    /// The numbers of the description's own errors.
+    /// Error numbers of the errors that the program declares.
     pub(super) errors: Vec<i32>,
 }
 
@@ -35,13 +35,14 @@ impl Layout {
         }
     }
 
-    /// The layout of a whole program.
+    /// Lays out a whole program.
     pub(crate) fn of(program: &ir::Program, target: &Target) -> Result<Layout, Unfit> {
         let mut layout = Layout::new(target);
         for level in &program.levels {
             layout.add_errors(&program.errors[level.own.errors.clone()])?;
         }
-        // A constant may be the size of a structure, whose lengths may be constants: each is made of what was declared before it.
+        // A constant may be the size of a structure, whose array lengths may be constants: each refers to earlier
+        // declarations only.
         let mut structures = program.structures.iter();
         for ir::Definition { name, value } in &program.constants {
             layout.has_names_of(value)?;
@@ -68,7 +69,7 @@ impl Layout {
         }
     }
 
-    /// Whether the target has all that an expression names.
+    /// Checks that the target defines every name in an expression.
     fn has_names_of(&self, expression: &E) -> Result<(), Unfit> {
         let mut missing = None;
         ir::each(expression, &mut |one| match one {
@@ -79,8 +80,8 @@ impl Layout {
         missing.map_or(Ok(()), |name| Err(Unfit::Missing(name)))
     }
 
-    /// Gives the errors of a description their numbers, each another: those of others may have the same, as where they lie on each
-    /// other.
+    /// Assigns distinct numbers to the errors that a FiST program declares. Errors of other FiST programs may have
+    /// equal numbers, as when they are stacked.
     fn add_errors(&mut self, errors: &[ir::OwnError]) -> Result<(), Unfit> {
         let given: Vec<_> = errors.iter().filter_map(|error| error.number).collect();
         let first = self.errors.len();
@@ -91,7 +92,7 @@ impl Layout {
         Ok(())
     }
 
-    /// A number for an error that none from the one of this index on has, where these are given to others.
+    /// Returns a free error number: one not used by the errors from this index on, nor among `given`.
     pub(crate) fn free_error(&self, first: usize, given: &[i32]) -> Option<i32> {
         self.target.own_errors.clone().find(|number| !self.errors[first..].contains(number) && !given.contains(number))
     }
@@ -100,7 +101,7 @@ impl Layout {
         self.errors.push(number);
     }
 
-    /// The number of an error of the description's own.
+    /// The numbers of the errors that the program declares.
     pub(crate) fn error_numbers(&self) -> &[i32] {
         &self.errors
     }
@@ -109,7 +110,7 @@ impl Layout {
         self.constants.push(value);
     }
 
-    /// Lays out a structure, whose fields are one behind the other, aligned as C does. `None` if a field has no size.
+    /// Lays out a structure, whose fields follow each other with the alignment of C. `None` if a field has no size.
     pub(crate) fn add_structure(&mut self, structure: &ir::Structure) -> Option<&Structure> {
         let mut laid_out = Structure { name: structure.name.clone(), fields: Vec::new(), size: 0, alignment: 1 };
         for field in &structure.fields {
@@ -125,12 +126,12 @@ impl Layout {
         self.structures.last()
     }
 
-    /// Where in its structure a field begins.
+    /// Returns the offset of a field in its structure.
     pub(crate) fn offset(&self, FieldOf { structure, field }: FieldOf) -> u64 {
         self.structures[structure].fields[field].offset
     }
 
-    /// Bytes of a value; `None` for what has none, or more than can be counted.
+    /// Returns the size of a value in bytes; `None` if the type has none or the size overflows.
     pub(crate) fn size(&self, r#type: &ir::Type) -> Option<u64> {
         match r#type {
             ir::Type::Void => None,
@@ -152,12 +153,12 @@ impl Layout {
         natural.min(self.target.alignment_max)
     }
 
-    /// The length of an array, which has one element at least.
+    /// Returns the length of an array, which has at least one element.
     pub(crate) fn length(&self, length: Constant) -> Option<u64> {
         u64::try_from(self.constant(length)?).ok().filter(|length| *length > 0)
     }
 
-    /// A type, with its lengths.
+    /// Lowers a type, with its array lengths evaluated.
     pub(super) fn r#type(&self, r#type: &ir::Type) -> Option<Type> {
         Some(match r#type {
             ir::Type::Void => Type::Void,
@@ -169,7 +170,7 @@ impl Layout {
         })
     }
 
-    /// What a constant is, if the target has it.
+    /// Returns the value of a constant, if the target defines it.
     pub(crate) fn constant(&self, constant: Constant) -> Option<i64> {
         match constant {
             Constant::Integer(value) => Some(value),
@@ -181,7 +182,7 @@ impl Layout {
         }
     }
 
-    /// The value of an expression that is made of constants; `None` for another, and one that divides by zero.
+    /// Evaluates a constant expression; `None` for any other, and for a division by zero.
     pub(crate) fn value(&self, expression: &E) -> Option<i64> {
         Some(match expression {
             E::Constant(constant) => self.constant(*constant)?,

@@ -1,4 +1,4 @@
-//! Preparing: from the intermediate form to code for a target, in which each size, place and constant is a number.
+//! Preparing: from the intermediate form to code for a target, in which each size, offset and constant is a number.
 
 mod code;
 mod data;
@@ -14,10 +14,10 @@ pub(crate) use layout::Layout;
 pub use unfit::Unfit;
 
 impl ir::Program {
-    /// Makes code of it that can be run on a target.
+    /// Lowers the program to code that can run on a target.
     ///
     /// # Errors
-    /// Why it does not fit the target.
+    /// The reason why the program does not fit the target.
     pub fn prepare(&self, target: &Target) -> Result<Program, Unfit> {
         let layout = Layout::of(self, target)?;
         let functions = self.functions.iter().map(|one| code::function(one, &layout));
@@ -56,7 +56,7 @@ impl ir::Program {
         })
     }
 
-    /// Whether a filter of data is told which page or chunk is the last of its file.
+    /// Returns whether a filter of data takes the parameter that says which page or chunk is the last of its file.
     fn marks_last(&self, filters: &Filters) -> bool {
         let told = if filters.changes_size { 6 } else { 5 };
         let is_told = |function: usize| self.functions[function].parameters >= told;

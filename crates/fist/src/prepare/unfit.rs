@@ -1,19 +1,19 @@
-//! Why a program cannot be prepared.
+//! Reasons why a program cannot be prepared.
 
 use std::fmt;
 
-/// Why a program cannot be prepared for a target. A checked one always can be for this machine.
+/// The reason why a program cannot be prepared for a target. A checked program can always be prepared for this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// The target has no such error or flag.
+    /// The target does not define this error or flag.
     Missing(&'static str),
-    /// There are more errors of the description's own than numbers that are free.
+    /// The program declares more errors than the target has free numbers.
     TooManyErrors,
-    /// A constant divides by zero, or is no length.
+    /// A constant divides by zero, or is not a valid length.
     BadConstant(String),
-    /// What is called so is too large.
+    /// The named item is too large.
     TooLarge(String),
-    /// Two labels of a switch in this function have the same value.
+    /// Two labels of a switch in this function have equal values.
     SameLabels(String),
 }
 
