@@ -1,8 +1,9 @@
-//! What operators make of integers: the same when a description is checked, interpreted and compiled.
+//! Integer arithmetic: one definition for the checker, the interpreter and the compiled tier.
 
 use crate::code::{Comparison, Integer, Operator};
 
-/// What an operator makes of two integers of a type; `None` where C says nothing, which stops a rule: a division by zero.
+/// The result of an operator on two integers of a type; `None` where C leaves it undefined, which traps: a division by
+/// zero.
 pub fn compute(operator: Operator, r#type: Integer, one: i64, other: i64) -> Option<i64> {
     let wide = r#type.is_unsigned && r#type.bytes == 8;
     let bits = u32::from(r#type.bytes) * 8;
@@ -16,7 +17,7 @@ pub fn compute(operator: Operator, r#type: Integer, one: i64, other: i64) -> Opt
         Operator::Remainder if other == 0 => return None,
         Operator::Divide => one.wrapping_div(other),
         Operator::Remainder => one.wrapping_rem(other),
-        // By how many places is taken within the width of the type.
+        // The shift count is taken modulo the width of the type.
         Operator::ShiftLeft => one.wrapping_shl(other as u32 % bits),
         Operator::ShiftRight if wide => (one as u64).wrapping_shr(other as u32 % bits) as i64,
         Operator::ShiftRight => one.wrapping_shr(other as u32 % bits),
@@ -27,7 +28,7 @@ pub fn compute(operator: Operator, r#type: Integer, one: i64, other: i64) -> Opt
     Some(r#type.wrap(value))
 }
 
-/// Whether a comparison of two integers of a type holds.
+/// Returns whether a comparison of two integers of a type holds.
 pub fn compare(comparison: Comparison, r#type: Integer, one: i64, other: i64) -> bool {
     let order = if r#type.is_unsigned { (one as u64).cmp(&(other as u64)) } else { one.cmp(&other) };
     match comparison {

@@ -1,5 +1,5 @@
-//! Bounds: how much of the stack the functions of a program take on a target, and how deeply they call each other, known before
-//! anything is run. Those that call themselves have none; the depth of runs is limited in any case.
+//! Static bounds: the stack use and call depth of each function on a target, known before anything runs. Recursive
+//! functions have none; the run-time depth limit applies in any case.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use crate::ir::{Expression as E, Function, Program, each, each_expression};
 use crate::prepare::{Layout, Unfit};
 use crate::target::Target;
 
-/// Bytes of a register.
+/// Size of a register in bytes.
 const REGISTER_BYTES: u64 = 8;
-/// What objects are aligned to.
+/// Alignment of objects in bytes.
 const ALIGNMENT: u64 = 8;
 
-/// What is known of a function, with those that it calls.
+/// Bounds of a function, including its callees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of its own registers and objects.
+    /// Size of its own registers and objects in bytes.
     pub frame_bytes: u64,
-    /// How many functions call each other at a time, itself included, and the bytes of all those; `None` if it can come to itself
-    /// again, or to one that can.
+    /// Maximum call depth, counting the function itself, and the total bytes of the frames on that path; `None` if the
+    /// function is recursive or may reach a function that is.
     pub most: Option<(u32, u64)>,
-    /// What it, or one of those, may do out of the program.
+    /// Effects that the function or any of its callees may have outside the program.
     pub effects: Effects,
 }
 
@@ -37,10 +37,10 @@ impl fmt::Display for Bounds {
 }
 
 impl Program {
-    /// The bounds of all functions, in their order.
+    /// Returns the bounds of all functions, in index order.
     ///
     /// # Errors
-    /// Why the program does not fit the target.
+    /// The reason why the program does not fit the target.
     pub fn bounds(&self, target: &Target) -> Result<Vec<Bounds>, Unfit> {
         let layout = Layout::of(self, target)?;
         let frames = self.functions.iter().map(|function| frame(function, &layout)).collect::<Result<Vec<_>, _>>()?;
@@ -69,10 +69,10 @@ fn frame(function: &Function, layout: &Layout) -> Result<u64, Unfit> {
     })
 }
 
-/// What a function calls.
+/// Calls made by one function.
 struct Calls {
     functions: Vec<usize>,
-    /// What its own calls out of the program may do.
+    /// Effects of its own host calls.
     effects: Effects,
 }
 
@@ -106,14 +106,14 @@ struct Settling<'a> {
 }
 
 impl Settling<'_> {
-    /// Settles a function, and those that it calls before it. They may call each other in chains of any length: so those that are
-    /// begun are kept in a list.
+    /// Settles a function after its callees. Call chains may be arbitrarily long, so the pending functions are kept on
+    /// an explicit stack.
     fn settle(&mut self, first: usize) {
         let mut begun = vec![(first, 0)];
         while let Some((function, next)) = begun.pop() {
             match (self.states[function], next) {
                 (State::Settled(_), _) => continue,
-                // It can come to itself again.
+                // A recursive call.
                 (State::Begun, 0) => continue,
                 _ => self.states[function] = State::Begun,
             }
@@ -124,7 +124,7 @@ impl Settling<'_> {
         }
     }
 
-    /// The most of a function whose calls are settled, but for those that are begun, which it comes back to.
+    /// The maximum for a function whose callees are all settled, except for the pending ones, which are recursive.
     fn most(&self, function: usize) -> Option<(u32, u64)> {
         let mut deepest = (0, 0);
         for called in &self.calls[function].functions {
@@ -135,7 +135,7 @@ impl Settling<'_> {
     }
 }
 
-/// What functions may do with those that they call: each has what those have, as long as that adds anything.
+/// Propagates effects from callees to callers until a fixed point is reached.
 fn effects(calls: &[Calls]) -> Vec<Effects> {
     let mut all: Vec<_> = calls.iter().map(|calls| calls.effects).collect();
     let mut callers = vec![Vec::new(); calls.len()];

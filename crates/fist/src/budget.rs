@@ -1,9 +1,9 @@
-//! A budget of memory that runs, or objects, share.
+//! A memory budget shared by runs or objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So many bytes at most, of which leases are given.
+/// A maximum number of bytes, handed out as leases.
 #[derive(Debug)]
 pub struct Budget {
     most: u64,
@@ -11,12 +11,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Of so many bytes.
+    /// Creates a budget of `most` bytes.
     pub fn new(most: u64) -> Arc<Budget> {
         Arc::new(Budget { most, used: AtomicU64::new(0) })
     }
 
-    /// Bytes that are lent.
+    /// Bytes currently leased.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
@@ -29,7 +29,7 @@ impl Budget {
     }
 }
 
-/// Bytes of a budget, which are given back at its end.
+/// Bytes leased from a budget; returned to it on drop.
 #[derive(Debug, Default)]
 pub struct Lease {
     budget: Option<Arc<Budget>>,
@@ -37,12 +37,13 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Nothing yet, of a budget.
+    /// Creates an empty lease on a budget.
     pub fn of(budget: Arc<Budget>) -> Lease {
         Lease { budget: Some(budget), bytes: 0 }
     }
 
-    /// Makes it one of so many bytes; false if there are not so many. One of no budget may have any.
+    /// Grows the lease to this number of bytes; returns false if the budget does not have them. A lease without a
+    /// budget is unlimited.
     #[must_use]
     pub fn grow_to(&mut self, bytes: u64) -> bool {
         if bytes <= self.bytes {

@@ -1,76 +1,77 @@
-//! What every description can use without declaring it: functions, globals, attributes and constants, with what they mean.
+//! Built-ins: the functions, globals, attributes and constants that every FiST program can use without declaring them,
+//! and their meaning.
 //!
 //! One table serves the checker, the interpreter, the compiled tier, the language server and the reference.
 
-/// How a parameter of a built-in function is given.
+/// How an argument of a built-in function is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parameter {
     /// An integer.
     Integer,
-    /// An object, or the name of one in the directory of the operation.
+    /// An object, or the name of an entry in the directory of the operation.
     Object,
     /// A string: bytes up to a zero byte.
     String,
-    /// A string that is known when the description is checked, with `%` conversions for the arguments that follow.
+    /// A string known at check time, with `%` conversions for the arguments that follow.
     Format,
-    /// Bytes that are read.
+    /// Bytes that the function reads.
     Input,
-    /// Bytes that are written.
+    /// Bytes that the function writes.
     Output,
-    /// A variable that gets an answer, or the address of one.
+    /// An out-parameter: a variable, or its address.
     Answer,
     /// The name of an ioctl.
     Ioctl,
     /// The name of a file format.
     FileFormat,
-    /// The name of a field of the ioctl or format before.
+    /// The name of a field of the preceding ioctl or format.
     Field,
-    /// A value for such a field, or for a conversion: an integer or bytes.
+    /// A value for such a field or for a conversion: an integer or bytes.
     Value,
-    /// An argument of the operation that gets an object, as `$1`.
+    /// An argument of the operation that receives an object, such as `$1`.
     Slot,
-    /// Any number of values, to the end.
+    /// Any number of values, up to the end of the argument list.
     Values,
 }
 
-/// What a built-in function answers.
+/// The return type of a built-in function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing.
     Nothing,
-    /// An `int`: below zero the number of an error.
+    /// An `int`; a negative value is an error number.
     Integer,
-    /// Memory of its own.
+    /// A newly allocated block of memory.
     Memory,
 }
 
-/// A function of the language.
+/// The signature of a built-in function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// Which.
+    /// The function.
     pub function: BuiltIn,
-    /// Its name, and others that it has.
+    /// Its name and aliases.
     pub names: &'static [&'static str],
-    /// What it is given, with the names that the reference calls it by.
+    /// Its parameters, by the names used in the reference.
     pub parameters: &'static [(&'static str, Parameter)],
-    /// So many of them must be given.
+    /// Number of required arguments.
     pub needed: usize,
-    /// What it answers.
+    /// Its return type.
     pub answer: Answer,
-    /// What it does, in a sentence.
+    /// Its effect, in one sentence.
     pub summary: &'static str,
 }
 
 macro_rules! built_ins {
     ($($function:ident $names:tt ($($name:ident: $parameter:ident),*) $needed:literal $answer:ident $summary:literal;)*) => {
-        /// The functions of the language.
+        /// The built-in functions.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "the table has a sentence on each")]
         pub enum BuiltIn {
             $($function,)*
         }
 
-        /// All functions of the language.
+        /// The signatures of all built-in functions.
         pub const SIGNATURES: &[Signature] = &[$(Signature {
             function: BuiltIn::$function,
             names: &$names,
@@ -144,12 +145,12 @@ built_ins! {
         "undoes fistCompress: how many bytes that gives, or -EBADMSG";
 }
 
-/// Which of a table's entries has this name.
+/// Returns the entry of a table with this name.
 pub fn find<T: Copy>(table: &[(T, &str, &str)], name: &str) -> Option<T> {
     table.iter().find(|(_, known, _)| *known == name).map(|(entry, ..)| *entry)
 }
 
-/// The function of this name.
+/// Returns the built-in function with this name.
 pub fn function(name: &str) -> Option<&'static Signature> {
     SIGNATURES.iter().find(|signature| signature.names.contains(&name))
 }
@@ -163,13 +164,13 @@ macro_rules! named {
             $($variant,)*
         }
 
-        /// All of them: their names, and what they are.
+        /// All of them, each with its name and summary.
         pub const $table: &[($type, &str, &str)] = &[$(($type::$variant, $name, $summary)),*];
     };
 }
 
 named! {
-    /// What `%` and a name stand for (section 2.3.1).
+    /// Globals: `%` and a name (section 2.3.1).
     Global GLOBALS {
         User "uid" "the user who asks";
         Group "gid" "the user's group";
@@ -182,7 +183,7 @@ named! {
 }
 
 named! {
-    /// What objects have (section 2.3.1).
+    /// Attributes of objects (section 2.3.1).
     Attribute ATTRIBUTES {
         Kind "type" "which kind of object: S_IFREG, S_IFDIR and so on";
         Mode "mode" "its permission bits";
@@ -201,7 +202,7 @@ named! {
 }
 
 named! {
-    /// What an operation was called with besides objects: `$name` and its like (section 2.3.1).
+    /// Arguments of an operation other than objects: `$name` and the like (section 2.3.1).
     OperationValue OPERATION_VALUES {
         Name "name" "the name that the operation is about; of one without any, that of the object";
         ToName "toname" "the new name of a rename";

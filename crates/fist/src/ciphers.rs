@@ -1,4 +1,4 @@
-//! Ciphers, hashes and compression that descriptions can use, each from a library.
+//! Ciphers, hashes and compression available to FiST programs, each taken from a library.
 
 use std::cell::RefCell;
 
@@ -8,24 +8,24 @@ use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use sha2::{Digest, Sha256};
 
-/// The longest key of Blowfish, bytes.
+/// Maximum length of a Blowfish key in bytes.
 pub const BLOWFISH_KEY_BYTES_MAX: usize = 56;
-/// The shortest.
+/// Minimum length of a Blowfish key in bytes.
 const BLOWFISH_KEY_BYTES_MIN: usize = 4;
-/// The key of `fistSeal`, bytes.
+/// Length of a `fistSeal` key in bytes.
 pub const KEY_BYTES: usize = 32;
-/// The nonce of `fistSeal`, bytes.
+/// Length of a `fistSeal` nonce in bytes.
 pub const NONCE_BYTES: usize = 24;
 
-/// The keys that a thread has used last, with what the cipher makes of them, which costs more than a page.
+/// Number of recently used key schedules cached per thread; computing one costs more than encrypting a page.
 const SCHEDULES: usize = 4;
 
 thread_local! {
     static RECENT: RefCell<Vec<(Vec<u8>, Blowfish)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Blowfish in cipher feedback mode of 64 bits, as OpenSSL's `BF_cfb64_encrypt` does it: `iv` and the position in it, which is
-/// the answer, go on from call to call.
+/// Blowfish in 64-bit cipher feedback mode, as implemented by OpenSSL's `BF_cfb64_encrypt`: `iv` and the position in
+/// it, which is returned, carry over from call to call.
 pub fn blowfish_cfb(key: &[u8], iv: &mut [u8; 8], mut position: usize, is_encrypting: bool, data: &mut [u8]) -> usize {
     with_schedule(key, |cipher| {
         for byte in data {
@@ -42,7 +42,7 @@ pub fn blowfish_cfb(key: &[u8], iv: &mut [u8; 8], mut position: usize, is_encryp
 }
 
 fn with_schedule<T>(key: &[u8], work: impl FnOnce(&Blowfish) -> T) -> T {
-    // A key that is too short is one with zeros behind it.
+    // A key that is too short is padded with zeros.
     let mut key = key[..key.len().min(BLOWFISH_KEY_BYTES_MAX)].to_vec();
     key.resize(key.len().max(BLOWFISH_KEY_BYTES_MIN), 0);
     RECENT.with_borrow_mut(|recent| {
@@ -56,13 +56,13 @@ fn with_schedule<T>(key: &[u8], work: impl FnOnce(&Blowfish) -> T) -> T {
     })
 }
 
-/// Enciphers with XChaCha20-Poly1305, with a number that is authenticated too.
+/// Encrypts with XChaCha20-Poly1305; `number` is authenticated as well.
 pub fn seal(key: &[u8], nonce: &[u8], number: u64, data: &[u8]) -> Option<Vec<u8>> {
     let payload = Payload { msg: data, aad: &number.to_le_bytes() };
     cipher(key).encrypt(XNonce::from_slice(nonce), payload).ok()
 }
 
-/// Deciphers what [`seal`] made; `None` if anything was changed.
+/// Decrypts the output of [`seal`]; returns `None` if anything was changed.
 pub fn unseal(key: &[u8], nonce: &[u8], number: u64, data: &[u8]) -> Option<Vec<u8>> {
     let payload = Payload { msg: data, aad: &number.to_le_bytes() };
     cipher(key).decrypt(XNonce::from_slice(nonce), payload).ok()
@@ -77,20 +77,21 @@ pub fn hash(data: &[u8]) -> [u8; 32] {
     Sha256::digest(data).into()
 }
 
-/// Bytes that nobody can guess.
+/// Fills a buffer with cryptographically secure random bytes.
 ///
 /// # Panics
-/// If the system has none, which Linux always has.
+/// If the system has no source of randomness, which Linux always has.
 pub fn random(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the system has random bytes");
 }
 
-/// Compresses with Zstandard, to so many bytes; `None` if they do not fit.
+/// Compresses with Zstandard into a buffer and returns the length; `None` if the result does not fit.
 pub fn compress(data: &[u8], coded: &mut [u8]) -> Option<usize> {
     zstd::bulk::compress_to_buffer(data, coded, zstd::DEFAULT_COMPRESSION_LEVEL).ok()
 }
 
-/// Undoes [`compress`], to so many bytes; `None` for what it did not make, or what does not fit.
+/// Reverses [`compress`] into a buffer and returns the length; `None` for input that `compress` did not produce or that
+/// does not fit.
 pub fn decompress(data: &[u8], plain: &mut [u8]) -> Option<usize> {
     zstd::bulk::decompress_to_buffer(data, plain).ok()
 }

@@ -1,209 +1,211 @@
-//! Code: what a program in the [intermediate form](crate::ir) is when it has been prepared for a target, for whoever runs it.
+//! Code: a program in the [intermediate form](crate::ir) after it has been prepared for a target, as its consumers see
+//! it.
 //!
-//! Each size, offset and constant is a number here, and names are for messages only.
+//! Each size, offset and constant is a number here, and names serve messages only.
 //!
-//! **Every value is an `i64`**: an integer within its type, a pointer, or the number of an object in the table of the run.
-//! Variables that are never pointed to are registers; others are objects of memory. A pointer holds the number of a region
-//! of memory and an offset in it, and each access is checked against the bounds of the region: a pointer that was made in
-//! any way whatever reaches nothing else. All that is not computing on such values is a [`Site`]: a call out of the
-//! program, which both tiers make in the same way.
+//! **Every value is an `i64`**: an integer within its type, a pointer, or an index into the object table of the run.
+//! Variables whose address is never taken are registers; others are objects in memory. A pointer holds a region number
+//! and an offset, and each access is checked against the bounds of the region: a pointer, however it was computed,
+//! reaches nothing else. Everything other than computing on such values is a [`Site`]: an intrinsic or host call, which
+//! both tiers make in the same way.
 
 use crate::builtins::{Attribute, BuiltIn, Global, OperationValue};
 pub use crate::ir::{Area, Argument, Comparison, Integer, Operator, Register, Role};
 use crate::text::Span;
 
-/// What computes a value.
+/// An expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expression {
-    /// An integer, or 0 for a pointer to nothing.
+    /// An integer, or 0 for a null pointer.
     Constant(i64),
-    /// What a register holds.
+    /// The value of a register.
     Register(Register),
-    /// A pointer to the function's object of this number.
+    /// A pointer to the object with this index in the function.
     Object(usize),
-    /// A pointer to data of the description that nothing writes to, by their index in the program.
+    /// A pointer to constant data of the program, by index.
     Data(usize),
     /// The integer that a pointer points to.
     Load(Box<Expression>, Integer, Span),
-    /// A pointer so many elements further on.
+    /// A pointer advanced by a number of elements.
     Element {
-        /// From where.
+        /// The base pointer.
         pointer: Box<Expression>,
-        /// How many elements.
+        /// Number of elements.
         index: Box<Expression>,
-        /// Bytes of each.
+        /// Size of an element in bytes.
         size: u64,
-        /// The index must be less than this, where it is known.
+        /// Exclusive upper bound of the index, where known.
         length: Option<u64>,
-        /// For messages.
+        /// Location for messages.
         span: Span,
     },
-    /// A pointer so many bytes further on, within the same bounds.
+    /// A pointer advanced by a number of bytes, within the same bounds.
     Field(Box<Expression>, u64),
-    /// How many elements of so many bytes lie between two pointers into the same region.
+    /// Number of elements of the given size between two pointers into the same region.
     Distance(Box<Expression>, Box<Expression>, u64, Span),
-    /// An integer as one of this type.
+    /// Conversion of an integer to this type.
     Convert(Box<Expression>, Integer),
     /// 1 if the value is 0, else 0.
     Not(Box<Expression>),
-    /// Two integers of the same type.
+    /// A binary operator on two integers of the same type.
     Binary(Operator, Integer, Box<Expression>, Box<Expression>, Span),
-    /// Two integers of the same type, or pointers: 1 or 0.
+    /// A comparison of two integers of the same type or of two pointers: 1 or 0.
     Compare(Comparison, Integer, Box<Expression>, Box<Expression>),
-    /// 1 if both are not 0: the second is computed only if the first is not 0.
+    /// 1 if both are not 0; the second is evaluated only if the first is not 0.
     And(Box<Expression>, Box<Expression>),
-    /// 1 if one is not 0: the second is computed only if the first is 0.
+    /// 1 if either is not 0; the second is evaluated only if the first is 0.
     Or(Box<Expression>, Box<Expression>),
     /// The second if the first is not 0, else the third.
     Conditional(Box<Expression>, Box<Expression>, Box<Expression>),
-    /// The first for what it does, the second for its value.
+    /// Evaluates the first for its side effects and yields the second.
     Sequence(Box<Expression>, Box<Expression>),
-    /// Writes to a register; the value is what was written.
+    /// Writes to a register; yields the value written.
     Set(Register, Box<Expression>),
-    /// Writes an integer to where the pointer points; the value is what was written.
+    /// Writes an integer through the pointer; yields the value written.
     Store(Box<Expression>, Integer, Box<Expression>, Span),
-    /// Copies so many bytes to the first pointer from the second; the value is the first.
+    /// Copies bytes from the second pointer to the first; yields the first.
     Copy(Box<Expression>, Box<Expression>, u64, Span),
-    /// A function of the description, by its index in the program.
+    /// A call of a function of the program, by index.
     Call(usize, Vec<Expression>, Span),
-    /// A call out of the program, by its index there, and the values that it is given.
+    /// An intrinsic or host call, by its index in the program, and its arguments.
     Site(usize, Vec<Expression>, Span),
 }
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
-    /// For what it does.
+    /// An expression evaluated for its side effects.
     Expression(Expression),
-    /// The function's object of this number becomes zero: variables begin so.
+    /// Zeroes the object with this index in the function: the initial state of a variable.
     Clear(usize),
-    /// All of them.
+    /// A sequence of statements.
     Block(Vec<Statement>),
     /// The first if the value is not 0, else the second.
     If(Expression, Box<Statement>, Box<Statement>),
-    /// As long as the conditions hold.
+    /// A loop that runs while the conditions hold.
     Loop {
-        /// Asked before each round.
+        /// Condition evaluated before each iteration.
         before: Option<Expression>,
-        /// Done in each.
+        /// Body of the loop.
         body: Box<Statement>,
-        /// Done behind each, also after a `continue`.
+        /// Evaluated after each iteration, also after a `continue`.
         step: Option<Expression>,
-        /// Asked behind each.
+        /// Condition evaluated after each iteration.
         after: Option<Expression>,
-        /// What a round counts against the limit of a run: 1, and more where much is done in it.
+        /// Fuel cost of an iteration: 1, and more where an iteration does much work.
         weight: u32,
-        /// For messages.
+        /// Location for messages.
         span: Span,
     },
-    /// The statements from the one on that belongs to a value.
+    /// A switch: runs the parts from the matching one on.
     Switch {
-        /// The value.
+        /// The value switched on.
         value: Expression,
-        /// Values, and with which of the parts they begin: the lowest value first, each once.
+        /// Case values with the index of their first part, in ascending order and without duplicates.
         cases: Vec<(i64, usize)>,
-        /// With which it begins otherwise; with none if that is past the last.
+        /// Index of the first part if no case matches; past the last part to run none.
         otherwise: usize,
-        /// What is done.
+        /// The statements of each part.
         parts: Vec<Vec<Statement>>,
     },
-    /// Out of the innermost loop or switch.
+    /// Leaves the innermost loop or switch.
     Break,
-    /// To the next round.
+    /// Continues with the next iteration.
     Continue,
-    /// The end of the function.
+    /// Returns from the function.
     Return(Option<Expression>),
 }
 
-/// A function, or what a rule does.
+/// A function, or the body of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
     /// Its name.
     pub name: String,
-    /// So many parameters, which come in the first registers.
+    /// Number of parameters, which arrive in the first registers.
     pub parameters: usize,
-    /// So many registers. All but the parameters begin with 0.
+    /// Number of registers. All but the parameters start as 0.
     pub registers: usize,
-    /// Its objects of memory: bytes of each. They begin with zeros.
+    /// Size in bytes of each of its objects in memory. They start zeroed.
     pub objects: Vec<u64>,
-    /// What it does. At the end it answers 0.
+    /// Its body. Falling off the end returns 0.
     pub body: Vec<Statement>,
-    /// How deeply what it does is nested: what a call of it takes from the room of a run.
+    /// Nesting depth of the body: what a call takes from the depth limit of a run.
     pub depth: u32,
-    /// What a call of it counts against the limit of a run, as a round of a loop does.
+    /// Fuel cost of a call, as for a loop iteration.
     pub weight: u32,
-    /// Where it stands.
+    /// Location in the source text.
     pub span: Span,
 }
 
-/// A call out of the program: what it asks for. The values that it is given are those of its operands, one after the other.
+/// An intrinsic or host call: its kind. Its arguments are those of its operands, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Site {
-    /// A function of the language.
+    /// A built-in function.
     BuiltIn(BuiltIn, Vec<Operand>),
-    /// `%uid` and its like.
+    /// `%uid` and the like.
     Global(Global),
-    /// What the operation was called with: a number, or a pointer to a string.
+    /// An argument of the operation: a number, or a pointer to a string.
     OperationValue(OperationValue),
-    /// Assigns what the operation is called with below; the value is what was assigned.
+    /// Assigns an argument that the operation passes to the lower layer; yields the value assigned.
     Assign(OperationValue, Operand),
-    /// An attribute of the object of the operand: a number, or a pointer to a string.
+    /// An attribute of the operand's object: a number, or a pointer to a string.
     Attribute(Attribute, Operand),
-    /// An object that the operation is about, as a value.
+    /// An object of the operation, as a value.
     Object(Argument),
-    /// An integer of shared data.
+    /// An integer in shared data.
     Load(Shared, Integer),
-    /// Writes an integer of shared data; the last of the values is what is written.
+    /// Writes an integer to shared data; the last argument is the value.
     Store(Shared, Integer),
-    /// Computes with an integer of shared data and the last of the values, in one step.
+    /// Atomically updates an integer in shared data with the last argument.
     Update {
-        /// Where.
+        /// Location of the integer.
         shared: Shared,
-        /// The type of what lies there.
+        /// Its type in memory.
         integer: Integer,
-        /// How.
+        /// The operator.
         operator: Operator,
-        /// The type that is computed with.
+        /// The type that the operator computes in.
         computed: Integer,
-        /// The value is the one before.
+        /// The expression yields the previous value.
         is_postfix: bool,
     },
 }
 
-/// How a call out takes its next values.
+/// How an intrinsic or host call consumes its next arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
-    /// Nothing is given: no value.
+    /// An omitted argument: no value.
     Missing,
     /// An integer: one value.
     Integer(Integer),
-    /// A pointer, perhaps to a variable or field of so many bytes, beyond which nothing is reached: one value.
+    /// A pointer, perhaps to a variable or field of the given number of bytes, beyond which nothing is accessed: one
+    /// value.
     Pointer(Option<u64>),
-    /// A pointer to where an integer of this type is written: one value.
+    /// A pointer to an integer of this type that receives the result: one value.
     Answer(Integer),
-    /// An object, the value of a variable: one value.
+    /// An object held in a variable: one value.
     Object,
-    /// An object that the operation is about: no value.
+    /// An object of the operation: no value.
     Argument(Argument),
-    /// A name that stands for an object of the operation's directory: a pointer, one value.
+    /// The name of an entry in the directory of the operation: a pointer, one value.
     Named,
-    /// Shared data, whole: a value for each of the indexes.
+    /// Shared data as a whole: one value per index.
     Shared(Shared, u64),
-    /// Shared data, where an integer is written: a value for each of the indexes.
+    /// Shared data that receives an integer: one value per index.
     SharedAnswer(Shared, Integer),
-    /// The name of an ioctl or a format, and of a field, by their indexes: no value.
+    /// A field of an ioctl or format, by the indexes of both: no value.
     Field(usize, usize),
-    /// Text that is known: no value.
+    /// Constant text: no value.
     Text(Vec<u8>),
 }
 
-/// Something in data that operations share: within bounds that are checked.
+/// A bounds-checked location in data that operations share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shared {
-    /// In which.
+    /// The area.
     pub area: Area,
-    /// Where it begins, bytes.
+    /// Offset in bytes.
     pub offset: u64,
-    /// Elements further on, each by a value of the call: how many there are, and bytes of each.
+    /// Array dimensions, each indexed by an argument of the call: number of elements, and size of an element in bytes.
     pub indexes: Vec<(u64, u64)>,
 }

@@ -1,6 +1,6 @@
-//! Conditions of the preprocessor (FiST, section 2.4): `#ifdef`, `#ifndef`, `#else` and `#endif` leave tokens out.
+//! Conditional compilation (FiST, section 2.4): `#ifdef`, `#ifndef`, `#else` and `#endif` exclude tokens.
 //!
-//! What is left out, and the lines with conditions, count as comments: whoever writes the text anew keeps them as they are.
+//! Excluded text and the directive lines count as comments, so the formatter keeps them as they are.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::numbers::{ERRORS, FLAGS, NUMBERS};
 use crate::text::Span;
 use crate::token::{Comment, Token, TokenKind};
 
-/// Leaves out of a text's tokens what its conditions exclude, and tells conditions that are wrong.
+/// Removes the tokens that conditions exclude, and reports malformed conditions.
 pub(crate) fn resolve(text: &str, lexed: &mut Lexed) {
     let is_directive = |token: &Token| token.kind == TokenKind::Directive;
     if !lexed.tokens.iter().any(is_directive) {
@@ -31,13 +31,13 @@ pub(crate) fn resolve(text: &str, lexed: &mut Lexed) {
     lexed.diagnostics.extend(diagnostics);
 }
 
-/// The word behind `#` of a line for the preprocessor, and what follows it.
+/// Splits a directive line into the word after `#` and the rest.
 pub(crate) fn directive(line: &str) -> (&str, &str) {
     let line = line.trim_start_matches('#').trim_start();
     line.split_at(line.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(line.len()))
 }
 
-/// The name that a line goes on with, and what follows it.
+/// Splits a line into its leading name and the rest.
 fn name(rest: &str) -> Option<(&str, &str)> {
     let rest = rest.trim_start();
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -45,18 +45,18 @@ fn name(rest: &str) -> Option<(&str, &str)> {
     name.starts_with(|first: char| !first.is_ascii_digit()).then_some((name, rest))
 }
 
-/// A condition that no `#endif` has closed yet.
+/// A condition without its `#endif` so far.
 struct Condition {
-    /// Its line.
+    /// The line of the directive.
     span: Span,
-    /// It holds, so that what stands before `#else` is kept.
+    /// The condition holds, so the text before `#else` is kept.
     holds: bool,
-    /// Where its `#else` stands, if that has come.
+    /// Location of its `#else`, once seen.
     otherwise: Option<Span>,
 }
 
 impl Condition {
-    /// Whether what stands here is kept, as far as this condition says.
+    /// Returns whether this condition keeps the text at the current position.
     fn keeps(&self) -> bool {
         self.holds == self.otherwise.is_none()
     }
@@ -64,14 +64,14 @@ impl Condition {
 
 struct Conditions<'a> {
     text: &'a str,
-    /// Constants that have been defined up to here.
+    /// Constants defined so far.
     defined: HashSet<&'a str>,
     open: Vec<Condition>,
-    /// How many of them leave out what stands here.
+    /// Number of open conditions that exclude the current text.
     excluding: usize,
-    /// Where what is left out now begins.
+    /// Start of the text being excluded.
     left_out_from: Option<u32>,
-    /// Conditions, and what they leave out, in the order of the text.
+    /// Directive lines and the text that they exclude, in source order.
     left_out: Vec<Span>,
     diagnostics: Vec<Diagnostic>,
 }
@@ -90,7 +90,7 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Whether a token is kept.
+    /// Returns whether a token is kept.
     fn keeps(&mut self, token: &Token) -> bool {
         if token.kind == TokenKind::End {
             return true;
@@ -131,7 +131,7 @@ impl<'a> Conditions<'a> {
         false
     }
 
-    /// The name that a condition asks for.
+    /// Returns the name that a condition tests.
     fn named(&mut self, word: &str, rest: &'a str, span: Span) -> Option<&'a str> {
         match name(rest) {
             Some((name, rest)) if is_blank(rest) => Some(name),
@@ -167,7 +167,7 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Notes the line of a condition, behind which something may be left out, or nothing any more.
+    /// Records a directive line, after which text may be excluded, or no longer is.
     fn note(&mut self, line: Span) {
         let is_kept = self.excluding == 0;
         match (self.left_out_from, is_kept) {
@@ -181,7 +181,7 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// At the end of the text.
+    /// Ends the text.
     fn finish(&mut self) {
         if let Some(start) = self.left_out_from {
             self.left_out.push(Span { start, end: self.text.trim_end().len() as u32 });
@@ -201,7 +201,7 @@ impl<'a> Conditions<'a> {
     }
 }
 
-/// Whether the rest of a line is nothing, or a comment.
+/// Returns whether the rest of a line is empty or a comment.
 fn is_blank(rest: &str) -> bool {
     let rest = rest.trim();
     rest.is_empty() || rest.starts_with("//") || rest.starts_with("/*") && rest.ends_with("*/")
@@ -212,7 +212,7 @@ mod tests {
     use crate::lexer::lex;
     use crate::token::TokenKind;
 
-    /// The words that are kept, and the lines that are not.
+    /// Returns the words that are kept and the text that is not.
     fn kept(text: &str) -> (String, Vec<&str>) {
         let lexed = lex(text);
         assert!(lexed.diagnostics.is_empty(), "{text}\n{:#?}", lexed.diagnostics);

@@ -1,9 +1,9 @@
-//! How deeply a function is nested: what it takes, at most, of the stack of whoever runs it.
+//! Nesting depth of a function: an upper bound on the stack that evaluating it takes.
 
 use crate::code::{Expression as E, Statement as S};
 use crate::visit::parts;
 
-/// The depth of statements.
+/// The depth of a sequence of statements.
 pub fn of(statements: &[S]) -> u32 {
     1 + statements.iter().map(statement).max().unwrap_or(0)
 }

@@ -1,60 +1,60 @@
-//! Diagnostics: what is wrong with a description, where, and what to do about it.
+//! Diagnostics: the errors and warnings for a FiST program, their locations and remedies.
 
 use crate::text::Span;
 
-/// How bad it is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It works, and may not do what was meant.
+    /// The program works, but may not do what was intended.
     Warning,
-    /// It cannot be mounted.
+    /// The program cannot be mounted.
     Error,
 }
 
-/// What is wrong with a description.
+/// An error or warning for a FiST program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// Which kind of problem, by a code that stays the same.
+    /// The kind of problem, by a stable code.
     pub code: Code,
-    /// The problem, in a sentence without its place.
+    /// The problem, in one sentence without its location.
     pub message: String,
-    /// Where.
+    /// Its location.
     pub span: Span,
-    /// What is wrong there, if the message does not say so.
+    /// A label at that location, if the message needs one.
     pub label: Option<String>,
-    /// Other places that have to do with it, and how.
+    /// Related locations, each with a label.
     pub related: Vec<(Span, String)>,
-    /// What to do.
+    /// The suggested fix.
     pub remedy: Option<String>,
 }
 
 impl Diagnostic {
-    /// An error at a place.
+    /// Creates an error at a location.
     pub fn error(code: Code, message: impl Into<String>, span: Span) -> Diagnostic {
         let (severity, message) = (Severity::Error, message.into());
         Diagnostic { severity, code, message, span, label: None, related: Vec::new(), remedy: None }
     }
 
-    /// A warning at a place.
+    /// Creates a warning at a location.
     pub fn warning(code: Code, message: impl Into<String>, span: Span) -> Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, message, span) }
     }
 
-    /// Tells what is wrong at its place.
+    /// Sets the label at the location of the problem.
     pub fn at(&mut self, label: impl Into<String>) -> &mut Diagnostic {
         self.label = Some(label.into());
         self
     }
 
-    /// Tells of another place that has to do with it.
+    /// Adds a related location.
     pub fn and(&mut self, span: Span, label: impl Into<String>) -> &mut Diagnostic {
         self.related.push((span, label.into()));
         self
     }
 
-    /// Tells what to do.
+    /// Sets the suggested fix.
     pub fn remedy(&mut self, remedy: impl Into<String>) -> &mut Diagnostic {
         self.remedy = Some(remedy.into());
         self
@@ -63,7 +63,7 @@ impl Diagnostic {
 
 macro_rules! codes {
     ($($(#[doc = $text:literal])* $name:ident = $number:literal;)*) => {
-        /// The kinds of problems. A number, once given, is of its kind for ever.
+        /// The kinds of problems. A number, once assigned, keeps its kind for ever.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Code {
             $($(#[doc = $text])* $name,)*
@@ -73,14 +73,14 @@ macro_rules! codes {
             /// All of them.
             pub const ALL: &'static [Code] = &[$(Code::$name),*];
 
-            /// As messages show it: `F0102`.
+            /// The code as messages show it: `F0102`.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Code::$name => concat!("F", $number),)*
                 }
             }
 
-            /// What it means, in a sentence.
+            /// Its meaning, in one sentence.
             pub fn meaning(self) -> &'static str {
                 match self {
                     $(Code::$name => concat!($($text),*).trim(),)*
@@ -91,7 +91,7 @@ macro_rules! codes {
 }
 
 codes! {
-    // The text.
+    // Lexical problems.
     /// The text is too long, or a name in it.
     TooLong = "0001";
     /// A character that nothing begins with.
@@ -105,7 +105,7 @@ codes! {
     /// A backslash with something that C does not know.
     BadEscape = "0006";
 
-    // The grammar.
+    // Syntax.
     /// Something else was expected.
     Expected = "0101";
     /// A declaration of an unknown kind.
@@ -123,7 +123,7 @@ codes! {
     /// Something that stands where it means nothing.
     Misplaced = "0108";
 
-    // The meaning.
+    // Semantics.
     /// A name that is declared twice.
     Twice = "0201";
     /// A name that is not declared.

@@ -1,7 +1,7 @@
-//! Effects: what a call out of a program may do besides answering, for whoever makes code of it for another place, such as a
-//! kernel, where not everything may be done everywhere.
+//! Effects: what a host call may do besides returning a value, for a back end that generates code for another
+//! environment, such as a kernel, where some operations are not allowed in every context.
 //!
-//! Memory that is allocated does not count as waiting: it is there at once, or the run ends.
+//! Memory allocation does not count as sleeping: it succeeds at once, or the run traps.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -10,14 +10,14 @@ use crate::builtins::{BuiltIn, Global};
 use crate::code;
 use crate::ir::{Area, Operand, Site};
 
-/// What a call may do.
+/// Effects of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// It may sleep: something is asked for below, or shown to people, and that may take any time.
+    /// May sleep: it calls the lower layer or prints to a log, and either may take any time.
     pub sleeps: bool,
-    /// It is done for the caller of the operation, or asks who that is.
+    /// Runs with, or asks for, the credentials of the operation's caller.
     pub needs_credentials: bool,
-    /// It takes a lock: of data that operations share, or of directories and files below.
+    /// Takes a lock: of data that operations share, or of directories and files in the lower layer.
     pub takes_locks: bool,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Effects {
 }
 
 impl BuiltIn {
-    /// What the function may do.
+    /// Effects of the built-in function.
     pub const fn effects(self) -> Effects {
         use BuiltIn as B;
         match self {
@@ -67,7 +67,7 @@ impl BuiltIn {
             | B::CopyFile
             | B::GetFileData
             | B::SetFileData => Effects::ALL,
-            // Attributes are asked for by the server itself.
+            // The server itself requests the attributes.
             B::IsMode | B::IsDirectory | B::IsFile | B::IsSymlink | B::Print => Effects::SLEEPS,
             B::LastError
             | B::SetError
@@ -96,7 +96,7 @@ impl BuiltIn {
 }
 
 impl Global {
-    /// What it takes to know it.
+    /// Effects of reading the global.
     pub const fn effects(self) -> Effects {
         match self {
             Global::User | Global::Group | Global::Process | Global::Session => Effects::CREDENTIALS,
@@ -106,22 +106,22 @@ impl Global {
     }
 }
 
-/// What it takes to reach shared data.
+/// Effects of accessing shared data.
 fn of_area(area: &Area) -> Effects {
     match area {
-        // What was given when it was mounted does not change.
+        // Mount data do not change.
         Area::Mount => Effects::NONE,
         Area::Vfs | Area::Data(_) => Effects::LOCKS,
-        // The object is looked for below.
+        // The object is looked up in the lower layer.
         Area::Argument(_) | Area::Object => Effects::LOCKS | Effects::SLEEPS,
     }
 }
 
-/// What it takes to assign a number that an operation is called with: whether the caller may ask for it is found out below.
+/// Effects of assigning a numeric argument of the operation: the lower layer checks whether the caller may request it.
 const ASSIGNING: Effects = Effects { sleeps: true, ..Effects::CREDENTIALS };
 
 impl Site {
-    /// What the call may do.
+    /// Effects of the call.
     pub fn effects(&self) -> Effects {
         match self {
             Site::BuiltIn(function, operands) => {
@@ -138,7 +138,7 @@ impl Site {
 }
 
 impl code::Site {
-    /// What the call may do.
+    /// Effects of the call.
     pub fn effects(&self) -> Effects {
         match self {
             code::Site::BuiltIn(function, operands) => {

@@ -1,11 +1,11 @@
-//! Explains a program: what fires at each operation, in which order, and what the file system is like.
+//! Explains a program: what fires at each operation, in which order, and the properties of the file system.
 
 use crate::lines::Lines;
 use crate::operations::{OPERATIONS, Operation, Part};
 use crate::program::{Level, Program, Rule};
 use crate::tree::{Access, Direction};
 
-/// What a description does, for people. `text` is what it was read from.
+/// Describes a program for people. `text` is its source.
 pub fn explain(program: &Program, text: &str) -> String {
     let text = &Lines::of(text);
     let level = program.topmost();
@@ -22,7 +22,7 @@ pub fn explain(program: &Program, text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// What descriptions that lie on each other do at each operation, for people: the topmost first, each with its text.
+/// Describes for people what stacked FiST programs do at each operation: the topmost first, each with its source.
 pub fn explain_together(levels: &[(&Program, &str)]) -> String {
     let levels: Vec<_> = levels.iter().map(|(program, text)| (program.topmost(), Lines::of(text))).collect();
     let mut lines = Vec::new();
@@ -36,7 +36,7 @@ pub fn explain_together(levels: &[(&Program, &str)]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// What is declared, a sentence each.
+/// The declared properties, one sentence each.
 fn declared(level: &Level) -> Vec<String> {
     let mut lines = Vec::new();
     match level.access {
@@ -89,7 +89,7 @@ fn ioctls(program: &Program, text: &Lines) -> Vec<String> {
     lines
 }
 
-/// What fires at an operation, in its order.
+/// The rules and filters that fire at an operation, in order.
 fn fires(level: &Level, text: &Lines, operation: Operation) -> Vec<String> {
     let fired = Fired::at(level, operation);
     if fired.is_empty() {
@@ -107,7 +107,7 @@ fn fires(level: &Level, text: &Lines, operation: Operation) -> Vec<String> {
     lines
 }
 
-/// What fires at an operation in the first of the levels and in those below it.
+/// Appends what fires at an operation in the first level and in those below it.
 fn fires_through(levels: &[(&Level, Lines)], operation: Operation, indent: &str, lines: &mut Vec<String>) {
     let Some(((level, text), below)) = levels.split_first() else {
         lines.push(format!("{indent}the operation below"));

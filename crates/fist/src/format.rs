@@ -1,35 +1,35 @@
-//! Formats of messages: the conversions of printf(3), as far as descriptions need them.
+//! Message formats: the subset of the printf(3) conversions that FiST programs need.
 
-/// A conversion of a format: `%-10s`.
+/// A conversion in a format: `%-10s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversion {
-    /// Where it begins in the format, its `%` included.
+    /// Its start in the format, including the `%`.
     pub start: usize,
-    /// Where it ends.
+    /// Its end.
     pub end: usize,
     /// `d`, `u`, `x`, `X`, `o`, `c`, `s`; `i` is `d`.
     pub kind: u8,
-    /// Filled with zeros rather than blanks.
+    /// Padded with zeros rather than spaces.
     pub has_zeros: bool,
-    /// Filled on the right.
+    /// Left-justified.
     pub is_left: bool,
-    /// At least so many characters.
+    /// Minimum number of characters.
     pub width: usize,
-    /// Of a string, at most so many bytes.
+    /// Maximum number of bytes of a string.
     pub precision: Option<usize>,
 }
 
 impl Conversion {
-    /// Whether its value is a string.
+    /// Returns whether the conversion takes a string.
     pub fn is_text(&self) -> bool {
         self.kind == b's'
     }
 }
 
-/// The widest field: more is a mistake.
+/// Maximum field width: a larger one is an error.
 const WIDTH_MAX: usize = 4096;
 
-/// The conversions of a format, or what is wrong with it.
+/// Parses the conversions of a format, or returns an error message.
 pub fn conversions(format: &[u8]) -> Result<Vec<Conversion>, String> {
     let mut conversions = Vec::new();
     let mut at = 0;
@@ -89,21 +89,21 @@ fn number(format: &[u8], at: &mut usize) -> Result<Option<usize>, String> {
     Ok((*at > start).then_some(value))
 }
 
-/// Bytes of a message without its strings, at most.
+/// Maximum length of a message in bytes, excluding its strings.
 pub(crate) fn width(format: &[u8]) -> usize {
     let conversions = conversions(format).unwrap_or_default();
     format.len() + conversions.iter().map(|conversion| conversion.width.max(24)).sum::<usize>()
 }
 
-/// A value of a conversion.
+/// The value of a conversion.
 pub enum Value<'a> {
-    /// An integer of a type of so many bytes.
+    /// An integer, and the size of its type in bytes.
     Integer(i64, u8),
-    /// A string, as far as it is known to be one.
+    /// A string, up to the point where it is known to be one.
     Text(&'a [u8]),
 }
 
-/// A message: the format with its conversions replaced. A value that is missing prints as nothing.
+/// Formats a message: replaces each conversion. A missing value prints as nothing.
 pub fn print(format: &[u8], values: &[Value<'_>]) -> Vec<u8> {
     let mut message = Vec::new();
     let mut at = 0;

@@ -1,21 +1,21 @@
-//! Which rules do nothing where the operation went well: a front end need not tell them of that.
+//! Idle rules: those that do nothing when the operation succeeds, so a front end need not invoke them then.
 
 use crate::arithmetic::compare;
 use crate::builtins::BuiltIn;
 use crate::code::{Expression as E, Operator, Site, Statement as S};
 use crate::program::Program;
 
-/// Whether a function does nothing that anybody could see if the operation has no error.
+/// Returns whether a function has no observable effect if the operation has no error.
 pub fn without_error(program: &Program, function: usize) -> bool {
     Idle { program }.all(&program.functions[function].body).is_some()
 }
 
-/// Reads a function as if `fistLastErr()` were 0. `None` is for what may do something, or stop the rule.
+/// Evaluates a function as if `fistLastErr()` were 0. `None` means that it may have an effect or trap.
 struct Idle<'p> {
     program: &'p Program,
 }
 
-/// Whether what follows is still reached.
+/// Whether the following statement is still reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
     On,
@@ -50,7 +50,7 @@ impl Idle<'_> {
         }
     }
 
-    /// What a value is, where that is known.
+    /// Evaluates an expression: `Some(Some(_))` if its value is known, `None` if it may have an effect.
     fn value(&self, expression: &E) -> Option<Option<i64>> {
         Some(match expression {
             E::Constant(value) => Some(*value),

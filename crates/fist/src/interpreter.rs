@@ -1,4 +1,4 @@
-//! The interpreter: runs code as it stands. What it does is what a description means.
+//! The interpreter: executes code directly. It defines the semantics of a FiST program.
 
 use crate::arithmetic::{compare, compute};
 use crate::code::{Expression as E, Function, Statement as S};
@@ -8,24 +8,24 @@ use crate::program::Program;
 use crate::stop::{Stop, Why};
 use crate::text::Span;
 
-/// How many rounds of loops and calls a run may take: some tenths of a second.
+/// Fuel of a run: maximum number of loop iterations and calls, some tenths of a second.
 pub const STEPS_MAX: u64 = 5_000_000;
-/// How deeply functions may be nested that call each other: see [`Function::depth`].
+/// Maximum nesting depth of functions that call each other: see [`Function::depth`].
 pub const DEPTH_MAX: u32 = 600;
 
-/// Who answers the calls of a program.
+/// The handler of a program's intrinsic and host calls.
 pub trait Outside {
-    /// Does what the site of this index asks for, with these values.
+    /// Executes the call with this index and these arguments.
     ///
     /// # Errors
-    /// Why the run has to stop.
+    /// The reason why the run traps.
     fn call(&mut self, memory: &mut Memory<'_>, site: usize, values: &[i64]) -> Result<i64, Why>;
 }
 
-/// Runs a function with these values.
+/// Runs a function with these arguments.
 ///
 /// # Errors
-/// Why it stopped, and where.
+/// The trap kind and its location.
 pub fn run(
     program: &Program,
     memory: &mut Memory<'_>,
@@ -43,16 +43,16 @@ struct Machine<'r, 'm> {
     program: &'r Program,
     memory: &'r mut Memory<'m>,
     outside: &'r mut dyn Outside,
-    /// Those of the innermost function last.
+    /// Registers of all active functions, the innermost function's last.
     registers: Vec<i64>,
     base: usize,
-    /// Steps up to the next look at the clock, and those after it.
+    /// Fuel left until the next clock check, and the fuel after that.
     left: u64,
     steps: Steps,
     depth: u32,
 }
 
-/// Where to go on behind a statement.
+/// Where execution continues after a statement.
 enum Flow {
     Next,
     Break,
@@ -61,7 +61,7 @@ enum Flow {
 }
 
 impl Machine<'_, '_> {
-    /// Runs a function whose values stand in the registers from `base` on.
+    /// Invokes a function whose arguments are in the registers from `base` on.
     fn invoke(&mut self, function: usize, base: usize, span: Span) -> Result<i64, Stop> {
         let program = self.program;
         let function: &Function = &program.functions[function];
@@ -95,7 +95,7 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
-    /// Steps up to the next look at the clock, where so many are missing.
+    /// Refills the fuel up to the next clock check; `missing` is the number of units already overspent.
     #[cold]
     fn more(&mut self, missing: u64, span: Span) -> Result<(), Stop> {
         self.left = self.steps.more(missing, self.memory.meter()).map_err(|why| Stop { why, span })?;
@@ -253,7 +253,7 @@ impl Machine<'_, '_> {
         let mut given = [0; 16];
         let mut many = Vec::new();
         let given = self.values(values, &mut given, &mut many, frame)?;
-        // Behind those of the function that calls.
+        // After the registers of the calling function.
         let base = self.registers.len();
         self.registers.extend_from_slice(given);
         let answer = self.invoke(function, base, span);
@@ -268,7 +268,7 @@ impl Machine<'_, '_> {
         self.outside.call(self.memory, site, given).map_err(|why| Stop { why, span })
     }
 
-    /// Computes values, in room on the stack if there are few.
+    /// Evaluates expressions, into a buffer on the stack if there are few.
     fn values<'v>(
         &mut self,
         values: &[E],

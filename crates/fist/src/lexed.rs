@@ -1,16 +1,16 @@
-//! What the lexer makes of a text.
+//! Output of the lexer.
 
 use crate::diagnostic::Diagnostic;
 use crate::token::{Comment, Token};
 
-/// What became of a text.
+/// The tokens, comments and diagnostics of a text.
 #[derive(Clone, Debug)]
 pub struct Lexed {
     /// The tokens, the last of them [`TokenKind::End`](crate::token::TokenKind::End).
     pub tokens: Vec<Token>,
-    /// The comments, in their order, with conditions of the preprocessor and what these leave out.
+    /// The comments, in source order, including preprocessor conditions and the text that they exclude.
     pub comments: Vec<Comment>,
-    /// What is wrong.
+    /// The diagnostics.
     pub diagnostics: Vec<Diagnostic>,
 }
 

@@ -1,4 +1,4 @@
-//! The lexer: text to tokens. What cannot be a token is told and left out, so that the rest is read too.
+//! The lexer: source text to tokens. It reports and skips invalid characters, so that the rest is still read.
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lexed::Lexed;
@@ -6,7 +6,7 @@ use crate::limits::{NAME_BYTES_MAX, PROBLEMS_MAX, TEXT_BYTES_MAX, TOKENS_MAX};
 use crate::text::Span;
 use crate::token::{Comment, MARKS, Token, TokenKind};
 
-/// Cuts a text into tokens, without those that its conditions of the preprocessor leave out.
+/// Tokenizes a text, excluding the tokens that preprocessor conditions remove.
 pub fn lex(text: &str) -> Lexed {
     let mut lexer = Lexer { text, position: 0, begins_line: true, lexed: Lexed::none() };
     if text.len() > TEXT_BYTES_MAX {
@@ -24,7 +24,7 @@ pub fn lex(text: &str) -> Lexed {
 struct Lexer<'a> {
     text: &'a str,
     position: usize,
-    /// Nothing but blanks stands before on the line.
+    /// Only spaces precede on the line.
     begins_line: bool,
     lexed: Lexed,
 }
@@ -39,7 +39,7 @@ impl Lexer<'_> {
                     self.begins_line = true;
                 }
                 _ if first.is_whitespace() => self.position += first.len_utf8(),
-                // A line that goes on.
+                // A continued line.
                 '\\' if self.rest()[1..].trim_start_matches('\r').starts_with('\n') => {
                     self.position += self.rest().find('\n').map_or(1, |end| end + 1);
                 }
@@ -88,7 +88,7 @@ impl Lexer<'_> {
         let span = Span::new(start, self.position);
         self.lexed.diagnostics.push(Diagnostic::error(code, what, span));
         if self.lexed.diagnostics.len() >= PROBLEMS_MAX {
-            // This is no description: the rest would say so once more.
+            // This is no FiST program: the rest would only repeat the error.
             self.position = self.text.len();
         }
     }
@@ -112,7 +112,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// A line for the preprocessor, with those that a backslash joins to it.
+    /// A preprocessor line, including those that a backslash joins to it.
     fn directive(&mut self) {
         let start = self.position;
         loop {
@@ -126,7 +126,7 @@ impl Lexer<'_> {
         self.push(TokenKind::Directive, start);
     }
 
-    /// What parts the sections of a description. Anywhere else than at the beginning of a line `%` is something else.
+    /// A section separator. Except at the beginning of a line, `%` is another token.
     fn section(&mut self) -> bool {
         let (kind, length) = match self.rest().as_bytes() {
             [b'%', b'{', ..] => (TokenKind::RawBegin, 2),
@@ -204,7 +204,7 @@ impl Lexer<'_> {
         self.push(TokenKind::Character(byte.unwrap_or(0)), start);
     }
 
-    /// A backslash and what follows it; nothing if it joins two lines.
+    /// A backslash escape; `None` if it joins two lines.
     fn escape(&mut self) -> Option<u8> {
         let start = self.position;
         self.position += 1;

@@ -1,4 +1,4 @@
-//! FiST: a language that describes stackable file systems (E. Zadok and J. Nieh, "FiST: A Language for Stackable File Systems").
+//! FiST: a language for stackable file systems (E. Zadok and J. Nieh, "FiST: A Language for Stackable File Systems").
 
 pub mod arithmetic;
 pub mod bounds;

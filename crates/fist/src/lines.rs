@@ -1,44 +1,44 @@
-//! Lines of a text: which one a byte is on, and how far from its beginning.
+//! Lines of a text: the line and column of a byte offset.
 
 use crate::text::Span;
 
-/// Where the lines of a text begin.
+/// Offsets of the beginnings of the lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines {
-    /// The first byte of each, in their order; the first is 0.
+    /// Offset of the first byte of each line, in ascending order; the first is 0.
     starts: Vec<usize>,
 }
 
 impl Lines {
-    /// The lines of a text.
+    /// Computes the lines of a text.
     pub fn of(text: &str) -> Lines {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         Lines { starts: [0].into_iter().chain(ends.map(|(end, _)| end + 1)).collect() }
     }
 
-    /// How many there are: one more than line breaks.
+    /// Number of lines: one more than the number of line breaks.
     pub fn count(&self) -> usize {
         self.starts.len()
     }
 
-    /// The line that a byte is on, counted from 0.
+    /// Returns the line of a byte, counted from 0.
     pub fn line(&self, byte: usize) -> usize {
         self.starts.partition_point(|start| *start <= byte) - 1
     }
 
-    /// The first byte of a line; of one behind the last, that behind the text.
+    /// Returns the offset of the first byte of a line; past the last line, the length of the text.
     pub fn start(&self, text: &str, line: usize) -> usize {
         self.starts.get(line).copied().unwrap_or(text.len())
     }
 
-    /// The line and the column in it, both counted from 1 and in characters, as messages name places.
+    /// Returns the line and column of a byte, both counted from 1 and in characters, as in messages.
     pub fn place(&self, text: &str, byte: usize) -> (usize, usize) {
         let line = self.line(byte);
         let before = text.get(self.starts[line]..byte).unwrap_or_default();
         (line + 1, before.chars().count() + 1)
     }
 
-    /// The lines that a part of the text is on, whole, with the number of the first, counted from 0.
+    /// Returns the whole lines that a span covers, and the number of the first, counted from 0.
     pub fn around(&self, text: &str, span: Span) -> (usize, Span) {
         let (first, last) = (self.line(span.start as usize), self.line(span.end as usize));
         (first, Span::new(self.starts[first], self.start(text, last + 1)))

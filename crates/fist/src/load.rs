@@ -1,4 +1,4 @@
-//! Loading: from a file to a description that is read and checked.
+//! Loading: from a file to a FiST program that has been read and checked.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,37 +13,37 @@ use crate::lines::Lines;
 use crate::parser::parse;
 use crate::program::Program;
 
-/// A description that has been read.
+/// A loaded FiST program.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What its text is called: the path as it was given.
+    /// The name of its text: the path as given.
     pub file: String,
-    /// Its own name, see [`name`].
+    /// The program's own name, see [`name`].
     pub name: String,
-    /// Its text.
+    /// Its source text.
     pub text: String,
-    /// What it says, if nothing is wrong.
+    /// Its intermediate form, if there are no errors.
     pub ir: Option<ir::Program>,
-    /// The same, prepared for this machine: what can be run.
+    /// The form prepared for this machine, ready to run.
     pub program: Option<Program>,
-    /// What is wrong, and what may be, in the order of the text.
+    /// Errors and warnings, in source order.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Why there is no text to read.
+/// The reason why a text cannot be loaded.
 #[derive(Debug)]
 pub enum Failure {
     /// The file cannot be opened or read.
     Unreadable(PathBuf, io::Error),
-    /// It is a directory, a device or the like.
+    /// The file is a directory, a device or the like.
     NoFile(PathBuf),
-    /// It is longer than [`TEXT_BYTES_MAX`].
+    /// The file is longer than [`TEXT_BYTES_MAX`].
     TooLong(PathBuf),
-    /// It is not UTF-8, from this line and column on.
+    /// The file is not UTF-8, from this line and column on.
     NoText(PathBuf, usize, usize),
 }
 
-/// Reads a file and checks the description in it.
+/// Loads a file and checks the FiST program in it.
 pub fn load(path: &Path) -> Result<Loaded, Failure> {
     let text = text(path)?;
     Ok(Loaded::of(&path.display().to_string(), text))
@@ -52,14 +52,14 @@ pub fn load(path: &Path) -> Result<Loaded, Failure> {
 /// Reads the text of a file.
 pub fn text(path: &Path) -> Result<String, Failure> {
     let unreadable = |error| Failure::Unreadable(path.to_owned(), error);
-    // What is no file may never end, and to open it may wait for somebody else.
+    // Something other than a regular file may never end, and opening it may block.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(Failure::NoFile(path.to_owned()));
     }
     read(File::open(path).map_err(unreadable)?, path)
 }
 
-/// Reads a text, which messages call by this path.
+/// Reads a text, to which messages refer by this path.
 pub fn read(from: impl Read, path: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let most = TEXT_BYTES_MAX as u64 + 1;
@@ -75,7 +75,7 @@ pub fn read(from: impl Read, path: &Path) -> Result<String, Failure> {
 }
 
 impl Loaded {
-    /// Reads and checks a text that is called so.
+    /// Reads and checks a text by this name.
     pub fn of(file: &str, text: String) -> Loaded {
         let name = name(Path::new(file));
         let parsed = parse(&text);
@@ -89,14 +89,15 @@ impl Loaded {
     }
 }
 
-/// Where a part could not be read, what others refer to may stand in it: what is missing then is not told.
+/// Returns whether an error is certain although a part of the text could not be parsed: others may only be due to a
+/// definition in that part, so they are not reported.
 fn is_sure(diagnostic: &Diagnostic) -> bool {
     let may_follow = [Code::UnknownName, Code::BadConstant, Code::BadCall, Code::MissingFilter];
     diagnostic.severity == Severity::Error && !may_follow.contains(&diagnostic.code)
 }
 
-/// A description's own name, with which those of its filter functions begin: the name of its file up to the first dot. What
-/// cannot stand in the name of a function becomes `_`.
+/// Returns the own name of a FiST program, the prefix of its filter functions: the file name up to the first dot.
+/// Characters that cannot be in a function name become `_`.
 pub fn name(file: &Path) -> String {
     let whole = file.file_name().unwrap_or_default().to_string_lossy();
     let name = whole.trim_start_matches('.').split('.').next().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The memory of a run: regions, and pointers into them that are checked at each access.
+//! Memory of a run: regions, and pointers into them that are checked at each access.
 //!
-//! A pointer is the number of a region, an offset in it, and the generation of the region: when a variable is gone, a pointer
-//! to it is known to be stale. All of it is in one `i64`, so pointers are stored and passed as integers are.
+//! A pointer is a region number, an offset in the region, and the generation of the region: after a variable is gone, a
+//! pointer to it is known to be stale. All of it fits in one `i64`, so pointers are stored and passed like integers.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use crate::program::Data;
 use crate::stop::Why;
 use crate::target::ByteOrder;
 
-/// The pointer to data of a description: the same in every run.
+/// The pointer to a data object of the program: constant across runs.
 pub const fn data_pointer(index: usize) -> i64 {
     (index as i64 + 1) << 32
 }
 
-/// A pointer so many bytes further on.
+/// Advances a pointer by a number of bytes.
 ///
 /// # Errors
 /// [`Why::OutOfBounds`] where no memory can be.
 pub fn offset(pointer: i64, bytes: i64) -> Result<i64, Why> {
-    // Objects are far smaller: farther on there is nothing, and less far the offset may come back.
+    // Objects are far smaller: farther away there is no memory, and from nearer a later step may come back.
     if !(-(1 << 31)..1 << 31).contains(&bytes) {
         return Err(Why::OutOfBounds);
     }
     Ok(pointer & !0xffff_ffff | pointer.wrapping_add(bytes) & 0xffff_ffff)
 }
 
-/// A pointer so many elements of a size further on.
+/// Advances a pointer by a number of elements of a size.
 ///
 /// # Errors
 /// As [`offset`].
@@ -36,7 +36,7 @@ pub fn element(pointer: i64, index: i64, size: u64) -> Result<i64, Why> {
     offset(pointer, index.checked_mul(size as i64).ok_or(Why::OutOfBounds)?)
 }
 
-/// So many bytes of one value, which may be more than there is memory for.
+/// Allocates a buffer filled with one byte value; its length may exceed the available memory.
 ///
 /// # Errors
 /// [`Why::OutOfMemory`].
@@ -57,7 +57,7 @@ pub(crate) fn copied(bytes: &[u8]) -> Result<Vec<u8>, Why> {
     Ok(copy)
 }
 
-/// How many bytes lie between two pointers.
+/// Returns the number of bytes between two pointers.
 ///
 /// # Errors
 /// [`Why::OtherObject`] for pointers into different regions.
@@ -68,18 +68,18 @@ pub fn distance(one: i64, other: i64) -> Result<i64, Why> {
     Ok(i64::from((one as u32).wrapping_sub(other as u32) as i32))
 }
 
-/// Memory that is allocated goes by numbers from here on.
+/// First region number of allocated memory.
 pub(crate) const ALLOCATED: usize = 1 << 15;
-/// Most bytes of variables at a time.
+/// Maximum number of bytes of live variables.
 const STACK_BYTES_MAX: usize = 4 << 20;
-/// Bytes of the first block of variables; every further one is twice as large, up to 4 MiB.
+/// Size in bytes of the first block for variables; each further block is twice as large, up to 4 MiB.
 const BLOCK_BYTES: usize = 4 << 10;
-/// Most bytes that a run allocates.
+/// Maximum number of bytes that a run allocates.
 const HEAP_BYTES_MAX: usize = 64 << 20;
-/// Bytes that a run allocates without taking them from the budget that it shares with others.
+/// Number of bytes that a run allocates without charging the budget that it shares with others.
 const HEAP_BYTES_FREE: usize = 64 << 10;
 
-/// Where the bytes of a region are.
+/// The backing store of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Store {
@@ -91,23 +91,23 @@ enum Store {
     Output,
 }
 
-/// A piece of memory. Compiled code reads the fields up to the generation: so they have a fixed order, and bytes stay where
-/// they are as long as their region lives.
+/// A region of memory. Compiled code reads the fields up to the generation: so their order is fixed, and the bytes do
+/// not move while their region lives.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Region {
-    /// Where its first byte is; nothing here reaches it this way.
+    /// Address of its first byte; unused on this side.
     pub(crate) address: usize,
-    /// So many bytes can be read: none of a region that is gone.
+    /// Number of readable bytes: 0 for a region that is gone.
     pub(crate) readable: u32,
-    /// So many can be written to.
+    /// Number of writable bytes.
     pub(crate) writable: u32,
-    /// Which of the regions that have had this number.
+    /// Generation among the regions that have used this number.
     pub(crate) generation: u16,
     store: Store,
-    /// In which of the data, or of the blocks of variables or of the heap.
+    /// Index of the data object, block of variables or heap block that contains it.
     block: u32,
-    /// Where in that it begins.
+    /// Offset in that block.
     start: u32,
 }
 
@@ -127,18 +127,18 @@ impl Region {
         Region { address, readable: length, writable: length, generation: 0, store, block, start }
     }
 
-    /// What is left of it when it is gone: pointers to it are stale from now on.
+    /// The tombstone of a region: pointers to it are stale from now on.
     fn gone(self) -> Region {
         Region { generation: self.generation.wrapping_add(1), ..Region::NOTHING }
     }
 }
 
-/// How far the room for variables is taken.
+/// Top of the stack of variables.
 #[derive(Clone, Copy, Debug)]
 struct Top {
     regions: usize,
     bytes: usize,
-    /// The block that the next variable goes to if it has room, and where in it.
+    /// The block that the next variable is placed in if it fits, and the offset there.
     block: usize,
     at: usize,
 }
@@ -146,15 +146,15 @@ struct Top {
 /// The memory of a run.
 pub struct Memory<'a> {
     data: &'a [Data],
-    /// Data and variables, those of the innermost function last.
+    /// Data and variables, the innermost function's last.
     regions: Vec<Region>,
     top: Top,
-    /// Blocks that variables lie in. They do not move, for compiled code knows where its variables are.
+    /// Blocks that contain variables. They do not move, because compiled code holds addresses of its variables.
     stack: Vec<Vec<u8>>,
     allocated: Vec<Region>,
     heap: Vec<Vec<u8>>,
     heap_bytes: usize,
-    /// What is allocated beyond [`HEAP_BYTES_FREE`] is of a budget.
+    /// Lease for allocations beyond [`HEAP_BYTES_FREE`].
     lease: Option<Lease>,
     budget: Option<&'a Arc<Budget>>,
     meter: Meter,
@@ -163,21 +163,21 @@ pub struct Memory<'a> {
     output: &'a mut [u8],
 }
 
-/// The variables of a function that is running.
+/// The variables of an active function.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     before: Top,
 }
 
 impl Frame {
-    /// The number of the region of the first variable.
+    /// Region number of the first variable.
     pub(crate) fn first(self) -> usize {
         self.before.regions
     }
 }
 
 impl<'a> Memory<'a> {
-    /// The memory of a run that is given bytes to read and bytes to write.
+    /// Creates the memory of a run, with an input buffer to read and an output buffer to write.
     pub fn new(data: &'a [Data], input: &'a [u8], output: &'a mut [u8]) -> Memory<'a> {
         let mut regions = Vec::with_capacity(data.len() + 8);
         regions.push(Region::NOTHING);
@@ -206,42 +206,42 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// The same, of which what is allocated is within a budget.
+    /// Limits its allocations by a budget.
     #[must_use]
     pub fn within(mut self, heap: &'a Arc<Budget>) -> Memory<'a> {
         self.budget = Some(heap);
         self
     }
 
-    /// The same, by a meter that may have run before.
+    /// Charges it to a meter that may have run before.
     #[must_use]
     pub fn metered(mut self, meter: Meter) -> Memory<'a> {
         self.meter = meter;
         self
     }
 
-    /// How integers lie in it.
+    /// Byte order of integers in memory.
     pub(crate) fn order(&self) -> ByteOrder {
         self.order
     }
 
-    /// From now on integers lie in it as they do on a target.
+    /// Sets the byte order of integers in memory, that of a target.
     pub(crate) fn set_order(&mut self, order: ByteOrder) {
         self.order = order;
     }
 
-    /// What is left of the work and of the time.
+    /// The remaining work and time.
     #[inline]
     pub fn meter(&mut self) -> &mut Meter {
         &mut self.meter
     }
 
-    /// A pointer to what is read.
+    /// Pointer to the input buffer.
     pub const INPUT: i64 = (ALLOCATED as i64) << 32;
-    /// A pointer to what is written.
+    /// Pointer to the output buffer.
     pub const OUTPUT: i64 = (ALLOCATED as i64 + 1) << 32;
 
-    /// Makes room for the variables of a function, all zero.
+    /// Allocates the variables of a function, zeroed.
     ///
     /// # Errors
     /// [`Why::OutOfMemory`].
@@ -267,7 +267,7 @@ impl<'a> Memory<'a> {
         Ok(frame)
     }
 
-    /// Room for a variable, all zero.
+    /// Allocates a variable, zeroed.
     fn variable(&mut self, bytes: usize) -> Result<Region, Why> {
         let fits =
             |stack: &[Vec<u8>], block: usize, at: usize| stack.get(block).is_some_and(|it| it.len() - at >= bytes);
@@ -275,7 +275,7 @@ impl<'a> Memory<'a> {
             self.top.block += usize::from(!self.stack.is_empty());
             self.top.at = 0;
             if !fits(&self.stack, self.top.block, 0) {
-                // Nothing lives there, nor behind.
+                // Nothing there or beyond is live.
                 self.stack.truncate(self.top.block);
                 self.stack.push(filled(0, bytes.max(BLOCK_BYTES << self.top.block.min(10)))?);
             }
@@ -287,7 +287,7 @@ impl<'a> Memory<'a> {
         Ok(Region::writable(Store::Stack, block, at, place))
     }
 
-    /// The variables of a function are gone.
+    /// Frees the variables of a function.
     pub fn leave(&mut self, frame: Frame) {
         for region in &mut self.regions[frame.before.regions..self.top.regions] {
             *region = region.gone();
@@ -295,18 +295,18 @@ impl<'a> Memory<'a> {
         self.top = frame.before;
     }
 
-    /// A pointer to a variable.
+    /// Returns a pointer to a variable.
     pub fn object(&self, frame: Frame, number: usize) -> i64 {
         let index = frame.first() + number;
         (i64::from(self.regions[index].generation) << 48) | (index as i64) << 32
     }
 
-    /// Where compiled code finds regions: data and variables, and what is allocated. Neither is ever empty.
+    /// The region tables that compiled code reads: data and variables, and allocations. Neither is ever empty.
     pub(crate) fn tables(&self) -> [&[Region]; 2] {
         [&self.regions, &self.allocated]
     }
 
-    /// New memory with these bytes, until the run ends.
+    /// Allocates memory with these bytes, which lives until the run ends.
     ///
     /// # Errors
     /// [`Why::OutOfMemory`].
@@ -322,16 +322,16 @@ impl<'a> Memory<'a> {
         Ok((index as i64) << 32)
     }
 
-    /// So many bytes are handled, in a copy that is soon given back.
+    /// Charges the bytes of a short-lived copy.
     ///
     /// # Errors
-    /// [`Why::OutOfMemory`], and what the meter says.
+    /// [`Why::OutOfMemory`], and those of the meter.
     pub(crate) fn passes(&mut self, bytes: usize) -> Result<(), Why> {
         self.meter.charge(bytes as u64)?;
         if self.has_room(self.heap_bytes + bytes) { Ok(()) } else { Err(Why::OutOfMemory) }
     }
 
-    /// Whether the budget has room for so many bytes of this run.
+    /// Returns whether the budget covers this number of bytes of this run.
     fn has_room(&mut self, bytes: usize) -> bool {
         match (bytes.checked_sub(HEAP_BYTES_FREE), self.budget) {
             (None | Some(0), _) | (_, None) => true,
@@ -341,10 +341,10 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Gives memory back.
+    /// Frees memory.
     ///
     /// # Errors
-    /// [`Why::NotAllocated`] for what was not allocated; a pointer to nothing is given back without effect, as free(3) does.
+    /// [`Why::NotAllocated`] for memory that was not allocated; freeing a null pointer has no effect, as with free(3).
     pub fn free(&mut self, pointer: i64) -> Result<(), Why> {
         if pointer == 0 {
             return Ok(());
@@ -372,7 +372,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// The bytes from a pointer on to the end of what it points into.
+    /// Returns the bytes from a pointer to the end of its region.
     ///
     /// # Errors
     /// [`Why::NullPointer`], [`Why::Gone`], [`Why::OutOfBounds`].
@@ -394,7 +394,7 @@ impl<'a> Memory<'a> {
         })
     }
 
-    /// The same, to write to.
+    /// Returns the bytes from a pointer to the end of its region, writable.
     ///
     /// # Errors
     /// As [`Self::rest`], and [`Why::ReadOnly`].
@@ -415,7 +415,7 @@ impl<'a> Memory<'a> {
         })
     }
 
-    /// So many bytes at a pointer.
+    /// Returns a number of bytes at a pointer.
     ///
     /// # Errors
     /// As [`Self::rest`].
@@ -424,7 +424,7 @@ impl<'a> Memory<'a> {
         self.rest(pointer)?.get(..bytes).ok_or(Why::OutOfBounds)
     }
 
-    /// The same, to write to.
+    /// Returns a number of bytes at a pointer, writable.
     ///
     /// # Errors
     /// As [`Self::rest_mut`].
@@ -433,7 +433,7 @@ impl<'a> Memory<'a> {
         self.rest_mut(pointer)?.get_mut(..bytes).ok_or(Why::OutOfBounds)
     }
 
-    /// The string at a pointer, without its zero byte; one that has none ends with what it lies in.
+    /// Returns the string at a pointer, without its zero byte; an unterminated one ends with its region.
     ///
     /// # Errors
     /// As [`Self::rest`].
@@ -442,7 +442,7 @@ impl<'a> Memory<'a> {
         Ok(&rest[..rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len())])
     }
 
-    /// The integer at a pointer.
+    /// Loads the integer at a pointer.
     ///
     /// # Errors
     /// As [`Self::rest`].
@@ -452,7 +452,7 @@ impl<'a> Memory<'a> {
         Ok(load(bytes, integer, self.order))
     }
 
-    /// Writes an integer.
+    /// Stores an integer at a pointer.
     ///
     /// # Errors
     /// As [`Self::rest_mut`].
@@ -463,7 +463,7 @@ impl<'a> Memory<'a> {
         Ok(())
     }
 
-    /// Copies bytes, which may overlap.
+    /// Copies bytes between ranges that may overlap.
     ///
     /// # Errors
     /// As [`Self::read`] and [`Self::write`].
@@ -474,7 +474,7 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// The integer that bytes are.
+/// Decodes an integer from bytes.
 #[inline]
 pub fn load(bytes: &[u8], integer: crate::code::Integer, order: ByteOrder) -> i64 {
     integer.wrap(order.read(&bytes[..integer.bytes.into()]))

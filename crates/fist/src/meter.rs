@@ -1,4 +1,4 @@
-//! What a run may take besides rounds and calls: work, which is counted by bytes and by what is asked for below, and time.
+//! Metering of a run beyond its fuel: work, measured in bytes handled and requests to the lower layer, and time.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::stop::Why;
 
-/// Most work of a run: bytes that are copied once.
+/// Maximum work of a run, in units of one byte copied once.
 pub const WORK_MAX: u64 = 1 << 30;
-/// The time limit where none is given.
+/// Default time limit.
 pub const TIME_LIMIT: Duration = Duration::from_secs(1);
-/// Work between two looks at the clock.
+/// Work between two clock checks.
 const LOOK_WORK: u64 = 32 << 20;
-/// Rounds and calls between two looks at the clock.
+/// Fuel between two clock checks.
 const LOOK_STEPS: u64 = 1 << 18;
 
-/// What is left of the work and of the time of a run, or of several that are one operation's.
+/// The remaining work and time of a run, or of all runs of one operation.
 #[derive(Clone, Debug)]
 pub struct Meter {
     work: u64,
-    /// The clock is looked at when less work is left.
+    /// The clock is checked when less work than this is left.
     next_look: u64,
     limit: Duration,
-    /// How long it has computed before the clock was begun the last time.
+    /// Computing time before the clock was last started.
     used: Duration,
-    /// What the clock of the thread said then. It is begun at the first look: most runs end before that.
+    /// Thread time when the clock was last started, which happens at the first check: most runs end before that.
     begun: Option<Duration>,
-    /// How often it was stopped.
+    /// Number of pauses.
     pauses: u64,
 }
 
@@ -37,19 +37,19 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Nothing is taken yet. The run computes for so long at most, and no work is done afterwards.
+    /// Creates an unused meter. A run may compute for at most `limit`, and does no work afterwards.
     pub fn new(limit: Duration) -> Meter {
         Meter { work: WORK_MAX, next_look: WORK_MAX - LOOK_WORK, limit, used: Duration::ZERO, begun: None, pauses: 0 }
     }
 
-    /// The same with so much work to be taken, [`WORK_MAX`] at most.
+    /// Sets the work limit, [`WORK_MAX`] at most.
     #[must_use]
     pub fn with_work(self, work: u64) -> Meter {
         let work = work.min(WORK_MAX);
         Meter { work, next_look: work.saturating_sub(LOOK_WORK), ..self }
     }
 
-    /// Takes so much work, before it is done.
+    /// Charges work, before it is done.
     ///
     /// # Errors
     /// [`Why::TooMuchWork`], [`Why::TooLong`].
@@ -63,7 +63,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Looks at the clock. What is computed before the first look does not count.
+    /// Checks the clock. Time before the first check does not count.
     ///
     /// # Errors
     /// [`Why::TooLong`].
@@ -73,7 +73,7 @@ impl Meter {
         if self.used + now.saturating_sub(begun) > self.limit { Err(Why::TooLong) } else { Ok(()) }
     }
 
-    /// Stops the clock until the next look, while something else is done than to run.
+    /// Stops the clock until the next check, while the thread does something other than the run.
     pub fn pause(&mut self) {
         self.pauses += 1;
         if let Some(begun) = self.begun.take() {
@@ -81,12 +81,12 @@ impl Meter {
         }
     }
 
-    /// How often something else was done.
+    /// Number of times the clock was stopped.
     pub(crate) const fn pauses(&self) -> u64 {
         self.pauses
     }
 
-    /// Starts the clock again, if it was begun before.
+    /// Restarts the clock, if it was running before.
     pub fn resume(&mut self) {
         if !self.used.is_zero() {
             self.begun = Some(thread_time());
@@ -94,28 +94,28 @@ impl Meter {
     }
 }
 
-/// How long this thread has computed: what it waits for, and others that have the processor, do not count.
+/// CPU time of this thread: waiting, and other threads that use the CPU, do not count.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// Rounds and calls that a run may still take: those up to the next look at the clock are counted one by one.
+/// Fuel of a run: the caller counts down the part up to the next clock check one by one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steps {
-    /// Those that may be taken after the next look.
+    /// Fuel left after the next clock check.
     later: u64,
 }
 
 impl Steps {
-    /// Of so many in all, with those up to the first look.
+    /// Splits the total fuel; also returns the part up to the first clock check.
     pub(crate) fn new(all: u64) -> (Steps, u64) {
         let first = all.min(LOOK_STEPS);
         (Steps { later: all - first }, first)
     }
 
-    /// Looks at the clock where these are taken: the number of those up to the next look. `missing` is how many were taken more
-    /// than there were.
+    /// Checks the clock when that part is used up; returns the fuel up to the next check. `missing` is the amount
+    /// overspent.
     ///
     /// # Errors
     /// [`Why::TooManySteps`], [`Why::TooLong`].

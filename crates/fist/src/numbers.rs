@@ -1,4 +1,4 @@
-//! Names that every description has for numbers: errors and flags of Linux, and what built-in functions take.
+//! Predefined names for numbers: errors and flags of Linux, and constants that built-in functions take.
 
 /// Error numbers of Linux.
 pub(crate) const ERRORS: [(&str, i32); 52] = [
@@ -56,7 +56,7 @@ pub(crate) const ERRORS: [(&str, i32); 52] = [
     ("ECANCELED", libc::ECANCELED),
 ];
 
-/// Kinds of objects, permission bits and ways to open, of Linux.
+/// File types, permission bits and open flags of Linux.
 pub(crate) const FLAGS: [(&str, i64); 31] = [
     ("S_IFMT", libc::S_IFMT as i64),
     ("S_IFREG", libc::S_IFREG as i64),
@@ -91,7 +91,7 @@ pub(crate) const FLAGS: [(&str, i64); 31] = [
     ("FALLOC_FL_INSERT_RANGE", libc::FALLOC_FL_INSERT_RANGE as i64),
 ];
 
-/// What built-in functions take, and limits: the same everywhere.
+/// Constants for built-in functions, and limits: target-independent.
 pub(crate) const NUMBERS: [(&str, i64); 7] = [
     ("NODUPS", 1),
     ("NOREPLACE", NO_REPLACE),
@@ -102,5 +102,5 @@ pub(crate) const NUMBERS: [(&str, i64); 7] = [
     ("NULL", 0),
 ];
 
-/// A flag of `fistRename`: what has the name stays.
+/// A flag of `fistRename`: an existing object is not replaced.
 pub(crate) const NO_REPLACE: i64 = 1;

@@ -1,62 +1,62 @@
-//! The operations that rules can be for, and the sets that they are in (FiST, section 2.3.4).
+//! Operations that rules can be for, and the sets that contain them (FiST, section 2.3.4).
 
-/// An operation of a file system, by its place in [`OPERATIONS`].
+/// An operation of a file system, by its index in [`OPERATIONS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Operation(pub u8);
 
-/// Operations, a bit for each.
+/// A set of operations, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operations(pub u64);
 
 impl Operations {
-    /// Those that are in both.
+    /// The intersection of two sets.
     #[must_use]
     pub const fn and(self, other: Operations) -> Operations {
         Operations(self.0 & other.0)
     }
 
-    /// Those that are in either.
+    /// The union of two sets.
     #[must_use]
     pub const fn or(self, other: Operations) -> Operations {
         Operations(self.0 | other.0)
     }
 
-    /// Those that are not this one.
+    /// The set without this operation.
     #[must_use]
     pub const fn without(self, operation: Operation) -> Operations {
         Operations(self.0 & !(1 << operation.0))
     }
 
-    /// Whether the operation is one of them.
+    /// Returns whether the set contains the operation.
     pub const fn contains(self, operation: Operation) -> bool {
         self.0 >> operation.0 & 1 != 0
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// One by one.
+    /// Iterates over the operations.
     pub fn iter(self) -> impl Iterator<Item = Operation> {
         (0..64).map(Operation).filter(move |operation| self.contains(*operation))
     }
 }
 
-/// What an operation is like.
+/// Properties of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// Its name: the system call's where there is one.
+    /// Its name: the system call's, if there is one.
     pub name: &'static str,
-    /// What it does, for the reference and editors.
+    /// Its effect, for the reference and editors.
     pub summary: &'static str,
-    /// Whether it changes the state of the file system; `None` for one of which that cannot be said.
+    /// Whether it changes the state of the file system; `None` where that is not known.
     pub changes: Option<bool>,
-    /// What it is about.
+    /// Its subject.
     pub about: About,
 }
 
-/// What an operation is about.
+/// The subject of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// An object.
@@ -65,14 +65,14 @@ pub enum About {
     Data,
     /// A name in a directory.
     Name,
-    /// The name of something new in a directory.
+    /// A name to be created in a directory.
     NewName,
-    /// A name in a directory that goes away.
+    /// A name to be removed from a directory.
     OldName,
 }
 
 impl About {
-    /// Whether it is about a name.
+    /// Returns whether the subject is a name.
     pub const fn is_name(self) -> bool {
         matches!(self, About::Name | About::NewName | About::OldName)
     }
@@ -126,24 +126,24 @@ pub const OPERATIONS: [Kind; 36] = [
 ];
 
 impl Operation {
-    /// What it is like.
+    /// Its properties.
     pub const fn kind(self) -> &'static Kind {
         &OPERATIONS[self.0 as usize]
     }
 
-    /// The operation of this name.
+    /// Returns the operation with this name.
     pub fn by_name(name: &str) -> Option<Operation> {
         OPERATIONS.iter().position(|kind| kind.name == name).map(|index| Operation(index as u8))
     }
 }
 
-/// The operations of which this holds.
+/// Returns the operations whose properties satisfy a predicate.
 fn of_kind(is_one: impl Fn(&Kind) -> bool) -> Operations {
     let bits = OPERATIONS.iter().enumerate().filter(|(_, kind)| is_one(kind)).map(|(index, _)| 1 << index);
     Operations(bits.fold(0, |all, bit: u64| all | bit))
 }
 
-/// The operations of a set.
+/// Returns the operations of a set.
 pub fn set(name: &str) -> Option<Operations> {
     Some(match name {
         "op" | "ops" => of_kind(|_| true),
@@ -155,7 +155,7 @@ pub fn set(name: &str) -> Option<Operations> {
     })
 }
 
-/// The operations of a type: all, those on names, those on data, or one.
+/// Returns the operations of a type: all, those on names, those on data, or a single one.
 pub fn of_type(name: &str) -> Option<Operations> {
     match name {
         "all" => Some(of_kind(|_| true)),
@@ -165,19 +165,19 @@ pub fn of_type(name: &str) -> Option<Operations> {
     }
 }
 
-/// A part of an operation that a rule is for.
+/// The part of an operation that a rule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// Before it.
+    /// Before the operation.
     PreCall,
-    /// In its place; of `readdir`, for each name.
+    /// In place of the operation; for `readdir`, once per name.
     Call,
-    /// Behind it.
+    /// After the operation.
     PostCall,
 }
 
 impl Part {
-    /// As rules write it.
+    /// Its name in rules.
     pub const fn name(self) -> &'static str {
         match self {
             Part::PreCall => "precall",
@@ -186,7 +186,7 @@ impl Part {
         }
     }
 
-    /// The part of this name.
+    /// Returns the part with this name.
     pub fn by_name(name: &str) -> Option<Part> {
         [Part::PreCall, Part::Call, Part::PostCall].into_iter().find(|part| part.name() == name)
     }

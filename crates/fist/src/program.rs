@@ -1,4 +1,4 @@
-//! A program: what a checked description is when it has been prepared for a target, for whoever runs, compiles or explains it.
+//! A program: a checked FiST program prepared for a target, for consumers that run, compile or explain it.
 
 use std::ops::Range;
 
@@ -8,117 +8,117 @@ use crate::target::Target;
 use crate::text::Span;
 use crate::tree::{Access, Direction};
 
-/// Descriptions that can be run as one file system: one, or several of which each lies on the next.
+/// FiST programs that run as one file system: a single one, or several stacked on each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
-    /// The descriptions, the topmost first; there is one at least.
+    /// The stacked FiST programs, topmost first; at least one.
     pub levels: Vec<Level>,
     /// The structures.
     pub structures: Vec<Structure>,
-    /// Data, of which those that are written to are the mount's.
+    /// Data; those that are written to exist once per mount.
     pub data: Vec<Data>,
-    /// Functions, those of the rules among them.
+    /// Functions, including those of the rules.
     pub functions: Vec<Function>,
-    /// Calls out of it. What is asked for is asked by the level of the function that calls.
+    /// Intrinsic and host calls. The level of the calling function makes the request.
     pub sites: Vec<Site>,
-    /// What it was prepared for.
+    /// The target that it was prepared for.
     pub target: Target,
 }
 
-/// One description: what it declares, and its rules.
+/// One FiST program: its declarations and rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Level {
-    /// The file system's name: its filter functions begin with it.
+    /// The file system's name: the prefix of its filter functions.
     pub name: String,
-    /// What may be done to files; everything if nothing is said.
+    /// Permitted access to files; everything if not declared.
     pub access: Option<Access>,
     /// Each operation is traced.
     pub traces: bool,
-    /// Names for error numbers that it declares.
+    /// Error codes that it declares.
     pub errors: Vec<(String, i32)>,
-    /// How many file systems lie immediately below.
+    /// Number of file systems immediately below.
     pub fan_out: u32,
-    /// It is to be mounted over what lies below.
+    /// The file system is to be mounted over its lower file system.
     pub is_overlay: bool,
     /// The filters.
     pub filters: Filters,
-    /// What files of auxiliary data hold: structures.
+    /// Structures of its auxiliary file formats.
     pub formats: Vec<usize>,
-    /// Commands that programs can give.
+    /// Ioctls that user processes can issue.
     pub ioctls: Vec<Ioctl>,
-    /// What is given when it is mounted: a structure.
+    /// The structure of its mount data.
     pub mount: Option<usize>,
-    /// Its fields' values where they are not given.
+    /// The fields of its mount data that options set.
     pub mount_fields: Vec<MountField>,
-    /// Data of each mount: a structure.
+    /// The structure of its per-mount data.
     pub vfs: Option<usize>,
-    /// Data of each object that is in use: a structure.
+    /// The structure of its data per object in use.
     pub vnode: Option<usize>,
-    /// Its rules, in the order of the text.
+    /// Its rules, in source order.
     pub rules: Vec<Rule>,
-    /// Operations with rules are done one at a time on a mount.
+    /// Operations with rules are serialized per mount.
     pub is_serial: bool,
-    /// A filter of data is told which page or chunk is the last of its file: that has a form of its own then, and there are no
-    /// holes.
+    /// A filter of data learns which page or chunk is the last of its file: the last one then has a form of its own,
+    /// and there are no holes.
     pub marks_last: bool,
-    /// Which of the program's data are its own.
+    /// Indexes of its own data in the program.
     pub data: Range<usize>,
-    /// Which of the program's functions are its own.
+    /// Indexes of its own functions in the program.
     pub functions: Range<usize>,
 }
 
-/// Functions that encode and decode, by their index.
+/// Encode and decode functions, by index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
-    /// Encodes and decodes a page of data.
+    /// Encoder and decoder of a page of data.
     pub data: Option<(usize, usize)>,
-    /// Encodes and decodes a name.
+    /// Encoder and decoder of a name.
     pub name: Option<(usize, usize)>,
-    /// The encoded form of data has another size.
+    /// The encoded form of data differs in size.
     pub changes_size: bool,
 }
 
 impl Level {
-    /// The operations for which there are rules.
+    /// The operations that have rules.
     pub fn operations(&self) -> Operations {
         self.rules.iter().fold(Operations::default(), |all, rule| all.or(rule.operations))
     }
 }
 
-/// A command that programs can give.
+/// An ioctl that user processes can issue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ioctl {
     /// Its name.
     pub name: String,
-    /// Which way its data go.
+    /// Direction of its data.
     pub direction: Direction,
-    /// What they are: a structure.
+    /// The structure of its data.
     pub structure: usize,
-    /// Its number, as ioctl(2) takes it.
+    /// Its command number, as ioctl(2) takes it.
     pub command: u32,
 }
 
-/// What can be given when the file system is mounted.
+/// A mount option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountField {
-    /// The option's name.
+    /// Name of the option.
     pub name: String,
-    /// The field, by its index in the structure.
+    /// Index of the field in the structure.
     pub field: usize,
-    /// It is one of a group: the option is true or false.
+    /// The field belongs to a group: the option is a boolean.
     pub is_flag: bool,
 }
 
-/// A structure: its fields, one behind the other, aligned as C does.
+/// A structure: its fields one after the other, aligned as in C.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Structure {
     /// Its name.
     pub name: String,
     /// Its fields.
     pub fields: Vec<Field>,
-    /// Bytes of the whole.
+    /// Size of the structure in bytes.
     pub size: u64,
-    /// What its address is a multiple of.
+    /// Alignment of its address.
     pub alignment: u64,
 }
 
@@ -129,72 +129,72 @@ pub struct Field {
     pub name: String,
     /// Its type.
     pub r#type: Type,
-    /// Where in the structure it begins.
+    /// Offset in the structure.
     pub offset: u64,
 }
 
 /// A type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Nothing.
+    /// `void`.
     Void,
     /// An integer.
     Integer(Integer),
     /// An object of a file system.
     Vnode,
-    /// To something of a type.
+    /// A pointer.
     Pointer {
-        /// What it points to.
+        /// The type pointed to.
         to: Box<Type>,
-        /// It is not written to through this pointer.
+        /// The target is not written to through this pointer.
         is_const: bool,
     },
-    /// So many of one type.
+    /// An array and its length.
     Array(Box<Type>, u64),
     /// A structure, by its index.
     Structure(usize),
 }
 
-/// Data of the description.
+/// A data object of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Its name; a string's is empty.
+    /// Its name; empty for a string.
     pub name: String,
     /// Its type.
     pub r#type: Type,
-    /// What it begins with.
+    /// Its initial bytes.
     pub bytes: Vec<u8>,
-    /// Something writes to it: every mount has its own.
+    /// The program writes to it: every mount has its own copy.
     pub is_written: bool,
 }
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// As it is written, without what it does: `%op:lookup:postcall`.
+    /// Its header as written: `%op:lookup:postcall`.
     pub title: String,
     /// The operations that it is for.
     pub operations: Operations,
-    /// Of `ioctl`, which.
+    /// For `ioctl`, the index of the ioctl.
     pub ioctl: Option<usize>,
-    /// Which part of them.
+    /// The part of the operations.
     pub part: Part,
-    /// What it does: a function.
+    /// Its body: a function.
     pub function: usize,
-    /// Where it stands.
+    /// Location in the source text.
     pub span: Span,
 }
 
 impl Program {
-    /// The topmost description, which is the only one where nothing was merged.
+    /// The topmost FiST program; the only one if nothing was merged.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the program has no levels.
     pub fn topmost(&self) -> &Level {
         &self.levels[0]
     }
 
-    /// Bytes of a value of a type; 0 for one of nothing.
+    /// Returns the size of a value of a type in bytes; 0 for `void`.
     pub fn size(&self, r#type: &Type) -> u64 {
         match r#type {
             Type::Void => 0,

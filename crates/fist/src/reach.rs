@@ -1,4 +1,4 @@
-//! What a function can come to, by itself and through those that it calls.
+//! The call graph: what a function can reach by itself and through its callees.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::code::{Expression as E, Statement as S};
 use crate::program::Program;
 use crate::visit::{each_expression, each_statement};
 
-/// The calls out of the program that functions can make, by their index.
+/// Returns the intrinsic and host calls that functions can reach, by index.
 pub fn sites(program: &Program, functions: impl IntoIterator<Item = usize>) -> BTreeSet<usize> {
     let (mut seen, mut sites) = (BTreeSet::new(), BTreeSet::new());
     let mut rest: Vec<usize> = functions.into_iter().collect();
@@ -24,7 +24,7 @@ pub fn sites(program: &Program, functions: impl IntoIterator<Item = usize>) -> B
     sites
 }
 
-/// Whether anything is done again and again.
+/// Returns whether the statements contain a loop.
 pub fn has_loop(statements: &[S]) -> bool {
     let mut found = false;
     each_statement(statements, &mut |statement| found |= matches!(statement, S::Loop { .. }));

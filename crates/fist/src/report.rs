@@ -1,4 +1,4 @@
-//! Diagnostics as text for people: each with its code, the lines that it is about, and what to do.
+//! Diagnostics as text for people: each with its code, the source lines and the suggested fix.
 
 use std::fmt::Write;
 
@@ -10,24 +10,25 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::lines::Lines;
 use crate::text::Span;
 
-/// So many are told at most: who reads more of them at once has another problem.
+/// Maximum number of diagnostics reported: a reader with more of them at once has another problem.
 pub const TOLD_MAX: usize = 100;
 
-/// Longer excerpts are not shown, but named: a line of a file that no person has written, or a block without an end.
+/// Maximum size of an excerpt in bytes; for a longer one only the location is named: a line of a generated file, or an
+/// unclosed block.
 const EXCERPT_BYTES_MAX: usize = 64 << 10;
 
-/// Whether what is written has colours.
+/// Whether the output is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Colours {
     /// Plain text.
     #[default]
     Never,
-    /// With the escapes of terminals.
+    /// With terminal escape sequences.
     Always,
 }
 
-/// The diagnostics of a text, in the order of the text, with an empty line between them; nothing if there are none. `file` is
-/// what the text is called.
+/// Renders the diagnostics of a text, in source order, separated by empty lines; empty if there are none. `file` is the
+/// name of the text.
 pub fn report(file: &str, text: &str, diagnostics: &[Diagnostic], colours: Colours) -> String {
     let lines = Lines::of(text);
     let file = printable(file);
@@ -45,7 +46,7 @@ pub fn report(file: &str, text: &str, diagnostics: &[Diagnostic], colours: Colou
     all
 }
 
-/// The counts of errors and warnings, as `2 errors and 1 warning`; nothing if there are none.
+/// The number of errors and warnings, as `2 errors and 1 warning`; empty if there are none.
 pub fn counts(diagnostics: &[Diagnostic]) -> String {
     let count = |severity| diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count();
     let some = |count: usize, what: &str| match count {
@@ -64,7 +65,7 @@ fn group<'a>(file: &'a str, text: &'a str, lines: &Lines, diagnostic: &'a Diagno
     };
     let title = level.primary_title(&diagnostic.message).id(diagnostic.code.name());
     let related = diagnostic.related.iter().map(|(span, _)| *span);
-    // Only the lines that are shown are looked at: a long text with many problems is told as fast as a short one.
+    // Only the lines shown are read: a long text with many problems is reported as fast as a short one.
     let (first, shown) = lines.around(text, related.fold(diagnostic.span, Span::to));
     let group = if shown.of(text).len() > EXCERPT_BYTES_MAX {
         named(title, file, text, lines, diagnostic)
@@ -74,7 +75,7 @@ fn group<'a>(file: &'a str, text: &'a str, lines: &Lines, diagnostic: &'a Diagno
     group.elements(diagnostic.remedy.as_deref().map(|remedy| Level::HELP.message(trusted(remedy))))
 }
 
-/// The lines that a problem is about, with what is said of their parts.
+/// The source lines of a problem, with labels.
 fn excerpt<'a>(
     file: &'a str,
     text: &'a str,
@@ -90,7 +91,7 @@ fn excerpt<'a>(
     snippet.annotation(primary).annotations(others)
 }
 
-/// The same by the numbers of the lines.
+/// The locations of a problem as line numbers, without an excerpt.
 fn named<'a>(title: Title<'a>, file: &'a str, text: &str, lines: &Lines, diagnostic: &'a Diagnostic) -> Group<'a> {
     let place = |span: Span| lines.place(text, span.start as usize);
     let (line, column) = place(diagnostic.span);
@@ -103,12 +104,12 @@ fn named<'a>(title: Title<'a>, file: &'a str, text: &str, lines: &Lines, diagnos
     title.element(Origin::path(file).line(line).char_column(column)).elements(notes)
 }
 
-/// Messages quote the text, and nothing in the text may speak to the terminal.
+/// Neutralizes control characters, since messages quote the source text.
 fn trusted(text: &str) -> String {
     normalize_untrusted_str(text)
 }
 
-/// The name of a file, in which nothing speaks to the terminal either.
+/// The name of a file, without control characters.
 fn printable(name: &str) -> String {
     name.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }

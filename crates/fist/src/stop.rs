@@ -1,56 +1,56 @@
-//! Why a run stops before its end.
+//! Traps: why a run ends early.
 
 use std::fmt;
 
 use crate::text::Span;
 
-/// A run that was stopped, and where.
+/// A trap: its kind and location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// Why.
+    /// The trap kind.
     pub why: Why,
-    /// Where in the text.
+    /// Location in the source text.
     pub span: Span,
 }
 
-/// Why a run stops.
+/// Trap kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Why {
-    /// `fistRetErr`: as it should.
+    /// `fistRetErr`: the intended end.
     Finished = 1,
-    /// A pointer to nothing is used.
+    /// A null pointer is dereferenced.
     NullPointer,
-    /// Memory is reached for that no object has.
+    /// An access outside the bounds of its object.
     OutOfBounds,
-    /// A pointer is used to what is gone.
+    /// A stale pointer is used: its object is gone.
     Gone,
-    /// What is not written to is written to.
+    /// A write to read-only memory.
     ReadOnly,
-    /// Pointers to different objects are subtracted.
+    /// Subtraction of pointers into different objects.
     OtherObject,
-    /// What was not allocated is given back.
+    /// Memory that was not allocated is freed.
     NotAllocated,
     /// A division by zero.
     DivisionByZero,
-    /// It takes too long.
+    /// The fuel is used up.
     TooManySteps,
-    /// Functions call each other too deeply.
+    /// Calls are nested too deeply.
     TooDeep,
-    /// It takes too much memory.
+    /// The memory limit is exceeded.
     OutOfMemory,
-    /// An element that an array does not have.
+    /// An array index is out of range.
     NoElement,
-    /// A length below zero, or too large.
+    /// A length is negative or too large.
     BadLength,
-    /// It handles too many bytes, or asks for too much below.
+    /// Too many bytes are handled, or too much is requested from the lower layer.
     TooMuchWork,
-    /// It computes longer than its time limit.
+    /// The time limit is exceeded.
     TooLong,
 }
 
 impl Why {
-    /// All of them, in the order of their numbers.
+    /// All trap kinds, in the order of their numbers.
     pub const ALL: [Why; 15] = [
         Why::Finished,
         Why::NullPointer,

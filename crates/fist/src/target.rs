@@ -1,4 +1,4 @@
-//! Targets: what differs between the machines and kernels that a program is prepared for.
+//! Targets: what differs between the machines and kernels for which a program is prepared.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -6,59 +6,59 @@ use std::ops::RangeInclusive;
 use crate::numbers::{ERRORS, FLAGS};
 use crate::tree::Direction;
 
-/// What a program is prepared for.
+/// The machine and kernel for which a program is prepared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Bytes of a page: what filters are given at a time, and what `%pagesize` is.
+    /// Page size in bytes: the unit passed to filters, and the value of `%pagesize`.
     pub page_bytes: u64,
-    /// How integers lie in memory.
+    /// Byte order of integers in memory.
     pub byte_order: ByteOrder,
-    /// What addresses of integers are a multiple of at most; otherwise that is their size.
+    /// Maximum alignment of integers; a smaller integer is aligned to its size.
     pub alignment_max: u64,
-    /// The numbers of errors.
+    /// Error numbers.
     pub errors: BTreeMap<&'static str, i32>,
-    /// The numbers of flags and kinds.
+    /// Values of flags and file types.
     pub flags: BTreeMap<&'static str, i64>,
-    /// Numbers of errors that are free for a description's own.
+    /// Error numbers available to a FiST program's own errors.
     pub own_errors: RangeInclusive<i32>,
-    /// How numbers of ioctls are made.
+    /// Encoding of ioctl numbers.
     pub ioctls: IoctlEncoding,
 }
 
-/// How integers lie in memory.
+/// Byte order of integers in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
-    /// The lowest byte first.
+    /// Least significant byte first.
     Little,
-    /// The highest byte first.
+    /// Most significant byte first.
     Big,
 }
 
-/// How numbers of ioctls are made (Linux, `_IOC`).
+/// Encoding of ioctl numbers (Linux, `_IOC`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoctlEncoding {
-    /// The bits that say that data come from the program.
+    /// Direction bits for data from the user process.
     pub from_user: u32,
-    /// The bits that say that data go to it.
+    /// Direction bits for data to the user process.
     pub to_user: u32,
-    /// Where those stand.
+    /// Shift of the direction bits.
     pub way_shift: u32,
-    /// Where the number of bytes stands.
+    /// Shift of the size.
     pub size_shift: u32,
-    /// How many bits that has.
+    /// Width of the size in bits.
     pub size_bits: u32,
-    /// Where the letter of the driver stands.
+    /// Shift of the driver's type letter.
     pub letter_shift: u32,
 }
 
-/// The letter of descriptions' ioctls.
+/// The type letter of FiST ioctls.
 const LETTER: u32 = b'F' as u32;
 
 impl ByteOrder {
-    /// This machine's.
+    /// The byte order of this machine.
     pub const HOST: ByteOrder = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
-    /// The bytes of a value: so many of the lowest.
+    /// Writes the low bytes of a value, as many as the buffer has.
     #[inline]
     pub fn write(self, value: i64, bytes: &mut [u8]) {
         match self {
@@ -67,7 +67,7 @@ impl ByteOrder {
         }
     }
 
-    /// The value that bytes are, of which there are at most eight; above them there are zeros.
+    /// Reads a value from at most eight bytes, zero-extended.
     #[inline]
     pub fn read(self, bytes: &[u8]) -> i64 {
         let mut whole = [0; 8];
@@ -85,16 +85,16 @@ impl ByteOrder {
 }
 
 impl IoctlEncoding {
-    /// As most machines have it (Linux, asm-generic/ioctl.h).
+    /// The encoding of most machines (Linux, asm-generic/ioctl.h).
     pub const GENERIC: IoctlEncoding =
         IoctlEncoding { from_user: 1, to_user: 2, way_shift: 30, size_shift: 16, size_bits: 14, letter_shift: 8 };
 
-    /// The most bytes that the number of an ioctl can tell.
+    /// Maximum size of data in bytes that an ioctl number can encode.
     pub const fn bytes_max(self) -> u64 {
         (1 << self.size_bits) - 1
     }
 
-    /// The number of an ioctl, as ioctl(2) takes it.
+    /// Returns the number of an ioctl, as ioctl(2) takes it.
     pub const fn command(self, direction: Direction, bytes: u64, number: u32) -> u32 {
         let way = match direction {
             Direction::FromUser => self.from_user,
@@ -106,7 +106,7 @@ impl IoctlEncoding {
 }
 
 impl Target {
-    /// This machine, where a server runs programs.
+    /// This machine, on which a server runs programs.
     pub fn host() -> Target {
         Target {
             page_bytes: 4096,
@@ -114,18 +114,18 @@ impl Target {
             alignment_max: 8,
             errors: ERRORS.into_iter().collect(),
             flags: FLAGS.into_iter().collect(),
-            // Linux's end at 133, and a server may answer up to 511 (fs/fuse/dev.c: `fuse_dev_do_write`).
+            // Linux's end at 133, and a server may return up to 511 (fs/fuse/dev.c: `fuse_dev_do_write`).
             own_errors: 134..=511,
             ioctls: IoctlEncoding::GENERIC,
         }
     }
 
-    /// The number of an error; one that the target does not have is its `EIO`.
+    /// Returns the number of an error; `EIO` for one that the target does not have.
     pub fn error(&self, name: &str) -> i32 {
         self.errors.get(name).or_else(|| self.errors.get("EIO")).copied().unwrap_or(libc::EIO)
     }
 
-    /// The number of a flag or kind; one that the target does not have is 0.
+    /// Returns the value of a flag or file type; 0 for one that the target does not have.
     pub fn flag(&self, name: &str) -> i64 {
         self.flags.get(name).copied().unwrap_or(0)
     }

@@ -1,6 +1,6 @@
-//! Places in the text of a description.
+//! Locations in the source text of a FiST program.
 
-/// Bytes of the text, from `start` up to and without `end`.
+/// A range of bytes in the text, from `start` to `end`, exclusive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
     /// The first byte.
@@ -10,34 +10,34 @@ pub struct Span {
 }
 
 impl Span {
-    /// From one byte to before another.
+    /// A span between two byte offsets.
     pub fn new(start: usize, end: usize) -> Span {
         Span { start: start as u32, end: end as u32 }
     }
 
-    /// Both and what lies between.
+    /// The smallest span that covers both.
     #[must_use]
     pub fn to(self, other: Span) -> Span {
         Span { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 
-    /// Its text.
+    /// Returns its text.
     pub fn of(self, text: &str) -> &str {
         &text[self.start as usize..self.end as usize]
     }
 }
 
-/// Something, and where it stands.
+/// A value with its location in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spanned<T> {
-    /// What it is.
+    /// The value.
     pub value: T,
-    /// Where it stands.
+    /// Its location.
     pub span: Span,
 }
 
 impl<T> Spanned<T> {
-    /// Something at a place.
+    /// Attaches a location to a value.
     pub fn new(value: T, span: Span) -> Spanned<T> {
         Spanned { value, span }
     }

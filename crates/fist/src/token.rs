@@ -1,43 +1,43 @@
-//! Tokens: what the text of a description is made of.
+//! Tokens of a FiST program.
 
 use crate::text::Span;
 
-/// A token and its place.
+/// A token and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What it is.
+    /// Its kind.
     pub kind: TokenKind,
-    /// Where it stands.
+    /// Its location.
     pub span: Span,
-    /// Nothing stands between the token before and this one.
+    /// Nothing separates it from the preceding token.
     pub is_attached: bool,
-    /// It is the first of its line.
+    /// It is the first on its line.
     pub begins_line: bool,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenKind {
-    /// A name, or a word of the language.
+    /// A name or a keyword.
     Name,
     /// An integer.
     Integer {
         /// Its value.
         value: u64,
-        /// Written with `u`.
+        /// Has the suffix `u`.
         is_unsigned: bool,
-        /// Written with `l`.
+        /// Has the suffix `l`.
         is_long: bool,
     },
     /// A character in single quotes.
     Character(u8),
-    /// A string in double quotes, its escapes resolved; strings side by side are one token each.
+    /// A string in double quotes, with escapes resolved; adjacent strings are separate tokens.
     Text(Vec<u8>),
-    /// `$name`, `$0`, `$name:1`: an argument of an operation, and of which file system.
+    /// `$name`, `$0`, `$name:1`: an argument of an operation, and the file system that it belongs to.
     Variable {
-        /// How many bytes of the token the name is, without `$`.
+        /// Length of the name in bytes, without `$`.
         name_length: u32,
-        /// What follows `:`.
+        /// The number after `:`.
         branch: Option<u32>,
     },
     /// An operator or a bracket, one of [`MARKS`].
@@ -48,23 +48,23 @@ pub enum TokenKind {
     RawBegin,
     /// `%}` at the beginning of a line.
     RawEnd,
-    /// A line for the preprocessor, which begins with `#`.
+    /// A preprocessor line, which begins with `#`.
     Directive,
     /// The end of the text.
     End,
 }
 
-/// A comment, or a condition of the preprocessor with what it leaves out: it says nothing to the parser, and is kept for whoever
-/// writes the text anew.
+/// A comment, or a preprocessor condition with the text that it excludes: the parser ignores it, and the formatter
+/// keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comment {
-    /// Where it stands, its marks included.
+    /// Its location, including its delimiters.
     pub span: Span,
-    /// Nothing stands before it on its line.
+    /// Nothing precedes it on its line.
     pub begins_line: bool,
 }
 
-/// Operators and brackets, the longer before the shorter that they begin with.
+/// Operators and brackets, each before any that is a prefix of it.
 pub const MARKS: [&str; 46] = [
     "<<=", ">>=", "...", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=", "*=", "/=",
     "%=", "&=", "|=", "^=", "{", "}", "(", ")", "[", "]", ";", ",", ":", "?", "=", "+", "-", "*", "/", "%", "&", "|",

@@ -1,8 +1,8 @@
-//! Walks through code: the parts of expressions and statements, and all that a function is made of.
+//! Visitors over code: the direct parts of expressions and statements, and everything in a function.
 
 use crate::code::{Expression as E, Function, Statement as S};
 
-/// Shows the parts that an expression is made of.
+/// Visits the direct operands of an expression.
 pub(crate) fn parts<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
     match one {
         E::Constant(_) | E::Register(_) | E::Object(_) | E::Data(_) => {}
@@ -28,13 +28,13 @@ pub(crate) fn parts<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
     }
 }
 
-/// Shows an expression and all that it is made of.
+/// Visits an expression and all its operands, recursively.
 pub(crate) fn each<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
     see(one);
     parts(one, &mut |part| each(part, see));
 }
 
-/// Shows the statements, and those in them.
+/// Visits statements and those nested in them.
 pub(crate) fn each_statement<'s>(statements: &'s [S], see: &mut dyn FnMut(&'s S)) {
     for statement in statements {
         see(statement);
@@ -51,12 +51,12 @@ pub(crate) fn each_statement<'s>(statements: &'s [S], see: &mut dyn FnMut(&'s S)
     }
 }
 
-/// Shows all expressions of a function, with their parts.
+/// Visits all expressions of a function, including their operands.
 pub(crate) fn each_expression<'s>(function: &'s Function, see: &mut dyn FnMut(&'s E)) {
     each_part(&function.body, see);
 }
 
-/// Shows all expressions of statements, with their parts.
+/// Visits all expressions of statements, including their operands.
 pub(crate) fn each_part<'s>(statements: &'s [S], see: &mut dyn FnMut(&'s E)) {
     each_statement(statements, &mut |statement| match statement {
         S::Expression(value) | S::Return(Some(value)) | S::If(value, ..) | S::Switch { value, .. } => each(value, see),

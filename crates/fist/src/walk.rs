@@ -1,13 +1,13 @@
-//! Walks through trees: every expression of a block, those within others included.
+//! Visitors over syntax trees: every expression of a block, including nested ones.
 
 use crate::tree::{Block, Expression, ExpressionKind as E, Initializer, Statement, StatementKind as S, Variable};
 
-/// Shows every expression of a block, the outer before the inner ones.
+/// Visits every expression of a block, outer ones first.
 pub fn block<'t>(block: &'t Block, see: &mut dyn FnMut(&'t Expression)) {
     statements(&block.statements, see);
 }
 
-/// Shows every variable that a block declares, also in blocks within it.
+/// Visits every variable that a block declares, including those in nested blocks.
 pub fn variables<'t>(block: &'t Block, see: &mut dyn FnMut(&'t Variable)) {
     block.statements.iter().for_each(|one| variables_of(one, see));
 }
@@ -84,13 +84,13 @@ fn initializer<'t>(value: &'t Initializer, see: &mut dyn FnMut(&'t Expression)) 
     }
 }
 
-/// Shows an expression and every one within it.
+/// Visits an expression and every one nested in it.
 pub fn expression<'t>(whole: &'t Expression, see: &mut dyn FnMut(&'t Expression)) {
     see(whole);
     whole.kind.parts(&mut |part| expression(part, see));
 }
 
-/// The name of the variable or the data that an lvalue is in: `a` in `a.b[3]`.
+/// Returns the name of the variable or data that an lvalue is in: `a` in `a.b[3]`.
 pub fn root(whole: &Expression) -> Option<&str> {
     match &whole.kind {
         E::Name(name) => Some(name),

@@ -1,20 +1,20 @@
-//! What a round of a loop, and a call of a function, count against the limit of a run: the more, the more is done in each.
+//! Fuel costs of a loop iteration and of a function call: the more work it does, the more it costs.
 
 use crate::code::{Expression as E, Function, Statement as S};
 use crate::visit::parts;
 
-/// So many expressions are done for each one that a round or a call counts.
+/// Number of expressions per unit of fuel.
 const UNIT: u64 = 128;
-/// Calls out of the program count as so many expressions.
+/// Cost of an intrinsic or host call, in expressions.
 const SITE: u64 = 16;
-/// Bytes of a variable that are made zero for each expression that they count as.
+/// Number of bytes zeroed for the cost of one expression.
 const CLEARED: u64 = 64;
-/// Bytes that are copied for each expression that they count as.
+/// Number of bytes copied for the cost of one expression.
 const COPIED: u64 = 16;
-/// Registers of a function for each expression that they count as.
+/// Number of registers of a function for the cost of one expression.
 const REGISTERS: u64 = 8;
 
-/// Weighs a function and its loops; the result is how many expressions it is made of.
+/// Sets the fuel costs of a function and of its loops; returns the size of the function in expressions.
 pub(crate) fn weigh(function: &mut Function) -> u64 {
     let objects = std::mem::take(&mut function.objects);
     let made = all(&mut function.body, &objects);
@@ -24,7 +24,7 @@ pub(crate) fn weigh(function: &mut Function) -> u64 {
     made
 }
 
-/// What so many expressions count.
+/// Returns the fuel cost of a number of expressions.
 fn weight(expressions: u64) -> u32 {
     u32::try_from(1 + expressions / UNIT).unwrap_or(u32::MAX)
 }
@@ -46,7 +46,7 @@ fn statement(one: &mut S, objects: &[u64]) -> u64 {
             let asked: u64 = [before, step, after].into_iter().flatten().map(|value| expression(value)).sum();
             let round = asked + statement(body, objects);
             *weighs = weight(round);
-            // A round may be left before it counts.
+            // An iteration may be left before it is charged.
             round
         }
         S::Switch { value, parts, .. } => {

@@ -1,20 +1,21 @@
-//! The words of the language with what they mean, for editors and the reference. What the compiler has tables of comes from those.
+//! Keywords of the language and their meaning, for editors and the reference. Those that the compiler has tables of are
+//! taken from there.
 
 use crate::builtins::{Answer, BuiltIn, Parameter, Signature};
 use crate::check::operands::ROLES;
 use crate::numbers::{ERRORS, FLAGS, NUMBERS};
 use crate::parser::types::{INTEGERS, WORDS};
 
-/// A word that declarations begin with.
+/// A keyword that begins a declaration.
 #[derive(Clone, Copy, Debug)]
 pub struct Declaration {
-    /// The word.
+    /// The keyword.
     pub name: &'static str,
-    /// How it is written.
+    /// Its syntax.
     pub usage: &'static str,
-    /// What it does, in a sentence.
+    /// Its effect, in one sentence.
     pub summary: &'static str,
-    /// The words that can follow it.
+    /// The keywords that can follow it.
     pub choices: &'static [(&'static str, &'static str)],
 }
 
@@ -115,7 +116,7 @@ pub const DECLARATIONS: [Declaration; 13] = [
     },
 ];
 
-/// The sets of operations that rules are for.
+/// The sets of operations in rules.
 pub const SETS: [(&str, &str); 6] = [
     ("op", "operations"),
     ("ops", "operations"),
@@ -125,7 +126,7 @@ pub const SETS: [(&str, &str); 6] = [
     ("createops", "operations that make something: create, mkdir, mknod, symlink, link, tmpfile"),
 ];
 
-/// The types of operations that stand where the name of one can.
+/// The types of operations that a rule can name instead of a single operation.
 pub const TYPES: [(&str, &str); 3] =
     [("all", "all of the set"), ("data", "those on the data of files"), ("name", "those on names")];
 
@@ -136,36 +137,36 @@ pub const PARTS: [(&str, &str); 3] = [
     ("postcall", "behind the operation"),
 ];
 
-/// The words of statements and of what is declared as in C.
+/// The keywords of statements and of C declarations.
 pub const STATEMENTS: [&str; 21] = [
     "if", "else", "while", "do", "for", "switch", "case", "default", "break", "continue", "return", "sizeof", "struct",
     "enum", "typedef", "const", "static", "extern", "inline", "volatile", "register",
 ];
 
-/// Objects that operations are about, without `$`, and what each is; with numbers for the file systems below.
+/// Objects of operations, without `$`, each with a description; numbers denote the file systems below.
 pub fn objects() -> impl Iterator<Item = (&'static str, &'static str)> {
     let data = [("vfs", "the data of the mount: per_vfs"), ("mnt", "what was given when it was mounted: mntdata")];
     ROLES.iter().map(|(name, _, summary)| (*name, *summary)).chain(data)
 }
 
-/// The errors of Linux by their names.
+/// The errors of Linux, by name.
 pub fn errors() -> impl Iterator<Item = (&'static str, i32)> {
     ERRORS.into_iter()
 }
 
-/// Other constants that every description has.
+/// Other predefined constants.
 pub fn constants() -> impl Iterator<Item = (&'static str, i64)> {
     FLAGS.into_iter().chain(NUMBERS)
 }
 
-/// The names of types that every description has, and the words of which types are made.
+/// The names of predefined types, and the keywords of which types are made.
 pub fn types() -> impl Iterator<Item = &'static str> {
     let refused = |word: &&str| matches!(*word, "float" | "double");
     let words = WORDS.into_iter().filter(move |word| !refused(word) && !STATEMENTS.contains(word));
     words.chain(INTEGERS.into_iter().map(|(name, ..)| name)).chain(["page_t", "vnode", "vnode_t"])
 }
 
-/// How a built-in function is called: `int fistLookup(directory, name[, slot, uid, gid])`.
+/// The syntax of a call of a built-in function: `int fistLookup(directory, name[, slot, uid, gid])`.
 pub fn usage(signature: &Signature) -> String {
     let answer = match signature.answer {
         Answer::Nothing => "void ",
@@ -188,7 +189,7 @@ pub fn usage(signature: &Signature) -> String {
     usage
 }
 
-/// How a built-in function is declared, with what its arguments are: those in brackets may be left out.
+/// The declaration of a built-in function with the kinds of its arguments; those in brackets may be omitted.
 pub fn prototype(signature: &Signature) -> String {
     let answer = match (signature.function, signature.answer) {
         (BuiltIn::Allocate, _) => "void *",
@@ -207,7 +208,7 @@ pub fn prototype(signature: &Signature) -> String {
             Parameter::String | Parameter::Format => format!("const char *{name}"),
             Parameter::Input => format!("const void *{name}"),
             Parameter::Output => format!("void *{name}"),
-            // Declared data, their fields, and what is of the type of a field.
+            // Declared data, their fields, and values of the type of a field.
             Parameter::Ioctl | Parameter::FileFormat | Parameter::Field => name.to_uppercase(),
             Parameter::Answer if signature.parameters.iter().any(|(_, one)| *one == Parameter::Field) => {
                 format!("TYPE *{name}")
