@@ -1,4 +1,4 @@
-//! Memory: where regions are looked up, and how integers in them are reached.
+//! Memory accesses: region lookup, and loads and stores of integers.
 
 use std::mem::offset_of;
 
@@ -17,17 +17,17 @@ use crate::memory::{Region, data_pointer};
 use crate::stop::Why;
 use crate::text::Span;
 
-/// A region as it has been found.
+/// A region that has been looked up.
 struct Found {
     address: Value,
     readable: Value,
     writable: Value,
 }
 
-/// The lower half of a pointer.
+/// Mask of the offset: the lower half of a pointer.
 const OFFSET: i64 = 0xffff_ffff;
 
-/// Looks a region up. Where there is none, nothing can be reached.
+/// Looks a region up. If there is none, nothing is accessible.
 fn find(builder: &mut FunctionBuilder<'_>, machine: Value, pointer: Value) -> Found {
     let constant = |builder: &mut FunctionBuilder<'_>, value: usize| builder.ins().iconst(types::I64, value as i64);
     let (nothing, one) = (constant(builder, 0), constant(builder, 1));
@@ -65,8 +65,8 @@ fn find(builder: &mut FunctionBuilder<'_>, machine: Value, pointer: Value) -> Fo
     }
 }
 
-/// Makes the function that looks a region up for others: it is given the machine and a pointer, and answers the address,
-/// and how much can be read in the lower half of a value and how much can be written to in the upper half.
+/// Builds the function that looks a region up for others: it takes the machine and a pointer, and returns the address
+/// and a word with the readable bytes in its lower half and the writable bytes in its upper half.
 pub(super) fn make_find(mut builder: FunctionBuilder<'_>, configuration: TargetFrontendConfig) {
     let block = builder.create_block();
     builder.append_block_params_for_function_params(block);
@@ -82,7 +82,7 @@ pub(super) fn make_find(mut builder: FunctionBuilder<'_>, configuration: TargetF
 }
 
 impl Translator<'_, '_> {
-    /// Makes room for the objects of the function.
+    /// Allocates the objects of the function.
     pub(super) fn enter(&mut self, place: Value) {
         let number = self.constant(self.index as i64);
         let first = self.ask("enter", &[number, place]);
@@ -118,7 +118,7 @@ impl Translator<'_, '_> {
         self.builder.ins().band(value, mask)
     }
 
-    /// Looks the regions of the function's bases up.
+    /// Looks up the regions of the function's bases.
     pub(super) fn anchor(&mut self, parameters: &[Value]) {
         for base in self.bases.clone() {
             let (pointer, bytes) = match base {
@@ -133,7 +133,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// Looks the regions up anew: what was called, at this place, may have changed them.
+    /// Reloads the regions after a call at this location, which may have changed them.
     pub(super) fn look_up_again(&mut self, span: Span) {
         for index in 0..self.anchors.len() {
             self.look_up(index, Some(span));
@@ -142,13 +142,14 @@ impl Translator<'_, '_> {
 
     fn look_up(&mut self, index: usize, again: Option<Span>) {
         let Anchor { pointer, address, readable, writable, bytes, .. } = self.anchors[index];
-        // What a call answers is kept; what can be computed might be computed again in every round of a loop.
+        // The result of a call is kept; a computable value might be recomputed in every iteration of a loop.
         let function = self.find_function();
         let call = self.builder.ins().call(function, &[self.machine, pointer]);
         let &[at, limits] = self.builder.inst_results(call) else { unreachable!("two values are found") };
         let found = Found { address: at, readable: self.low_half(limits), writable: self.shifted_back(limits, 32) };
         if let (Some(bytes), Some(span)) = (bytes, again) {
-            // An object of a function that runs goes away only if whoever answers calls makes it; no access asks again.
+            // An object of an active function can be freed only by the handler of host calls; accesses do not check
+            // again.
             let is_other = self.compare(IntCC::NotEqual, found.writable, bytes as i64);
             self.stop_if(is_other, Why::Gone, span);
         }
@@ -157,12 +158,12 @@ impl Translator<'_, '_> {
         self.builder.def_var(writable, found.writable);
     }
 
-    /// Which of the bases that have been looked up this is.
+    /// Index of this base among those that have been looked up.
     pub(super) fn anchored(&self, base: Base) -> Option<usize> {
         self.bases.iter().position(|known| *known == base)
     }
 
-    /// A pointer to the object or data or what the parameter points to.
+    /// A pointer to an object, to data, or to the target of a parameter.
     pub(super) fn base(&mut self, base: Base, pointer: Value) -> Operand {
         let Some(index) = self.anchored(base) else { return Operand::Plain(pointer, Range::FULL, None) };
         let Anchor { pointer, offset, .. } = self.anchors[index];
@@ -173,7 +174,7 @@ impl Translator<'_, '_> {
         Operand::Pointer { base: index, offset, range, whole: Some(pointer) }
     }
 
-    /// A pointer that is certainly one into the region of a base.
+    /// A pointer known to be in the region of a base.
     pub(super) fn pointer_into(&mut self, base: usize, pointer: Value) -> Operand {
         let offset = self.low_half(pointer);
         Operand::Pointer { base, offset, range: Range { low: 0, high: OFFSET }, whole: Some(pointer) }
@@ -185,7 +186,7 @@ impl Translator<'_, '_> {
         self.builder.ins().uextend(types::I64, half)
     }
 
-    /// A value as a whole, in 64 bits.
+    /// An operand as a full 64-bit value.
     pub(super) fn whole(&mut self, operand: Operand) -> Value {
         match operand {
             Operand::Plain(value, ..) | Operand::Pointer { whole: Some(value), .. } => value,
@@ -197,7 +198,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// A pointer so many bytes further on; that these are not too many has been seen to.
+    /// A pointer advanced by a number of bytes; the caller has checked that it is in range.
     pub(super) fn further(&mut self, pointer: Operand, bytes: Value, range: Range) -> Operand {
         match pointer {
             Operand::Pointer { base, offset, range: from, .. } => {
@@ -214,7 +215,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// `pointer` so many elements further on.
+    /// `pointer` advanced by a number of elements.
     pub(super) fn element(
         &mut self,
         pointer: Operand,
@@ -233,7 +234,7 @@ impl Translator<'_, '_> {
         }
         let step = Range::exactly(size as i64);
         if size > 0 && !range.times(step).is_within(Range::STEP) {
-            // As many elements as that are in no step.
+            // The number of elements that fit into the maximum step.
             let (low, high) = (Range::STEP.low / size as i64, Range::STEP.high / size as i64);
             let less = self.constant(low);
             let above = self.builder.ins().isub(index, less);
@@ -246,7 +247,7 @@ impl Translator<'_, '_> {
         self.further(pointer, bytes, range.times(step))
     }
 
-    /// `pointer` so many bytes further on.
+    /// `pointer` advanced by a number of bytes.
     pub(super) fn field(&mut self, pointer: Operand, bytes: u64) -> Operand {
         let range = Range::exactly(bytes as i64);
         if !range.is_within(Range::STEP) {
@@ -260,7 +261,7 @@ impl Translator<'_, '_> {
         self.further(pointer, bytes, range)
     }
 
-    /// The integer at a pointer.
+    /// Loads the integer at a pointer.
     pub(super) fn load(&mut self, pointer: Operand, integer: Integer, span: Span) -> Operand {
         let (address, slow) = self.reach(pointer, integer, false, span);
         let value = self.read(address, integer);
@@ -276,7 +277,7 @@ impl Translator<'_, '_> {
         Operand::Plain(answer, Range::of(integer), None)
     }
 
-    /// Writes an integer to where a pointer points.
+    /// Stores an integer at a pointer.
     pub(super) fn store(&mut self, pointer: Operand, integer: Integer, value: Value, span: Span) {
         let (address, slow) = self.reach(pointer, integer, true, span);
         self.write(address, integer, value);
@@ -296,7 +297,8 @@ impl Translator<'_, '_> {
         self.constant(place)
     }
 
-    /// Where an integer is that a pointer points to. If it may lie in another region than is thought, what is gone to then.
+    /// The address of the integer at a pointer. If it may be in another region than assumed, also the slow path to take
+    /// then.
     fn reach(&mut self, pointer: Operand, integer: Integer, is_write: bool, span: Span) -> (Value, Option<Block>) {
         let size = u64::from(integer.bytes);
         let (address, offset, limit, is_known) = match (pointer, hint(&pointer)) {
@@ -314,7 +316,7 @@ impl Translator<'_, '_> {
                 (address, offset, self.limit(base, is_write), true)
             }
             (other, Some(base)) => {
-                // In another region the difference is larger than any offset.
+                // In another region the difference exceeds any offset.
                 let value = self.whole(other);
                 let offset = self.builder.ins().isub(value, self.anchors[base].high);
                 (self.builder.use_var(self.anchors[base].address), offset, self.limit(base, is_write), false)
@@ -339,8 +341,8 @@ impl Translator<'_, '_> {
         (self.builder.ins().iadd(address, offset), (!is_known).then_some(slow))
     }
 
-    /// An offset that is believed to be in this range, and at most `last`: so it is in any case. Whatever is believed of it decides
-    /// what is computed, but not whether other memory is reached.
+    /// An offset assumed to be in this range and at most `last`, which is enforced in any case. Assumptions about
+    /// an offset affect the computed result, but never which memory is accessed.
     fn within_object(&mut self, offset: Value, range: Range, last: u64) -> Value {
         match range.known() {
             Some(known) => self.constant(known),
@@ -351,7 +353,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// An access that is certainly not valid: what it is asked of tells why.
+    /// Traps on an access known to be invalid: the callee determines the trap kind.
     fn refuse(&mut self, pointer: Operand, integer: Integer, is_write: bool, span: Span) {
         let pointer = self.whole(pointer);
         let (bytes, is_write) = (self.constant(integer.bytes.into()), self.constant(is_write.into()));
@@ -359,7 +361,7 @@ impl Translator<'_, '_> {
         self.end_with("refuse", &[pointer, bytes, is_write, place]);
     }
 
-    /// How many bytes of a base's region are reached.
+    /// Number of accessible bytes of a base's region.
     fn limit(&mut self, base: usize, is_write: bool) -> Value {
         let Anchor { readable, writable, bytes, .. } = self.anchors[base];
         match bytes {
@@ -368,12 +370,12 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// Where a base's region begins, and how many bytes of it are reached.
+    /// Start of a base's region, and the number of its accessible bytes.
     pub(super) fn extent(&mut self, base: usize, is_write: bool) -> (Value, Value) {
         (self.builder.use_var(self.anchors[base].address), self.limit(base, is_write))
     }
 
-    /// So much less than a length, but not less than nothing.
+    /// Saturating subtraction from a length.
     fn less(&mut self, length: Value, by: i64) -> Value {
         if by == 0 {
             return length;
@@ -407,7 +409,7 @@ impl Translator<'_, '_> {
         };
     }
 
-    /// Makes an object zero.
+    /// Zeroes an object.
     pub(super) fn clear(&mut self, object: usize) {
         let bytes = self.function().objects[object];
         let anchored = self.anchored(Base::Object(object)).filter(|_| bytes <= CLEARED_MAX);
@@ -438,11 +440,11 @@ impl Translator<'_, '_> {
         to
     }
 
-    /// The registers of a function that is given these values.
+    /// The registers of a function called with these values.
     pub(super) fn places(&mut self, function: usize, given: &[Operand]) -> Vec<Place> {
         let facts = self.facts;
         let facts = &facts[function];
-        // No function is part of itself.
+        // A function is never inlined into itself.
         let is_own = function == self.index;
         let mut places = Vec::new();
         for register in 0..facts.is_set.len() {
@@ -475,7 +477,7 @@ impl Translator<'_, '_> {
     }
 }
 
-/// The base that a pointer may be made of.
+/// The base that a pointer may be derived from.
 pub(super) fn hint(operand: &Operand) -> Option<usize> {
     match operand {
         Operand::Plain(_, _, hint) => *hint,

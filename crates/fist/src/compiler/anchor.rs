@@ -7,14 +7,14 @@ use cranelift_frontend::Variable;
 pub(super) struct Anchor {
     /// The pointer.
     pub(super) pointer: Value,
-    /// The pointer without its offset.
+    /// The pointer with its offset cleared.
     pub(super) high: Value,
     /// Its offset.
     pub(super) offset: Value,
-    /// Where the region is, and how much of it can be read and written to: nothing if it is not there.
+    /// Address of the region, and the number of readable and writable bytes: 0 if it does not exist.
     pub(super) address: Variable,
     pub(super) readable: Variable,
     pub(super) writable: Variable,
-    /// Bytes of an object: all can be read and written to.
+    /// Size of an object in bytes, all of it readable and writable.
     pub(super) bytes: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Calls: of functions of the program, which may become part of the one that calls them, and out of the program.
+//! Calls: of functions of the program, possibly inlined, and intrinsic and host calls.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::stop::Why;
 use crate::text::Span;
 
 impl Translator<'_, '_> {
-    /// A call of a function of the program.
+    /// Translates a call of a function of the program.
     pub(super) fn call(&mut self, index: usize, values: &[E], span: Span) -> Operand {
         let given: Vec<Operand> = values.iter().map(|value| self.value(value)).collect();
         let (function, facts) = (&self.program.functions[index], self.facts);
@@ -50,7 +50,7 @@ impl Translator<'_, '_> {
         Operand::Plain(answer, facts.answer, None)
     }
 
-    /// A function that becomes part of this one.
+    /// Inlines a function.
     fn inlined(&mut self, index: usize, given: &[Operand]) -> Operand {
         let function = &self.program.functions[index];
         let registers = self.places(index, given);
@@ -71,7 +71,7 @@ impl Translator<'_, '_> {
         Operand::Plain(answer, self.facts[index].answer, None)
     }
 
-    /// A call out of the program.
+    /// Translates an intrinsic or host call.
     pub(super) fn site(&mut self, site: usize, values: &[E], span: Span) -> Operand {
         let mut given = Vec::new();
         for value in values {

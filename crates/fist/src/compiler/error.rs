@@ -1,13 +1,13 @@
-//! Why a program was not compiled.
+//! Compile errors.
 
 use std::fmt;
 
-/// Why a program was not compiled. It can still be interpreted.
+/// The reason why a program was not compiled. It can still be interpreted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileError {
-    /// The function, if it was one.
+    /// The function concerned, if any.
     pub function: Option<String>,
-    /// What was wrong.
+    /// The error message.
     pub what: String,
 }
 

@@ -1,5 +1,5 @@
-//! What is known of the functions of a program before they are compiled: that they are whole, what their registers hold
-//! and where their pointers lead, which of them call out of the program, and which are made part of those that call them.
+//! Analysis of a program's functions before compilation: their validity, value ranges of registers, pointer provenance,
+//! which of them make host calls, and which are inlined.
 
 use std::collections::HashSet;
 
@@ -10,40 +10,40 @@ use crate::interpreter::DEPTH_MAX;
 use crate::program::Program;
 use crate::visit::{each_expression, each_statement};
 
-/// Functions of more expressions are not made part of those that call them.
+/// Functions with more expressions than this are not inlined.
 const INLINED_MAX: usize = 80;
-/// A function for which so much code is made is not compiled: what makes the code takes more than twice as long for twice as much.
+/// Maximum code size of a function to be compiled: the code generator takes more than twice as long for twice as much.
 const FUNCTION_MAX: usize = 32 << 10;
-/// The same for all functions.
+/// Maximum code size of all functions together.
 const PROGRAM_MAX: usize = 64 << 10;
-/// Looking up a base is as much code as so many expressions.
+/// Code size of a base lookup, in expressions.
 const LOOKUP: usize = 16;
-/// How often what registers hold is looked for: by then it is found, but in functions that nobody writes.
+/// Maximum number of iterations of the register analysis: it converges earlier in all but contrived functions.
 const ROUNDS_MAX: usize = 16;
-/// Clearing an object of so many bytes is written out.
+/// Maximum size in bytes of an object whose zeroing is unrolled.
 pub(super) const CLEARED_MAX: u64 = 64;
-/// Elements and fields farther apart than this are reached by no pointer.
+/// Elements and fields farther apart than this are out of reach of any pointer.
 const SIZE_MAX: u64 = 1 << 31;
 
-/// What a pointer may be made of: one whose region is looked up once, at the beginning of a function.
+/// The base that a pointer is derived from: its region is looked up once, at function entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Base {
-    /// What a parameter is at the beginning.
+    /// The initial value of a parameter.
     Parameter(Register),
     /// An object of the function.
     Object(usize),
-    /// Data of the description.
+    /// Data of the program.
     Data(usize),
 }
 
-/// What a value is made of, if it is a pointer.
+/// The provenance of a value used as a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Root {
-    /// It points to nothing.
+    /// A null pointer.
     Nothing,
-    /// It is made of this one.
+    /// A pointer derived from this base.
     One(Base),
-    /// That is not known.
+    /// Unknown provenance.
     Unknown,
 }
 
@@ -56,7 +56,7 @@ impl Root {
         }
     }
 
-    /// The base, if there is one.
+    /// Returns the base, if there is one.
     pub(super) fn base(self) -> Option<Base> {
         match self {
             Root::One(base) => Some(base),
@@ -65,40 +65,40 @@ impl Root {
     }
 }
 
-/// What is known of a function.
+/// Facts about a function.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    /// Registers that something writes to; the parameters among the others are what the function is given.
+    /// Registers that are written to; other parameters keep the value of their argument.
     pub(super) is_set: Vec<bool>,
-    /// What they hold.
+    /// Value ranges of the registers.
     pub(super) ranges: Vec<Range>,
-    /// What they are made of, if they are pointers.
+    /// Provenance of the registers, as pointers.
     pub(super) roots: Vec<Root>,
-    /// Parameters that something writes to, and that are nevertheless made of nothing but their roots.
+    /// Parameters that are written to, but only with pointers derived from their own root.
     pub(super) is_certain: Vec<bool>,
-    /// What memory is reached by, in the order in which it is found.
+    /// Bases of the memory accesses, in the order in which they are found.
     pub(super) bases: Vec<Base>,
     reached: HashSet<Base>,
-    /// What it answers.
+    /// Range of the return value.
     pub(super) answer: Range,
-    /// It calls out of the program, or something that it calls does.
+    /// It makes host calls, directly or through a callee.
     pub(super) calls_out: bool,
-    /// It is made part of those that call it.
+    /// It is inlined into its callers.
     pub(super) is_inlined: bool,
-    /// So many expressions, with those of the functions that are made part of it.
+    /// Number of expressions, including those of inlined functions.
     size: usize,
-    /// The same of its statements.
+    /// Number of statements, including those of inlined functions.
     statements: usize,
-    /// The functions that it calls, as often as it does.
+    /// Its callees, once per call.
     calls: Vec<usize>,
-    /// How often regions are looked up anew behind a call: of a function that calls out, or out of the program.
+    /// Number of lookup points after calls: host calls, and calls of functions that make any.
     lookups: usize,
 }
 
-/// What is known of each function.
+/// Analyzes all functions.
 ///
 /// # Errors
-/// A function that is not whole.
+/// A function that is malformed.
 pub(super) fn all(program: &Program) -> Result<Vec<Facts>, CompileError> {
     let mut all = Vec::with_capacity(program.functions.len());
     for function in &program.functions {
@@ -118,7 +118,7 @@ pub(super) fn all(program: &Program) -> Result<Vec<Facts>, CompileError> {
     Ok(all)
 }
 
-/// Whether all that a function names is there. One too deep to be ever run is not looked into.
+/// Checks that everything that a function refers to exists. A function too deep ever to run is not examined.
 fn whole(function: &Function, program: &Program) -> Result<(), &'static str> {
     let mut wrong = None;
     let mut claim = |holds: bool, what: &'static str| {
@@ -207,13 +207,13 @@ fn of_one(function: &Function) -> Facts {
 }
 
 impl Facts {
-    /// How much code is made of it: what stands in it, and the looking up of every base behind every call that needs it.
+    /// Estimates the generated code: its own, and a lookup of every base after every call that needs one.
     fn made(&self) -> usize {
         let looked_up = self.bases.len().saturating_mul(self.lookups.saturating_add(1)).saturating_mul(LOOKUP);
         self.size.saturating_add(self.statements).saturating_add(looked_up).saturating_add(self.is_set.len())
     }
 
-    /// What registers hold by all that is written to them.
+    /// Computes ranges and provenance of registers from everything that is written to them.
     fn follow(&mut self, sets: &[(Register, &E)]) {
         for round in 0..ROUNDS_MAX {
             let mut is_same = true;
@@ -232,7 +232,7 @@ impl Facts {
         }
     }
 
-    /// Finds the parameters that are moved within what they point to, and nowhere else.
+    /// Determines the parameters that only move within their target.
     fn make_certain(&mut self, parameters: usize, sets: &[(Register, &E)]) {
         for register in 0..parameters {
             self.is_certain[register] = self.roots[register].base().is_some();
@@ -252,7 +252,7 @@ impl Facts {
         sets.iter().for_each(|(register, _)| self.is_certain[*register] = false);
     }
 
-    /// What a pointer is certainly made of: it is not one to nothing.
+    /// The known base of a pointer that cannot be null.
     fn certain_root(&self, pointer: &E) -> Option<Base> {
         match pointer {
             E::Register(register) if self.is_certain[*register] => self.roots[*register].base(),
@@ -264,7 +264,7 @@ impl Facts {
         }
     }
 
-    /// Between which bounds a value lies, by its type.
+    /// The range of a value, derived from its type.
     fn range(&self, value: &E) -> Range {
         match value {
             E::Constant(value) => Range::exactly(*value),
@@ -277,7 +277,7 @@ impl Facts {
         }
     }
 
-    /// What a pointer is made of.
+    /// The provenance of a pointer.
     fn root(&self, pointer: &E) -> Root {
         match pointer {
             E::Constant(0) => Root::Nothing,
@@ -300,7 +300,7 @@ impl Facts {
     }
 }
 
-/// A function that calls one which calls out does so too.
+/// Propagates host calls from callees to callers.
 fn calls_out(all: &mut [Facts]) {
     let mut callers = vec![Vec::new(); all.len()];
     for (index, facts) in all.iter().enumerate() {
@@ -323,8 +323,8 @@ enum State {
     Settled,
 }
 
-/// Settles all functions, those that one calls before itself. Functions may call each other in chains of any length: so those
-/// that are begun are kept in a list.
+/// Settles all functions, callees before callers. Call chains may be arbitrarily long, so the pending functions are
+/// kept on an explicit stack.
 fn settle_all(program: &Program, all: &mut [Facts]) {
     let mut states = vec![State::Unseen; all.len()];
     for first in 0..all.len() {
@@ -345,7 +345,7 @@ fn settle_all(program: &Program, all: &mut [Facts]) {
     }
 }
 
-/// Decides whether a function is made part of others, and finds what it reaches memory by, when those that it calls are settled.
+/// Decides whether a function is inlined, and collects its bases, after its callees are settled.
 fn settle(index: usize, program: &Program, all: &mut [Facts], states: &[State]) {
     let function = &program.functions[index];
     if function.depth > DEPTH_MAX {
@@ -367,7 +367,7 @@ fn settle(index: usize, program: &Program, all: &mut [Facts], states: &[State]) 
         has_parts_only && size <= INLINED_MAX && !loops && !facts.calls_out && function.objects.is_empty();
 }
 
-/// Finds what a function reaches memory by.
+/// Collects the bases of a function's memory accesses.
 fn reach(index: usize, function: &Function, all: &mut [Facts], states: &[State]) {
     let mut roots = Vec::new();
     let facts = &all[index];

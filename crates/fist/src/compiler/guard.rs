@@ -1,14 +1,16 @@
-//! The accesses of sixteen bytes at a time: all that keeps them within their regions.
+//! Bounds enforcement of the 16-byte vector accesses: everything that keeps them within their regions.
 //!
-//! Whatever is believed about a loop decides what is computed. Where it reads and writes is decided here, in unsigned arithmetic
-//! and from nothing but the regions as they were looked up, so no error in what is believed can reach other memory:
+//! The loop analysis decides only what is computed. Where memory is read and written is decided here, in unsigned
+//! arithmetic and from nothing but the regions as looked up, so no error of the analysis can reach other memory:
 //!
-//! - A [`Window`] has `room` bytes from its address on: its offset is one of 32 bits, and `room` is the limit of the region less
-//!   the offset, or 0 if the offset is larger. So `room` is less than 2^32.
-//! - `end` is at most the room of every window. Sixteen rounds are begun only if `end` is at least 16, so `end - 16` is not
-//!   negative; and only at a count that, as an unsigned number, is at most `end - 16`. So from this count on every window has
-//!   sixteen bytes. [`Counted`] is such a count: only the head of the loop makes one, and every access takes one.
-//! - A [`Table`] is looked into only if its window has so many bytes as an index may be; a larger index is made the largest.
+//! - A [`Window`] has `room` bytes from its address on: its offset has 32 bits, and `room` is the limit of the region
+//!   minus the offset, or 0 if the offset is larger. So `room` is less than 2^32.
+//! - `end` is at most the room of every window. Sixteen iterations start only if `end` is at least 16, so `end - 16`
+//!   is not negative; and only at a count that, as an unsigned number, is at most `end - 16`. So from this count on
+//!   every window has sixteen bytes. [`Counted`] is such a count: only the head of the loop creates one, and every
+//!   access takes one.
+//! - A [`Table`] is accessed only if its window covers the whole range of the index; a larger index is clamped to the
+//!   last entry.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
@@ -18,48 +20,48 @@ use super::range::Range;
 use super::translator::{FLAGS, Operand, Translator};
 use crate::code::Expression as E;
 
-/// Number of bytes that are read or written at a time.
+/// Number of bytes read or written at a time.
 pub(super) const WIDTH: i64 = 16;
-/// Number of indexes that a byte can be.
+/// Number of values of a byte index.
 const INDEXES: i64 = 256;
-/// Offsets in a region.
+/// Range of offsets in a region.
 const OFFSETS: Range = Range { low: 0, high: 0xffff_ffff };
 
-/// Bytes that a loop counts, from where the counter is 0.
+/// The bytes that a loop counts through, starting where the counter is 0.
 pub(super) struct Window {
     address: Value,
     room: Value,
 }
 
 impl Window {
-    /// The address of the first byte, to be compared with others.
+    /// The address of the first byte, for comparison with others.
     pub(super) fn address(&self) -> Value {
         self.address
     }
 }
 
-/// Bytes that are looked up by an index of one byte.
+/// A lookup table indexed by a byte.
 pub(super) struct Table {
     window: Window,
-    /// Number of bytes that can be looked up, 1 to 256.
+    /// Number of entries, 1 to 256.
     bytes: i64,
-    /// All that can be looked up is in its first sixteen bytes, which are read as a whole.
+    /// All entries are in its first sixteen bytes, which are read as a whole.
     is_small: bool,
 }
 
 impl Table {
-    /// The address of the first byte, to be compared with others.
+    /// The address of the first byte, for comparison with others.
     pub(super) fn address(&self) -> Value {
         self.window.address
     }
 }
 
-/// All that a loop reaches, sixteen bytes at a time.
+/// The windows and tables that a vectorized loop accesses, sixteen bytes at a time.
 pub(super) struct Guard {
     pub(super) reads: Vec<Window>,
     pub(super) tables: Vec<Table>,
     pub(super) to: Window,
-    /// The counter is to be less than this: what was wanted, or less.
+    /// Exclusive upper bound of the counter: the requested one, or less.
     pub(super) end: Value,
 }
 
@@ -67,13 +69,13 @@ pub(super) struct Guard {
 pub(super) struct Counted(Value);
 
 impl Counted {
-    /// The count, to be computed with.
+    /// The count, for computations.
     pub(super) fn value(&self) -> Value {
         self.0
     }
 }
 
-/// A loop over a guard's windows that has been begun.
+/// A loop over a guard's windows that has been opened.
 pub(super) struct GuardedLoop {
     pub(super) count: Counted,
     counter: Variable,
@@ -82,7 +84,7 @@ pub(super) struct GuardedLoop {
 }
 
 impl Translator<'_, '_> {
-    /// The bytes at a pointer into a region that has been looked up, and at most so many of them.
+    /// The bytes at a pointer into a region that has been looked up, limited to a length.
     pub(super) fn window(&mut self, (pointer, length): (&E, Option<u64>), is_write: bool) -> Option<Window> {
         let Operand::Pointer { base, offset, range, .. } = self.value(pointer) else { return None };
         let offset = if range.is_within(OFFSETS) { offset } else { self.low_half(offset) };
@@ -97,14 +99,14 @@ impl Translator<'_, '_> {
         Some(Window { address: self.builder.ins().iadd(address, offset), room })
     }
 
-    /// The bytes at a pointer that are looked up by indexes less than this.
+    /// The table at a pointer, for indexes less than `bytes`.
     pub(super) fn table(&mut self, pointer: &E, bytes: i64) -> Option<Table> {
         let window = self.window((pointer, None), false)?;
         let bytes = bytes.clamp(1, INDEXES);
         Some(Table { window, bytes, is_small: bytes <= WIDTH && self.static_bytes(pointer) >= WIDTH as u64 })
     }
 
-    /// Number of bytes that an object or constant data have.
+    /// Size in bytes of an object or of constant data.
     fn static_bytes(&self, pointer: &E) -> u64 {
         match pointer {
             E::Object(object) => self.function().objects[*object],
@@ -113,9 +115,9 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// The guard of a loop that is to count up to an end, a signed number.
+    /// Creates the guard of a loop that is to count up to `wanted`, a signed number.
     pub(super) fn guard(&mut self, reads: Vec<Window>, tables: Vec<Table>, to: Window, wanted: Value) -> Guard {
-        // Rooms are less than 2^32, so they are the same number with a sign.
+        // Rooms are less than 2^32, so they have the same value as signed numbers.
         let mut end = self.lesser(IntCC::SignedLessThan, wanted, to.room);
         for window in &reads {
             end = self.lesser(IntCC::SignedLessThan, end, window.room);
@@ -123,7 +125,8 @@ impl Translator<'_, '_> {
         Guard { reads, tables, to, end }
     }
 
-    /// Begins the loop, in which the counter is at most the guard's end less sixteen. None of it is done unless the last value is true.
+    /// Opens the loop, in which the counter is at most the guard's end minus sixteen. It runs no iteration unless
+    /// `is_wanted` is true.
     pub(super) fn begin_guarded(&mut self, guard: &Guard, counter: Variable, is_wanted: Value) -> GuardedLoop {
         let has_some = self.compare(IntCC::SignedGreaterThanOrEqual, guard.end, WIDTH);
         let mut is_possible = self.builder.ins().band(is_wanted, has_some);
@@ -145,7 +148,7 @@ impl Translator<'_, '_> {
         GuardedLoop { count: Counted(count), counter, head, done }
     }
 
-    /// Counts up, and ends the loop. The answer is what the counter is behind it.
+    /// Increments the counter and closes the loop. Returns the counter after the loop.
     pub(super) fn end_guarded(&mut self, GuardedLoop { count, counter, head, done }: GuardedLoop) -> Value {
         let width = self.constant(WIDTH);
         let next = self.builder.ins().iadd(count.0, width);
@@ -156,7 +159,7 @@ impl Translator<'_, '_> {
         self.builder.use_var(counter)
     }
 
-    /// Reads sixteen bytes of a window of the guard.
+    /// Reads sixteen bytes from a window of the guard.
     pub(super) fn guarded_read(&mut self, guard: &Guard, read: usize, count: &Counted) -> Value {
         let address = self.builder.ins().iadd(guard.reads[read].address, count.0);
         self.builder.ins().load(types::I8X16, FLAGS, address, 0)
@@ -168,7 +171,7 @@ impl Translator<'_, '_> {
         self.builder.ins().store(FLAGS, value, address, 0);
     }
 
-    /// The bytes of a table that have these indexes.
+    /// Looks sixteen indexes up in a table.
     pub(super) fn guarded_look(&mut self, table: &Table, mut indexes: Value) -> Value {
         if table.is_small {
             let all = self.builder.ins().load(types::I8X16, FLAGS, table.window.address, 0);
@@ -185,7 +188,7 @@ impl Translator<'_, '_> {
         })
     }
 
-    /// The bytes of a table that have the indexes that are read from a window.
+    /// Looks the indexes read from a window up in a table.
     pub(super) fn guarded_look_by_read(&mut self, guard: &Guard, table: &Table, read: usize, count: &Counted) -> Value {
         if table.is_small || table.bytes < INDEXES {
             let indexes = self.guarded_read(guard, read, count);
@@ -195,7 +198,7 @@ impl Translator<'_, '_> {
         self.gathered(table, |this, lane| this.builder.ins().uload8(types::I64, FLAGS, address, i32::from(lane)))
     }
 
-    /// The bytes of a table, one by one. Every index is less than the number of the table's bytes.
+    /// Looks up the entries one by one. Every index is less than the number of entries.
     fn gathered(&mut self, table: &Table, mut index: impl FnMut(&mut Self, u8) -> Value) -> Value {
         let nothing = self.builder.ins().iconst(types::I8, 0);
         let mut bytes = self.builder.ins().splat(types::I8X16, nothing);
@@ -208,7 +211,7 @@ impl Translator<'_, '_> {
         bytes
     }
 
-    /// The one of two values that is less.
+    /// The lesser of two values.
     pub(super) fn lesser(&mut self, how: IntCC, one: Value, other: Value) -> Value {
         let is_less = self.builder.ins().icmp(how, one, other);
         self.builder.ins().select(is_less, one, other)
@@ -231,12 +234,13 @@ mod tests {
         }
     }
 
-    /// The bytes that 32 rounds take from a table, if it is believed that the third parameter is less than this.
+    /// The bytes that 32 iterations read from a table, if the third parameter is assumed to be less than `believed`.
     fn written(table: &str, believed: i64, key: i64) -> Vec<u8> {
         by_belief(&format!("for (int i = 0; i < 32; i++) out[i] = {table}[k];"), believed, key)
     }
 
-    /// What statements write, if it is believed that the third parameter, which this is, is at least 0 and less than that.
+    /// The output of statements, if the third parameter, whose value is `key`, is assumed to be at least 0 and less
+    /// than `believed`.
     fn by_belief(statements: &str, believed: i64, key: i64) -> Vec<u8> {
         let numbers = |count: u8| (1..=count).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
         let text = format!(
@@ -262,7 +266,7 @@ mod tests {
     fn wrong_beliefs_about_an_index_reach_no_other_memory() {
         let all = |byte: u8| vec![byte; 32];
         assert_eq!((written("more", 20, 1), written("few", 16, 15)), (all(2), all(16)));
-        // The lowest byte is the index: one that is too large is that of the last element, or finds nothing.
+        // The lowest byte is the index: a larger one is clamped to the last element, or has no entry.
         for key in [20, 21, 36, 200, 255, -1, i64::MAX] {
             assert_eq!((written("more", 20, key), written("few", 16, key)), (all(20), all(0)), "{key}");
         }
@@ -271,7 +275,7 @@ mod tests {
 
     #[test]
     fn wrong_beliefs_about_an_offset_reach_no_other_memory() {
-        // Where a register is written to, what it holds is only believed.
+        // The value of a register that is written to is only an assumption.
         let statements = "long own[4]; if (in[0] == 2) { k = 0; out[5] = 1; }\n\
                           own[3] = 3; out[0] = own[k]; own[k] = 9; out[1] = own[3];";
         for (key, written) in

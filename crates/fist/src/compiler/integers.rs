@@ -1,4 +1,4 @@
-//! Integers: what operators make of them, as [`crate::arithmetic`] has it.
+//! Integer operators, as defined by [`crate::arithmetic`].
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -9,11 +9,11 @@ use crate::code::{Integer, Operator};
 use crate::stop::Why;
 use crate::text::Span;
 
-/// A division of what is at most this, by what is less, is a multiplication.
+/// A division of at most this by less than this becomes a multiplication.
 const SMALL_MAX: i64 = 1 << 31;
 
 impl Translator<'_, '_> {
-    /// What is left of a value in a type.
+    /// Truncates a value to a type and extends it again.
     pub(super) fn wrap(&mut self, value: Value, range: Range, integer: Integer) -> (Value, Range) {
         let bounds = Range::of(integer);
         if range.is_within(bounds) {
@@ -33,7 +33,7 @@ impl Translator<'_, '_> {
         (value, bounds)
     }
 
-    /// What an operator makes of two integers of a type.
+    /// Applies an operator to two integers of a type.
     pub(super) fn compute(
         &mut self,
         operator: Operator,
@@ -105,7 +105,7 @@ impl Translator<'_, '_> {
         (value, Range::FULL)
     }
 
-    /// A signed division, or what it leaves; not by 0.
+    /// Signed division or remainder; the divisor is not 0.
     pub(super) fn divided(&mut self, one: (Value, Range), other: (Value, Range), operator: Operator) -> (Value, Range) {
         let range = quotient(one.1, other.1, operator);
         if other.1 == Range::exactly(1) {
@@ -117,7 +117,7 @@ impl Translator<'_, '_> {
         {
             return (self.divided_small(one, by, operator), range);
         }
-        // The least integer has no opposite: divided by -1 it stays as it is, where a machine would trap.
+        // The least integer has no negation: divided by -1 it stays as it is, where the CPU would trap.
         let is_safe = one.1.low > i64::MIN || !other.1.contains(-1);
         let minus = (!is_safe).then(|| self.compare(IntCC::Equal, other.0, -1));
         let by = match minus {
@@ -133,20 +133,20 @@ impl Translator<'_, '_> {
                 let opposite = self.builder.ins().ineg(quotient);
                 minus.map_or(quotient, |minus| self.builder.ins().select(minus, opposite, quotient))
             }
-            // By 1 nothing is left, and by -1 neither.
+            // The remainder by 1 is 0, and so is that by -1.
             _ => self.builder.ins().srem(one.0, by),
         };
         (value, range)
     }
 
-    /// A division of something small by something small that is known, at least 2: by a product with 2^32 divided by that, rounded
-    /// up, which is too much by less than what the next quotient needs. The product is less than 2^62.
+    /// Division of a small value by a small constant of at least 2: multiplication by 2^32 divided by that constant,
+    /// rounded up, which is too large by less than the distance to the next quotient. The product is less than 2^62.
     fn divided_small(&mut self, (value, range): (Value, Range), by: i64, operator: Operator) -> Value {
         let (factor, places) = (self.constant((1 << 32) / by + 1), self.constant(32));
         let product = self.builder.ins().imul(value, factor);
         let mut quotient = self.builder.ins().sshr(product, places);
         if !range.is_natural() {
-            // Towards zero.
+            // Rounds towards zero.
             let places = self.constant(63);
             let sign = self.builder.ins().sshr(value, places);
             quotient = self.builder.ins().isub(quotient, sign);
@@ -161,13 +161,13 @@ impl Translator<'_, '_> {
 }
 
 impl Range {
-    /// With zero in it.
+    /// The range extended to include zero.
     fn or_zero(self) -> Range {
         self.or(Range::exactly(0))
     }
 }
 
-/// What bits of both are.
+/// The range of a bitwise and.
 pub(super) fn masked(one: Range, other: Range) -> Range {
     match (one.is_natural(), other.is_natural()) {
         (true, true) => Range { low: 0, high: one.high.min(other.high) },
@@ -177,7 +177,7 @@ pub(super) fn masked(one: Range, other: Range) -> Range {
     }
 }
 
-/// Between which bounds a quotient or a remainder lies.
+/// The range of a quotient or remainder.
 pub(super) fn quotient(one: Range, other: Range, operator: Operator) -> Range {
     if one.low == i64::MIN {
         return Range::FULL;
@@ -191,7 +191,7 @@ pub(super) fn quotient(one: Range, other: Range, operator: Operator) -> Range {
         }
     };
     match operator {
-        // What is left has the sign of what is divided.
+        // A remainder has the sign of the dividend.
         Operator::Remainder => {
             Range { low: if one.low < 0 { -most } else { 0 }, high: if one.high > 0 { most } else { 0 } }
         }

@@ -1,7 +1,8 @@
-//! What is computed for sixteen bytes at a time: a value of which only the lowest byte is needed, as operations on lanes.
+//! Vector IR: computations on sixteen bytes at a time, of values of which only the lowest byte is needed.
 //!
-//! Lanes are bytes. The lowest byte of a sum is made of the lowest bytes of its parts, so sums and their like may overflow
-//! a lane; what is compared, divided or shifted to the right must fit into one, as its bounds have to tell.
+//! Lanes are bytes. The lowest byte of a sum depends only on the lowest bytes of its operands, so sums and the like may
+//! overflow a lane; operands of comparisons, divisions and right shifts must fit into one, as their ranges have to
+//! prove.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 
@@ -9,27 +10,27 @@ use super::integers::{masked, quotient};
 use super::range::Range;
 use crate::code::{Comparison, Integer, Operator, Register};
 
-/// A quotient of up to this many is found by comparisons.
+/// A quotient of up to this value is computed by comparisons.
 const QUOTIENT_MAX: i64 = 3;
 
-/// A value for each lane. Comparisons have all bits set where they hold.
+/// A vector expression, with one value per lane. True comparisons have all bits set.
 #[derive(Clone, Debug)]
 pub(super) enum Lane {
-    /// The same everywhere.
+    /// A constant in every lane.
     Constant(i64),
-    /// What a register of the function around holds, everywhere.
+    /// The value of a register of the enclosing function, in every lane.
     Register(Register),
-    /// What the loop counts: one more in each lane.
+    /// The loop counter: one more in each lane.
     Counter,
-    /// Bytes that are read: which of the accesses.
+    /// Bytes read, by the index of the access.
     Read(usize),
-    /// Bytes of a table, each by its index there: which of the tables.
+    /// Table entries, one index per lane: the index of the table.
     Looked(usize, Box<Lane>),
-    /// What has been computed before: which of that.
+    /// A value computed before, by its index.
     Computed(usize),
-    /// Add, Subtract, And, Or and Xor.
+    /// A binary operation: Add, Subtract, And, Or or Xor.
     Both(Operator, Box<Lane>, Box<Lane>),
-    /// Shifted: to the left, or to the right with or without a sign.
+    /// A left shift, or an arithmetic or logical right shift.
     Shifted(Shift, Box<Lane>, i64),
     Compared(IntCC, Box<Lane>, Box<Lane>),
     Inverted(Box<Lane>),
@@ -37,13 +38,13 @@ pub(super) enum Lane {
 }
 
 impl Lane {
-    /// Whether it is there without computing.
+    /// Returns whether it is available without computing anything.
     pub(super) fn is_there(&self) -> bool {
         matches!(self, Lane::Constant(_) | Lane::Register(_) | Lane::Computed(_))
     }
 }
 
-/// How lanes are shifted.
+/// The kinds of lane shifts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shift {
     Left,
@@ -51,13 +52,14 @@ pub(super) enum Shift {
     RightSigned,
 }
 
-/// Lanes, and the bounds of the values whose lowest bytes they are.
+/// A vector expression, and the range of the values whose lowest bytes it holds.
 pub(super) type Known = (Lane, Range);
 
 pub(super) const UNSIGNED: Range = Range { low: 0, high: 255 };
 const SIGNED: Range = Range { low: -128, high: 127 };
 
-/// What an operator makes of two integers of a type. What is multiplied or divided is there without computing.
+/// Applies an operator to two integers of a type. Operands of a multiplication or division are available without
+/// computing.
 pub(super) fn computed(operator: Operator, integer: Integer, one: Known, other: Known) -> Option<Known> {
     let range = match operator {
         Operator::Add => one.1.plus(other.1),
@@ -93,7 +95,7 @@ pub(super) fn chosen(mask: Lane, then: Known, otherwise: Known) -> Known {
     (Lane::Chosen(Box::new(mask), Box::new(then.0), Box::new(otherwise.0)), then.1.or(otherwise.1))
 }
 
-/// What is left of bounds where a comparison with a constant holds, or does not.
+/// Narrows a range by a comparison with a constant that holds, or that does not.
 pub(super) fn narrowed(range: Range, comparison: Comparison, bound: i64, holds: bool) -> Range {
     let (low, high) = match (comparison, holds) {
         (Comparison::Equal, true) | (Comparison::NotEqual, false) => (bound, bound),
@@ -104,7 +106,7 @@ pub(super) fn narrowed(range: Range, comparison: Comparison, bound: i64, holds: 
         _ => return range,
     };
     let narrow = Range { low: range.low.max(low), high: range.high.min(high) };
-    // Where it never holds nothing is to be known.
+    // Code under a condition that never holds needs no range.
     if narrow.low > narrow.high { range } else { narrow }
 }
 
@@ -118,7 +120,7 @@ pub(super) fn compared(comparison: Comparison, one: Known, other: Known) -> Opti
     Some(Lane::Compared(how, Box::new(one.0), Box::new(other.0)))
 }
 
-/// A product with a constant: what it is to be multiplied by has up to eight bits that count.
+/// A product with a constant, of which at most eight bits are significant.
 fn multiplied(one: Known, other: Known) -> Option<Lane> {
     let (lane, by) = match (one.1.known(), other.1.known()) {
         (_, Some(by)) => (one.0, by),
@@ -153,7 +155,7 @@ fn shifted(operator: Operator, (lane, range): Known, places: i64) -> Option<Know
     })
 }
 
-/// A quotient or a remainder of what is not below zero and there without computing, by a constant.
+/// A quotient or remainder of a non-negative value that is available without computing, by a constant.
 fn divided(operator: Operator, (lane, range): Known, by: i64) -> Option<Known> {
     if by <= 0 || !range.is_natural() {
         return None;
@@ -162,7 +164,7 @@ fn divided(operator: Operator, (lane, range): Known, by: i64) -> Option<Known> {
     let boxed = Box::new;
     let is_power = by & (by - 1) == 0 && by <= 256;
     match operator {
-        // That needs no more than the lowest byte.
+        // This needs no more than the lowest byte.
         Operator::Remainder if is_power => {
             return Some((Lane::Both(Operator::And, boxed(lane), boxed(Lane::Constant(by - 1))), bounds));
         }
@@ -174,7 +176,7 @@ fn divided(operator: Operator, (lane, range): Known, by: i64) -> Option<Known> {
     if !range.is_within(UNSIGNED) || range.high / by > QUOTIENT_MAX {
         return None;
     }
-    // A comparison that holds is -1.
+    // A true comparison is -1.
     let (mut answer, takes) = match operator {
         Operator::Divide => (Lane::Constant(0), Lane::Constant(-1)),
         _ => (lane.clone(), Lane::Constant(by)),

@@ -1,4 +1,4 @@
-//! What compiled code runs on: the tables that it reads, and what it asks of the memory and of the outside.
+//! The run-time state of compiled code: the tables that it reads, and its requests to the memory and the host.
 
 use std::any::Any;
 
@@ -9,46 +9,46 @@ use crate::meter::Steps;
 use crate::stop::{Stop, Why};
 use crate::text::Span;
 
-/// A table of regions, as compiled code reads it.
+/// A table of regions, in the form that compiled code reads.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Table {
-    /// The first of them.
+    /// The first region.
     pub(super) regions: *const Region,
-    /// So many: never none.
+    /// Number of regions, at least one.
     pub(super) count: u64,
 }
 
-/// Why compiled code has come back: it has not stopped.
+/// State of compiled code that has not trapped.
 pub(super) const RUNS: u64 = 0;
-/// It was stopped by something that it asked for. Any other number is that of a stop that the code has, and one more.
+/// A callback trapped. Any other number is one more than the index of a trap raised by the code itself.
 const WAS_STOPPED: u64 = u64::MAX;
 
-/// What compiled code knows by numbers.
+/// Entities that compiled code refers to by number.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    /// Places in the text.
+    /// Locations in the source text.
     pub(super) places: Vec<Span>,
-    /// Stops.
+    /// Traps.
     pub(super) stops: Vec<Stop>,
-    /// The objects of each function, bytes of each.
+    /// Sizes of the objects of each function in bytes.
     pub(super) objects: Vec<Vec<u64>>,
 }
 
-/// A run. Compiled code reads and writes the first fields.
+/// A run. Compiled code accesses the first fields.
 #[repr(C)]
 pub(super) struct Machine<'r, 'm> {
-    /// Where regions are: data and variables, and what is allocated.
+    /// The region tables: data and variables, and allocations.
     pub(super) tables: [Table; 2],
-    /// Why the code has come back.
+    /// The reason why the code has returned.
     pub(super) stopped: u64,
-    /// What the function answers.
+    /// The return value of the function.
     pub(super) answer: i64,
     numbers: &'r Numbers,
     memory: &'r mut Memory<'m>,
     outside: &'r mut dyn Outside,
     frames: Vec<Frame>,
-    /// Steps after those that compiled code counts.
+    /// Fuel beyond the part that compiled code counts.
     steps: Steps,
     stop: Option<Stop>,
     panic: Option<Box<dyn Any + Send>>,
@@ -65,7 +65,7 @@ impl<'r, 'm> Machine<'r, 'm> {
         Machine { tables, stopped: RUNS, answer: 0, numbers, memory, outside, frames, steps, stop: None, panic: None }
     }
 
-    /// What came of the run, when compiled code has come back.
+    /// The result of the run, after compiled code has returned.
     pub(super) fn finish(mut self) -> Result<i64, Stop> {
         if let Some(panic) = self.panic.take() {
             std::panic::resume_unwind(panic);
@@ -82,21 +82,21 @@ impl<'r, 'm> Machine<'r, 'm> {
         })
     }
 
-    /// The run ends: compiled code returns when it sees this.
+    /// Ends the run with a trap: compiled code returns when it sees this.
     pub(super) fn stop(&mut self, stop: Stop) -> i64 {
         self.stopped = WAS_STOPPED;
         self.stop = Some(stop);
         0
     }
 
-    /// The same, and the panic goes on when all compiled code has returned.
+    /// Ends the run with a panic, which resumes when all compiled code has returned.
     pub(super) fn panicked(&mut self, panic: Box<dyn Any + Send>) -> i64 {
         self.stopped = WAS_STOPPED;
         self.panic = Some(panic);
         0
     }
 
-    /// Compiled code finds regions where they are now.
+    /// Updates the tables to the current location of the regions.
     fn refresh(&mut self) {
         self.tables = tables(self.memory);
     }
@@ -106,21 +106,21 @@ impl<'r, 'm> Machine<'r, 'm> {
         move |why| Stop { why, span }
     }
 
-    /// The integer at a pointer that compiled code did not find valid.
+    /// Loads the integer at a pointer that compiled code could not validate.
     pub(super) fn load(&mut self, pointer: i64, integer: i64, place: i64) -> Result<i64, Stop> {
         self.memory.load(pointer, integer_of(integer)).map_err(self.at(place))
     }
 
-    /// Writes an integer to a pointer that compiled code did not find valid.
+    /// Stores an integer at a pointer that compiled code could not validate.
     pub(super) fn store(&mut self, pointer: i64, value: i64, integer: i64, place: i64) -> Result<i64, Stop> {
         let at = self.at(place);
         self.memory.store(pointer, integer_of(integer), value).map_err(at).map(|()| 0)
     }
 
-    /// Stops the run because of an access that is not valid, as compiled code has found.
+    /// Traps because of an access that compiled code has found invalid.
     ///
     /// # Panics
-    /// It is valid: then compiled code is wrong.
+    /// If the access is valid: then the compiled code is wrong.
     pub(super) fn refuse(&mut self, pointer: i64, bytes: i64, is_write: i64, place: i64) -> Result<i64, Stop> {
         let bytes = bytes as usize;
         let found = match is_write {
@@ -133,7 +133,7 @@ impl<'r, 'm> Machine<'r, 'm> {
         }
     }
 
-    /// Steps up to the next look at the clock, where less than none are left.
+    /// Refills the fuel up to the next clock check, after it has dropped below zero.
     pub(super) fn more(&mut self, left: i64, place: i64) -> Result<i64, Stop> {
         let more = self.steps.more(left.unsigned_abs(), self.memory.meter());
         more.map(|steps| steps as i64).map_err(self.at(place))
@@ -145,7 +145,7 @@ impl<'r, 'm> Machine<'r, 'm> {
         self.memory.copy(to, from, bytes as usize).map_err(at).map(|()| 0)
     }
 
-    /// Makes an object zero.
+    /// Zeroes an object.
     pub(super) fn clear(&mut self, pointer: i64) -> Result<i64, Stop> {
         if let Ok(bytes) = self.memory.rest_mut(pointer) {
             bytes.fill(0);
@@ -153,7 +153,7 @@ impl<'r, 'm> Machine<'r, 'm> {
         Ok(0)
     }
 
-    /// Makes room for the objects of a function: the number of the first one's region.
+    /// Allocates the objects of a function; returns the region number of the first one.
     pub(super) fn enter(&mut self, function: i64, place: i64) -> Result<i64, Stop> {
         let frame = self.memory.enter(&self.numbers.objects[function as usize]);
         self.refresh();
@@ -162,7 +162,7 @@ impl<'r, 'm> Machine<'r, 'm> {
         Ok(frame.first() as i64)
     }
 
-    /// The objects of the innermost function are gone.
+    /// Frees the objects of the innermost function.
     pub(super) fn leave(&mut self) -> Result<i64, Stop> {
         if let Some(frame) = self.frames.pop() {
             self.memory.leave(frame);
@@ -170,7 +170,7 @@ impl<'r, 'm> Machine<'r, 'm> {
         Ok(0)
     }
 
-    /// A call out of the program.
+    /// Makes an intrinsic or host call.
     pub(super) fn site(&mut self, site: i64, place: i64, values: &[i64]) -> Result<i64, Stop> {
         let answer = self.outside.call(self.memory, site as usize, values);
         self.refresh();
@@ -182,7 +182,7 @@ fn tables(memory: &Memory<'_>) -> [Table; 2] {
     memory.tables().map(|regions| Table { regions: regions.as_ptr(), count: regions.len() as u64 })
 }
 
-/// A type of integers as a number that compiled code passes.
+/// An integer type encoded as a number for compiled code.
 pub(super) fn number_of(integer: Integer) -> i64 {
     i64::from(integer.bytes) << 1 | i64::from(integer.is_unsigned)
 }
@@ -191,5 +191,6 @@ fn integer_of(number: i64) -> Integer {
     Integer { bytes: (number >> 1) as u8, is_unsigned: number & 1 != 0 }
 }
 
-/// Where a pointer's region is in the tables: bit 15 of its number is the table, the others the place in it.
+/// The position of a region number's table bit in a pointer: bit 15 of the number selects the table, the others the
+/// index in it.
 pub(super) const TABLE_BIT: i64 = memory::ALLOCATED.trailing_zeros() as i64 + 32;

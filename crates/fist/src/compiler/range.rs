@@ -1,8 +1,8 @@
-//! Between which bounds a value lies, as far as that is known when a function is compiled.
+//! Value ranges, as far as they are known at compile time.
 
 use crate::code::Integer;
 
-/// From the one to the other, both included.
+/// A range of integers, both bounds inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) low: i64,
@@ -10,14 +10,14 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Nothing is known.
+    /// The full range: nothing is known.
     pub(super) const FULL: Range = Range { low: i64::MIN, high: i64::MAX };
-    /// What comparisons answer.
+    /// Results of comparisons.
     pub(super) const TRUTH: Range = Range { low: 0, high: 1 };
-    /// How far a pointer can be moved at a time: see [`crate::memory::offset`].
+    /// Maximum step of a pointer at a time: see [`crate::memory::offset`].
     pub(super) const STEP: Range = Range { low: -(1 << 31), high: (1 << 31) - 1 };
 
-    /// This value.
+    /// The range of a single value.
     pub(super) const fn exactly(value: i64) -> Range {
         Range { low: value, high: value }
     }
@@ -32,32 +32,32 @@ impl Range {
         }
     }
 
-    /// Both and what lies between.
+    /// The smallest range that covers both.
     pub(super) fn or(self, other: Range) -> Range {
         Range { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 
-    /// Whether all of it is in another.
+    /// Returns whether all of it is within another.
     pub(super) fn is_within(self, other: Range) -> bool {
         self.low >= other.low && self.high <= other.high
     }
 
-    /// Whether a value may be in it.
+    /// Returns whether it contains a value.
     pub(super) fn contains(self, value: i64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
-    /// The value, if it is one.
+    /// Returns the value, if there is only one.
     pub(super) fn known(self) -> Option<i64> {
         (self.low == self.high).then_some(self.low)
     }
 
-    /// None of it is below zero.
+    /// Returns whether none of it is negative.
     pub(super) fn is_natural(self) -> bool {
         self.low >= 0
     }
 
-    /// From the least to the largest of these numbers, if all are integers of 64 bits.
+    /// The range from the least to the greatest of these numbers, if all fit in 64 bits; otherwise the full range.
     fn spanning(numbers: &[i128]) -> Range {
         let (low, high) = (numbers.iter().min(), numbers.iter().max());
         let fit = |number: Option<&i128>| number.and_then(|number| i64::try_from(*number).ok());
@@ -67,17 +67,17 @@ impl Range {
         }
     }
 
-    /// Sums.
+    /// The range of a sum.
     pub(super) fn plus(self, other: Range) -> Range {
         Range::spanning(&[i128::from(self.low) + i128::from(other.low), i128::from(self.high) + i128::from(other.high)])
     }
 
-    /// Differences.
+    /// The range of a difference.
     pub(super) fn minus(self, other: Range) -> Range {
         Range::spanning(&[i128::from(self.low) - i128::from(other.high), i128::from(self.high) - i128::from(other.low)])
     }
 
-    /// Products.
+    /// The range of a product.
     pub(super) fn times(self, other: Range) -> Range {
         let product = |one: i64, other: i64| i128::from(one) * i128::from(other);
         Range::spanning(&[
@@ -88,7 +88,7 @@ impl Range {
         ])
     }
 
-    /// What bitwise operators make of two: as many bits as the longer one has.
+    /// The range of a bitwise operation: as many bits as the wider operand has.
     pub(super) fn bitwise(self, other: Range) -> Range {
         let both = self.or(other);
         let bits = 64 - (both.low ^ both.low >> 63).leading_zeros().min((both.high ^ both.high >> 63).leading_zeros());

@@ -1,4 +1,4 @@
-//! All that is unsafe in the compiled tier: code is entered, it calls back, and its memory is freed.
+//! All unsafe code of the compiled tier: entering compiled code, its callbacks, and freeing its memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
@@ -9,23 +9,24 @@ use cranelift_module::FuncId;
 use super::machine::Machine;
 use crate::stop::Stop;
 
-/// A function as it is entered: the machine and its values; what it answers stands in the machine then.
+/// An entry point: takes the machine and the arguments; the return value is in the machine afterwards.
 type Entry = unsafe extern "C" fn(*mut Machine<'_, '_>, *const i64);
 
-/// Compiled code, and how many values each function takes that can be entered.
+/// Compiled code, and the entry point and number of arguments of each function that can be entered.
 pub(super) struct Code {
-    /// Only for freeing its memory.
+    /// Kept only to free its memory.
     module: Mutex<Option<JITModule>>,
     entries: Vec<Option<(Entry, usize)>>,
 }
 
 impl Code {
-    /// The code of a finished module that this crate has made, with the functions to enter it by, as [`Entry`] has them.
+    /// Takes the code of a finished module that this crate has generated, with the entry points of its functions, of
+    /// type [`Entry`].
     pub(super) fn new(module: JITModule, entries: &[Option<(FuncId, usize)>]) -> Code {
         let entry = |(function, parameters): (FuncId, usize)| {
             let code = module.get_finalized_function(function);
-            // SAFETY: what is at this address was made with the signature of an `Entry`, for this machine's way of calling,
-            // and stays there as long as the module that is kept beside it.
+            // SAFETY: the code at this address was generated with the signature of an `Entry`, for the calling
+            // convention of this machine, and stays in place as long as the module that is stored next to it.
             let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
             (entry, parameters)
         };
@@ -33,14 +34,15 @@ impl Code {
         Code { module: Mutex::new(Some(module)), entries }
     }
 
-    /// Runs a function; nothing if it is none that can be entered.
+    /// Runs a function; does nothing if it has no entry point.
     pub(super) fn run(&self, function: usize, machine: &mut Machine<'_, '_>, values: &[i64]) {
         let Some((entry, parameters)) = self.entries[function] else { return };
         assert!(values.len() >= parameters, "values for all parameters");
         let machine: *mut Machine<'_, '_> = machine;
-        // SAFETY: the code is there as long as `self`. It reads so many values as were counted here. It reaches the machine
-        // only by this pointer, and memory only through the machine's tables, within the bounds that stand there, which it
-        // reads anew after every call that may change them. It calls back with the pointer, which nobody else uses meanwhile.
+        // SAFETY: the code exists as long as `self`. It reads as many values as were counted here. It accesses the
+        // machine only through this pointer, and memory only through the machine's tables, within the bounds recorded
+        // there, which it reloads after every call that may change them. It calls back with the pointer, which nobody
+        // else uses meanwhile.
         unsafe { entry(machine, values.as_ptr()) };
     }
 }
@@ -48,13 +50,13 @@ impl Code {
 impl Drop for Code {
     fn drop(&mut self) {
         if let Some(module) = self.module.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            // SAFETY: the functions are entered by `run` alone, which borrows `self`: none is running, and none can be again.
+            // SAFETY: only `run` enters the functions, and it borrows `self`: none is running, and none can run again.
             unsafe { module.free_memory() };
         }
     }
 }
 
-/// Does what compiled code asks for. Panics stay on this side of it, and go on when it has returned.
+/// Handles a request of compiled code. Panics do not cross into it, and resume after it has returned.
 ///
 /// # Safety
 /// The pointer is the one that compiled code was entered with, and nothing else uses the machine.
@@ -71,7 +73,7 @@ unsafe fn answer(machine: *mut Machine<'_, '_>, ask: impl FnOnce(&mut Machine<'_
 macro_rules! callbacks {
     ($($name:ident($($value:ident),*);)*) => {
         $(
-            /// See the function of the same name of the machine.
+            /// Calls the machine's method of the same name.
             ///
             /// # Safety
             /// As [`answer`].
@@ -94,10 +96,10 @@ callbacks! {
     leave();
 }
 
-/// A call out of the program, with so many values.
+/// Makes an intrinsic or host call with `count` arguments.
 ///
 /// # Safety
-/// As [`answer`], and there are so many values.
+/// As [`answer`], and `values` points to `count` values.
 unsafe extern "C" fn site(
     machine: *mut Machine<'_, '_>,
     site: i64,
@@ -105,13 +107,13 @@ unsafe extern "C" fn site(
     values: *const i64,
     count: usize,
 ) -> i64 {
-    // SAFETY: compiled code has written so many values to its frame, and changes none of them before this returns.
+    // SAFETY: compiled code has written `count` values to its frame, and changes none of them before this returns.
     let values = unsafe { std::slice::from_raw_parts(values, count) };
     // SAFETY: only compiled code calls this, with the pointer that it was entered with.
     unsafe { answer(machine, |machine| machine.site(site, place, values)) }
 }
 
-/// What compiled code calls: the name, the address, and how many values it is given besides the machine.
+/// The functions that compiled code calls: name, address, and number of arguments besides the machine.
 pub(super) fn callbacks() -> [(&'static str, *const u8, usize); 9] {
     [
         ("load", load as *const u8, 3),

@@ -1,4 +1,5 @@
-//! Finds what a round of a loop makes of bytes, as lanes: what its statements do, both ways of a choice at once.
+//! Vectorization analysis: translates an iteration of a byte loop to vector IR, with both branches of a conditional
+//! evaluated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,34 +10,34 @@ use crate::code::{Comparison, Expression as E, Function, Integer, Operator, Regi
 use crate::program::Program;
 use crate::visit::{each_expression, each_part};
 
-/// Rounds of more parts than this are left to the loop.
+/// Maximum number of parts of an iteration to be vectorized.
 const PARTS_MAX: usize = 160;
-/// Stands for the byte that is written, among registers.
+/// Pseudo-register for the output byte.
 const OUTPUT: Register = Register::MAX;
 
-/// A pointer to the first of bytes that are counted, and how many there may be.
+/// A pointer to the first of the bytes that the counter indexes, and their maximum number.
 pub(super) type Counted<'e> = (&'e E, Option<u64>);
 
-/// What is done in a round of a loop.
+/// A vectorizable iteration of a loop.
 pub(super) struct Round<'e> {
-    /// What is computed before the byte that is written, in this order.
+    /// Values computed before the output byte, in this order.
     pub(super) computed: Vec<Lane>,
-    /// The bytes to be written.
+    /// The output bytes.
     pub(super) value: Lane,
-    /// Where they are written.
+    /// The destination of the output.
     pub(super) to: Counted<'e>,
-    /// Where bytes are read.
+    /// The input reads.
     pub(super) reads: Vec<Counted<'e>>,
-    /// Tables, and how many bytes of them are looked at.
+    /// Tables, and the number of entries accessed in each.
     pub(super) tables: Vec<(&'e E, i64)>,
-    /// How many steps the calls take.
+    /// Fuel consumed by the calls.
     pub(super) calls: u32,
-    /// How deep they go.
+    /// Call depth.
     pub(super) depth: u32,
 }
 
-/// What a loop does in a function, if it can be done on lanes; with the register that counts, and the one that this is copied to
-/// before it is counted up.
+/// Analyzes the body of a loop; returns it in vector IR if it is vectorizable. `counter` is the register
+/// that counts, `copy` the one that it is copied to before the increment.
 pub(super) fn round<'e>(
     (program, facts): (&'e Program, &'e [Facts]),
     function: usize,
@@ -60,7 +61,7 @@ pub(super) fn round<'e>(
     };
     let mut around = Surroundings { is_certain: true, ..Surroundings::default() };
     finder.statement(body, &mut around)?;
-    // What the loop counts, and counts up to, is read by its condition.
+    // The condition of the loop reads the counter and its bound.
     if !sets.is_empty() && are_read_outside(&sets, &program.functions[function], body) {
         return None;
     }
@@ -81,7 +82,7 @@ fn sets_of(body: &S) -> BTreeSet<Register> {
     sets
 }
 
-/// Whether anything but a loop's statements reads registers that these write to.
+/// Returns whether anything outside a loop's statements reads registers that they write to.
 fn are_read_outside(sets: &BTreeSet<Register>, function: &Function, body: &S) -> bool {
     let is_read = |one: &E| matches!(one, E::Register(register) if sets.contains(register));
     let (mut all, mut inside) = (0, 0);
@@ -90,7 +91,7 @@ fn are_read_outside(sets: &BTreeSet<Register>, function: &Function, body: &S) ->
     all != inside
 }
 
-/// Bytes that are read, by what the pointer is and as what.
+/// A byte read: its pointer and type.
 #[derive(Debug, PartialEq)]
 struct Read<'e> {
     pointer: &'e E,
@@ -98,20 +99,20 @@ struct Read<'e> {
     integer: Integer,
 }
 
-/// What is known where a statement or an expression stands.
+/// The state at a statement or expression.
 #[derive(Clone, Debug, Default)]
 struct Surroundings {
-    /// What the round has written to registers; what a function is given, in one that is called.
+    /// Values that the iteration has written to registers; in a called function, its arguments.
     registers: BTreeMap<Register, Known>,
-    /// Those that were written to since the last choice.
+    /// Registers written to since the last branch.
     written: BTreeSet<Register>,
-    /// Better bounds of bytes that are read.
+    /// Narrowed ranges of bytes read.
     reads: BTreeMap<usize, Range>,
-    /// The byte has been written: memory is no more as it was before the round.
+    /// The output byte has been written: memory no longer has its state before the iteration.
     has_written: bool,
-    /// This is in a function that is called, so much deeper than the function around.
+    /// Inside a called function: its depth relative to the enclosing function.
     depth: Option<u32>,
-    /// This is computed in each round, whatever the conditions.
+    /// Evaluated in every iteration, unconditionally.
     is_certain: bool,
 }
 
@@ -122,8 +123,8 @@ impl Surroundings {
         self.has_written |= register == OUTPUT;
     }
 
-    /// Where the elements are that a counter counts, if an expression is a pointer to one. In a function that is called
-    /// there are none: its registers are others.
+    /// The array that the counter indexes, if an expression is a pointer to the current element. Not in a called
+    /// function, whose registers are others.
     fn counted<'e>(&self, pointer: &'e E, counter: Register) -> Option<Counted<'e>> {
         match pointer {
             E::Element { pointer, index, size: 1, length, .. }
@@ -138,11 +139,11 @@ impl Surroundings {
 
 struct Finder<'e> {
     program: &'e Program,
-    /// Of the function that the loop is in, and of all.
+    /// Facts about the function that contains the loop, and about all functions.
     facts: &'e Facts,
     all: &'e [Facts],
     counter: Register,
-    /// The other registers that change from round to round.
+    /// Other registers that change between iterations.
     changing: BTreeSet<Register>,
     to: Option<Counted<'e>>,
     reads: Vec<Read<'e>>,
@@ -154,13 +155,13 @@ struct Finder<'e> {
 }
 
 impl<'e> Finder<'e> {
-    /// Another part; there may be too many.
+    /// Counts one more part, up to the maximum.
     fn part(&mut self) -> Option<()> {
         self.parts += 1;
         (self.parts <= PARTS_MAX).then_some(())
     }
 
-    /// The same lanes, which can now be used several times.
+    /// Makes a vector expression usable several times.
     fn kept(&mut self, lane: Lane) -> Lane {
         if lane.is_there() {
             return lane;
@@ -197,7 +198,7 @@ impl<'e> Finder<'e> {
         }
     }
 
-    /// What registers hold behind a choice. What only one of the ways has written to is not known.
+    /// Joins the states after a conditional. A register written in only one branch has no known value.
     fn join(
         &mut self,
         mask: &Lane,
@@ -265,7 +266,7 @@ impl<'e> Finder<'e> {
         match around.registers.get(&register) {
             Some(known) => Some(known.clone()),
             None if around.depth.is_some() || self.changing.contains(&register) => None,
-            // It is not below zero where this is done, and is moved no farther than a pointer can be.
+            // It is not negative here, and does not exceed the maximum step of a pointer.
             None if register == self.counter => Some((Lane::Counter, Range { low: 0, high: Range::STEP.high })),
             None => Some((Lane::Register(register), self.facts.ranges[register])),
         }
@@ -278,15 +279,15 @@ impl<'e> Finder<'e> {
         })
     }
 
-    /// Bytes of a table, by an index each.
+    /// A table lookup, with one index per lane.
     fn looked(&mut self, pointer: &'e E, integer: Integer, around: &Surroundings) -> Option<Known> {
         let E::Element { pointer, index, size: 1, length, .. } = pointer else { return None };
-        // What else there is in a function that is called is its own.
+        // In a called function everything but data is its own.
         if around.depth.is_some() && !matches!(**pointer, E::Data(_)) {
             return None;
         }
         let (lane, range) = self.value(index, around)?;
-        // Where the condition does not hold, at which this stands, the table is looked at nevertheless.
+        // The table is accessed even in lanes where the enclosing condition does not hold.
         let looked = if around.is_certain { range } else { UNSIGNED };
         if !range.is_within(UNSIGNED) || length.is_some_and(|length| looked.high as u64 >= length) {
             return None;
@@ -313,7 +314,7 @@ impl<'e> Finder<'e> {
             }
             E::Compare(comparison, integer, one, other) => {
                 let (one, other) = (self.value(one, around)?, self.value(other, around)?);
-                // In a wide type without signs what is below zero is large.
+                // As a wide unsigned type, a negative value is large.
                 if integer.is_unsigned && !(one.1.is_natural() && other.1.is_natural()) {
                     return None;
                 }
@@ -326,7 +327,7 @@ impl<'e> Finder<'e> {
         }
     }
 
-    /// What is known where a condition holds, or where it does not. It may not be computed everywhere.
+    /// The state in which a condition holds, or in which it does not. It may not be evaluated in every lane.
     fn where_holds(&self, condition: &E, around: &Surroundings, holds: bool) -> Surroundings {
         let mut inner = Surroundings { is_certain: false, written: BTreeSet::new(), ..around.clone() };
         self.narrow(condition, &mut inner, holds);
@@ -355,7 +356,7 @@ impl<'e> Finder<'e> {
         }
     }
 
-    /// The bounds of what a register holds, or of bytes that are read.
+    /// The range of a register or of a byte read, to be narrowed.
     fn bounds<'r>(&self, of: &E, inner: &'r mut Surroundings) -> Option<&'r mut Range> {
         match of {
             E::Register(register) => inner.registers.get_mut(register).map(|known| &mut known.1),
@@ -370,7 +371,7 @@ impl<'e> Finder<'e> {
         }
     }
 
-    /// A function that does no more than choose what it answers.
+    /// Inlines a call of a function that does no more than choose its return value.
     fn call(&mut self, index: usize, values: &'e [E], around: &Surroundings) -> Option<Known> {
         let (function, facts) = (&self.program.functions[index], &self.all[index]);
         let is_plain = facts.is_inlined && function.registers == function.parameters && !facts.is_set.contains(&true);
@@ -394,7 +395,7 @@ impl<'e> Finder<'e> {
         self.answer(&function.body, &inner)
     }
 
-    /// What the statements of a function answer.
+    /// The return value of a function's statements.
     fn answer(&mut self, statements: &'e [S], around: &Surroundings) -> Option<Known> {
         match statements.split_first()? {
             (S::Return(Some(value)), _) => self.value(value, around),
@@ -420,7 +421,7 @@ impl<'e> Finder<'e> {
 mod tests {
     use super::*;
 
-    /// The bytes that are looked at of each table, if rounds with this body can be done on lanes.
+    /// The number of entries accessed in each table, if a loop with this body is vectorizable.
     fn tables(body: &str) -> Option<Vec<i64>> {
         let text = format!(
             "%%\n%%\nconst char few[16] = \"abc\";\nconst char wide[256] = \"def\";\n\
@@ -446,7 +447,7 @@ mod tests {
         assert_eq!(tables("out[i] = few[in[i] & 7] + few[i & 15];"), Some(vec![16]));
         assert_eq!(tables("out[i] = few[in[i] & 16];"), None);
         assert_eq!(tables("int c = in[i]; if (c < 16) c = wide[c]; out[i] = c;"), Some(vec![256]));
-        // Where the condition does not hold there is no such element.
+        // Where the condition does not hold, the element does not exist.
         assert_eq!(tables("int c = in[i]; if (c < 16) c = few[c]; out[i] = c;"), None);
         assert_eq!(tables("out[i] = in[i] < 16 ? few[in[i]] : 0;"), None);
     }

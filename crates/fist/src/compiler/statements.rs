@@ -1,4 +1,4 @@
-//! Statements: control.
+//! Translation of statements.
 
 use cranelift_codegen::ir::InstBuilder;
 use cranelift_codegen::ir::{Block, Value, types};
@@ -9,10 +9,10 @@ use crate::code::{Expression as E, Statement as S};
 use crate::text::Span;
 use crate::visit::each;
 
-/// A condition of a loop of so many expressions is written out twice: where the loop begins, and behind each round.
+/// Maximum number of expressions in a loop condition that is duplicated: before the loop, and after each iteration.
 const CONDITION_MAX: usize = 24;
 
-/// The one statement that there is.
+/// The only statement of a block.
 fn only(statement: &S) -> Option<&S> {
     match statement {
         S::Block(all) => match &all[..] {
@@ -23,7 +23,7 @@ fn only(statement: &S) -> Option<&S> {
     }
 }
 
-/// What a statement returns, if that is all that it does.
+/// The value that a statement returns, if it does nothing else.
 fn returned(statement: &S) -> Option<&E> {
     match only(statement)? {
         S::Return(Some(value)) => Some(value),
@@ -49,7 +49,7 @@ impl<'a> Translator<'_, 'a> {
         }
     }
 
-    /// Two values that are simple, one of which the function answers by a condition: that needs no jumps.
+    /// Recognizes a choice between two simple return values, which needs no branches.
     fn simple_choice<'s>(&self, first: &'s S, rest: &'s [S]) -> Option<(&'s E, &'s E, &'s E)> {
         let S::If(condition, then, otherwise) = first else { return None };
         let otherwise = if is_nothing(otherwise) { rest.first()? } else { otherwise };
@@ -71,7 +71,7 @@ impl<'a> Translator<'_, 'a> {
             S::Switch { value, cases, otherwise, parts } => self.switch(value, cases, *otherwise, parts),
             S::Break => match self.scope.exits.last() {
                 Some((end, _)) => self.jump(*end),
-                // In no loop it ends the function, as in the interpreter.
+                // Outside a loop it ends the function, as in the interpreter.
                 None => self.end(),
             },
             S::Continue => match self.scope.exits.iter().rev().find_map(|(_, next)| *next) {
@@ -92,7 +92,7 @@ impl<'a> Translator<'_, 'a> {
         self.answer(nothing);
     }
 
-    /// The function has ended with this answer.
+    /// Returns this value from the function.
     pub(super) fn answer(&mut self, value: Value) {
         if let Some(there) = self.scope.answer {
             self.jump_with(there, value);
@@ -107,7 +107,7 @@ impl<'a> Translator<'_, 'a> {
     }
 
     fn either(&mut self, condition: &'a E, then: &'a S, otherwise: &'a S) {
-        // A register that is set to something simple, or not.
+        // A conditional assignment of a simple value to a register.
         if let (Some(S::Expression(E::Set(register, value))), true) = (only(then), is_nothing(otherwise))
             && self.is_simple(value)
         {
@@ -171,7 +171,7 @@ impl<'a> Translator<'_, 'a> {
         self.start(end);
     }
 
-    /// Whether a condition may be written out twice.
+    /// Returns whether a condition is short enough to be duplicated.
     fn is_short(&self, condition: &E) -> bool {
         let (mut count, mut calls) = (0, false);
         each(condition, &mut |one| {
@@ -207,7 +207,7 @@ impl<'a> Translator<'_, 'a> {
         self.start(end);
     }
 
-    /// Goes to the one block if a condition holds, and to the other if it does not.
+    /// Branches to one block if a condition holds, and to the other if it does not.
     pub(super) fn branch(&mut self, condition: &E, holds: Block, fails: Block) {
         match condition {
             E::Not(of) => self.branch(of, fails, holds),

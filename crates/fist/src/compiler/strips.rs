@@ -1,6 +1,6 @@
-//! Loops that make bytes of bytes, each of the one at the same place: sixteen at a time, as long as all sixteen are there.
+//! Vectorized loops: those that map bytes to bytes at the same index, sixteen at a time, as long as all sixteen exist.
 //!
-//! What is left over, and whatever would stop the run, is done by the loop itself, which follows.
+//! The remainder, and every trap, is left to the scalar loop, which follows.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -13,18 +13,18 @@ use super::translator::{Operand, Place, Translator};
 use crate::code::{Comparison, Expression as E, Integer, Operator, Register, Statement as S};
 use crate::interpreter::DEPTH_MAX;
 
-/// A loop as it has to be.
+/// A vectorizable loop.
 struct Strip<'s> {
     counter: Register,
-    /// A register that the counter is copied to before it is counted up.
+    /// The register that the counter is copied to before the increment.
     copy: Option<Register>,
     bound: &'s E,
     round: Round<'s>,
-    /// The steps that a round takes, with those of its calls.
+    /// Fuel consumed by an iteration, including its calls.
     steps: i64,
 }
 
-/// Whether this machine computes on sixteen bytes at a time in all the ways that are used here.
+/// Returns whether this CPU supports all the 16-byte vector operations used here.
 fn has_lanes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("sse4.1");
@@ -32,7 +32,7 @@ fn has_lanes() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-/// The register that a step counts up by one, one that it is copied to before, and the type.
+/// The register that a step increments by one, the register that it is copied to before, and the type.
 pub(super) fn counted_up(step: &E) -> Option<(Register, Option<Register>, Integer)> {
     let added = |set: &E, from: Register| match set {
         E::Set(register, value) => match &**value {
@@ -60,7 +60,7 @@ pub(super) fn counted_up(step: &E) -> Option<(Register, Option<Register>, Intege
 }
 
 impl<'a> Translator<'_, 'a> {
-    /// Begins a loop with as many rounds as can be done sixteen at a time.
+    /// Emits a vectorized prefix of a loop, for as many iterations as can be done sixteen at a time.
     pub(super) fn strips(
         &mut self,
         before: Option<&'a E>,
@@ -83,7 +83,7 @@ impl<'a> Translator<'_, 'a> {
         let E::Compare(Comparison::Less, compared, one, bound) = before else { return None };
         let bounds = Range::of(integer);
         let Place::Changing { range, .. } = self.scope.registers[counter] else { return None };
-        // The counter never wraps around, and is compared as it is.
+        // The counter never wraps around, and is compared without conversion.
         let limit = match &**bound {
             E::Constant(value) => Range::exactly(*value),
             E::Register(register) if *register != counter && copy != Some(*register) => {
@@ -106,7 +106,7 @@ impl<'a> Translator<'_, 'a> {
         Some(Strip { counter, copy, bound, round, steps })
     }
 
-    /// Whether all pointers stay what they are, and the regions are known that they point into.
+    /// Returns whether all pointers are loop-invariant and the regions that they point into are known.
     fn is_settled(&self, round: &Round<'_>) -> bool {
         let tables = round.tables.iter().map(|(pointer, _)| *pointer);
         let mut all = round.reads.iter().chain([&round.to]).map(|(pointer, _)| *pointer).chain(tables);
@@ -118,7 +118,7 @@ impl<'a> Translator<'_, 'a> {
         })
     }
 
-    /// Whether no byte is read that one of the fifteen rounds before has written.
+    /// Tests that no byte is read that one of the preceding fifteen iterations has written.
     fn is_apart(&mut self, read: &Window, to: &Window) -> Value {
         let further = self.builder.ins().isub(to.address(), read.address());
         let one = self.constant(1);
@@ -126,7 +126,7 @@ impl<'a> Translator<'_, 'a> {
         self.compare(IntCC::UnsignedGreaterThanOrEqual, before, WIDTH - 1)
     }
 
-    /// Whether none of so many bytes of a table is written to between two values of the counter.
+    /// Tests that none of the first `bytes` entries of a table is written to between two values of the counter.
     fn is_kept(&mut self, table: &Table, bytes: i64, to: &Window, (first, end): (Value, Value)) -> Value {
         let bytes = self.constant(bytes);
         let behind = self.builder.ins().iadd(table.address(), bytes);
@@ -137,7 +137,8 @@ impl<'a> Translator<'_, 'a> {
         self.builder.ins().bor(is_before, is_behind)
     }
 
-    /// What the counter stays below: the bound, as far as pointers are moved at a time and steps are left.
+    /// The exclusive upper bound of the counter: the loop bound, limited by the maximum step of a pointer and the
+    /// remaining fuel.
     fn wanted_end(&mut self, strip: &Strip<'a>, first: Value) -> Value {
         let (bound, _) = self.integer(strip.bound);
         let most = self.constant(Range::STEP.high);
@@ -148,7 +149,7 @@ impl<'a> Translator<'_, 'a> {
         self.lesser(IntCC::SignedLessThan, end, affordable)
     }
 
-    /// All that is read and written.
+    /// The guard of all reads and writes.
     fn guard_of(&mut self, strip: &Strip<'a>, first: Value) -> Option<Guard> {
         let round = &strip.round;
         let reads = round.reads.iter().map(|read| self.window(*read, false)).collect::<Option<_>>()?;
@@ -158,7 +159,8 @@ impl<'a> Translator<'_, 'a> {
         Some(self.guard(reads, tables, to, wanted))
     }
 
-    /// Whether sixteen rounds at a time do the same as one by one, and calls do not go too deep.
+    /// Tests that sixteen iterations at a time are equivalent to one by one, and that calls stay within the depth
+    /// limit.
     fn is_same(&mut self, strip: &Strip<'a>, guard: &Guard, first: Value) -> Value {
         let room = i64::from(DEPTH_MAX) - i64::from(self.scope.depth) - i64::from(strip.round.depth);
         let mut is_same = self.compare(IntCC::SignedLessThanOrEqual, self.depth, room);
@@ -185,7 +187,7 @@ impl<'a> Translator<'_, 'a> {
         self.settle_rounds(strip, first, count);
     }
 
-    /// The steps that were taken, and what the counter was copied to.
+    /// Accounts for the fuel consumed and for the copy of the counter.
     fn settle_rounds(&mut self, strip: &Strip<'a>, first: Value, count: Value) {
         let rounds = self.builder.ins().isub(count, first);
         let each = self.constant(strip.steps);

@@ -1,4 +1,4 @@
-//! What makes a function of Cranelift of one of a program: blocks, stops, steps, and calls of what is outside.
+//! Translation of a function of the program to Cranelift IR: blocks, traps, fuel and callbacks.
 
 use std::collections::HashMap;
 use std::mem::offset_of;
@@ -22,15 +22,15 @@ use crate::text::Span;
 /// The functions that compiled code calls.
 #[derive(Default)]
 pub(super) struct Imports {
-    /// Those of the program.
+    /// Functions of the program.
     pub(super) functions: Vec<FuncId>,
-    /// The one that looks a region up.
+    /// The region lookup.
     pub(super) find: Option<FuncId>,
-    /// Those that are outside.
+    /// Callbacks.
     pub(super) callbacks: HashMap<&'static str, FuncId>,
 }
 
-/// Places and stops, by the numbers that compiled code knows them by.
+/// Locations and traps, with the numbers by which compiled code refers to them.
 #[derive(Default)]
 pub(super) struct Spots {
     numbers: Numbers,
@@ -47,7 +47,7 @@ impl Spots {
         })
     }
 
-    /// The number of a stop: one more than its index, for 0 is none.
+    /// The number of a trap: one more than its index, since 0 means none.
     fn stop(&mut self, why: Why, span: Span) -> i64 {
         let stops = &mut self.numbers.stops;
         *self.stops.entry((why as u8, span)).or_insert_with(|| {
@@ -61,46 +61,46 @@ impl Spots {
     }
 }
 
-/// A value of the program.
+/// An operand: a value of the program.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operand {
-    /// As it is; perhaps it is a pointer into the region of a base, which is checked where it is used.
+    /// A plain value; if it is a pointer, perhaps one into the region of a base, which is checked at each use.
     Plain(Value, Range, Option<usize>),
     /// 0 or 1, in 8 bits.
     Truth(Value),
-    /// A pointer into the region of a base, by its offset there, of which the lowest 32 bits count.
+    /// A pointer into the region of a base, as an offset of which the lowest 32 bits count.
     Pointer {
         base: usize,
         offset: Value,
         range: Range,
-        /// The whole pointer, if it is there already.
+        /// The whole pointer, if it is already computed.
         whole: Option<Value>,
     },
 }
 
-/// Where a register is.
+/// Storage of a register.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
-    /// It does not change.
+    /// An immutable register.
     Fixed(Operand),
-    /// It does: what it holds, and which base it may be made of, or is.
+    /// A mutable register: its value, and the base that it may be derived from, or is if certain.
     Changing { variable: Variable, range: Range, hint: Option<usize>, is_certain: bool },
 }
 
-/// A function that is being translated: this one, or one that is made part of it.
+/// A function being translated: the current one, or one being inlined.
 pub(super) struct Scope {
     pub(super) registers: Vec<Place>,
-    /// What has been written to registers since the last place to which control comes from several others.
+    /// Values written to registers since the last merge point.
     pub(super) latest: HashMap<Register, Operand>,
-    /// How much deeper than the function around.
+    /// Depth relative to the enclosing function.
     pub(super) depth: u32,
-    /// Where it goes with its answer; the function around returns.
+    /// The block that receives its return value; `None` for the enclosing function, which returns.
     pub(super) answer: Option<Block>,
-    /// Where `break` and `continue` go.
+    /// Targets of `break` and `continue`.
     pub(super) exits: Vec<(Block, Option<Block>)>,
 }
 
-/// Makes a function of Cranelift.
+/// The translator of a function.
 pub(super) struct Translator<'t, 'a> {
     pub(super) builder: FunctionBuilder<'t>,
     module: &'t mut JITModule,
@@ -111,24 +111,24 @@ pub(super) struct Translator<'t, 'a> {
     references: HashMap<FuncId, FuncRef>,
     pub(super) index: usize,
     pub(super) machine: Value,
-    /// How deep the function is, itself counted.
+    /// The depth of the function, itself included.
     pub(super) depth: Value,
-    /// How many steps are left.
+    /// The remaining fuel.
     pub(super) steps: Variable,
-    /// Where it goes when it is stopped.
+    /// The exit block after a trap.
     stopped: Block,
-    /// Blocks that tell of a stop, by its number.
+    /// Blocks that report a trap, by its number.
     stops: HashMap<i64, Block>,
     /// Pointers to the objects.
     pub(super) objects: Vec<Value>,
     pub(super) bases: Vec<Base>,
     pub(super) anchors: Vec<Anchor>,
     pub(super) scope: Scope,
-    /// Room for the values of calls out of the program.
+    /// Stack slot for the arguments of intrinsic and host calls.
     pub(super) room: Option<(StackSlot, u32)>,
 }
 
-/// Memory that is certainly there.
+/// Flags of an access to memory that certainly exists.
 pub(super) const FLAGS: MemFlagsData = MemFlagsData::new().with_trap_code(None);
 
 impl<'t, 'a> Translator<'t, 'a> {
@@ -177,11 +177,11 @@ impl<'t, 'a> Translator<'t, 'a> {
         &self.program.functions[self.index]
     }
 
-    /// Makes the function.
+    /// Translates the function.
     pub(super) fn translate(mut self) {
         let function = self.function();
         if function.depth > DEPTH_MAX {
-            // Whoever calls it stops before: nothing comes here.
+            // Its callers trap before: it is unreachable.
             self.builder.ins().jump(self.stopped, &[]);
         } else {
             self.begin();
@@ -222,23 +222,23 @@ impl<'t, 'a> Translator<'t, 'a> {
         self.builder.finalize(configuration);
     }
 
-    /// A function that can be called from here.
+    /// A reference to a function that can be called from here.
     fn reference(&mut self, id: FuncId) -> FuncRef {
         let (module, builder) = (&mut self.module, &mut self.builder);
         *self.references.entry(id).or_insert_with(|| module.declare_func_in_func(id, builder.func))
     }
 
-    /// A function of the program.
+    /// A reference to a function of the program.
     pub(super) fn program_function(&mut self, index: usize) -> FuncRef {
         self.reference(self.imports.functions[index])
     }
 
-    /// The function that looks a region up.
+    /// A reference to the region lookup.
     pub(super) fn find_function(&mut self) -> FuncRef {
         self.reference(self.imports.find.expect("it is made first"))
     }
 
-    /// Asks what is outside: the function returns if that stops the run.
+    /// Emits a callback; the function returns if that traps.
     pub(super) fn ask(&mut self, name: &'static str, values: &[Value]) -> Value {
         let callback = self.reference(self.imports.callbacks[name]);
         let mut all = vec![self.machine];
@@ -253,7 +253,7 @@ impl<'t, 'a> Translator<'t, 'a> {
         answer
     }
 
-    /// Asks what is outside to stop the run. What follows is never reached.
+    /// Emits a callback that traps. The code after it is unreachable.
     pub(super) fn end_with(&mut self, name: &'static str, values: &[Value]) {
         let callback = self.reference(self.imports.callbacks[name]);
         let mut all = vec![self.machine];
@@ -262,13 +262,13 @@ impl<'t, 'a> Translator<'t, 'a> {
         self.builder.ins().jump(self.stopped, &[]);
     }
 
-    /// Returns, stopped, if this holds.
+    /// Emits a return in the trapped state, if the condition holds.
     pub(super) fn leave_if(&mut self, condition: Value) {
         let stopped = self.stopped;
         self.unless(condition, stopped);
     }
 
-    /// Goes there if this holds, and on otherwise.
+    /// Branches to `there` if the condition holds, and falls through otherwise.
     fn unless(&mut self, condition: Value, there: Block) {
         let next = self.builder.create_block();
         self.builder.ins().brif(condition, there, &[], next, &[]);
@@ -286,19 +286,19 @@ impl<'t, 'a> Translator<'t, 'a> {
         })
     }
 
-    /// Stops the run if this holds.
+    /// Traps if the condition holds.
     pub(super) fn stop_if(&mut self, condition: Value, why: Why, span: Span) {
         let block = self.stop_block(why, span);
         self.unless(condition, block);
     }
 
-    /// Stops the run. What follows is never reached.
+    /// Traps. The code after it is unreachable.
     pub(super) fn stop(&mut self, why: Why, span: Span) {
         let block = self.stop_block(why, span);
         self.jump(block);
     }
 
-    /// Takes so many steps, or stops the run if they are not left. Now and then the clock is looked at.
+    /// Consumes fuel, or traps if it is used up. Checks the clock from time to time.
     pub(super) fn step(&mut self, weight: u32, span: Span) {
         let steps = self.builder.use_var(self.steps);
         let taken = self.constant(weight.into());
@@ -320,7 +320,7 @@ impl<'t, 'a> Translator<'t, 'a> {
         self.builder.ins().iconst(types::I64, value)
     }
 
-    /// A comparison with a constant.
+    /// Compares with a constant.
     pub(super) fn compare(&mut self, how: IntCC, one: Value, other: i64) -> Value {
         let other = self.constant(other);
         self.builder.ins().icmp(how, one, other)
@@ -330,38 +330,38 @@ impl<'t, 'a> Translator<'t, 'a> {
         self.builder.create_block()
     }
 
-    /// A block to which others go with a value.
+    /// Creates a block with a parameter.
     pub(super) fn block_with(&mut self, r#type: Type) -> (Block, Value) {
         let block = self.builder.create_block();
         let value = self.builder.append_block_param(block, r#type);
         (block, value)
     }
 
-    /// Goes on in a block to which nothing will come any more.
+    /// Continues in a block to which no more branches will be added.
     pub(super) fn start(&mut self, block: Block) {
         self.scope.latest.clear();
         self.go_on(block);
     }
 
-    /// The same, where no register has been written to on any of the ways there.
+    /// Continues in such a block, where no predecessor has written to a register.
     pub(super) fn go_on(&mut self, block: Block) {
         self.builder.switch_to_block(block);
         self.builder.seal_block(block);
     }
 
-    /// Goes there. What follows is not reached by falling through.
+    /// Jumps to a block. The code after it is not reached by falling through.
     pub(super) fn jump(&mut self, there: Block) {
         self.builder.ins().jump(there, &[]);
         self.unreached();
     }
 
-    /// Goes there with a value.
+    /// Jumps to a block with an argument.
     pub(super) fn jump_with(&mut self, there: Block, value: Value) {
         self.builder.ins().jump(there, &[value.into()]);
         self.unreached();
     }
 
-    /// Begins a block that nothing comes to.
+    /// Begins an unreachable block.
     pub(super) fn unreached(&mut self) {
         let block = self.block();
         self.start(block);

@@ -1,4 +1,4 @@
-//! Expressions: what they compute.
+//! Translation of expressions.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -12,11 +12,11 @@ use crate::memory::data_pointer;
 use crate::stop::Why;
 use crate::text::Span;
 
-/// Values of so many expressions are computed whether they are needed or not, rather than jumped around.
+/// Maximum size of a simple value in expressions: it is computed unconditionally rather than branched around.
 const SIMPLE_MAX: usize = 16;
 
 impl Translator<'_, '_> {
-    /// The value of an expression.
+    /// Translates an expression.
     pub(super) fn value(&mut self, expression: &E) -> Operand {
         match expression {
             E::Constant(value) => Operand::Plain(self.constant(*value), Range::exactly(*value), None),
@@ -103,7 +103,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// The value of an expression in 64 bits, and between which bounds it lies.
+    /// Translates an expression to a 64-bit value and its range.
     pub(super) fn integer(&mut self, expression: &E) -> (Value, Range) {
         let operand = self.value(expression);
         let range = match operand {
@@ -114,7 +114,7 @@ impl Translator<'_, '_> {
         (self.whole(operand), range)
     }
 
-    /// Whether the value of an expression is not 0, in 8 bits.
+    /// Translates the test of an expression for not being 0 to an 8-bit value.
     pub(super) fn truth_of(&mut self, expression: &E) -> Value {
         match expression {
             E::Not(of) => {
@@ -154,7 +154,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// The second value is computed only if the first does not decide.
+    /// Evaluates the second value only if the first does not decide.
     fn truth_by_jumps(&mut self, one: &E, other: &E, is_and: bool) -> Value {
         let ((done, truth), next) = (self.block_with(types::I8), self.block());
         let decided = self.truth_of(one);
@@ -222,7 +222,7 @@ impl Translator<'_, '_> {
         Operand::Plain(answer, range.unwrap_or(Range::FULL), hint)
     }
 
-    /// One of two simple values.
+    /// Selects one of two simple values.
     pub(super) fn choose(&mut self, condition: &E, then: &E, otherwise: &E) -> Operand {
         let truth = self.truth_of(condition);
         let (one, other) = (self.value(then), self.value(otherwise));
@@ -232,7 +232,7 @@ impl Translator<'_, '_> {
         Operand::Plain(self.builder.ins().select(truth, one, other), range, hint)
     }
 
-    /// Whether a value can be computed at no risk and little cost where nobody may need it.
+    /// Returns whether a value can be computed speculatively: without risk and at little cost.
     pub(super) fn is_simple(&self, expression: &E) -> bool {
         let (mut count, mut is_simple) = (0, true);
         crate::visit::each(expression, &mut |one| {
@@ -260,7 +260,7 @@ fn union(range: Option<Range>, value: &Operand) -> Range {
     range.map_or(of, |range| range.or(of))
 }
 
-/// How Cranelift calls a comparison.
+/// The Cranelift condition code of a comparison.
 pub(super) fn condition(comparison: Comparison, integer: Integer) -> IntCC {
     match (comparison, integer.is_unsigned) {
         (Comparison::Equal, _) => IntCC::Equal,

@@ -1,4 +1,4 @@
-//! Lanes as values of the machine: what a round of a loop makes of bytes, sixteen of them.
+//! Code generation for the vector IR: an iteration for sixteen bytes, in vector registers.
 
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
@@ -8,7 +8,7 @@ use super::rounds::Round;
 use super::translator::Translator;
 use crate::code::{Expression as E, Operator};
 
-/// What lanes are made of: bytes that the guard reaches, and what has been computed.
+/// Inputs of the code generation: the bytes accessible through the guard, and the values computed so far.
 struct Made<'g> {
     guard: &'g Guard,
     count: &'g Counted,
@@ -16,7 +16,7 @@ struct Made<'g> {
 }
 
 impl<'a> Translator<'_, 'a> {
-    /// The bytes that sixteen rounds write.
+    /// Generates the bytes that sixteen iterations write.
     pub(super) fn vectors(&mut self, round: &Round<'a>, guard: &Guard, count: &Counted) -> Value {
         let mut made = Made { guard, count, computed: Vec::new() };
         for lane in &round.computed {
@@ -94,7 +94,7 @@ impl<'a> Translator<'_, 'a> {
         }
     }
 
-    /// A number, and one more in each lane.
+    /// A number, incremented by one in each lane.
     fn counted(&mut self, count: Value) -> Value {
         let first = self.splat(count);
         let numbers: Vec<u8> = (0..WIDTH as u8).collect();
