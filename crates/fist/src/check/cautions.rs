@@ -1,5 +1,5 @@
-//! Warnings of what works and costs or gives away more than its author may think: look-ups that the kernel does not keep, a lock
-//! that is held while something is done below, initialization vectors that are always the same.
+//! Warnings about code that works but costs or reveals more than its author may think: look-ups that the kernel does
+//! not cache, a lock held across requests to the lower layer, and constant initialization vectors.
 
 use std::collections::HashMap;
 
@@ -14,21 +14,21 @@ use crate::text::Span;
 use crate::tree::{Block, Expression, ExpressionKind as E, Initializer, UnaryOperator as U, Variable};
 use crate::walk;
 
-/// Operations that change nothing, but belong to changes: a lock is held over them for a reason.
+/// Operations that change nothing, but belong to changes: a lock across them is intended.
 const AROUND_CHANGES: [&str; 4] = ["open", "flush", "fsync", "release"];
-/// So many names of operations stand in a message.
+/// Maximum number of operation names in a message.
 const NAMED_MAX: usize = 4;
 
-/// How a variable is used in a function.
+/// Uses of a variable in a function.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
-    /// How often it is named.
+    /// Number of occurrences.
     named: u32,
-    /// How often where it gets, or gives, only what is known.
+    /// Number of occurrences that only receive or pass a known value.
     known: u32,
 }
 
-/// What a variable is given as, where that should differ each time.
+/// The role of a variable that should have a different value each time.
 struct Vector<'a> {
     name: &'a str,
     span: Span,
@@ -36,13 +36,13 @@ struct Vector<'a> {
 }
 
 impl Checker {
-    /// Warns of rules that cost more than it seems.
+    /// Warns about rules that cost more than is apparent.
     pub(super) fn find_costs(&mut self, program: &Program) {
         self.find_lookups(program);
         self.find_held_lock(program);
     }
 
-    /// Rules behind look-up that see those that went well: for them alone the kernel keeps no names.
+    /// Warns about post rules of look-up that see successful ones: for them alone the kernel caches no names.
     fn find_lookups(&mut self, program: &Program) {
         let Some(lookup) = Operation::by_name("lookup") else { return };
         let rules = program.topmost().rules.iter().filter(|rule| rule.operations.contains(lookup));
@@ -58,12 +58,14 @@ impl Checker {
         }
     }
 
-    /// With `operations serial` all wait while one is done below, also where nothing is changed.
+    /// Warns about `operations serial`, which makes all wait while one request to the lower layer is running, even if
+    /// nothing is changed.
     fn find_held_lock(&mut self, program: &Program) {
         if !self.level.is_serial {
             return;
         }
-        // A rule in place of an operation that does not do it, and asks for nothing else below, keeps nobody waiting.
+        // A replace rule that neither performs the operation nor makes any other request to the lower layer blocks
+        // nobody.
         let sleeps =
             |function| reach::sites(program, [function]).into_iter().any(|site| program.sites[site].effects().sleeps);
         let is_needless = |operation: &Operation| {
@@ -91,7 +93,7 @@ impl Checker {
         }
     }
 
-    /// Initialization vectors of a function that are the same each time.
+    /// Finds initialization vectors of a function that are the same each time.
     pub(super) fn find_fixed_vectors(&mut self, body: &Block, parameters: &[Variable]) {
         let mut declared: HashMap<&str, bool> = HashMap::new();
         walk::variables(body, &mut |variable| {
@@ -129,7 +131,7 @@ impl Checker {
         }
     }
 
-    /// Notes how an expression uses variables.
+    /// Records how an expression uses variables.
     fn note_use<'a>(
         &self,
         expression: &'a Expression,
@@ -166,7 +168,7 @@ impl Checker {
         }
     }
 
-    /// Whether a value is known when the description is checked.
+    /// Returns whether a value is known at check time.
     fn is_known(&self, value: &Expression) -> bool {
         match &value.kind {
             E::Integer { .. } | E::Character(_) => true,
@@ -188,7 +190,7 @@ impl Checker {
         }
     }
 
-    /// Whether bytes are those of a string, or of data that nothing writes to.
+    /// Returns whether bytes come from a string, or from data that nothing writes to.
     fn is_fixed(&self, from: &Expression, declared: &HashMap<&str, bool>) -> bool {
         match (&from.kind, walk::root(place(from))) {
             (E::Text(_), _) => true,
@@ -202,7 +204,7 @@ impl Checker {
     }
 }
 
-/// What an address is of, or the expression itself.
+/// The operand of an address expression, or the expression itself.
 fn place(of: &Expression) -> &Expression {
     match &of.kind {
         E::Unary(U::AddressOf, of) => of,

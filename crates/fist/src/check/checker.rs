@@ -1,4 +1,4 @@
-//! The state of a check: what has been declared and made so far, and what has been told.
+//! The state of a check: declarations and lowered code so far, and the diagnostics.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -12,23 +12,23 @@ use crate::prepare::Layout;
 use crate::target::Target;
 use crate::text::Span;
 
-/// Something could not be understood; it has been told.
+/// A semantic error that has already been reported.
 pub(super) struct Wrong;
 
 pub(super) type Understood<T> = Result<T, Wrong>;
 
-/// What a name outside of functions stands for.
+/// The meaning of a name at file scope.
 #[derive(Clone, Debug)]
 pub(super) enum Symbol {
     /// A number, and its type.
     Constant(Constant, Integer),
-    /// Data of the description, by their index.
+    /// Data of the program, by index.
     Data(usize),
     /// A function, by its index.
     Function(usize),
 }
 
-/// Where filters are declared.
+/// Locations of the filter declarations.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Filters {
     pub(super) data: Option<Span>,
@@ -38,43 +38,43 @@ pub(super) struct Filters {
 
 pub(super) struct Checker {
     pub(super) program: ir::Program,
-    /// What is declared, and the rules.
+    /// The declarations and rules.
     pub(super) level: ir::Level,
-    /// What sizes and constants are on this machine, for what is checked.
+    /// Sizes and constants on this machine, used for checking.
     pub(super) layout: Layout,
     pub(super) filters: Filters,
-    /// Names of data that something writes to.
+    /// Names of data that the program writes to.
     pub(super) written: HashSet<String>,
-    /// Numbers that the description gives errors.
+    /// Error numbers that the program assigns explicitly.
     pub(super) given_errors: Vec<i32>,
-    /// Numbers that the description gives ioctls.
+    /// Ioctl numbers that the program assigns explicitly.
     pub(super) given_ioctls: HashSet<u32>,
     pub(super) diagnostics: Vec<Diagnostic>,
     pub(super) comments: Comments,
     pub(super) symbols: HashMap<String, (Symbol, Span)>,
     pub(super) aliases: HashMap<String, Type>,
     pub(super) structures: HashMap<String, usize>,
-    /// What functions are given and answer, in the order of the program's functions.
+    /// Signatures of the functions, in the order of the program's functions.
     pub(super) signatures: Vec<Rc<Signature>>,
-    /// Which of them have a body.
+    /// Whether each of them has a body.
     pub(super) defined: Vec<bool>,
-    /// The program's sites, by what they ask for.
+    /// Index of each intrinsic or host call in the program.
     pub(super) sites: HashMap<Site, usize>,
-    /// Strings, by their bytes: the data that they are.
+    /// Index of the data object of each string, by its bytes.
     pub(super) strings: HashMap<Vec<u8>, usize>,
-    /// Bytes of data.
+    /// Total size of the data in bytes.
     pub(super) data_bytes: u64,
-    /// How many expressions have been looked at, and made.
+    /// Number of expressions visited, and number lowered.
     pub(super) looked_at: u32,
     pub(super) made: u64,
-    /// What there is too much of, each told once: beside the others, which may be taken back.
+    /// Exceeded limits, each reported once; kept apart from the other diagnostics, which may be rolled back.
     pub(super) too_many: Vec<(&'static str, Diagnostic)>,
     /// The function that is being checked.
     pub(super) function: Scope,
 }
 
 impl Checker {
-    /// For a description of this name, with the names and types that every description has.
+    /// Creates the state for a program of this name, with the predefined names and types.
     pub(super) fn new(name: &str, symbols: HashMap<String, (Symbol, Span)>, aliases: HashMap<String, Type>) -> Checker {
         Checker {
             program: ir::Program::default(),
@@ -101,7 +101,7 @@ impl Checker {
         }
     }
 
-    /// What an expression is on this machine, if it is made of constants.
+    /// Evaluates a constant expression for this machine.
     pub(super) fn known(&self, made: &Made) -> Option<i64> {
         self.layout.value(made)
     }
@@ -116,7 +116,7 @@ impl Checker {
         self.diagnostics.last_mut().expect("one was just put there")
     }
 
-    /// Whether there may be so many of something; the first that is too much is told.
+    /// Checks a count against a limit; reports the first excess.
     pub(super) fn not_too_many(&mut self, count: usize, most: usize, what: &'static str, span: Span) -> Understood<()> {
         if count <= most {
             return Ok(());
@@ -129,7 +129,7 @@ impl Checker {
         Err(Wrong)
     }
 
-    /// Counts an expression that is looked at. Some are looked at more than once, and those in them too: so there is a limit.
+    /// Counts a visited expression. Some are visited more than once, including their operands: hence the limit.
     pub(super) fn looks_at(&mut self, span: Span) -> Understood<()> {
         self.looked_at = self.looked_at.saturating_add(1);
         self.not_too_many(
@@ -140,7 +140,7 @@ impl Checker {
         )
     }
 
-    /// Whether there is room for data of so many bytes.
+    /// Checks that there is room for data of this size.
     pub(super) fn has_room(&mut self, bytes: u64, span: Span) -> Understood<()> {
         self.not_too_many(self.program.data.len() + 1, DATA_MAX, "data and strings", span)?;
         let all = self.data_bytes.saturating_add(bytes);
@@ -149,7 +149,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Gives a name outside of functions its meaning; another that it had is told.
+    /// Defines a name at file scope; reports a duplicate.
     pub(super) fn name(&mut self, name: &str, symbol: Symbol, span: Span) {
         if let Some((_, before)) = self.symbols.insert(name.to_owned(), (symbol, span)) {
             let what = format!("`{name}` has two meanings");

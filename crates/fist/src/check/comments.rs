@@ -1,16 +1,16 @@
-//! Comments: which belong to what.
+//! Attachment of comments to the code that they precede.
 
 use crate::ir::Statement;
 use crate::text::{Span, Spanned};
 use crate::tree::{Description, Item, ItemKind};
 
-/// The comments of a text, in their order, and how far those of a function have been given to what they stand before.
+/// The comments of a text, in source order, and how many of a function's have been attached.
 #[derive(Debug, Default)]
 pub(super) struct Comments {
     all: Vec<Spanned<String>>,
-    /// Where what stands outside of functions ends, in the order of the text.
+    /// Ends of the items at file scope, in source order.
     ends: Vec<u32>,
-    /// Up to where they have been given.
+    /// Location up to which comments have been attached.
     position: u32,
 }
 
@@ -24,7 +24,7 @@ impl Comments {
         Comments { all, ends, position: 0 }
     }
 
-    /// Those that begin between two places.
+    /// The comments that begin between two byte offsets.
     fn between(&self, start: u32, end: u32) -> &[Spanned<String>] {
         let first = self.all.partition_point(|comment| comment.span.start < start);
         let last = self.all.partition_point(|comment| comment.span.start < end);
@@ -35,14 +35,14 @@ impl Comments {
         comments.iter().map(|comment| comment.value.clone()).collect()
     }
 
-    /// Those that stand before something outside of functions.
+    /// The comments before an item at file scope.
     pub(super) fn before(&self, span: Span) -> Vec<String> {
         let before = self.ends.partition_point(|end| *end <= span.start);
         let start = before.checked_sub(1).map_or(0, |last| self.ends[last]);
         Comments::texts(self.between(start, span.start))
     }
 
-    /// Those that stand before nothing that does something, or behind all.
+    /// The comments before items that are not code, or after everything.
     pub(super) fn of_declarations(&self, description: &Description) -> Vec<String> {
         let declares = |item: &&Item| !matches!(&item.kind, ItemKind::Function(function) if function.body.is_some());
         let items = |items: &[Item]| items.iter().filter(declares).map(|item| item.span).collect::<Vec<_>>();
@@ -52,12 +52,12 @@ impl Comments {
         spans.flat_map(|span| self.before(span)).chain(behind).collect()
     }
 
-    /// Begins with the body of a function.
+    /// Begins the body of a function.
     pub(super) fn begin(&mut self, body: Span) {
         self.position = body.start;
     }
 
-    /// Gives those up to a place in the body.
+    /// Takes the comments up to a location in the body.
     pub(super) fn up_to(&mut self, place: u32) -> impl Iterator<Item = Statement> + use<> {
         let texts = Comments::texts(self.between(self.position, place));
         self.position = self.position.max(place);

@@ -1,4 +1,4 @@
-//! Constants: the names that every description has, and expressions whose value is known when it is checked.
+//! Constants: predefined names, and expressions whose value is known at check time.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::numbers::{ERRORS, FLAGS, NUMBERS};
 use crate::text::Span;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
 
-/// The names that every description has.
+/// The predefined names.
 pub(super) fn known() -> HashMap<String, (Symbol, Span)> {
     let errors = ERRORS.iter().map(|(name, _)| (*name, Constant::Error(name)));
     let flags = FLAGS.iter().map(|(name, _)| (*name, Constant::Flag(name)));
@@ -20,7 +20,7 @@ pub(super) fn known() -> HashMap<String, (Symbol, Span)> {
 }
 
 impl Checker {
-    /// An expression that is made of constants, and its type.
+    /// Checks a constant expression; returns it with its type.
     pub(super) fn constant(&mut self, expression: &Expression) -> Understood<(Made, Integer)> {
         let (made, r#type) = match &expression.kind {
             E::Integer { value, is_unsigned, is_long } => {
@@ -68,7 +68,7 @@ impl Checker {
         Ok((self.simplified(made), r#type))
     }
 
-    /// An expression that is the same everywhere, as the number that it is.
+    /// Folds a target-independent expression to a number.
     fn simplified(&self, made: Made) -> Made {
         let mut differs = false;
         ir::each(&made, &mut |one| match one {
@@ -82,7 +82,7 @@ impl Checker {
         }
     }
 
-    /// The constant that an expression made of constants is; the name is for one that is new.
+    /// Returns a constant expression as a constant; a new one gets this name.
     pub(super) fn constant_of(&mut self, name: &str, made: Made) -> Constant {
         if let Made::Constant(constant) = made {
             return constant;

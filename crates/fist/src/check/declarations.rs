@@ -1,4 +1,4 @@
-//! What is declared: the properties of the file system, its data, and the items of the first and the last section.
+//! Declarations: the properties of the file system, its data, and the items of the first and last sections.
 
 use super::checker::{Checker, Symbol, Understood};
 use super::operators::converted;
@@ -14,16 +14,16 @@ use crate::tree::{
     ItemKind, Name, Style, Variable,
 };
 
-/// Most file systems that one can lie on.
+/// Maximum number of lower file systems.
 const FAN_OUT_MAX: u64 = 64;
-/// Numbers of ioctls, as their commands hold them (`_IOC_NRBITS`).
+/// Range of ioctl numbers, as commands encode them (`_IOC_NRBITS`).
 const IOCTL_NUMBERS: std::ops::RangeInclusive<u32> = 1..=255;
 
-/// Where declarations that may stand once stand.
+/// Locations of declarations that may appear only once.
 #[derive(Default)]
 struct Once(Vec<(&'static str, Span)>);
 
-/// The number that a declaration gives an error.
+/// The number that a declaration assigns to an error.
 fn given_error(declaration: &Declaration) -> Option<i32> {
     match &declaration.kind {
         D::ErrorCode(_, Some(number)) => i32::try_from(number.value).ok(),
@@ -31,7 +31,7 @@ fn given_error(declaration: &Declaration) -> Option<i32> {
     }
 }
 
-/// The number that a declaration gives an ioctl.
+/// The number that a declaration assigns to an ioctl.
 fn given_ioctl(declaration: &Declaration) -> Option<u32> {
     match &declaration.kind {
         D::Ioctl(_, _, Some(number), _) => u32::try_from(number.value).ok(),
@@ -196,7 +196,7 @@ impl Checker {
         self.level.ioctls.push(Ioctl { name: name.value.clone(), direction, structure, number });
     }
 
-    /// The number of an ioctl: the one that it is given, or the first that no other is given or has; 0 where that is wrong.
+    /// The number of an ioctl: the declared one, or the first that no other ioctl declares or has; 0 after an error.
     fn ioctl_number(&mut self, name: &Name, given: Option<&Spanned<u64>>) -> u32 {
         let is_taken = |number: u32| self.level.ioctls.iter().find(|ioctl| ioctl.number == number);
         let Some(given) = given else {
@@ -260,10 +260,10 @@ impl Checker {
         self.level.vnode = Some(index);
     }
 
-    /// The items of a section that others may use, wherever they stand.
+    /// Declares the items of a section, so that others can use them wherever they are.
     pub(super) fn declare_items(&mut self, items: &[Item]) {
         for item in items {
-            // What is wrong has been told; the others are of use.
+            // The error has been reported; the other items are still useful.
             let _ = self.declare_item(item);
         }
     }
@@ -343,7 +343,7 @@ impl Checker {
         Ok(())
     }
 
-    /// The type of a variable, of which a length may be left out that its value tells.
+    /// The type of a variable, whose outermost length may be omitted if its initializer determines it.
     pub(super) fn type_with_value(&mut self, variable: &Variable) -> Understood<Type> {
         let Some((None, rest)) = variable.lengths.split_first() else { return self.variable_type(variable) };
         let count = match &variable.value {

@@ -1,4 +1,4 @@
-//! Expressions: what they compute, and of which type.
+//! Expressions: lowering and type checking.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ fn boxed(made: Made) -> Box<Made> {
 }
 
 impl Checker {
-    /// The value of an expression; an array's is a pointer to its first element.
+    /// Lowers an expression to a value; an array decays to a pointer to its first element.
     pub(super) fn value(&mut self, expression: &Expression) -> Understood<Typed> {
         let span = expression.span;
         self.looks_at(span)?;
@@ -66,7 +66,7 @@ impl Checker {
         }
     }
 
-    /// An expression that is there for what it does: it may have no value.
+    /// Lowers an expression evaluated for its side effects: it may have no value.
     pub(super) fn effect(&mut self, expression: &Expression) -> Understood<Made> {
         Ok(self.value(expression)?.made)
     }
@@ -75,7 +75,7 @@ impl Checker {
         self.function.local(name).is_none() && matches!(self.symbols.get(name), Some((Symbol::Constant(..), _)))
     }
 
-    /// An integer value.
+    /// Lowers an expression of integer type.
     pub(super) fn integer(&mut self, expression: &Expression) -> Understood<(Made, Integer)> {
         let value = self.value(expression)?;
         self.as_integer(value, expression.span)
@@ -92,13 +92,13 @@ impl Checker {
         }
     }
 
-    /// The same, as one of this type.
+    /// Lowers an expression of integer type, converted to the given type.
     pub(super) fn integer_as(&mut self, expression: &Expression, to: Integer) -> Understood<Made> {
         let (made, from) = self.integer(expression)?;
         Ok(converted(made, from, to))
     }
 
-    /// What decides: anything but nothing counts as one that is not 0.
+    /// Lowers a condition of any type except one without a value: it holds unless it is 0.
     pub(super) fn condition(&mut self, expression: &Expression) -> Understood<Made> {
         let value = self.value(expression)?;
         match value.r#type {
@@ -111,7 +111,7 @@ impl Checker {
         }
     }
 
-    /// The integer that a type is in memory and in registers.
+    /// The integer that represents a type in memory and in registers.
     pub(super) fn integer_of(&self, r#type: &Type) -> Option<Integer> {
         match r#type {
             Type::Integer(integer) => Some(*integer),
@@ -120,7 +120,7 @@ impl Checker {
         }
     }
 
-    /// A value as one of another type, without a cast.
+    /// Converts a value implicitly to another type.
     pub(super) fn convert(&mut self, value: Typed, to: &Type, span: Span) -> Understood<Made> {
         let is_null = value.is_null();
         match (&value.r#type, to) {
@@ -152,7 +152,7 @@ impl Checker {
         Err(Wrong)
     }
 
-    /// Whether a pointer to the one may be one to the other without a cast.
+    /// Returns whether a pointer to one type converts implicitly to a pointer to the other.
     fn points_alike(&self, one: &Type, other: &Type) -> bool {
         match (one, other) {
             (Type::Void, _) | (_, Type::Void) => true,
@@ -181,7 +181,7 @@ impl Checker {
     }
 
     fn size_of(&mut self, of: &Expression) -> Understood<Typed> {
-        // An array is not a pointer here.
+        // An array does not decay here.
         let r#type = match &of.kind {
             E::Text(text) => {
                 Type::Array(Box::new(Type::Integer(Integer::CHAR)), Constant::Integer(text.len() as i64 + 1))
@@ -227,7 +227,7 @@ impl Checker {
         self.combine(operator, one, other, spans, span)
     }
 
-    /// Computes with two values, or compares them.
+    /// Applies an arithmetic or comparison operator to two values.
     pub(super) fn combine(
         &mut self,
         operator: B,
@@ -258,7 +258,7 @@ impl Checker {
         }
     }
 
-    /// Computes with two integers.
+    /// Applies an arithmetic operator to two integers.
     pub(super) fn compute(
         &mut self,
         operator: Operator,
@@ -374,14 +374,14 @@ impl Checker {
         Ok(Typed { made: Made::Call(index, values, span), r#type: signature.result.clone() })
     }
 
-    /// A function whose name is nearly this one.
+    /// A function with a similar name.
     fn near_function(&self, name: &str) -> Option<String> {
         let own = self.program.functions.iter().map(|function| function.name.as_str());
         let built_in = crate::builtins::SIGNATURES.iter().flat_map(|signature| signature.names.iter().copied());
         self.proposed(name, own.chain(built_in))
     }
 
-    /// The name that is nearly this one, for a problem that is shown, if the search is short.
+    /// The most similar name for a diagnostic that is shown, if the search is short.
     pub(super) fn proposed<'a>(&self, name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
         if self.diagnostics.len() > PROPOSED_MAX.0 {
             return None;
@@ -389,7 +389,7 @@ impl Checker {
         nearest(name, names)
     }
 
-    /// A call out of the program.
+    /// Lowers an intrinsic or host call.
     pub(super) fn site(&mut self, site: Site, values: Vec<Made>, span: Span) -> Made {
         let (all, next) = (&mut self.program.sites, self.sites.len());
         let index = *self.sites.entry(site).or_insert_with_key(|site| {
@@ -399,7 +399,7 @@ impl Checker {
         Made::Site(index, values, span)
     }
 
-    /// What a name in an expression stands for, if it is that of a variable or of data.
+    /// Resolves a name in an expression to a variable or data.
     pub(super) fn named_place(&mut self, name: &str, span: Span) -> Understood<Place> {
         match self.function.local(name) {
             Some(Local::Register(register, r#type)) => return Ok(Place::Register(*register, r#type.clone())),
@@ -429,7 +429,7 @@ impl Checker {
     }
 }
 
-/// The name that differs from this one the least, if that is little.
+/// The name with the smallest edit distance, if that is small.
 pub(super) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     let (_, bytes, count) = PROPOSED_MAX;
     if name.len() > bytes {

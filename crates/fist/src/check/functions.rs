@@ -1,4 +1,4 @@
-//! Functions: what they are given and answer, the scopes of their variables, and their bodies.
+//! Functions: their signatures, the scopes of their variables, and their bodies.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -16,11 +16,11 @@ use crate::tree::{Block, Expression, ExpressionKind as E, Function, Item, ItemKi
 use crate::walk;
 use crate::weight::weigh;
 
-/// The objects of one function, bytes.
+/// Maximum total size of the objects of a function in bytes.
 const OBJECTS_BYTES_MAX: u64 = 1 << 20;
 
 impl Checker {
-    /// Announces a function, so that what stands before it can call it.
+    /// Declares a function, so that code before it can call it.
     pub(super) fn declare_function(&mut self, function: &Function) -> Understood<()> {
         let result = self.base_type(&function.result, function.result_pointers)?;
         if matches!(result, Type::Structure(_) | Type::Array(..)) {
@@ -59,7 +59,7 @@ impl Checker {
         Ok(())
     }
 
-    /// An array that is a parameter is a pointer to its elements, as C has it; but `page_t` is a type of its own.
+    /// Adjusts an array parameter to a pointer to its elements, as in C; but `page_t` is a type of its own.
     fn parameter_type(&mut self, parameter: &Variable) -> Understood<Type> {
         let is_const = parameter.r#type.is_const;
         let span = parameter.span;
@@ -129,7 +129,7 @@ impl Checker {
         self.find_fixed_vectors(body, &function.parameters);
     }
 
-    /// A parameter that is pointed to is copied to memory.
+    /// Copies a parameter to memory if its address is taken.
     fn parameter(&mut self, register: Register, r#type: Type, name: &str, begin: &mut Vec<ir::Statement>) -> Local {
         if self.integer_of(&r#type).is_none() || !self.function.pointed.contains(name) {
             return Local::Register(register, r#type);
@@ -141,13 +141,13 @@ impl Checker {
         Local::Object(object, r#type)
     }
 
-    /// Checks the body of the function that has been begun.
+    /// Checks the body of the current function.
     pub(super) fn finish(&mut self, mut begin: Vec<ir::Statement>, body: &Block) -> ir::Function {
         self.comments.begin(body.span);
         begin.extend(self.block(body));
         let mut made = std::mem::take(&mut self.function).function;
         made.body = begin;
-        // What is wrong in it has been told: then it may be no code.
+        // Errors in it have been reported: it may not be lowerable to code then.
         let Ok(mut code) = prepare::function(&made, &self.layout) else { return made };
         if code.objects.iter().sum::<u64>() > OBJECTS_BYTES_MAX {
             let what = format!("the variables of `{}` take more than {} MiB", made.name, OBJECTS_BYTES_MAX >> 20);
@@ -164,7 +164,7 @@ impl Checker {
         made
     }
 
-    /// Functions that are announced, called perhaps, and nowhere defined.
+    /// Reports functions that are declared, and perhaps called, but nowhere defined.
     pub(super) fn find_undefined(&mut self) {
         for index in 0..self.signatures.len() {
             if !self.defined[index] {
@@ -175,7 +175,7 @@ impl Checker {
     }
 }
 
-/// The names of variables of a function that are pointed to, or that built-in functions write answers to.
+/// The names of a function's variables whose address is taken, or that built-in functions write results to.
 pub(super) fn pointed(body: &Block) -> HashSet<String> {
     let mut names = HashSet::new();
     walk::block(body, &mut |expression| match &expression.kind {
@@ -192,7 +192,7 @@ pub(super) fn pointed(body: &Block) -> HashSet<String> {
     names
 }
 
-/// The arguments of a built-in function, each with its parameter.
+/// The arguments of a call of a built-in function, each with its parameter.
 pub(super) fn each_argument<'a>(
     name: &str,
     arguments: &'a [Expression],
@@ -208,7 +208,7 @@ pub(super) fn each_argument<'a>(
     }
 }
 
-/// The names of data that something in this block writes to.
+/// Collects the names of data that this block writes to.
 pub(super) fn written(body: &Block, names: &mut HashSet<String>) {
     walk::block(body, &mut |expression| match &expression.kind {
         E::Assign(_, target, _) | E::Step { target, .. } => names.extend(walk::root(target).map(str::to_owned)),

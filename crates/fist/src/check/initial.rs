@@ -1,4 +1,4 @@
-//! What variables and data begin with.
+//! Initializers of variables and data.
 
 use super::checker::{Checker, Understood, Wrong};
 use crate::diagnostic::Code;
@@ -7,7 +7,7 @@ use crate::text::Span;
 use crate::tree::{Expression, ExpressionKind as E, Initializer};
 
 impl Checker {
-    /// What data begin with.
+    /// Evaluates the initializer of data.
     pub(super) fn initial(&mut self, r#type: &Type, value: &Initializer) -> Understood<Initial> {
         match (r#type, value) {
             (_, Initializer::Value(value)) => self.initial_value(r#type, value),
@@ -50,7 +50,7 @@ impl Checker {
     fn initial_value(&mut self, r#type: &Type, value: &Expression) -> Understood<Initial> {
         match (r#type, &value.kind) {
             (Type::Array(of, length), E::Text(text)) if self.size(of) == Some(1) => {
-                // As in C, the zero byte at the end may have no room.
+                // As in C, the terminating zero byte need not fit.
                 self.not_more(text.len(), self.length_of(*length), value.span)?;
                 Ok(Initial::Bytes(text.clone()))
             }
@@ -65,7 +65,7 @@ impl Checker {
         }
     }
 
-    /// The data that a string is, by their index, with a zero byte behind it.
+    /// The data object of a string, by index, with a terminating zero byte.
     pub(super) fn text(&mut self, mut text: Vec<u8>, span: Span) -> Understood<usize> {
         text.push(0);
         if let Some(known) = self.strings.get(&text) {
@@ -79,7 +79,7 @@ impl Checker {
         Ok(self.program.data.len() - 1)
     }
 
-    /// Writes what a variable in memory begins with: all of it is zero before.
+    /// Lowers the initializer of a variable in memory, which is zeroed before.
     pub(super) fn initial_stores(
         &mut self,
         place: Made,

@@ -1,4 +1,4 @@
-//! The checker: from the tree to the intermediate form, with everything told that is wrong.
+//! The checker: from the syntax tree to the intermediate form, with all errors reported.
 
 mod cautions;
 mod checker;
@@ -26,23 +26,23 @@ use crate::tree::{Description, ItemKind};
 use checker::Checker;
 use comments::Comments;
 
-/// What became of a description.
+/// Result of a check.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// What it says, if nothing is wrong.
+    /// The intermediate form, if there are no errors.
     pub ir: Option<ir::Program>,
-    /// The same, prepared for this machine: what can be run.
+    /// The form prepared for this machine, ready to run.
     pub program: Option<Program>,
-    /// What is wrong, and what may be, in the order of the text.
+    /// Errors and warnings, in source order.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Checks a description that is called `name`: its filter functions begin with that.
+/// Checks a FiST program named `name`, which is the prefix of its filter functions.
 pub fn check(description: &Description, name: &str) -> Checked {
     check_commented(description, name, Vec::new())
 }
 
-/// The same, of a description with these comments, in the order of the text: they are kept.
+/// Checks a FiST program with its comments, in source order, which are kept.
 pub fn check_commented(description: &Description, name: &str, comments: Vec<Spanned<String>>) -> Checked {
     let mut checker = Checker::new(name, constants::known(), types::known());
     checker.comments = Comments::new(comments, description);
@@ -60,13 +60,13 @@ pub fn check_commented(description: &Description, name: &str, comments: Vec<Span
     Checked { ir: program.is_some().then_some(ir), program, diagnostics }
 }
 
-/// The number of an error by its name on Linux: `EACCES`.
+/// The number of an error on Linux by name: `EACCES`.
 pub fn error_number(name: &str) -> Option<i32> {
     ERRORS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
 
 impl Checker {
-    /// What is declared in any section: rules and functions may use what stands behind them.
+    /// Declares the contents of all sections first: rules and functions may refer to later items.
     fn declare(&mut self, description: &Description) {
         for rule in &description.rules {
             functions::written(&rule.body, &mut self.written);
@@ -89,7 +89,7 @@ impl Checker {
         self.find_undefined();
     }
 
-    /// What can be run on this machine, if nothing is wrong.
+    /// Prepares the program for this machine, if there are no errors.
     fn prepare(&mut self) -> Option<Program> {
         if self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
             return None;

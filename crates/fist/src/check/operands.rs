@@ -1,4 +1,4 @@
-//! What FiST adds to C: variables of operations, attributes of objects, globals, and the functions of the language.
+//! FiST extensions of C: variables of operations, attributes of objects, globals, and built-in functions.
 
 use super::checker::{Checker, Understood, Wrong};
 use super::places::Place;
@@ -14,7 +14,7 @@ use crate::operations::{self, Operation, Operations, Part};
 use crate::text::Span;
 use crate::tree::{Expression, ExpressionKind as E, Name, UnaryOperator as U};
 
-/// The names of objects that operations are about.
+/// The names of objects of operations.
 pub(crate) const ROLES: [(&str, Role, &str); 7] = [
     ("this", Role::This, "what the operation is done to; of one with a name, what the name stands for"),
     ("dir", Role::Directory, "the directory that it is done in"),
@@ -25,13 +25,13 @@ pub(crate) const ROLES: [(&str, Role, &str); 7] = [
     ("0", Role::This, "short for $this:0"),
 ];
 
-/// Names of values of operations that are strings.
+/// Returns whether a value of an operation is a string.
 fn is_text(value: OperationValue) -> bool {
     use OperationValue as V;
     matches!(value, V::Name | V::ToName | V::Target | V::Xattr)
 }
 
-/// The operations that a value belongs to.
+/// The operations that have a value.
 fn operations_with(value: OperationValue) -> Operations {
     use OperationValue as V;
     let names: &[&str] = match value {
@@ -50,7 +50,7 @@ fn operations_with(value: OperationValue) -> Operations {
     Operations(bits.fold(0, |all, bit: u64| all | bit))
 }
 
-/// The operations in which rules can assign a value: its argument is what the operation is given below.
+/// The operations in which rules can assign a value: it is passed to the lower layer as their argument.
 fn assignable(value: OperationValue) -> Option<Operations> {
     use OperationValue as V;
     match value {
@@ -75,7 +75,7 @@ impl Checker {
         Ok(Typed::integer(self.site(Site::Global(global), Vec::new(), span), Integer::LONG))
     }
 
-    /// The object that `$name:branch` is, if it is one.
+    /// The object denoted by `$name:branch`, if it is one.
     fn role(&self, name: &str, branch: Option<u32>) -> Option<Argument> {
         if let Ok(branch) = name.parse() {
             return Some(Argument { role: Role::This, branch });
@@ -84,7 +84,7 @@ impl Checker {
         Some(Argument { role: *role, branch: branch.unwrap_or(0) })
     }
 
-    /// Whether an expression is an object of a file system.
+    /// Returns whether an expression denotes an object of a file system.
     pub(super) fn is_object(&self, expression: &Expression) -> bool {
         match &expression.kind {
             E::Argument { name, branch } => self.role(name, *branch).is_some(),
@@ -95,7 +95,7 @@ impl Checker {
         }
     }
 
-    /// Whether an expression is an attribute that every object has.
+    /// Returns whether an expression denotes an attribute that every object has.
     pub(super) fn is_object_attribute(&self, expression: &Expression) -> bool {
         match &expression.kind {
             E::Member { of, name, .. } => self.is_object(of) && builtins::find(ATTRIBUTES, &name.value).is_some(),
@@ -103,7 +103,7 @@ impl Checker {
         }
     }
 
-    /// The object of `$name:branch`, which there is in the operations of the rule.
+    /// Resolves the object of `$name:branch`, which must exist in the operations of the rule.
     fn object_argument(&mut self, name: &str, branch: Option<u32>, span: Span) -> Understood<Argument> {
         let Some(argument) = self.role(name, branch) else {
             let roles = ROLES.iter().map(|(name, ..)| *name);
@@ -126,7 +126,7 @@ impl Checker {
         Ok(argument)
     }
 
-    /// Tells of something that none of the rule's operations has.
+    /// Reports a variable that none of the rule's operations has.
     fn available(&mut self, name: &str, operations: Operations, span: Span) {
         let Some(own) = self.function.operations else { return };
         if own.and(operations).is_empty() {
@@ -136,7 +136,7 @@ impl Checker {
         }
     }
 
-    /// `$0` as a value, or `$name`.
+    /// Lowers `$0` as a value, or `$name`.
     pub(super) fn argument_value(&mut self, name: &str, branch: Option<u32>, span: Span) -> Understood<Typed> {
         if matches!(name, "vfs" | "mnt") {
             self.wrong(Code::BadType, format!("`${name}` is used by its fields"), span).remedy =
@@ -153,7 +153,7 @@ impl Checker {
         Ok(Typed { made: self.site(Site::Object(argument), Vec::new(), span), r#type: Type::Vnode })
     }
 
-    /// `$name` where it is assigned: in a rule before the operation or in its place.
+    /// Resolves `$name` as the target of an assignment: in a pre or replace rule.
     pub(super) fn argument_place(&mut self, name: &str, branch: Option<u32>, span: Span) -> Understood<Place> {
         let (Some(value), None) = (builtins::find(OPERATION_VALUES, name), branch) else { return self.no_place(span) };
         let Some(operations) = assignable(value) else {
@@ -187,7 +187,7 @@ impl Checker {
         Ok(Place::Operation { value, r#type })
     }
 
-    /// An object, as calls out take it.
+    /// Lowers an object as an operand of an intrinsic or host call.
     fn object(&mut self, expression: &Expression) -> Understood<(Operand, Vec<Made>)> {
         if let E::Argument { name, branch } = &expression.kind
             && self.role(name, *branch).is_some()
@@ -217,7 +217,7 @@ impl Checker {
         Ok(Typed { made, r#type })
     }
 
-    /// `$0.key`: a field of what is kept for each object.
+    /// `$0.key`: a field of the per-vnode data.
     pub(super) fn vnode_field(&mut self, of: &Expression, name: &Name, span: Span) -> Understood<Place> {
         let Some(structure) = self
             .level
@@ -247,8 +247,7 @@ impl Checker {
         Ok(Place::Shared { shared: Shared { area, path: vec![Step::Field(field)], r#type }, values })
     }
 
-    /// `$vfs.key`: a field of what is kept for the mount; `$mnt.key` one of what was given when it was mounted, for which
-    /// `$vfs` does too.
+    /// `$vfs.key`: a field of the per-mount data; `$mnt.key`: a field of the mount data, which `$vfs` reaches as well.
     pub(super) fn mount_field(&mut self, argument: &str, name: &Name, span: Span) -> Understood<Place> {
         let has = |structure: &usize| self.structure(*structure).fields.iter().any(|field| field.name == name.value);
         let vfs = self.level.vfs.filter(|structure| argument == "vfs" && has(structure));
@@ -268,7 +267,7 @@ impl Checker {
         Ok(Place::Shared { shared: Shared { area, path: vec![Step::Field(field)], r#type }, values: Vec::new() })
     }
 
-    /// A call of a function of the language.
+    /// Lowers a call of a built-in function.
     pub(super) fn built_in(
         &mut self,
         signature: &'static Signature,
@@ -287,7 +286,7 @@ impl Checker {
         let mut call = Call { operands: Vec::new(), values: Vec::new(), structure: None };
         for (index, argument) in arguments.iter().enumerate() {
             if is_left_out(argument) {
-                // Another follows: nothing is given here, as at the end (FiST, section 2.3.2).
+                // Another argument follows: this one is omitted, as at the end (FiST, section 2.3.2).
                 self.may_be_left_out(signature, index, argument.span)?;
                 call.operands.push(Operand::Missing);
                 continue;
@@ -310,7 +309,7 @@ impl Checker {
         self.finish_call(signature, made)
     }
 
-    /// Whether an argument may be left out: none that is needed, and no value for a format.
+    /// Checks that an argument may be omitted: it is neither required nor a value of a format.
     fn may_be_left_out(&mut self, signature: &Signature, index: usize, span: Span) -> Understood<()> {
         let parameter = signature.parameters.get(index);
         let may_be = index >= signature.needed && parameter.is_some_and(|(_, one)| *one != Parameter::Values);
@@ -387,7 +386,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether an argument is memory rather than an integer. Checks nothing for good.
+    /// Returns whether an argument is memory rather than an integer. Leaves no trace in the state of the check.
     fn is_bytes(&mut self, argument: &Expression) -> Understood<bool> {
         let (before, registers) = (self.diagnostics.len(), self.function.function.registers.len());
         let r#type = match self.shared_place(argument)? {
@@ -399,7 +398,7 @@ impl Checker {
         Ok(!matches!(r#type, Type::Integer(_)))
     }
 
-    /// Data that operations share, given whole: `$vfs.key` or `&$vfs.key`.
+    /// Resolves shared data passed as a whole: `$vfs.key` or `&$vfs.key`.
     fn shared_place(&mut self, argument: &Expression) -> Understood<Option<(Shared, Vec<Made>)>> {
         let of = match &argument.kind {
             E::Unary(U::AddressOf, of) => of,
@@ -417,7 +416,7 @@ impl Checker {
         }
     }
 
-    /// Whether a place is one of shared data, or may be.
+    /// Returns whether a place is in shared data, or may be.
     fn is_rooted_in_data(&self, of: &Expression) -> bool {
         match &of.kind {
             E::Member { of, is_arrow, .. } => {
@@ -429,7 +428,7 @@ impl Checker {
         }
     }
 
-    /// Bytes that a built-in function reads or writes.
+    /// Lowers bytes that a built-in function reads or writes.
     fn bytes(&mut self, argument: &Expression, is_written: bool, call: &mut Call) -> Understood<()> {
         if let Some((shared, values)) = self.shared_place(argument)?
             && (!matches!(shared.r#type, Type::Integer(_)) || matches!(argument.kind, E::Unary(U::AddressOf, _)))
@@ -465,7 +464,7 @@ impl Checker {
         }
     }
 
-    /// The type of the array, or of what an address is of, that an argument is.
+    /// The type of the array, or of the operand of the address expression, that an argument consists of.
     fn whole_of(&mut self, argument: &Expression) -> Option<Type> {
         let (of, is_address) = match &argument.kind {
             E::Unary(U::AddressOf, of) => (&**of, true),
@@ -474,7 +473,7 @@ impl Checker {
         if !matches!(of.kind, E::Name(_) | E::Member { .. } | E::Index(..)) || self.is_object_attribute(of) {
             return None;
         }
-        // What is wrong with it has been told.
+        // Errors in it have been reported.
         let before = self.diagnostics.len();
         let place = self.place(of);
         self.diagnostics.truncate(before);
@@ -487,7 +486,7 @@ impl Checker {
         }
     }
 
-    /// Where an answer goes: a variable, or its address.
+    /// Lowers an out-parameter: a variable, or its address.
     fn answer(&mut self, argument: &Expression, call: &mut Call) -> Understood<()> {
         let is_bytes = call.field_type(self).is_some_and(|r#type| !matches!(r#type, Type::Integer(_)));
         if is_bytes {
@@ -564,7 +563,7 @@ impl Checker {
         Ok(())
     }
 
-    /// The format of a message, which is known now, and whose conversions are those of its values.
+    /// Checks the format of a message, which must be constant and match its values.
     fn format(&mut self, format: &Expression, values: &[Expression], call: &mut Call) -> Understood<Vec<u8>> {
         let E::Text(text) = &format.kind else {
             self.wrong(Code::BadCall, "the format of a message is a string that is written here", format.span)
@@ -600,16 +599,16 @@ impl Checker {
     }
 }
 
-/// Whether an argument is left out before another, as the parser gives it: a name without letters.
+/// Returns whether an argument before another is omitted: the parser represents it as an empty name.
 pub(super) fn is_left_out(argument: &Expression) -> bool {
     matches!(&argument.kind, E::Name(name) if name.is_empty())
 }
 
-/// A call of a built-in function, as far as it has been checked.
+/// A call of a built-in function, as checked so far.
 struct Call {
     operands: Vec<Operand>,
     values: Vec<Made>,
-    /// The structure whose field is named, and which.
+    /// The structure whose field is named, and the field.
     structure: Option<(usize, Option<FieldOf>)>,
 }
 
@@ -619,7 +618,7 @@ impl Call {
         self.values.push(value);
     }
 
-    /// The type of the field that was named.
+    /// The type of the named field.
     fn field_type(&self, checker: &Checker) -> Option<Type> {
         let (structure, field) = self.structure?;
         checker.structure(structure).fields.get(field?.field).map(|field| field.r#type.clone())

@@ -1,10 +1,10 @@
-//! Operators and conversions of the language as those of the intermediate form.
+//! Mapping of operators and conversions to the intermediate form.
 
 use crate::ir::{Comparison, Constant, Expression as Made, Integer, Operator, Type};
 use crate::text::Span;
 use crate::tree::{BinaryOperator as B, UnaryOperator as U};
 
-/// What an operator of the text is, if it computes.
+/// The arithmetic operator of a syntax operator, if it is one.
 pub(super) fn computing(operator: B) -> Option<Operator> {
     Some(match operator {
         B::Add => Operator::Add,
@@ -21,7 +21,7 @@ pub(super) fn computing(operator: B) -> Option<Operator> {
     })
 }
 
-/// What an operator of the text is, if it compares.
+/// The comparison of a syntax operator, if it is one.
 pub(super) fn comparing(operator: B) -> Option<Comparison> {
     Some(match operator {
         B::Equal => Comparison::Equal,
@@ -34,7 +34,7 @@ pub(super) fn comparing(operator: B) -> Option<Comparison> {
     })
 }
 
-/// The type of an integer that is written out (C, "integer constants").
+/// The type of an integer literal (C, "integer constants").
 pub(super) fn type_of(value: u64, is_unsigned: bool, is_long: bool) -> Integer {
     let fits = |most: u64| value <= most;
     match (is_unsigned, is_long) {
@@ -45,12 +45,12 @@ pub(super) fn type_of(value: u64, is_unsigned: bool, is_long: bool) -> Integer {
     }
 }
 
-/// Bytes of a value of a type: 0 for one of nothing.
+/// The size of a type in bytes: 0 for `void`.
 pub(super) fn size(r#type: Type) -> Made {
     if r#type == Type::Void { Made::integer(0) } else { Made::Size(r#type) }
 }
 
-/// `+`, `-` and `~` of a value.
+/// Unary `+`, `-` and `~`.
 pub(super) fn signed(operator: U, value: Made, from: Integer, span: Span) -> (Made, Integer) {
     let to = from.promoted();
     let value = converted(value, from, to);
@@ -63,7 +63,7 @@ pub(super) fn signed(operator: U, value: Made, from: Integer, span: Span) -> (Ma
     (made, to)
 }
 
-/// An integer as one of another type.
+/// Converts an integer to another type.
 pub(super) fn converted(made: Made, from: Integer, to: Integer) -> Made {
     match made {
         Made::Constant(Constant::Integer(value)) => Made::integer(to.wrap(value)),

@@ -1,4 +1,4 @@
-//! Places: what can be written to and pointed to, and how each is read and written.
+//! Places: lvalues and addressable locations, and how each is read and written.
 
 use super::checker::{Checker, Understood, Wrong};
 use super::operators::{computing, converted};
@@ -11,7 +11,7 @@ use crate::ir::{
 use crate::text::Span;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
 
-/// Where a value lies.
+/// The location of a value.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     /// In a register.
@@ -20,7 +20,7 @@ pub(super) enum Place {
     Memory { pointer: Made, r#type: Type, is_const: bool },
     /// An argument of the operation.
     Operation { value: OperationValue, r#type: Type },
-    /// In what operations share: the values are those of the indexes, and of an object if it has one.
+    /// In shared data: the values are those of the indexes, and of an object if there is one.
     Shared { shared: Shared, values: Vec<Made> },
 }
 
@@ -37,19 +37,19 @@ fn boxed(made: Made) -> Box<Made> {
     Box::new(made)
 }
 
-/// A change of a value by another: `target += by`, `target++`.
+/// An update of a value: `target += by`, `target++`.
 struct Update {
     operator: B,
     by: Typed,
-    /// The answer is what it was before.
+    /// The result is the previous value.
     is_postfix: bool,
-    /// Of the target, and of what it is changed by.
+    /// Locations of the target and of the operand.
     spans: (Span, Span),
     span: Span,
 }
 
 impl Checker {
-    /// Where the value of an expression lies.
+    /// Resolves an expression to a place.
     pub(super) fn place(&mut self, expression: &Expression) -> Understood<Place> {
         let span = expression.span;
         self.looks_at(span)?;
@@ -72,7 +72,7 @@ impl Checker {
         Err(Wrong)
     }
 
-    /// Data of the description.
+    /// Data of the program.
     pub(super) fn data_place(&self, index: usize) -> Place {
         let data = self.data(index);
         let r#type = data.r#type.clone();
@@ -132,7 +132,7 @@ impl Checker {
         }
     }
 
-    /// An index that is known is checked now.
+    /// Checks a constant index.
     fn known_index(&mut self, index: &Made, length: Constant, span: Span) -> Understood<()> {
         let length = self.layout.length(length).unwrap_or(0);
         match self.known(index) {
@@ -178,7 +178,7 @@ impl Checker {
         })
     }
 
-    /// A field of a structure, and its type.
+    /// Resolves a field of a structure; returns it with its type.
     pub(super) fn field(&mut self, index: usize, name: &crate::tree::Name) -> Understood<(FieldOf, Type)> {
         let structure = self.structure(index);
         if let Some(field) = structure.fields.iter().position(|field| field.name == name.value) {
@@ -190,7 +190,7 @@ impl Checker {
         Err(Wrong)
     }
 
-    /// The value at a place; an array's is a pointer to its first element.
+    /// Loads the value at a place; an array decays to a pointer to its first element.
     pub(super) fn load(&mut self, place: Place, span: Span) -> Understood<Typed> {
         match place {
             Place::Register(register, r#type) => Ok(Typed { made: Made::Register(register), r#type }),
@@ -227,7 +227,7 @@ impl Checker {
         Err(Wrong)
     }
 
-    /// A pointer to a place.
+    /// Returns a pointer to a place.
     pub(super) fn address(&mut self, place: Place, span: Span) -> Understood<Typed> {
         match place {
             Place::Memory { pointer, r#type, is_const } => {
@@ -246,7 +246,7 @@ impl Checker {
         }
     }
 
-    /// Writes a value, which is of the place's type, to a place: the value of it all is that value.
+    /// Stores a value of the place's type; the expression yields that value.
     pub(super) fn store(&mut self, place: Place, value: Made, span: Span) -> Understood<Made> {
         match place {
             Place::Register(register, _) => Ok(Made::Set(register, boxed(value))),
@@ -285,7 +285,7 @@ impl Checker {
         Err(Wrong)
     }
 
-    /// `target = value`, `target op= value`.
+    /// Lowers `target = value` and `target op= value`.
     pub(super) fn assign(
         &mut self,
         operator: Option<B>,
@@ -320,7 +320,7 @@ impl Checker {
         }
     }
 
-    /// `target++` and its like.
+    /// Lowers `target++` and the like.
     pub(super) fn step(
         &mut self,
         target: &Expression,
@@ -338,7 +338,7 @@ impl Checker {
         let r#type = place.r#type().clone();
         let place = match place {
             Place::Shared { shared, values } => return self.update_shared(shared, values, update),
-            // The pointer is computed once.
+            // The pointer is evaluated once.
             Place::Memory { pointer, r#type, is_const } => {
                 let to = Type::Pointer { to: Box::new(r#type.clone()), is_const };
                 let register = self.function.register("", to);
@@ -387,7 +387,7 @@ impl Checker {
         Ok(Typed::integer(self.site(site, values, span), integer))
     }
 
-    /// Writes a value to memory that a pointer points to: what a variable begins with.
+    /// Stores an initial value to memory through a pointer.
     pub(super) fn assign_to_memory(&mut self, pointer: Made, r#type: &Type, value: &Expression) -> Understood<Made> {
         let typed = self.value(value)?;
         let made = self.convert(typed, r#type, value.span)?;

@@ -1,4 +1,4 @@
-//! Rules and filters: what fires when, and what can never do what it says.
+//! Rules and filters: what fires when, and rules that can never take effect.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::tree::{self, Access, Expression, ExpressionKind as E};
 use crate::walk;
 
 impl Checker {
-    /// Checks what all rules do.
+    /// Checks the bodies of all rules.
     pub(super) fn define_rules(&mut self, rules: &[tree::Rule]) {
         for rule in rules.iter().take(RULES_MAX) {
             let _ = self.define_rule(rule);
@@ -90,7 +90,7 @@ impl Checker {
         found
     }
 
-    /// A file system that is read only refuses changes before rules are asked.
+    /// Warns about rules that never fire: a read-only file system rejects changes before any rule is invoked.
     fn never_reached(&mut self, operations: Operations, part: Part, span: Span) {
         let refused = match self.level.access {
             Some(Access::ReadOnly) => operations::set("writeops"),
@@ -104,7 +104,7 @@ impl Checker {
         }
     }
 
-    /// Of two rules in the place of the same operation the first is never asked.
+    /// Warns about a replace rule shadowed by a later one for the same operations: it is never invoked.
     fn find_shadowed(&mut self) {
         let rules = self.level.rules.clone();
         for (index, rule) in rules.iter().enumerate() {
@@ -123,7 +123,7 @@ impl Checker {
         }
     }
 
-    /// Linux reports a denied search as EACCES.
+    /// Warns about comparisons with `EPERM` after look-ups: Linux reports a denied search as EACCES.
     fn look_for_permission_errors(&mut self, rule: &tree::Rule, operations: Operations, part: Part) {
         let looks_up = Operation::by_name("lookup").is_some_and(|lookup| operations.contains(lookup));
         if part != Part::PostCall || !looks_up {
@@ -146,7 +146,7 @@ impl Checker {
         }
     }
 
-    /// The functions that encode and decode.
+    /// Finds the functions that encode and decode.
     pub(super) fn find_filters(&mut self) {
         let filters = std::mem::take(&mut self.filters);
         self.level.filters.changes_size = filters.size.is_some();
@@ -163,7 +163,7 @@ impl Checker {
         self.find_unused_filters(&filters);
     }
 
-    /// Functions that look like filters, where none is declared.
+    /// Warns about functions that look like filters without a filter declaration.
     fn find_unused_filters(&mut self, filters: &super::checker::Filters) {
         for (what, is_declared) in [("data", filters.data.is_some()), ("name", filters.name.is_some())] {
             let name = format!("{}_encode_{what}", self.level.name);

@@ -1,4 +1,4 @@
-//! The function that is being checked: its variables, and the blocks that they are known in.
+//! The function being checked: its variables and scopes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +6,7 @@ use crate::ir::{self, Register, Type};
 use crate::operations::{Operations, Part};
 use crate::text::Span;
 
-/// What a function is given and answers.
+/// The parameter and result types of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Signature {
     pub(super) parameters: Vec<Type>,
@@ -14,46 +14,46 @@ pub(super) struct Signature {
     pub(super) span: Span,
 }
 
-/// A variable of a function.
+/// A local variable.
 #[derive(Clone, Debug)]
 pub(super) enum Local {
-    /// It is never pointed to.
+    /// A variable in a register: its address is never taken.
     Register(Register, Type),
-    /// It is an object of memory.
+    /// An object in memory.
     Object(usize, Type),
 }
 
-/// The function that is being checked.
+/// The function being checked.
 #[derive(Default)]
 pub(super) struct Scope {
-    /// Variables by their names: of several of one name that of the innermost block last, each with the number of its block.
+    /// Variables by name: of several with one name the innermost is last, each with the number of its scope.
     pub(super) names: HashMap<String, Vec<(usize, Local, Span)>>,
-    /// The names that the blocks around declare, those of the innermost last.
+    /// The names that the enclosing scopes declare, innermost last.
     pub(super) blocks: Vec<Vec<String>>,
-    /// What has been made of it.
+    /// The function as lowered so far.
     pub(super) function: ir::Function,
-    /// What it answers; nothing for a rule.
+    /// The result type; `None` in a rule.
     pub(super) result: Option<Type>,
-    /// The operations of a rule; nothing for a function.
+    /// The operations of a rule; `None` in a function.
     pub(super) operations: Option<Operations>,
-    /// The part of them that a rule is for.
+    /// The part of the operations that a rule is for.
     pub(super) part: Option<Part>,
-    /// Names of variables that are pointed to.
+    /// Names of variables whose address is taken.
     pub(super) pointed: HashSet<String>,
-    /// How many loops are around.
+    /// Number of enclosing loops.
     pub(super) loops: u32,
-    /// How many loops and switches are around.
+    /// Number of enclosing loops and switches.
     pub(super) breakable: u32,
 }
 
 impl Scope {
-    /// One more register, for what is called so.
+    /// Allocates a register for a variable.
     pub(super) fn register(&mut self, name: &str, r#type: Type) -> Register {
         self.function.registers.push(ir::Variable { name: name.to_owned(), r#type });
         self.function.registers.len() - 1
     }
 
-    /// One more object of memory.
+    /// Allocates an object in memory.
     pub(super) fn object(&mut self, name: &str, r#type: Type) -> usize {
         self.function.objects.push(ir::Variable { name: name.to_owned(), r#type });
         self.function.objects.len() - 1
@@ -67,7 +67,7 @@ impl Scope {
         self.blocks.push(Vec::new());
     }
 
-    /// Forgets the variables of the innermost block.
+    /// Closes the innermost scope.
     pub(super) fn end_block(&mut self) {
         for name in self.blocks.pop().unwrap_or_default() {
             if let Some(named) = self.names.get_mut(&name) {
@@ -76,7 +76,7 @@ impl Scope {
         }
     }
 
-    /// Makes a variable known in the innermost block: where that has another of its name.
+    /// Declares a variable in the innermost scope; returns the location of a duplicate there.
     pub(super) fn declare(&mut self, name: &str, local: Local, span: Span) -> Option<Span> {
         let number = self.blocks.len();
         let named = self.names.entry(name.to_owned()).or_default();
@@ -88,7 +88,7 @@ impl Scope {
         None
     }
 
-    /// The names of variables that are known here.
+    /// The names of the visible variables.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.blocks.iter().flatten().map(String::as_str)
     }

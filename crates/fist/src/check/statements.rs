@@ -1,4 +1,4 @@
-//! Statements: control, and the variables of blocks.
+//! Statements: control flow, and the variables of blocks.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::text::Span;
 use crate::tree::{Block, Expression, Initializer, Statement, StatementKind as S, SwitchPart, Variable};
 
 impl Checker {
-    /// The statements of a block, with variables of its own. What is wrong in one does not hide what is wrong in others.
+    /// Lowers the statements of a block in a scope of its own. An error in one does not hide those in others.
     pub(super) fn block(&mut self, block: &Block) -> Vec<Done> {
         self.function.begin_block();
         let mut made = Vec::new();
@@ -89,7 +89,7 @@ impl Checker {
         Ok(())
     }
 
-    /// A value that nobody uses and that does nothing.
+    /// Warns about a value that is unused and has no side effects.
     fn useless(&mut self, value: &Made, span: Span) {
         let does_nothing = matches!(
             value,
@@ -202,7 +202,7 @@ impl Checker {
         }
     }
 
-    /// A variable of a block: every time it begins anew.
+    /// Lowers a variable declaration: it is initialized anew each time it is reached.
     fn variable(&mut self, variable: &Variable, made: &mut Vec<Done>) -> Understood<()> {
         let Some(name) = &variable.name else { return Ok(()) };
         let r#type = self.type_with_value(variable)?;
@@ -223,7 +223,7 @@ impl Checker {
             };
         }
         let register = self.function.register(&name.value, r#type.clone());
-        // Within its own value a variable is not what it will be, but it is there, as in C.
+        // In its own initializer a variable is in scope, but not yet initialized, as in C.
         self.declare_local(name, Local::Register(register, r#type.clone()));
         let value = match &variable.value {
             None => Made::integer(0),

@@ -1,4 +1,4 @@
-//! A value and its type.
+//! Typed values.
 
 use crate::ir::{Expression as Made, Integer, Type};
 
@@ -14,13 +14,13 @@ impl Typed {
         Typed { made, r#type: Type::Integer(integer) }
     }
 
-    /// A pointer to nothing, as C writes it.
+    /// Returns whether it is a null pointer constant, as written in C.
     pub(super) fn is_null(&self) -> bool {
         self.made == Made::integer(0) && matches!(self.r#type, Type::Integer(_))
     }
 }
 
-/// A pointer to `char`: what strings are.
+/// The type of strings: a pointer to `char`.
 pub(super) fn string(is_const: bool) -> Type {
     Type::Pointer { to: Box::new(Type::Integer(Integer::CHAR)), is_const }
 }

@@ -1,4 +1,4 @@
-//! Types: what is written to what is meant, their sizes, and what they are called in messages.
+//! Types: resolution of type names, sizes, and their names in messages.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use crate::limits::{FIELDS_MAX, OBJECT_BYTES_MAX, TYPE_DEPTH_MAX};
 use crate::text::Span;
 use crate::tree::{self, BaseType, Expression, TypeName, Variable};
 
-/// The names of types that every description has.
+/// The predefined type names.
 pub(super) fn known() -> HashMap<String, Type> {
     let page = Type::Array(Box::new(Type::Integer(Integer { bytes: 1, is_unsigned: true })), Constant::PageSize);
     HashMap::from([("page_t".to_owned(), page)])
 }
 
 impl Checker {
-    /// The type that a name of a type stands for, behind so many pointers.
+    /// Resolves a type name, under a number of pointers.
     pub(super) fn base_type(&mut self, name: &TypeName, pointers: u32) -> Understood<Type> {
         let mut r#type = match &name.base {
             BaseType::Void => Type::Void,
@@ -28,7 +28,7 @@ impl Checker {
                 Some(index) => Type::Structure(*index),
                 None => return self.unknown_type(&format!("struct {structure}"), name.span),
             },
-            // What pages are made of: so elements of what points to one are bytes.
+            // The elements of a page: so elements of a pointer to one are bytes.
             BaseType::Named(alias) if alias == "page_t" && pointers > 0 => Type::Integer(Integer::BYTE),
             BaseType::Named(alias) => match self.aliases.get(alias) {
                 Some(meant) => meant.clone(),
@@ -44,8 +44,8 @@ impl Checker {
         Ok(r#type)
     }
 
-    /// Whether so many pointers and arrays can be made of a type: the one limit of what types are made of, so that whatever
-    /// walks through one comes to its end soon.
+    /// Checks the number of pointers and arrays in a type: the one limit of its depth, so that any walk through a type
+    /// ends soon.
     pub(super) fn not_too_deep(&mut self, of: &Type, more: usize, span: Span) -> Understood<()> {
         let (mut depth, mut inner) = (more, of);
         while let Type::Pointer { to: next, .. } | Type::Array(next, _) = inner {
@@ -64,7 +64,7 @@ impl Checker {
         Err(Wrong)
     }
 
-    /// The type of a variable whose lengths are all given.
+    /// The type of a variable with all lengths given.
     pub(super) fn variable_type(&mut self, variable: &Variable) -> Understood<Type> {
         let base = self.base_type(&variable.r#type, variable.pointers)?;
         let mut lengths = Vec::new();
@@ -78,7 +78,7 @@ impl Checker {
         self.array(base, &lengths, variable.span)
     }
 
-    /// An array of arrays, the outermost length first.
+    /// An array of arrays, outermost length first.
     pub(super) fn array(&mut self, base: Type, lengths: &[Constant], span: Span) -> Understood<Type> {
         self.not_too_deep(&base, lengths.len(), span)?;
         let r#type = lengths.iter().rev().fold(base, |of, length| Type::Array(Box::new(of), *length));
@@ -106,12 +106,12 @@ impl Checker {
         }
     }
 
-    /// Bytes of a value on this machine; `None` for what has none, or more than can be counted.
+    /// Returns the size of a value on this machine in bytes; `None` if the type has none or the size overflows.
     pub(super) fn size(&self, r#type: &Type) -> Option<u64> {
         self.layout.size(r#type)
     }
 
-    /// A structure of declared fields.
+    /// Declares a structure of fields.
     pub(super) fn structure_of(&mut self, name: &str, fields: &[tree::Field]) -> usize {
         let mut structure = Structure { name: name.to_owned(), fields: Vec::new() };
         for field in fields {
@@ -131,7 +131,7 @@ impl Checker {
         self.add_structure(structure, span)
     }
 
-    /// Adds a structure, which has a limit: its index.
+    /// Adds a structure within the size limit; returns its index.
     pub(super) fn add_structure(&mut self, structure: Structure, span: Span) -> usize {
         let size = self.layout.add_structure(&structure).map_or(u64::MAX, |added| added.size);
         self.not_too_large(size, OBJECT_BYTES_MAX, &structure.name, span);
@@ -139,14 +139,14 @@ impl Checker {
         self.program.structures.len() - 1
     }
 
-    /// Declared data have a limit.
+    /// Checks the size of declared data against a limit.
     pub(super) fn not_too_large(&mut self, size: u64, most: u64, name: &str, span: Span) {
         if size > most {
             self.wrong(Code::TooMany, format!("`{name}` has {size} bytes, and may have {most}"), span);
         }
     }
 
-    /// Basic types only (FiST, section 2.2): what can be copied from and to programs.
+    /// Checks that a field has a basic type (FiST, section 2.2), which can be copied to and from user processes.
     pub(super) fn field_type(&mut self, field: &tree::Field) -> Understood<Type> {
         let base = self.base_type(&field.r#type, 0)?;
         if matches!(base, Type::Vnode) {
@@ -160,7 +160,7 @@ impl Checker {
         self.array(base, &lengths, field.name.span)
     }
 
-    /// What messages call a type.
+    /// The name of a type in messages.
     pub(super) fn describe(&self, r#type: &Type) -> String {
         match r#type {
             Type::Void => "void".into(),
