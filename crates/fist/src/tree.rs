@@ -1,64 +1,64 @@
-//! The tree of a description, as it was written.
+//! The syntax tree of a FiST program.
 
 use crate::text::{Span, Spanned};
 
-/// A name in the text.
+/// A name in the source text.
 pub type Name = Spanned<String>;
 
-/// A whole description: its four sections (FiST, section 2.1).
+/// A whole FiST program: its four sections (FiST, section 2.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// What stands between `%{` and `%}`: constants, types, and functions that are only announced.
+    /// The part between `%{` and `%}`: constants, types, and function declarations.
     pub preamble: Vec<Item>,
-    /// What the file system is like, and the data that belong to it.
+    /// The properties of the file system and its data.
     pub declarations: Vec<Declaration>,
-    /// What it does at which operations.
+    /// The rules.
     pub rules: Vec<Rule>,
-    /// Functions and data that rules use.
+    /// Functions and data for the rules.
     pub code: Vec<Item>,
 }
 
 /// A FiST declaration (section 2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declaration {
-    /// What it declares.
+    /// Its kind.
     pub kind: DeclarationKind,
-    /// The whole of it.
+    /// Its location.
     pub span: Span,
 }
 
-/// What a declaration declares.
+/// Kinds of declarations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeclarationKind {
-    /// `accessmode`: what may be done to files.
+    /// `accessmode`: permitted access to files.
     AccessMode(Spanned<Access>),
     /// `debug`: whether each operation is traced.
     Debug(Spanned<bool>),
-    /// `operations`: whether those with rules are done one at a time.
+    /// `operations`: whether operations with rules are serialized.
     Operations(Spanned<bool>),
-    /// `errorcode`: a name for an error number, a new one if none is given.
+    /// `errorcode`: a name for an error number; a new one if no number is given.
     ErrorCode(Name, Option<Spanned<u64>>),
-    /// `fanout`: how many file systems lie immediately below.
+    /// `fanout`: number of file systems immediately below.
     FanOut(Spanned<u64>),
-    /// `mntstyle`: whether the mount hides what lies below.
+    /// `mntstyle`: whether the mount hides its lower file system.
     MountStyle(Spanned<Style>),
-    /// `filter`: what is encoded below.
+    /// `filter`: what is stored encoded in the lower file system.
     Filter(Spanned<Filter>),
-    /// `fileformat`: what a file of auxiliary data holds.
+    /// `fileformat`: the contents of an auxiliary file.
     FileFormat(Name, Vec<Field>),
-    /// `ioctl`: a command that programs can give, and its number, if it is to have this one.
+    /// `ioctl`: an ioctl that user processes can issue, and optionally its number.
     Ioctl(Direction, Name, Option<Spanned<u64>>, Vec<Field>),
-    /// `mntdata`: what is given when the file system is mounted.
+    /// `mntdata`: data passed at mount time.
     MountData(Vec<Field>),
-    /// `mntflag`: the same by the name of one group.
+    /// `mntflag`: flags passed at mount time, under the name of a group.
     MountFlag(Name, Vec<Field>),
     /// `per_vfs`: data of each mount.
     PerVfs(Vec<Field>),
-    /// `per_vnode`: data of each object that is in use.
+    /// `per_vnode`: data of each object in use.
     PerVnode(Vec<Field>),
 }
 
-/// What may be done to files.
+/// Permitted access to files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Access {
@@ -67,7 +67,7 @@ pub enum Access {
     ReadWrite,
 }
 
-/// Whether the mount hides what lies below.
+/// Whether the mount hides its lower file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Style {
@@ -75,25 +75,25 @@ pub enum Style {
     Overlay,
 }
 
-/// What is encoded below.
+/// The target of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// The data of files.
     Data,
     /// The names of objects.
     Name,
-    /// The data of files, whose encoded form has another size.
+    /// The data of files, if the encoded form differs in size.
     Size,
 }
 
-/// Which way the data of an ioctl go.
+/// Direction of an ioctl's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// From the program.
+    /// From the user process.
     FromUser,
-    /// To the program.
+    /// To the user process.
     ToUser,
-    /// From it and to it: also where nothing is said.
+    /// Both ways; also the default.
     #[default]
     Both,
 }
@@ -101,44 +101,44 @@ pub enum Direction {
 /// A field of declared data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its type, of which arrays are made.
+    /// Its element type.
     pub r#type: TypeName,
     /// Its name.
     pub name: Name,
-    /// The lengths of arrays, the outermost first.
+    /// Array lengths, outermost first.
     pub lengths: Vec<Expression>,
 }
 
 /// A rule (section 2.3.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Which set of operations: `op`, `delops`.
+    /// The set of operations: `op`, `delops`.
     pub set: Name,
-    /// Which of them: `all`, `name`, `unlink`.
+    /// The operations within the set: `all`, `name`, `unlink`.
     pub operation: Name,
-    /// Of `ioctl`, which.
+    /// The ioctl, for `ioctl`.
     pub ioctl: Option<Name>,
-    /// `precall`, `call` or `postcall`; `call` where nothing is said.
+    /// `precall`, `call` or `postcall`; `call` by default.
     pub part: Option<Name>,
-    /// What is done.
+    /// Its body.
     pub body: Block,
-    /// The whole rule.
+    /// Its location.
     pub span: Span,
 }
 
-/// Something outside of functions.
+/// An item at file scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// What it is.
+    /// Its kind.
     pub kind: ItemKind,
-    /// The whole of it.
+    /// Its location.
     pub span: Span,
 }
 
-/// What can stand outside of functions.
+/// Kinds of items at file scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemKind {
-    /// `#include`: the compiler knows what it needs to.
+    /// `#include`: ignored, since the compiler has the definitions built in.
     Include(String),
     /// `#define NAME expression`.
     Constant(Name, Expression),
@@ -150,101 +150,101 @@ pub enum ItemKind {
     Enumeration(Vec<(Name, Option<Expression>)>),
     /// Data.
     Data(Vec<Variable>),
-    /// A function, or with no body one that is only announced.
+    /// A function, or a function declaration if it has no body.
     Function(Function),
 }
 
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// What it answers.
+    /// The base of its return type.
     pub result: TypeName,
-    /// How many pointers its result is behind.
+    /// Number of pointers in its return type.
     pub result_pointers: u32,
     /// Its name.
     pub name: Name,
     /// Its parameters.
     pub parameters: Vec<Variable>,
-    /// What it does; nothing: it is announced.
+    /// Its body; `None` in a declaration.
     pub body: Option<Block>,
 }
 
-/// A type without the pointers and arrays made of it.
+/// A type name, without pointers and arrays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeName {
-    /// `const`: it is not written to.
+    /// `const`: not written to.
     pub is_const: bool,
-    /// Which.
+    /// The base type.
     pub base: BaseType,
-    /// Where it stands.
+    /// Its location.
     pub span: Span,
 }
 
-/// The types that the language has, and those that descriptions name.
+/// Types of the language, and type names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BaseType {
     /// `void`.
     Void,
-    /// An integer of so many bytes.
+    /// An integer type.
     Integer {
-        /// 1, 2, 4 or 8.
+        /// Size in bytes: 1, 2, 4 or 8.
         bytes: u8,
-        /// Below zero there is nothing.
+        /// It has no negative values.
         is_unsigned: bool,
     },
     /// `struct name`.
     Structure(String),
     /// `vnode`: an object of a file system.
     Vnode,
-    /// A name that a `typedef` gave, or `page_t`.
+    /// A name defined by a `typedef`, or `page_t`.
     Named(String),
 }
 
-/// A variable that is declared: of a function, a parameter, or data outside.
+/// A declared variable: local, a parameter, or data at file scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its type, of which pointers and arrays are made.
+    /// The type without pointers and arrays.
     pub r#type: TypeName,
-    /// How many `*` stand before its name.
+    /// Number of `*` before its name.
     pub pointers: u32,
-    /// Its name; nothing in an announced function's parameter.
+    /// Its name; may be missing for a parameter in a function declaration.
     pub name: Option<Name>,
-    /// The lengths of arrays, the outermost first; one may be left out where a value tells it.
+    /// Array lengths, outermost first; one may be omitted if the initializer determines it.
     pub lengths: Vec<Option<Expression>>,
-    /// What it begins with.
+    /// Its initializer.
     pub value: Option<Initializer>,
-    /// The whole of it.
+    /// Its location.
     pub span: Span,
 }
 
-/// What a variable begins with.
+/// An initializer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Initializer {
-    /// One value.
+    /// A single value.
     Value(Expression),
-    /// Those of an array's elements or a structure's fields, in braces.
+    /// A braced list for the elements of an array or the fields of a structure.
     List(Vec<Initializer>, Span),
 }
 
 /// Statements in braces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// In their order.
+    /// The statements, in order.
     pub statements: Vec<Statement>,
-    /// The braces included.
+    /// Its location, including the braces.
     pub span: Span,
 }
 
 /// A statement of C.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// Which.
+    /// Its kind.
     pub kind: StatementKind,
-    /// The whole of it.
+    /// Its location.
     pub span: Span,
 }
 
-/// The statements.
+/// Kinds of statements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum StatementKind {
@@ -262,28 +262,28 @@ pub enum StatementKind {
     Return(Option<Expression>),
 }
 
-/// Labels of a `switch` and what follows them, up to the next.
+/// Labels of a `switch` and the statements up to the next labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchPart {
-    /// The values; `None` is `default`.
+    /// The label values; `None` is `default`.
     pub labels: Vec<(Option<Expression>, Span)>,
-    /// What is done from here on.
+    /// The statements after the labels.
     pub statements: Vec<Statement>,
 }
 
 /// An expression of C, or of FiST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expression {
-    /// Which.
+    /// Its kind.
     pub kind: ExpressionKind,
-    /// The whole of it.
+    /// Its location.
     pub span: Span,
-    /// How many expressions lie in each other, itself counted.
+    /// Nesting depth, counting itself.
     pub depth: u32,
 }
 
 impl Expression {
-    /// An expression of these parts.
+    /// Creates an expression from its parts.
     pub fn new(kind: ExpressionKind, span: Span) -> Expression {
         let mut deepest = 0;
         kind.parts(&mut |part| deepest = deepest.max(part.depth));
@@ -292,7 +292,7 @@ impl Expression {
 }
 
 impl ExpressionKind {
-    /// Shows the expressions that it is made of.
+    /// Visits its direct operands.
     pub fn parts<'t>(&'t self, see: &mut dyn FnMut(&'t Expression)) {
         use ExpressionKind as E;
         match self {
@@ -321,11 +321,11 @@ impl ExpressionKind {
     }
 }
 
-/// The expressions.
+/// Kinds of expressions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum ExpressionKind {
-    /// What could not be read: told already.
+    /// An unparsable expression: already reported.
     Wrong,
     Integer {
         value: u64,
@@ -333,7 +333,7 @@ pub enum ExpressionKind {
         is_long: bool,
     },
     Character(u8),
-    /// Strings side by side are one.
+    /// Adjacent strings are concatenated.
     Text(Vec<u8>),
     Name(String),
     /// `$dir:1`: an argument of the operation, or with `$vfs` the mount's data.
@@ -345,9 +345,9 @@ pub enum ExpressionKind {
     Global(String),
     Unary(UnaryOperator, Box<Expression>),
     Binary(BinaryOperator, Box<Expression>, Box<Expression>),
-    /// With an operator, `a op= b`.
+    /// With an operator, the compound assignment `a op= b`.
     Assign(Option<BinaryOperator>, Box<Expression>, Box<Expression>),
-    /// `++a`, `a--`: by how much, and whether the value is the one before.
+    /// `++a`, `a--`: the increment, and whether the previous value is the result.
     Step {
         target: Box<Expression>,
         is_increment: bool,
@@ -380,7 +380,7 @@ pub enum ExpressionKind {
     Sequence(Box<Expression>, Box<Expression>),
 }
 
-/// Operators before a value.
+/// Unary operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum UnaryOperator {
@@ -392,7 +392,7 @@ pub enum UnaryOperator {
     Dereference,
 }
 
-/// Operators between two values.
+/// Binary operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum BinaryOperator {
