@@ -37,7 +37,7 @@ pub enum Parameter {
 /// The return type of a built-in function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing.
+    /// No value.
     Nothing,
     /// An `int`; a negative value is an error number.
     Integer,

@@ -296,7 +296,7 @@ impl<'a> Writer<'a> {
             return self.alone();
         }
         if self.at(";") && !self.has_comments() && self.is_behind("}") {
-            // Undoes one increment too many.
+            // A redundant semicolon.
             self.position += 1;
             return self.page.append(";");
         }

@@ -3,8 +3,8 @@
 //!
 //! The elements of each kind go into one list, with every index relocated; nothing else of a program changes. An
 //! operation passes through the levels from the topmost: first the level's pre rules, then its replace rule, which
-//! performs the operation of the next level where it calls the operation, or that operation at once, then its post
-//! rules.
+//! continues with the next level where it performs the operation, or the next level directly if there is none, then its
+//! post rules.
 
 use super::{Area, Constant, Definition, Expression as E, FieldOf, Function, Initial, Level, Operand, Own, Program};
 use super::{Shared, Site, Statement as S, Step, Structure, Type, Variable};
