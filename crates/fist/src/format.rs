@@ -99,7 +99,7 @@ pub(crate) fn width(format: &[u8]) -> usize {
 pub enum Value<'a> {
     /// An integer, and the size of its type in bytes.
     Integer(i64, u8),
-    /// A string, up to the point where it is known to be one.
+    /// A string, as far as it is known to be one.
     Text(&'a [u8]),
 }
 

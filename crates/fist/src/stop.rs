@@ -19,7 +19,7 @@ pub struct Stop {
 pub enum Why {
     /// `fistRetErr`: the intended end.
     Finished = 1,
-    /// A null pointer is dereferenced.
+    /// A null pointer is used.
     NullPointer,
     /// An access outside the bounds of its object.
     OutOfBounds,

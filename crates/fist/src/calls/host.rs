@@ -36,8 +36,8 @@ pub trait Host {
     fn random(&mut self, bytes: &mut [u8]) {
         crate::ciphers::random(bytes);
     }
-    /// Returns whether the result of the last request cannot be passed on, so that the run ends: the operation then has
-    /// that error. Default: never.
+    /// Returns whether the last request failed in a way that its result cannot express, so that the run ends: the
+    /// operation then has that error. Default: never.
     fn ends(&mut self) -> bool {
         false
     }

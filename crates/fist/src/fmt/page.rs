@@ -144,7 +144,7 @@ impl Page {
         }
     }
 
-    /// Returns whether the words up to the next equally preferred break fit on the line, after a space.
+    /// Returns whether the words up to the next break of at least this preference fit on the line, after a space.
     fn fits(&self, words: &[Word<'_>], level: u32) -> bool {
         let mut column = self.column + usize::from(words[0].is_spaced);
         for (index, word) in words.iter().enumerate() {
