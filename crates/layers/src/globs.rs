@@ -9,23 +9,24 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// Patterns of which any may match. `*` and `?` match no `/`, `**` matches any number of directories.
+/// A set of glob patterns, any of which may match. `*` and `?` do not match `/`; `**` matches any number of
+/// directories.
 #[derive(Clone, Debug)]
 pub(crate) struct Globs(GlobSet);
 
 impl Globs {
-    /// Patterns for paths from the root of the stack; a `/` at their start is understood.
+    /// Parses patterns for paths from the root of the stack; a leading `/` is optional.
     ///
     /// # Errors
-    /// What is expected instead, in words.
+    /// Returns a description of what is expected instead.
     pub(crate) fn paths(list: &str) -> Result<Self, String> {
         Self::of(list.split(':').map(|pattern| pattern.strip_prefix('/').unwrap_or(pattern)))
     }
 
-    /// Patterns for names: without `/`.
+    /// Parses patterns for names, which contain no `/`.
     ///
     /// # Errors
-    /// What is expected instead, in words.
+    /// Returns a description of what is expected instead.
     pub(crate) fn names(list: &str) -> Result<Self, String> {
         match list.split(':').any(|pattern| pattern.contains('/')) {
             true => Err("patterns for names, without `/`".to_owned()),
@@ -33,10 +34,10 @@ impl Globs {
         }
     }
 
-    /// The patterns given.
+    /// Compiles the given patterns.
     ///
     /// # Errors
-    /// What is expected instead, in words.
+    /// Returns a description of what is expected instead.
     pub(crate) fn of<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut set = GlobSetBuilder::new();
         for pattern in patterns {
@@ -49,7 +50,7 @@ impl Globs {
         set.build().map(Self).map_err(|error| format!("simpler patterns ({error})"))
     }
 
-    /// Whether any pattern matches.
+    /// Returns whether any pattern matches.
     pub(crate) fn matches(&self, path: &[u8]) -> bool {
         self.0.is_match(Path::new(OsStr::from_bytes(path)))
     }

@@ -1,8 +1,8 @@
-//! Which ioctls change what they are done to.
+//! Classification of ioctls: those that modify the object, and those that query where its data are.
 
-/// Whether an ioctl changes the object. By the convention of `_IOC` a command that only reads has the direction "read"
-/// and no other, but the oldest commands, `_IO` without a size, do all sorts of things; so do `FS_IOC_SETFLAGS` and
-/// its kin, which have the direction "write".
+/// Returns whether an ioctl modifies the object. By the `_IOC` convention, a command that only reads has the direction
+/// "read" and no other, but the oldest commands, `_IO` without a size, do all sorts of things; so do `FS_IOC_SETFLAGS`
+/// and its kin, which have the direction "write".
 pub(crate) fn changes(command: u32) -> bool {
     const FIGETBSZ: u32 = 2;
     const FIONREAD: u32 = 0x541b;
@@ -12,12 +12,12 @@ pub(crate) fn changes(command: u32) -> bool {
     !(reads_only || terminal || matches!(command, FIGETBSZ | FIONREAD | FS_IOC_FIEMAP))
 }
 
-/// Whether it asks where the data of a file are.
+/// Returns whether the ioctl queries where the data of a file are.
 pub(crate) fn asks_for_data(command: u32) -> bool {
     command == FS_IOC_FIEMAP
 }
 
-/// struct fiemap goes both ways: the request is written, the extents are read.
+/// The command of `struct fiemap`, which has both directions: the request is written, the extents are read.
 const FS_IOC_FIEMAP: u32 = 0xc020_660b;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A kind of layer as whoever builds stacks sees it: its name, what it does, its options, and how to put it on.
+//! A kind of layer as stack builders see it: its name, what it does, its options, and how to stack it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,55 +7,55 @@ use vnode::FileSystemRef;
 
 use crate::options::{OptionError, OptionSpecification, Options};
 
-/// A kind of layer.
+/// Registration of a kind of layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// Its name in stack expressions.
+    /// Name of the layer in stack expressions.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// One-line summary of what the layer does.
     pub summary: &'static str,
-    /// The options that it takes.
+    /// Options that the layer takes.
     pub options: &'static [OptionSpecification],
     pub(crate) build: Build,
 }
 
-/// How a layer is put on what is below it.
+/// Constructor of a layer over its lower file systems.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Build {
-    /// On one file system.
+    /// Constructor over one file system.
     Over(fn(&[Pair], FileSystemRef) -> Result<FileSystemRef, OptionError>),
-    /// On any number of branches.
+    /// Constructor over any number of branches.
     Joining(Join),
 }
 
-/// Makes a fan-out layer of its options, its branches, the labels of those that are missing, and what opens later ones.
+/// Builds a fan-out layer from its options, its branches, the labels of missing branches, and the opener of later ones.
 type Join = fn(&[Pair], Vec<Branch>, Vec<String>, Option<BranchOpener>) -> Result<FileSystemRef, OptionError>;
 
-/// An option's key and value, as a stack expression has them.
+/// Key and value of an option, as in a stack expression.
 type Pair = (String, String);
 
 /// A lower tree of a fan-out layer.
 #[derive(Clone)]
 pub struct Branch {
-    /// The tree.
+    /// File system of the branch.
     pub file_system: FileSystemRef,
-    /// How it may be used, if that was said.
+    /// Access mode of the branch, if one was given.
     pub mode: Option<BranchMode>,
-    /// What it is called in messages and known by after a restart: its stack expression.
+    /// Stack expression of the branch, which names it in messages and identifies it after a restart.
     pub label: String,
 }
 
-/// Opens a branch that is written as in a stack expression, such as `/srv/new=ro`; the error says in words what is wrong.
+/// Opens a branch given as in a stack expression, such as `/srv/new=ro`; the error describes the problem.
 pub type BranchOpener = Arc<dyn Fn(&str) -> Result<Branch, String> + Send + Sync>;
 
-/// How a fan-out layer may use a branch.
+/// Access that a fan-out layer has to a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BranchMode {
-    /// Read and write, new objects included.
+    /// Read and write, including the creation of objects.
     ReadWrite,
     /// Read only.
     ReadOnly,
-    /// Read and change what exists, but create nothing.
+    /// Read and modify existing objects, but create none.
     NoCreate,
 }
 
@@ -70,15 +70,15 @@ impl fmt::Display for BranchMode {
 }
 
 impl Kind {
-    /// Whether it joins several branches.
+    /// Returns whether the layer joins several branches.
     pub fn joins_branches(&self) -> bool {
         matches!(self.build, Build::Joining(_))
     }
 
-    /// Whether branches that are not there are left out because the options say so, rather than an error.
+    /// Returns whether the options say to leave out missing branches, rather than to fail.
     ///
     /// # Errors
-    /// For an option that does not exist, or another value of this one.
+    /// Fails if an option is unknown, or if this option has an invalid value.
     pub fn leaves_out_missing_branches(&self, options: &[(String, String)]) -> Result<bool, OptionError> {
         const KEY: &str = "missing";
         let given = Options::new(self.name, self.options, options)?;
@@ -88,10 +88,10 @@ impl Kind {
         Ok(given.choice(KEY, &[("fail", false), ("skip", true)])?.unwrap_or(false))
     }
 
-    /// Makes the layer of its options and puts it on `lower`: for a fan-out layer, its only branch.
+    /// Builds the layer from its options and stacks it on `lower`, which for a fan-out layer is the only branch.
     ///
     /// # Errors
-    /// For an option that does not exist or cannot have that value.
+    /// Fails if an option is unknown or has an invalid value.
     pub fn stack(&self, options: &[(String, String)], lower: FileSystemRef) -> Result<FileSystemRef, OptionError> {
         match self.build {
             Build::Over(build) => build(options, lower),
@@ -101,14 +101,14 @@ impl Kind {
         }
     }
 
-    /// Makes a fan-out layer of its options and joins the branches, the one of highest priority first. Branches can be
-    /// added later if there is an opener.
+    /// Builds a fan-out layer from its options and joins the branches, the one with the highest priority first.
+    /// Branches can be added later if an opener is given.
     ///
     /// # Errors
     /// As [`Kind::stack`].
     ///
     /// # Panics
-    /// If the layer does not join branches, or there is none.
+    /// Panics if the layer does not join branches, or if `branches` is empty.
     pub fn join(
         &self,
         options: &[(String, String)],
@@ -118,7 +118,7 @@ impl Kind {
         self.join_without(options, branches, Vec::new(), opener)
     }
 
-    /// The same, without branches that are not there: the layer tells of these, by their labels.
+    /// Joins branches as [`Kind::join`] does, without missing branches, which the layer reports by their labels.
     ///
     /// # Errors
     /// As [`Kind::stack`].

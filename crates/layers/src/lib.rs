@@ -1,8 +1,8 @@
 //! Layers: file systems stacked on file systems, one module and one feature each.
 //!
-//! Every module has the same shape: the layer, its options, a `KIND` that tells of it, and `create`, which makes the
-//! layer of options as a stack expression gives them. [`kinds`] lists them all, so that whoever builds stacks iterates
-//! over it and knows no layer by name.
+//! Every module has the same shape: the layer, its options, a `KIND` that registers it, and `create`, which builds the
+//! layer from options as given in a stack expression. [`kinds`] lists all layers, so that stack builders iterate over
+//! it and know no layer by name.
 
 pub mod options;
 
@@ -38,7 +38,7 @@ mod users;
 pub use kind::{Branch, BranchMode, BranchOpener, Kind};
 pub use options::{OptionError, OptionProblem, OptionSpecification, Refusal};
 
-/// Every layer of this build, by name.
+/// Returns the registrations of all layers in this build, sorted by name.
 pub const fn kinds() -> &'static [Kind] {
     &[
         #[cfg(feature = "audit")]
@@ -58,7 +58,7 @@ pub const fn kinds() -> &'static [Kind] {
     ]
 }
 
-/// The layer of that name.
+/// Returns the registration of the named layer.
 pub fn kind(name: &str) -> Option<&'static Kind> {
     kinds().iter().find(|kind| kind.name == name)
 }

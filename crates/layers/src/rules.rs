@@ -1,24 +1,25 @@
-//! Rules of layers: one from options or many from a file, of parts as `key=value`, and the sets of operations that they choose.
+//! Rules of layers: one from options or many from a file, made of `key=value` parts, and the sets of operations they
+//! select.
 
 use vnode::Errno;
 use vnode::layer::Operation;
 
 use crate::options::{OptionError, OptionProblem, Options, one_of};
 
-/// Where a layer's rules come from.
+/// Source of a layer's rules.
 pub(crate) enum Given<R> {
-    /// From the file that the option `rules` names.
+    /// Rules from the file named by the option `rules`.
     File(Vec<R>),
-    /// From options beside each other, by these keys: one rule.
+    /// A single rule, formed by the options with these keys together.
     Options(Vec<&'static str>),
-    /// There are none.
+    /// No rules.
     Nowhere,
 }
 
-/// Looks where the rules are. `keys` are the options that make one rule, `rule` reads a line of a file.
+/// Determines the source of the rules. `keys` are the options that form one rule; `rule` parses a line of a file.
 ///
 /// # Errors
-/// For options beside a file, and for a file that cannot be read or understood.
+/// Fails if options are given together with a file, or if the file cannot be read or parsed.
 pub(crate) fn given<R>(
     options: &Options<'_>,
     keys: &[&'static str],
@@ -39,10 +40,10 @@ pub(crate) fn given<R>(
     }
 }
 
-/// Reads a file of rules: one a line, but for empty lines and comments.
+/// Parses a rule file: one rule per line, except for empty lines and comments.
 ///
 /// # Errors
-/// For a line that cannot be understood.
+/// Fails if a line cannot be parsed.
 pub(crate) fn lines<R>(
     path: &str,
     text: &str,
@@ -57,10 +58,11 @@ pub(crate) fn lines<R>(
         .collect()
 }
 
-/// Reads the parts of a rule, each with one of the keys and each once. `set` gets the keys before it, the key and the value.
+/// Parses the parts of a rule, each with one of the keys and each key at most once. `set` receives the keys before the
+/// part, its key and its value.
 ///
 /// # Errors
-/// What is wrong with a part, in words.
+/// Returns a description of the problem with a part.
 pub(crate) fn parts(
     words: impl IntoIterator<Item = impl AsRef<str>>,
     keys: &[&'static str],
@@ -82,15 +84,15 @@ pub(crate) fn parts(
     Ok(())
 }
 
-/// That a part cannot have this value.
+/// Formats the error that a part cannot have this value.
 pub(crate) fn bad_value(key: &str, value: &str, expected: &str) -> String {
     format!("`{key}` cannot be `{value}`: expected {expected}")
 }
 
-/// A set of operations from a list of their names: a bit for each, at its place in [`Operation::NAMES`].
+/// Parses a list of operation names into a bit set, indexed by position in [`Operation::NAMES`].
 ///
 /// # Errors
-/// What is expected, in words.
+/// Returns a description of what is expected.
 pub(crate) fn operations(list: &str) -> Result<u64, String> {
     list.split(':').try_fold(0, |set, word| match word {
         "all" => Ok(all_operations()),
@@ -104,17 +106,17 @@ pub(crate) fn operations(list: &str) -> Result<u64, String> {
     })
 }
 
-/// The set of all operations.
+/// Returns the set of all operations.
 pub(crate) fn all_operations() -> u64 {
     (1 << Operation::NAMES.len()) - 1
 }
 
-/// The place of the operation by that name.
+/// Returns the index of the named operation.
 pub(crate) fn index(operation: &str) -> Option<usize> {
     Operation::NAMES.iter().position(|name| *name == operation)
 }
 
-/// The error by that name, such as `EIO`.
+/// Returns the error with this name, such as `EIO`.
 pub(crate) fn error_named(name: &str) -> Option<Errno> {
     (1..200).map(Errno::new).find(|error| error.name() == Some(name))
 }

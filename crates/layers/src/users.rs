@@ -1,4 +1,4 @@
-//! Names of users and groups, from the system's databases.
+//! Lookup of users and groups in the system's databases.
 
 // Which of the helpers are used depends on the features.
 #![allow(dead_code)]
@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// The id of a user, given as a number or by name.
+/// Returns the ID of a user, given as a number or by name.
 pub(crate) fn user(text: &str) -> Option<u32> {
     id(text, |name, buffer| {
         let mut entry = MaybeUninit::<libc::passwd>::uninit();
@@ -27,7 +27,7 @@ pub(crate) fn user(text: &str) -> Option<u32> {
     })
 }
 
-/// The id of a group, given as a number or by name.
+/// Returns the ID of a group, given as a number or by name.
 pub(crate) fn group(text: &str) -> Option<u32> {
     id(text, |name, buffer| {
         let mut entry = MaybeUninit::<libc::group>::uninit();
@@ -46,8 +46,8 @@ pub(crate) fn group(text: &str) -> Option<u32> {
     })
 }
 
-/// Ids that are no number are looked up, with as much room as the entry takes. The id of all ones means "none" to
-/// the kernel and is nobody's.
+/// Parses a number, or looks up a name with a buffer as large as the entry needs. The ID with all bits set means "none"
+/// to the kernel and belongs to nobody.
 fn id(text: &str, look_up: impl Fn(&CString, &mut [u8]) -> (i32, Option<u32>)) -> Option<u32> {
     const ROOM_MAX: usize = 1 << 20;
     if let Ok(number) = text.parse() {

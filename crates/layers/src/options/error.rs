@@ -1,88 +1,88 @@
-//! What may be wrong with an option, told so that it can be put right.
+//! Errors in layer options, reported so that the user can correct them.
 
 use std::fmt;
 
 use vnode::Errno;
 
-/// An option that is wrong.
+/// An error in an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError {
-    /// The layer.
+    /// Name of the layer.
     pub layer: &'static str,
-    /// The key of the option, as it was given.
+    /// Key of the option, as given.
     pub key: String,
-    /// What is wrong with it.
+    /// The problem with the option.
     pub problem: OptionProblem,
 }
 
-/// What is wrong with an option.
+/// The kind of problem with an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionProblem {
-    /// The layer does not have it.
+    /// The layer does not have the option.
     UnknownKey {
-        /// The keys that it has.
+        /// Keys that the layer has.
         valid: Vec<&'static str>,
     },
-    /// It is given more than once.
+    /// The option is given more than once.
     GivenTwice,
-    /// The layer cannot do without it.
+    /// The layer requires the option.
     Missing,
-    /// The value cannot be what it is.
+    /// The value is invalid.
     BadValue {
         /// The value.
         value: String,
-        /// What it may be, in words.
+        /// Description of the valid values.
         expected: String,
     },
-    /// It cannot be given together with another one.
+    /// The option conflicts with another one.
     Conflict {
-        /// The key of the other one.
+        /// Key of the other option.
         with: &'static str,
     },
-    /// A file that it names cannot be used.
+    /// A file named by the option cannot be used.
     File {
-        /// The path.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// The cause.
         error: Errno,
     },
-    /// It is no option but a branch that cannot be used.
+    /// A branch, rather than an option, that cannot be used.
     Branch {
-        /// Why.
+        /// The cause.
         error: Errno,
     },
-    /// It is no option but a branch that could be read, and is refused.
+    /// A branch, rather than an option, that could be read and is refused.
     RefusedBranch(Refusal),
-    /// It is no option: what was stopped half-way cannot be finished.
+    /// An operation, rather than an option: it was interrupted half-way and cannot be finished.
     Unfinished {
-        /// Why, in words.
+        /// Description of the cause.
         message: String,
     },
-    /// A file that it names has a line that cannot be understood.
+    /// A file named by the option has a line that cannot be parsed.
     FileLine {
-        /// The path.
+        /// Path of the file.
         path: String,
-        /// The number of the line, from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// What is wrong with it, in words.
+        /// Description of the problem.
         message: String,
     },
 }
 
-/// Why a branch that could be read is refused: for what it says of itself.
+/// The reason to refuse a branch that could be read, found in the branch's own metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Others than the server can have written its state directory.
+    /// Users other than the server can have written the branch's state directory.
     StateOfOthers,
-    /// A later version has written its state directory.
+    /// A later version has written the branch's state directory.
     LaterVersion,
-    /// What its state directory knows branches by is no text.
+    /// The register of branches in the branch's state directory is not text.
     UnknownRegister,
-    /// Another union is using it to write.
+    /// Another union uses the branch for writing.
     InUse,
-    /// Another union has taken or dropped snapshots in it since it was last written here.
+    /// Another union has taken or dropped snapshots in the branch since it was last written here.
     OtherSnapshots,
-    /// It has files whose data are elsewhere, and has lost the extended attributes that say so.
+    /// The branch has files whose data are elsewhere, and has lost the extended attributes that record this.
     WithoutMarks,
 }
 
@@ -102,12 +102,12 @@ impl fmt::Display for Refusal {
 }
 
 impl OptionError {
-    /// Whether it is about a branch that another union writes to.
+    /// Returns whether the error concerns a branch that another union writes to.
     pub fn is_in_use(&self) -> bool {
         self.problem == OptionProblem::RefusedBranch(Refusal::InUse)
     }
 
-    /// Whether the value is wrong, rather than the key: where a message should point.
+    /// Returns whether the error is in the value rather than in the key, which is where a message should point.
     pub fn is_about_value(&self) -> bool {
         match self.problem {
             OptionProblem::BadValue { .. } | OptionProblem::File { .. } | OptionProblem::FileLine { .. } => true,
@@ -157,7 +157,7 @@ impl fmt::Display for OptionError {
 
 impl std::error::Error for OptionError {}
 
-/// `a, b and c`.
+/// Joins words, as in `a, b and c`.
 fn all_of(words: &[&str]) -> String {
     match words {
         [] => String::new(),

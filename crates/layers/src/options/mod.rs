@@ -1,4 +1,4 @@
-//! Options of layers: key and value pairs checked against what a layer knows, with errors that tell what it does know.
+//! Options of layers: key-value pairs, checked against the options that a layer knows, with errors that list those.
 
 // Which of the helpers are used depends on the features.
 #![allow(dead_code)]
@@ -12,15 +12,15 @@ pub use error::{OptionError, OptionProblem, Refusal};
 /// An option that a layer takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionSpecification {
-    /// Its key in stack expressions.
+    /// Key of the option in stack expressions.
     pub key: &'static str,
-    /// The form of its value, such as `FILE`, `yes|no`.
+    /// Form of the value, such as `FILE` or `yes|no`.
     pub value: &'static str,
-    /// What it does, in one line.
+    /// One-line summary of what the option does.
     pub summary: &'static str,
 }
 
-/// The pairs that a layer was given, every key known and given once.
+/// The options given to a layer: every key is known and given once.
 pub(crate) struct Options<'a> {
     layer: &'static str,
     known: &'static [OptionSpecification],
@@ -31,7 +31,7 @@ impl<'a> Options<'a> {
     /// Checks the keys.
     ///
     /// # Errors
-    /// For a key that `known` does not have, or one given twice.
+    /// Fails if a key is not among `known`, or is given twice.
     pub(crate) fn new(
         layer: &'static str,
         known: &'static [OptionSpecification],
@@ -50,13 +50,13 @@ impl<'a> Options<'a> {
         Ok(Self { layer, known, pairs })
     }
 
-    /// The value of an option, if it was given.
+    /// Returns the value of an option, if it was given.
     pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
         debug_assert!(self.known.iter().any(|option| option.key == key), "`{key}` is not among the known options");
         self.pairs.iter().find(|(given, _)| given == key).map(|(_, value)| value.as_str())
     }
 
-    /// The value of an option read by `read`, which says in words what it expects instead.
+    /// Returns the value of an option as parsed by `read`, whose error describes what it expects instead.
     pub(crate) fn read<T>(
         &self,
         key: &str,
@@ -67,7 +67,7 @@ impl<'a> Options<'a> {
         read(value).map(Some).map_err(bad)
     }
 
-    /// The value of an option that is one of a few words.
+    /// Returns the value of an option that takes one of a few words.
     pub(crate) fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Result<Option<T>, OptionError> {
         self.read(key, |value| {
             let found = choices.iter().find(|(word, _)| *word == value);
@@ -75,18 +75,18 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// Whether an option says `yes`.
+    /// Returns whether an option is `yes`.
     pub(crate) fn flag(&self, key: &str) -> Result<bool, OptionError> {
         Ok(self.choice(key, &[("yes", true), ("no", false)])?.unwrap_or(false))
     }
 
-    /// An error about one of the options.
+    /// Builds an error about one of the options.
     pub(crate) fn error(&self, key: &str, problem: OptionProblem) -> OptionError {
         OptionError { layer: self.layer, key: key.to_owned(), problem }
     }
 }
 
-/// `yes or no`, `a, b or c`: what a value may be, for messages.
+/// Joins the valid values of an option for messages, as in `yes or no` and `a, b or c`.
 pub(crate) fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<&str> = words.into_iter().collect();
     match words.as_slice() {
@@ -96,17 +96,17 @@ pub(crate) fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
-/// Reads a number, or says that one was expected.
+/// Parses a number; the error says that one was expected.
 pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| "a number".to_owned())
 }
 
-/// Options as a stack expression writes them, for descriptions.
+/// Formats options in the syntax of stack expressions, for descriptions.
 pub(crate) fn write(pairs: &[(String, String)]) -> String {
     pairs.iter().map(|(key, value)| format!("{key}={}", quote(value))).collect::<Vec<_>>().join(",")
 }
 
-/// The value in double quotes if it has anything that a stack expression might read as more than a letter.
+/// Puts the value in double quotes if it has any character that a stack expression might not take literally.
 fn quote(value: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._/:*?+-@".contains(&byte);
     if !value.is_empty() && value.bytes().all(plain) {
