@@ -1,23 +1,24 @@
-//! Data of copies: cloned if the file system can, else copied by the kernel if it can, holes left out.
+//! Data of copies: cloned if the file system can, otherwise copied by the kernel if it can, skipping holes.
 
 use rustix::io::Errno as SystemError;
 use vnode::{Caller, Errno, OpenFile, Result, SeekTarget, read_fully, write_fully, zeros};
 
-/// Data is copied in parts of this size where the kernel cannot copy it.
+/// Number of bytes copied at a time where the kernel cannot copy the data.
 const PART_BYTES: usize = 256 << 10;
-/// The kernel is asked to copy as much at a time: it looks at no cancellation.
+/// Maximum number of bytes that the kernel is asked to copy at a time, since it does not check for cancellation.
 const KERNEL_PART_BYTES: u64 = 32 << 20;
-/// Of a copy that may be cancelled, as much is on storage before more is copied: to wait for that cannot be cancelled.
+/// Number of bytes after which a cancellable copy syncs to storage before it continues: waiting for a sync cannot be
+/// cancelled.
 const SYNC_BYTES: u64 = 256 << 20;
 
-/// Copies data, holes left out, to a file that the writer has opened: who makes the copy, or the server at the expense of whoever
-/// needs it.
+/// Copies data, skipping holes, to a file that the writer has opened: the caller that makes the copy, or the server at
+/// the expense of the caller that needs it.
 ///
 /// # Errors
-/// Those of copying; also those of the writer's cancellation, which is looked at between parts.
+/// Returns the errors of copying, and those of the writer's cancellation, which is checked between parts.
 pub(crate) fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: u64) -> Result<()> {
     let server = Caller::server().cancelled_with(writer);
-    // The target comes last: the thread has then what whoever opened it may write with.
+    // The target comes last: after this the thread has the credentials with which the opener of the target writes.
     if let (Some(source), Some(target)) = (from.backing(), to.backing())
         && rustix::fs::ioctl_ficlone(target, source).is_ok()
     {
@@ -29,7 +30,7 @@ pub(crate) fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile,
         let data = match from.seek(&server, offset, SeekTarget::Data) {
             Ok(data) => data,
             Err(Errno::ENXIO) if is_empty_from(from, offset)? => break,
-            // Not that error, which would mean that there is none.
+            // Not `ENXIO`, which would mean that there are no more data.
             Err(Errno::ENXIO) => return Err(Errno::EIO),
             Err(error) => return Err(error),
         };
@@ -49,8 +50,8 @@ pub(crate) fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile,
     to.truncate(writer, size, false)
 }
 
-/// Whether a file that was said to have no data from `offset` on has none, or is that short by now. Storage that is gone answers
-/// with the same error: so there has to be a hole, and the same answer again.
+/// Returns whether a file that was reported to have no data from `offset` on has none, or has become that short by now.
+/// Storage that is gone fails with the same error, so there has to be a hole, and then the same error again.
 fn is_empty_from(file: &dyn OpenFile, offset: u64) -> Result<bool> {
     let server = Caller::server();
     match file.seek(&server, offset, SeekTarget::Hole) {
@@ -64,12 +65,13 @@ fn is_empty_from(file: &dyn OpenFile, offset: u64) -> Result<bool> {
     }
 }
 
-/// Copies a range, by the kernel if it can.
+/// Copies a range, in the kernel if it can.
 fn copy_part(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Result<()> {
     let mut offset = start;
     if let Some(source) = from.backing() {
         while offset < end {
-            // Asked for each time, and last: the thread has then what whoever opened it may write with.
+            // Queried each time, and last: after this the thread has the credentials with which the opener of the
+            // target writes.
             let Some(target) = to.backing() else { break };
             let (mut source_offset, mut target_offset) = (offset, offset);
             writer.cancellation().check()?;
@@ -100,10 +102,10 @@ fn copy_part(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, start: u64
     Ok(())
 }
 
-/// What a copy does where the source has no more data than up to `offset`.
+/// Ends a copy whose source has no more data than up to `offset`.
 ///
 /// # Errors
-/// `EIO` unless the source has become that short: what is missing must not become zeros.
+/// Returns `EIO` unless the source has become that short: missing data must not become zeros.
 fn ended_at(from: &dyn OpenFile, offset: u64) -> Result<()> {
     if from.getattr(&Caller::server())?.size <= offset { Ok(()) } else { Err(Errno::EIO) }
 }

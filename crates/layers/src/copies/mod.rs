@@ -1,4 +1,4 @@
-//! Copies of objects: what those of a union and those of descriptions have in common.
+//! Copies of objects: the part common to unions and FiST modules.
 
 mod data;
 mod xattrs;
@@ -7,7 +7,7 @@ pub(crate) use data::copy_data;
 use vnode::Errno;
 pub(crate) use xattrs::{ACCESS_LIST, copy_xattrs, decides_access, is_label, is_of_file_system};
 
-/// Whether the error says that a file system does not have what is to be set, or not for this object.
+/// Returns whether the error says that the file system does not support what is to be set, or not for this object.
 pub(crate) fn is_refusal(error: Errno) -> bool {
     matches!(error, Errno::EPERM | Errno::EACCES | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP)
 }

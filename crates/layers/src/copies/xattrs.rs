@@ -1,4 +1,4 @@
-//! Extended attributes of copies: which there are, and which may get lost.
+//! Extended attributes of copies: the kinds of attributes, and the ones that a copy may lose.
 
 use vnode::{Caller, Errno, Result, VnodeRef, XattrMode};
 
@@ -6,13 +6,13 @@ use super::is_refusal;
 
 const POSIX_LISTS: &[u8] = b"system.posix_acl_";
 const CAPABILITIES: &[u8] = b"security.capability";
-/// The access control list of an object.
+/// Extended attribute with the access control list of an object.
 pub(crate) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
-/// Copies the extended attributes that are wanted, as a reader sees them; `lost` is told those that the copy does not keep.
+/// Copies the wanted extended attributes as the reader sees them; `lost` receives those that the copy does not keep.
 ///
 /// # Errors
-/// Also where the copy keeps no access control lists or capabilities, and such are wanted.
+/// Also fails if the copy keeps no access control lists or capabilities, and such are wanted.
 pub(crate) fn copy_xattrs(
     (original, reader): (&VnodeRef, &Caller),
     (copy, writer): (&VnodeRef, &Caller),
@@ -24,14 +24,14 @@ pub(crate) fn copy_xattrs(
         let value = match original.getxattr(reader, name) {
             Ok(value) => value,
             Err(Errno::ENODATA) => continue,
-            // A capability of no bytes can be set but not read.
+            // An empty capability can be set but not read.
             Err(Errno::EINVAL) => Vec::new(),
             Err(error) => return Err(error),
         };
         match copy.setxattr(writer, name, &value, XattrMode::Set) {
-            // Labels are made anew by the security module that looks for them.
+            // The security module that looks for a label creates it anew.
             Err(error) if is_label(name) && is_refusal(error) => lost(name),
-            // Those that decide what is allowed may not get lost; others may, where they cannot be kept.
+            // Attributes that decide access must not be lost; others may be, where they cannot be kept.
             Err(Errno::EOPNOTSUPP | Errno::EPERM | Errno::EACCES) if !decides_access(name) => lost(name),
             result => result?,
         }
@@ -39,17 +39,18 @@ pub(crate) fn copy_xattrs(
     Ok(())
 }
 
-/// Whether it decides what somebody may do with the object, or as it.
+/// Returns whether the attribute decides what a process may do with the object, or with the object's privileges.
 pub(crate) fn decides_access(name: &[u8]) -> bool {
     name.starts_with(POSIX_LISTS) || name == CAPABILITIES
 }
 
-/// Whether it is what a security module knows of the object, such as `security.selinux`.
+/// Returns whether the attribute is a security module's label of the object, such as `security.selinux`.
 pub(crate) fn is_label(name: &[u8]) -> bool {
     name.starts_with(b"security.") && name != CAPABILITIES
 }
 
-/// Whether it is what one file system alone has, such as the access control lists of NFSv4, for which the mode stands elsewhere.
+/// Returns whether the attribute is specific to one file system, such as the access control lists of NFSv4, for which
+/// other file systems have the mode.
 pub(crate) fn is_of_file_system(name: &[u8]) -> bool {
     name.starts_with(b"system.") && !name.starts_with(POSIX_LISTS)
 }
