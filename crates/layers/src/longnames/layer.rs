@@ -1,4 +1,4 @@
-//! The layer itself.
+//! The layer `longnames`: adds the suffix to names on the way down and strips it on the way up.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,8 @@ use vnode::{Caller, Name, Properties, Result, StatFs};
 
 use super::options::NAME;
 
-/// Appends a suffix to every name on its way down and takes it off on the way up. What lacks it below is hidden.
+/// Appends a suffix to every name on its way down and strips it on the way up. Lower names without the suffix are
+/// hidden.
 #[derive(Debug)]
 pub struct LongNames {
     pub(super) suffix: String,

@@ -1,4 +1,4 @@
-//! The layer `longnames`: names are longer below by a suffix, the example of a name layer.
+//! The layer `longnames`, the example of a name layer: lower names are longer by a suffix.
 
 mod layer;
 mod options;
@@ -15,10 +15,10 @@ pub const KIND: Kind = Kind {
     build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
 };
 
-/// Makes the layer.
+/// Creates the layer.
 ///
 /// # Errors
-/// For an option that does not exist or cannot have that value.
+/// Fails if an option is unknown or has an invalid value.
 pub fn create(pairs: &[(String, String)]) -> Result<LongNames, OptionError> {
     Ok(LongNames { suffix: options::suffix(pairs)? })
 }

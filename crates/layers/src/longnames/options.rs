@@ -9,7 +9,7 @@ pub(super) const NAME: &str = "longnames";
 pub(super) const KNOWN: &[OptionSpecification] =
     &[OptionSpecification { key: "suffix", value: "TEXT", summary: "what every name ends in below (default `.long`)" }];
 
-/// Returns what every name ends in below.
+/// Returns the suffix of every lower name.
 pub(super) fn suffix(pairs: &[(String, String)]) -> Result<String, OptionError> {
     let options = Options::new(NAME, KNOWN, pairs)?;
     let suffix = options.read("suffix", |value| match Name::new(format!("x{value}").as_bytes()) {

@@ -1,4 +1,4 @@
-//! The layer itself.
+//! The layer `readonly`: refuses operations that modify the file system.
 
 use vnode::layer::{Layer, LayerVnode, Operation};
 use vnode::{Caller, Errno, FileKind, Properties, Result};
@@ -6,7 +6,8 @@ use vnode::{Caller, Errno, FileKind, Properties, Result};
 use super::options::NAME;
 use crate::ioctl;
 
-/// Refuses every change. Sockets, fifos and devices are written through, not on, the file system: access to them stays.
+/// Refuses every modification. Writes to sockets, FIFOs and devices pass through the file system rather than modify it,
+/// so access to these stays.
 #[derive(Debug)]
 pub struct ReadOnly;
 

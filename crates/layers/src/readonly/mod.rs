@@ -1,4 +1,4 @@
-//! The layer `readonly`: every change is refused with `EROFS`.
+//! The layer `readonly`: refuses every modification with `EROFS`.
 
 mod layer;
 mod options;
@@ -15,10 +15,10 @@ pub const KIND: Kind = Kind {
     build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
 };
 
-/// Makes the layer.
+/// Creates the layer.
 ///
 /// # Errors
-/// For any option.
+/// Fails if any option is given.
 pub fn create(pairs: &[(String, String)]) -> Result<ReadOnly, OptionError> {
     options::check(pairs)?;
     Ok(ReadOnly)

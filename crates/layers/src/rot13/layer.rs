@@ -1,15 +1,15 @@
-//! The layer itself.
+//! The layer `rot13`: encodes and decodes blocks of file data.
 
 use vnode::layer::{Block, DataShape, Holes, Layer, LayerVnode};
 use vnode::{Caller, Properties, Result};
 
 use super::options::{BLOCK_SIZE, NAME};
 
-/// Rotates the letters in file data by 13 places. A byte by itself is encoded to one byte, and zero to zero, so holes
-/// stay holes.
+/// Rotates the letters in file data by 13 places. Every byte is encoded by itself to one byte, and zero to zero, so
+/// holes stay holes.
 #[derive(Debug)]
 pub struct Rot13 {
-    /// Bytes that are encoded at a time.
+    /// Number of bytes encoded at a time.
     pub(super) block_size: usize,
 }
 
@@ -43,7 +43,7 @@ impl Layer for Rot13 {
     }
 }
 
-/// Without branches, so that many bytes are done at once.
+/// Rotates letters without branching, so that many bytes are processed at once.
 fn rotate(from: &[u8], to: &mut [u8]) {
     for (from, to) in from.iter().zip(to) {
         let places = match (from | 0x20).wrapping_sub(b'a') {

@@ -1,4 +1,4 @@
-//! The layer `rot13`: letters in file data are rotated by 13 places, the example of a data layer that keeps sizes.
+//! The layer `rot13`, the example of a data layer that keeps sizes: rotates the letters in file data by 13 places.
 
 mod layer;
 mod options;
@@ -15,10 +15,10 @@ pub const KIND: Kind = Kind {
     build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
 };
 
-/// Makes the layer.
+/// Creates the layer.
 ///
 /// # Errors
-/// For an option that does not exist or cannot have that value.
+/// Fails if an option is unknown or has an invalid value.
 pub fn create(pairs: &[(String, String)]) -> Result<Rot13, OptionError> {
     Ok(Rot13 { block_size: options::block_size(pairs)? })
 }

@@ -12,7 +12,7 @@ pub(super) const KNOWN: &[OptionSpecification] = &[OptionSpecification {
 
 pub(super) const BLOCK_SIZE: usize = 4096;
 
-/// Returns how many bytes are encoded at a time.
+/// Returns the number of bytes encoded at a time.
 pub(super) fn block_size(pairs: &[(String, String)]) -> Result<usize, OptionError> {
     let options = Options::new(NAME, KNOWN, pairs)?;
     let block_size = options.read("block-size", |value| match number(value) {
