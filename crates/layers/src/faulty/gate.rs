@@ -1,10 +1,10 @@
-//! Where stopped operations wait until the rules that stopped them are gone.
+//! The gate at which stopped operations wait until the rules that stopped them are gone.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use vnode::{Cancellation, Result};
 
-/// Holds operations back.
+/// A gate that holds operations back.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     state: Mutex<State>,
@@ -13,17 +13,17 @@ pub(super) struct Gate {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Number of times that the gate was opened.
+    /// Number of times that the gate has been opened.
     openings: u64,
-    /// Number of operations that wait.
+    /// Number of waiting operations.
     waiting: usize,
 }
 
 impl Gate {
-    /// Returns when the gate is opened next.
+    /// Waits until the gate is opened next.
     ///
     /// # Errors
-    /// Those of an operation that is cancelled meanwhile.
+    /// Returns the errors of an operation that is cancelled in the meantime.
     pub(super) fn wait(&self, cancellation: &Cancellation) -> Result<()> {
         let mut state = self.state();
         let now = state.openings;
@@ -37,13 +37,13 @@ impl Gate {
         waited
     }
 
-    /// Lets all operations that wait go on.
+    /// Lets all waiting operations continue.
     pub(super) fn open(&self) {
         self.state().openings += 1;
         self.opened.notify_all();
     }
 
-    /// Number of operations that wait.
+    /// Number of waiting operations.
     pub(super) fn waiting(&self) -> usize {
         self.state().waiting
     }

@@ -1,4 +1,4 @@
-//! The layer itself.
+//! The layer `faulty`: injects the fault that a rule selects into each operation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,7 +10,7 @@ use super::gate::Gate;
 use super::options::{self, NAME};
 use super::script::{Effect, Script};
 
-/// Disturbs operations by rules. Without a rule, or switched off, it only forwards.
+/// Injects faults into operations by rules. Without a rule, or when switched off, it only forwards.
 #[derive(Debug)]
 pub struct Faulty {
     script: RwLock<Arc<Script>>,
@@ -28,15 +28,15 @@ impl Faulty {
         Arc::clone(&self.script.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the rules and lets go on what the earlier ones have stopped.
+    /// Replaces the rules, and lets operations stopped by the earlier ones continue.
     fn replace(&self, script: Script) {
         *self.script.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(script);
         self.gate.open();
     }
 
-    /// Does an operation as the rules say. `body` gets the maximum number of bytes to move, if there is one; `length_within`
-    /// says how much of it can be done within the new space that a function grants. What is cancelled while it is held back is
-    /// not done.
+    /// Performs an operation as the rules say. `body` receives the maximum number of bytes to move, if there is one;
+    /// `length_within` returns how many of them fit into the new space that a function grants. An operation that is
+    /// cancelled while held back is not performed.
     fn disturb<T>(
         &self,
         caller: &Caller,
@@ -77,7 +77,7 @@ impl Layer for Faulty {
         self.details.clone()
     }
 
-    /// Rules may be set at any time, so reads, writes and closes always come through.
+    /// Declares that reads, writes and closes always come through, since rules may be set at any time.
     fn properties(&self) -> Properties {
         Properties { needs_every_data_operation: true, nothing_to_flush: false, ..Properties::TRANSPARENT }
     }
@@ -110,7 +110,7 @@ impl Layer for Faulty {
         body: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         match operation {
-            // These may be shortened, so each is disturbed where its length is known.
+            // These may be shortened, so the fault is injected where the length is known.
             Operation::Read { .. } | Operation::Write { .. } | Operation::CopyRange { .. } => body(),
             _ => self.disturb(caller, operation, |grant| allocated_within(operation, grant).map(|()| None), |_| body()),
         }
@@ -164,7 +164,8 @@ impl Layer for Faulty {
     }
 }
 
-/// Bytes of a write that can be done within the new space granted: all that holes and what is past the end do not need.
+/// Returns the number of bytes of a write that fit into the granted new space, which only holes and the range past the
+/// end need.
 fn written_within(
     file: &LayerFile<Faulty>,
     caller: &Caller,
@@ -188,7 +189,7 @@ fn written_within(
     if at == offset && length > 0 { Err(Errno::ENOSPC) } else { Ok((at - offset) as usize) }
 }
 
-/// The next data or hole at or after `offset`, or `end`.
+/// Returns the offset of the next data or hole at or after `offset`, or `end`.
 fn place_after(file: &LayerFile<Faulty>, caller: &Caller, offset: u64, target: SeekTarget, end: u64) -> Result<u64> {
     match file.forward_seek(caller, offset, target) {
         Err(Errno::ENXIO) => Ok(end),
@@ -196,7 +197,8 @@ fn place_after(file: &LayerFile<Faulty>, caller: &Caller, offset: u64, target: S
     }
 }
 
-/// Whether an allocation, if the operation is one, fits into the new space granted, all of which it is taken to need.
+/// Checks that an allocation, if the operation is one, fits into the granted new space, which it is assumed to need for
+/// all of its length.
 fn allocated_within(operation: &Operation<'_>, grant: &dyn Fn(u64) -> u64) -> Result<()> {
     match operation {
         Operation::Allocate { mode, length, .. } if !mode.contains(AllocateMode::PUNCH_HOLE) => {

@@ -18,10 +18,10 @@ pub const KIND: Kind = Kind {
     build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
 };
 
-/// Makes the layer.
+/// Creates the layer.
 ///
 /// # Errors
-/// For an option that does not exist or cannot have that value, and for a file of rules that cannot be used.
+/// Fails if an option is unknown or has an invalid value, or if a rule file cannot be used.
 pub fn create(pairs: &[(String, String)]) -> Result<Faulty, OptionError> {
     Ok(Faulty::new(options::script(pairs)?, crate::options::write(pairs)))
 }

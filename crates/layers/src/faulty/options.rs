@@ -44,7 +44,7 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
     },
 ];
 
-/// The rules that options make.
+/// Builds the rules that the options define.
 pub(super) fn script(pairs: &[(String, String)]) -> Result<Script, OptionError> {
     let options = Options::new(NAME, KNOWN, pairs)?;
     let seed = options.read("seed", number)?.unwrap_or(0);
@@ -56,7 +56,7 @@ pub(super) fn script(pairs: &[(String, String)]) -> Result<Script, OptionError> 
     Ok(Script::new(rules, seed))
 }
 
-/// The one rule of options that are given beside each other.
+/// Builds the single rule that the options define together.
 fn inline_rule(options: &Options<'_>, keys: &[&'static str]) -> Result<super::script::Rule, OptionError> {
     let mut rule = parse::everything();
     for (index, key) in keys.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Reads rules of `faulty`: one from options, many from a file.
+//! Parser of rules of `faulty`: one from options, many from a file.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::script::{CERTAIN, Effect, Fault, Rule};
 use crate::options::one_of;
 use crate::rules::{self, all_operations, error_named, operations};
 
-/// The keys of a rule's parts.
+/// Keys of a rule's parts.
 pub(super) const KEYS: [&str; 12] = [
     "operations",
     "offset",
@@ -25,10 +25,10 @@ pub(super) const KEYS: [&str; 12] = [
     "stop",
 ];
 
-/// The keys of effects, of which a rule has one at most.
+/// Keys of effects, of which a rule has at most one.
 pub(super) const EFFECTS: [&str; 5] = ["error", "late-error", "short", "room", "stop"];
 
-/// The rule that chooses every operation and does nothing to it.
+/// Returns the rule that selects every operation and has no effect on it.
 pub(super) fn everything() -> Rule {
     Rule {
         operations: all_operations(),
@@ -41,10 +41,10 @@ pub(super) fn everything() -> Rule {
     }
 }
 
-/// Sets the part of a rule that has the key, one of [`KEYS`].
+/// Sets the part of a rule with this key, one of [`KEYS`].
 ///
 /// # Errors
-/// What is expected as its value, in words.
+/// Returns a description of the expected value.
 pub(super) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), String> {
     match key {
         "operations" => rule.operations = operations(value)?,
@@ -69,10 +69,10 @@ pub(super) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), St
     Ok(())
 }
 
-/// Reads a line of a file of rules: parts as `key=value`.
+/// Parses a line of a rule file: `key=value` parts.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// Returns a description of the problem.
 pub(super) fn rule(line: &str) -> Result<Rule, String> {
     let mut rule = everything();
     rules::parts(line.split_whitespace(), &KEYS, |seen, key, value| {
@@ -90,7 +90,7 @@ pub(super) fn rule(line: &str) -> Result<Rule, String> {
     Ok(rule)
 }
 
-/// Whether these keys cannot be given in one rule.
+/// Returns whether the two keys cannot be given in one rule.
 pub(super) fn are_both_effects(key: &str, other: &str) -> bool {
     [key, other].iter().all(|key| EFFECTS.contains(key))
 }

@@ -1,4 +1,4 @@
-//! The rules of `faulty`: which operations are disturbed, and how.
+//! Rules of `faulty`: the operations they select, and the faults they inject.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,59 +7,59 @@ use std::time::Duration;
 use vnode::Errno;
 use vnode::layer::Operation;
 
-/// What happens to an operation that a rule chooses.
+/// Effect on an operation that a rule selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Nothing: the rule only delays it.
+    /// No effect: the rule only delays the operation.
     None,
-    /// It fails, and nothing is done below.
+    /// The operation fails, and nothing is done below.
     Error(Errno),
-    /// It is done, and fails.
+    /// The operation is performed, and fails.
     LateError(Errno),
-    /// It moves at most this many bytes.
+    /// The operation moves at most this many bytes.
     Short(usize),
-    /// Operations that need new space get this many bytes of it in all.
+    /// Operations that need new space get this many bytes of it in total.
     Room(u64),
-    /// It waits until the rules are replaced or switched off.
+    /// The operation waits until the rules are replaced or switched off.
     Stop,
 }
 
-/// A delay and then an effect.
+/// A delay followed by an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) delay: Duration,
     pub(super) effect: Effect,
 }
 
-/// Chooses operations, and says what happens to them.
+/// Selects operations, and determines the fault injected into them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rule {
-    /// A bit for each operation, at its place in [`Operation::NAMES`].
+    /// Bit set of operations, indexed by position in [`Operation::NAMES`].
     pub(super) operations: u64,
-    /// Operations without an offset are not chosen if there is one.
+    /// Range of byte offsets; if there is one, operations without an offset are not selected.
     pub(super) offsets: Option<RangeInclusive<u64>>,
-    /// The first of the matching operations that is chosen, from 1.
+    /// Number of the first matching operation that is selected, counted from 1.
     pub(super) from: u64,
-    /// Of those that match from then on, each how-manieth is chosen: not 0.
+    /// Interval at which the operations that match from then on are selected; not 0.
     pub(super) every: u64,
-    /// Maximum number of operations that are chosen.
+    /// Maximum number of selected operations.
     pub(super) times: u64,
-    /// Probability that one that would be chosen is, in millionths.
+    /// Probability, in millionths, that an operation that would be selected is.
     pub(super) chance: u64,
     pub(super) fault: Fault,
 }
 
-/// A probability of one.
+/// Probability of one, in millionths.
 pub(super) const CERTAIN: u64 = 1_000_000;
 
-/// Rules with what they have counted so far.
+/// Rules with their counters.
 #[derive(Debug)]
 pub(super) struct Script {
     rules: Vec<CountedRule>,
     seed: u64,
     calls: AtomicU64,
     faults: AtomicU64,
-    /// Bytes of new space that were granted.
+    /// Number of bytes of new space granted so far.
     granted: AtomicU64,
 }
 
@@ -77,14 +77,14 @@ impl Script {
         Self { rules, seed, calls: AtomicU64::new(0), faults: AtomicU64::new(0), granted: AtomicU64::new(0) }
     }
 
-    /// Grants what is left of `room` bytes of new space, up to as many as are wanted.
+    /// Grants up to `wanted` bytes from the rest of `room` bytes of new space, and returns the number granted.
     pub(super) fn grant(&self, room: u64, wanted: u64) -> u64 {
         let more = |granted: u64| Some(granted + wanted.min(room.saturating_sub(granted)));
         let before = self.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).unwrap_or(room);
         wanted.min(room.saturating_sub(before))
     }
 
-    /// Counts an operation with every rule that it matches; the fault of the first rule that chooses it.
+    /// Counts an operation for every rule that it matches, and returns the fault of the first rule that selects it.
     pub(super) fn next_fault(&self, operation: &Operation<'_>) -> Option<Fault> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let mut fault = None;
@@ -99,7 +99,7 @@ impl Script {
         fault
     }
 
-    /// Numbers of operations and faults since the rules were set, for people.
+    /// Formats the numbers of operations and faults since the rules were set, for display.
     pub(super) fn counts(&self) -> String {
         let [calls, faults] = [&self.calls, &self.faults].map(|count| count.load(Ordering::Relaxed));
         format!("calls={calls} faults={faults}")
@@ -129,7 +129,8 @@ impl Rule {
     }
 }
 
-/// The first and the last byte that an operation is about. One of no length is about the byte at its offset.
+/// Returns the offsets of the first and last byte that an operation covers. An operation without a length covers the
+/// byte at its offset.
 fn offsets(operation: &Operation<'_>) -> Option<(u64, u64)> {
     let (offset, length) = match *operation {
         Operation::Read { offset, length } | Operation::Write { offset, length } => (offset, length as u64),
@@ -142,7 +143,7 @@ fn offsets(operation: &Operation<'_>) -> Option<(u64, u64)> {
     Some((offset, offset.saturating_add(length.saturating_sub(1))))
 }
 
-/// A number that depends on both in no way that can be seen (the finalizer of SplitMix64).
+/// Returns a pseudo-random number that depends on both arguments (the finalizer of SplitMix64).
 fn mixed(seed: u64, number: u64) -> u64 {
     let mut mixed = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
