@@ -1,10 +1,10 @@
-//! What `audit` writes of an operation: one JSON object a line.
+//! Events of `audit`, each written as one JSON object per line.
 
 use jiff::Timestamp;
 use vnode::layer::Operation;
 use vnode::{AccessMode, AllocateMode, Caller, OpenFlags, RenameMode, Result, SeekTarget, SetAttributes, SetTime};
 
-/// An operation, with all that its line says: complete, since paths and processes change.
+/// An operation with everything that its line contains: complete, since paths and processes change.
 #[derive(Debug)]
 pub(super) struct Event {
     pub(super) time: Timestamp,
@@ -14,9 +14,9 @@ pub(super) struct Event {
     pub(super) pid: u32,
     pub(super) process: Vec<u8>,
     pub(super) result: Result<()>,
-    /// The option by which `audit` itself refused it.
+    /// Option by which `audit` itself refused the operation.
     pub(super) refused_by: Option<&'static str>,
-    /// Paths, the name, and what else the operation was given.
+    /// Paths, the name, and the other arguments of the operation.
     pub(super) details: Vec<(&'static str, Value)>,
 }
 
@@ -27,12 +27,12 @@ pub(super) enum Value {
     /// Permission bits, written in octal.
     Mode(u32),
     Text(String),
-    /// Names and paths: any bytes.
+    /// Names and paths, which are arbitrary bytes.
     Bytes(Vec<u8>),
 }
 
 impl Event {
-    /// The line, without its end.
+    /// Formats the line, without its newline.
     pub(super) fn line(&self) -> String {
         let mut line = Line::at(self.time);
         line.text("operation", self.operation);
@@ -59,14 +59,14 @@ impl Event {
     }
 }
 
-/// The line that says how many lines were lost before it.
+/// Formats the line that reports the number of lines lost before it.
 pub(super) fn dropped_line(time: Timestamp, count: u64) -> String {
     let mut line = Line::at(time);
     line.number("dropped", count);
     line.end()
 }
 
-/// The name of the caller's process, as far as it is still there.
+/// Returns the name of the caller's process, or an empty name if the process no longer exists.
 pub(super) fn process_name(caller: &Caller) -> Vec<u8> {
     if caller.pid == 0 {
         return Vec::new();
@@ -76,7 +76,7 @@ pub(super) fn process_name(caller: &Caller) -> Vec<u8> {
     name
 }
 
-/// A JSON object that is being written.
+/// A JSON object under construction.
 struct Line(String);
 
 impl Line {
@@ -94,7 +94,8 @@ impl Line {
         self.0.push_str(&serde_json::Value::from(text).to_string());
     }
 
-    /// Bytes that are not UTF-8 are written with replacements, for reading, and once more in hexadecimal, exactly.
+    /// Appends bytes as text. Bytes that are not UTF-8 are written with replacement characters, for reading, and once
+    /// more in hexadecimal, exactly.
     fn bytes(&mut self, key: &str, bytes: &[u8]) {
         self.text(key, &String::from_utf8_lossy(bytes));
         if std::str::from_utf8(bytes).is_err() {
@@ -115,7 +116,7 @@ impl Line {
     }
 }
 
-/// What else than names and paths an operation was given.
+/// Appends the arguments of an operation other than names and paths to `details`.
 pub(super) fn arguments(operation: &Operation<'_>, details: &mut Vec<(&'static str, Value)>) {
     let range = |offset: u64, length: u64| [("offset", Value::Number(offset)), ("length", Value::Number(length))];
     match operation {

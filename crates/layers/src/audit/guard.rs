@@ -1,4 +1,4 @@
-//! What `audit` refuses by itself: set-id programs made by users, and changes of protected files.
+//! Operations that `audit` itself refuses: users making set-ID programs, and changes to protected files.
 
 use vnode::layer::{Layer, LayerVnode, Operation};
 use vnode::{Caller, Errno, FileKind, Name, RenameMode, Vnode};
@@ -9,12 +9,12 @@ use crate::ioctl;
 
 const SET_ID: u32 = 0o6000;
 
-/// What is refused.
+/// Settings of what is refused.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
-    /// Set-id bits on anything but directories, to everybody but the superuser.
+    /// Refuse set-ID bits on anything but directories, to everybody except the superuser.
     pub(super) refuse_setuid: bool,
-    /// Changes of these, to everybody.
+    /// Refuse changes to these paths, to everybody.
     pub(super) protected: Option<Protected>,
 }
 
@@ -22,9 +22,9 @@ pub(super) struct Guard {
 #[derive(Debug)]
 pub(super) struct Protected {
     paths: Globs,
-    /// Directories on the way to them, as far as the patterns name them: neither moved nor removed.
+    /// Ancestors of the protected paths, as far as the patterns name them: they may be neither moved nor removed.
     ancestors: Option<Globs>,
-    /// Last components of both, to know most names for harmless without their path.
+    /// Last components of both, which show that most names are harmless without their path.
     names: Option<Globs>,
 }
 
@@ -33,7 +33,7 @@ impl Guard {
         !self.refuse_setuid && self.protected.is_none()
     }
 
-    /// The option by which the operation is refused, if it is.
+    /// Returns the option by which the operation is refused, if it is.
     pub(super) fn refuses<L: Layer<State = Whereabouts>>(
         &self,
         node: &LayerVnode<L>,
@@ -62,15 +62,16 @@ fn makes_set_id(node: &dyn Vnode, operation: &Operation<'_>) -> bool {
 }
 
 impl Protected {
-    /// Reads `GLOB[:GLOB]`.
+    /// Parses `GLOB[:GLOB]`.
     ///
     /// # Errors
-    /// What is expected instead, in words.
+    /// Returns a description of what is expected instead.
     pub(super) fn parse(list: &str) -> Result<Self, String> {
         let paths = Globs::paths(list)?;
         let (mut ancestors, mut names) = (Vec::new(), Some(Vec::new()));
         for pattern in list.split(':').map(|pattern| pattern.strip_prefix('/').unwrap_or(pattern)) {
-            // Braces, classes and escapes may hold a slash, `**` any number of them: nothing is known from there on.
+            // Braces, classes and escapes may contain a slash, and `**` any number of them: nothing is known from there
+            // on.
             let simple = |component: &str| !component.contains("**") && !component.contains(['{', '[', '\\']);
             let components: Vec<&str> = pattern.split('/').collect();
             let known = components.iter().take_while(|component| simple(component)).count();
@@ -101,10 +102,10 @@ impl Protected {
             | Operation::MakeSymlink { name, .. }
             | Operation::Unlink(name) => self.covers_name(node, *name, false),
             Operation::RemoveDirectory(name) => self.covers_name(node, *name, true),
-            // One more name would be one more way to write to it.
+            // Another name would be another way to write to the file.
             Operation::Link { name, target } => self.covers_name(node, *name, false) || self.covers::<L>(&***target),
             Operation::Rename { name, to, to_name, mode } => {
-                // What is in a directory gets other paths with it.
+                // The contents of a directory get other paths with it.
                 let moves = || *mode == RenameMode::Exchange || may_be_directory(node, *name);
                 self.covers_name(node, *name, true)
                     || self.covers_name(&***to, *to_name, false)
@@ -114,7 +115,8 @@ impl Protected {
         }
     }
 
-    /// Whether the object is protected. What has no name any more is not; where the path cannot be had, all is.
+    /// Returns whether the object is protected. An unlinked object is not; where the path cannot be determined, every
+    /// object is.
     fn covers<L: Layer<State = Whereabouts>>(&self, node: &dyn Vnode) -> bool {
         match paths::path_of::<L>(node) {
             Ok(path) => self.paths.matches(&path),
@@ -122,7 +124,7 @@ impl Protected {
         }
     }
 
-    /// Whether the name in the directory is protected, or with `moves` leads to what is.
+    /// Returns whether the name in the directory is protected or, with `moves`, leads to a protected path.
     fn covers_name(&self, directory: &dyn Vnode, name: Name<'_>, moves: bool) -> bool {
         if self.names.as_ref().is_some_and(|names| !names.matches(name.as_bytes())) {
             return false;
@@ -138,7 +140,7 @@ impl Protected {
     }
 }
 
-/// Whether the name is a directory's, as far as that can be known.
+/// Returns whether the name is that of a directory, as far as this can be determined.
 fn may_be_directory<L: Layer>(directory: &LayerVnode<L>, name: Name<'_>) -> bool {
     match directory.lower().lookup(&Caller::server(), name) {
         Ok(entry) => entry.vnode.kind() == FileKind::Directory,

@@ -1,4 +1,4 @@
-//! The layer itself: each operation is judged by the guard, and reported where a rule says so.
+//! The layer `audit`: the guard checks each operation, and the operation is reported where a rule says so.
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
@@ -25,9 +25,9 @@ pub struct Audit {
     rules: Rules,
     guard: Guard,
     reporter: Reporter,
-    /// The file that lines go to, if it is a file.
+    /// The file that lines are written to, if they are written to a file.
     file: Option<PathBuf>,
-    /// Whether anything is decided by path.
+    /// Whether any decision depends on a path.
     needs_paths: bool,
     details: String,
 }
@@ -51,7 +51,7 @@ impl Layer for Audit {
         let any = rules::OK | rules::DENIED | rules::FAILED | rules::OTHER;
         let cached = ["getattr", "access", "readlink", "getxattr", "listxattr"];
         Properties {
-            // What the kernel refused would be reported by nobody.
+            // Nobody would report what the kernel refuses.
             access_control: match !self.guard.is_idle() || self.rules.watches_any(rules::DENIED) {
                 true => AccessControl::OpenAsShown,
                 false => AccessControl::AsShown,
@@ -154,7 +154,7 @@ impl Layer for Audit {
     ) -> Result<()> {
         node.forward_rename(caller, name, to, to_name, mode)?;
         if self.needs_paths {
-            // Whoever holds what was moved holds the vnode that these look-ups find.
+            // Holders of the moved object hold the vnode that these lookups find.
             let _ = to.lookup(&Caller::server(), to_name);
             let _ = (mode == RenameMode::Exchange).then(|| self.lookup(node, &Caller::server(), name));
         }
@@ -163,19 +163,19 @@ impl Layer for Audit {
 }
 
 impl Audit {
-    /// A layer with these settings, shown to users as `details`.
+    /// Creates a layer with these settings, shown to users as `details`.
     pub(super) fn new(settings: Settings, details: String) -> Self {
         let Settings { rules, guard, reporter, file } = settings;
         let needs_paths = rules.ask_for_paths() || guard.protected.is_some();
         Self { rules, guard, reporter, file, needs_paths, details }
     }
 
-    /// Whether anything is decided by path.
+    /// Returns whether any decision depends on a path.
     pub(super) fn needs_paths(&self) -> bool {
         self.needs_paths
     }
 
-    /// Notes where an object was seen, if paths are asked for.
+    /// Records where an object was seen, if any decision depends on a path.
     fn seen(&self, directory: &LayerVnode<Self>, name: Name<'_>, entry: Entry) -> Entry {
         if self.needs_paths {
             Whereabouts::note(&entry.vnode, directory, name);
@@ -183,7 +183,7 @@ impl Audit {
         entry
     }
 
-    /// Whether the operation is the server's own, or comes of writing lines.
+    /// Returns whether the operation is the server's own, or results from writing lines.
     fn is_own(&self, caller: &Caller) -> bool {
         caller.is_server_alone() || self.reporter.is_writer(caller.pid)
     }
@@ -212,7 +212,7 @@ impl Audit {
     }
 }
 
-/// One operation, as rules and reports ask about it.
+/// An operation, as rules and reports query it.
 struct Subject<'a> {
     node: &'a LayerVnode<Audit>,
     caller: &'a Caller,
@@ -230,7 +230,8 @@ impl<'a> Subject<'a> {
         self.paths.get_or_init(|| Paths::of(self.node, self.operation))
     }
 
-    /// The owner of what the name stands for; where it stands for nothing, and for all else, of the vnode.
+    /// Returns the owner of the object that the operation's name refers to; if it refers to none, and for operations
+    /// without a name, the owner of the vnode.
     fn owner(&self) -> Result<u32> {
         let below = self.node.lower();
         if let Some(name) = self.operation.entry_name()
@@ -239,7 +240,8 @@ impl<'a> Subject<'a> {
         {
             return Ok(entry.attributes.uid);
         }
-        // Everybody may ask this, so it is asked as the caller: changing credentials would cost more than the answer.
+        // Everybody may query this, so it is queried as the caller: changing credentials would cost more than the
+        // result.
         Ok(below.getattr(self.caller)?.uid)
     }
 }

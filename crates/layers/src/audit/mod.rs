@@ -1,6 +1,6 @@
-//! The layer `audit`: reports what is done, tried and refused, and refuses some things by itself.
+//! The layer `audit`: reports operations that are performed, attempted and refused, and refuses some by itself.
 //!
-//! The papers' Snoopfs grown up: rules by operation, path, user and result say what becomes a line of JSON.
+//! The papers' Snoopfs grown up: rules by operation, path, user and result decide what becomes a line of JSON.
 
 mod event;
 mod guard;
@@ -30,15 +30,15 @@ pub const KIND: Kind = Kind {
     }),
 };
 
-/// Makes the layer, its file opened.
+/// Creates the layer and opens its file.
 ///
 /// # Errors
-/// For an option that does not exist or cannot have that value, and for files that cannot be used.
+/// Fails if an option is unknown or has an invalid value, or if a file cannot be used.
 pub fn create(pairs: &[(String, String)]) -> Result<Audit, OptionError> {
     Ok(Audit::new(options::read(pairs)?, crate::options::write(pairs)))
 }
 
-/// Patterns that could never match are an error, not a rule that is silently void.
+/// Builds the error for patterns that could never match, which are an error rather than a rule that is silently void.
 fn paths_are_unknown(pairs: &[(String, String)]) -> OptionError {
     let by_path = |key: &str| ["protect", "path", "rules"].contains(&key);
     let (key, value) = pairs.iter().find(|(key, _)| by_path(key)).cloned().unwrap_or_default();

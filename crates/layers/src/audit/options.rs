@@ -47,16 +47,16 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
 
 const QUEUE: usize = 8192;
 
-/// What the options say.
+/// Settings read from the options.
 pub(super) struct Settings {
     pub(super) rules: Rules,
     pub(super) guard: Guard,
     pub(super) reporter: Reporter,
-    /// The file that lines go to, if it is a file.
+    /// The file that lines are written to, if they are written to a file.
     pub(super) file: Option<PathBuf>,
 }
 
-/// Reads what the options say, and opens the file.
+/// Reads the options, and opens the file.
 pub(super) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> {
     let options = Options::new(NAME, KNOWN, pairs)?;
     let queue = options.read("queue", |value| match number(value) {
@@ -70,7 +70,7 @@ pub(super) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> 
     Ok(Settings { rules, guard, reporter: Reporter::new(sink, queue.unwrap_or(QUEUE)), file })
 }
 
-/// The one rule that the options make, those of the file, or the default ones.
+/// Returns the single rule that the options define, the rules of the file, or the default rules.
 fn rules(options: &Options<'_>) -> Result<Rules, OptionError> {
     match rules::given(options, &parse::KEYS, parse::rule)? {
         Given::File(rules) => Ok(Rules::new(rules)),
@@ -85,7 +85,8 @@ fn rules(options: &Options<'_>) -> Result<Rules, OptionError> {
     }
 }
 
-/// The sink, and the path of the file if it is one: whole, since the server may change its directory.
+/// Opens the sink, and returns it with the path of the file if it is one: an absolute path, since the server may change
+/// its working directory.
 fn sink(options: &Options<'_>) -> Result<(Sink, Option<PathBuf>), OptionError> {
     let unusable = |path: &str, error: std::io::Error| {
         options.error("to", OptionProblem::File { path: path.to_owned(), error: error.into() })

@@ -1,18 +1,19 @@
-//! Reads rules of `audit`: one from options, many from a file.
+//! Parser of rules of `audit`: one from options, many from a file.
 
 use super::rules::{Class, DENIED, FAILED, OK, OTHER, Results, Rule, Users};
 use crate::globs::Globs;
 use crate::rules::{self, all_operations, error_named, index, operations};
 use crate::users;
 
-/// The keys of a rule's parts.
+/// Keys of a rule's parts.
 pub(super) const KEYS: [&str; 5] = ["operations", "path", "uid", "except-uid", "result"];
 
-/// Operations on the data of open files and on nothing else: never meant unless they are named.
+/// Operations on the data of open files and on nothing else, which rules select only by name.
 const DATA: [&str; 10] =
     ["read", "write", "flush", "fsync", "fallocate", "lseek", "copy_file_range", "lock", "getlk", "poll"];
 
-/// The papers' Snoopfs: denied or failed look-ups, and whatever else is denied, by others than root and the owner.
+/// Returns the rules of the papers' Snoopfs: denied or failed lookups, and any other denied operation, by users other
+/// than root and the owner.
 pub(super) fn default_rules() -> Vec<Rule> {
     let strangers = |operations, classes| Rule {
         operations,
@@ -24,7 +25,7 @@ pub(super) fn default_rules() -> Vec<Rule> {
     vec![strangers(bit("lookup"), DENIED | FAILED), strangers(usual_operations(), DENIED)]
 }
 
-/// The rule that reports everything but operations on data.
+/// Returns the rule that reports everything except operations on data.
 pub(super) fn everything() -> Rule {
     Rule {
         report: true,
@@ -37,10 +38,10 @@ pub(super) fn everything() -> Rule {
     }
 }
 
-/// Sets the part of a rule that has the key, one of [`KEYS`].
+/// Sets the part of a rule with this key, one of [`KEYS`].
 ///
 /// # Errors
-/// What is expected as its value, in words.
+/// Returns a description of the expected value.
 pub(super) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), String> {
     match key {
         "operations" => rule.operations = operations(value)?,
@@ -56,10 +57,10 @@ pub(super) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), St
     Ok(())
 }
 
-/// Reads a line of a file of rules: `report` or `ignore` and then parts as `key=value`.
+/// Parses a line of a rule file: `report` or `ignore`, followed by `key=value` parts.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// Returns a description of the problem.
 pub(super) fn rule(line: &str) -> Result<Rule, String> {
     let mut words = words(line)?.into_iter();
     let report = match words.next().as_deref() {
@@ -77,7 +78,7 @@ pub(super) fn rule(line: &str) -> Result<Rule, String> {
     Ok(rule)
 }
 
-/// Splits at blanks, but for those in double quotes, where a backslash keeps the next character.
+/// Splits at white space outside double quotes; within them, a backslash escapes the next character.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quoted, mut any) = (Vec::new(), String::new(), false, false);
     let mut characters = line.chars();

@@ -1,18 +1,19 @@
-//! Paths of what an operation is about, from the root of the stack.
+//! Paths of the objects of an operation, from the root of the stack.
 
 use std::sync::{Mutex, PoisonError};
 
 use vnode::layer::{Layer, LayerVnode, Operation};
 use vnode::{Caller, Errno, FileKind, Name, NameBuf, Result, Vnode, VnodeRef};
 
-/// Where a file was seen last: the directory below, and its name there. The file system below may have forgotten, since
-/// it knows objects by handle and the kernel keeps names only as long as it likes. Boxed, since most stacks keep millions of these empty.
+/// Last known location of a file: the lower directory, and the name there. The lower file system may have forgotten it,
+/// since it knows objects by handle and the kernel keeps names only as long as it likes. Boxed, since most stacks keep
+/// millions of these empty.
 #[derive(Default)]
 pub struct Whereabouts(Mutex<Option<Box<(VnodeRef, NameBuf)>>>);
 
 impl Whereabouts {
-    /// Notes that the vnode, one of the layer or not, is what the name in the directory stands for. Directories are
-    /// always found again.
+    /// Records that the name in the directory refers to the vnode, whether or not the vnode belongs to the layer.
+    /// Directories need no record, since they are always found again.
     pub(super) fn note<L>(vnode: &VnodeRef, directory: &LayerVnode<L>, name: Name<'_>)
     where
         L: Layer<State = Self>,
@@ -25,7 +26,7 @@ impl Whereabouts {
         }
     }
 
-    /// The path of the node, if it is still where it was seen.
+    /// Returns the path of the node, if it is still at its last known location.
     fn path<L: Layer>(&self, node: &LayerVnode<L>) -> Option<Vec<u8>> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (directory, name) = *seen?;
@@ -37,7 +38,7 @@ impl Whereabouts {
     }
 }
 
-/// The path of a vnode, by the file system below or from where it was seen last.
+/// Returns the path of a vnode, from the lower file system or from its last known location.
 pub(super) fn path_of<L: Layer<State = Whereabouts>>(vnode: &dyn Vnode) -> Result<Vec<u8>> {
     match vnode.path() {
         Err(error) if error != Errno::ENOENT => {
@@ -48,17 +49,17 @@ pub(super) fn path_of<L: Layer<State = Whereabouts>>(vnode: &dyn Vnode) -> Resul
     }
 }
 
-/// The paths of one operation, as far as they can be known.
+/// The paths of an operation, as far as they can be determined.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
-    /// Of the object, or of the name in the directory.
+    /// Path of the object, or of the name in the directory.
     pub(super) path: Option<Vec<u8>>,
-    /// The new path of a rename, the linked file's of a link.
+    /// New path of a rename, or path of the linked file for a link.
     pub(super) other: Option<Vec<u8>>,
 }
 
 impl Paths {
-    /// Asks the file system below, which costs a system call or more.
+    /// Queries the lower file system, which costs a system call or more.
     pub(super) fn of<L>(node: &LayerVnode<L>, operation: &Operation<'_>) -> Self
     where
         L: Layer<State = Whereabouts>,
@@ -77,7 +78,7 @@ impl Paths {
     }
 }
 
-/// The path of a name in the directory with this path.
+/// Returns the path of a name in the directory with this path.
 pub(super) fn join(directory: &[u8], name: Name<'_>) -> Vec<u8> {
     match directory {
         [] => name.as_bytes().to_vec(),

@@ -1,4 +1,4 @@
-//! Events on their way to where `audit` writes them: a bounded queue and a thread, so that no operation ever waits.
+//! The queue of events to the sink of `audit`: bounded, and emptied by a thread, so that no operation ever waits.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,23 +11,23 @@ use jiff::Timestamp;
 use super::event::{Event, dropped_line};
 use super::sink::Sink;
 
-/// How long the end of a mount waits for lines that are still to be written.
+/// Maximum time that the end of a mount waits for lines that are still to be written.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
 
-/// Takes events, never blocks, and counts what it has to drop.
+/// Accepts events, never blocks, and counts the events that it has to drop.
 #[derive(Debug)]
 pub(super) struct Reporter(Arc<Shared>);
 
 /// Counts of events since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Lines written, counted before a reader can see them.
+    /// Number of lines written, counted before a reader can see them.
     pub(super) written: u64,
-    /// Events that found the queue full.
+    /// Number of events that found the queue full.
     pub(super) dropped: u64,
-    /// Lines that could not be written.
+    /// Number of lines that could not be written.
     pub(super) unwritten: u64,
-    /// Events not counted yet as written or unwritten.
+    /// Number of events not yet counted as written or unwritten.
     pub(super) waiting: u64,
 }
 
@@ -36,7 +36,7 @@ struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
     capacity: usize,
-    /// The thread id of the writer, whose own operations are not to be reported.
+    /// Thread ID of the writer, whose own operations are not to be reported.
     writer: AtomicU32,
 }
 
@@ -44,7 +44,7 @@ struct Shared {
 struct Queue {
     events: VecDeque<Event>,
     counts: Counts,
-    /// Events and lines lost since a line said so.
+    /// Number of events and lines lost since a line last reported a loss.
     lost: u64,
     /// The sink until the writer takes it, or one that replaces the writer's.
     sink: Option<Sink>,
@@ -54,14 +54,15 @@ struct Queue {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Writer {
-    /// Started by the first event: a thread made before would not survive a fork into the background.
+    /// Not started yet, since the first event starts it: a thread made before would not survive a fork into the
+    /// background.
     NotStarted,
     Running,
     Ended,
 }
 
 impl Reporter {
-    /// A queue of at most `capacity` events before the sink.
+    /// Creates a queue of at most `capacity` events in front of the sink.
     pub(super) fn new(sink: Sink, capacity: usize) -> Self {
         let queue = Queue {
             events: VecDeque::new(),
@@ -79,7 +80,7 @@ impl Reporter {
         }))
     }
 
-    /// Takes an event, or drops it if there is no room.
+    /// Queues an event, or drops it if there is no room.
     pub(super) fn report(&self, event: Event) {
         let mut queue = self.0.lock();
         if queue.writer == Writer::NotStarted {
@@ -97,7 +98,7 @@ impl Reporter {
         }
     }
 
-    /// Writes to another sink from the next line on.
+    /// Makes the writer use another sink from the next line on.
     pub(super) fn replace(&self, sink: Sink) {
         self.0.lock().sink = Some(sink);
     }
@@ -106,7 +107,7 @@ impl Reporter {
         self.0.lock().counts
     }
 
-    /// Whether the thread with this id is the writer.
+    /// Returns whether the thread with this ID is the writer.
     pub(super) fn is_writer(&self, thread: u32) -> bool {
         thread != 0 && self.0.writer.load(Ordering::Relaxed) == thread
     }
@@ -115,13 +116,13 @@ impl Reporter {
         let shared = Arc::clone(&self.0);
         let write = vnode::as_server(move || shared.write_events());
         let started = thread::Builder::new().name("plyfs-audit".to_owned()).spawn(write);
-        // Without a thread now, the next event tries again.
+        // If the thread could not be started, the next event tries again.
         queue.writer = if started.is_ok() { Writer::Running } else { Writer::NotStarted };
     }
 }
 
 impl Drop for Reporter {
-    /// What waits is written, unless that takes too long.
+    /// Waits until the queued events are written, unless that takes too long.
     fn drop(&mut self) {
         let mut queue = self.0.lock();
         queue.closing = true;
@@ -135,7 +136,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The writer's life.
+    /// Main loop of the writer thread.
     fn write_events(&self) {
         self.writer.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
         let mut sink = None;
@@ -159,7 +160,7 @@ impl Shared {
         }
     }
 
-    /// Writes events, and after them how many were lost when there was no room behind them.
+    /// Writes events, and after them the number of events that were lost because there was no room after these.
     fn write_lines(&self, sink: &mut Sink, events: VecDeque<Event>, lost: u64) {
         for event in events {
             let line = event.line();
@@ -205,7 +206,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fifo");
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
-        // A fifo that nobody reads is full soon; opened for both ways, opening does not wait.
+        // A FIFO that nobody reads is soon full; opened for both reading and writing, the open does not wait.
         let reader = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let reporter = Reporter::new(Sink::file(&path).unwrap(), 16);
         for number in 0..EVENTS {
@@ -215,12 +216,12 @@ mod tests {
             thread::yield_now();
         }
         let mut lines = BufReader::new(reader).lines();
-        // Room again: the next event brings the news of what was lost.
+        // There is room again: the next event brings the report of the loss.
         let (mut written, mut told) = (0, 0);
         let mut number = EVENTS;
         while told == 0 || written + told < number {
             let line = lines.next().unwrap().unwrap();
-            // A line torn by the full fifo counts among the lost ones.
+            // A line torn by the full FIFO counts as lost.
             let Ok(line) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
             match line["dropped"].as_u64() {
                 Some(count) => told += count,

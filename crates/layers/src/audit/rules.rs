@@ -1,4 +1,4 @@
-//! Rules of `audit`: which operations are worth a line, by operation, path, user and result.
+//! Rules of `audit`, which select the operations to report by operation, path, user and result.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use vnode::{Errno, Result};
 use crate::globs::Globs;
 use crate::rules::index;
 
-/// Rules in order: the first that matches an operation says whether it is reported.
+/// Rules in order: the first rule that matches an operation decides whether it is reported.
 #[derive(Debug)]
 pub(super) struct Rules {
     rules: Vec<Rule>,
@@ -16,20 +16,20 @@ pub(super) struct Rules {
     watched: [Class; Operation::NAMES.len()],
 }
 
-/// One rule. It matches what all its parts match.
+/// A rule, which matches an operation if all its parts match.
 #[derive(Debug)]
 pub(super) struct Rule {
-    /// Whether what matches is reported, rather than kept quiet.
+    /// Whether matching operations are reported, rather than ignored.
     pub(super) report: bool,
-    /// Operations, as bits by index.
+    /// Bit set of operations, by index.
     pub(super) operations: u64,
     pub(super) results: Results,
-    /// Any path, if there are none.
+    /// Paths that match; every path if `None`.
     pub(super) paths: Option<Globs>,
-    /// Any user, if there are none.
+    /// Users that match; every user if `None`.
     pub(super) users: Option<Users>,
     pub(super) except_users: Users,
-    /// The owner of the object is an exception too.
+    /// Whether the owner of the object is an exception, too.
     pub(super) except_owner: bool,
 }
 
@@ -37,32 +37,32 @@ pub(super) struct Rule {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Users(pub(super) Vec<RangeInclusive<u32>>);
 
-/// Results: by class, and single errors.
+/// A set of results: classes, and individual errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Results {
     pub(super) classes: Class,
     pub(super) errors: Vec<Errno>,
 }
 
-/// Classes of results, as bits.
+/// Bit set of classes of results.
 pub(super) type Class = u8;
-/// The operation was done.
+/// The operation succeeded.
 pub(super) const OK: Class = 1;
-/// The caller may not: `EACCES`, `EPERM`.
+/// The caller lacks permission: `EACCES`, `EPERM`.
 pub(super) const DENIED: Class = 2;
-/// There is no such thing: `ENOENT`.
+/// The object does not exist: `ENOENT`.
 pub(super) const FAILED: Class = 4;
 /// Any other error.
 pub(super) const OTHER: Class = 8;
 
-/// What rules ask about an operation, most of it found out only when asked for.
+/// Facts about an operation that rules query, most of them determined only on demand.
 pub(super) trait Facts {
     fn operation(&self) -> usize;
     fn result(&self) -> Result<()>;
     fn user(&self) -> u32;
-    /// Whether the caller owns the object.
+    /// Returns whether the caller owns the object.
     fn is_owner(&self) -> bool;
-    /// Whether any of the paths that the operation is about is one of these.
+    /// Returns whether any path of the operation matches these patterns.
     fn has_path(&self, globs: &Globs) -> bool;
 }
 
@@ -79,34 +79,34 @@ impl Rules {
         Self { rules, watched }
     }
 
-    /// Whether any rule might report this: cheap, for every operation asks.
+    /// Returns whether any rule might report this; cheap, since every operation calls it.
     pub(super) fn may_report(&self, operation: usize, result: Result<()>) -> bool {
         self.watched[operation] & class(result) != 0
     }
 
-    /// Whether some rule reports results of these classes for the operation by that name.
+    /// Returns whether some rule reports results of these classes for the named operation.
     pub(super) fn watches(&self, operation: &str, classes: Class) -> bool {
         self.watched[index(operation).unwrap_or_default()] & classes != 0
     }
 
-    /// Whether some rule reports results of these classes for any operation.
+    /// Returns whether some rule reports results of these classes for any operation.
     pub(super) fn watches_any(&self, classes: Class) -> bool {
         self.watched.iter().any(|watched| watched & classes != 0)
     }
 
-    /// Whether the first rule that matches reports.
+    /// Returns whether the first matching rule reports the operation.
     pub(super) fn reports(&self, facts: &impl Facts) -> bool {
         self.rules.iter().find(|rule| rule.matches(facts)).is_some_and(|rule| rule.report)
     }
 
-    /// Whether any rule asks for paths.
+    /// Returns whether any rule depends on paths.
     pub(super) fn ask_for_paths(&self) -> bool {
         self.rules.iter().any(|rule| rule.paths.is_some())
     }
 }
 
 impl Rule {
-    /// Cheap questions first.
+    /// Returns whether all parts match, with the cheap tests first.
     fn matches(&self, facts: &impl Facts) -> bool {
         self.operations & (1 << facts.operation()) != 0
             && self.results.contain(facts.result())

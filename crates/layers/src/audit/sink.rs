@@ -1,4 +1,4 @@
-//! Where lines of `audit` go: a file, the standard error output, or the system's log.
+//! Destinations of the lines of `audit`: a file, standard error, or the system log.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 
 use jiff::Zoned;
 
-/// The socket of the system's log.
+/// Socket of the system log.
 pub(super) const SYSLOG: &str = "/dev/log";
 
 /// Facility authpriv, severity notice, as in RFC 3164.
 const PRIORITY: u32 = 10 * 8 + 5;
 
-/// Where lines go.
+/// Destination of lines.
 #[derive(Debug)]
 pub(super) enum Sink {
     File {
         file: File,
-        /// The last write left a line half-way: it is ended before the next.
+        /// Whether the last write left a line incomplete: that line is ended before the next.
         torn: bool,
     },
     StandardError,
@@ -30,15 +30,15 @@ pub(super) enum Sink {
 }
 
 impl Sink {
-    /// A file that lines are appended to; new ones are readable by their owner only. A fifo nobody reads is refused,
-    /// and never waited for.
+    /// Opens a file to which lines are appended; a new file is readable only by its owner. A FIFO without a reader is
+    /// refused, rather than waited for.
     pub(super) fn file(path: &Path) -> io::Result<Self> {
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(nonblocking).open(path)?;
         Ok(Self::File { file, torn: false })
     }
 
-    /// The system's log, at that socket.
+    /// Connects to the system log at this socket.
     pub(super) fn syslog(path: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(path)?;
@@ -50,7 +50,7 @@ impl Sink {
         match self {
             Self::File { file, torn } => {
                 let text = format!("{}{line}\n", if *torn { "\n" } else { "" });
-                // One write call for each line: lines of several writers to one file do not mix.
+                // One write call per line, so that lines from several writers to one file do not mix.
                 let written = file.write(text.as_bytes())?;
                 *torn = written < text.len();
                 if *torn { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) }
