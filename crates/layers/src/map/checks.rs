@@ -1,4 +1,4 @@
-//! Which operations are admitted: names that are hidden, operations that are denied, and the rights that are shown.
+//! Access control of `map`: hidden names, denied operations, and the permissions that are shown.
 
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{AccessMode, Caller, Errno, FileKind, Name, RenameMode, Result, Vnode};
@@ -17,7 +17,7 @@ impl Map {
         index.is_some_and(|index| self.settings.denied & (1 << index) != 0)
     }
 
-    /// Hidden names do not exist, and cannot be made to.
+    /// Checks that the operation uses no hidden name: hidden names do not exist, and cannot be created.
     pub(super) fn check_hidden(&self, operation: &Operation<'_>) -> Result<()> {
         if self.settings.hidden.is_none() {
             return Ok(());
@@ -44,8 +44,8 @@ impl Map {
         if self.settings.denied & ways::effects(operation) != 0 { Err(Errno::EPERM) } else { Ok(()) }
     }
 
-    /// Whether the caller, squashed, may do this by the attributes it sees. Changes of attributes, access and creation
-    /// are checked with the operations.
+    /// Checks whether the squashed caller may perform the operation by the attributes that it sees. Changes of
+    /// attributes, access and creation are checked with the operations.
     pub(super) fn check_view(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
         let view = || self.view(node, caller);
         match operation {
@@ -71,7 +71,7 @@ impl Map {
                 self.check_removal(&**node.lower(), caller, *name, moved)?;
                 let back = if *mode == RenameMode::Exchange { moved } else { None };
                 match self.check_removal(&**to, caller, *to_name, back) {
-                    // If it comes to be meanwhile, it is found when it is replaced.
+                    // If the target is created in the meantime, it is found when it is replaced.
                     Err(Errno::ENOENT) if *mode != RenameMode::Exchange => Ok(()),
                     checked => checked,
                 }
@@ -85,8 +85,9 @@ impl Map {
         }
     }
 
-    /// Whether a name may go from the directory below: `ENOENT` if there is none, since one that is made after this must
-    /// not go unchecked. A directory that moves elsewhere has to be writable itself, for its `..` changes.
+    /// Checks whether a name may be removed from the lower directory. A missing name is `ENOENT`, since a name created
+    /// after this must not remain unchecked. A directory that moves to another directory has to be writable itself,
+    /// since its `..` changes.
     pub(super) fn check_removal(
         &self,
         directory: &dyn Vnode,

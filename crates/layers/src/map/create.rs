@@ -1,4 +1,4 @@
-//! Creation under `map`: new objects get the owner, group and permission bits that the options say.
+//! Creation under `map`: new objects get the owner, group and permission bits that the options specify.
 
 use rustix::process::geteuid;
 use vnode::layer::LayerVnode;
@@ -6,17 +6,17 @@ use vnode::{Attributes, Caller, Creation, Entry, Errno, FileKind, Name, Result, 
 
 use super::layer::Map;
 
-/// What a new object is to be below.
+/// The lower attributes that a new object is to have.
 pub(super) struct NewObject {
-    /// The mode to create it with.
+    /// Mode with which to create the object.
     pub(super) mode: u32,
     kind: FileKind,
-    /// What it should be once it is there.
+    /// Attributes that the object is to have once it exists.
     wanted: SetAttributes,
 }
 
 impl Map {
-    /// What an object will be that the caller creates in the directory `node`.
+    /// Determines the attributes of an object that the caller creates in the directory `node`.
     pub(super) fn new_object(
         &self,
         node: &LayerVnode<Self>,
@@ -65,7 +65,8 @@ impl Map {
             && kind == FileKind::Regular
             && !caller.server
         {
-            // Nobody makes a program that runs as somebody else; of a directory's group, the superuser may.
+            // Nobody may create a program that runs as somebody else, except that the superuser may for the group of a
+            // directory.
             let is_inherited = self.settings.created.group.is_none() && caller.is_superuser();
             if wanted.uid.is_some_and(|uid| uid != caller.uid) {
                 *mode &= !libc::S_ISUID;
@@ -74,12 +75,12 @@ impl Map {
                 *mode &= !libc::S_ISGID;
             }
         }
-        // Until it has its owner, it is no more open than it will be.
+        // Until the object has its owner, it is no more accessible than it will be.
         let mode = wanted.mode.map_or(mode, |wanted| new_mode & wanted & 0o1777);
         Ok(NewObject { mode, kind, wanted })
     }
 
-    /// Creates a file, or opens the one that is there: the view then decides by the file, not by the directory.
+    /// Creates a file, or opens an existing one: in that case the view decides by the file, not by the directory.
     pub(super) fn create_file(
         &self,
         node: &LayerVnode<Self>,
@@ -105,7 +106,7 @@ impl Map {
             self.view(node, &self.effective(caller))?.check_entries()?;
             let flags = how.flags.with(vnode::OpenFlags::EXCLUSIVE);
             match self.create_below(node, caller, name, &Creation { flags, ..*how }) {
-                // Somebody was faster: the file is there now, or gone again.
+                // Another caller was faster: the file exists now, or is gone again.
                 Err(Errno::EEXIST) if !how.flags.is_exclusive() => {}
                 answer => return answer,
             }
@@ -123,7 +124,7 @@ impl Map {
         if new.wanted.is_empty() {
             return node.forward_create(caller, name, how);
         }
-        // Only what is new gets attributes, so it has to be known what is.
+        // Only a new file gets attributes, so it has to be known whether the file is new.
         let exclusive = how.flags.with(vnode::OpenFlags::EXCLUSIVE);
         let mut created = match node.forward_create(caller, name, &Creation { mode: new.mode, flags: exclusive }) {
             Err(Errno::EEXIST) if !how.flags.is_exclusive() => return node.forward_create(caller, name, how),
@@ -135,7 +136,7 @@ impl Map {
 }
 
 impl NewObject {
-    /// Gives the new object in the directory `node` its attributes, or takes it away again.
+    /// Gives the new object in the directory `node` its attributes, or removes it again.
     pub(super) fn settle(
         &self,
         map: &Map,
@@ -153,8 +154,8 @@ impl NewObject {
         }
     }
 
-    /// Takes the object away again, unless its name stands for another by now. The error that counts is the one that was met
-    /// before.
+    /// Removes the object again, unless its name refers to another one by now. Only the error that occurred before
+    /// counts.
     fn take_away(&self, map: &Map, node: &LayerVnode<Map>, name: Name<'_>, entry: &Entry) {
         let (below, server) = (node.lower(), Caller::server());
         let _guard = map.names.lock_directory(node);
@@ -168,8 +169,8 @@ impl NewObject {
         };
     }
 
-    /// Gives the new object its attributes, as far as it does not have them. A server that is not the superuser cannot
-    /// give objects away: they stay its own.
+    /// Gives the new object the attributes that it does not have yet. A server that is not the superuser cannot give
+    /// objects away: it remains their owner.
     pub(super) fn adopt(
         &self,
         map: &Map,
@@ -180,7 +181,7 @@ impl NewObject {
         if self.wanted.is_empty() {
             return Ok(entry.attributes);
         }
-        // A new owner has to have room for it, unless the caller may pass that limit.
+        // The new owner must have space for the object, unless the caller may exceed that limit.
         let (below, server) = (node.lower_of(&entry.vnode)?, Caller::server().at_expense_of(&map.effective(caller)));
         let is = below.getattr(&server)?;
         let mut changes = SetAttributes {

@@ -1,26 +1,26 @@
-//! How `map` shows ids: pairs, an offset, or one for all.
+//! ID mappings of `map`: pairs, an offset, or one ID for all.
 
 use crate::options::number;
 
-/// The id that stands for ids that cannot be shown, as the kernel's overflow id.
+/// The ID shown for IDs that cannot be mapped, like the kernel's overflow ID.
 const OVERFLOW: u32 = 65534;
 
-/// How the ids below are shown above, and what ids given above mean below.
+/// Mapping of lower IDs to the IDs shown, and of given IDs to lower IDs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ids {
-    /// Shown for everything.
+    /// ID shown for every lower ID.
     pub(super) forced: Option<u32>,
-    /// What is shown, for what is below.
+    /// Pairs of a lower ID and the ID shown for it.
     pub(super) pairs: Vec<(u32, u32)>,
-    /// Added to what is below.
+    /// Offset added to lower IDs.
     pub(super) offset: i64,
 }
 
 impl Ids {
-    /// Reads `BELOW/ABOVE[:BELOW/ABOVE]`, each a number or a name that `id` knows.
+    /// Parses `BELOW/ABOVE[:BELOW/ABOVE]`, where each is a number or a name that `id` knows.
     ///
     /// # Errors
-    /// What is expected instead, in words.
+    /// Returns a description of what is expected instead.
     pub(super) fn pairs(list: &str, id: impl Fn(&str) -> Option<u32>) -> Result<Vec<(u32, u32)>, String> {
         let pairs: Option<Vec<(u32, u32)>> = list
             .split(':')
@@ -33,10 +33,10 @@ impl Ids {
         if twice { Err("each id at most once before and once behind a `/`".to_owned()) } else { Ok(pairs) }
     }
 
-    /// Reads an offset.
+    /// Parses an offset.
     ///
     /// # Errors
-    /// What is expected instead, in words.
+    /// Returns a description of what is expected instead.
     pub(super) fn offset(text: &str) -> Result<i64, String> {
         match number::<i64>(text) {
             Ok(offset) if offset.unsigned_abs() <= u64::from(u32::MAX) => Ok(offset),
@@ -44,12 +44,12 @@ impl Ids {
         }
     }
 
-    /// Whether everything is shown as it is.
+    /// Returns whether every ID is shown unchanged.
     pub(super) fn is_identity(&self) -> bool {
         *self == Self::default()
     }
 
-    /// How the id below is shown.
+    /// Returns the ID shown for a lower ID.
     pub(super) fn shown(&self, below: u32) -> u32 {
         if let Some(forced) = self.forced {
             return forced;
@@ -60,7 +60,7 @@ impl Ids {
         }
     }
 
-    /// The id below that is meant by the one above; `None` if there is none.
+    /// Returns the lower ID that an ID given above refers to; `None` if there is none.
     pub(super) fn meant(&self, above: u32) -> Option<u32> {
         match self.pairs.iter().find(|(_, to)| *to == above) {
             Some((below, _)) => Some(*below),
@@ -69,7 +69,7 @@ impl Ids {
     }
 }
 
-/// Ids end before the one of all ones, which stands for "none".
+/// Adds an offset to an ID. IDs end before the one with all bits set, which means "none".
 fn shift(id: u32, offset: i64) -> Option<u32> {
     u32::try_from(i64::from(id) + offset).ok().filter(|id| *id != u32::MAX)
 }

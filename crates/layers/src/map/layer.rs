@@ -1,4 +1,4 @@
-//! The layer itself: each operation, changed as the settings say.
+//! The layer `map`: performs each operation as the settings modify it.
 
 use std::borrow::Cow;
 
@@ -74,7 +74,7 @@ impl Layer for Map {
     fn map_caller<'a>(&'a self, caller: &'a Caller) -> Cow<'a, Caller> {
         let effective = self.effective(caller);
         match self.has_view() {
-            // What is made and written is the caller's all the same, where room is reserved or limited.
+            // New objects and written data are still charged to the caller, where space is reserved or limited.
             true => Cow::Owned(with_process(Caller::server().at_expense_of(&self.payer(&effective)), caller)),
             false => effective,
         }
@@ -122,7 +122,7 @@ impl Layer for Map {
             return node.forward_access(caller, mode);
         }
         self.view(node, &self.effective(caller))?.check(mode)?;
-        // Whether anything can be written at all is known below.
+        // The lower file system knows whether anything can be written at all.
         if mode.contains(AccessMode::WRITE) { node.forward_access(caller, AccessMode::WRITE) } else { Ok(()) }
     }
 
@@ -184,12 +184,12 @@ impl Layer for Map {
         match rename(kept) {
             // Where nothing may be deleted, nothing may be replaced either.
             Err(Errno::EEXIST) if keeps => Err(Errno::EPERM),
-            // It may have come to be after it was looked for: then nobody has asked yet whether it may go.
+            // The target may have been created after the check: then nothing has checked yet whether it may be removed.
             Err(Errno::EEXIST) => {
                 self.check_removal(&**node.lower_of(to)?, &self.effective(caller), to_name, None)?;
                 rename(mode)
             }
-            // Not every file system can keep what stands there.
+            // Not every file system supports a rename that keeps the target.
             Err(Errno::EINVAL | Errno::EOPNOTSUPP | Errno::ENOSYS) if !keeps => rename(mode),
             answer => answer,
         }
@@ -319,15 +319,16 @@ impl Layer for Map {
 }
 
 impl Map {
-    /// A layer with these settings, shown to users as `details`.
+    /// Creates a layer with these settings, shown to users as `details`.
     pub(super) fn new(settings: Settings, details: String) -> Self {
         Self { settings, names: NameLocks::default(), details }
     }
 
-    /// Whether an extended attribute is an access control list that stays as it is, since changes of permissions are ignored.
+    /// Returns whether an extended attribute is an access control list that stays unchanged, since permission changes
+    /// are ignored.
     ///
     /// # Errors
-    /// `EPERM` where permissions may not be changed so: a list is a way to change them.
+    /// Returns `EPERM` where permissions may not be changed this way, since setting a list is a way to change them.
     pub(super) fn keeps_list(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<bool> {
         if caller.server || !is_acl(name) || self.settings.policies.are_normal() {
             return Ok(false);
@@ -336,9 +337,9 @@ impl Map {
         self.settings.policies.keeps_list(&self.view(node, &caller)?)
     }
 
-    /// As whom a caller, squashed, who owns an object in the view has it changed by an ioctl: as its owner below, without the
-    /// server's capabilities, which allow more than owning it, such as to change immutable files. `None` for a caller who has
-    /// them too.
+    /// Returns the caller that performs an ioctl for a squashed caller who owns the object in the view: the lower
+    /// owner, without the server's capabilities, which permit more than ownership does, such as changing immutable
+    /// files. Returns `None` for a caller that has these capabilities, too.
     pub(super) fn restricted_owner(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Option<Caller>> {
         if caller.is_superuser() && caller.may_change_flags() {
             return Ok(None);
@@ -348,13 +349,13 @@ impl Map {
         Ok(Some(with_process(owner, caller)))
     }
 
-    /// The server may keep set-id bits where the caller may not.
+    /// Returns whether changes must clear set-ID bits, since the server may keep them where the caller may not.
     pub(super) fn kills_privileges(&self, caller: &Caller) -> bool {
         self.has_view() && !caller.server && !self.effective(caller).is_superuser()
     }
 
-    /// Takes set-id bits and capabilities from a file that the server is about to change for a caller who may not keep them:
-    /// first, since data may have changed where an error is reported.
+    /// Removes set-ID bits and capabilities from a file that the server is about to change for a caller that may not
+    /// keep them: before the change, since data may have changed even where an error is reported.
     pub(super) fn before_change(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<()> {
         if !self.kills_privileges(caller) {
             return Ok(());
@@ -373,11 +374,11 @@ impl Map {
     }
 }
 
-/// The same caller, of the process of another.
+/// Returns the caller with the process ID of another.
 pub(super) fn with_process(mut caller: Caller, of: &Caller) -> Caller {
     caller.pid = of.pid;
     caller
 }
 
-/// The extended attribute that gives a program privileges.
+/// Extended attribute that gives a program privileges.
 const CAPABILITIES: &[u8] = b"security.capability";

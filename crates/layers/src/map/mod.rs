@@ -1,9 +1,9 @@
-//! The layer `map`: shows other owners, groups and permission bits, hides names, refuses operations.
+//! The layer `map`: shows other owners, groups and permission bits, hides names, and refuses operations.
 //!
-//! What bindfs does. Two questions decide how an operation is admitted. Where owners, groups or permission bits are
-//! shown other than they are, the **view** decides: whether the caller may do what it asks is checked here, by the
-//! attributes that it is shown, and what is admitted is done below as the server. Where they are not, the file system
-//! below decides, as without the layer.
+//! Provides the functions of bindfs. Access control has two modes. Where owners, groups or permission bits are shown
+//! other than they are, the **view** decides: this layer checks whether the caller may perform the operation, by the
+//! attributes that it is shown, and performs permitted operations below as the server. Where they are not, the lower
+//! file system decides, as without the layer.
 
 mod checks;
 mod create;
@@ -30,10 +30,10 @@ pub const KIND: Kind = Kind {
     build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
 };
 
-/// Makes the layer.
+/// Creates the layer.
 ///
 /// # Errors
-/// For an option that does not exist or cannot have that value.
+/// Fails if an option is unknown or has an invalid value.
 pub fn create(pairs: &[(String, String)]) -> Result<Map, OptionError> {
     Ok(Map::new(options::read(pairs)?, crate::options::write(pairs)))
 }

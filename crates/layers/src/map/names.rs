@@ -1,24 +1,24 @@
-//! Locks of directories: what a name stands for stays so from the check of who may remove it until it is gone.
+//! Locks of directories, which keep what a name refers to unchanged from the check of its removal until it is removed.
 
 use vnode::Vnode;
 use vnode::layer::Operation;
 use vnode::{Handle, KeyedGuard, KeyedLocks};
 
-/// One lock for each directory. Only operations that take names away from where they were hold one: a name that nobody takes
-/// away stays what it is.
+/// One lock per directory. Only operations that remove names from their directory hold one: a name that nobody removes
+/// keeps referring to the same object.
 #[derive(Debug, Default)]
 pub(super) struct NameLocks(KeyedLocks<Handle>);
 
-/// Locks held, of one directory or two.
+/// Locks held on one directory or two.
 pub(super) type NameGuards<'a> = [Option<KeyedGuard<'a, Handle>>; 2];
 
 impl NameLocks {
-    /// Locks a directory from which a name is to be taken that an operation has just made.
+    /// Locks a directory to remove a name from it that an operation has just created.
     pub(super) fn lock_directory(&self, node: &dyn Vnode) -> KeyedGuard<'_, Handle> {
         self.0.write(node.handle())
     }
 
-    /// Locks the directories from which the operation takes names away.
+    /// Locks the directories from which the operation removes names.
     pub(super) fn lock(&self, node: &dyn Vnode, operation: &Operation<'_>) -> NameGuards<'_> {
         match operation {
             Operation::Unlink(_) | Operation::RemoveDirectory(_) => [Some(self.0.write(node.handle())), None],

@@ -39,12 +39,12 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
     option("deny", "OPERATION[:…]", "operations refused to everybody; delete: unlink, rmdir and renaming over files"),
 ];
 
-/// The user and the group that nobody is in.
+/// ID of the user and the group that nobody is in.
 const NOBODY: u32 = 65534;
 
 const POLICIES: [(&str, Policy); 3] = [("normal", Policy::Normal), ("ignore", Policy::Ignore), ("deny", Policy::Deny)];
 
-/// Reads what the options say.
+/// Reads the settings from the options.
 pub(super) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> {
     let options = Options::new(NAME, KNOWN, pairs)?;
     for (one, other) in
@@ -138,7 +138,7 @@ fn policies(options: &Options<'_>) -> Result<Policies, OptionError> {
     })
 }
 
-/// Bits of the operations in the list, by index.
+/// Parses a list of operations into a bit set by index.
 fn denied(list: &str) -> Result<u64, String> {
     let bit = |name: &str| Operation::NAMES.iter().position(|known| *known == name).map(|index| 1 << index);
     list.split(':').try_fold(0, |set, word| {

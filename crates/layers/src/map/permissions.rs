@@ -1,20 +1,20 @@
-//! Permission bits as `map` changes them: octal numbers, and clauses as chmod(1) takes them.
+//! Permission changes of `map`: octal numbers, and clauses in the syntax of chmod(1).
 
-/// Changes of permission bits, in order.
+/// A sequence of changes to permission bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Permissions(Vec<Change>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// These bits for everybody, whatever there was.
+    /// Sets exactly these bits, whatever the mode was before.
     To(u32),
     Clause(Clause),
 }
 
-/// One operator with all around it: `ug`, `+`, `rwX`.
+/// One operator with its operands: `ug`, `+`, `rwX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Clause {
-    /// The bits of those it is about.
+    /// Mask of the bits of the classes that the clause is about.
     who: u32,
     directories: bool,
     files: bool,
@@ -25,17 +25,17 @@ struct Clause {
     executable: bool,
     /// `D`: search of directories.
     search: bool,
-    /// `u`, `g`, `o`: the bits that these have, as shifts.
+    /// `u`, `g`, `o`: classes whose bits are copied, as shifts.
     copied: [Option<u32>; 3],
 }
 
 const EXPECTED: &str = "octal numbers and clauses as of chmod, such as 0644 or go-w:a+rX";
 
 impl Permissions {
-    /// Reads changes separated by `:` or `,`.
+    /// Parses changes separated by `:` or `,`.
     ///
     /// # Errors
-    /// What is expected instead, in words.
+    /// Returns a description of what is expected instead.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut changes = Vec::new();
         for part in text.split([':', ',']) {
@@ -49,7 +49,7 @@ impl Permissions {
         Ok(Self(changes))
     }
 
-    /// The mode after the changes. Set-id and sticky bits stay.
+    /// Returns the mode after the changes. Set-ID and sticky bits stay.
     pub(super) fn apply(&self, mode: u32, is_directory: bool) -> u32 {
         self.0.iter().fold(mode, |mode, change| match change {
             Change::To(bits) => (mode & !0o777) | bits,
@@ -76,7 +76,7 @@ impl Clause {
     }
 }
 
-/// Reads `[ugoadf]*([-+=][rwxXDugo]*)+`.
+/// Parses `[ugoadf]*([-+=][rwxXDugo]*)+`.
 fn clauses(text: &str, changes: &mut Vec<Change>) -> Option<()> {
     let start = text.find(['+', '-', '='])?;
     let (mut who, mut directories, mut files) = (0, false, false);

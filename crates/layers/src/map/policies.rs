@@ -1,11 +1,11 @@
-//! What becomes of changes of attributes: done, ignored, refused or filtered.
+//! Policies for attribute changes: performed, ignored, refused or filtered.
 
 use vnode::{Errno, Result, SetAttributes};
 
 use super::permissions::Permissions;
 use super::view::View;
 
-/// What becomes of changes.
+/// Policies for attribute changes.
 #[derive(Debug)]
 pub(super) struct Policies {
     pub(super) chown: Policy,
@@ -19,7 +19,7 @@ pub(super) struct Policies {
 pub(super) enum Policy {
     #[default]
     Normal,
-    /// Done as far as the caller can tell who does not look.
+    /// Reported as done but ignored, which only a caller that checks notices.
     Ignore,
     Deny,
 }
@@ -33,12 +33,12 @@ pub(super) enum Xattrs {
 }
 
 impl Policies {
-    /// Whether all changes go through as they are.
+    /// Returns whether all changes pass through unmodified.
     pub(super) fn are_normal(&self) -> bool {
         [self.chown, self.chgrp, self.chmod] == [Policy::Normal; 3] && self.chmod_filter.is_none()
     }
 
-    /// What is left of the changes. What is ignored still takes the right to do it.
+    /// Returns the changes that remain. An ignored change still requires permission to make it.
     pub(super) fn apply(&self, view: &View<'_>, changes: &SetAttributes) -> Result<SetAttributes> {
         let mut left = *changes;
         let keep = |policy, asked: bool| match policy {
@@ -61,11 +61,11 @@ impl Policies {
         Ok(left)
     }
 
-    /// Whether access control lists stay as they are, for somebody who is told that they have changed.
+    /// Returns whether access control lists stay unchanged for a caller to which the change is reported as done.
     pub(super) fn keeps_list(&self, view: &View<'_>) -> Result<bool> {
         match self.chmod {
             Policy::Deny => Err(Errno::EPERM),
-            // What a list grants cannot be filtered as a mode can.
+            // The permissions that a list grants cannot be filtered as a mode can.
             _ if self.chmod_filter.is_some() => Err(Errno::EPERM),
             Policy::Ignore => view.check_owner().map(|()| true),
             Policy::Normal => Ok(false),

@@ -1,4 +1,4 @@
-//! What callers are shown, as whom they are taken, and whether what is shown decides.
+//! The view of `map`: the attributes that callers are shown, squashing, and whether the shown attributes decide access.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::settings::Users;
 use super::view::View;
 
 impl Map {
-    /// Whether attributes are shown other than they are, so that they decide.
+    /// Returns whether attributes are shown other than they are, so that the shown ones decide access.
     pub(super) fn has_view(&self) -> bool {
         !self.settings.users.is_identity()
             || !self.settings.groups.is_identity()
@@ -18,20 +18,20 @@ impl Map {
             || self.settings.mirror.is_some()
     }
 
-    /// What the attributes that are shown say of who gets in: a view decides by them.
+    /// Returns what the shown attributes say about access control: a view decides by them.
     pub(super) fn access_control(&self) -> AccessControl {
         if self.settings.mirror.is_some() || self.denies("lookup") {
             AccessControl::NotShown
         } else if self.settings.squash.is_some() || self.denies("access") {
-            // The kernel does not know as whom a caller is seen, and would answer access(2) by itself.
+            // The kernel does not know to whom a caller is squashed, and would answer access(2) by itself.
             AccessControl::OpenAsShown
         } else {
             AccessControl::AsShown
         }
     }
 
-    /// Whom this caller, squashed, is below: what is made at its expense is its own from the beginning. A user whom the superuser
-    /// below is shown as is not the superuser.
+    /// Returns the lower identity of a squashed caller: objects created at its expense are its own from the beginning.
+    /// A user as whom the lower superuser is shown is not the superuser.
     pub(super) fn payer<'a>(&self, effective: &'a Caller) -> Cow<'a, Caller> {
         let below = (self.settings.users.meant(effective.uid), self.settings.groups.meant(effective.gid));
         match below {
@@ -46,7 +46,7 @@ impl Map {
         }
     }
 
-    /// The owner and the group that this caller, squashed, is shown for those below.
+    /// Returns the owner and the group that a squashed caller is shown for the lower ones.
     pub(super) fn shown_ids(&self, caller: &Caller, (uid, gid): (u32, u32)) -> (u32, u32) {
         let mirrored = |users: &Users| {
             !caller.server
@@ -59,15 +59,15 @@ impl Map {
         (uid, self.settings.groups.shown(gid))
     }
 
-    /// The set-id bits that a file with this owner and group below must not have for this caller, squashed: a program would run
-    /// as somebody else than it is shown to.
+    /// Returns the set-ID bits that a file with this lower owner and group must not have for a squashed caller: the
+    /// program would run as somebody other than shown.
     pub(super) fn foreign_set_id(&self, caller: &Caller, below: (u32, u32)) -> u32 {
         let shown = self.shown_ids(caller, below);
         let user = if shown.0 == below.0 { 0 } else { libc::S_ISUID };
         user | if shown.1 == below.1 { 0 } else { libc::S_ISGID }
     }
 
-    /// Attributes from below as this caller, squashed, sees them.
+    /// Changes lower attributes to those that a squashed caller sees.
     pub(super) fn show(&self, caller: &Caller, attributes: &mut Attributes) {
         let below = (attributes.uid, attributes.gid);
         (attributes.uid, attributes.gid) = self.shown_ids(caller, below);
@@ -81,7 +81,7 @@ impl Map {
         }
     }
 
-    /// The object as the caller, squashed, sees it.
+    /// Returns the object as a squashed caller sees it.
     pub(super) fn view<'a>(&self, node: &LayerVnode<Self>, caller: &'a Caller) -> Result<View<'a>> {
         self.view_of(&**node.lower(), caller)
     }
@@ -94,7 +94,7 @@ impl Map {
         Ok(View { caller, attributes })
     }
 
-    /// The caller, or whom it is squashed to.
+    /// Returns the caller, or the caller that it is squashed to.
     pub(super) fn effective<'a>(&self, caller: &'a Caller) -> Cow<'a, Caller> {
         match &self.settings.squash {
             Some(squash) if !caller.server && (squash.all || caller.uid == 0) => {

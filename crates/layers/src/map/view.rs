@@ -1,4 +1,4 @@
-//! What a caller may do to an object by the attributes that `map` shows: the checks of a Unix file system.
+//! Permission checks of a Unix file system, by the attributes that `map` shows.
 
 use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, OpenFlags, Result, SetAttributes, SetTime};
 
@@ -12,10 +12,10 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// As access(2), but for read-only file systems.
+    /// Checks access as access(2) does, except for read-only file systems.
     pub(super) fn check(&self, mode: AccessMode) -> Result<()> {
         let Attributes { mode: bits, uid, gid, .. } = self.attributes;
-        // The kernel knows what the root of a user namespace may do with what its user owns.
+        // The kernel knows what the root of a user namespace may do with objects that its user owns.
         let is_overriding = self.caller.uid == uid && self.caller.is_admitted_by_kernel();
         let granted = if self.caller.is_superuser() || is_overriding {
             let executable = self.attributes.is_directory() || bits & 0o111 != 0;
@@ -43,12 +43,12 @@ impl View<'_> {
         self.check(AccessMode::from_bits(wanted))
     }
 
-    /// Whether names may come to and go from this directory.
+    /// Checks whether names may be added to and removed from this directory.
     pub(super) fn check_entries(&self) -> Result<()> {
         self.check(AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))
     }
 
-    /// Whether the name of an object of `owner` may go from this directory: the sticky bit.
+    /// Checks whether the sticky bit permits removing the name of an object of `owner` from this directory.
     pub(super) fn check_sticky(&self, owner: u32) -> Result<()> {
         let free = self.attributes.mode & libc::S_ISVTX == 0;
         if free || self.is_owner() || owner == self.caller.uid { Ok(()) } else { Err(Errno::EPERM) }
@@ -62,8 +62,9 @@ impl View<'_> {
         if self.is_owner() { Ok(()) } else { Err(Errno::EPERM) }
     }
 
-    /// Whether the object may get one more name: as the kernel protects files, where it does (`protected_hardlinks`,
-    /// proc_sys_fs(5)), from names by which somebody who may not both read and write them would keep them.
+    /// Checks whether the object may get another name. Where the kernel protects files (`protected_hardlinks`,
+    /// proc_sys_fs(5)), so does this check: from names by which a caller that may not both read and write them would
+    /// keep them.
     pub(super) fn check_link(&self) -> Result<()> {
         let both = AccessMode::from_bits(AccessMode::READ.bits() | AccessMode::WRITE.bits());
         let mode = self.attributes.mode;
@@ -73,7 +74,8 @@ impl View<'_> {
         if self.is_owner() || is_safe || !are_links_protected() { Ok(()) } else { Err(Errno::EPERM) }
     }
 
-    /// Whether the changes may be made, and what becomes of them: set-group-id goes where the caller has no right to it.
+    /// Checks whether the changes may be made, and adjusts them: set-group-ID is cleared where the caller has no right
+    /// to it.
     pub(super) fn check_changes(&self, changes: &mut SetAttributes) -> Result<()> {
         let superuser = self.caller.is_superuser();
         if let Some(mode) = &mut changes.mode {
@@ -103,15 +105,15 @@ impl View<'_> {
         match (changes.atime, changes.mtime) {
             (None, None) => Ok(()),
             _ if self.is_owner() => Ok(()),
-            // Both to now is what writing would do.
+            // Setting both to now is what a write would do.
             (Some(SetTime::Now), Some(SetTime::Now)) => self.check(AccessMode::WRITE),
-            // A change of size comes with a new time, which whoever may write may have.
+            // A change of size comes with a new time, which a caller that may write may set.
             (None, Some(SetTime::Now)) if changes.size.is_some() => Ok(()),
             _ => Err(Errno::EPERM),
         }
     }
 
-    /// Whether an extended attribute may be read, or written.
+    /// Checks whether an extended attribute may be read or, with `write`, written.
     pub(super) fn check_attribute(&self, name: &[u8], write: bool) -> Result<()> {
         let regular = matches!(self.attributes.kind, FileKind::Regular | FileKind::Directory);
         if name.starts_with(b"user.") {
@@ -136,12 +138,13 @@ impl View<'_> {
     }
 }
 
-/// Whether the kernel protects files from links; where that cannot be known, they are to be.
+/// Returns whether the kernel protects files from links; where that cannot be determined, they are protected.
 fn are_links_protected() -> bool {
     !std::fs::read("/proc/sys/fs/protected_hardlinks").is_ok_and(|switch| switch.starts_with(b"0"))
 }
 
-/// Whether the extended attribute is an ACL: it names ids below and grants what is not in the mode that is shown.
+/// Returns whether the extended attribute is an ACL, which names lower IDs and grants permissions that are not in the
+/// shown mode.
 pub(super) fn is_acl(name: &[u8]) -> bool {
     name.starts_with(b"system.posix_acl_")
 }

@@ -1,4 +1,4 @@
-//! The ways to one effect: an operation that is denied is denied by whatever other operation does the same.
+//! Effects of operations: denying an operation also denies every other operation that has the same effect.
 
 use vnode::AllocateMode;
 use vnode::layer::Operation;
@@ -8,11 +8,11 @@ use crate::ioctl;
 
 /// An operation that has the effect of another.
 struct Way {
-    /// The operation whose effect it has, by name.
+    /// Name of the operation whose effect it has.
     effect: &'static str,
-    /// The operation, by name.
+    /// Name of the operation that has the effect.
     by: &'static str,
-    /// In which cases it has it.
+    /// Predicate for the cases in which it has the effect.
     when: fn(&Operation<'_>) -> bool,
 }
 
@@ -44,7 +44,7 @@ const WAYS: &[Way] = &[
     way("create", "tmpfile", always),
 ];
 
-/// The operations whose effect an operation has, its own included, as bits by index.
+/// Returns the operations whose effect an operation has, including its own, as a bit set by index.
 pub(super) fn effects(operation: &Operation<'_>) -> u64 {
     let name = operation.name();
     let others = WAYS.iter().filter(|way| way.by == name && (way.when)(operation));
