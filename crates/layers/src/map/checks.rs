@@ -86,7 +86,7 @@ impl Map {
     }
 
     /// Checks whether a name may be removed from the lower directory. A missing name is `ENOENT`, since a name created
-    /// after this must not remain unchecked. A directory that moves to another directory has to be writable itself,
+    /// after this must not be removed unchecked. A directory that moves to another directory has to be writable itself,
     /// since its `..` changes.
     pub(super) fn check_removal(
         &self,

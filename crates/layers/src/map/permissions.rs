@@ -6,7 +6,7 @@ pub(super) struct Permissions(Vec<Change>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// Sets exactly these bits, whatever the mode was before.
+    /// Sets exactly these bits for everybody, whatever the mode was before.
     To(u32),
     Clause(Clause),
 }
