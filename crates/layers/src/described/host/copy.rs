@@ -1,4 +1,4 @@
-//! Copies that rules make of files below: by who asks, and open to nobody who could not read the original.
+//! Copies that rules make of lower files: as the caller, and open to nobody who could not read the original.
 
 use vnode::{
     Attributes, Caller, Creation, Errno, Name, OpenFlags, RenameMode, Result, SetAttributes, SetTime, VnodeRef,
@@ -7,37 +7,40 @@ use vnode::{
 
 use crate::copies::{ACCESS_LIST, copy_data, copy_xattrs, decides_access, is_refusal};
 
-/// The permissions of a copy that is not whole yet, and of one that only its owner may read.
+/// Mode of a copy that is not complete yet, and of one that only its owner may read.
 const OWNER_ONLY: u32 = 0o600;
-/// Permission bits: a copy has no set-id bits, nor capabilities, for it stays where a program may have been replaced for its faults.
+/// Permission bits of a copy, which has neither set-ID bits nor capabilities, since it remains where a program may have
+/// been replaced for its faults.
 const PERMISSIONS: u32 = 0o777;
-/// What unions and overlayfs know of an object in a branch, which its copy is not.
+/// Prefixes of extended attributes in which unions and overlayfs keep data about an object in a branch, which its copy
+/// is not.
 const MARKS: [&[u8]; 4] = [b"trusted.overlay.", b"user.overlay.", b"trusted.plyfs.", b"user.plyfs."];
-/// Names that are tried for a copy that is not whole yet.
+/// Number of names that are tried for a copy that is not complete yet.
 const ATTEMPTS: usize = 16;
 
-/// Copies a file to a name in a directory, which stands for what it stood for, or for the whole copy: data, extended attributes and
-/// times, and owner, group, access control list and permissions as far as who asks may give them to the copy.
+/// Copies a file to a name in a directory, which refers either to what it referred to before or to the complete copy:
+/// data, extended attributes and times, and owner, group, access control list and permissions as far as the caller may
+/// give them to the copy.
 pub(super) fn copy(caller: &Caller, original: &VnodeRef, directory: &VnodeRef, name: Name<'_>) -> Result<()> {
     let from = original.open(caller, OpenFlags::READ)?;
     let (unfinished, made) = create(caller, directory)?;
     let unfinished = Name::new(unfinished.as_bytes())?;
     let target = made.file;
     let size = from.getattr(caller).map(|attributes| attributes.size);
-    // What is on storage before the copy has its name may be removed or overwritten next.
+    // The copy is on storage before it has its name, since the original may be removed or overwritten next.
     let copied = size
         .and_then(|size| copy_data(caller, &*from, &*target, size))
         .and_then(|()| copy_attributes(caller, original, &made.entry.vnode))
         .and_then(|()| target.fsync(caller, false))
         .and_then(|()| directory.rename(caller, unfinished, directory, name, RenameMode::Replace));
     if copied.is_err() {
-        // The error is what went wrong before.
+        // The error that counts is the earlier one.
         let _ = directory.unlink(&caller.uncancelled(), unfinished);
     }
     copied
 }
 
-/// Makes an empty file by a name that nobody can foresee.
+/// Creates an empty file by a name that nobody can predict.
 fn create(caller: &Caller, directory: &VnodeRef) -> Result<(String, vnode::Created)> {
     let how = Creation { mode: OWNER_ONLY, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
     for _ in 0..ATTEMPTS {
@@ -52,24 +55,24 @@ fn create(caller: &Caller, directory: &VnodeRef) -> Result<(String, vnode::Creat
     Err(Errno::EEXIST)
 }
 
-/// Gives a copy what it can have of the original.
+/// Gives a copy the attributes of the original that it can have.
 ///
 /// # Errors
-/// `EPERM` where the file system gives it permissions that it is not to have.
+/// Returns `EPERM` if the file system gives the copy permissions that it is not to have.
 fn copy_attributes(caller: &Caller, original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
     let is_wanted = |name: &[u8]| !decides_access(name) && !MARKS.iter().any(|mark| name.starts_with(mark));
     copy_xattrs((original, caller), (copy, caller), is_wanted, |_| {})?;
     let wanted = original.getattr(caller)?;
     let list = unless_none(original.getxattr(caller, ACCESS_LIST))?;
     let is_same_group = give(caller, copy, &wanted)?.gid == wanted.gid;
-    // The directory may have given it a list.
+    // The copy may have inherited a list from the directory.
     unless_none(copy.removexattr(caller, ACCESS_LIST))?;
     let mode = match (is_same_group, list) {
         (true, list) => {
             list.map_or(Ok(()), |list| copy.setxattr(caller, ACCESS_LIST, &list, XattrMode::Set))?;
             wanted.mode & PERMISSIONS
         }
-        // Those whom the list names would be among all others, or in the group.
+        // Users that the list names would be among all others, or in the group.
         (false, Some(_)) => wanted.mode & 0o700,
         (false, None) => wanted.mode & 0o700 | shared_by_group_and_others(wanted.mode),
     };
@@ -80,13 +83,15 @@ fn copy_attributes(caller: &Caller, original: &VnodeRef, copy: &VnodeRef) -> Res
     if now.mode & PERMISSIONS & !mode != 0 { Err(Errno::EPERM) } else { Ok(()) }
 }
 
-/// The bits of the group and of others that both have: members of one may be among the others of a copy that has another group.
+/// Returns the bits that both the group and others have: members of one may be among the others of a copy with another
+/// group.
 fn shared_by_group_and_others(mode: u32) -> u32 {
     let both = mode >> 3 & mode & 0o7;
     both << 3 | both
 }
 
-/// Gives a copy to the original's owner and group, or, where the caller may not, to the group: what it has then.
+/// Gives a copy to the original's owner and group or, where the caller may not, to the group; returns the resulting
+/// attributes.
 fn give(caller: &Caller, copy: &VnodeRef, wanted: &Attributes) -> Result<Attributes> {
     let now = copy.getattr(caller)?;
     let uid = (now.uid != wanted.uid).then_some(wanted.uid);
@@ -103,7 +108,7 @@ fn give(caller: &Caller, copy: &VnodeRef, wanted: &Attributes) -> Result<Attribu
     Ok(now)
 }
 
-/// Sets what the file system keeps.
+/// Sets the attributes that the file system keeps, and ignores its refusal of others.
 fn set(caller: &Caller, copy: &VnodeRef, changes: SetAttributes) -> Result<()> {
     match copy.setattr(caller, &changes) {
         Err(error) if is_refusal(error) => Ok(()),
@@ -111,7 +116,7 @@ fn set(caller: &Caller, copy: &VnodeRef, changes: SetAttributes) -> Result<()> {
     }
 }
 
-/// The answer, unless there is no such attribute.
+/// Returns the result, or `None` if the attribute does not exist.
 fn unless_none<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
         Ok(value) => Ok(Some(value)),

@@ -1,4 +1,4 @@
-//! Files that rules read, write, copy and rename below.
+//! Lower files that rules read, write, copy and rename.
 
 use std::sync::PoisonError;
 
@@ -10,11 +10,12 @@ use vnode::{
 
 use super::{Running, copy};
 
-/// The permissions of a file of auxiliary data: its owner's.
+/// Mode of a file of auxiliary data: permissions for its owner only.
 const AUXILIARY_MODE: u32 = 0o600;
 
 impl Running<'_> {
-    /// The beginning of a file of auxiliary data, whoever asks: rules decide by it. What a short file lacks is zero.
+    /// Reads the beginning of a file of auxiliary data, whoever the caller is, since rules decide by it. Bytes that a
+    /// short file lacks are zero.
     pub(super) fn read_auxiliary(&mut self, file: &Object, bytes: usize) -> Result<Vec<u8>> {
         let found = self.find(file).ok_or(Errno::ENOENT)?;
         let server = Caller::server();
@@ -27,7 +28,7 @@ impl Running<'_> {
         Ok(data)
     }
 
-    /// Writes a part of a file of auxiliary data, as the caller, who owns it if it is new.
+    /// Writes part of a file of auxiliary data as the caller, which owns the file if it is new.
     pub(super) fn write_auxiliary(&mut self, file: &Object, bytes: usize, offset: usize, data: &[u8]) -> Result<()> {
         let _one = self.loaded.file_data.lock().unwrap_or_else(PoisonError::into_inner);
         let (open, is_new) = match self.find(file) {
@@ -62,7 +63,8 @@ impl Running<'_> {
         from.forward_rename(self.caller, Name::new(name)?, &to, Name::new(to_name)?, mode)
     }
 
-    /// Copies a file to a name in a directory, the operation's if none is given. The name stands for the old file, or for the whole copy.
+    /// Copies a file to a name in a directory, the operation's if none is given. The name refers either to the old file
+    /// or to the complete copy.
     pub(super) fn copy(&mut self, from: &Object, to: &[u8], directory: Option<&Object>) -> Result<()> {
         use vnode::layer::Layer;
         let to = Name::new(to)?;

@@ -1,4 +1,4 @@
-//! What rules and filters ask for while they run: objects, attributes, shared data, and operations below.
+//! Host calls of rules and filters while they run: objects, attributes, shared data, and lower operations.
 
 mod copy;
 mod files;
@@ -20,59 +20,60 @@ use super::listing::Names;
 use super::loaded::{Loaded, Rules};
 use super::{Described, trace};
 
-/// An operation with more rules has the clock looked at before each: by itself none may compute for long enough.
+/// Number of rule runs of an operation after which the clock is checked before each further one, since none by itself
+/// may compute for long enough.
 const RUNS_MAX: u32 = 8;
 
-/// Something that the operation is asked to do.
+/// A request that rules make to the operation.
 pub(super) enum Work<'w> {
-    /// It, on an object, as somebody, with the arguments that it has now.
+    /// Performs the operation on an object, as a caller, with its current arguments.
     Operate(&'w LayerVnode<Described>, &'w Caller, &'w Operation<'w>),
-    /// This is what was looked up.
+    /// Takes this entry as the result of the lookup.
     Take(Entry),
 }
 
-/// Does it: the entry that the answer is, if it is one.
+/// Performs the request, and returns the entry of the result, if it has one.
 pub(super) type Perform<'p> = &'p mut dyn FnMut(Work<'_>) -> Result<Option<Entry>>;
 
-/// An object below, and its attributes when it was found.
+/// A lower object, and its attributes when it was found.
 #[derive(Clone)]
 pub(super) struct Found {
     pub(super) lower: VnodeRef,
     pub(super) attributes: Option<Attributes>,
 }
 
-/// Rules of one operation, or a filter, while they run.
+/// Rule context: the state of an operation's rules, or of a filter, while they run.
 pub(super) struct Running<'a> {
     pub(super) loaded: &'a Loaded,
     pub(super) node: &'a LayerVnode<Described>,
     pub(super) caller: &'a Caller,
     pub(super) operation: Option<&'a Operation<'a>>,
-    /// The arguments of the operation that rules have assigned.
+    /// Arguments of the operation that rules have assigned.
     assigned: Assigned,
     pub(super) perform: Option<Perform<'a>>,
-    /// The error of the operation so far, as rules see it.
+    /// Error of the operation so far, as rules see it.
     pub(super) error: i32,
-    /// A rule has ended the operation.
+    /// Whether a rule has ended the operation.
     pub(super) is_finished: bool,
-    /// The errors that came from below, as rules see them, and as they are.
+    /// Lower errors, as rules see them and as they are.
     below: Vec<(i32, Errno)>,
-    /// A rule that stands in the operation's place is running.
+    /// Whether a replace rule is running.
     is_instead: bool,
-    /// What the operation's name stands for; nothing until somebody asks.
+    /// The object that the operation's name refers to; `None` until it is first queried.
     named: Option<Option<Found>>,
-    /// What a rename replaces.
+    /// The object that a rename replaces.
     replaced: Option<Option<Found>>,
-    /// Why something that a rule asked for cannot be told.
+    /// The error because of which a rule's query cannot be answered.
     trouble: Option<Errno>,
-    /// Objects that are values.
+    /// Objects that rules hold as values.
     values: Vec<VnodeRef>,
-    /// The structure of the ioctl that is being done, and its data.
+    /// Structure and data of the current ioctl.
     pub(super) ioctl: Option<(usize, Vec<u8>)>,
-    /// The names that are listed.
+    /// Names of the current listing.
     pub(super) listing: Option<&'a mut Names>,
-    /// What is left of the work and the time of all rules of the operation.
+    /// Meter of the work and time left for all rules of the operation.
     meter: Meter,
-    /// How many of them have run.
+    /// Number of rules that have run.
     run: u32,
 }
 
@@ -110,7 +111,7 @@ impl<'a> Running<'a> {
         });
     }
 
-    /// Runs the rules before and behind something, which they may refuse.
+    /// Runs the pre and post rules around `work`, which they may refuse.
     pub(super) fn around(&mut self, rules: &Rules, work: impl FnOnce(&mut Self)) {
         self.before(&rules.before);
         if !self.is_finished && self.error == 0 {
@@ -119,7 +120,7 @@ impl<'a> Running<'a> {
         self.behind(&rules.behind);
     }
 
-    /// Runs what comes before the operation: an error refuses it.
+    /// Runs the pre rules: an error refuses the operation.
     fn before(&mut self, functions: &[usize]) {
         for function in functions {
             if !self.is_finished && self.error == 0 {
@@ -128,7 +129,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Runs what comes behind the operation.
+    /// Runs the post rules.
     fn behind(&mut self, functions: &[usize]) {
         for function in functions {
             if !self.is_finished {
@@ -161,47 +162,47 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// What follows has all the work and the time of an operation.
+    /// Resets the meter, so that what follows has all the work and time of an operation.
     pub(super) fn begin_anew(&mut self) {
         (self.meter, self.run) = (Meter::new(self.loaded.time_limit), 0);
     }
 
-    /// Runs a rule in the place of the operation, or of one name that is listed.
+    /// Runs a replace rule, for the operation or for one listed name.
     pub(super) fn rule_instead(&mut self, function: usize) {
         self.is_instead = true;
         self.rule(function);
         self.is_instead = false;
     }
 
-    /// Notes how reading a directory went, unless a rule has said so.
+    /// Records the error of reading a directory, unless a rule has set one.
     pub(super) fn listed(&mut self, read: Result<()>) {
         if let (Err(error), 0) = (read, self.error) {
             self.error = self.seen(error);
         }
     }
 
-    /// The error of the operation, if it has one.
+    /// Returns the error of the operation, if it has one.
     pub(super) fn answer(&self) -> Option<Errno> {
         if self.error == 0 {
             return None;
         }
-        // What rules saw as another error, and left as it was.
+        // A lower error that rules saw as another one, and left unchanged.
         let below = self.below.iter().find(|(seen, _)| *seen == self.error);
         Some(below.map_or(Errno::new(self.error), |(_, error)| *error))
     }
 
-    /// Notes the error of something that was done below, and how rules see it.
+    /// Records a lower error, and returns it as rules see it.
     fn seen(&mut self, error: Errno) -> i32 {
         let number = error.number();
         let mapped = self.loaded.errors.iter().find(|(below, _)| *below == number);
         let seen = mapped.map_or(number, |(_, seen)| *seen);
-        // The last that looks so counts.
+        // The last lower error that rules see as this one counts.
         self.below.retain(|(other, _)| *other != seen);
         self.below.push((seen, error));
         seen
     }
 
-    /// Does the operation, on another object if one is given: the error is the operation's.
+    /// Performs the operation, on another object if one is given; an error is the operation's.
     fn operate_on(&mut self, node: Option<&LayerVnode<Described>>) -> i32 {
         let (node, caller) = (node.unwrap_or(self.node), self.caller);
         let (Some(perform), Some(operation)) = (&mut self.perform, self.operation) else { return -libc::ENOTSUP };
@@ -230,7 +231,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The operation with the arguments that it has now.
+    /// Returns the operation with its current arguments.
     fn current(&self) -> Option<Operation<'_>> {
         self.operation.map(|operation| self.assigned.within(operation))
     }
@@ -289,7 +290,7 @@ impl Host for Running<'_> {
     fn set_operation_text(&mut self, value: OperationValue, text: &[u8]) -> std::result::Result<(), i32> {
         let Some(operation) = self.operation else { return Ok(()) };
         self.assigned.set_text(operation, value, text).map_err(Errno::number)?;
-        // What the name stands for is looked up anew.
+        // The object that the name refers to is looked up anew.
         match value {
             OperationValue::Name => self.named = None,
             OperationValue::ToName => self.replaced = None,
@@ -383,7 +384,7 @@ impl Host for Running<'_> {
                 if is_operation && is_named {
                     self.error = 0;
                     if let Some(perform) = &mut self.perform {
-                        // Taking what was found cannot fail.
+                        // Taking an entry that was found cannot fail.
                         let _ = perform(Work::Take(entry));
                     }
                 }
@@ -431,7 +432,7 @@ impl Host for Running<'_> {
             if self.is_instead {
                 self.error = libc::ENOENT;
             }
-            // Behind the operation: where there is nothing, nothing goes wrong.
+            // In a post rule, a missing object is no error.
             return -self.error;
         };
         let done = self.operate_on(target.as_deref());
@@ -458,7 +459,7 @@ impl Host for Running<'_> {
     }
 
     fn copy_file(&mut self, from: &Object, to: &[u8], directory: Option<&Object>) -> i32 {
-        // Who asked was told once, as the copy before may have been; a copy undoes nothing, so none begins any more.
+        // The caller was informed once, possibly by the copy before; a copy undoes nothing, so no further copy begins.
         let copied = match self.caller.cancellation().is_cancelled() {
             true => Err(Errno::EINTR),
             false => self.copy(from, to, directory),
@@ -487,7 +488,7 @@ impl Host for Running<'_> {
 }
 
 impl Running<'_> {
-    /// An answer as rules see it: 0, or an error below zero. It is not the operation's.
+    /// Converts a result to what rules see: 0, or a negative error number. It is not the operation's error.
     fn number_of(&mut self, done: Result<()>) -> i32 {
         match done {
             Ok(()) => 0,
@@ -496,7 +497,7 @@ impl Running<'_> {
     }
 }
 
-/// A message with control characters escaped: names that users choose do not begin lines of the log.
+/// Escapes the control characters of a message, so that names that users choose do not begin lines of the log.
 fn printable(message: &str) -> String {
     let mut printed = String::with_capacity(message.len());
     for letter in message.chars() {

@@ -1,4 +1,4 @@
-//! Objects that rules name, and their attributes.
+//! Objects that rules refer to, and their attributes.
 
 use std::sync::{Arc, PoisonError};
 
@@ -14,14 +14,15 @@ use super::super::fan::FanVnode;
 use super::super::{Described, Fields};
 use super::{Found, Running};
 
-/// Whether an error says that there is no such object, and not that it cannot be told.
+/// Returns whether an error says that the object does not exist, rather than that this cannot be determined.
 fn is_absence(error: Errno) -> bool {
     matches!(error, Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG | Errno::EINVAL)
 }
 
 impl Running<'_> {
-    /// What was asked for, or nothing where that is not there. Where it cannot be told the operation ends with the error: a rule that
-    /// protects something would take it for nothing, and let the operation go on.
+    /// Returns the queried value, or `None` if it does not exist. Where that cannot be determined, the operation ends
+    /// with the error: a rule that protects something would take the object for missing, and let the operation
+    /// continue.
     fn known<T>(&mut self, answer: Result<T>) -> Option<T> {
         match answer {
             Ok(known) => Some(known),
@@ -34,7 +35,7 @@ impl Running<'_> {
         }
     }
 
-    /// The object that rules mean.
+    /// Returns the object that rules refer to.
     pub(super) fn find(&mut self, object: &Object) -> Option<Found> {
         let here = |lower: &VnodeRef| Some(Found { lower: VnodeRef::clone(lower), attributes: None });
         match object {
@@ -60,7 +61,7 @@ impl Running<'_> {
         }
     }
 
-    /// What the operation is done to: of one with a name, what that stands for.
+    /// Returns the object of the operation: for an operation with a name, the object that the name refers to.
     fn this(&mut self) -> Option<Found> {
         let lower = VnodeRef::clone(self.node.lower());
         if self.operation.and_then(Operation::entry_name).is_none() {
@@ -89,7 +90,7 @@ impl Running<'_> {
         self.replaced.clone().flatten()
     }
 
-    /// What a name stands for below, whoever asks: rules decide by it, and show nothing of it.
+    /// Looks up a lower name, whoever the caller is: rules decide by the object, and reveal nothing of it.
     fn peek(&self, directory: &VnodeRef, name: Name<'_>) -> Result<Found> {
         use vnode::layer::Layer;
         let encoded = self.node.layer().encode_name(self.node, self.caller, name)?;
@@ -97,7 +98,7 @@ impl Running<'_> {
         Ok(Found { lower: entry.vnode, attributes: None })
     }
 
-    /// The same object on the file system of this number below.
+    /// Returns the object in the lower file system with this number.
     fn in_branch(&self, found: Found, branch: u32) -> Option<Found> {
         match found.lower.as_any().downcast_ref::<FanVnode>() {
             Some(node) if branch > 0 => Some(Found { lower: node.in_branch(branch as usize - 1)?, attributes: None }),
@@ -106,7 +107,8 @@ impl Running<'_> {
         }
     }
 
-    /// The object on which the operation is done in a branch: `None` where that lacks what the operation is about.
+    /// Returns the object on which the operation is performed in a branch; `None` if the branch lacks the operation's
+    /// object.
     pub(super) fn target_in_branch(&mut self, branch: u32) -> Option<Arc<LayerVnode<Described>>> {
         let Some(node) = self.node.lower().as_any().downcast_ref::<FanVnode>() else {
             return (branch <= 1).then(|| self.node.shared());
@@ -121,7 +123,7 @@ impl Running<'_> {
         Some(self.node.wrap(part))
     }
 
-    /// Whether the operation is on an open file, which is in one branch.
+    /// Returns whether the operation is on an open file, which is in one branch.
     pub(super) fn is_on_open_file(&self) -> bool {
         matches!(
             self.operation,
@@ -142,13 +144,13 @@ impl Running<'_> {
         )
     }
 
-    /// The branch that the operation's object is in: 1 is the first.
+    /// Returns the number of the branch that the operation's object is in, counted from 1.
     pub(super) fn own_branch(&self) -> u32 {
         self.node.lower().as_any().downcast_ref::<FanVnode>().map_or(1, |node| node.primary() as u32 + 1)
     }
 
-    /// The directory that the operation is in; of one on a directory itself, that; of one on another object the directory
-    /// that it was looked up in.
+    /// Returns the directory of the operation: for an operation on a directory itself, that directory; for an operation
+    /// on another object, the directory in which the object was looked up.
     pub(super) fn own_directory(&self) -> Option<VnodeRef> {
         let has_name = self.operation.is_some_and(|operation| operation.entry_name().is_some());
         let lower = self.node.lower();
@@ -158,29 +160,29 @@ impl Running<'_> {
         self.node.state().kept().place.lock().unwrap_or_else(PoisonError::into_inner).directory.clone()
     }
 
-    /// The object of this layer on which the operation is to be done, as `fistOp` is given it.
+    /// Returns the object of this layer on which the operation is to be performed, as passed to `fistOp`.
     pub(super) fn target(&mut self, object: &Object) -> Option<Arc<LayerVnode<Described>>> {
         Some(self.node.wrap(self.find(object)?.lower))
     }
 
-    /// The object of this layer, which is a directory.
+    /// Returns the object of this layer for a directory.
     pub(super) fn directory(&mut self, object: &Object) -> Result<Arc<LayerVnode<Described>>> {
         let found = self.find(object).ok_or(Errno::ENOENT)?;
         Ok(self.node.wrap(found.lower))
     }
 
-    /// Whether the caller might have asked for what a rule assigns to an attribute that setattr sets: rules give nobody more than
-    /// he could have had.
+    /// Checks whether the caller could have requested the value that a rule assigns to an attribute that setattr sets:
+    /// rules give no caller more than it could have had.
     ///
     /// # Errors
-    /// `EPERM` if not, as chmod(2) and chown(2), or what access(2) answers for a size.
+    /// Returns `EPERM` if not, as chmod(2) and chown(2) do, or the error of access(2) for a size.
     pub(super) fn may_assign(&self, value: OperationValue, number: i64) -> Result<()> {
         let Some(Operation::SetAttributes(changes)) = self.operation else { return Ok(()) };
         if number < 0 || self.caller.is_superuser() {
             return Ok(());
         }
         if value == OperationValue::NewSize {
-            // Who sets a size already may set this one.
+            // A caller that sets a size already may set this one.
             return if changes.size.is_some() {
                 Ok(())
             } else {
@@ -190,7 +192,7 @@ impl Running<'_> {
         let Attributes { uid, gid, .. } = self.node.forward_getattr(&Caller::server())?;
         let is_owner = self.caller.uid == uid;
         let may = match value {
-            // For a group that the caller is not in Linux takes the bit away that it asks for.
+            // For a group that the caller is not in, Linux clears the bit that it requests.
             OperationValue::NewMode => {
                 let is_group_set = |mode: i64| mode & i64::from(libc::S_ISGID) != 0;
                 let is_asked_for = changes.mode.is_some_and(|mode| is_group_set(mode.into()));
@@ -224,7 +226,7 @@ impl Running<'_> {
         }
     }
 
-    /// The attributes of an object: of one of this file system as it shows them.
+    /// Returns the attributes of an object: those of an object of this file system as the file system shows them.
     pub(super) fn attributes(&mut self, object: &Object) -> Option<Attributes> {
         let found = self.find(object)?;
         let server = Caller::server();
@@ -240,21 +242,22 @@ impl Running<'_> {
         }
     }
 
-    /// What an object is known by, also when its number is used again, if that lasts as long as the object; nothing of nothing.
+    /// Returns an identifier of an object: one that remains unique when the inode number is used again if handles are
+    /// persistent, otherwise the inode number; `None` if the object does not exist.
     pub(super) fn identity(&mut self, object: &Object) -> Option<i64> {
         if !self.loaded.has_lasting_handles {
             return self.attributes(object).map(|attributes| attributes.ino as i64);
         }
         let digest = ::fist::ciphers::hash(self.find(object)?.lower.handle().as_bytes());
         let number = u64::from_le_bytes(*digest.first_chunk().expect("it is longer"));
-        // Below zero is what is not there, and zero nothing.
+        // Negative numbers are for missing objects, and zero for none.
         Some(((number >> 1) as i64).max(1))
     }
 
-    /// Shows the `%per_vnode` fields of an object.
+    /// Passes the `%per_vnode` fields of an object to `see`.
     ///
     /// # Errors
-    /// [`Why::OutOfMemory`] if the mount has no room for those of one more object.
+    /// Returns [`Why::OutOfMemory`] if the mount has no room for the fields of one more object.
     pub(super) fn shared_vnode(
         &mut self,
         object: &Object,
@@ -270,7 +273,7 @@ impl Running<'_> {
         let fields = &mut levels[self.loaded.level];
         let size = self.loaded.program.structures[structure].size;
         if fields.layout != self.loaded.layout || fields.bytes.len() as u64 != size {
-            // Those of another layout are given back first.
+            // Fields of another layout are released first.
             *fields = Fields::default();
             let mut lease = Lease::of(Arc::clone(&self.loaded.objects));
             if !lease.grow_to(size) {
@@ -282,12 +285,12 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// The name that the operation's object was looked up by.
+    /// Returns the name by which the operation's object was looked up.
     pub(super) fn own_name(&self) -> Vec<u8> {
         self.node.state().kept().place.lock().unwrap_or_else(PoisonError::into_inner).name.clone()
     }
 
-    /// The name that an object was looked up by.
+    /// Returns the name by which an object was looked up.
     pub(super) fn name_of(&self, lower: &VnodeRef) -> Vec<u8> {
         let node = self.node.wrap(VnodeRef::clone(lower));
         let place = node.state().kept().place.lock().unwrap_or_else(PoisonError::into_inner);
@@ -295,7 +298,7 @@ impl Running<'_> {
     }
 }
 
-/// A number among attributes.
+/// Returns a numeric attribute; -1 for others.
 pub(super) fn attribute(attribute: Attribute, attributes: &Attributes) -> i64 {
     match attribute {
         Attribute::Kind => attributes.kind.mode_bits().into(),
@@ -312,7 +315,7 @@ pub(super) fn attribute(attribute: Attribute, attributes: &Attributes) -> i64 {
     }
 }
 
-/// A number that an operation was called with; -1 if it has none.
+/// Returns a numeric argument of an operation; -1 if it has none.
 pub(super) fn number(operation: &Operation<'_>, value: OperationValue) -> i64 {
     use Operation as O;
     use OperationValue as V;
