@@ -1,4 +1,5 @@
-//! What is open in a branch other than the first: its inode numbers are told apart from those of the others.
+//! Open files and directories of a branch other than the first, whose inode numbers are distinguished from those of the
+//! others.
 
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -19,7 +20,7 @@ pub(super) struct FanFile {
 }
 
 impl FanFile {
-    /// Over an open file of a branch; of the first it is that itself.
+    /// Wraps an open file of a branch; a file of the first branch is returned as it is.
     pub(super) fn over(branch: usize, file: OpenFileRef) -> OpenFileRef {
         if branch == 0 { file } else { Arc::new(FanFile { branch, file }) }
     }
@@ -106,7 +107,7 @@ pub(super) struct FanDirectory {
 }
 
 impl FanDirectory {
-    /// Over an open directory of a branch; of the first it is that itself.
+    /// Wraps an open directory of a branch; a directory of the first branch is returned as it is.
     pub(super) fn over(branch: usize, directory: OpenDirectoryRef) -> OpenDirectoryRef {
         if branch == 0 { directory } else { Arc::new(FanDirectory { branch, directory }) }
     }

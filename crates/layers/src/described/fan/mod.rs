@@ -1,7 +1,8 @@
-//! The fan: several file systems as one, in which every object has a part in each of them that has it.
+//! Fan-out: several file systems as one, in which every object has a branch object in each branch that has it.
 //!
-//! An object is that of its first part, the primary one; rules reach the others. What the primary part is, is said by whoever
-//! looked the object up: in a directory the first branch that has it, unless a rule looked in another.
+//! An object stands for its first branch object, the primary one; rules reach the others. The lookup of an object
+//! determines its primary branch object: in a directory the one in the first branch that has it, unless a rule looked
+//! in another.
 
 mod file;
 mod node;
@@ -20,14 +21,14 @@ pub(super) use node::FanVnode;
 /// Several file systems as one.
 pub(super) struct Fan {
     branches: Vec<FileSystemRef>,
-    /// Live objects, so that everybody who holds one sees the same parts.
+    /// Live objects, so that all holders of an object see the same branch objects.
     live: Mutex<HashMap<Handle, Weak<FanVnode>>>,
 }
 
-/// The parts of an object, one for each branch that has it.
+/// Branch objects of an object, one for each branch that has it.
 pub(super) type Parts = Vec<Option<VnodeRef>>;
 
-/// The fan of these file systems.
+/// Joins these file systems into one.
 pub(super) fn join(branches: Vec<FileSystemRef>) -> FileSystemRef {
     Arc::new(FanFileSystem(Arc::new(Fan { branches, live: Mutex::default() })))
 }
@@ -35,7 +36,8 @@ pub(super) fn join(branches: Vec<FileSystemRef>) -> FileSystemRef {
 struct FanFileSystem(Arc<Fan>);
 
 impl Fan {
-    /// The object of these parts: the live one if there is one, with what is known of its parts now.
+    /// Returns the object of these branch objects: the live one if it exists, updated with the branch objects known
+    /// now.
     fn node(self: &Arc<Self>, primary: usize, parts: Parts) -> Result<Arc<FanVnode>> {
         let made = FanVnode::new(Arc::clone(self), primary, parts)?;
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +58,7 @@ impl Fan {
         }
     }
 
-    /// The parts that an object at this path has in the other branches.
+    /// Returns the branch objects of an object, including those at its path in the other branches.
     fn parts_at(&self, primary: usize, part: &VnodeRef) -> Parts {
         let mut parts = vec![None; self.branches.len()];
         let server = Caller::server();
@@ -77,14 +79,15 @@ impl Fan {
     }
 }
 
-/// The handle of an object: which branch its primary part is in, and that part's.
+/// Returns the handle of an object: the index of its primary branch, and the handle of the branch object there.
 fn handle(branch: usize, part: &Handle) -> Result<Handle> {
     let mut bytes = vec![branch as u8];
     bytes.extend_from_slice(part.as_bytes());
     Handle::new(&bytes)
 }
 
-/// Inode numbers of several file systems are told apart by their branch. Those of the first stay as they are.
+/// Returns an inode number that includes the branch, to distinguish numbers of several file systems. Those of the first
+/// branch stay as they are.
 fn inode(branch: usize, ino: u64) -> u64 {
     ino ^ (branch as u64) << 56
 }
@@ -105,7 +108,7 @@ impl FileSystem for FanFileSystem {
     }
 
     fn sync(&self) -> Result<()> {
-        // All are asked, and the first error is told.
+        // All branches are synced, and the first error is reported.
         self.0.branches.iter().map(|branch| branch.sync()).fold(Ok(()), Result::and)
     }
 
@@ -118,7 +121,7 @@ impl FileSystem for FanFileSystem {
         let all = self.0.branches.iter().map(|branch| branch.properties());
         let joined = all
             .reduce(|one, other| Properties { read_only: one.read_only && other.read_only, ..one.stacked_on(other) });
-        // Locks taken outside are those of one part only.
+        // Locks taken outside are those of one branch object only.
         Properties { shares_locks: false, ..joined.unwrap_or(Properties::TRANSPARENT) }
     }
 
@@ -151,7 +154,7 @@ impl FileSystem for FanFileSystem {
     }
 }
 
-/// Passes on what changed in a branch.
+/// Forwards the notifications of changes in a branch.
 struct OfBranch {
     branch: usize,
     notifier: Arc<dyn Notifier>,
@@ -183,7 +186,7 @@ impl Notifier for OfBranch {
         if self.branch == 0 {
             self.with(directory, |notifier, handle| notifier.entry_changed(handle, name));
         } else {
-            // The directory may be known by its part in another branch.
+            // The directory may be known by its branch object in another branch.
             self.notifier.everything_changed();
         }
     }

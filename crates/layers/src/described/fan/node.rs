@@ -1,4 +1,4 @@
-//! An object of a fan: its parts, and every operation on the primary one.
+//! An object of a fan-out: its branch objects, and every operation on the primary one.
 
 use std::any::Any;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,10 +11,10 @@ use vnode::{
 use super::file::{FanDirectory, FanFile};
 use super::{Fan, Parts, handle, inode};
 
-/// An object of a fan.
+/// An object of a fan-out.
 pub(in super::super) struct FanVnode {
     fan: Arc<Fan>,
-    /// The branch of the part that the object is.
+    /// Index of the branch with the primary branch object.
     primary: usize,
     part: VnodeRef,
     handle: Handle,
@@ -36,17 +36,17 @@ impl FanVnode {
         self.parts.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is known of the other parts now.
+    /// Replaces what is known of the other branch objects.
     pub(super) fn learn(&self, parts: Parts) {
         *self.parts.write().unwrap_or_else(PoisonError::into_inner) = parts;
     }
 
-    /// Which branch the object is in.
+    /// Returns the index of the branch that the object is in.
     pub(in super::super) fn primary(&self) -> usize {
         self.primary
     }
 
-    /// The object's part in a branch, as an object by itself.
+    /// Returns the branch object in a branch, as an object of its own.
     pub(in super::super) fn in_branch(&self, branch: usize) -> Option<VnodeRef> {
         let node: VnodeRef = self.fan.node(branch, self.parts()).ok()?;
         Some(node)
@@ -64,7 +64,8 @@ impl FanVnode {
         Attributes { ino: inode(self.primary, attributes.ino), ..attributes }
     }
 
-    /// What was found or made by a name here, with the parts that the name has in other branches.
+    /// Builds the entry for an object found or created by a name here, with the branch objects of the name in other
+    /// branches.
     fn entry(&self, name: Name<'_>, found: Entry) -> Result<Entry> {
         let server = Caller::server();
         let kind = found.vnode.kind();
@@ -75,7 +76,7 @@ impl FanVnode {
                 Some(directory) => directory.lookup(&server, name).ok().map(|entry| entry.vnode),
                 None => None,
             };
-            // What a name stands for in another branch is a part only if it is of the same kind.
+            // An object by this name in another branch is a branch object only if it is of the same kind.
             parts.push(other.filter(|other| other.kind() == kind));
         }
         Ok(Entry { attributes: self.attributes(found.attributes), vnode: self.fan.node(self.primary, parts)? })
