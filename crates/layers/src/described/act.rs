@@ -1,4 +1,4 @@
-//! An operation with rules: those before it, the operation or what stands in its place, those behind it.
+//! Invocation of an operation with rules: the pre rules, the operation or its replace rule, and the post rules.
 
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{Caller, Errno, Result};
@@ -8,7 +8,7 @@ use super::host::{Running, Work};
 use super::loaded::Loaded;
 use super::outcome::Outcome;
 
-/// An operation that has rules.
+/// Invocation of an operation that has rules.
 pub(super) struct Act<'a> {
     loaded: &'a Loaded,
     node: &'a LayerVnode<Described>,
@@ -16,7 +16,7 @@ pub(super) struct Act<'a> {
     operation: &'a Operation<'a>,
 }
 
-/// Does the operation as the template does: on an object, as somebody, with the arguments that it has now.
+/// Performs the operation as the template does: on an object, as a caller, with its current arguments.
 pub(super) type Forward<'f, T> = &'f mut dyn FnMut(&LayerVnode<Described>, &Caller, &Operation<'_>) -> Result<T>;
 
 impl<'a> Act<'a> {
@@ -29,12 +29,12 @@ impl<'a> Act<'a> {
         Act { loaded, node, caller, operation }
     }
 
-    /// Does the operation as its rules say.
+    /// Performs the operation as its rules say.
     pub(super) fn run<T: Outcome>(self, forward: Forward<'_, T>) -> Result<T> {
         self.run_or(T::nothing(), forward)
     }
 
-    /// The same; the answer is `nothing` where a rule says that all went well, and nothing was done.
+    /// Performs the operation as its rules say; returns `nothing` where a rule reports success without performing it.
     pub(super) fn run_or<T: Outcome>(self, nothing: Option<T>, forward: Forward<'_, T>) -> Result<T> {
         let mut outcome = None;
         let mut perform = |work: Work<'_>| {
@@ -63,7 +63,7 @@ impl<'a> Act<'a> {
         })
     }
 
-    /// Does a declared ioctl: without rules of its own nothing happens.
+    /// Performs a declared ioctl; without rules of its own, nothing happens.
     pub(super) fn run_ioctl(self, ioctl: usize, input: &[u8], output: &mut [u8]) -> Result<i32> {
         let structure = self.loaded.level().ioctls[ioctl].structure;
         let mut data = vec![0; self.loaded.program.structures[structure].size as usize];
@@ -73,7 +73,7 @@ impl<'a> Act<'a> {
         running.operation = Some(self.operation);
         running.ioctl = Some((structure, data));
         let rules = self.loaded.rules_of_ioctl(ioctl);
-        // There is no such ioctl below: if nothing stands in its place, nothing is done.
+        // The lower file system has no such ioctl: without a replace rule, nothing is done.
         running.around(&rules, |running| rules.instead.into_iter().for_each(|function| running.rule(function)));
         if let Some(error) = running.answer() {
             return Err(error);

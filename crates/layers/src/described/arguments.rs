@@ -1,30 +1,30 @@
-//! Arguments of an operation that rules have assigned: what the operation is given below (FiST, section 2.3.4).
+//! Operation arguments that rules have assigned, as the lower operation receives them (FiST, section 2.3.4).
 
 use ::fist::builtins::OperationValue as V;
 use vnode::layer::Operation as O;
 use vnode::{Creation, Errno, Name, NameBuf, Result, SetAttributes};
 
-/// Permission, set-id and sticky bits.
+/// Permission, set-ID and sticky bits.
 const MODE_BITS: u32 = 0o7777;
-/// Most bytes of where a symbolic link points to, as Linux has it (PATH_MAX with the zero byte).
+/// Maximum length of the target of a symbolic link in bytes, as in Linux (`PATH_MAX` includes the NUL byte).
 const TARGET_BYTES_MAX: usize = 4095;
 
-/// The arguments that have been assigned.
+/// Arguments that rules have assigned.
 #[derive(Default)]
 pub(super) struct Assigned {
     name: Option<NameBuf>,
     to_name: Option<NameBuf>,
     target: Option<Vec<u8>>,
-    /// The mode of a directory or a node that is made.
+    /// Mode of the directory or node to create.
     mode: Option<u32>,
-    /// The size of an open file.
+    /// New size of an open file.
     size: Option<u64>,
     how: Option<Creation>,
     changes: Option<SetAttributes>,
 }
 
 impl Assigned {
-    /// The operation with what has been assigned in the place of what it was called with.
+    /// Returns the operation with the assigned arguments in place of the original ones.
     pub(super) fn within<'o>(&'o self, operation: &O<'o>) -> O<'o> {
         let name = |before| self.name.as_ref().map_or(before, NameBuf::as_name);
         match *operation {
@@ -53,11 +53,11 @@ impl Assigned {
         }
     }
 
-    /// Assigns a string. An operation that has no such argument stays as it is.
+    /// Assigns a string. An operation without such an argument stays unchanged.
     ///
     /// # Errors
-    /// For a name those of [`Name::new`]: it is one component, and no other directory. For what a symbolic link cannot point to
-    /// `ENOENT` and `ENAMETOOLONG`, as symlink(2).
+    /// Returns the errors of [`Name::new`] for a name: it is one component, and no other directory. Returns `ENOENT`
+    /// and `ENAMETOOLONG`, as symlink(2) does, for an invalid target of a symbolic link.
     pub(super) fn set_text(&mut self, operation: &O<'_>, value: V, text: &[u8]) -> Result<()> {
         match (value, operation) {
             (V::Name, _) if operation.entry_name().is_some() => self.name = Some(NameBuf::new(text)?),
@@ -72,10 +72,11 @@ impl Assigned {
         Ok(())
     }
 
-    /// Assigns a number; of setattr one below 0 sets nothing. An operation that has no such argument stays as it is.
+    /// Assigns a number; for setattr, a negative number sets nothing. An operation without such an argument stays
+    /// unchanged.
     ///
     /// # Errors
-    /// `EINVAL` for a number that the argument cannot be.
+    /// Returns `EINVAL` for a number that the argument cannot have.
     pub(super) fn set_number(&mut self, operation: &O<'_>, value: V, number: i64) -> Result<()> {
         match (value, operation) {
             (V::NewMode, O::Create { how, .. } | O::TemporaryFile(how)) => {
@@ -103,7 +104,7 @@ fn mode(number: i64) -> Result<u32> {
     u32::try_from(number).ok().filter(|mode| *mode <= MODE_BITS).ok_or(Errno::EINVAL)
 }
 
-/// A user or group: the largest number is none.
+/// Converts a number to the ID of a user or group, which the largest number is not.
 fn id(number: i64) -> Result<u32> {
     u32::try_from(number).ok().filter(|id| *id != u32::MAX).ok_or(Errno::EINVAL)
 }
@@ -116,12 +117,12 @@ fn unless_below_zero<T>(number: i64, make: impl Fn(i64) -> Result<T>) -> Result<
     if number < 0 { Ok(None) } else { make(number).map(Some) }
 }
 
-/// The name of an operation, of one without any another.
+/// Returns the name of an operation, or `otherwise` if it has none.
 pub(super) fn name<'a>(operation: &O<'a>, otherwise: Name<'a>) -> Name<'a> {
     operation.entry_name().unwrap_or(otherwise)
 }
 
-/// The new name of a rename.
+/// Returns the new name of a rename, or `otherwise` for other operations.
 pub(super) fn to_name<'a>(operation: &O<'a>, otherwise: Name<'a>) -> Name<'a> {
     match *operation {
         O::Rename { to_name, .. } => to_name,
@@ -129,7 +130,7 @@ pub(super) fn to_name<'a>(operation: &O<'a>, otherwise: Name<'a>) -> Name<'a> {
     }
 }
 
-/// Where a symbolic link that is made points to.
+/// Returns the target of a symbolic link to create, or `otherwise` for other operations.
 pub(super) fn target<'a>(operation: &O<'a>, otherwise: &'a [u8]) -> &'a [u8] {
     match *operation {
         O::MakeSymlink { target, .. } => target,
@@ -137,7 +138,7 @@ pub(super) fn target<'a>(operation: &O<'a>, otherwise: &'a [u8]) -> &'a [u8] {
     }
 }
 
-/// The mode of a directory or a node that is made.
+/// Returns the mode of a directory or node to create, or `otherwise` for other operations.
 pub(super) fn made_mode(operation: &O<'_>, otherwise: u32) -> u32 {
     match *operation {
         O::MakeDirectory { mode, .. } | O::MakeNode { mode, .. } => mode,
@@ -145,7 +146,7 @@ pub(super) fn made_mode(operation: &O<'_>, otherwise: u32) -> u32 {
     }
 }
 
-/// How a file is made.
+/// Returns the mode and flags of a file to create, or `otherwise` for other operations.
 pub(super) fn how<'a>(operation: &O<'a>, otherwise: &'a Creation) -> &'a Creation {
     match *operation {
         O::Create { how, .. } | O::TemporaryFile(how) => how,
@@ -153,7 +154,7 @@ pub(super) fn how<'a>(operation: &O<'a>, otherwise: &'a Creation) -> &'a Creatio
     }
 }
 
-/// The changes of setattr.
+/// Returns the changes of setattr, or `otherwise` for other operations.
 pub(super) fn changes<'a>(operation: &O<'a>, otherwise: &'a SetAttributes) -> &'a SetAttributes {
     match *operation {
         O::SetAttributes(changes) => changes,
@@ -161,7 +162,7 @@ pub(super) fn changes<'a>(operation: &O<'a>, otherwise: &'a SetAttributes) -> &'
     }
 }
 
-/// The size that an open file gets.
+/// Returns the new size of an open file, or `otherwise` for other operations.
 pub(super) fn new_size(operation: &O<'_>, otherwise: u64) -> u64 {
     match *operation {
         O::Truncate { size } => size,

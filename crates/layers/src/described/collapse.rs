@@ -1,8 +1,8 @@
-//! Which descriptions can be one layer: those of which nothing shows whether they are one, or lie on each other.
+//! Collapsing of FiST modules into one layer, permitted where nothing shows whether they are collapsed or stacked.
 //!
-//! Rules of both see an operation as it is above both, so what the upper one makes of names and data must not be what rules
-//! of the lower one see; and what rules of the upper one do by themselves goes past the lower one, which must have nothing
-//! to do then.
+//! Rules of both modules see an operation as it is above both, so rules of the lower module must not depend on what the
+//! upper one makes of names and data; and operations that rules of the upper module perform by themselves bypass the
+//! lower one, which must have nothing to do for them.
 
 use ::fist::builtins::{Attribute, BuiltIn};
 use ::fist::code::{Area, Argument, Operand, Site};
@@ -11,7 +11,7 @@ use ::fist::program::Program;
 
 use super::loaded::Loaded;
 
-/// What keeps a description from being one layer with another that it is to lie on, in words.
+/// Describes what keeps a module from collapsing with a module below it, if anything does.
 pub(super) fn barrier(upper: &Loaded, lower: &Loaded) -> Option<String> {
     let (over, under) = (&upper.level().filters, &lower.level().filters);
     let (name, other) = (upper.kind, lower.kind);
@@ -48,7 +48,7 @@ pub(super) fn barrier(upper: &Loaded, lower: &Loaded) -> Option<String> {
     barriers.into_iter().find(|(holds, _)| *holds).map(|(_, words)| words)
 }
 
-/// An operation that rules of the upper one do by themselves, and the lower one has something to do at.
+/// Returns an operation that rules of the upper module perform by themselves, and that the lower module hooks.
 fn met(upper: &Loaded, lower: &Loaded) -> Option<&'static str> {
     let watches_all = lower.level().access.is_some();
     reached(upper).into_iter().find(|name| {
@@ -57,7 +57,7 @@ fn met(upper: &Loaded, lower: &Loaded) -> Option<&'static str> {
     })
 }
 
-/// The operations that rules and filters of a description do by themselves.
+/// Returns the operations that rules and filters of a module perform by themselves.
 fn reached(loaded: &Loaded) -> Vec<&'static str> {
     let mut reached = if loaded.needs_places { vec!["lookup"] } else { Vec::new() };
     for site in &loaded.alone.sites {
@@ -74,7 +74,7 @@ fn reached(loaded: &Loaded) -> Vec<&'static str> {
         }
         match site {
             Site::BuiltIn(function, _) => reached.extend(done_by(*function)),
-            // Whether the caller may set it is asked below.
+            // The lower file system is asked whether the caller may set it.
             Site::Assign(..) => reached.extend(["getattr", "access"]),
             _ => {}
         }
@@ -86,7 +86,7 @@ fn is_object(operand: &Operand) -> bool {
     matches!(operand, Operand::Object | Operand::Argument(_) | Operand::Named)
 }
 
-/// The operations that a function of the language does by itself.
+/// Returns the operations that a built-in function performs by itself.
 fn done_by(function: BuiltIn) -> &'static [&'static str] {
     match function {
         BuiltIn::ReadDirectory => &["opendir", "readdir"],
@@ -119,7 +119,7 @@ fn sees_sizes_below(program: &Program) -> bool {
     program.sites.iter().any(|site| matches!(site, Site::Attribute(Attribute::Size, operand) if is_below(operand)))
 }
 
-/// What calls out of the program are given, with the function of the language that is called.
+/// Returns the operands of calls out of the program, with the built-in function that is called.
 fn operands(program: &Program) -> impl Iterator<Item = (Option<BuiltIn>, &Operand)> {
     program.sites.iter().flat_map(|site| match site {
         Site::BuiltIn(function, operands) => operands.iter().map(|operand| (Some(*function), operand)).collect(),

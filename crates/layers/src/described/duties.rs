@@ -1,10 +1,11 @@
-//! What a layer has to do at all, in one word: operations that are no concern of it pass without looking at its levels.
+//! The hook mask of a layer, in one word: operations that it does not hook pass without a look at its collapsed
+//! members.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vnode::layer::Operation;
 
-/// What there may be to do besides rules.
+/// Hooks other than rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Duty {
     /// Operations are logged.
@@ -15,18 +16,18 @@ pub(super) enum Duty {
     Names = 61,
     /// Data are encoded.
     Data = 62,
-    /// Where objects were looked up is kept.
+    /// Lookup locations of objects are kept.
     Places = 63,
 }
 
 impl Duty {
-    /// The duty alone, if there is one.
+    /// Returns the mask of this hook alone if `is_one`, otherwise an empty mask.
     pub(super) fn of(self, is_one: bool) -> u64 {
         u64::from(is_one) << self as u64
     }
 }
 
-/// A bit for each operation that there are rules for, and for each other duty.
+/// The hook mask: a bit for each operation that has rules, and for each other hook.
 pub(super) struct Duties(AtomicU64);
 
 impl Duties {
@@ -34,7 +35,7 @@ impl Duties {
         Duties(AtomicU64::new(all))
     }
 
-    /// From now on there are these. The levels that have them are there already.
+    /// Replaces the mask. The members with these hooks are already in place.
     pub(super) fn set(&self, all: u64) {
         self.0.store(all, Ordering::Release);
     }
@@ -43,17 +44,17 @@ impl Duties {
         self.0.load(Ordering::Acquire) >> duty as u64 & 1 != 0
     }
 
-    /// Whether rules are to run at an operation that is no declared ioctl, or it is to be logged.
+    /// Returns whether an operation that is no declared ioctl has rules to run, or is to be logged.
     pub(super) fn concern(&self, operation: &Operation<'_>) -> bool {
         let all = self.0.load(Ordering::Acquire);
         (all >> operation.index() | all >> Duty::Traces as u64) & 1 != 0
     }
 
-    /// Whether anything is to be done at an operation that is no declared ioctl.
+    /// Returns whether an operation that is no declared ioctl has rules to run.
     pub(super) fn have_rules(&self, operation: &Operation<'_>) -> bool {
         self.0.load(Ordering::Acquire) >> operation.index() & 1 != 0
     }
 }
 
-// The operations have their bits below those of the other duties.
+// The bits of operations are below those of the other hooks.
 const _: () = assert!(Operation::NAMES.len() <= Duty::Traces as usize);

@@ -1,4 +1,4 @@
-//! Filters: names and pages of data through the functions of a description.
+//! Filters: names and pages of data, encoded and decoded by the functions of a FiST module.
 
 use ::fist::memory::Memory;
 use ::fist::meter::Meter;
@@ -9,15 +9,15 @@ use super::Described;
 use super::host::Running;
 use super::loaded::Loaded;
 
-/// Bytes of a page of data.
+/// Size of a page of data in bytes.
 pub(super) const PAGE_BYTES: usize = 4096;
-/// Bytes of a chunk of data, for filters that change sizes.
+/// Size of a chunk of data in bytes, for filters that change sizes.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
-/// How much longer a chunk may become, with the bytes that tell how long it is.
+/// Maximum number of bytes by which encoding may lengthen a chunk, including its length prefix.
 pub(super) const CHUNK_ROOM: usize = 64 << 10;
-/// The bytes that tell how long an encoded chunk is, in front of it: one more than its length, little-endian.
+/// Size in bytes of the prefix with the length of an encoded chunk: one more than its length, little-endian.
 const LENGTH_BYTES: usize = 4;
-/// Bytes that an encoded name may take, before it is found too long.
+/// Number of bytes that an encoded name may take before it is rejected as too long.
 const NAME_BYTES_MAX: usize = 4096;
 
 impl Loaded {
@@ -61,8 +61,8 @@ impl Loaded {
         self.filter_data(decode, node, caller, block, encoded, plain)
     }
 
-    /// Encodes or decodes a page, or the shorter last one of a file, for which a filter that is not told its length sees
-    /// zeros behind it.
+    /// Encodes or decodes a page, or the shorter last page of a file, after which a filter without a length parameter
+    /// sees zeros.
     pub(super) fn filter_data(
         &self,
         function: usize,
@@ -86,7 +86,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Encodes a chunk, whose encoded form may have any length that there is room for.
+    /// Encodes a chunk, whose encoded form may have any length for which there is room.
     pub(super) fn encode_chunk(
         &self,
         function: usize,
@@ -103,7 +103,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Decodes a chunk. What the filter does not make is zero.
+    /// Decodes a chunk. Bytes that the filter does not produce are zero.
     pub(super) fn decode_chunk(
         &self,
         function: usize,
@@ -121,7 +121,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// The memory of a run of its own.
+    /// Creates the memory of a separate run.
     fn memory<'m>(&'m self, from: &'m [u8], to: &'m mut [u8]) -> Memory<'m> {
         Memory::new(&self.program.data, from, to).within(&self.heap).metered(Meter::new(self.time_limit))
     }
@@ -164,7 +164,7 @@ impl Loaded {
         from: &[u8],
         to: &mut [u8],
     ) -> Result<()> {
-        // What a filter leaves as it was is zero.
+        // Bytes that a filter does not write are zero.
         to.fill(0);
         let mut memory = self.memory(from, to);
         let mut host = Running::new(self, node, caller);

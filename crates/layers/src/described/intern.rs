@@ -1,9 +1,9 @@
-//! Names that live as long as the server.
+//! Interned names, which live as long as the server.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-/// A name that lives as long as the server: every name once.
+/// Returns a copy of the name that lives as long as the server; each name is stored once.
 pub(super) fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! The descriptions of one layer, the topmost first: an operation goes through the rules of each as if they were stacked.
+//! Collapsed members of one layer, the topmost first: an operation goes through the rules of each as if they were
+//! stacked.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,25 +18,25 @@ use super::outcome::Outcome;
 
 type Node = LayerVnode<Described>;
 
-/// Hands an ioctl that no level knows to what is below.
+/// Forwards an ioctl that no member declares to the lower file system.
 type ForwardCommand<'f> = &'f mut dyn FnMut(&Node, &Caller, &mut [u8]) -> Result<i32>;
 
-/// The descriptions of one layer.
+/// FiST modules collapsed into one layer.
 pub(super) struct Levels {
-    /// The topmost first; there is one at least.
+    /// Members, the topmost first; never empty.
     pub(super) loaded: Vec<Arc<Loaded>>,
     pub(super) kind: &'static str,
-    /// A level has operations with rules done one at a time.
+    /// Whether a member has its operations with rules performed one at a time.
     pub(super) is_serial: bool,
-    /// A bit for each operation for which a level has rules.
+    /// Bit set of the operations for which a member has rules.
     with_rules: u64,
-    /// Objects keep something.
+    /// Whether objects keep state.
     pub(super) keeps_state: bool,
     pub(super) properties: Properties,
 }
 
 impl Levels {
-    /// Of descriptions that [`super::collapse::barrier`] does not keep apart.
+    /// Joins modules that [`super::collapse::barrier`] does not keep apart.
     pub(super) fn new(loaded: Vec<Arc<Loaded>>) -> Levels {
         let loaded = Loaded::join(&loaded);
         let kinds: Vec<_> = loaded.iter().map(|loaded| loaded.kind).collect();
@@ -51,17 +52,17 @@ impl Levels {
         }
     }
 
-    /// The level that has operations logged: the topmost, since none of those can lie under another.
+    /// Returns the member that logs operations: the topmost, since no module that logs can be below another.
     pub(super) fn tracing(&self) -> Option<&Arc<Loaded>> {
         self.loaded.iter().find(|loaded| loaded.level().traces)
     }
 
-    /// The level that is called so, the topmost of several.
+    /// Returns the member of this kind, the topmost if there are several.
     pub(super) fn at_kind(&self, kind: &str) -> Option<&Arc<Loaded>> {
         self.loaded.iter().find(|loaded| loaded.kind == kind)
     }
 
-    /// The levels for people, the lowest first, as of layers.
+    /// Describes the members for display, the lowest first, as for layers.
     pub(super) fn describe(&self) -> Vec<Description> {
         let mut lower: Option<&str> = None;
         let mut described = Vec::with_capacity(self.loaded.len());
@@ -76,7 +77,7 @@ impl Levels {
         described
     }
 
-    /// What there is to do at all.
+    /// Returns the hook mask.
     pub(super) fn duties(&self) -> u64 {
         let any = |is_one: &dyn Fn(&Loaded) -> bool| self.loaded.iter().any(|loaded| is_one(loaded));
         self.with_rules
@@ -87,20 +88,20 @@ impl Levels {
             | Duty::Places.of(any(&|loaded| loaded.needs_places))
     }
 
-    /// Whether anything is to be done at an operation that is no declared ioctl.
+    /// Returns whether an operation that is no declared ioctl has rules to run.
     fn have_rules(&self, operation: &Operation<'_>) -> bool {
         self.with_rules >> operation.index() & 1 != 0
     }
 
-    /// Whether the operation may be done: where rules run in between, the levels below are asked behind those.
+    /// Checks whether the operation is permitted: where rules run in between, the lower members are asked after those.
     pub(super) fn admit(&self, operation: &Operation<'_>) -> Result<()> {
         let asks_one = self.have_rules(operation) || matches!(operation, Operation::Ioctl { .. });
         let asked = if asks_one { &self.loaded[..1] } else { &self.loaded[..] };
         asked.iter().try_for_each(|loaded| loaded.admit(operation))
     }
 
-    /// Does an operation as the rules say from a level on; `nothing` is the answer where a rule says that all went well,
-    /// and nothing was done.
+    /// Performs an operation as the rules of a member and those below it say; returns `nothing` where a rule reports
+    /// success without performing it.
     pub(super) fn act<T: Outcome>(
         &self,
         level: usize,
@@ -119,7 +120,7 @@ impl Levels {
         Act::new(loaded, node, caller, operation).run_or(nothing(), below)
     }
 
-    /// Opens a directory as the rules say from a level on, and has them see the names.
+    /// Opens a directory as the rules of a member and those below it say, and lets these rules see the names.
     pub(super) fn open_directory(&self, level: usize, node: &Node, caller: &Caller) -> Result<OpenDirectoryRef> {
         let operation = Operation::OpenDirectory;
         let Some(loaded) = self.at(level, &operation)? else {
@@ -134,7 +135,7 @@ impl Levels {
         Ok(if sees_names { Listing::open(Arc::clone(loaded), node.shared(), opened) } else { opened })
     }
 
-    /// Gives an ioctl to the first level from one on that declares it, or hands it on.
+    /// Passes an ioctl to the first member that declares it, starting at `level`, or forwards it.
     pub(super) fn command(
         &self,
         level: usize,
@@ -157,7 +158,7 @@ impl Levels {
         Act::new(loaded, node, caller, &operation).run(&mut |node, caller, _| below(node, caller))
     }
 
-    /// An open file is closed.
+    /// Runs the rules for closing an open file.
     pub(super) fn release(&self, file: &LayerFile<Described>) {
         for loaded in &self.loaded {
             if loaded.has_rules(&Operation::Release) {
@@ -168,7 +169,7 @@ impl Levels {
         }
     }
 
-    /// A level, if there is one, and it admits the operation. The topmost was asked before.
+    /// Returns a member, if it exists and permits the operation. The topmost has been asked before.
     fn at(&self, level: usize, operation: &Operation<'_>) -> Result<Option<&Arc<Loaded>>> {
         match self.loaded.get(level) {
             Some(loaded) if level > 0 => loaded.admit(operation).map(|()| Some(loaded)),
@@ -176,7 +177,7 @@ impl Levels {
         }
     }
 
-    /// A name as it is below all levels.
+    /// Encodes a name through all members.
     pub(super) fn encode_name<'a>(&self, directory: &Node, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
         let mut made = Cow::Borrowed(name.as_bytes());
         for loaded in &self.loaded {
@@ -187,7 +188,7 @@ impl Levels {
         Ok(made)
     }
 
-    /// The name that one below stands for; `None` if it is none that a level has made.
+    /// Decodes a lower name through all members; returns `None` for a name that no member has made.
     pub(super) fn decode_name<'a>(&self, directory: &Node, name: Name<'a>) -> Option<Cow<'a, [u8]>> {
         let mut made = Cow::Borrowed(name.as_bytes());
         for loaded in self.loaded.iter().rev() {
@@ -198,12 +199,12 @@ impl Levels {
         Some(made)
     }
 
-    /// The levels with a filter of data.
+    /// Returns the members with a data filter.
     fn filtering(&self) -> impl DoubleEndedIterator<Item = &Arc<Loaded>> {
         self.loaded.iter().filter(|loaded| loaded.level().filters.data.is_some())
     }
 
-    /// Whether a filter is told which block is the last.
+    /// Returns whether a filter is informed which block is the last.
     pub(super) fn marks_last(&self) -> bool {
         self.filtering().any(|loaded| loaded.level().marks_last)
     }
@@ -211,7 +212,7 @@ impl Levels {
     pub(super) fn data_shape(&self) -> Option<DataShape> {
         self.filtering().next()?;
         let changes_size = self.filtering().any(|loaded| loaded.level().filters.changes_size);
-        // Nothing is known of what a filter makes of zeros, but what it makes zeros of is looked at.
+        // It is unknown what a filter makes of zeros, but blocks of which it makes zeros are checked.
         let have_holes = self.filtering().all(|loaded| loaded.has_holes);
         Some(DataShape {
             block_size: if changes_size { CHUNK_BYTES } else { PAGE_BYTES },
@@ -221,7 +222,7 @@ impl Levels {
         })
     }
 
-    /// Encodes a block of data through all levels.
+    /// Encodes a block of data through all members.
     pub(super) fn encode_data(
         &self,
         (node, caller): (&Node, &Caller),
@@ -240,7 +241,7 @@ impl Levels {
         Ok(())
     }
 
-    /// Decodes a block of data through all levels.
+    /// Decodes a block of data through all members.
     pub(super) fn decode_data(
         &self,
         (node, caller): (&Node, &Caller),
@@ -254,7 +255,7 @@ impl Levels {
         for loaded in filtering {
             let mut lower = zeros(plain.len())?;
             lower.copy_from_slice(plain);
-            // What the level below shows as a hole is one.
+            // A block that the member below shows as a hole is one.
             let is_hole = loaded.has_holes && lower.len() == PAGE_BYTES && lower.iter().all(|byte| *byte == 0);
             if !is_hole {
                 loaded.decode_block(node, caller, block, &lower, plain)?;

@@ -1,7 +1,7 @@
-//! The names of a directory where rules have a say: collected whole when reading begins, each shown to the rules.
+//! Directory listings that rules control: collected in full when reading begins, each name passed to the rules.
 //!
-//! They are listed in the order of a hash of each, which is the place to go on from: it stays what it is when others come
-//! and go, and when the directory is opened again.
+//! Names are listed in the order of their hashes, which serve as the cookies from which reading resumes: a hash stays
+//! the same when other names come and go, and when the directory is opened again.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,20 +15,20 @@ use super::Described;
 use super::host::Running;
 use super::loaded::Loaded;
 
-/// Cookies of entries begin here: 0 is the start, and 1 and 2 are `.` and `..`.
+/// Smallest cookie of an entry: 0 is the start, and 1 and 2 are `.` and `..`.
 const COOKIE_MIN: u64 = 3;
 
-/// Most bytes of names, with what is kept of each, that rules add to a listing.
+/// Maximum number of bytes of names, with the data kept for each, that rules add to a listing.
 const ADDED_BYTES_MAX: usize = 64 << 20;
 
-/// Where to go on behind a name.
+/// Returns the cookie from which reading resumes after a name.
 fn cookie(name: &NameBuf) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.as_bytes().hash(&mut hasher);
     (hasher.finish() >> 1).max(COOKIE_MIN)
 }
 
-/// A name that is listed.
+/// A listed name.
 struct Listed {
     cookie: u64,
     name: NameBuf,
@@ -36,15 +36,15 @@ struct Listed {
     kind: Option<FileKind>,
 }
 
-/// The names that have been collected.
+/// Names collected so far.
 #[derive(Default)]
 pub(super) struct Names {
     listed: Vec<Listed>,
     known: HashSet<NameBuf>,
-    /// The name that the rules are asked about.
+    /// Name that is being passed to the rules.
     current: Option<NameBuf>,
     is_skipped: bool,
-    /// What rules have added.
+    /// Number of bytes that rules have added.
     added_bytes: usize,
 }
 
@@ -53,7 +53,7 @@ impl Names {
         self.current.as_ref().map(NameBuf::as_bytes)
     }
 
-    /// Leaves a name out: the one that the rules are asked about, or another.
+    /// Omits a name: the one that is being passed to the rules, or another.
     pub(super) fn skip(&mut self, name: Option<&[u8]>) {
         match name {
             Some(name) if self.current() != Some(name) => self.listed.retain(|listed| listed.name.as_bytes() != name),
@@ -67,7 +67,7 @@ impl Names {
         self.listed.push(Listed { cookie: cookie(&name), name, ino: entry.ino, kind: entry.kind });
     }
 
-    /// The names by their cookies, no two of which are the same.
+    /// Returns the names in the order of their cookies, no two of which are equal.
     fn in_order(mut self) -> Vec<Listed> {
         self.listed.sort_by(|one, other| (one.cookie, &one.name).cmp(&(other.cookie, &other.name)));
         let mut last = 0;
@@ -97,17 +97,17 @@ impl Names {
     }
 }
 
-/// An open directory whose names the rules have a say in.
+/// An open directory whose listing rules control.
 pub(super) struct Listing {
     loaded: Arc<Loaded>,
     node: Arc<LayerVnode<Described>>,
     opened: OpenDirectoryRef,
-    /// What was collected when reading began the last time.
+    /// Names collected when reading last began.
     names: Mutex<Option<Arc<Vec<Listed>>>>,
 }
 
 impl Listing {
-    /// Over a directory that the template opened.
+    /// Wraps a directory that the template opened.
     pub(super) fn open(
         loaded: Arc<Loaded>,
         node: Arc<LayerVnode<Described>>,
@@ -135,7 +135,7 @@ impl Listing {
         }
     }
 
-    /// Shows each name of the directory to the rule in the operation's place.
+    /// Passes each name of the directory to the replace rule.
     fn read_all(&self, caller: &Caller, rule: Option<usize>, running: &mut Running<'_>) -> Result<()> {
         let mut cancelled = Ok(());
         self.opened.read(caller, 0, &mut |entry| {
@@ -143,7 +143,7 @@ impl Listing {
             if cancelled.is_err() {
                 return ControlFlow::Break(());
             }
-            // Each name is an operation of its own to the rules.
+            // To the rules, each name is an operation of its own.
             running.begin_anew();
             if let Some(names) = &mut running.listing {
                 names.current = Some(entry.name.to_owned());

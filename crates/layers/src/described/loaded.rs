@@ -1,4 +1,4 @@
-//! A description that is ready to run: its rules by operation, its data, and what it declares.
+//! A loaded FiST module, ready to run: its rules by operation, its data, and its declarations.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -24,75 +24,76 @@ use super::intern::intern;
 use super::options::{self, Tier};
 use crate::OptionError;
 
-/// Most bytes that all runs of a description on a mount allocate at a time, besides the first 64 KiB of each.
+/// Maximum number of bytes that all runs of a module on a mount have allocated at a time, besides the first 64 KiB of
+/// each.
 const HEAP_BYTES_MAX: u64 = 256 << 20;
-/// Most bytes of the `%per_vnode` fields of all objects in use.
+/// Maximum number of bytes of the `%per_vnode` fields of all objects in use.
 const OBJECTS_BYTES_MAX: u64 = 256 << 20;
 
-/// Data that operations share: each access is made whole.
+/// Data that operations share; each access is atomic.
 pub(super) type Area = Arc<Mutex<Vec<u8>>>;
 
-/// A description that is ready to run.
+/// A loaded FiST module, ready to run.
 #[derive(Clone)]
 pub(super) struct Loaded {
-    /// What it says by itself.
+    /// IR of the module alone.
     ir: ir::Program,
-    /// The same, prepared: what is asked of it.
+    /// Prepared IR of the module alone, which answers queries about it.
     pub(super) alone: Arc<Program>,
-    /// What is run: the program of the whole layer.
+    /// The program that runs: the one of the whole layer.
     pub(super) program: Arc<Program>,
-    /// Which level of the program it is; 0 is the topmost.
+    /// Index of the module in the levels of the program; 0 is the topmost.
     place: usize,
-    /// How its functions are run.
+    /// Execution tier of the functions.
     tier: Tier,
-    /// Its functions as machine code, where that pays.
+    /// Machine code of the functions, where compiling pays.
     compiled: Option<Arc<Compiled>>,
     pub(super) path: PathBuf,
     pub(super) pairs: Vec<(String, String)>,
-    /// How many other descriptions of the layer it lies on.
+    /// Number of other modules of the layer below this one.
     pub(super) level: usize,
-    /// It may be one layer with others.
+    /// Whether the module may be collapsed with others.
     pub(super) collapses: bool,
-    /// Which layout the fields of objects have: another for each that differs.
+    /// Number of the layout of objects' fields; each layout that differs has another number.
     pub(super) layout: u64,
-    /// What it is called in messages, without a directory.
+    /// Name of the module in messages, without a directory.
     pub(super) kind: &'static str,
-    /// Its path and options, for people.
+    /// Path and options, for display.
     pub(super) details: String,
-    /// The kinds of the file systems below.
+    /// Kinds of the lower file systems.
     pub(super) below: Vec<String>,
-    /// Objects below are known by their handles for good.
+    /// Whether lower objects have persistent handles.
     pub(super) has_lasting_handles: bool,
     pub(super) properties: Properties,
     pub(super) keeps_state: bool,
-    /// Objects keep where they were looked up.
+    /// Whether objects keep their lookup location.
     pub(super) needs_places: bool,
-    /// Errors that rules see as others.
+    /// Lower errors that rules see as other errors.
     pub(super) errors: Vec<(i32, i32)>,
-    /// Pages of zeros are holes below.
+    /// Whether pages of zeros are holes below.
     pub(super) has_holes: bool,
-    /// For each operation the functions of its rules: before it, in its place, behind it.
+    /// Rule functions of each operation.
     rules: Vec<Rules>,
-    /// For each ioctl that is declared.
+    /// Rule functions of each declared ioctl.
     ioctl_rules: Vec<Rules>,
-    /// The `%per_vfs` fields: shared with the description before a reload, whose operations may still be running.
+    /// The `%per_vfs` fields, shared with the module from before a reload, whose operations may still be running.
     pub(super) vfs: Area,
     pub(super) mount: Area,
-    /// The description's data that are written to, shared as the fields are; empty for others.
+    /// Data of the module that are written to, shared as the fields are; empty for other data.
     pub(super) data: Vec<Area>,
-    /// What runs allocate.
+    /// Budget of the memory that runs allocate.
     pub(super) heap: Arc<Budget>,
-    /// What is kept for objects.
+    /// Budget of the state kept for objects.
     pub(super) objects: Arc<Budget>,
-    /// How long an operation's rules, or a filter, compute at most.
+    /// Maximum computing time of an operation's rules, or of a filter.
     pub(super) time_limit: Duration,
-    /// Files of auxiliary data are changed one at a time.
+    /// Lock by which files of auxiliary data are changed one at a time.
     pub(super) file_data: Arc<Mutex<()>>,
-    /// Where lines of the text begin.
+    /// Offsets at which the lines of the text begin.
     lines: Vec<u32>,
 }
 
-/// The functions of an operation's rules.
+/// Pre, replace and post rule functions of an operation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     pub(super) before: Vec<usize>,
@@ -164,7 +165,7 @@ impl Loaded {
         })
     }
 
-    /// Makes one program of descriptions that are one layer, the topmost first, and machine code of what pays.
+    /// Builds one program from the modules of one layer, the topmost first, and machine code where compiling pays.
     pub(super) fn join(all: &[Arc<Loaded>]) -> Vec<Arc<Loaded>> {
         let program = match all {
             [one] => Arc::clone(&one.alone),
@@ -173,7 +174,7 @@ impl Loaded {
         all.iter().enumerate().map(|(place, loaded)| Arc::new(loaded.in_program(&program, place))).collect()
     }
 
-    /// The same, as a level of another program.
+    /// Returns the module as a level of another program.
     fn in_program(&self, program: &Arc<Program>, place: usize) -> Loaded {
         let level = &program.levels[place];
         let own = &self.data[self.level().data.clone()];
@@ -191,18 +192,18 @@ impl Loaded {
         }
     }
 
-    /// What it declares, and its rules.
+    /// Returns the declarations and rules of the module.
     pub(super) fn level(&self) -> &Level {
         &self.program.levels[self.place]
     }
 
-    /// A bit for each operation that has rules.
+    /// Returns the bit set of the operations that have rules.
     pub(super) fn with_rules(&self) -> u64 {
         let bits = self.rules.iter().enumerate().filter(|(_, rules)| !rules.is_empty()).map(|(index, _)| 1 << index);
         bits.fold(0, |all, bit: u64| all | bit)
     }
 
-    /// Whether the operation may be done.
+    /// Checks whether the module permits the operation.
     pub(super) fn admit(&self, operation: &Operation<'_>) -> Result<()> {
         match (self.level().access, operation) {
             (None, _) => Ok(()),
@@ -217,17 +218,17 @@ impl Loaded {
         }
     }
 
-    /// Whether anything is to be done at an operation that is no declared ioctl.
+    /// Returns whether an operation that is no declared ioctl has rules to run.
     pub(super) fn has_rules(&self, operation: &Operation<'_>) -> bool {
         !self.rules[operation.index()].is_empty()
     }
 
-    /// The functions of an operation's rules.
+    /// Returns the rule functions of an operation.
     pub(super) fn rules(&self, operation: &Operation<'_>) -> &Rules {
         &self.rules[operation.index()]
     }
 
-    /// The functions of the rules for a declared ioctl: those for all ioctls around its own.
+    /// Returns the rule functions of a declared ioctl: those for all ioctls around its own.
     pub(super) fn rules_of_ioctl(&self, ioctl: usize) -> Rules {
         let (all, own) = (&self.rules[Operation::Ioctl { command: 0 }.index()], &self.ioctl_rules[ioctl]);
         Rules {
@@ -237,12 +238,12 @@ impl Loaded {
         }
     }
 
-    /// The declared ioctl of this number.
+    /// Returns the index of the declared ioctl with this command number.
     pub(super) fn ioctl(&self, command: u32) -> Option<usize> {
         self.level().ioctls.iter().position(|ioctl| ioctl.command == command)
     }
 
-    /// The declared ioctls, as JSON.
+    /// Returns the declared ioctls as JSON.
     pub(super) fn ioctls(&self) -> String {
         let program = &self.program;
         let field = |field: &Field| {
@@ -250,7 +251,7 @@ impl Loaded {
                 Type::Integer(integer) => (*integer, None),
                 Type::Array(of, length) => match **of {
                     Type::Integer(integer) => (integer, Some(*length)),
-                    // As it lies there.
+                    // As raw bytes.
                     _ => (Integer::BYTE, Some(program.size(&field.r#type))),
                 },
                 other => (Integer::BYTE, Some(program.size(other))),
@@ -271,7 +272,7 @@ impl Loaded {
         serde_json::Value::Array(ioctls.collect()).to_string()
     }
 
-    /// Runs a function. Where it is stopped is logged, and the error is `EIO`.
+    /// Runs a function. Where it traps is logged, and the error is `EIO`.
     pub(super) fn run(
         &self,
         host: &mut dyn Host,
@@ -287,7 +288,7 @@ impl Loaded {
         answer.map_err(|stop| self.stopped(function, stop))
     }
 
-    /// Logs where a function was stopped, and why.
+    /// Logs where a function trapped, and the trap kind.
     pub(super) fn stopped(&self, function: usize, Stop { why, span }: Stop) -> Why {
         if why != Why::Finished {
             let name = &self.program.functions[function].name;
@@ -298,12 +299,12 @@ impl Loaded {
     }
 }
 
-/// What is run of what a description says, or several do together.
+/// Prepares the IR of one module, or of several together, for running.
 fn prepared(ir: &ir::Program) -> Program {
     ir.prepare(&Target::host()).expect("checked descriptions fit this machine, by themselves and together")
 }
 
-/// The functions of the rules for each operation, and for each ioctl that is declared.
+/// Returns the rule functions of each operation, and of each declared ioctl.
 fn rules_of(level: &Level) -> (Vec<Rules>, Vec<Rules>) {
     let mut rules = vec![Rules::default(); OPERATIONS.len()];
     let mut ioctl_rules = vec![Rules::default(); level.ioctls.len()];
@@ -320,7 +321,7 @@ fn rules_of(level: &Level) -> (Vec<Rules>, Vec<Rules>) {
     (rules, ioctl_rules)
 }
 
-/// Whether rules ask where an object was looked up that an operation does not name.
+/// Returns whether rules query the lookup location of an object that an operation does not name.
 fn needs_places(program: &Program) -> bool {
     let is_named = |rule: &Rule| {
         let lists = Operation::ReadDirectory.index();
@@ -342,12 +343,13 @@ fn needs_places(program: &Program) -> bool {
     })
 }
 
-/// Whether what a call is given is found in the operation's directory, or is that.
+/// Returns whether an operand of a call is found in the operation's directory, or is that directory.
 fn is_in_directory(operand: &Operand) -> bool {
     matches!(operand, Operand::Named | Operand::Argument(Argument { role: Role::Directory, .. }))
 }
 
-/// Machine code for a level of a program that has much to do: filters, or loops. What cannot be compiled is interpreted.
+/// Compiles a level of a program to machine code if it has much to do: filters, or loops. Levels that cannot be
+/// compiled are interpreted.
 fn compile(program: &Program, level: &Level, tier: Tier, kind: &str) -> Option<Compiled> {
     let has_filters = level.filters.data.is_some() || level.filters.name.is_some();
     let mut functions = program.functions[level.functions.clone()].iter();
@@ -360,7 +362,7 @@ fn compile(program: &Program, level: &Level, tier: Tier, kind: &str) -> Option<C
     compiled.inspect_err(|error| tracing::warn!(target: "fist", "{kind} is interpreted: {error}")).ok()
 }
 
-/// What a description leaves untouched and needs.
+/// Returns what a module leaves untouched and needs.
 fn properties(program: &Program, rules: &[Rules]) -> Properties {
     let has = |name: &str| OPERATIONS.iter().zip(rules).any(|(kind, rules)| kind.name == name && !rules.is_empty());
     let chooses =
@@ -371,7 +373,7 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
         let is_data = data.is_some_and(|data| data.0 >> index & 1 != 0) && kind.name != "lseek";
         is_data && !rules[index].is_empty()
     });
-    // Names that rules change are not changed through the front end, which would keep what it knows of them.
+    // Rules change names without the front end, which would keep what it has cached of them.
     let changes_names = program.sites.iter().any(|site| {
         use ::fist::builtins::{BuiltIn as B, OperationValue as V};
         match site {
@@ -403,7 +405,7 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
         needs_fresh_attributes: has("getattr") || has("access") || has("readlink"),
         opens_differ: level.fan_out > 1 && chooses("open"),
         nothing_to_flush: !has("flush"),
-        // What a command sets, such as a key, may change what names and data are.
+        // Settings made by an ioctl, such as a key, may change what names and data are.
         times_tell_changes: match filters.data.is_none() || level.ioctls.is_empty() {
             true => TimesTell::OfAll,
             false => TimesTell::OfNone,
@@ -414,7 +416,7 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
     }
 }
 
-/// Whether all rules for looking up stand behind it, and do nothing unless it has failed.
+/// Returns whether all rules for lookup are post rules, and do nothing unless the lookup has failed.
 fn waits_for_errors(program: &Program, rules: &[Rules]) -> bool {
     let lookup = OPERATIONS.iter().zip(rules).find(|(kind, _)| kind.name == "lookup");
     lookup.is_some_and(|(_, Rules { before, instead, behind })| {

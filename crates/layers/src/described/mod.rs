@@ -1,6 +1,6 @@
-//! The layer of a FiST description: what it declares and what its rules do, on the template.
+//! The layer of FiST modules: what they declare and what their rules do, on the layer template.
 //!
-//! Operations without rules cost nothing more than the template does, and data that no filter touches go past the layer.
+//! Operations without rules cost no more than the template does, and data without a filter bypass the layer.
 
 mod act;
 mod arguments;
@@ -43,14 +43,15 @@ use levels::Levels;
 use loaded::Loaded;
 use outcome::Outcome;
 
-/// A description that has been checked, with its options.
+/// A checked FiST program with its options.
 pub struct Prepared(Loaded);
 
 impl Prepared {
-    /// With the options that the stack gives it. Messages call it by its path.
+    /// Loads a checked FiST program with the options that the stack expression gives it. Messages refer to it by its
+    /// path.
     ///
     /// # Errors
-    /// For an option that the description does not declare, or another value than it has.
+    /// Fails if the program does not declare an option, or if an option has an invalid value.
     pub fn new(
         program: ir::Program,
         text: &str,
@@ -60,14 +61,14 @@ impl Prepared {
         Loaded::new(program, text, path, pairs).map(Prepared)
     }
 
-    /// What keeps it from being one layer with another that it is to lie on, in words; nothing if they can be one.
+    /// Describes what keeps the module from collapsing with a module below it; `None` if they can be one layer.
     pub fn barrier(&self, lower: &Prepared) -> Option<String> {
         collapse::barrier(&self.0, &lower.0)
     }
 }
 
-/// Puts descriptions on as many file systems as the lowest, the first, says. Those that lie on each other are one layer where
-/// that is the same.
+/// Stacks FiST modules on as many file systems as the lowest module, the first, declares. Modules on top of each other
+/// are collapsed into one layer where the result is the same.
 pub fn stack(lowest_first: Vec<Prepared>, mut branches: Vec<FileSystemRef>) -> FileSystemRef {
     let mut below: Vec<_> = branches.iter().map(kind_of).collect();
     let mut lower = if branches.len() == 1 { branches.remove(0) } else { fan::join(branches) };
@@ -85,27 +86,27 @@ pub fn stack(lowest_first: Vec<Prepared>, mut branches: Vec<FileSystemRef>) -> F
     layer::stack(Described::new(levels), lower)
 }
 
-/// What a file system below is called: its topmost member.
+/// Returns the name of a lower file system: the kind of its topmost member.
 fn kind_of(lower: &FileSystemRef) -> String {
     lower.describe().last().map(|member| member.kind.clone()).unwrap_or_default()
 }
 
-/// The layer.
+/// The layer of one or more collapsed FiST modules.
 pub struct Described {
-    /// What it does now: a command puts another in the place of one.
+    /// Current members; a command replaces one by another.
     levels: ArcSwap<Levels>,
-    /// What it has to do at all: the others need not be asked.
+    /// The hook mask: for other operations the members need not be consulted.
     duties: Duties,
-    /// What is kept for objects cannot change.
+    /// Whether objects keep state, which cannot change.
     keeps_state: bool,
     notifier: OnceLock<Arc<dyn Notifier>>,
-    /// Held by an operation of those that are done one at a time.
+    /// Lock held by an operation where operations are performed one at a time.
     serial: KeyedLocks<()>,
-    /// The thread that holds it.
+    /// Thread that holds the lock.
     serial_thread: Mutex<Option<ThreadId>>,
 }
 
-/// The only one of the operations that are done one at a time.
+/// Guard of the current operation where operations are performed one at a time.
 struct Serial<'a> {
     thread: &'a Mutex<Option<ThreadId>>,
     _lock: KeyedGuard<'a, ()>,
@@ -117,35 +118,34 @@ impl Drop for Serial<'_> {
     }
 }
 
-/// What is kept for each object that is in use: in a place of its own when there is something, since most descriptions keep
-/// nothing.
+/// State of each object in use, allocated separately when there is any, since most FiST modules keep none.
 #[derive(Default)]
 pub struct State(OnceLock<Box<Kept>>);
 
-/// What is kept for an object.
+/// State kept for an object.
 #[derive(Default)]
 struct Kept {
-    /// For each level the `%per_vnode` fields; nothing until somebody asks.
+    /// The `%per_vnode` fields for each member; empty until they are first used.
     fields: Mutex<Vec<Fields>>,
-    /// Where it was looked up.
+    /// Lookup location of the object.
     place: Mutex<Place>,
 }
 
 /// The `%per_vnode` fields of an object.
 #[derive(Default)]
 struct Fields {
-    /// Which layout they have.
+    /// Number of the layout of the fields.
     layout: u64,
     bytes: Vec<u8>,
-    /// The room that they take from that of the mount.
+    /// Lease of the memory that the fields take from the mount's budget.
     _lease: Lease,
 }
 
-/// Where an object was looked up.
+/// Lookup location of an object.
 #[derive(Default)]
 struct Place {
     name: Vec<u8>,
-    /// The directory below.
+    /// Lower directory.
     directory: Option<VnodeRef>,
 }
 
@@ -163,7 +163,8 @@ impl State {
     }
 }
 
-/// Does an operation as its rules say, or, if there are none, as the template does: with the arguments that rules have left it.
+/// Performs an operation as its rules say or, without rules, as the template does: with the arguments that rules have
+/// left it.
 macro_rules! ruled {
     ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident, $given:ident| $forward:expr) => {{
         let operation = $operation;
@@ -193,11 +194,11 @@ impl Described {
         }
     }
 
-    /// Keeps other operations with rules away while one is done, where a description says so. What follows from that one in its
-    /// thread belongs to it, such as the release of a file that was opened to change the size.
+    /// Excludes other operations with rules while one runs, where a module requests this. Operations that follow from
+    /// that one in its thread belong to it, such as the release of a file that was opened to change the size.
     ///
     /// # Errors
-    /// `EINTR` if the caller is killed while it waits.
+    /// Returns `EINTR` if the caller is killed while it waits.
     fn one_at_a_time(&self, levels: &Levels, caller: &Caller) -> Result<Option<Serial<'_>>> {
         if !levels.is_serial {
             return Ok(None);
@@ -212,8 +213,8 @@ impl Described {
         Ok(Some(Serial { thread: &self.serial_thread, _lock: lock }))
     }
 
-    /// Does an operation that has rules, or is logged; `nothing` is the answer where a rule says that all went well, and nothing
-    /// was done.
+    /// Performs an operation that has rules or is logged; returns `nothing` where a rule reports success without
+    /// performing it.
     fn ruled<T: Outcome>(
         &self,
         (node, caller): (&LayerVnode<Self>, &Caller),
@@ -232,7 +233,7 @@ impl Described {
         answer
     }
 
-    /// Logs an operation, if that is wanted.
+    /// Logs an operation, if a module logs operations.
     fn log<T: Outcome>(
         &self,
         levels: &Levels,
@@ -247,7 +248,7 @@ impl Described {
         }
     }
 
-    /// Notes where an answer's object was looked up, if rules ask for it.
+    /// Records the lookup location of the resulting object, if rules query it.
     fn named<T: Outcome>(&self, node: &LayerVnode<Self>, name: Name<'_>, answer: Result<T>) -> Result<T> {
         if self.duties.have(Duty::Places)
             && let Ok(answer) = &answer
@@ -295,7 +296,7 @@ impl Layer for Described {
     }
 
     fn set_notifier(&self, notifier: &Arc<dyn Notifier>) {
-        // It is called once.
+        // This method is called once.
         let _ = self.notifier.set(Arc::clone(notifier));
     }
 
@@ -562,10 +563,10 @@ impl Layer for Described {
         }
         let levels = self.levels.load();
         let _one = self.one_at_a_time(&levels, caller)?;
-        // What is appended goes to the end, wherever it was to go.
+        // Appended data go to the end of the file, whatever their offset.
         let seen = if file.flags().appends() { file.forward_getattr(&Caller::server())?.size } else { offset };
         let operation = Operation::Write { offset: seen, length: data.len() };
-        // Where a rule says that all went well, all was written.
+        // Where a rule reports success, all data count as written.
         self.ruled((file.node(), caller), &operation, &|| Some(data.len()), &mut |_, caller, _| {
             file.forward_write_at(caller, offset, data, kill_privileges)
         })

@@ -1,4 +1,4 @@
-//! The options of a description: what it declares as `%mntdata` and `%mntflag`, and `errno`.
+//! Options of a FiST module: those that it declares as `%mntdata` and `%mntflag`, and `errno`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,45 +9,45 @@ use ::fist::program::{MountField, Program, Type};
 use super::intern::intern;
 use crate::options::{OptionError, OptionProblem, write};
 
-/// What the options say.
+/// Settings read from the options.
 pub(super) struct Given {
     /// The mount data.
     pub(super) mount: Vec<u8>,
-    /// Errors that rules see as others.
+    /// Lower errors that rules see as other errors.
     pub(super) errors: Vec<(i32, i32)>,
-    /// Pages of zeros are holes below.
+    /// Whether pages of zeros are holes below.
     pub(super) has_holes: bool,
-    /// How functions are run.
+    /// Execution tier of the functions.
     pub(super) tier: Tier,
-    /// It may be one layer with others.
+    /// Whether the module may be collapsed with others.
     pub(super) collapses: bool,
-    /// How long an operation's rules, or a filter, compute at most.
+    /// Maximum computing time of an operation's rules, or of a filter.
     pub(super) time_limit: Duration,
 }
 
-/// How functions are run.
+/// Execution tier of the functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tier {
-    /// Filters and functions with loops compiled, others interpreted.
+    /// Filters and functions with loops are compiled, others interpreted.
     #[default]
     Chosen,
-    /// Interpreted.
+    /// All functions are interpreted.
     Interpreted,
-    /// Compiled to machine code.
+    /// All functions are compiled to machine code.
     Compiled,
 }
 
-/// An option that every description has: `errno=EACCES:EPERM`.
+/// Option of every module: how rules see lower errors, as in `errno=EACCES:EPERM`.
 const ERRORS: &str = "errno";
-/// An option that every description has: how its functions are run.
+/// Option of every module: the execution tier of its functions.
 const TIER: &str = "tier";
-/// An option that every description has: whether it may be one layer with the descriptions above and below it.
+/// Option of every module: whether it may be collapsed with the modules above and below it.
 const COLLAPSE: &str = "collapse";
-/// An option that every description has: how many seconds an operation's rules, or a filter, compute at most.
+/// Option of every module: maximum computing time in seconds of an operation's rules, or of a filter.
 const TIME_LIMIT_SECONDS: &str = "time-limit";
-/// The seconds that it may be.
+/// Valid time limits in seconds.
 const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=3600.0;
-/// An option of those with a filter of data: whether pages of zeros are holes below.
+/// Option of modules with a data filter: whether pages of zeros are holes below.
 const HOLES: &str = "holes";
 
 /// Reads the options.
@@ -106,7 +106,7 @@ fn yes_or_no(value: &str) -> Result<bool, String> {
     }
 }
 
-/// A time limit, or what is expected.
+/// Parses a time limit; the error describes what is expected.
 fn seconds(value: &str) -> Result<Duration, String> {
     match value.parse() {
         Ok(seconds) if SECONDS.contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
@@ -114,7 +114,7 @@ fn seconds(value: &str) -> Result<Duration, String> {
     }
 }
 
-/// Writes a field's value, or says what is expected.
+/// Writes a value to its field; the error describes what is expected.
 fn set(program: &Program, field: &MountField, value: &str, mount: &mut [u8]) -> Result<(), String> {
     let Some(structure) = program.topmost().mount else { return Ok(()) };
     let field = (&program.structures[structure].fields[field.field], field.is_flag);
@@ -130,7 +130,7 @@ fn set(program: &Program, field: &MountField, value: &str, mount: &mut [u8]) -> 
             bytes.copy_from_slice(&number.to_le_bytes()[..bytes.len()]);
         }
         (Type::Array(of, _), _) if program.size(of) == 1 => {
-            // A string has its zero byte.
+            // A string includes its NUL byte.
             if value.len() >= bytes.len() {
                 return Err(format!("at most {} bytes", bytes.len() - 1));
             }
@@ -151,7 +151,7 @@ fn set(program: &Program, field: &MountField, value: &str, mount: &mut [u8]) -> 
     Ok(())
 }
 
-/// `EACCES:EPERM`, several with `+` between them: what comes from below, and what rules see.
+/// Parses pairs such as `EACCES:EPERM`, separated by `+`: the lower error, and the error that rules see.
 fn errors(value: &str) -> Result<Vec<(i32, i32)>, String> {
     let number = |name: &str| ::fist::check::error_number(name);
     let pair = |pair: &str| pair.split_once(':').and_then(|(below, seen)| Some((number(below)?, number(seen)?)));
@@ -161,7 +161,7 @@ fn errors(value: &str) -> Result<Vec<(i32, i32)>, String> {
         .collect()
 }
 
-/// The description's path and options, as a stack expression writes them.
+/// Formats the module's path and options in the syntax of stack expressions.
 pub(super) fn details(path: &Path, pairs: &[(String, String)]) -> String {
     let path = path.display();
     if pairs.is_empty() { path.to_string() } else { format!("{path}: {}", write(pairs)) }

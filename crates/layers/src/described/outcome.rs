@@ -1,29 +1,30 @@
-//! What operations answer, as far as rules can make or see it.
+//! Results of operations, as far as rules can make or see them.
 
 use vnode::{Attributes, Created, Entry, Lock, OpenDirectoryRef, OpenFileRef, StatFs, VnodeRef};
 
-/// An answer of an operation.
+/// Result of an operation.
 pub(super) trait Outcome: Sized {
-    /// The answer where a rule says that all went well, and nothing was done; `None` where there has to be something.
+    /// Returns the result where a rule reports success without performing the operation; `None` where there has to be a
+    /// result.
     fn nothing() -> Option<Self> {
         None
     }
 
-    /// The answer that is an entry which a rule looked up.
+    /// Returns the result that consists of an entry which a rule looked up.
     fn found(_: Entry) -> Option<Self> {
         None
     }
 
-    /// The entry that the answer is.
+    /// Returns the entry of the result, if it has one.
     fn entry(&self) -> Option<&Entry> {
         None
     }
 
-    /// The answer in words, for the log.
+    /// Formats the result for the log.
     fn told(&self) -> String;
 }
 
-/// Attributes in words.
+/// Formats attributes for the log.
 fn attributes(all: &Attributes) -> String {
     let Attributes { ino, nlink, uid, gid, size, .. } = all;
     format!("ino={ino} mode=0{:o} nlink={nlink} owner={uid} group={gid} size={size}", all.full_mode())

@@ -1,4 +1,4 @@
-//! Another description in the place of one that is mounted: files stay open, and what the mount keeps stays.
+//! Replacement of a mounted FiST module by another: files stay open, and the state that the mount keeps stays.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,7 +12,7 @@ use super::loaded::Loaded;
 use super::{Described, collapse};
 
 impl Described {
-    /// Reads a description again, from its file, and does from now on what it says.
+    /// Reads the program of a module again from its file, and runs the new one from now on.
     pub(super) fn reload(&self, kind: &str, arguments: &[(String, String)]) -> Result<String, ControlError> {
         if let Some((key, _)) = arguments.first() {
             return Err(ControlError::BadArgument(format!("`reload` takes no argument `{key}`; leave it out")));
@@ -47,13 +47,13 @@ impl Described {
         self.levels.store(Arc::new(levels));
         self.duties.set(duties);
         if let Some(notifier) = self.notifier.get() {
-            // What was shown by the old one may be kept above.
+            // The state that the old module showed may be cached above.
             notifier.everything_changed();
         }
         Ok(format!("{kind} is read again"))
     }
 
-    /// Whether what was settled when it was mounted holds for another description too.
+    /// Checks whether the decisions made at mount time hold for another module, too.
     fn fits(&self, old: &Loaded, new: &Loaded) -> Result<(), ControlError> {
         let (before, after): (Properties, Properties) = (old.properties, new.properties);
         let what = if old.level().fan_out != new.level().fan_out {
@@ -79,8 +79,8 @@ impl Described {
 }
 
 impl Loaded {
-    /// Takes over what is kept, where it is of the same layout: shared, so that what operations of the old description still
-    /// write is not lost. Fields that another layout of `%per_vfs` has too are copied.
+    /// Takes over the kept state where its layout is the same: shared, so that writes of operations of the old module
+    /// that still run are not lost. Fields that another layout of `%per_vfs` has, too, are copied.
     fn keep(&mut self, old: &Loaded) {
         self.below.clone_from(&old.below);
         self.has_lasting_handles = old.has_lasting_handles;
@@ -123,7 +123,7 @@ impl Loaded {
     }
 }
 
-/// Whether a type means the same in every description: structures are numbered in each.
+/// Returns whether a type means the same in every module: each module numbers its own structures.
 fn is_plain(r#type: &Type) -> bool {
     match r#type {
         Type::Array(of, _) => is_plain(of),

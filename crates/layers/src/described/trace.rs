@@ -1,6 +1,7 @@
-//! What a description with `debug on` logs: each operation with its arguments, and how it went (FiST, section 2.2).
+//! Log of a FiST module with `debug on`: each operation with its arguments and its result (FiST, section 2.2).
 //!
-//! What is read and written, the values of extended attributes, and the data of ioctls are told by their lengths: they may be secret.
+//! Data read and written, values of extended attributes, and data of ioctls are logged by their lengths: they may be
+//! secret.
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use vnode::{Caller, Creation, Errno, Name, Result, SetAttributes, SetTime};
 
 use super::Described;
 
-/// Logs an operation, and what it answered, in words.
+/// Logs an operation and its result.
 pub(super) fn log(
     description: &str,
     (node, caller): (&LayerVnode<Described>, &Caller),
@@ -24,7 +25,7 @@ pub(super) fn log(
         "{} = {answer}", call(operation));
 }
 
-/// Logs the arguments that rules have left an operation, where they are others.
+/// Logs the arguments that rules have left an operation, where they differ.
 pub(super) fn log_assigned(description: &str, before: &O<'_>, now: &O<'_>) {
     if is_on() {
         let (before, now) = (call(before), call(now));
@@ -38,7 +39,7 @@ fn is_on() -> bool {
     tracing::enabled!(target: "fist", tracing::Level::DEBUG)
 }
 
-/// Where an object is.
+/// Returns the path of an object, empty if it is unknown.
 fn path(node: &LayerVnode<Described>) -> String {
     vnode::Vnode::path(node).map(|path| String::from_utf8_lossy(&path).into_owned()).unwrap_or_default()
 }
@@ -47,7 +48,7 @@ fn error(error: Errno) -> String {
     error.name().map_or_else(|| error.number().to_string(), str::to_owned)
 }
 
-/// An operation as a call: `mkdir(name="new", mode=0755)`.
+/// Formats an operation as a call, such as `mkdir(name="new", mode=0755)`.
 fn call(operation: &O<'_>) -> String {
     let mut told = Told::default();
     if let Some(name) = operation.entry_name() {
@@ -94,7 +95,7 @@ fn call(operation: &O<'_>) -> String {
     format!("{}({})", operation.name(), told.0)
 }
 
-/// Arguments, with commas between them.
+/// Arguments separated by commas.
 #[derive(Default)]
 struct Told(String);
 
@@ -111,7 +112,7 @@ impl Told {
         self.word(format_args!("{name}={value}"));
     }
 
-    /// In quotes, with escapes: nothing in a name speaks to who reads the log.
+    /// Appends text in quotes, with escapes, so that nothing in a name affects the reader of the log.
     fn text(&mut self, name: &str, text: &[u8]) {
         self.word(format_args!("{name}={:?}", String::from_utf8_lossy(text)));
     }
