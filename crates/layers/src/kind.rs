@@ -105,7 +105,7 @@ impl Kind {
     /// Branches can be added later if an opener is given.
     ///
     /// # Errors
-    /// As [`Kind::stack`].
+    /// Fails as [`Kind::stack`] does.
     ///
     /// # Panics
     /// Panics if the layer does not join branches, or if `branches` is empty.
@@ -121,10 +121,10 @@ impl Kind {
     /// Joins branches as [`Kind::join`] does, without missing branches, which the layer reports by their labels.
     ///
     /// # Errors
-    /// As [`Kind::stack`].
+    /// Fails as [`Kind::stack`] does.
     ///
     /// # Panics
-    /// As [`Kind::join`].
+    /// Panics as [`Kind::join`] does.
     pub fn join_without(
         &self,
         options: &[(String, String)],

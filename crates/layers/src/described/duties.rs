@@ -44,13 +44,13 @@ impl Duties {
         self.0.load(Ordering::Acquire) >> duty as u64 & 1 != 0
     }
 
-    /// Returns whether an operation that is no declared ioctl has rules to run, or is to be logged.
+    /// Returns whether an operation other than a declared ioctl has rules to run, or is to be logged.
     pub(super) fn concern(&self, operation: &Operation<'_>) -> bool {
         let all = self.0.load(Ordering::Acquire);
         (all >> operation.index() | all >> Duty::Traces as u64) & 1 != 0
     }
 
-    /// Returns whether an operation that is no declared ioctl has rules to run.
+    /// Returns whether an operation other than a declared ioctl has rules to run.
     pub(super) fn have_rules(&self, operation: &Operation<'_>) -> bool {
         self.0.load(Ordering::Acquire) >> operation.index() & 1 != 0
     }

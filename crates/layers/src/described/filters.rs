@@ -86,7 +86,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Encodes a chunk, whose encoded form may have any length for which there is room.
+    /// Encodes a chunk, whose encoded form may have any length that fits.
     pub(super) fn encode_chunk(
         &self,
         function: usize,

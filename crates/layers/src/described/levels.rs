@@ -88,12 +88,13 @@ impl Levels {
             | Duty::Places.of(any(&|loaded| loaded.needs_places))
     }
 
-    /// Returns whether an operation that is no declared ioctl has rules to run.
+    /// Returns whether an operation other than a declared ioctl has rules to run.
     fn have_rules(&self, operation: &Operation<'_>) -> bool {
         self.with_rules >> operation.index() & 1 != 0
     }
 
-    /// Checks whether the operation is permitted: where rules run in between, the lower members are asked after those.
+    /// Checks whether the operation is permitted: where rules run in between, the lower members are checked after those
+    /// rules.
     pub(super) fn admit(&self, operation: &Operation<'_>) -> Result<()> {
         let asks_one = self.have_rules(operation) || matches!(operation, Operation::Ioctl { .. });
         let asked = if asks_one { &self.loaded[..1] } else { &self.loaded[..] };
@@ -169,7 +170,7 @@ impl Levels {
         }
     }
 
-    /// Returns a member, if it exists and permits the operation. The topmost has been asked before.
+    /// Returns a member, if it exists and permits the operation. The topmost has been checked before.
     fn at(&self, level: usize, operation: &Operation<'_>) -> Result<Option<&Arc<Loaded>>> {
         match self.loaded.get(level) {
             Some(loaded) if level > 0 => loaded.admit(operation).map(|()| Some(loaded)),
@@ -204,7 +205,7 @@ impl Levels {
         self.loaded.iter().filter(|loaded| loaded.level().filters.data.is_some())
     }
 
-    /// Returns whether a filter is informed which block is the last.
+    /// Returns whether a filter needs to know which block is the last.
     pub(super) fn marks_last(&self) -> bool {
         self.filtering().any(|loaded| loaded.level().marks_last)
     }

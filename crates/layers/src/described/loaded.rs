@@ -218,7 +218,7 @@ impl Loaded {
         }
     }
 
-    /// Returns whether an operation that is no declared ioctl has rules to run.
+    /// Returns whether an operation other than a declared ioctl has rules to run.
     pub(super) fn has_rules(&self, operation: &Operation<'_>) -> bool {
         !self.rules[operation.index()].is_empty()
     }
@@ -272,7 +272,7 @@ impl Loaded {
         serde_json::Value::Array(ioctls.collect()).to_string()
     }
 
-    /// Runs a function. Where it traps is logged, and the error is `EIO`.
+    /// Runs a function. If it traps, logs where; the error is `EIO`.
     pub(super) fn run(
         &self,
         host: &mut dyn Host,
@@ -373,7 +373,7 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
         let is_data = data.is_some_and(|data| data.0 >> index & 1 != 0) && kind.name != "lseek";
         is_data && !rules[index].is_empty()
     });
-    // Rules change names without the front end, which would keep what it has cached of them.
+    // Rules change names without the front end, which would keep its cached data about them.
     let changes_names = program.sites.iter().any(|site| {
         use ::fist::builtins::{BuiltIn as B, OperationValue as V};
         match site {

@@ -97,7 +97,7 @@ pub struct Described {
     levels: ArcSwap<Levels>,
     /// The hook mask: for other operations the members need not be consulted.
     duties: Duties,
-    /// Whether objects keep state, which cannot change.
+    /// Whether objects keep state; this cannot change.
     keeps_state: bool,
     notifier: OnceLock<Arc<dyn Notifier>>,
     /// Lock held by an operation where operations are performed one at a time.

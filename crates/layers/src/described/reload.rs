@@ -1,4 +1,4 @@
-//! Replacement of a mounted FiST module by another: files stay open, and the state that the mount keeps stays.
+//! Replacement of a mounted FiST module by another: files stay open, and the state of the mount is kept.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,7 +12,7 @@ use super::loaded::Loaded;
 use super::{Described, collapse};
 
 impl Described {
-    /// Reads the program of a module again from its file, and runs the new one from now on.
+    /// Rereads a module's program from its file, and runs the new one from then on.
     pub(super) fn reload(&self, kind: &str, arguments: &[(String, String)]) -> Result<String, ControlError> {
         if let Some((key, _)) = arguments.first() {
             return Err(ControlError::BadArgument(format!("`reload` takes no argument `{key}`; leave it out")));
@@ -47,7 +47,7 @@ impl Described {
         self.levels.store(Arc::new(levels));
         self.duties.set(duties);
         if let Some(notifier) = self.notifier.get() {
-            // The state that the old module showed may be cached above.
+            // Anything that the old module showed may be cached above.
             notifier.everything_changed();
         }
         Ok(format!("{kind} is read again"))

@@ -337,7 +337,7 @@ impl Map {
         self.settings.policies.keeps_list(&self.view(node, &caller)?)
     }
 
-    /// Returns the caller that performs an ioctl for a squashed caller who owns the object in the view: the lower
+    /// Returns the caller that performs an ioctl for a squashed caller that owns the object in the view: the lower
     /// owner, without the server's capabilities, which permit more than ownership does, such as changing immutable
     /// files. Returns `None` for a caller that has these capabilities, too.
     pub(super) fn restricted_owner(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Option<Caller>> {

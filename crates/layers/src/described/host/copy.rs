@@ -10,7 +10,7 @@ use crate::copies::{ACCESS_LIST, copy_data, copy_xattrs, decides_access, is_refu
 /// Mode of a copy that is not complete yet, and of one that only its owner may read.
 const OWNER_ONLY: u32 = 0o600;
 /// Permission bits of a copy, which has neither set-ID bits nor capabilities, since it remains where a program may have
-/// been replaced for its faults.
+/// been replaced for its flaws.
 const PERMISSIONS: u32 = 0o777;
 /// Prefixes of extended attributes in which unions and overlayfs keep data about an object in a branch, which its copy
 /// is not.

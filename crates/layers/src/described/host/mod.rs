@@ -20,8 +20,8 @@ use super::listing::Names;
 use super::loaded::{Loaded, Rules};
 use super::{Described, trace};
 
-/// Number of rule runs of an operation after which the clock is checked before each further one, since none by itself
-/// may compute for long enough.
+/// Number of rule runs of an operation after which the clock is checked before each further one, since each by itself
+/// may be too short for the clock to be checked.
 const RUNS_MAX: u32 = 8;
 
 /// A request that rules make to the operation.
