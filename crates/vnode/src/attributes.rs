@@ -1,4 +1,4 @@
-//! Attributes: what statx(2) tells of an object, and the changes that setattr makes.
+//! Attributes: what statx(2) reports about an object, and the changes that setattr makes.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -30,7 +30,7 @@ impl FileKind {
         }
     }
 
-    /// The kind in a mode's `S_IFMT` bits; `None` where they name none.
+    /// Returns the kind in a mode's `S_IFMT` bits; `None` if they denote none.
     pub const fn from_mode(mode: u32) -> Option<Self> {
         Some(match mode & libc::S_IFMT {
             libc::S_IFREG => Self::Regular,
@@ -59,7 +59,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// The time of the system's clock now.
+    /// Returns the current time of the system clock.
     pub fn now() -> Self {
         Self::from(SystemTime::now())
     }
@@ -98,28 +98,28 @@ pub struct Device {
     pub minor: u32,
 }
 
-/// What is known of an object, as by statx(2).
+/// Attributes of an object, as returned by statx(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// The kind of the object.
     pub kind: FileKind,
     /// Permission, set-id and sticky bits: the mode below `S_IFMT`, at most 0o7777.
     pub mode: u32,
-    /// The number of hard links; 0 for an object that is open but unlinked.
+    /// Number of hard links; 0 for an object that is open but unlinked.
     pub nlink: u32,
     /// The owner.
     pub uid: u32,
     /// The group.
     pub gid: u32,
-    /// What device a device special file is; zero for all else.
+    /// Device number of a device special file; zero for all other kinds.
     pub rdev: Device,
     /// The inode number: unique in the stack and the same in readdir, as far as the base can tell.
     pub ino: u64,
-    /// The size in bytes, as a reader sees it: of the target's path for a symlink.
+    /// Size in bytes, as a reader sees it; for a symlink, the length of the target path.
     pub size: u64,
-    /// The space taken, in units of 512 bytes.
+    /// Allocated space in units of 512 bytes.
     pub blocks: u64,
-    /// The block size for efficient I/O, in bytes.
+    /// Block size for efficient I/O, in bytes.
     pub block_size: u32,
     /// Last access.
     pub atime: Timestamp,
@@ -131,21 +131,22 @@ pub struct Attributes {
     pub btime: Option<Timestamp>,
     /// `STATX_ATTR_*` bits that are set, of those in `flags_known`.
     pub flags: u64,
-    /// Which `STATX_ATTR_*` bits the file system knows.
+    /// `STATX_ATTR_*` bits that the file system supports.
     pub flags_known: u64,
-    /// The kind is sure, and the rest perhaps not: a look-up has found the root of another mount, whose server may not answer
-    /// and was not asked. Nothing is decided by them and they are not kept; [`Vnode::getattr`](crate::Vnode::getattr) asks.
+    /// Set if the kind is certain but the rest may not be: a lookup found the root of another mount, whose server might
+    /// not answer and was not queried. Such attributes are neither used for decisions nor cached;
+    /// [`Vnode::getattr`](crate::Vnode::getattr) queries the server.
     pub is_provisional: bool,
 }
 
 impl Attributes {
-    /// Whether it is immutable, or only to be appended to: its names and those in it stay, whoever asks, as in
-    /// ioctl_iflags(2) for `FS_IMMUTABLE_FL` and `FS_APPEND_FL`.
+    /// Returns whether the object is immutable or append-only: its names and those in it stay, whoever the caller is,
+    /// as in ioctl_iflags(2) for `FS_IMMUTABLE_FL` and `FS_APPEND_FL`.
     pub const fn only_grows_or_stays(&self) -> bool {
         self.flags & (libc::STATX_ATTR_IMMUTABLE | libc::STATX_ATTR_APPEND) as u64 != 0
     }
 
-    /// Whether it is immutable, as in ioctl_iflags(2) for `FS_IMMUTABLE_FL`.
+    /// Returns whether the object is immutable, as in ioctl_iflags(2) for `FS_IMMUTABLE_FL`.
     pub const fn is_immutable(&self) -> bool {
         self.flags & libc::STATX_ATTR_IMMUTABLE as u64 != 0
     }
@@ -155,22 +156,22 @@ impl Attributes {
         self.kind.mode_bits() | (self.mode & 0o7777)
     }
 
-    /// Whether it is a directory.
+    /// Returns whether the object is a directory.
     pub fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
     }
 }
 
-/// A new value for a time stamp, as in utimensat(2).
+/// A new value for a timestamp, as in utimensat(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The time when the change is made; allowed to everybody who may write.
+    /// Time at which the change is made; permitted to every caller with write permission.
     Now,
-    /// This time; allowed to the owner and the superuser.
+    /// This time; permitted to the owner and the superuser.
     To(Timestamp),
 }
 
-/// The changes of one setattr: only what is `Some` changes, all of it or nothing.
+/// Changes made by one setattr: only fields that are `Some` change, all of them or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
     /// New permission bits, at most 0o7777, as chmod(2).
@@ -179,43 +180,43 @@ pub struct SetAttributes {
     pub uid: Option<u32>,
     /// New group.
     pub gid: Option<u32>,
-    /// New size, as truncate(2); `EISDIR`, `EINVAL` for what is no regular file.
+    /// New size, as truncate(2); `EISDIR`, `EINVAL` for anything but a regular file.
     pub size: Option<u64>,
     /// New access time.
     pub atime: Option<SetTime>,
     /// New modification time.
     pub mtime: Option<SetTime>,
-    /// The change takes the set-id bits and `security.capability` away whatever the caller's credentials say
-    /// (`FATTR_KILL_SUIDGID` of FUSE): set with a change of size by callers without CAP_FSETID. Alone it is a chown(2) that
-    /// names no ids, which the owner may do.
+    /// Clears the set-ID bits and `security.capability` whatever the caller's credentials (`FATTR_KILL_SUIDGID` of
+    /// FUSE): set along with a size change by callers without CAP_FSETID. Alone it is a chown(2) without IDs, which the
+    /// owner may do.
     pub kill_privileges: bool,
 }
 
 impl SetAttributes {
-    /// Whether nothing would change.
+    /// Returns whether nothing would change.
     pub fn is_empty(&self) -> bool {
         *self == Self { kill_privileges: self.kill_privileges, ..Self::default() } && !self.kill_privileges
     }
 }
 
-/// What statfs(2) tells of a file system. Sizes in blocks of `fragment_size` bytes.
+/// File system statistics, as returned by statfs(2). Sizes are in blocks of `fragment_size` bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatFs {
-    /// The block size for efficient I/O, in bytes.
+    /// Block size for efficient I/O, in bytes.
     pub block_size: u32,
-    /// The unit of the block counts, in bytes.
+    /// Unit of the block counts, in bytes.
     pub fragment_size: u32,
-    /// Blocks in all.
+    /// Total number of blocks.
     pub blocks: u64,
-    /// Free blocks.
+    /// Number of free blocks.
     pub blocks_free: u64,
-    /// Free blocks for callers who are not the superuser.
+    /// Number of free blocks available to callers other than the superuser.
     pub blocks_available: u64,
-    /// Inodes in all.
+    /// Total number of inodes.
     pub files: u64,
-    /// Free inodes.
+    /// Number of free inodes.
     pub files_free: u64,
-    /// The longest name in bytes.
+    /// Maximum length of a name in bytes.
     pub name_max: u32,
 }
 

@@ -8,18 +8,18 @@ use crate::{Claim, Errno, Handle, Name, Properties, Result, VnodeRef};
 
 /// A file system: a base, or a layer over others. Used as [`FileSystemRef`].
 pub trait FileSystem: Send + Sync + 'static {
-    /// The root directory. It always exists while the file system does.
+    /// Returns the root directory, which always exists while the file system does.
     fn root(&self) -> VnodeRef;
 
-    /// The vnode of a handle that this file system made, also in an earlier life where
-    /// [`Properties::persistent_handles`] is declared. Nothing is checked but existence: a front end that takes handles
-    /// from outside authenticates them.
+    /// Returns the vnode for a handle issued by this file system, also by an earlier instance if
+    /// [`Properties::persistent_handles`] is declared. Checks existence only: a front end that accepts handles from
+    /// outside authenticates them.
     ///
     /// # Errors
-    /// `ESTALE` if the object is gone or the handle was never one of ours.
+    /// `ESTALE` if the object is gone or this file system never issued the handle.
     fn resolve(&self, handle: &Handle) -> Result<VnodeRef>;
 
-    /// Everything written reaches stable storage, as syncfs(2). Default: nothing to do.
+    /// Flushes everything written to stable storage, as syncfs(2). Default: does nothing.
     ///
     /// # Errors
     /// Those of the storage, such as `EIO`.
@@ -27,84 +27,87 @@ pub trait FileSystem: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The identifier of the file system that the objects are stored in (`f_fsid` of statfs(2), where that is made of its UUID):
-    /// the same whenever and wherever it is mounted, and no other's. Layers over another pass it on. Default: it has none, or
-    /// several.
+    /// Returns the identifier of the file system that stores the objects (`f_fsid` of statfs(2), where it is derived
+    /// from the UUID): unique, and the same whenever and wherever that file system is mounted. Layers over another file
+    /// system pass it on. Default: `None`, for a file system that has no such identifier or several.
     fn fsid(&self) -> Option<u64> {
         None
     }
 
-    /// Keeps others from claiming the file system for as long as the result lives: whoever writes all of it as its own, such as a
-    /// union that keeps records in it, claims it first. Nothing is written for that. Layers over another pass it down. Default: it
-    /// cannot tell who writes it, and keeps nobody out.
+    /// Claims the file system exclusively for the lifetime of the result: a writer that treats all of it as its own,
+    /// such as a union that keeps records in it, claims it first. Writes nothing to the file system. Layers over
+    /// another file system pass the call down. Default: the file system cannot tell who writes it, and excludes nobody.
     ///
     /// # Errors
-    /// `EBUSY` if it is claimed.
+    /// `EBUSY` if the file system is already claimed.
     fn claim(&self) -> Result<Claim> {
         Ok(Claim::unknown())
     }
 
-    /// What this file system, with all below it, declares. It may change only through [`FileSystem::control`].
+    /// Returns the declared properties of this file system and everything below it. They may change only through
+    /// [`FileSystem::control`].
     fn properties(&self) -> Properties;
 
-    /// What the stack is made of, base first: for `--explain`, `status` and messages.
+    /// Returns the members of the stack, base first: for `--explain`, `status` and messages.
     fn describe(&self) -> Vec<Description>;
 
-    /// A command to a running layer or base, such as the papers' debug ioctl. Default: nobody by that name.
+    /// Sends a command to a running layer or base, such as the papers' debug ioctl. Default: no member has that name.
     ///
     /// # Errors
-    /// [`ControlError`], to be shown to the person who asked.
+    /// [`ControlError`], to be shown to the user who sent the command.
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
         Err(ControlError::UnknownTarget(command.target.clone()))
     }
 
-    /// Where to tell of changes that did not come from above. Called once, before the first operation. Layers over
-    /// others pass it down, wrapped where names or handles change. Default: nobody to tell.
+    /// Sets the receiver of notifications about changes that did not come from above. Called once, before the first
+    /// operation. Layers over other file systems pass it down, wrapped where names or handles change. Default: reports
+    /// nothing.
     fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
         drop(notifier);
     }
 
-    /// The directory that the stack is about to be mounted on, open while it can still be seen. Called before mounting.
-    /// A base whose tree contains it goes on serving what the mount covers, and never enters its own mount from below.
-    /// Layers over others pass it down. Default: nothing to know.
+    /// Sets the directory on which the stack is about to be mounted, opened while it is still visible. Called before
+    /// mounting. A base whose tree contains it continues to serve what the mount covers, and never enters its own mount
+    /// from below. Layers over other file systems pass it down. Default: ignores it.
     fn set_mount_point(&self, directory: BorrowedFd<'_>) {
         let _ = directory;
     }
 
-    /// Of what reading is to change no access times from now on, by the flags of the mount. Bases that change them go by it for
-    /// what is opened later. Layers over others pass it down. Default: nothing is changed, or what changes it is elsewhere.
+    /// Sets the objects whose access times reading no longer updates from now on, according to the mount flags. Bases
+    /// that update access times apply this to objects opened later. Layers over other file systems pass it down.
+    /// Default: ignores it, since access times are not updated, or are updated elsewhere.
     fn keep_access_times(&self, kept: KeptAccessTimes) {
         let _ = kept;
     }
 }
 
-/// Of what reading changes no access times, as the mount options `noatime` and `nodiratime` say.
+/// Objects whose access times reading does not update, as selected by the mount options `noatime` and `nodiratime`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptAccessTimes {
-    /// Of files. Default: it changes them as the base does.
+    /// Files. Default: reading updates their access times as the base does.
     pub files: bool,
-    /// Of directories. Default: it changes them as the base does.
+    /// Directories. Default: reading updates their access times as the base does.
     pub directories: bool,
 }
 
 /// A shared file system.
 pub type FileSystemRef = Arc<dyn FileSystem>;
 
-/// One member of a stack, described.
+/// Description of one member of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// The kind, as in a stack expression: `dir`, `audit`.
     pub kind: String,
     /// Its location and options, as in a stack expression, or empty.
     pub details: String,
-    /// What it declares by itself, without what lies below.
+    /// Properties that it declares itself, without those of members below.
     pub properties: Properties,
 }
 
 /// A command to one member of a running stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// The kind of the member, such as `audit`; the topmost of that kind takes it.
+    /// The kind of the member, such as `audit`; the topmost member of that kind handles the command.
     pub target: String,
     /// The command's name.
     pub command: String,
@@ -112,7 +115,7 @@ pub struct Control {
     pub arguments: Vec<(String, String)>,
 }
 
-/// Why a [`Control`] failed.
+/// Reason why a [`Control`] failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlError {
     /// The stack has no member of that kind.
@@ -121,12 +124,12 @@ pub enum ControlError {
     UnknownCommand {
         /// The member's kind.
         target: String,
-        /// The command it does not know.
+        /// The unknown command.
         command: String,
     },
-    /// An argument is missing or wrong, in words.
+    /// An argument is missing or invalid; the text says which and why.
     BadArgument(String),
-    /// It cannot be done as things are, in words.
+    /// The command is not possible in the current state; the text gives the reason.
     Refused(String),
     /// The command failed.
     Failed(Errno),
@@ -145,20 +148,22 @@ impl fmt::Display for ControlError {
 
 impl std::error::Error for ControlError {}
 
-/// Where a base or layer tells of changes that did not come from above, so that caches above can be dropped.
+/// Receiver of a base's or layer's notifications about changes that did not come from above, so that caches above can
+/// be invalidated.
 ///
-/// Never to be called from inside an operation: a front end may have to wait for the kernel, and the kernel for us.
+/// Must never be called from inside an operation: a front end may have to wait for the kernel, and the kernel for us.
 pub trait Notifier: Send + Sync {
-    /// The attributes of the object changed.
+    /// Reports that the attributes of the object changed.
     fn attributes_changed(&self, handle: &Handle);
-    /// The data of the object changed, from `offset` for `length` bytes (`u64::MAX`: to the end), and its attributes.
+    /// Reports that the object's data changed, from `offset` for `length` bytes (`u64::MAX`: to the end), and its
+    /// attributes.
     fn data_changed(&self, handle: &Handle, offset: u64, length: u64);
-    /// The name in the directory now stands for something else, or nothing.
+    /// Reports that the name in the directory now refers to another object, or to none.
     fn entry_changed(&self, directory: &Handle, name: Name<'_>);
-    /// Anything may have changed.
+    /// Reports that anything may have changed.
     fn everything_changed(&self);
-    /// Has what is kept above of data that were written handed down, by operations: whether all has been. Not from a thread that
-    /// these wait for. Default: nothing is kept.
+    /// Writes back dirty data cached above, by operations on the file system; returns whether all of it was written.
+    /// Must not be called from a thread that these operations wait for. Default: nothing is cached.
     fn write_back(&self) -> bool {
         true
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use crate::{AllocateMode, Attributes, Caller, Errno, Lock, LockOwner, OpenFlags, Result, SeekTarget, Vnode};
 
-/// Opens a file so that parts of it can be read, changed and written back at their places, for somebody who opens it with
-/// `flags`; see [`OpenFlags::for_rewriting`].
+/// Opens a file for read-modify-write of its parts, on behalf of a caller that opens it with `flags`; see
+/// [`OpenFlags::for_rewriting`].
 ///
-/// The caller needs the permissions that it asks for and no more: where it may write but not read, the server reads.
+/// The caller needs only the permissions that it requests: if it may write but not read, the server reads.
 ///
 /// # Errors
-/// As open(2) with `flags`; also where the file can be opened for appending only.
+/// As open(2) with `flags`; also if the file can be opened only for appending.
 pub fn open_for_rewriting(vnode: &dyn Vnode, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
     let wanted = flags.for_rewriting();
     match vnode.open(caller, wanted) {
@@ -29,8 +29,9 @@ pub type OpenFileRef = Arc<dyn OpenFile>;
 
 /// An open regular file. Offsets and lengths are bytes of the file as its reader sees it.
 ///
-/// What may be done depends on how it was opened (`EBADF` otherwise), not on the caller, as for a file descriptor.
-/// Concurrent calls are allowed; a write is atomic towards reads and writes as far as the lower file system's is.
+/// The permitted operations depend on how the file was opened (`EBADF` otherwise), not on the caller, as for a file
+/// descriptor. Concurrent calls are allowed; a write is atomic with respect to reads and writes as far as the lower
+/// file system's is.
 pub trait OpenFile: Send + Sync + 'static {
     /// Reads up to `buffer.len()` bytes at `offset`, fewer only at the end of the file, 0 past it.
     ///
@@ -38,9 +39,9 @@ pub trait OpenFile: Send + Sync + 'static {
     /// As pread(2).
     fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize>;
 
-    /// Writes `data` at `offset`, or at the end if the file was opened for appending, whatever `offset` says: then
-    /// writers never overwrite each other. Fewer bytes than asked only when storage ran out half-way.
-    /// `kill_privileges`: set-id bits and `security.capability` are cleared, whoever the caller is. Default: `EBADF`.
+    /// Writes `data` at `offset`, or at the end if the file was opened for appending, regardless of `offset`: appending
+    /// writers never overwrite each other. Writes fewer bytes than requested only if storage runs out partway.
+    /// `kill_privileges` clears the set-ID bits and `security.capability`, whoever the caller is. Default: `EBADF`.
     ///
     /// # Errors
     /// As pwrite(2).
@@ -49,13 +50,13 @@ pub trait OpenFile: Send + Sync + 'static {
         Err(Errno::EBADF)
     }
 
-    /// The attributes, as fstat(2): also of an unlinked file, with `nlink` 0.
+    /// Returns the attributes, as fstat(2): also of an unlinked file, with `nlink` 0.
     ///
     /// # Errors
     /// Those of the storage.
     fn getattr(&self, caller: &Caller) -> Result<Attributes>;
 
-    /// Sets the size, as ftruncate(2): allowed by how the file was opened. Default: `EINVAL`.
+    /// Sets the size, as ftruncate(2); how the file was opened decides whether this is permitted. Default: `EINVAL`.
     ///
     /// # Errors
     /// As ftruncate(2).
@@ -64,8 +65,8 @@ pub trait OpenFile: Send + Sync + 'static {
         Err(Errno::EINVAL)
     }
 
-    /// A descriptor was closed (there may be others): the owner's POSIX locks on the file go, and an error of earlier
-    /// writes that nobody has seen yet is told. Default: nothing to do.
+    /// Handles the close of a descriptor (others may remain open): releases the owner's POSIX locks on the file and
+    /// reports an error of earlier writes that has not been reported yet. Default: does nothing.
     ///
     /// # Errors
     /// As close(2).
@@ -74,20 +75,20 @@ pub trait OpenFile: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether [`OpenFile::flush`] may have something to tell or to do beside releasing locks, whoever wrote to the file and by
-    /// which way. Default: yes.
+    /// Returns whether [`OpenFile::flush`] may have something to report or to do besides releasing locks, whoever wrote
+    /// to the file and by whatever path. Default: yes.
     fn closing_tells(&self) -> bool {
         true
     }
 
-    /// Whether the file's data are as they were if its size, mtime and ctime are, where the
-    /// [properties](crate::Properties::times_tell_changes) leave it to single files. Default: yes.
+    /// Returns whether unchanged size, mtime and ctime imply unchanged data, where the
+    /// [properties](crate::Properties::times_tell_changes) leave this to individual files. Default: yes.
     fn times_tell_changes(&self) -> bool {
         true
     }
 
-    /// What was written reaches stable storage; with `data_only` not the attributes that reading does not need.
-    /// Default: nothing to do.
+    /// Flushes what was written to stable storage; with `data_only`, without the attributes that reading does not need.
+    /// Default: does nothing.
     ///
     /// # Errors
     /// As fsync(2).
@@ -105,7 +106,8 @@ pub trait OpenFile: Send + Sync + 'static {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// The next data or hole at or after `offset`, as lseek(2). Default: all is data, up to the size.
+    /// Returns the offset of the next data or hole at or after `offset`, as lseek(2). Default: everything up to the
+    /// size is data.
     ///
     /// # Errors
     /// `ENXIO` at or past the end.
@@ -118,27 +120,27 @@ pub trait OpenFile: Send + Sync + 'static {
         }
     }
 
-    /// Copies within the file system without the data coming up, as copy_file_range(2); fewer bytes are allowed.
-    /// Default: `EXDEV`, at which a front end or program copies by reading and writing.
+    /// Copies within the file system without passing the data up, as copy_file_range(2); may copy fewer bytes. Default:
+    /// `EXDEV`, on which a front end or program falls back to reading and writing.
     ///
     /// # Errors
-    /// `EXDEV` where it cannot be done; as copy_file_range(2).
+    /// `EXDEV` if such a copy is not possible; as copy_file_range(2).
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
         let _ = (caller, offset, to, to_offset, length);
         Err(Errno::EXDEV)
     }
 
-    /// Takes or releases a lock for `owner`, at once: whoever wants to wait tries again. Default: `EOPNOTSUPP`, at which
-    /// a front end keeps locks to itself.
+    /// Acquires or releases a lock for `owner` without waiting: callers that want to wait retry. Default: `EOPNOTSUPP`,
+    /// on which a front end manages locks by itself.
     ///
     /// # Errors
-    /// `EAGAIN` if another owner's lock is in the way; `EBADF` as fcntl(2).
+    /// `EAGAIN` if another owner's lock conflicts; `EBADF` as fcntl(2).
     fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
         let _ = (caller, owner, lock);
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// A lock that stands in the way of `lock` for `owner`, as `F_GETLK`; `None` if it could be taken.
+    /// Returns a lock that conflicts with `lock` for `owner`, as `F_GETLK`; `None` if `lock` could be acquired.
     /// Default: `EOPNOTSUPP`.
     ///
     /// # Errors
@@ -151,13 +153,13 @@ pub trait OpenFile: Send + Sync + 'static {
     /// As [`crate::Vnode::ioctl`], for an open file. Default: `ENOTTY`.
     ///
     /// # Errors
-    /// `ENOTTY` for a command that nobody here knows.
+    /// `ENOTTY` for an unknown command.
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
         let _ = (caller, command, input, output);
         Err(Errno::ENOTTY)
     }
 
-    /// Which of the `POLL*` events of poll(2) hold now. Default: those of a regular file, always ready.
+    /// Returns which of the `POLL*` events of poll(2) are ready now. Default: those of a regular file, always ready.
     ///
     /// # Errors
     /// Those of the storage.
@@ -166,13 +168,14 @@ pub trait OpenFile: Send + Sync + 'static {
         Ok(events & (libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM) as u32)
     }
 
-    /// The file of the base that holds exactly this data, for the kernel to read and write it by itself. Asked only
-    /// where [`crate::Properties::allows_passthrough`] holds. Until its next operation the calling thread has the credentials
-    /// that whoever opened the file writes with: a system call that writes to the descriptor is made at once. Default: none.
+    /// Returns the file of the base that holds exactly this data, for the kernel to read and write directly. Called
+    /// only where [`crate::Properties::allows_passthrough`] holds. Until its next operation the calling thread has the
+    /// credentials with which the opener of the file writes: a system call that writes to the descriptor must be made
+    /// at once. Default: none.
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// The file itself, for the file system that made it to know its own again in `copy_range`.
+    /// The file itself, so that the file system that created it recognizes its own files in `copy_range`.
     fn as_any(&self) -> &dyn Any;
 }

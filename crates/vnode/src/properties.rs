@@ -1,39 +1,43 @@
-//! Declared properties: what a stack leaves untouched and what it needs, by which front ends choose their short cuts.
+//! Declared properties: what a stack leaves untouched and what it needs, from which front ends choose their
+//! optimizations.
 
-/// How it follows from the mode, owner, group and access control list that a file system shows, whom it admits to what.
+/// Relation between the mode, owner, group and access control list that a file system shows and the access that it
+/// grants.
 ///
-/// Each value says by itself what a front end may do. Each promises less than the one before, so that of the parts of a stack the
-/// greatest counts.
+/// Each value on its own defines what a front end may do. Each guarantees less than the one before, so that the
+/// greatest value among the members of a stack applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessControl {
-    /// They decide, as acl(5) says: the kernel may check permissions by them before it asks, and may answer without asking who
-    /// may search, open a pipe or device, or connect to a socket. What has to be asked in any case, opening and changing files,
-    /// may be refused beside, to everybody alike: a read-only layer, or one that protects files, declares this.
+    /// The shown attributes decide, as in acl(5): the kernel may check permissions by them before it calls the stack,
+    /// and may decide without calling it who may search a directory, open a pipe or device, or connect to a socket.
+    /// Operations that reach the stack in any case, opening and changing files, may be refused in addition, to all
+    /// callers alike: a read-only layer, or one that protects files, declares this.
     #[default]
     AsShown,
-    /// Directories that they let everybody search can be searched by everybody, and the kernel may keep names there. In the rest
-    /// others get in too, or the stack has to see what is refused: the kernel must not check permissions.
+    /// Directories that the shown attributes let everybody search can be searched by everybody, and the kernel may
+    /// cache names there. Elsewhere other callers have access too, or the stack must see refused operations: the kernel
+    /// must not check permissions.
     OpenAsShown,
-    /// They tell nothing: the kernel must neither check permissions nor keep names.
+    /// The shown attributes say nothing about access: the kernel must neither check permissions nor cache names.
     NotShown,
 }
 
-/// Of which files size, mtime and ctime tell: if they are as they were, so are the data.
+/// Files for which unchanged size, mtime and ctime imply unchanged data.
 ///
-/// Of the parts of a stack the least counts.
+/// The least value among the members of a stack applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TimesTell {
-    /// Of none: data change without them.
+    /// None: data may change without them.
     OfNone,
-    /// Of those that [say so](crate::OpenFile::times_tell_changes): the data of others may be elsewhere.
+    /// Those that [say so](crate::OpenFile::times_tell_changes): the data of others may be elsewhere.
     OfSome,
-    /// Of all.
+    /// All.
     #[default]
     OfAll,
 }
 
 impl TimesTell {
-    /// The one of the two that promises less.
+    /// Returns the value of the two that guarantees less.
     #[must_use]
     pub const fn stacked_on(self, lower: Self) -> Self {
         if (self as u8) < lower as u8 { self } else { lower }
@@ -41,71 +45,72 @@ impl TimesTell {
 }
 
 impl AccessControl {
-    /// Whether the kernel may check permissions before the stack is asked.
+    /// Returns whether the kernel may check permissions before it calls the stack.
     pub const fn kernel_may_check(self) -> bool {
         matches!(self, Self::AsShown)
     }
 
-    /// The one of the two that promises less.
+    /// Returns the value of the two that guarantees less.
     #[must_use]
     pub const fn stacked_on(self, lower: Self) -> Self {
         if self as u8 > lower as u8 { self } else { lower }
     }
 }
 
-/// What a file system declares of itself. A layer's are combined with those below it by [`Properties::stacked_on`].
+/// Properties that a file system declares. A layer's are combined with those below it by [`Properties::stacked_on`].
 ///
-/// They are promises: a front end that reads `data_untouched` may let the kernel do all reading and writing by itself.
+/// They are guarantees: a front end that reads `data_untouched` may let the kernel do all reading and writing by
+/// itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
-    /// File data is that of the base: reads and writes may go past the layers (passthrough).
+    /// File data is that of the base: reads and writes may bypass the layers (passthrough).
     pub data_untouched: bool,
     /// Names are those of the base.
     pub names_untouched: bool,
     /// Attributes are those of the base.
     pub attributes_untouched: bool,
-    /// An object may be found by other spellings of its name than the one that its directory lists, as where upper and lower case
-    /// are one.
+    /// Lookup may find an object by other spellings of its name than the one listed in its directory, as with
+    /// case-insensitive names.
     pub folds_names: bool,
-    /// How what is admitted follows from the attributes that are shown.
+    /// Relation between the shown attributes and the access granted.
     pub access_control: AccessControl,
-    /// Every look-up must reach the stack: no name may be cached.
+    /// Every lookup must reach the stack: no name may be cached.
     pub needs_every_lookup: bool,
-    /// Failed look-ups must reach the stack: negative names may not be cached.
+    /// Failed lookups must reach the stack: negative names may not be cached.
     pub needs_failed_lookups: bool,
     /// Every read and write must reach the stack with its caller, although data is untouched.
     pub needs_every_data_operation: bool,
     /// Attributes may change by themselves at any time: none may be cached.
     pub needs_fresh_attributes: bool,
-    /// One file opened twice may be two files of the base: what is cached of one open is not what another reads.
+    /// One file opened twice may be two files of the base: data cached for one open is not what another reads.
     pub opens_differ: bool,
-    /// Files whose size, mtime and ctime are as they were have the same data: a cache of it may be kept.
+    /// Files with unchanged size, mtime and ctime have unchanged data: cached data may be retained.
     pub times_tell_changes: TimesTell,
-    /// Reading a file changes its access time, at least where it was not read since it was written (`relatime`).
+    /// Reading a file updates its access time, at least if it was not read since it was written (`relatime`).
     pub reading_changes_times: bool,
-    /// Files may be open files of the kernel's ([`OpenFile::backing`](crate::OpenFile::backing)).
+    /// Files may be backed by open files of the kernel ([`OpenFile::backing`](crate::OpenFile::backing)).
     pub has_backing_files: bool,
-    /// Closing a file tells of no error and releases nothing but locks: [`OpenFile::flush`](crate::OpenFile::flush) need
-    /// not be called where somebody else keeps those.
+    /// Closing a file reports no error and releases nothing but locks: [`OpenFile::flush`](crate::OpenFile::flush) need
+    /// not be called if locks are managed elsewhere.
     pub nothing_to_flush: bool,
-    /// Nothing but this stack can change the objects below: caches may be kept without bound.
+    /// Only this stack can change the objects below: caches may be retained indefinitely.
     pub exclusive: bool,
-    /// Programs outside lock the base's files too: their locks count here, and those taken here count there. Otherwise a
-    /// front end may keep locks by itself.
+    /// Programs outside lock the base's files too: their locks apply here, and locks acquired here apply there.
+    /// Otherwise a front end may manage locks by itself.
     pub shares_locks: bool,
-    /// The base decides admission by the caller's credentials. Otherwise it acts as the server's user, and a front end
-    /// that lets others in has to check permissions itself (`default_permissions` of FUSE).
+    /// The base checks permissions with the caller's credentials. Otherwise it acts as the server's user, and a front
+    /// end that serves other users must check permissions itself (`default_permissions` of FUSE).
     pub checks_credentials: bool,
-    /// Handles stay valid over a restart of the server.
+    /// Handles stay valid across a restart of the server.
     pub persistent_handles: bool,
-    /// Nothing can be changed: every changing operation answers `EROFS`.
+    /// Nothing can be changed: every modifying operation returns `EROFS`.
     pub read_only: bool,
-    /// It is to be mounted over its own base, which can then be reached only through it (FiST's overlay mounts).
+    /// The stack is to be mounted over its own base, which is then reachable only through it (FiST's overlay mounts).
     pub overlay: bool,
 }
 
 impl Properties {
-    /// A layer that touches nothing and needs nothing: where a layer's declaration starts from.
+    /// Properties of a layer that changes nothing and needs nothing: the starting point of a layer's declaration.
     pub const TRANSPARENT: Self = Self {
         data_untouched: true,
         names_untouched: true,
@@ -129,8 +134,8 @@ impl Properties {
         overlay: false,
     };
 
-    /// The properties of a layer that declares `self` on a stack that declares `lower`: untouched only if both leave it
-    /// untouched, needed if either needs it.
+    /// Returns the properties of a layer that declares `self` on a stack that declares `lower`: untouched only if both
+    /// leave it untouched, needed if either needs it.
     #[must_use]
     pub const fn stacked_on(self, lower: Self) -> Self {
         Self {
@@ -157,7 +162,7 @@ impl Properties {
         }
     }
 
-    /// Whether the kernel may read and write the base's files by itself.
+    /// Returns whether the kernel may read and write the base's files by itself.
     pub const fn allows_passthrough(&self) -> bool {
         self.data_untouched && !self.needs_every_data_operation
     }

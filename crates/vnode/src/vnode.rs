@@ -1,9 +1,10 @@
 //! A vnode: one object of a file system, and every operation on it by name or attribute.
 //!
-//! Methods are named after system calls and mean what their man pages say, but for paths: a name is one component in
-//! the directory that the method is called on. Errors not listed are those of the storage (`EIO`, `ENOSPC`, `EDQUOT`,
-//! `ENOMEM`, `EMFILE`) and `ESTALE` for an object that has vanished; admission errors (`EACCES`, `EPERM`) may come from
-//! any operation and are decided by the base from the [`Caller`]. Each operation succeeds or fails as a whole.
+//! Methods are named after system calls and behave as their man pages describe, except for paths: a name is one
+//! component in the directory that the method is called on. Errors not listed are those of the storage (`EIO`,
+//! `ENOSPC`, `EDQUOT`, `ENOMEM`, `EMFILE`) and `ESTALE` for an object that has vanished; permission errors (`EACCES`,
+//! `EPERM`) may come from any operation, and the base decides them from the [`Caller`]. Each operation succeeds or
+//! fails as a whole.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,36 +17,38 @@ use crate::{
 /// A shared vnode.
 pub type VnodeRef = Arc<dyn Vnode>;
 
-/// What a look-up finds: the vnode, and its attributes as of the same moment.
+/// Result of a lookup: the vnode, and its attributes as of the same moment.
 #[derive(Clone)]
 pub struct Entry {
     /// The object.
     pub vnode: VnodeRef,
-    /// Its attributes; [provisional](Attributes::is_provisional) ones where another server would have to be asked for them.
+    /// Its attributes; [provisional](Attributes::is_provisional) ones where obtaining them would require a query to
+    /// another server.
     pub attributes: Attributes,
 }
 
-/// What a creation makes: the entry and the file, open as asked.
+/// Result of a creation: the entry and the file, opened as requested.
 pub struct Created {
-    /// The new object, or for a creation that is not exclusive perhaps an old one.
+    /// The new object, or possibly an existing one if the creation was not exclusive.
     pub entry: Entry,
-    /// The file, open.
+    /// The open file.
     pub file: OpenFileRef,
 }
 
-/// How a file is created.
+/// Parameters of a file creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Creation {
-    /// Permission bits before the umask: the base applies [`Caller::umask`], or the directory's default ACL instead.
+    /// Permission bits before the umask is applied: the base applies [`Caller::umask`], or the directory's default ACL
+    /// instead.
     pub mode: u32,
-    /// How the file is opened. Opening the new file never fails for want of permission.
+    /// Flags with which the file is opened. Opening the new file never fails for lack of permission.
     pub flags: OpenFlags,
 }
 
 /// One object of a file system. Objects of one file system are equal if their handles are.
 ///
-/// Operations that a kind of object does not have answer as the defaults here do; a base implements those it has. Each begins
-/// with [`enter`](crate::profile::enter), so that its time is told apart.
+/// Operations that a kind of object does not support return what the defaults here return; a base implements those that
+/// it supports. Each begins with [`enter`](crate::profile::enter), so that its time is accounted separately.
 pub trait Vnode: Send + Sync + 'static {
     /// The persistent identity. Cheap: no system call.
     fn handle(&self) -> Handle;
@@ -53,8 +56,8 @@ pub trait Vnode: Send + Sync + 'static {
     /// The kind, which never changes.
     fn kind(&self) -> FileKind;
 
-    /// Where the object is now: components from the root joined by `/`, empty for the root. For messages and for rules
-    /// by path; a hard link has any one of its paths.
+    /// Returns the current path of the object: components from the root joined by `/`, empty for the root. For messages
+    /// and for rules by path; for a hard link, any one of its paths.
     ///
     /// # Errors
     /// `ENOENT` for an object without a name, `EOPNOTSUPP` (the default) where paths are not known.
@@ -62,23 +65,23 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// A number of the storage that keeps the names in this directory. Changes of names in directories with the same number
-    /// reach storage in the order in which they are made, as through one journal; so nothing has to be synchronized to keep
-    /// that order. `None` (the default) where nothing is known of it. Cheap: no system call.
+    /// Number of the storage that holds the names in this directory. Name changes in directories with the same number
+    /// reach storage in the order in which they are made, as through one journal; nothing needs to be synchronized to
+    /// preserve that order. `None` (the default) if the storage is unknown. Cheap: no system call.
     fn storage(&self) -> Option<u64> {
         None
     }
 
-    /// The object itself, for the file system that made it to know its own vnodes again in link and rename.
+    /// The object itself, so that the file system that created it recognizes its own vnodes in link and rename.
     fn as_any(&self) -> &dyn Any;
 
-    /// The attributes now, as statx(2) with all fields. Works for unlinked objects too, with `nlink` 0.
+    /// Returns the current attributes, as statx(2) with all fields. Works for unlinked objects too, with `nlink` 0.
     ///
     /// # Errors
     /// `ESTALE`.
     fn getattr(&self, caller: &Caller) -> Result<Attributes>;
 
-    /// Changes attributes, all or none, and answers the new ones. Default: `EROFS`.
+    /// Changes attributes, all or none, and returns the new ones. Default: `EROFS`.
     ///
     /// # Errors
     /// As chmod(2), chown(2), truncate(2), utimensat(2).
@@ -87,14 +90,14 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EROFS)
     }
 
-    /// Whether the caller may do this to the object, as faccessat(2) with `AT_EACCESS`.
+    /// Checks whether the caller may access the object in this mode, as faccessat(2) with `AT_EACCESS`.
     ///
     /// # Errors
     /// `EACCES`; `EROFS` for writing where nothing can be written.
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()>;
 
-    /// The object by that name in this directory; a symlink itself, not its target. The caller needs search permission.
-    /// Default: `ENOTDIR`.
+    /// Returns the object with this name in this directory; for a symlink, the symlink itself and not its target. The
+    /// caller needs search permission. Default: `ENOTDIR`.
     ///
     /// # Errors
     /// `ENOENT`, `EACCES`, `ENOTDIR`.
@@ -103,7 +106,7 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::ENOTDIR)
     }
 
-    /// The directory that this directory is in; the root's is the root. Default: `ENOTDIR`.
+    /// Returns the parent of this directory; the root's parent is the root. Default: `ENOTDIR`.
     ///
     /// # Errors
     /// `ENOENT` for a removed directory, `ENOTDIR`.
@@ -112,8 +115,9 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::ENOTDIR)
     }
 
-    /// Creates and opens a regular file in one step. If the name exists: `EEXIST` when the flags say exclusive, else it
-    /// is opened as [`Vnode::open`] would (a symlink is not followed: `ELOOP`). Default: `EROFS`.
+    /// Creates and opens a regular file in one step. If the name exists: `EEXIST` if the flags request exclusive
+    /// creation, otherwise the object is opened as by [`Vnode::open`] (a symlink is not followed: `ELOOP`). Default:
+    /// `EROFS`.
     ///
     /// # Errors
     /// As open(2) with `O_CREAT`.
@@ -122,7 +126,7 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EROFS)
     }
 
-    /// Makes a directory; `mode` as in [`Creation`], with the sticky bit as mkdir(2) treats it. Default: `EROFS`.
+    /// Creates a directory; `mode` as in [`Creation`], with the sticky bit as mkdir(2) treats it. Default: `EROFS`.
     ///
     /// # Errors
     /// As mkdir(2).
@@ -131,7 +135,8 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EROFS)
     }
 
-    /// Makes a regular file, fifo, socket or device, as mknod(2). `device` counts for devices only. Default: `EPERM`.
+    /// Creates a regular file, FIFO, socket or device node, as mknod(2). `device` is used for device nodes only.
+    /// Default: `EPERM`.
     ///
     /// # Errors
     /// As mknod(2); `EINVAL` for a directory or symlink.
@@ -140,7 +145,7 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EPERM)
     }
 
-    /// Makes a symlink to `target`: 1 to 4,095 bytes, not looked at. Default: `EPERM`.
+    /// Creates a symlink to `target`: 1 to 4,095 bytes, not interpreted. Default: `EPERM`.
     ///
     /// # Errors
     /// As symlink(2).
@@ -149,8 +154,8 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EPERM)
     }
 
-    /// Gives `target`, a vnode of the same file system, one more name in this directory; also an unnamed file of
-    /// [`Vnode::tmpfile`], its first. Default: `EPERM`.
+    /// Creates a hard link in this directory to `target`, a vnode of the same file system; for an unnamed file created
+    /// by [`Vnode::tmpfile`], its first name. Default: `EPERM`.
     ///
     /// # Errors
     /// As link(2); `EXDEV` for a vnode of another file system.
@@ -159,7 +164,8 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EPERM)
     }
 
-    /// Takes the name of something that is no directory away. Open files and vnodes of it stay usable. Default: `EROFS`.
+    /// Removes the name of an object that is not a directory. Open files and vnodes of the object stay usable. Default:
+    /// `EROFS`.
     ///
     /// # Errors
     /// As unlink(2); `EISDIR` for a directory.
@@ -177,7 +183,7 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EROFS)
     }
 
-    /// Renames atomically, into the directory `to`, of the same file system. Default: `EROFS`.
+    /// Renames atomically into the directory `to` of the same file system. Default: `EROFS`.
     ///
     /// # Errors
     /// As renameat2(2); `EXDEV` for a directory of another file system, `EINVAL` for a mode that is not supported.
@@ -193,7 +199,7 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EROFS)
     }
 
-    /// The target of a symlink. Default: `EINVAL`.
+    /// Returns the target of a symlink. Default: `EINVAL`.
     ///
     /// # Errors
     /// As readlink(2).
@@ -202,8 +208,8 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EINVAL)
     }
 
-    /// Opens a regular file; release is dropping the last reference. Default: `EISDIR` for a directory, `ELOOP` for a
-    /// symlink, else `ENXIO` (the kernel opens devices, fifos and sockets itself).
+    /// Opens a regular file; dropping the last reference releases it. Default: `EISDIR` for a directory, `ELOOP` for a
+    /// symlink, otherwise `ENXIO` (the kernel opens devices, FIFOs and sockets itself).
     ///
     /// # Errors
     /// As open(2).
@@ -225,16 +231,16 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::ENOTDIR)
     }
 
-    /// The state of the file system that the object is on.
+    /// Returns the statistics of the file system that contains the object.
     ///
     /// # Errors
     /// As statfs(2).
     fn statfs(&self, caller: &Caller) -> Result<StatFs>;
 
-    /// The value of an extended attribute, names with their namespace (`user.x`). Default: `EOPNOTSUPP`.
+    /// Returns the value of an extended attribute; names include their namespace (`user.x`). Default: `EOPNOTSUPP`.
     ///
     /// # Errors
-    /// `ENODATA` if there is none by that name; as getxattr(2).
+    /// `ENODATA` if no attribute has that name; as getxattr(2).
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
         let _ = (caller, name);
         Err(Errno::EOPNOTSUPP)
@@ -249,8 +255,8 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// The names of all extended attributes that the caller may see, each ended by a NUL, as listxattr(2) writes them.
-    /// Default: none.
+    /// Returns the names of all extended attributes that the caller may see, each terminated by a NUL, as listxattr(2)
+    /// writes them. Default: none.
     ///
     /// # Errors
     /// As listxattr(2).
@@ -268,8 +274,8 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Makes an unnamed file in this directory and opens it, as open(2) with `O_TMPFILE`; exclusive means that it can
-    /// never be linked. Default: `EOPNOTSUPP`.
+    /// Creates an unnamed file in this directory and opens it, as open(2) with `O_TMPFILE`; a file created with the
+    /// exclusive flag can never be linked. Default: `EOPNOTSUPP`.
     ///
     /// # Errors
     /// As open(2).
@@ -278,11 +284,11 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// A command to the object that no other operation expresses, as ioctl(2) on an open file or directory. The input
-    /// and the room for output have the sizes that the command number encodes. Default: `ENOTTY`.
+    /// Sends the object a command that no other operation expresses, as ioctl(2) on an open file or directory. The
+    /// input and output buffers have the sizes that the command number encodes. Default: `ENOTTY`.
     ///
     /// # Errors
-    /// `ENOTTY` for a command that nobody here knows.
+    /// `ENOTTY` for an unknown command.
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
         let _ = (caller, command, input, output);
         Err(Errno::ENOTTY)
