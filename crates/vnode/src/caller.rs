@@ -1,4 +1,4 @@
-//! The caller: on whose behalf an operation is done.
+//! The caller: the party on whose behalf an operation runs.
 
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -9,21 +9,22 @@ use rustix::thread::CapabilitySet;
 
 use crate::{Cancellation, Result, process, process_files};
 
-/// Whose operation it is: every operation of the interface gets one, so that bases check and layers decide by it.
+/// Identity of the requester: every operation of the interface takes one, so that bases can check permissions and
+/// layers can decide by it.
 ///
-/// Supplementary groups and the session are looked up when first asked for, since most operations need
-/// neither and the look-up costs more than many operations.
+/// Supplementary groups and the session are looked up on first use, since most operations need neither and the lookup
+/// costs more than many operations.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The file system user id, as in credentials(7).
+    /// File system user ID, as in credentials(7).
     pub uid: u32,
-    /// The file system group id.
+    /// File system group ID.
     pub gid: u32,
-    /// The process (thread) id in the server's pid namespace; 0 where there is none: kernel write-back, NFS.
+    /// Process (thread) ID in the server's PID namespace; 0 if there is none: kernel writeback, NFS.
     pub pid: u32,
-    /// The file mode creation mask, as in umask(2). Bases apply it to modes at creation, unless a default ACL rules.
+    /// File mode creation mask, as in umask(2). Bases apply it to modes at creation, unless a default ACL applies.
     pub umask: u32,
-    /// The operation is the server's own: bases act with the server's credentials and check nothing more.
+    /// Set if the operation is the server's own: bases act with the server's credentials and check nothing else.
     pub server: bool,
     payer: Payer,
     admission: Admission,
@@ -33,31 +34,31 @@ pub struct Caller {
     capabilities: OnceLock<u64>,
 }
 
-/// At whose expense the caller takes room in file systems.
+/// User to whom the caller's space in file systems is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Payer {
-    /// Its own.
+    /// The caller itself.
     Own,
-    /// That of this user and group.
+    /// This user and group.
     User(u32, u32),
-    /// That of this process of the superuser's.
+    /// The superuser, in this process.
     Superuser(u32),
 }
 
-/// How far it is settled whether the caller may do what it asks for.
+/// State of the permission check for the caller's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
     Open,
-    /// The kernel has admitted it.
+    /// The kernel has granted access.
     Checked,
-    /// It is to be admitted whatever the mode says.
+    /// Access is granted whatever the mode says.
     Overriding,
-    /// It follows from something else, to which the caller was admitted.
+    /// The request follows from another one, for which the caller was granted access.
     Implied,
 }
 
 impl Caller {
-    /// A process of this machine; its supplementary groups and session are looked up when asked for.
+    /// Returns a caller for a process of this machine; its supplementary groups and session are looked up on demand.
     pub fn process(pid: u32, uid: u32, gid: u32, umask: u32) -> Self {
         let (groups, session, capabilities) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         Self {
@@ -75,7 +76,7 @@ impl Caller {
         }
     }
 
-    /// A caller whose supplementary groups are known, such as an RPC credential's.
+    /// Returns a caller with known supplementary groups, such as those of an RPC credential.
     pub fn with_groups(uid: u32, gid: u32, groups: &[u32], umask: u32) -> Self {
         let caller = Self::process(0, uid, gid, umask);
         let _ = caller.groups.set(groups.into());
@@ -84,37 +85,38 @@ impl Caller {
         caller
     }
 
-    /// The server itself: what a layer uses for work of its own that the user has no part in.
+    /// Returns the server itself as the caller: for a layer's own work, in which the user has no part.
     pub fn server() -> Self {
         Self { server: true, ..Self::with_groups(0, 0, &[], 0) }
     }
 
-    /// The server, for what follows from something that `other` does and was admitted to, such as reading a program to execute
-    /// it. Bases act as the server, and layers check no permissions; those that refuse or report operations by rules of their
-    /// own do so as for `other`, whose ids these are.
+    /// Returns the server as the caller for work that follows from an operation that `other` was permitted, such as
+    /// reading a program to execute it. Bases act as the server, and layers check no permissions; layers that refuse or
+    /// report operations by their own rules do so as for `other`, whose IDs the result has.
     pub fn server_for(other: &Self) -> Self {
         Self { server: true, admission: Admission::Implied, ..other.clone() }
     }
 
-    /// Whether the operation is the server's own, and does not follow from what somebody else does.
+    /// Returns whether the operation is the server's own and does not follow from another caller's operation.
     pub fn is_server_alone(&self) -> bool {
         self.server && self.admission != Admission::Implied
     }
 
-    /// The same caller without the capabilities of a superuser, whatever its user id.
+    /// Returns this caller without the capabilities of a superuser, whatever its user ID.
     #[must_use]
     pub fn without_capabilities(self) -> Self {
         Self { capabilities: 0.into(), ..self }
     }
 
-    /// The same, which everybody shares: for operations that are done often.
+    /// Returns a shared instance of [`Caller::server`], for frequent operations.
     pub(crate) fn shared_server() -> &'static Self {
         static SERVER: LazyLock<Caller> = LazyLock::new(Caller::server);
         &SERVER
     }
 
-    /// The same caller with other ids, for layers that map ids. The groups go through `map` when they are asked for
-    /// at all; here they are looked up at once. Who becomes the superuser has all of its capabilities.
+    /// Returns this caller with other IDs, for layers that map IDs. The supplementary groups, if they are ever needed,
+    /// go through `map`; this looks them up at once. A caller that becomes the superuser has all of the superuser's
+    /// capabilities.
     pub fn mapped(&self, uid: u32, gid: u32, map: impl Fn(u32) -> u32) -> Self {
         let caller = Self { uid, gid, ..self.clone() };
         let groups: Arc<[u32]> = self.groups().iter().map(|&group| map(group)).collect();
@@ -122,31 +124,34 @@ impl Caller {
         Self { groups: groups.into(), capabilities, ..caller }
     }
 
-    /// The same caller, whom the kernel has admitted by what is shown of the object: it knows more of the process, such as the
-    /// capabilities that it has in a user namespace over what its user owns.
+    /// Returns this caller as granted access by the kernel on the basis of the object's shown attributes: the kernel
+    /// knows more about the process, such as its capabilities in a user namespace over what its user owns.
     pub fn admitted_by_kernel(self) -> Self {
         Self { admission: Admission::Checked, ..self }
     }
 
-    /// Whether the kernel has admitted it.
+    /// Returns whether the kernel has granted access.
     pub fn is_admitted_by_kernel(&self) -> bool {
         self.admission == Admission::Checked
     }
 
-    /// The same caller, with CAP_DAC_OVERRIDE for one operation on an object that is its own: its owner could change the mode.
+    /// Returns this caller with CAP_DAC_OVERRIDE, for one operation on an object that it owns: as the owner it could
+    /// change the mode.
     pub fn overriding(&self) -> Self {
         Self { admission: Admission::Overriding, ..self.clone() }
     }
 
-    /// Whether it has CAP_DAC_OVERRIDE for this operation.
+    /// Returns whether the caller has CAP_DAC_OVERRIDE for this operation.
     pub fn is_overriding(&self) -> bool {
         self.admission == Admission::Overriding
     }
 
-    /// Looks up now what permissions are decided by: the capabilities of a superuser, the groups of others.
+    /// Looks up the credentials that permission checks need: the capabilities of a superuser, the groups of other
+    /// users.
     ///
     /// # Errors
-    /// `EMFILE`, `ENFILE`, `ENOMEM`: they cannot be known now. Until they are, the caller seems to have none.
+    /// `EMFILE`, `ENFILE`, `ENOMEM`: the lookup is not possible at present. Until it succeeds, the caller appears to
+    /// have none.
     pub fn identify(&self) -> Result<()> {
         match self.uid {
             _ if self.server => Ok(()),
@@ -155,10 +160,10 @@ impl Caller {
         }
     }
 
-    /// The same caller, at the expense of another: what data, names and new objects take of a file system is that one's, where
-    /// room is reserved for the superuser or limited. By this, what the server does for a user takes no more than the user may.
-    /// At the expense of a superuser it may take as much as that one may; of the server nothing changes; of somebody who has a
-    /// payer, that one pays.
+    /// Returns this caller with its space charged to `other`: where a file system limits space or reserves some for the
+    /// superuser, data, names and new objects count as those of `other`. The server's work for a user thus takes no
+    /// more space than the user may. Charged to a superuser, the caller may take as much as that superuser may;
+    /// charging to the server changes nothing; if `other` has a payer, that payer is charged.
     pub fn at_expense_of(self, other: &Caller) -> Self {
         let payer = match other.payer {
             Payer::Own if other.server => self.payer,
@@ -169,7 +174,8 @@ impl Caller {
         Self { payer, ..self }
     }
 
-    /// The user and group at whose expense the caller takes room, if not at its own or the superuser's.
+    /// Returns the user and group to which the caller's space is charged, unless that is the caller itself or the
+    /// superuser.
     pub fn payer(&self) -> Option<(u32, u32)> {
         match self.payer {
             Payer::User(uid, gid) => Some((uid, gid)),
@@ -177,13 +183,14 @@ impl Caller {
         }
     }
 
-    /// Whether it is settled that another pays than who opened the file that the caller writes to.
+    /// Returns whether space is charged to an explicit payer instead of the opener of the file that the caller writes
+    /// to.
     pub fn has_payer(&self) -> bool {
         self.payer != Payer::Own
     }
 
-    /// Whether what the caller takes of a file system may pass the limits of quotas, and be of what is reserved
-    /// (CAP_SYS_RESOURCE). What the server takes is somebody's: it may not by itself.
+    /// Returns whether the caller may exceed quota limits and use reserved space (CAP_SYS_RESOURCE). Space that the
+    /// server takes belongs to a user, so the server may not by itself.
     pub fn may_pass_limits(&self) -> bool {
         const CAP_SYS_RESOURCE: u64 = CapabilitySet::SYS_RESOURCE.bits();
         match self.payer {
@@ -193,32 +200,32 @@ impl Caller {
         }
     }
 
-    /// The same caller, whose operations are cancelled by this and nothing else.
+    /// Returns this caller with operations cancelled by `cancellation` and nothing else.
     #[must_use]
     pub fn cancelled_by(self, cancellation: Cancellation) -> Self {
         Self { cancellation, ..self }
     }
 
-    /// The same caller, for a part of what another waits for: it is cancelled with that one. For what the server does for a user
-    /// that may take long, and not for what undoes it.
+    /// Returns this caller, cancelled together with `other`, for a part of what `other` waits for. For work of the
+    /// server on behalf of a user that may take long, and not for undoing it.
     #[must_use]
     pub fn cancelled_with(self, other: &Caller) -> Self {
         self.cancelled_by(other.cancellation.clone())
     }
 
-    /// The same caller, for what has to be done to the end.
+    /// Returns this caller without cancellation, for work that has to run to completion.
     #[must_use]
     pub fn uncancelled(&self) -> Self {
         self.clone().cancelled_by(Cancellation::default())
     }
 
-    /// Tells whether the operation is cancelled: what may take long looks at it, and fails with its error.
+    /// Returns the cancellation of the operation: work that may take long checks it, and fails with its error.
     pub fn cancellation(&self) -> &Cancellation {
         &self.cancellation
     }
 
-    /// The supplementary groups. Empty where the process is gone or /proc is absent. Those of a process
-    /// that has no privilege to change them are looked up at most once a second by each thread.
+    /// Returns the supplementary groups; empty if the process is gone or /proc is absent. Each thread looks up the
+    /// groups of a process that has no privilege to change them at most once a second.
     pub fn groups(&self) -> &Arc<[u32]> {
         static NONE: LazyLock<Arc<[u32]>> = LazyLock::new(|| Arc::new([]));
         self.known_groups().unwrap_or(&NONE)
@@ -234,15 +241,16 @@ impl Caller {
         }
     }
 
-    /// The session id, as in getsid(2); 0 where it cannot be known, and for a session that began outside the server's pid
-    /// namespace.
+    /// Returns the session ID, as in getsid(2); 0 if it cannot be determined, and for a session that began outside the
+    /// server's PID namespace.
     pub fn session(&self) -> u32 {
         *self.session.get_or_init(|| session_of(self.pid))
     }
 
-    /// The capabilities by which the caller may do more than its user and groups may, as a mask (capabilities(7)). Those of
-    /// others than the user 0 do not count. None in a user namespace that is not the server's; a process that is gone, or not
-    /// known, of another pid namespace, has all. So has any other user's by which an overlay of the kernel's may be asking.
+    /// Returns the capabilities that permit the caller more than its user and groups do, as a mask (capabilities(7)).
+    /// Capabilities of users other than 0 do not count. A caller in a user namespace other than the server's has none;
+    /// a process that is gone, or unknown because it is in another PID namespace, has all. So does any other user's
+    /// process through which a kernel overlayfs may be making the request.
     pub fn capabilities(&self) -> u64 {
         self.known_capabilities().unwrap_or(0)
     }
@@ -259,30 +267,32 @@ impl Caller {
         }
     }
 
-    /// Whether the caller is the server itself or the superuser, with the capabilities that permissions are passed by.
+    /// Returns whether the caller is the server itself, or the superuser with the capabilities that override
+    /// permissions.
     pub fn is_superuser(&self) -> bool {
         self.server || (self.uid == 0 && self.capabilities() & OF_SUPERUSER == OF_SUPERUSER)
     }
 
-    /// Whether the caller has what Linux asks CAP_SYS_ADMIN for.
+    /// Returns whether the caller may do what Linux requires CAP_SYS_ADMIN for.
     pub fn may_administer(&self) -> bool {
         self.capabilities() & CAP_SYS_ADMIN != 0
     }
 
-    /// Whether the caller may change what is immutable and what only grows, with CAP_LINUX_IMMUTABLE.
+    /// Returns whether the caller may change what is immutable or append-only, with CAP_LINUX_IMMUTABLE.
     pub fn may_change_flags(&self) -> bool {
         self.capabilities() & CapabilitySet::LINUX_IMMUTABLE.bits() != 0
     }
 
-    /// Whether the caller has CAP_SETFCAP, in whichever user namespace: in one of its own it may give capabilities to its own
-    /// files, which count there only.
+    /// Returns whether the caller has CAP_SETFCAP in any user namespace: in its own namespace it may give capabilities
+    /// to its own files, which count only there.
     pub fn may_give_own_files_capabilities(&self) -> bool {
         process::has_in_any_namespace(self.pid, CapabilitySet::SETFCAP)
     }
 
-    /// Whether the caller may give an object of the user `owner` these capabilities, the value of `security.capability`, or take
-    /// them away, by no capability of its own: they count only in user namespaces whose user 0 is the caller, and the object is
-    /// its own. Every user may make such a namespace, and may do so there. The kernel adds whose they are to the value.
+    /// Returns whether the caller may set or remove these capabilities, the value of `security.capability`, on an
+    /// object of the user `owner` without any capability of its own: they count only in user namespaces whose user 0 is
+    /// the caller, and the caller owns the object. Every user may create such a namespace, and may do so there. The
+    /// kernel adds the owner of the capabilities to the value.
     pub fn may_give_capabilities(&self, value: &[u8], owner: u32) -> bool {
         const REVISION_3: u8 = 3;
         const LENGTH: usize = 24;
@@ -290,7 +300,7 @@ impl Caller {
         self.uid != 0 && self.uid == owner && is_revision_3 && value[20..] == self.uid.to_le_bytes()
     }
 
-    /// Whether `gid` is the caller's group or among its supplementary groups.
+    /// Returns whether `gid` is the caller's group or one of its supplementary groups.
     pub fn is_in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups().contains(&gid)
     }
@@ -299,22 +309,23 @@ impl Caller {
 const OF_SUPERUSER: u64 = process::OF_SUPERUSER.bits();
 const CAP_SYS_ADMIN: u64 = CapabilitySet::SYS_ADMIN.bits();
 
-/// Every capability.
+/// All capabilities.
 const ALL: u64 = u64::MAX;
 
-/// The capabilities of a user of whom nothing else is known.
+/// Returns the capabilities assumed for a user about whom nothing else is known.
 fn implied_by(uid: u32) -> u64 {
     if uid == 0 { ALL } else { 0 }
 }
 
-/// Process, user and group.
+/// Process, user and group IDs.
 type Ids = (u32, u32, u32);
 
-/// Groups that were looked up, whose, and when.
+/// Cached groups, with the IDs they belong to and the time of the lookup.
 type Remembered = Option<(Ids, Instant, Arc<[u32]>)>;
 
 thread_local! {
-    /// A look-up costs more than most operations, and most operations in a row are of few processes.
+    /// Cache of groups: a lookup costs more than most operations, and consecutive operations mostly come from few
+    /// processes.
     static REMEMBERED: RefCell<[Remembered; 8]> = const { RefCell::new([const { None }; 8]) };
 }
 
@@ -335,7 +346,7 @@ fn recent_groups(ids: Ids) -> Result<Arc<[u32]>> {
     })
 }
 
-/// The line of /proc/PID/status that begins so.
+/// Returns the rest of the line of /proc/PID/status that begins with `key`.
 fn line<'a>(status: &'a str, key: &str) -> &'a str {
     status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default()
 }
@@ -344,15 +355,15 @@ fn groups_in(status: &str) -> Arc<[u32]> {
     line(status, "Groups:").split_ascii_whitespace().filter_map(|group| group.parse().ok()).collect()
 }
 
-/// Whether the process can neither change its groups nor become somebody who can, other than by a set-uid program, which
-/// shows in its ids: all its user ids are `uid`, not the superuser's, and it has no capabilities.
+/// Returns whether the process can neither change its groups nor become one that can, except through a set-user-ID
+/// program, which shows in its IDs: all its user IDs are `uid`, not the superuser's, and it has no capabilities.
 fn is_bound(status: &str, uid: u32) -> bool {
     let mut ids = line(status, "Uid:").split_ascii_whitespace();
     let capabilities = u64::from_str_radix(line(status, "CapPrm:").trim(), 16);
     uid != 0 && ids.all(|id| id.parse() == Ok(uid)) && capabilities == Ok(0)
 }
 
-/// By getsid(2): /proc does not tell of a process inside an execve(2) that waits for us.
+/// Returns the session by getsid(2): /proc does not report on a process inside an execve(2) that waits for us.
 fn session_of(pid: u32) -> u32 {
     // 0 would be the server itself.
     let process = i32::try_from(pid).ok().filter(|process| *process > 0);
@@ -374,7 +385,7 @@ mod tests {
         assert_eq!(Caller::process(0, 1, 1, 0).groups().len(), 0);
     }
 
-    /// A session that began outside the pid namespace of the server's has no number in it.
+    /// A session that began outside the server's PID namespace has no ID in it.
     #[test]
     fn sessions_from_outside_the_pid_namespace_are_not_known() {
         const INSIDE: &str = "PLYFS_TEST_IS_INSIDE";
@@ -400,7 +411,7 @@ mod tests {
         assert_eq!(&*groups_in(&status("5", "0")), &[4, 24]);
     }
 
-    /// More processes of one user than there are places to remember them: two at least share one, whatever their numbers.
+    /// More processes of one user than the cache has slots: at least two share one, whatever their IDs.
     #[test]
     fn nobody_has_the_groups_of_another_process_of_the_same_user() {
         let uid = 65_534;
@@ -462,7 +473,7 @@ mod tests {
         acting.join().unwrap();
     }
 
-    /// In a process of its own, which has no descriptors left.
+    /// Runs in its own process, which has no descriptors left.
     #[test]
     fn who_cannot_be_looked_up_now_is_not_taken_for_somebody_else() {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -1,11 +1,12 @@
-//! Cancellation: whether whoever asked for an operation still waits for it.
+//! Cancellation: whether the requester of an operation still waits for it.
 //!
-//! A thread that serves requests has one [`CancellationSource`] for all of them, and each caller a [`Cancellation`] that is about
-//! its request only: to make one allocates nothing, and what is kept of it after the request says that nothing is cancelled.
+//! A thread that serves requests has one [`CancellationSource`] for all of them, and each caller a [`Cancellation`] for
+//! its own request only: creating one allocates nothing, and one retained after the request reports nothing as
+//! cancelled.
 //!
-//! An operation is cancelled when its caller is being killed: it never sees the result. A signal that the caller handles cancels
-//! nothing, since programs that use signals do not expect that reads, writes or look-ups of files fail by them. A front end
-//! learns of signals in general; which they are is looked up here.
+//! An operation is cancelled when its caller is being killed and so never sees the result. A signal that the caller
+//! handles cancels nothing, since programs that use signals do not expect file reads, writes or lookups to fail because
+//! of them. A front end learns of signals in general; this module looks up which ones they are.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, MutexGuard, PoisonError};
@@ -13,22 +14,23 @@ use std::time::{Duration, Instant};
 
 use crate::{Errno, Result, process};
 
-/// How often a wait is left to look whether it is cancelled.
+/// Interval at which a waiting thread checks for cancellation.
 const LOOK_AFTER: Duration = Duration::from_millis(50);
-/// How often it is looked up whether a caller that has been sent a signal is being killed, in milliseconds.
+/// Interval in milliseconds for checking whether a caller that has been sent a signal is being killed.
 const SIGNALLED_INTERVAL: u64 = 10;
-/// The same for a caller of whom no signal is known: a front end may be told of the first one only, or of none.
+/// Interval in milliseconds for a caller without a known signal: a front end may be notified of the first one only, or
+/// of none.
 const UNSIGNALLED_INTERVAL: u64 = 1_000;
 /// No request.
 const NONE: u64 = 0;
 
-/// What tells whether an operation is cancelled. The default is one that never is.
+/// Handle that reports whether an operation is cancelled. The default never is.
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation {
     state: Option<Arc<State>>,
     request: u64,
     deadline: Option<Instant>,
-    /// Each call fails, see [`Cancellation::of_helper`].
+    /// Makes each call fail, see [`Cancellation::of_helper`].
     is_of_helper: bool,
 }
 
@@ -36,38 +38,39 @@ pub struct Cancellation {
 #[derive(Debug, Default)]
 pub struct CancellationSource(Arc<State>);
 
-/// What is known of the request that is being served. All fields but the first two name a request, so that nothing is to be
+/// State of the request that is being served. All fields but the first two name a request, so that nothing needs to be
 /// reset when the next one begins.
 #[derive(Debug, Default)]
 struct State {
-    /// The request that is being served.
+    /// Number of the request that is being served.
     request: AtomicU64,
-    /// The thread that waits for it; 0 if it is not known.
+    /// Thread that waits for it; 0 if unknown.
     thread: AtomicU32,
-    /// Its caller was sent a signal.
+    /// Request whose caller was sent a signal.
     signalled: AtomicU64,
-    /// It is cancelled.
+    /// Request that is cancelled.
     cancelled: AtomicU64,
-    /// A call has failed because it is cancelled.
+    /// Request for which a call has failed because of cancellation.
     reported: AtomicU64,
-    /// Its caller was looked up, or it was asked for the first time whether it is cancelled, at the time in `looked_at`.
+    /// Request whose caller was looked up, or whose cancellation was queried for the first time, at the time in
+    /// `looked_at`.
     looked_for: AtomicU64,
-    /// In milliseconds, see [`now`].
+    /// Time in milliseconds, see [`now`].
     looked_at: AtomicU64,
 }
 
 impl CancellationSource {
-    /// A source that serves no request yet.
+    /// Returns a source that serves no request yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins a request, for which a thread of this machine waits, or one that is not known (0). Requests have numbers that are
-    /// not 0, each another. What was begun before has ended.
+    /// Begins a request for which a thread of this machine waits, or an unknown one (0). Request numbers are unique and
+    /// not 0. The request begun before has ended.
     pub fn begin(&self, request: u64, thread: u32) -> Cancellation {
         self.0.thread.store(thread, Ordering::Relaxed);
-        // Sequentially consistent: whoever begins a request and looks for early signals, and whoever notes one of these and looks
-        // for the request, see each other.
+        // Sequentially consistent: a thread that begins a request and checks for early signals, and a thread that
+        // records one of these and checks for the request, see each other.
         self.0.request.store(request, Ordering::SeqCst);
         Cancellation { state: Some(Arc::clone(&self.0)), request, deadline: None, is_of_helper: false }
     }
@@ -77,13 +80,13 @@ impl CancellationSource {
         self.0.request.store(NONE, Ordering::Release);
     }
 
-    /// The caller of a request was sent a signal; the request is cancelled if that kills the caller, now or later. Whether it is
-    /// the one that is being served.
+    /// Records that the caller of a request was sent a signal; the request is cancelled if that kills the caller, now
+    /// or later. Returns whether it is the request being served.
     pub fn signal(&self, request: u64) -> bool {
         self.note(&self.0.signalled, request)
     }
 
-    /// Cancels a request. Whether it is the one that is being served.
+    /// Cancels a request. Returns whether it is the request being served.
     pub fn cancel(&self, request: u64) -> bool {
         self.note(&self.0.cancelled, request)
     }
@@ -98,53 +101,54 @@ impl CancellationSource {
 }
 
 impl Cancellation {
-    /// The same cancellation, which also comes when a time has passed; the earlier one counts.
+    /// Returns this cancellation with a deadline, at which it takes effect too; the earlier of several deadlines
+    /// counts.
     #[must_use]
     pub fn with_deadline(self, deadline: Instant) -> Self {
         let deadline = Some(self.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
         match self.state {
             Some(_) => Self { deadline, ..self },
-            // It is to be told once, so there has to be where that is noted.
+            // It is reported once, so there must be a state that records this.
             None => Self { deadline, ..CancellationSource::new().begin(1, 0) },
         }
     }
 
-    /// The same cancellation for another thread that finds something out for the operation meanwhile and has nothing to undo:
-    /// each call fails, also when the operation has ended, since nobody waits for the result then.
+    /// Returns this cancellation for a helper thread that gathers information for the operation in parallel and has
+    /// nothing to undo: each call fails, also after the operation has ended, since nobody waits for the result then.
     #[must_use]
     pub fn of_helper(&self) -> Self {
         Self { is_of_helper: true, ..self.clone() }
     }
 
-    /// The time at which it comes at the latest, if there is one.
+    /// Returns the time at which the cancellation takes effect at the latest, if there is one.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Whether it may come at all.
+    /// Returns whether the operation can be cancelled at all.
     pub fn may_come(&self) -> bool {
         self.state.is_some()
     }
 
-    /// Whether it has come. It costs little to ask, so that loops ask at each step.
+    /// Returns whether the operation is cancelled. Cheap enough to be called in each iteration of a loop.
     pub fn is_cancelled(&self) -> bool {
         self.reason().is_some()
     }
 
-    /// As [`Cancellation::check`], but also fails again: for waits on what others do for the operation, who may have been told
-    /// of it before. After that nothing is cancelled.
+    /// As [`Cancellation::check`], but fails even if already reported: for waits on work that others do for the
+    /// operation, to whom the cancellation may have been reported before. After that nothing is cancelled.
     ///
     /// # Errors
     /// As [`Cancellation::check`].
     pub fn check_again(&self) -> Result<()> {
         let reason = self.reason();
-        // It is told of now.
+        // Records the cancellation as reported.
         let _ = self.check();
         reason.map_or(Ok(()), Err)
     }
 
-    /// Fails once if it has come. What follows is what undoes the operation, which is as if any other call had failed: it is
-    /// not cancelled again.
+    /// Fails once if the operation is cancelled. What follows undoes the operation, as after the failure of any other
+    /// call: it is not cancelled again.
     ///
     /// # Errors
     /// `EINTR`, or `ETIMEDOUT` if the deadline has passed.
@@ -154,10 +158,10 @@ impl Cancellation {
         if is_reported { Ok(()) } else { Err(reason) }
     }
 
-    /// Waits for a time.
+    /// Sleeps for `time`.
     ///
     /// # Errors
-    /// As [`Cancellation::check`]: then it has not passed.
+    /// As [`Cancellation::check`]: the time has then not elapsed.
     pub fn sleep(&self, time: Duration) -> Result<()> {
         let end = Instant::now().checked_add(time);
         loop {
@@ -170,7 +174,8 @@ impl Cancellation {
         }
     }
 
-    /// Waits as [`Condvar::wait`], but not for long where the cancellation may come: to be called in a loop that looks for it.
+    /// Waits as [`Condvar::wait`], but only briefly if a cancellation may occur: to be called in a loop that checks for
+    /// it.
     pub fn wait<'a, T>(&self, condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         match self.wait_limit() {
             Some(limit) => condition.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0,
@@ -178,10 +183,10 @@ impl Cancellation {
         }
     }
 
-    /// How long to wait before it is looked for again.
+    /// Returns the maximum time to wait until the next check.
     fn wait_limit(&self) -> Option<Duration> {
         let until_deadline = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // One that has passed, and was told of, is waited past.
+        // A deadline that has passed and was reported no longer limits the wait.
         let until_deadline = until_deadline.filter(|left| !left.is_zero());
         self.may_come().then(|| until_deadline.map_or(LOOK_AFTER, |left| left.min(LOOK_AFTER)))
     }
@@ -215,7 +220,7 @@ impl State {
         self.request.load(Ordering::Acquire) == request
     }
 
-    /// Whether it is time to look the caller up.
+    /// Returns whether it is time to look up the caller.
     fn is_due(&self, request: u64, is_signalled: bool) -> bool {
         let (now, is_first) = (now(), self.looked_for.swap(request, Ordering::Relaxed) != request);
         let interval = if is_signalled { SIGNALLED_INTERVAL } else { UNSIGNALLED_INTERVAL };
@@ -229,8 +234,8 @@ impl State {
         is_due
     }
 
-    /// Whether the thread that waits is being killed, or gone though it was sent a signal: nobody need wait for a request of which
-    /// no signal is known, such as one that reads ahead.
+    /// Returns whether the waiting thread is being killed, or is gone after it was sent a signal: a request without a
+    /// known signal, such as read-ahead, need not have a waiting thread.
     fn is_caller_dying(&self, is_signalled: bool) -> bool {
         let thread = self.thread.load(Ordering::Relaxed);
         match process::fate(thread) {
@@ -242,7 +247,7 @@ impl State {
     }
 }
 
-/// Milliseconds since some time.
+/// Returns the milliseconds since an arbitrary start.
 fn now() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX)
@@ -260,7 +265,7 @@ mod tests {
     /// A process that sleeps, as the thread that waits for a request.
     fn sleeper(arguments: &[&str]) -> Child {
         let child = Command::new(arguments[0]).args(&arguments[1..]).spawn().unwrap();
-        // Until it is executed it has what this process does at signals.
+        // Until the exec it has this process's signal dispositions.
         let is_executed = || std::fs::read(format!("/proc/{}/comm", child.id())).unwrap() == b"sleep\n";
         let end = Instant::now() + EXPECTED_MAX;
         while !is_executed() && Instant::now() < end {
@@ -344,11 +349,11 @@ mod tests {
         assert_eq!(cancellation.sleep(Duration::from_millis(1)), Ok(()));
     }
 
-    /// Every signal that ends a process without its having a say, and none that it handles, ignores or blocks.
+    /// Every signal that ends a process unconditionally, and none that it handles, ignores or blocks.
     #[test]
     fn only_a_signal_that_kills_cancels() {
         let stop = |process: &Child, signals: &[&str]| {
-            // Nothing is delivered to what is stopped, as nothing is to what waits in the kernel.
+            // A stopped process receives no signals, like one that waits in the kernel.
             for signal in ["STOP"].iter().chain(signals) {
                 let sent = Command::new("kill").args([format!("-{signal}"), process.id().to_string()]).status();
                 assert!(sent.unwrap().success());

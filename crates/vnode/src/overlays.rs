@@ -1,9 +1,10 @@
-//! The kernel's overlays over FUSE file systems, as mount tables tell: they ask with the credentials of whoever mounted them, in
-//! the process of whoever uses them.
+//! The kernel's overlayfs mounts over FUSE file systems, found in mount tables: they make requests with the credentials
+//! of their mounter, in the process of their user.
 //!
-//! Only who administers a mount namespace mounts there. So what is known of overlays comes from namespaces of the server's user
-//! namespace, where nobody can mount one to be taken for its mounter. No layer is looked at, which might not answer: a layer is on
-//! the file system that its path is on by the table. A relative path, which may lead anywhere, counts as one on FUSE.
+//! Only an administrator of a mount namespace can mount there. Overlays are therefore looked up in mount namespaces of
+//! the server's user namespace, where nobody can mount one to be taken for its mounter. Their layers are not accessed,
+//! since these might not answer: a layer is on the file system that holds its path according to the table. A relative
+//! path, which may lead anywhere, counts as one on FUSE.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,14 +18,14 @@ struct OwnTable {
     has_overlay: bool,
 }
 
-/// Read for the first time when first asked.
+/// Read on first use.
 static OWN: Mutex<Option<OwnTable>> = Mutex::new(None);
 
-/// Whether an overlay may be asking by this process: there is one over FUSE in the server's mount namespace, or in that of a
-/// process that is in the server's user namespace.
+/// Returns whether an overlay may be making requests through this process: there is one over FUSE in the server's mount
+/// namespace, or in that of a process that is in the server's user namespace.
 ///
 /// # Errors
-/// `EMFILE`, `ENFILE`, `ENOMEM`: no table can be read now.
+/// `EMFILE`, `ENFILE`, `ENOMEM`: no table can be read at present.
 pub(crate) fn may_ask_by(pid: u32, is_in_own_user_namespace: bool) -> Result<bool> {
     if in_own_table()? {
         return Ok(true);
@@ -58,11 +59,11 @@ impl OwnTable {
     }
 }
 
-/// Whether a table has an overlay with a layer on FUSE.
+/// Returns whether a table has an overlay with a layer on FUSE.
 fn is_in(table: &[u8]) -> bool {
     let mounts: Vec<Mount<'_>> = mounts(table).collect();
     let is_on_fuse = |path: &[u8]| {
-        // Of several at the same place, the last covers the others.
+        // The last of several mounts at one mount point covers the others.
         let found = mounts.iter().filter(|mount| is_above(mount, path)).max_by_key(|mount| mount.mount_point.len());
         !path.starts_with(b"/") || found.is_some_and(Mount::is_fuse)
     };
@@ -70,13 +71,13 @@ fn is_in(table: &[u8]) -> bool {
     overlays.any(|overlay| layers(overlay.file_system_options).iter().any(|path| is_on_fuse(path)))
 }
 
-/// Whether the path is on what is mounted there, unless something is mounted further down.
+/// Returns whether the path is on this mount, unless something is mounted further down.
 fn is_above(mount: &Mount<'_>, path: &[u8]) -> bool {
     let below = path.strip_prefix(mount.mount_point.strip_suffix(b"/").unwrap_or(&mount.mount_point));
     below.is_some_and(|below| below.is_empty() || below.starts_with(b"/"))
 }
 
-/// The paths of an overlay's layers.
+/// Returns the paths of an overlay's layers.
 fn layers(options: &[u8]) -> Vec<Vec<u8>> {
     let pairs = options.split(|&byte| byte == b',').filter_map(|option| {
         let middle = option.iter().position(|&byte| byte == b'=')?;
@@ -90,7 +91,7 @@ fn layers(options: &[u8]) -> Vec<Vec<u8>> {
     each.collect()
 }
 
-/// The paths of a list with colons between them, where a backslash makes the next character one of the path.
+/// Splits a colon-separated list of paths, in which a backslash escapes the next character.
 fn split_list(list: &[u8]) -> Vec<Vec<u8>> {
     let (mut paths, mut path, mut bytes) = (Vec::new(), Vec::new(), list.iter());
     while let Some(&byte) = bytes.next() {
@@ -101,7 +102,7 @@ fn split_list(list: &[u8]) -> Vec<Vec<u8>> {
         }
     }
     paths.push(path);
-    // Two colons come before layers of data only.
+    // A double colon precedes data-only layers.
     paths.retain(|path| !path.is_empty());
     paths
 }

@@ -1,4 +1,5 @@
-//! What the kernel tells of a process that calls, without waiting for it: it may be inside an execve(2) that waits for us.
+//! What the kernel reports about a calling process, read without waiting for it: it may be inside an execve(2) that
+//! waits for us.
 //!
 //! capget(2), /proc/PID/uid_map, /proc/PID/status and /proc/PID/mountinfo take no lock that such a process holds;
 //! /proc/PID/ns/user does.
@@ -14,20 +15,21 @@ use rustix::thread::CapabilitySet;
 use crate::process_files::of_process;
 use crate::{Errno, Result, overlays};
 
-/// The effective capabilities of a process, or thread, in the user namespace of the server, as it acts with the user id 0: none
-/// if it is in another namespace.
+/// Returns the effective capabilities of a process or thread in the server's user namespace when it acts with user ID
+/// 0: none if it is in another namespace.
 ///
-/// `None` where they are not what it acts with: it is gone, or the kernel may act by it for somebody else, as an overlay does for
-/// whoever mounted it. A process waits for the answer to all that permissions are asked for, also when it is killed; what it
-/// may leave behind is the reading and writing of open files.
+/// `None` if these are not what it acts with: it is gone, or the kernel may act through it on behalf of another, as an
+/// overlayfs mount does for its mounter. A process waits for the reply to every operation that checks permissions, even
+/// while it is killed; only reads and writes of open files may outlive it.
 ///
 /// # Errors
-/// `EMFILE`, `ENFILE`, `ENOMEM`: it cannot be looked up now.
+/// `EMFILE`, `ENFILE`, `ENOMEM`: the lookup is not possible at present.
 pub(crate) fn capabilities(pid: u32) -> Result<Option<u64>> {
     capabilities_beside(pid, |is_in_own_namespace| overlays::may_ask_by(pid, is_in_own_namespace))
 }
 
-/// As [`capabilities`], with what tells of overlays that may act by the process, which is in the server's user namespace or not.
+/// As [`capabilities`], with a function that reports whether overlays may act through the process, which is in the
+/// server's user namespace or not.
 fn capabilities_beside(pid: u32, overlay_may_act: impl FnOnce(bool) -> Result<bool>) -> Result<Option<u64>> {
     let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
     let effective = match rustix::thread::capabilities(Some(process)) {
@@ -42,7 +44,8 @@ fn capabilities_beside(pid: u32, overlay_may_act: impl FnOnce(bool) -> Result<bo
     let Some(status) = of_process(pid, "status")? else { return Ok(None) };
     let status = Status::parse(&status);
     if status.is_of_server {
-        // Threads of the server put theirs aside while they act for others, and take on their ids.
+        // Threads of the server drop their effective capabilities while they act for others, and take on the IDs of
+        // those.
         Ok(status.permitted)
     } else if status.file_system_uid != Some(0) && overlay_may_act(is_own)? {
         Ok(None)
@@ -52,19 +55,20 @@ fn capabilities_beside(pid: u32, overlay_may_act: impl FnOnce(bool) -> Result<bo
     }
 }
 
-/// Whether a process has a capability in its user namespace, whichever that is. Not if it is gone.
+/// Returns whether a process has a capability in its user namespace, whichever that is. False if it is gone.
 pub(crate) fn has_in_any_namespace(pid: u32, capability: CapabilitySet) -> bool {
     let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
     process.is_some() && rustix::thread::capabilities(process).is_ok_and(|sets| sets.effective.contains(capability))
 }
 
-/// What the superuser has everywhere: CAP_DAC_READ_SEARCH, which containers lack, is a part of CAP_DAC_OVERRIDE.
+/// Capabilities that the superuser has everywhere: CAP_DAC_READ_SEARCH, which containers lack, is part of
+/// CAP_DAC_OVERRIDE.
 pub(crate) const OF_SUPERUSER: CapabilitySet =
     CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER).union(CapabilitySet::FSETID);
 
-/// What /proc/PID/status tells of a process.
+/// Fields of /proc/PID/status.
 struct Status {
-    /// It is a thread of this process.
+    /// Set if it is a thread of this process.
     is_of_server: bool,
     uid: Option<u32>,
     file_system_uid: Option<u32>,
@@ -83,9 +87,10 @@ impl Status {
         }
     }
 
-    /// What a process with these effective capabilities has as it asks with the user id 0. As another user it does so by
-    /// access(2), which asks for the real user, whose are all that are permitted; in a dump of its memory; or with credentials
-    /// that somebody has lent it through an io_uring, whose capabilities nobody can tell: they count as none.
+    /// Returns the capabilities that a process with these effective capabilities has in a request with user ID 0. A
+    /// process of another user makes such a request by access(2), which checks for the real user, who has all that are
+    /// permitted; in a core dump; or with credentials that another process has lent it through an io_uring, whose
+    /// capabilities cannot be determined: they count as none.
     fn acting_as_superuser(&self, effective: CapabilitySet) -> CapabilitySet {
         match self.permitted {
             Some(permitted) if self.file_system_uid != Some(0) && self.uid == Some(0) => {
@@ -96,10 +101,10 @@ impl Status {
     }
 }
 
-/// Looked-up answers of [`is_in_own_namespace`] are used again for at most this long.
+/// Maximum time for which a result of [`is_in_own_namespace`] is reused.
 const VALID: Duration = Duration::from_millis(1);
 
-/// Whether a process was in the server's user namespace when that was looked up, and with which effective capabilities.
+/// Result of a lookup: whether a process was in the server's user namespace, and with which effective capabilities.
 #[derive(Clone, Copy)]
 struct NamespaceLookup {
     pid: u32,
@@ -109,16 +114,18 @@ struct NamespaceLookup {
 }
 
 impl NamespaceLookup {
-    /// Whether it still holds for a process that has these effective capabilities now. Making or entering a namespace gives a
-    /// process all capabilities there, so an answer holds no longer once it has any that it did not have.
+    /// Returns whether the result still holds for a process that has these effective capabilities now. Creating or
+    /// entering a namespace gives a process all capabilities there, so a result no longer holds once the process has
+    /// any that it did not have.
     fn holds(&self, pid: u32, effective: CapabilitySet) -> bool {
         self.pid == pid && self.effective.contains(effective) && self.when.elapsed() < VALID
     }
 }
 
-/// Whether a process with these effective capabilities is in the server's user namespace, by the map of its user ids; `None` if
-/// it is gone. Each thread asks at most once a millisecond, unless the process has got capabilities since. So only a process that
-/// had the same capabilities in the server's namespace can count as being there after it has left, and for no longer than that.
+/// Returns whether a process with these effective capabilities is in the server's user namespace, by its user ID map;
+/// `None` if it is gone. Each thread looks this up at most once a millisecond, unless the process has gained
+/// capabilities since. So only a process that had the same capabilities in the server's namespace can count as being
+/// there after it has left, and for no longer than that.
 fn is_in_own_namespace(pid: u32, effective: CapabilitySet) -> Result<Option<bool>> {
     thread_local! {
         static REMEMBERED: RefCell<[Option<NamespaceLookup>; 8]> = const { RefCell::new([None; 8]) };
@@ -146,18 +153,18 @@ fn has_own_map(pid: u32) -> Result<Option<bool>> {
     }
 }
 
-/// What becomes of a thread that waits in the kernel.
+/// Fate of a thread that waits in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It goes on with what its call returns; also where it cannot be looked up.
+    /// The thread continues with the result of its call; also if it cannot be looked up.
     Alive,
-    /// It ends before it sees what its call returns.
+    /// The thread ends before it sees the result of its call.
     Dying,
-    /// There is no such thread.
+    /// No such thread exists.
     Gone,
 }
 
-/// What becomes of a thread, by the signals that are pending.
+/// Returns the fate of a thread, by its pending signals.
 pub(crate) fn fate(thread: u32) -> Fate {
     match of_process(thread, "status") {
         Ok(Some(status)) if is_dying(&status) => Fate::Dying,
@@ -166,8 +173,9 @@ pub(crate) fn fate(thread: u32) -> Fate {
     }
 }
 
-/// Whether the thread with this status is being killed. The kernel makes every signal that ends a process SIGKILL, pending for
-/// each of its threads, but those that dump core first: these stay what they are, and whoever debugs it has a say in them.
+/// Returns whether the thread with this status is being killed. The kernel turns every signal that ends a process into
+/// a SIGKILL that is pending for each of its threads, except for those that dump core first: these stay what they are,
+/// and a debugger can intervene.
 fn is_dying(status: &str) -> bool {
     const KILL: u64 = mask(&[libc::SIGKILL]);
     const DUMPING: u64 = mask(&[
@@ -189,7 +197,7 @@ fn is_dying(status: &str) -> bool {
     pending & KILL != 0 || (pending & DUMPING & !kept != 0 && field("TracerPid:") == "0")
 }
 
-/// The set of some signals, as /proc writes it.
+/// Returns the mask of these signals, in the format of /proc.
 const fn mask(signals: &[i32]) -> u64 {
     let (mut mask, mut index) = (0, 0);
     while index < signals.len() {
@@ -205,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that runs this with changed privileges, when it has come so far.
+    /// Starts this program with changed privileges, and returns once it is executed.
     fn start(privileges: &[&str], program: &[&str]) -> Child {
         let process = Command::new("setpriv").args(privileges).args(program).spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -234,7 +242,7 @@ mod tests {
         fs::read_link(format!("/proc/{process}/ns/user")).ok()
     }
 
-    /// Asks all the time, so that an answer is always remembered, until the process is in its namespace.
+    /// Queries continuously, so that a result is always cached, until the process is in its namespace.
     fn ask_until_it_leaves(process: &Child, go: &std::path::Path) -> Vec<bool> {
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut answers = Vec::new();
@@ -273,13 +281,13 @@ mod tests {
             assert!(!after, "{privileges:?}");
         }
     }
-    /// With this answer to whether an overlay may act by it.
+    /// Returns the capabilities, given whether an overlay may act through the process.
     fn found(process: &Child, overlay_may_act: bool) -> Option<u64> {
         capabilities_beside(process.id(), |_| Ok(overlay_may_act)).unwrap()
     }
 
-    /// Overlays ask with the ids of somebody else than the process that they are asked by; credentials lent through an io_uring do
-    /// the same.
+    /// An overlayfs mount makes requests with other IDs than those of the process that it acts through; credentials
+    /// lent through an io_uring do the same.
     #[test]
     fn only_an_overlay_acts_for_a_superuser_by_any_process() {
         if !may_start_others() {
@@ -292,7 +300,7 @@ mod tests {
         assert_eq!((by_overlay, else_found), (None, Some(0)));
     }
 
-    /// As access(2) of a program that is set-uid to another user does when the superuser runs it.
+    /// As access(2) in a program that is set-user-ID to another user, run by the superuser.
     #[test]
     fn a_process_that_asks_for_its_real_user_has_what_that_may_use() {
         if !may_start_others() {

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::{Errno, Result};
 
-/// A file of a process in /proc; `None` if the process is gone, or there is no /proc.
+/// Reads a file of a process in /proc; `None` if the process is gone or there is no /proc.
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`, `ENOMEM`.

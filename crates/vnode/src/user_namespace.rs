@@ -1,9 +1,9 @@
-//! Whether this process has the machine's own numbers of users and groups: that of a user namespace has others, see
+//! Detection of whether this process has the machine's own user and group IDs: those of a user namespace differ, see
 //! user_namespaces(7).
 
 use std::fs;
 
-/// Ids that a user namespace maps.
+/// Kind of IDs that a user namespace maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
     /// Users.
@@ -12,8 +12,8 @@ pub enum IdKind {
     Group,
 }
 
-/// Whether every number of this kind stands for itself, as outside of all user namespaces. `None` where that cannot be read, since
-/// /proc is missing.
+/// Returns whether every ID of this kind maps to itself, as outside of all user namespaces; `None` if that cannot be
+/// read because /proc is missing.
 pub fn has_machine_ids(kind: IdKind) -> Option<bool> {
     let path = match kind {
         IdKind::User => "/proc/self/uid_map",
@@ -22,7 +22,7 @@ pub fn has_machine_ids(kind: IdKind) -> Option<bool> {
     fs::read_to_string(path).ok().map(|map| is_whole(&map))
 }
 
-/// Whether a map leaves all numbers as they are, as that of the first namespace does.
+/// Returns whether a map leaves all IDs unchanged, as that of the initial namespace does.
 fn is_whole(map: &str) -> bool {
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
