@@ -1,55 +1,56 @@
-//! A change of encoded blocks, which is done as a whole or taken back: what was below before, and how long the file was.
+//! A change of encoded blocks that completes as a whole or is rolled back: the previous lower content, and the previous
+//! size of the file.
 //!
-//! Taking back needs no space: only pages that were written, and so are there, are written again. What is to become a hole
-//! does so at the end, when nothing can fail any more.
+//! Rolling back needs no space: it rewrites only pages that were written and are therefore allocated. Holes are punched
+//! at the end, when nothing can fail any more.
 
 use super::Layer;
 use super::data::{Blocks, Holes, PUNCH};
 use super::scratch::Scratch;
 use crate::{Errno, Result, read_fully};
 
-/// The unit of holes and of space below, bytes.
+/// Granularity of holes and of allocation below, in bytes.
 const PAGE_SIZE: u64 = 4096;
 
-/// What an operation has changed below so far.
+/// Lower changes that an operation has made so far.
 pub(super) struct Change {
-    /// Size below when the operation began.
+    /// Lower size when the operation began.
     size: u64,
-    /// Size below now.
+    /// Current lower size.
     end: u64,
-    /// Encoded bytes that were overwritten, with their positions, the earliest first.
+    /// Overwritten encoded bytes with their positions, the earliest first.
     saved: Vec<(u64, Scratch)>,
-    /// Ranges below of zeros that are not needed.
+    /// Lower ranges of zeros that are not needed.
     unused: Vec<(u64, u64)>,
-    /// Why the last write that was cut short was.
+    /// Error that cut the last short write short.
     failure: Errno,
-    /// Size above with which blocks are encoded: what ends there is the last.
+    /// Upper size for which blocks are encoded: the block that ends there is the last.
     plain_end: u64,
 }
 
 impl Change {
-    /// Blocks are encoded as those of a file of this size above from now on.
+    /// Sets the upper size of the file for which blocks are encoded from now on.
     pub(super) fn set_plain_end(&mut self, size: u64) {
         self.plain_end = size;
     }
 
-    /// Size below, as the operation has made it so far.
+    /// Returns the lower size as the operation has changed it so far.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// The operation has set the size below.
+    /// Records that the operation has set the lower size.
     pub(super) fn set_end(&mut self, end: u64) {
         self.end = end;
     }
 
-    /// Why the last write that was cut short was.
+    /// Error that cut the last short write short.
     pub(super) fn failure(&self) -> Errno {
         self.failure
     }
 
-    /// Notes that a block from `at` to `end` has been written, of which only what is before `used_end` is needed and what is
-    /// before `was_used_end` was needed before.
+    /// Records a write of the block from `at` to `end`, of which only the part before `used_end` is needed, and the
+    /// part before `was_used_end` was needed previously.
     fn set_used(&mut self, at: u64, end: u64, used_end: u64, was_used_end: u64) {
         // An earlier write of this operation may have needed less.
         let earlier = self.unused.iter().filter(|range| (at..end).contains(&range.0)).map(|range| range.1).max();
@@ -66,7 +67,7 @@ impl Change {
         self.saved.len()
     }
 
-    /// Forgets the writes after the `first` if what they overwrote is more than this many bytes.
+    /// Discards the writes after the `first` if they overwrote more than this many bytes.
     pub(super) fn forget_more_than(&mut self, bytes: usize, first: usize) {
         if self.saved[first..].iter().map(|(_, before)| before.len()).sum::<usize>() > bytes {
             self.saved.truncate(first);
@@ -74,15 +75,15 @@ impl Change {
     }
 }
 
-/// A write below that ended early: the bytes before its end, and why.
+/// A lower write that ended early: the number of bytes written, and the reason.
 struct Broken {
     done: usize,
     failure: Errno,
 }
 
 impl<L: Layer> Blocks<'_, L> {
-    /// Does an operation that changes the file. If it fails, the file is as it was before.
-    /// `size` is that of the file below, which nobody else changes meanwhile.
+    /// Runs an operation that changes the file. If it fails, the file is restored. `size` is that of the lower file,
+    /// which nobody else changes meanwhile.
     pub(super) fn all_or_nothing<T>(&self, size: u64, operation: impl FnOnce(&mut Change) -> Result<T>) -> Result<T> {
         let mut change = Change {
             size,
@@ -101,18 +102,18 @@ impl<L: Layer> Blocks<'_, L> {
         result
     }
 
-    /// Makes holes of what is not needed. Where that cannot be done, zeros stay.
+    /// Punches holes where data is not needed. Where that is not possible, the zeros stay.
     fn free_unused(&self, change: &Change) {
         for &(from, end) in &change.unused {
             let _ = self.lower.allocate(&self.lower_caller, PUNCH, from, end - from);
         }
     }
 
-    /// Takes everything back, the latest first.
+    /// Rolls everything back, the latest first.
     fn undo(&self, mut change: Change) {
         let now = self.lower.getattr(&self.lower_caller).map_or(change.end, |attributes| attributes.size);
         if now < change.size {
-            // Storage has cut the file, and failed after that: it is as it was to be.
+            // The storage truncated the file and failed after that: the file is as intended.
             return;
         }
         if now > change.size {
@@ -124,9 +125,9 @@ impl<L: Layer> Blocks<'_, L> {
         }
     }
 
-    /// Encodes and writes whole blocks from `start`, the last perhaps short: it then ends the file, or is about to. `before`
-    /// is what these blocks have below. Returns how many bytes above were written, up to the last whole block; all else is as
-    /// it was. An error if there is none.
+    /// Encodes and writes whole blocks from `start`; if the last is short, it ends the file or is about to. `before` is
+    /// what these blocks contain below. Returns the number of upper bytes written, up to the last whole block; all else
+    /// is unchanged. Fails if none were written.
     pub(super) fn write_blocks(
         &self,
         change: &mut Change,
@@ -160,8 +161,8 @@ impl<L: Layer> Blocks<'_, L> {
         if count == 0 { Err(failure) } else { Ok(count) }
     }
 
-    /// Writes what blocks need, and not the zeros up to their ends. The file gets its new size first: a crash leaves zeros at
-    /// its end then, and no block that looks as if it were shorter.
+    /// Writes the used part of blocks, without the zeros up to their ends. Sets the new size of the file first: a crash
+    /// then leaves zeros at its end, and no block that appears to be shorter.
     fn write_sparse(
         &self,
         change: &mut Change,
@@ -181,7 +182,7 @@ impl<L: Layer> Blocks<'_, L> {
             let old = before.get(index * size..).unwrap_or_default();
             let was_used = if is_known { used(&old[..old.len().min(block.len())]) } else { block.len() };
             let is_used = used(block);
-            // Zeros over what was longer: its pages are there.
+            // Zeros overwrite what was longer: its pages are allocated.
             let written = self.write_below(at, &block[..is_used.max(was_used)], kill_privileges);
             written.map_err(|broken| Broken { done: index * size + broken.done.min(block.len() - 1), ..broken })?;
             let block_end = at + block.len() as u64;
@@ -190,7 +191,7 @@ impl<L: Layer> Blocks<'_, L> {
         Ok(())
     }
 
-    /// Writes all of this below.
+    /// Writes all of `bytes` below.
     fn write_below(&self, position: u64, bytes: &[u8], kill_privileges: bool) -> std::result::Result<(), Broken> {
         let mut done = 0;
         while done < bytes.len() {
@@ -203,7 +204,8 @@ impl<L: Layer> Blocks<'_, L> {
         Ok(())
     }
 
-    /// Makes the file below as short as this, if it is longer. Tried twice: a signal may have been in the way.
+    /// Truncates the lower file to this size, if it is longer. Tries twice, since a signal may have interrupted the
+    /// first attempt.
     fn set_size_back(&self, size: u64) {
         for _ in 0..2 {
             let now = self.lower.getattr(&self.lower_caller).map_or(u64::MAX, |attributes| attributes.size);
@@ -213,7 +215,7 @@ impl<L: Layer> Blocks<'_, L> {
         }
     }
 
-    /// Has the file below hold these bytes again. Pages that still do are not written: they may be holes.
+    /// Restores these bytes in the lower file. Pages that still hold them are not written: they may be holes.
     fn restore(&self, position: u64, before: &[u8]) {
         let mut now = Scratch::take(before.len()).unwrap_or_default();
         let length = read_fully(self.lower, &self.lower_caller, position, &mut now).unwrap_or(0);
@@ -230,13 +232,13 @@ impl<L: Layer> Blocks<'_, L> {
         }
     }
 
-    /// Has a page that was zeros be a hole again, if it can.
+    /// Turns a page that was zeros back into a hole, if possible.
     fn restore_hole(&self, position: u64, page: &[u8]) -> bool {
         used(page) == 0 && self.lower.allocate(&self.lower_caller, PUNCH, position, page.len() as u64).is_ok()
     }
 }
 
-/// Length without the zeros at the end.
+/// Returns the length without trailing zeros.
 fn used(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }

@@ -1,11 +1,11 @@
 //! Encoded data: whole blocks below, any range above.
 //!
-//! Reads and writes are carried out on whole blocks of the file below (Wrapfs, section 3.2). A write that covers a block
-//! in part reads, decodes, changes and encodes it, under a lock on its blocks that other reads and writes of the file respect:
-//! those of other blocks go on meanwhile. Whatever may change the size has the lock of the whole file; appends become writes at
-//! the size found under that (section 3.2.1). The last block of a file may be shorter; it is
-//! encoded as it is, and again when it grows. What lies between an old end and a new one far beyond it reads as zeros,
-//! and [`Holes`] says how that is kept below.
+//! Reads and writes operate on whole blocks of the lower file (Wrapfs, section 3.2). A write that covers a block in
+//! part reads, decodes, changes and encodes it, under a lock on its blocks that other reads and writes of the file
+//! respect: those of other blocks proceed concurrently. Operations that may change the size hold the lock of the whole
+//! file; appends become writes at the size determined under that lock (section 3.2.1). The last block of a file may be
+//! shorter; it is encoded as it is, and again when it grows. The gap between an old end and a new one far beyond it
+//! reads as zeros, and [`Holes`] says how it is stored below.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,51 +15,53 @@ use super::scratch::Scratch;
 use super::{Layer, LayerVnode};
 use crate::{AllocateMode, Caller, Errno, Handle, KeyedGuard, OpenFile, Result, SeekTarget, read_fully};
 
-/// How a layer encodes data.
+/// A layer's encoding of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataShape {
-    /// Bytes of a block above: not 0. A multiple of the page size (4,096) suits memory maps best.
+    /// Size of an upper block in bytes, not 0. A multiple of the page size (4,096) suits memory mappings best.
     pub block_size: usize,
-    /// How many bytes longer a block is below, whole or short: 0 for an encoding that keeps sizes.
+    /// Number of bytes by which a block is longer below, whether whole or short: 0 for an encoding that preserves
+    /// sizes.
     pub overhead: usize,
-    /// How zeros that nobody wrote are kept.
+    /// Representation of zeros that were never written.
     pub holes: Holes,
-    /// What an encoded block does not need of its room, zeros up to its end, is not written, and is a hole below: for encodings
-    /// that make data shorter. The room is then best a multiple of the page size. The layer promises that a block's first
-    /// bytes say how long it is, so that a file that was made longer and no more reads as zeros from its old end on, and that it
-    /// never encodes a block, whole or short, to zeros only.
+    /// Leaves the part that an encoded block does not need, zeros up to its end, unwritten, as a hole below: for
+    /// encodings that make data shorter. The size of an encoded block is then best a multiple of the page size. The
+    /// layer guarantees that a block's first bytes contain its length, so that a file that was only extended reads as
+    /// zeros from its old end on, and that it never encodes a block, whole or short, to zeros only.
     pub sparse: bool,
 }
 
-/// How zeros that nobody wrote are kept below.
+/// Representation below of zeros that were never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holes {
-    /// They are written out, encoded: always right, but a file has no holes.
+    /// Written out, encoded: always correct, but a file has no holes.
     Filled,
-    /// A whole block of zeros below stands for a block of zeros above. The layer promises that it never encodes a whole
-    /// block to zeros only.
+    /// A whole block of zeros below represents a block of zeros above. The layer guarantees that it never encodes a
+    /// whole block to zeros only.
     ZeroBlock,
-    /// Every byte by itself is encoded to one byte, and zero, and only zero, to zero. Only with no overhead.
+    /// Each byte is encoded to one byte independently, and zero, and only zero, to zero. Only without overhead.
     ZeroByte,
 }
 
 impl DataShape {
-    /// Bytes of a whole block below.
+    /// Returns the size of a whole lower block in bytes.
     pub const fn encoded_block_size(&self) -> usize {
         self.block_size + self.overhead
     }
 
-    /// The size above of a file of `encoded` bytes below. A last block too short to hold anything counts as nothing.
+    /// Returns the upper size of a file with `encoded` bytes below. A last block too short to hold anything counts as
+    /// nothing.
     pub const fn plain_size(&self, encoded: u64) -> u64 {
         let block = self.encoded_block_size() as u64;
         let rest = encoded % block;
         encoded / block * self.block_size as u64 + rest.saturating_sub(self.overhead as u64)
     }
 
-    /// The size below of a file of `plain` bytes above.
+    /// Returns the lower size of a file with `plain` bytes above.
     ///
     /// # Errors
-    /// `EFBIG` past what a file can hold.
+    /// `EFBIG` beyond the maximum size of a file.
     pub fn encoded_size(&self, plain: u64) -> Result<u64> {
         let block = self.block_size as u64;
         let rest = plain % block;
@@ -69,12 +71,12 @@ impl DataShape {
     }
 }
 
-/// A block of a file, as it is encoded.
+/// A block of a file, as passed to the encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Its number, from 0.
     pub number: u64,
-    /// The file ends with it. Told only where [`Layer::marks_last_block`]; else no.
+    /// Set if the file ends with this block. Reported only with [`Layer::marks_last_block`]; otherwise false.
     pub is_last: bool,
 }
 
@@ -87,19 +89,19 @@ pub(super) struct Blocks<'a, L: Layer> {
     pub(super) shape: DataShape,
 }
 
-/// Zeros are written out in pieces of about this size.
+/// Approximate size in bytes of the pieces in which zeros are written out.
 const FILL_SIZE: usize = 1 << 20;
 
-/// Maximum number of bytes that are remembered of a range that is overwritten with zeros. Of a larger one that fails half-way
-/// the rest is as it was.
+/// Maximum number of bytes saved of a range that is overwritten with zeros. If a larger range fails partway, the rest
+/// of it is unchanged.
 const ZEROED_BYTES_SAVED: usize = 16 << 20;
 
-/// Makes a hole and leaves the size.
+/// Mode that punches a hole and keeps the size.
 pub(super) const PUNCH: AllocateMode =
     AllocateMode::from_bits(AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits());
 
 impl<L: Layer> Blocks<'_, L> {
-    /// Reads what the file has of the range; see [`OpenFile::read_at`].
+    /// Reads the part of the range that the file has; see [`OpenFile::read_at`].
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let _guard = self.shared(offset, offset.saturating_add(buffer.len() as u64))?;
         self.read_locked(offset, buffer)
@@ -120,7 +122,7 @@ impl<L: Layer> Blocks<'_, L> {
         self.shape.encoded_size(end(offset)?)?;
         let end = size.max(end(offset)?);
         self.all_or_nothing(size_below, |change| {
-            // A write that begins before the end encodes the last block anew itself.
+            // A write that begins before the end re-encodes the last block itself.
             if end > size && offset >= size {
                 self.unmark_last(change, size, end, kill_privileges)?;
             }
@@ -129,7 +131,7 @@ impl<L: Layer> Blocks<'_, L> {
             let size = if offset > size { self.extend(change, size, offset, kill_privileges)? } else { size };
             change.set_plain_end(end);
             let written = self.write_locked(change, size, offset, data, kill_privileges)?;
-            // What a short write ends with is not encoded as the last.
+            // The block that a short write ends with is not encoded as the last.
             let is_whole = written == data.len() || end == size || !self.marks_last();
             if is_whole { Ok(written) } else { Err(change.failure()) }
         })
@@ -146,7 +148,7 @@ impl<L: Layer> Blocks<'_, L> {
         })
     }
 
-    /// Makes the file shorter, or leaves it as long as it is.
+    /// Shortens the file, or leaves its size unchanged.
     fn cut(&self, change: &mut Change, old: u64, size: u64, kill_privileges: bool) -> Result<()> {
         let kept = match (size % self.block()) as usize {
             0 if self.marks_last() => self.block().min(size) as usize,
@@ -154,7 +156,7 @@ impl<L: Layer> Blocks<'_, L> {
         };
         if size < old && kept > 0 && self.shape.holes != Holes::ZeroByte {
             change.set_plain_end(size);
-            // The block that becomes the last is encoded anew in its shorter form, before what follows it goes.
+            // The block that becomes the last is re-encoded in its shorter form before what follows it is removed.
             let start = size - kept as u64;
             let mut plain = Scratch::zeros(self.shape.block_size.min((old - start) as usize))?;
             let before = self.bytes_before(change, start, plain.len())?;
@@ -164,7 +166,7 @@ impl<L: Layer> Blocks<'_, L> {
         self.lower.truncate(&self.lower_caller, self.shape.encoded_size(size)?, kill_privileges)
     }
 
-    /// Reserves, punches or zeroes; see [`OpenFile::allocate`]. Ranges cannot be cut out or put in.
+    /// Reserves, punches or zeroes; see [`OpenFile::allocate`]. Ranges cannot be collapsed or inserted.
     pub(super) fn allocate(&self, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
         let keep_size = mode.contains(AllocateMode::KEEP_SIZE);
         let zero = mode.bits() & !AllocateMode::KEEP_SIZE.bits() == AllocateMode::ZERO_RANGE.bits();
@@ -210,8 +212,8 @@ impl<L: Layer> Blocks<'_, L> {
         }
     }
 
-    /// The first block at or after `block` of which anything below is data. Where a block shares its page below with a
-    /// neighbour's data, it counts only if it is not all zeros.
+    /// Returns the first block at or after `block` that has any data below. A block that shares its lower page with a
+    /// neighbour's data counts only if it is not all zeros.
     fn data_block(&self, mut block: u64) -> Result<u64> {
         const PAGE_SIZE: usize = 4096;
         let encoded_size = self.shape.encoded_block_size();
@@ -228,7 +230,7 @@ impl<L: Layer> Blocks<'_, L> {
         Ok(block)
     }
 
-    /// The first byte at or after `offset` in a block all of which is a hole below, or the end.
+    /// Returns the first byte at or after `offset` in a block that is entirely a hole below, or the end of the file.
     fn hole(&self, offset: u64, size: u64) -> Result<u64> {
         let encoded_block = self.shape.encoded_block_size() as u64;
         let mut block = offset / self.block();
@@ -250,23 +252,24 @@ impl<L: Layer> Blocks<'_, L> {
         self.hole_or_end(offset, size)
     }
 
-    /// What a search for a hole from `offset` on answers where below there is no data from `start` on: a hole, or, if the file
-    /// does not reach as far, since others have made it shorter below meanwhile, its end.
+    /// Returns the result of a search for a hole from `offset` on, if there is no data below from `start` on: the hole,
+    /// or the end of the file if that comes first because others have meanwhile truncated it below.
     fn hole_or_end(&self, offset: u64, start: u64) -> Result<u64> {
         let size = self.size()?;
         if offset < size { Ok(start.min(size)) } else { Err(Errno::ENXIO) }
     }
 
-    /// Reads what a file of `size` bytes has of the range, while the lock is held. What lies beyond stays as it is.
+    /// Reads the part of the range that a file of `size` bytes has, with the lock held. The rest of the buffer stays as
+    /// it is.
     ///
     /// # Errors
-    /// `EIO` if the file below has less than its size says: what is missing must not be written back as zeros.
+    /// `EIO` if the lower file has less than its size indicates: what is missing must not be written back as zeros.
     fn read_within(&self, size: u64, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let length = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
         if self.read_locked(offset, &mut buffer[..length])? == length { Ok(()) } else { Err(Errno::EIO) }
     }
 
-    /// Reads while the lock is held.
+    /// Reads with the lock held.
     fn read_locked(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         if buffer.is_empty() || offset > i64::MAX as u64 {
             return Ok(0);
@@ -308,22 +311,23 @@ impl<L: Layer> Blocks<'_, L> {
         self.node.layer().decode_data(self.node, self.caller, self.numbered(size, block), encoded, plain)
     }
 
-    /// This block of a file of `size` bytes, as it is told to the layer.
+    /// Returns this block of a file of `size` bytes, as passed to the layer.
     fn numbered(&self, size: u64, block: u64) -> Block {
         Block { number: block, is_last: self.is_last(size, block) }
     }
 
-    /// Whether the last block of a file has a form of its own.
+    /// Returns whether the last block of a file has a form of its own.
     fn marks_last(&self) -> bool {
         self.node.layer().marks_last_block()
     }
 
-    /// Whether this block of a file of `size` bytes has the form of the last.
+    /// Returns whether this block of a file of `size` bytes has the form of the last.
     fn is_last(&self, size: u64, block: u64) -> bool {
         self.marks_last() && (block + 1).saturating_mul(self.block()) >= size
     }
 
-    /// Encodes the block that a file of `size` bytes ends with anew, if it is whole and a file of `end` bytes has more after it.
+    /// Re-encodes the last block of a file of `size` bytes, if it is whole and a file of `end` bytes continues after
+    /// it.
     fn unmark_last(&self, change: &mut Change, size: u64, end: u64, kill_privileges: bool) -> Result<()> {
         if !self.marks_last() || size == 0 || !size.is_multiple_of(self.block()) {
             return Ok(());
@@ -336,8 +340,8 @@ impl<L: Layer> Blocks<'_, L> {
         self.write_all(change, start, &plain, before, kill_privileges)
     }
 
-    /// Writes `data` at `offset` into a file of `size` bytes, while the lock is held. What the first and last blocks hold
-    /// besides is kept; only where zeros are holes byte by byte may `offset` lie past the end.
+    /// Writes `data` at `offset` into a file of `size` bytes, with the lock held. The rest of the first and last blocks
+    /// is preserved; `offset` may be past the end only if zeros are holes byte by byte.
     fn write_locked(
         &self,
         change: &mut Change,
@@ -373,8 +377,8 @@ impl<L: Layer> Blocks<'_, L> {
         }
     }
 
-    /// Encoded bytes that the blocks of `length` bytes from `start` have below: what a write of them replaces. None where
-    /// a write that fails half-way is done byte by byte.
+    /// Returns the encoded bytes of the blocks of `length` bytes from `start`, which a write of these blocks replaces
+    /// below. Empty if a write that fails partway is done byte by byte.
     fn bytes_before(&self, change: &Change, start: u64, length: usize) -> Result<Scratch> {
         if self.shape.holes == Holes::ZeroByte {
             return Scratch::take(0);
@@ -386,7 +390,8 @@ impl<L: Layer> Blocks<'_, L> {
         if read == before.len() { Ok(before) } else { Err(Errno::EIO) }
     }
 
-    /// Decodes what a file of `size` bytes has of the block at `at`, from the encoded bytes `before` of the blocks from `start`.
+    /// Decodes the part of the block at `at` that a file of `size` bytes has, from `before`, the encoded bytes of the
+    /// blocks from `start`.
     fn decode_edge(&self, before: &[u8], size: u64, start: u64, at: u64, plain: &mut [u8]) -> Result<()> {
         if self.shape.holes == Holes::ZeroByte {
             return self.read_within(size, at, plain);
@@ -405,12 +410,12 @@ impl<L: Layer> Blocks<'_, L> {
         Ok(())
     }
 
-    /// Where the block at `start` is below.
+    /// Returns the lower position of the block at `start`.
     pub(super) fn position(&self, start: u64) -> u64 {
         start / self.block() * self.shape.encoded_block_size() as u64
     }
 
-    /// Encodes whole blocks from `start`, the last perhaps short, of a file of `size` bytes.
+    /// Encodes whole blocks of a file of `size` bytes from `start`; the last may be short.
     pub(super) fn encode(&self, size: u64, start: u64, plain: &[u8]) -> Result<Scratch> {
         let first = start / self.block();
         let overhead = plain.len().div_ceil(self.shape.block_size) * self.shape.overhead;
@@ -423,15 +428,16 @@ impl<L: Layer> Blocks<'_, L> {
         Ok(encoded)
     }
 
-    /// Makes what lies between the end `size` and `offset` beyond it read as zeros; the size below may still be less
-    /// than that of `offset` if the layer keeps holes. Returns up to where blocks that are written in part have to be kept.
+    /// Makes the range from the end `size` to `offset` beyond it read as zeros; the lower size may still be less than
+    /// that of `offset` if the layer supports holes. Returns the offset up to which writes must preserve the rest of
+    /// partly covered blocks.
     fn extend(&self, change: &mut Change, size: u64, offset: u64, kill_privileges: bool) -> Result<u64> {
         if self.shape.holes == Holes::ZeroByte {
             return Ok(size);
         }
         let mut position = size - size % self.block();
         if position < size {
-            // The short last block is encoded anew, longer.
+            // The short last block is re-encoded at its new length.
             let end = offset.min(position + self.block());
             let mut plain = Scratch::zeros((end - position) as usize)?;
             let before = self.bytes_before(change, position, plain.len())?;
@@ -440,7 +446,7 @@ impl<L: Layer> Blocks<'_, L> {
             position = end;
         }
         if self.shape.holes == Holes::ZeroBlock {
-            // Whole blocks stay holes; a short one at the new end is no hole.
+            // Whole blocks stay holes; a short one at the new end is not a hole.
             position = position.max(offset - offset % self.block());
         }
         let zeros =
@@ -455,7 +461,7 @@ impl<L: Layer> Blocks<'_, L> {
         Ok(offset)
     }
 
-    /// As [`Self::write_blocks`], but all or an error.
+    /// As [`Self::write_blocks`], but writes everything or fails.
     fn write_all(
         &self,
         change: &mut Change,
@@ -470,7 +476,7 @@ impl<L: Layer> Blocks<'_, L> {
         }
     }
 
-    /// Grows the file with zeros, its size below included.
+    /// Extends the file with zeros, including its lower size.
     fn grow(&self, change: &mut Change, size: u64, end: u64, kill_privileges: bool) -> Result<()> {
         self.unmark_last(change, size, end, kill_privileges)?;
         change.set_plain_end(end);
@@ -481,7 +487,8 @@ impl<L: Layer> Blocks<'_, L> {
         Ok(())
     }
 
-    /// Makes a range within `size` read as zeros, as holes where the layer keeps them: these last, since they cannot be undone.
+    /// Makes a range within `size` read as zeros, as holes if the layer supports them: these last, since they cannot be
+    /// undone.
     fn zero(&self, change: &mut Change, size: u64, offset: u64, end: u64) -> Result<()> {
         let block = self.block();
         if self.shape.holes == Holes::ZeroByte {
@@ -512,12 +519,12 @@ impl<L: Layer> Blocks<'_, L> {
         Ok(())
     }
 
-    /// The size above.
+    /// Returns the upper size.
     fn size(&self) -> Result<u64> {
         Ok(self.shape.plain_size(self.size_below()?))
     }
 
-    /// The size below.
+    /// Returns the lower size.
     fn size_below(&self) -> Result<u64> {
         Ok(self.lower.getattr(&self.lower_caller)?.size)
     }
@@ -526,14 +533,14 @@ impl<L: Layer> Blocks<'_, L> {
         self.shape.block_size as u64
     }
 
-    /// Keeps writers away from the blocks of a range of bytes.
+    /// Excludes writers from the blocks of a byte range.
     fn shared(&self, offset: u64, end: u64) -> Result<KeyedGuard<'_, Handle>> {
         let (locks, handle) = (&self.node.mount.data_locks, self.node.lower().handle());
         locks.read_range_unless(self.caller.cancellation(), handle, self.blocks(offset, end))
     }
 
-    /// Keeps everybody else away from the blocks of a range of bytes; from all, if the file is to grow where the range lies
-    /// beyond its end. Also its size below, which nobody else changes meanwhile.
+    /// Excludes everybody else from the blocks of a byte range, or from all blocks if the file is to grow and the range
+    /// reaches beyond its end. Also returns the lower size, which nobody else changes meanwhile.
     fn exclusive(&self, offset: u64, end: u64, grows: bool) -> Result<(KeyedGuard<'_, Handle>, u64)> {
         let (locks, handle) = (&self.node.mount.data_locks, self.node.lower().handle());
         let guard = locks.write_range_unless(self.caller.cancellation(), handle, self.blocks(offset, end))?;
@@ -545,13 +552,13 @@ impl<L: Layer> Blocks<'_, L> {
         self.whole()
     }
 
-    /// Keeps everybody else away from the file. Also its size below.
+    /// Excludes everybody else from the file. Also returns its lower size.
     fn whole(&self) -> Result<(KeyedGuard<'_, Handle>, u64)> {
         let guard = self.node.lock_data(self.caller)?;
         Ok((guard, self.size_below()?))
     }
 
-    /// The numbers of the blocks that a range of bytes touches.
+    /// Returns the numbers of the blocks that a byte range touches.
     fn blocks(&self, offset: u64, end: u64) -> Range<u64> {
         offset / self.block()..end.div_ceil(self.block())
     }

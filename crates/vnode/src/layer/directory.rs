@@ -6,29 +6,30 @@ use std::sync::Arc;
 use super::{Layer, LayerVnode, Operation};
 use crate::{Caller, DirectoryEntry, Name, OpenDirectory, OpenDirectoryRef, Result};
 
-/// An open directory of the layer `L` over one of the file system below.
+/// An open directory of the layer `L` over one of the lower file system.
 pub struct LayerDirectory<L: Layer> {
     node: Arc<LayerVnode<L>>,
     lower: OpenDirectoryRef,
 }
 
 impl<L: Layer> LayerDirectory<L> {
-    /// The open directory of `node` over an open directory below.
+    /// Creates the open directory of `node` over an open lower directory.
     pub fn new(node: Arc<LayerVnode<L>>, lower: OpenDirectoryRef) -> Self {
         Self { node, lower }
     }
 
-    /// The directory that is open.
+    /// Returns the directory that is open.
     pub fn node(&self) -> &Arc<LayerVnode<L>> {
         &self.node
     }
 
-    /// The open directory below.
+    /// Returns the open lower directory.
     pub fn lower(&self) -> &OpenDirectoryRef {
         &self.lower
     }
 
-    /// Reads entries as the template does: below, each name decoded, hidden ones left out. Cookies are those below.
+    /// Reads entries as the template does: lower entries, with each name decoded and hidden ones omitted. Cookies are
+    /// those of the lower directory.
     ///
     /// # Errors
     /// As [`OpenDirectory::read`].

@@ -1,4 +1,4 @@
-//! An open file of a layer: admission, the layer's operation, observation; and the operations that forward.
+//! An open file of a layer: access control, the layer's operation, observation; and the operations that forward.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
@@ -10,7 +10,7 @@ use crate::{
     AllocateMode, Attributes, Caller, Errno, Lock, LockOwner, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget,
 };
 
-/// An open file of the layer `L` over one of the file system below.
+/// An open file of the layer `L` over one of the lower file system.
 pub struct LayerFile<L: Layer> {
     node: Arc<LayerVnode<L>>,
     lower: OpenFileRef,
@@ -18,28 +18,28 @@ pub struct LayerFile<L: Layer> {
 }
 
 impl<L: Layer> LayerFile<L> {
-    /// The open file of `node`, opened from above with `flags`, over an open file below. Where data is encoded, the
-    /// file below must be open for reading and writing, and not for appending, if this one writes.
+    /// Creates the open file of `node`, opened from above with `flags`, over an open lower file. If data is encoded and
+    /// this file is open for writing, the lower file must be open for reading and writing, and not for appending.
     pub fn new(node: Arc<LayerVnode<L>>, lower: OpenFileRef, flags: OpenFlags) -> Self {
         Self { node, lower, flags }
     }
 
-    /// The vnode that is open.
+    /// Returns the vnode that is open.
     pub fn node(&self) -> &Arc<LayerVnode<L>> {
         &self.node
     }
 
-    /// The open file below.
+    /// Returns the open lower file.
     pub fn lower(&self) -> &OpenFileRef {
         &self.lower
     }
 
-    /// How it was opened from above.
+    /// Returns the flags with which it was opened from above.
     pub fn flags(&self) -> OpenFlags {
         self.flags
     }
 
-    /// The encoded blocks of the file; `None` where the layer leaves data alone.
+    /// Returns the encoded blocks of the file; `None` if the layer leaves data alone.
     fn blocks<'a>(&'a self, caller: &'a Caller) -> Option<Blocks<'a, L>> {
         let shape = self.node.layer().data_shape()?;
         Some(Blocks { node: &self.node, lower: &*self.lower, caller, lower_caller: self.caller(caller), shape })
@@ -50,7 +50,7 @@ impl<L: Layer> LayerFile<L> {
     }
 }
 
-/// The operations as the template does them: data encoded and decoded where the layer asks for it, all else forwarded.
+/// The template's operations: they encode and decode data if the layer requests it, and forward all else.
 #[allow(missing_docs)]
 impl<L: Layer> LayerFile<L> {
     pub fn forward_read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
@@ -219,7 +219,7 @@ impl<L: Layer> OpenFile for LayerFile<L> {
 impl<L: Layer> Drop for LayerFile<L> {
     fn drop(&mut self) {
         let layer = self.node.layer();
-        // The result has nobody to go to.
+        // There is no one to report the result to.
         let _ = layer.around(&self.node, Caller::shared_server(), &Operation::Release, || {
             layer.release(self);
             Ok(())

@@ -25,21 +25,21 @@ pub fn stack<L: Layer>(layer: L, lower: FileSystemRef) -> FileSystemRef {
 /// A layer on a file system.
 pub struct LayerFileSystem<L: Layer>(Arc<Mount<L>>);
 
-/// What all vnodes of one layer on one file system share.
+/// State shared by all vnodes of one layer on one file system.
 pub(super) struct Mount<L: Layer> {
     pub(super) layer: L,
     pub(super) lower: FileSystemRef,
     hasher: RandomState,
-    /// Live vnodes by handle, so that everybody who holds one sees the same state. Unused for layers without any.
+    /// Live vnodes by handle, so that all references to one see the same state. Unused for layers without state.
     vnodes: [Mutex<HashMap<Handle, Weak<LayerVnode<L>>>>; SHARDS],
-    /// Guards the blocks of each encoded file: a write reads, changes and writes back.
+    /// Locks on the blocks of each encoded file, since a write is a read-modify-write.
     pub(super) data_locks: KeyedLocks<Handle>,
 }
 
 const SHARDS: usize = 64;
 
 impl<L: Layer> Mount<L> {
-    /// The vnode of this layer on `lower`: the live one if the layer keeps state and there is one.
+    /// Returns this layer's vnode over `lower`: the live one if the layer keeps state and one exists.
     pub(super) fn wrap(self: &Arc<Self>, lower: VnodeRef) -> Arc<LayerVnode<L>> {
         if !self.layer.keeps_state() {
             return LayerVnode::new(Arc::clone(self), lower);

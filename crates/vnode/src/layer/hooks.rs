@@ -11,47 +11,47 @@ use crate::{
     Properties, RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
-/// A layer: one value for each mount, shared by all its operations; what it keeps for the mount are its fields.
+/// A layer: one value per mount, shared by all its operations; its fields hold the layer's state of the mount.
 ///
-/// The operations mean what those of [`crate::Vnode`] and [`crate::OpenFile`] mean.
+/// The operations have the semantics of those of [`crate::Vnode`] and [`crate::OpenFile`].
 #[allow(unused_variables, reason = "defaults name what they are given, and need little of it")]
 pub trait Layer: Send + Sync + Sized + 'static {
-    /// What the layer keeps for each vnode, `()` for nothing. It lives as long as anybody holds the vnode, and is the
-    /// same for everybody who does.
+    /// State that the layer keeps for each vnode, `()` for none. It lives as long as the vnode is referenced, and all
+    /// references share it.
     type State: Default + Send + Sync + 'static;
 
-    /// Whether state is kept at all: a layer that needs it for some options only saves the table of live vnodes for the
-    /// others, where [`LayerVnode::state`] is then of no use. Asked often, and always with the same answer. Default:
-    /// if the type has anything in it.
+    /// Returns whether the layer keeps state at all: a layer that needs state only with some options avoids the table
+    /// of live vnodes with the others, where [`LayerVnode::state`] is then of no use. Called often, and must always
+    /// return the same value. Default: true unless the type is zero-sized.
     fn keeps_state(&self) -> bool {
         size_of::<Self::State>() != 0
     }
 
-    /// The layer's kind, as a stack expression names it.
+    /// Returns the layer's kind, as a stack expression names it.
     fn kind(&self) -> &'static str;
 
-    /// The options that it was given, as a stack expression writes them; for `--explain` and `status`. Default: none.
+    /// Returns the layer's options, as a stack expression writes them; for `--explain` and `status`. Default: none.
     fn details(&self) -> String {
         String::new()
     }
 
-    /// What the layer by itself leaves untouched and needs. Default: touches nothing, needs nothing.
+    /// Returns what the layer by itself leaves untouched and needs. Default: touches nothing, needs nothing.
     fn properties(&self) -> Properties {
         Properties::TRANSPARENT
     }
 
-    /// What the layer consists of, the lowest first, as the stack is described. Default: itself alone, with its kind, its
-    /// details and its properties.
+    /// Returns the members that the layer consists of, the lowest first, for the description of the stack. Default: the
+    /// layer alone, with its kind, its details and its properties.
     fn describe(&self) -> Vec<Description> {
         vec![Description { kind: self.kind().to_owned(), details: self.details(), properties: self.properties() }]
     }
 
-    /// Whether commands to this target are the layer's. Default: if that is its kind.
+    /// Returns whether commands to this target are for this layer. Default: whether the target is its kind.
     fn answers_to(&self, target: &str) -> bool {
         target == self.kind()
     }
 
-    /// A command to the running layer. Default: none are known.
+    /// Executes a command sent to the running layer. Default: no command is known.
     ///
     /// # Errors
     /// [`ControlError::UnknownCommand`], [`ControlError::BadArgument`], [`ControlError::Failed`].
@@ -60,30 +60,31 @@ pub trait Layer: Send + Sync + Sized + 'static {
         Err(ControlError::UnknownCommand { target, command })
     }
 
-    /// Where to tell of changes that did not come from above, as [`crate::FileSystem::set_notifier`]: for a layer whose
-    /// commands change what it shows. Default: it tells of none.
+    /// Sets the receiver of notifications about changes that did not come from above, as
+    /// [`crate::FileSystem::set_notifier`]: for a layer whose commands change what it shows. Default: reports nothing.
     fn set_notifier(&self, notifier: &Arc<dyn Notifier>) {}
 
     // Hooks.
 
-    /// May this caller do this operation on this object (a directory, for operations on a name)? Asked first, and
-    /// nothing happens below if it refuses. Declare an [`AccessControl`](crate::AccessControl) unless it refuses everybody alike to
-    /// open or change something. Default: yes.
+    /// Decides whether this caller may perform this operation on this object (a directory, for operations on a name).
+    /// Called first; if it refuses, nothing happens below. Declare an [`AccessControl`](crate::AccessControl) unless it
+    /// only refuses all callers alike to open or change something. Default: permits everything.
     ///
     /// # Errors
-    /// What the caller is to see.
+    /// The error that the caller is to see.
     fn admit(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
         Ok(())
     }
 
-    /// Told of every operation after it is done or refused. It cannot change the result. Default: nothing.
+    /// Observes every operation after it has completed or been refused. Cannot change the result. Default: does
+    /// nothing.
     fn observe(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>, result: Result<()>) {}
 
-    /// Every operation passes here, whatever it is: what is done before, after or instead of it. Default: `admit`, the
-    /// operation, `observe`. An override decides by itself whether to call `body`, and which error to answer.
+    /// Wraps every operation, whatever its kind, to act before, after or instead of it. Default: `admit`, the
+    /// operation, `observe`. An override decides by itself whether to call `body`, and which error to return.
     ///
     /// # Errors
-    /// What the caller is to see.
+    /// The error that the caller is to see.
     fn around<T>(
         &self,
         node: &LayerVnode<Self>,
@@ -96,35 +97,35 @@ pub trait Layer: Send + Sync + Sized + 'static {
         result
     }
 
-    /// The caller as the layers below are to see it. Default: as it is.
+    /// Returns the caller as the layers below are to see it. Default: unchanged.
     fn map_caller<'a>(&'a self, caller: &'a Caller) -> Cow<'a, Caller> {
         Cow::Borrowed(caller)
     }
 
-    /// The lower name of `name` in `directory`. Declare `names_untouched: false`. Default: as it is.
+    /// Returns the lower name of `name` in `directory`. Declare `names_untouched: false`. Default: unchanged.
     ///
     /// # Errors
-    /// `ENOENT` for a name that must not exist; what does not make a name below answers as [`Name::new`] does.
+    /// `ENOENT` for a name that must not exist; a result that is not a valid name below fails as in [`Name::new`].
     fn encode_name<'a>(&self, directory: &LayerVnode<Self>, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
         Ok(Cow::Borrowed(name.as_bytes()))
     }
 
-    /// The name that the lower `name` in `directory` stands for; `None` hides the entry. Must be what `encode_name`
-    /// undoes. Default: as it is.
+    /// Returns the upper name of the lower `name` in `directory`; `None` hides the entry. Must be the inverse of
+    /// `encode_name`. Default: unchanged.
     ///
     /// # Errors
-    /// An entry whose name cannot be decoded is hidden, and the error logged by nobody: log it here.
+    /// An entry whose name cannot be decoded is hidden, and the template does not log the error: log it here.
     fn decode_name<'a>(&self, directory: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
         Ok(Some(Cow::Borrowed(name.as_bytes())))
     }
 
-    /// Changes attributes on their way up. Sizes of encoded data are translated by the template. Declare
+    /// Changes attributes on their way up. The template translates sizes of encoded data. Declare
     /// `attributes_untouched: false`, `needs_fresh_attributes` if they depend on the caller, and
-    /// [`AccessControl::NotShown`](crate::AccessControl::NotShown) if owner or mode change and those below still decide. Default:
-    /// as they are.
+    /// [`AccessControl::NotShown`](crate::AccessControl::NotShown) if owner or mode change and the lower ones still
+    /// decide. Default: unchanged.
     fn map_attributes(&self, caller: &Caller, attributes: &mut Attributes) {}
 
-    /// Changes new attributes on their way down: what undoes `map_attributes`. Default: as they are.
+    /// Changes new attributes on their way down: the inverse of `map_attributes`. Default: unchanged.
     ///
     /// # Errors
     /// For a change that cannot be expressed below.
@@ -132,27 +133,27 @@ pub trait Layer: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Changes file system totals on their way up. A layer that lengthens names lowers `name_max`. Default: as they are.
+    /// Changes file system totals on their way up. A layer that lengthens names lowers `name_max`. Default: unchanged.
     fn map_statfs(&self, statfs: &mut StatFs) {}
 
-    /// How data is encoded, if it is: then `encode_data` and `decode_data` are called for every block that is written
-    /// or read, by whatever way. Declare `data_untouched: false`. Default: data is not touched.
+    /// Returns the encoding of data, if there is one: `encode_data` and `decode_data` are then called for every block
+    /// that is written or read, by whatever path. Declare `data_untouched: false`. Default: data is not touched.
     fn data_shape(&self) -> Option<DataShape> {
         None
     }
 
-    /// Whether the last block of a file has another form than the same bytes before others ([`Block::is_last`]): then a
-    /// block is encoded anew when it becomes the last, or another follows. Only with [`super::Holes::Filled`]: a hole has
-    /// one form. Default: no.
+    /// Returns whether the last block of a file is encoded differently from the same bytes followed by others
+    /// ([`Block::is_last`]): a block is then re-encoded when it becomes the last, or another follows. Only with
+    /// [`super::Holes::Filled`]: a hole has one form. Default: no.
     fn marks_last_block(&self) -> bool {
         false
     }
 
-    /// Encodes a block of a file: `plain` is a whole block, or the shorter last one of the file; `encoded` is as long
-    /// and [`DataShape::overhead`] longer, and has to be filled: what it holds before is of no meaning. Default: a copy.
+    /// Encodes a block of a file: `plain` is a whole block, or the shorter last block of the file; `encoded` is longer
+    /// by [`DataShape::overhead`] bytes and must be filled: its previous content is meaningless. Default: a copy.
     ///
     /// # Errors
-    /// The write fails with it; nothing was written.
+    /// The write fails with this error; nothing is written.
     fn encode_data(
         &self,
         node: &LayerVnode<Self>,
@@ -165,10 +166,10 @@ pub trait Layer: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Decodes a block: undoes `encode_data`. Default: a copy.
+    /// Decodes a block: the inverse of `encode_data`. Default: a copy.
     ///
     /// # Errors
-    /// The read fails with it, for instance `EBADMSG` for data that was not encoded by us.
+    /// The read fails with this error, for instance `EBADMSG` for data that this layer did not encode.
     fn decode_data(
         &self,
         node: &LayerVnode<Self>,
@@ -181,7 +182,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    // Operations on vnodes. Default of each: forwarded.
+    // Operations on vnodes. Each is forwarded by default.
 
     /// See [`crate::Vnode::getattr`].
     fn getattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Attributes> {
@@ -316,7 +317,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         node.forward_tmpfile(caller, how)
     }
 
-    /// See [`crate::Vnode::ioctl`]. `file` is the open file that it came through, if it came through one.
+    /// See [`crate::Vnode::ioctl`]. `file` is the open file through which the command came, if any.
     fn ioctl(
         &self,
         node: &LayerVnode<Self>,
@@ -332,7 +333,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         }
     }
 
-    // Operations on what is open. Default of each: forwarded.
+    // Operations on open files and directories. Each is forwarded by default.
 
     /// See [`crate::OpenDirectory::read`].
     fn read_directory(
@@ -433,6 +434,6 @@ pub trait Layer: Send + Sync + Sized + 'static {
         file.forward_poll(caller, events)
     }
 
-    /// The open file was released. Default: nothing to do.
+    /// Handles the release of the open file. Default: does nothing.
     fn release(&self, file: &LayerFile<Self>) {}
 }

@@ -1,4 +1,4 @@
-//! The layer template: a layer is what it changes, and the template is all the rest.
+//! The layer template: a layer consists of what it changes, and the template provides the rest.
 //!
 //! The Wrapfs template for the vnode interface (Zadok, Badulescu, Shender: *Extending File Systems Using Stackable
 //! Templates*, section 2.1). A layer implements [`Layer`], every method of which has a default, and [`stack`] puts it on
@@ -28,13 +28,13 @@
 //! }
 //! ```
 //!
-//! Two ways lead in. **Hooks** are about one thing wherever it occurs: names, data blocks, attributes, callers,
-//! admission, observation; one override serves every operation that has such a thing. **Operations** are overridden one
-//! at a time, and reach what they replace through the `forward_…` methods of [`LayerVnode`] and [`LayerFile`], which
-//! apply the hooks, call the lower vnode and wrap what comes back.
+//! There are two ways to intercept. **Hooks** concern one thing wherever it occurs: names, data blocks, attributes,
+//! callers, access control, observation; one override serves every operation that involves it. **Operations** are
+//! overridden one at a time, and reach what they replace through the `forward_…` methods of [`LayerVnode`] and
+//! [`LayerFile`], which apply the hooks, call the lower vnode and wrap its result.
 //!
-//! For each operation: [`Layer::admit`], the operation, [`Layer::observe`]; a layer that wants to do something before,
-//! after or instead of every operation in one place overrides [`Layer::around`], which says so.
+//! Each operation consists of [`Layer::admit`], the operation itself and [`Layer::observe`]; a layer that acts before,
+//! after or instead of every operation in one place overrides [`Layer::around`], which defines this sequence.
 
 mod change;
 mod data;

@@ -1,11 +1,11 @@
-//! An operation as admission and observation see it: which one, with the arguments that rules look at.
+//! An operation as access control and observation see it: its kind, with the arguments that rules examine.
 
 use crate::{
     AccessMode, AllocateMode, Creation, FileKind, Lock, Name, OpenFlags, RenameMode, SeekTarget, SetAttributes,
     VnodeRef,
 };
 
-/// One operation on a vnode or on a file or directory that is open, before or after it is done.
+/// One operation on a vnode, or on an open file or directory, before or after it runs.
 #[derive(Clone, Copy)]
 #[allow(missing_docs)]
 pub enum Operation<'a> {
@@ -48,12 +48,12 @@ pub enum Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// The operation's name, as rules, traces and logs write it: the system call's where there is one.
+    /// Returns the operation's name, as rules, traces and logs write it: that of the system call if there is one.
     pub const fn name(&self) -> &'static str {
         Self::NAMES[self.index()]
     }
 
-    /// The operation's place in [`Operation::NAMES`]: for tables and sets of operations.
+    /// Returns the operation's index in [`Operation::NAMES`], for tables and sets of operations.
     pub const fn index(&self) -> usize {
         match self {
             Self::GetAttributes => 0,
@@ -95,7 +95,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Every name that [`Operation::name`] gives: what rules may choose from.
+    /// All names that [`Operation::name`] returns: those that rules may choose from.
     pub const NAMES: &'static [&'static str] = &[
         "getattr",
         "setattr",
@@ -135,7 +135,7 @@ impl<'a> Operation<'a> {
         "release",
     ];
 
-    /// The name in the directory that the operation is about, if it is about one.
+    /// Returns the name in the directory that the operation concerns, if any.
     pub const fn entry_name(&self) -> Option<Name<'a>> {
         match self {
             Self::Lookup(name) | Self::Unlink(name) | Self::RemoveDirectory(name) => Some(*name),
@@ -149,8 +149,8 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Whether it would change the file system: what a read-only one refuses. Ioctls are not counted: who knows a
-    /// command knows what it does.
+    /// Returns whether the operation would change the file system and so is refused by a read-only one. Ioctls are not
+    /// counted: only code that knows a command knows what it does.
     pub const fn modifies(&self) -> bool {
         match self {
             Self::Access(mode) => mode.contains(AccessMode::WRITE),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Layer, LayerVnode};
 use crate::{Caller, Errno, Name, Result};
 
-/// Decodes the lower path from the root on, each name by the directory that it is in.
+/// Decodes the lower path from the root down, each name in its directory.
 pub(super) fn decoded<L: Layer>(node: &LayerVnode<L>) -> Result<Vec<u8>> {
     let lower_path = node.lower().path()?;
     let mut directory = node.wrap(node.mount.lower.root());

@@ -1,4 +1,4 @@
-//! Memory that an operation needs for a moment: each thread keeps what it has had, so that none is made for each block.
+//! Scratch buffers of operations: each thread caches its own, so that processing a block allocates nothing.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -10,20 +10,21 @@ thread_local! {
     static IDLE: RefCell<Idle> = const { RefCell::new(Idle(Vec::new())) };
 }
 
-/// A thread keeps so many: as many data layers of a stack may be at work at once.
+/// Maximum number of scratch buffers cached per thread; also the maximum depth of data layers that run without
+/// allocating.
 const KEPT: usize = 6;
-/// Larger ones are given back at once, bytes.
+/// Maximum size of a cached buffer in bytes; larger ones are freed at once.
 const KEPT_BYTES: usize = 2 << 20;
-/// All threads together keep at most this much, bytes.
+/// Maximum size of the buffers cached by all threads together, in bytes.
 const KEPT_BYTES_OF_ALL: usize = 32 << 20;
 
-/// What all threads keep.
+/// Size of the buffers cached by all threads, in bytes.
 static KEPT_BY_ALL: AtomicUsize = AtomicUsize::new(0);
 
-/// What a thread keeps.
+/// Buffers cached by a thread.
 struct Idle(Vec<Vec<u8>>);
 
-/// Bytes of which nobody knows what they hold. Default: none.
+/// A buffer with unspecified content. Default: empty.
 #[derive(Default)]
 pub(super) struct Scratch {
     bytes: Vec<u8>,
@@ -31,10 +32,10 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// `length` bytes.
+    /// Returns a buffer of `length` bytes.
     ///
     /// # Errors
-    /// `ENOMEM` where there is no memory for them.
+    /// `ENOMEM` if the allocation fails.
     pub(super) fn take(length: usize) -> Result<Scratch> {
         let mut bytes = IDLE.with_borrow_mut(Idle::take);
         if bytes.len() < length {
@@ -45,7 +46,7 @@ impl Scratch {
         Ok(Scratch { bytes, length })
     }
 
-    /// `length` zeros.
+    /// Returns a buffer of `length` zeros.
     ///
     /// # Errors
     /// As [`Scratch::take`].

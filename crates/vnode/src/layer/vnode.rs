@@ -1,4 +1,4 @@
-//! A vnode of a layer: admission, the layer's operation, observation; and the operations that forward.
+//! A vnode of a layer: access control, the layer's operation, observation; and the operations that forward.
 
 use std::any::Any;
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use crate::{
     open_for_rewriting,
 };
 
-/// A vnode of the layer `L` over a vnode of the file system below.
+/// A vnode of the layer `L` over a vnode of the lower file system.
 pub struct LayerVnode<L: Layer> {
     pub(super) mount: Arc<Mount<L>>,
     lower: VnodeRef,
@@ -27,32 +27,32 @@ impl<L: Layer> LayerVnode<L> {
         Arc::new_cyclic(|this| Self { mount, lower, state: L::State::default(), this: Weak::clone(this) })
     }
 
-    /// The layer.
+    /// Returns the layer.
     pub fn layer(&self) -> &L {
         &self.mount.layer
     }
 
-    /// The vnode below.
+    /// Returns the lower vnode.
     pub fn lower(&self) -> &VnodeRef {
         &self.lower
     }
 
-    /// What the layer keeps for this vnode.
+    /// Returns the state that the layer keeps for this vnode.
     pub fn state(&self) -> &L::State {
         &self.state
     }
 
-    /// A shared reference to this vnode. To one that is being dropped: an equal one.
+    /// Returns a shared reference to this vnode; if it is being dropped, to an equal one.
     pub fn shared(&self) -> Arc<Self> {
         self.this.upgrade().unwrap_or_else(|| self.mount.wrap(Arc::clone(&self.lower)))
     }
 
-    /// The vnode of this layer over a vnode of the file system below: for layers that look things up by themselves.
+    /// Returns this layer's vnode over a vnode of the lower file system: for layers that perform lookups by themselves.
     pub fn wrap(&self, lower: VnodeRef) -> Arc<Self> {
         self.mount.wrap(lower)
     }
 
-    /// Runs an operation as the layer wants operations run.
+    /// Runs an operation through the layer's `around`, with its time accounted to the layer.
     pub(super) fn run<T>(
         &self,
         caller: &Caller,
@@ -64,12 +64,12 @@ impl<L: Layer> LayerVnode<L> {
         layer.around(self, caller, &operation, || body(layer))
     }
 
-    /// The name below, checked again, since encoding may lengthen it.
+    /// Returns the lower name, checked again, since encoding may lengthen it.
     fn encode<'a>(&self, caller: &Caller, name: Name<'a>) -> Result<NameCow<'a>> {
         NameCow::new(self.layer().encode_name(self, caller, name)?)
     }
 
-    /// Attributes from below as seen above.
+    /// Converts lower attributes to those seen above.
     pub(super) fn attributes(&self, caller: &Caller, mut attributes: Attributes) -> Attributes {
         let layer = self.layer();
         if attributes.kind == FileKind::Regular
@@ -92,7 +92,7 @@ impl<L: Layer> LayerVnode<L> {
         Created { entry: Entry { vnode: node, attributes }, file }
     }
 
-    /// The vnode below of another vnode of this layer on this file system.
+    /// Returns the lower vnode of another vnode of this layer on this file system.
     ///
     /// # Errors
     /// `EXDEV` for any other vnode.
@@ -106,7 +106,7 @@ impl<L: Layer> LayerVnode<L> {
     /// Locks the encoded data of the file against reads and writes.
     ///
     /// # Errors
-    /// Those of a caller that waits for it no longer.
+    /// Those of the caller's cancellation.
     pub(super) fn lock_data(&self, caller: &Caller) -> Result<KeyedGuard<'_, Handle>> {
         self.mount.data_locks.write_unless(caller.cancellation(), self.lower.handle())
     }
@@ -117,7 +117,7 @@ impl<L: Layer> LayerVnode<L> {
     }
 }
 
-/// The operations as the template does them: hooks applied, the lower vnode called, the result wrapped.
+/// The template's operations: they apply hooks, call the lower vnode and wrap its result.
 #[allow(missing_docs)]
 impl<L: Layer> LayerVnode<L> {
     pub fn forward_getattr(&self, caller: &Caller) -> Result<Attributes> {
@@ -168,7 +168,7 @@ impl<L: Layer> LayerVnode<L> {
         let mut created =
             self.created(caller, self.lower.create(&lower_caller, name.as_name(), &lower_how)?, how.flags);
         if how.flags.truncates() && created.entry.attributes.size > 0 {
-            // It was there before, and others may be writing: it is cut under their lock, as the caller.
+            // The file existed before, and others may be writing: it is truncated under their lock, as the caller.
             let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
             let node = self.node_of(&created.entry.vnode)?;
             let _guard = node.lock_data(caller)?;
@@ -239,7 +239,7 @@ impl<L: Layer> LayerVnode<L> {
         let lower_caller = self.layer().map_caller(caller);
         let lower = match self.layer().data_shape() {
             Some(_) => {
-                // Cutting the file must not come between the reading and the writing of a block.
+                // Truncation must not come between the reading and the writing of a block.
                 let _guard = flags.truncates().then(|| self.lock_data(caller)).transpose()?;
                 open_for_rewriting(&*self.lower, &lower_caller, flags)?
             }
