@@ -1,11 +1,11 @@
-//! Memory for data, which may be more than there is.
+//! Memory for data, which may exceed what is available.
 
 use crate::{Errno, Result};
 
-/// `length` zeros.
+/// Returns `length` zeros.
 ///
 /// # Errors
-/// `ENOMEM` where there is no memory for them: the caller's operation fails, and nothing else.
+/// `ENOMEM` if the allocation fails: only the caller's operation fails then.
 pub fn zeros(length: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;

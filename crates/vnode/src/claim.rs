@@ -1,4 +1,4 @@
-//! Claims: whoever writes a whole file system keeps others from writing it too.
+//! Claims: the writer of a whole file system excludes other writers.
 
 use std::any::Any;
 use std::fmt;
@@ -7,22 +7,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Errno, Result};
 
-/// The right to write a file system, which nobody else gets while this lives, as far as the file system can tell.
+/// Exclusive right to write a file system for the lifetime of this value, as far as the file system can tell.
 #[must_use = "others may claim the file system when this is dropped"]
 pub struct Claim(Vec<Box<dyn Any + Send + Sync>>);
 
 impl Claim {
-    /// That of a file system that cannot tell who writes it: nobody is kept out.
+    /// Returns the claim of a file system that cannot tell who writes it: it excludes nobody.
     pub const fn unknown() -> Self {
         Self(Vec::new())
     }
 
-    /// The claim that lasts as long as `guard`.
+    /// Returns a claim that lasts as long as `guard`, which it holds.
     pub fn held_by(guard: impl Any + Send + Sync) -> Self {
         Self(vec![Box::new(guard)])
     }
 
-    /// All of these together.
+    /// Combines claims into one.
     pub fn all(claims: impl IntoIterator<Item = Self>) -> Self {
         Self(claims.into_iter().flat_map(|claim| claim.0).collect())
     }
@@ -34,15 +34,15 @@ impl fmt::Debug for Claim {
     }
 }
 
-/// Whether a file system that is nowhere but in this process is claimed.
+/// Flag for whether a file system that exists only in this process is claimed.
 #[derive(Debug, Default)]
 pub struct ClaimFlag(Arc<AtomicBool>);
 
 impl ClaimFlag {
-    /// Sets it until the result is dropped.
+    /// Sets the flag until the result is dropped.
     ///
     /// # Errors
-    /// `EBUSY` if it is set.
+    /// `EBUSY` if the flag is set.
     pub fn claim(&self) -> Result<Claim> {
         if self.0.swap(true, Ordering::AcqRel) {
             return Err(Errno::EBUSY);
@@ -51,7 +51,7 @@ impl ClaimFlag {
     }
 }
 
-/// Resets the flag.
+/// Guard that resets the flag on drop.
 struct Reset(Arc<AtomicBool>);
 
 impl Drop for Reset {

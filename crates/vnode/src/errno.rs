@@ -7,21 +7,22 @@ use std::io;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(i32);
 
-/// What every vnode operation answers.
+/// Result of every vnode operation.
 pub type Result<T> = std::result::Result<T, Errno>;
 
 impl Errno {
-    /// The error number `number`, as the kernel writes it: positive. Numbers that Linux cannot have become EIO.
+    /// Returns the error with the number `number`, positive as the kernel defines it. Numbers that are invalid on Linux
+    /// become EIO.
     pub const fn new(number: i32) -> Self {
         if number > 0 && number < 4096 { Self(number) } else { Self::EIO }
     }
 
-    /// The positive error number.
+    /// Returns the positive error number.
     pub const fn number(self) -> i32 {
         self.0
     }
 
-    /// The symbolic name, such as `ENOENT`; `None` for numbers without one here.
+    /// Returns the symbolic name, such as `ENOENT`; `None` for numbers not listed here.
     pub fn name(self) -> Option<&'static str> {
         NAMES.iter().find(|(number, _)| *number == self.0).map(|(_, name)| *name)
     }

@@ -4,15 +4,15 @@ use std::fmt;
 
 use crate::{Errno, Result};
 
-/// The most bytes of a handle: NFSv3's 64 less 16 for a front end's message authentication code.
+/// Maximum size of a handle in bytes: the 64 of NFSv3 less 16 for a front end's message authentication code.
 pub const HANDLE_MAX: usize = 48;
 
-/// The identity of a file system object: opaque bytes, equal for equal objects and for nothing else.
+/// The identity of a file system object: opaque bytes, equal only for equal objects.
 ///
-/// A vnode's handle never changes while the vnode is held. It stays valid over renames and, where [`crate::Properties::persistent_handles`] says so, over a restart of
-/// the server; [`crate::FileSystem::resolve`] turns it back into a vnode. It is never given to another object, also
-/// after this one is gone (a base puts the generation number in). A layer over one lower tree uses the lower handle
-/// as it is; a fan-out layer makes its own.
+/// A vnode's handle never changes while the vnode is referenced. It stays valid across renames and, where
+/// [`crate::Properties::persistent_handles`] is set, across a restart of the server; [`crate::FileSystem::resolve`]
+/// turns it back into a vnode. It is never reused for another object, even after this one is gone (a base includes the
+/// generation number). A layer over one lower tree uses the lower handle unchanged; a fan-out layer creates its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle {
     length: u8,
@@ -20,7 +20,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// The handle of these bytes.
+    /// Creates the handle with these bytes.
     ///
     /// # Errors
     /// `EOVERFLOW` for more than [`HANDLE_MAX`] bytes.
@@ -33,7 +33,7 @@ impl Handle {
         Ok(handle)
     }
 
-    /// The bytes of the handle.
+    /// Returns the bytes of the handle.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }

@@ -1,8 +1,8 @@
-//! Locks by key: whoever holds the lock of one key never keeps those of other keys waiting, however long it takes.
+//! Locks by key: the holder of one key's lock never blocks those of other keys, however long it holds it.
 //!
-//! A lock can be held over a range of what the key stands for: then those of distinct ranges are held side by side. A lock
-//! exists while it is held or waited for, and nobody overtakes an earlier one that it has to wait for. Whoever wants several
-//! takes them in the order of their keys.
+//! A lock can cover a range of what the key identifies: locks of disjoint ranges are held concurrently. A lock exists
+//! while it is held or waited for, and no lock overtakes an earlier one that it has to wait for. Callers that need
+//! several locks acquire them in the order of their keys.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Range;
@@ -10,9 +10,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::{Cancellation, Result};
 
-/// Tables, each with a mutex that is never held while somebody waits or works.
+/// Number of tables, each with a mutex that is never held while a thread waits or works.
 const SHARDS: usize = 64;
-/// All that a key stands for.
+/// Range that covers all of a key.
 const WHOLE: Range<u64> = 0..u64::MAX;
 
 /// One lock for each key.
@@ -28,11 +28,11 @@ struct Shard<K> {
     released: Condvar,
 }
 
-/// The locks of a table that are held or waited for, in the order in which they came.
+/// Locks of a table that are held or waited for, in order of arrival.
 #[derive(Debug)]
 struct Queue<K> {
     locks: Vec<Lock<K>>,
-    /// The number of the next.
+    /// Number of the next lock.
     next: u64,
 }
 
@@ -44,7 +44,7 @@ struct Lock<K> {
     is_write: bool,
 }
 
-/// A lock that is held, until this is dropped.
+/// A held lock, released on drop.
 #[derive(Debug)]
 pub struct KeyedGuard<'a, K: Eq> {
     shard: &'a Shard<K>,
@@ -60,12 +60,12 @@ impl<K> Default for KeyedLocks<K> {
 }
 
 impl<K: Eq + Hash> KeyedLocks<K> {
-    /// Waits until nobody else holds the lock of this key.
+    /// Locks this key for writing: waits until nobody else holds its lock.
     pub fn write(&self, key: K) -> KeyedGuard<'_, K> {
         self.lock(key, WHOLE, true)
     }
 
-    /// As [`KeyedLocks::write`], unless that is cancelled.
+    /// As [`KeyedLocks::write`], unless the wait is cancelled.
     ///
     /// # Errors
     /// Those of [`Cancellation::check`].
@@ -73,12 +73,12 @@ impl<K: Eq + Hash> KeyedLocks<K> {
         self.lock_unless(cancellation, key, WHOLE, true)
     }
 
-    /// As [`KeyedLocks::write`], of a range.
+    /// As [`KeyedLocks::write`], for a range.
     pub fn write_range(&self, key: K, range: Range<u64>) -> KeyedGuard<'_, K> {
         self.lock(key, range, true)
     }
 
-    /// As [`KeyedLocks::write_range`], unless that is cancelled.
+    /// As [`KeyedLocks::write_range`], unless the wait is cancelled.
     ///
     /// # Errors
     /// Those of [`Cancellation::check`].
@@ -91,12 +91,13 @@ impl<K: Eq + Hash> KeyedLocks<K> {
         self.lock_unless(cancellation, key, range, true)
     }
 
-    /// Waits until nobody writes in this range under this key, or has waited for that before. Others may read meanwhile.
+    /// Locks this range of the key for reading: waits until no writer holds the range, or has waited for it before.
+    /// Others may read concurrently.
     pub fn read_range(&self, key: K, range: Range<u64>) -> KeyedGuard<'_, K> {
         self.lock(key, range, false)
     }
 
-    /// As [`KeyedLocks::read_range`], unless that is cancelled.
+    /// As [`KeyedLocks::read_range`], unless the wait is cancelled.
     ///
     /// # Errors
     /// Those of [`Cancellation::check`].
@@ -109,7 +110,7 @@ impl<K: Eq + Hash> KeyedLocks<K> {
         self.lock_unless(cancellation, key, range, false)
     }
 
-    /// Whether somebody holds a lock of this key, or waits for it.
+    /// Returns whether any caller holds a lock of this key, or waits for it.
     pub fn is_held(&self, key: K) -> bool {
         let shard = &self.shards[self.hasher.hash_one(&key) as usize % SHARDS];
         shard.queue().locks.iter().any(|lock| lock.key == key)
@@ -142,7 +143,7 @@ impl<K: Eq + Hash> KeyedLocks<K> {
 }
 
 impl<K: Clone + Eq + Hash + Ord> KeyedLocks<K> {
-    /// As [`KeyedLocks::write`], of two keys, which may be the same.
+    /// As [`KeyedLocks::write`], for two keys, which may be equal.
     pub fn write_both(&self, one: K, other: K) -> (KeyedGuard<'_, K>, Option<KeyedGuard<'_, K>>) {
         let is_one = one == other;
         let (first, second) = if one <= other { (one, other) } else { (other, one) };
@@ -165,19 +166,19 @@ impl<K: Eq> Queue<K> {
         number
     }
 
-    /// Whether an earlier lock keeps this one waiting.
+    /// Returns whether this lock has to wait for an earlier one.
     fn has_to_wait(&self, number: u64) -> bool {
         let place = self.place(number);
         self.locks[..place].iter().any(|earlier| earlier.excludes(&self.locks[place]))
     }
 
-    /// Takes a lock away: whether somebody may have waited for it.
+    /// Removes a lock; returns whether another may have been waiting for it.
     fn leave(&mut self, number: u64) -> bool {
         let gone = self.locks.remove(self.place(number));
         self.locks.iter().any(|other| gone.excludes(other))
     }
 
-    /// Where a lock is that has not been taken away yet.
+    /// Returns the index of a lock that has not been removed yet.
     fn place(&self, number: u64) -> usize {
         self.locks.partition_point(|lock| lock.number < number)
     }
@@ -213,7 +214,7 @@ mod tests {
     fn whoever_holds_one_key_keeps_no_other_waiting() {
         let locks = KeyedLocks::default();
         let _held = locks.write(0);
-        // More than there are tables.
+        // More keys than there are tables.
         let guards: Vec<_> = (1..1000).map(|key| locks.write(key)).collect();
         drop(guards);
         assert_eq!(locks.shards.iter().map(|shard| shard.queue().locks.len()).sum::<usize>(), 1);

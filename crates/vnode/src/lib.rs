@@ -1,9 +1,9 @@
-//! The vnode interface: what every base, layer and front end of Plyfs speaks.
+//! The vnode interface that every base, layer and front end of Plyfs speaks.
 //!
-//! Calls run down, results run up. A [`FileSystem`] has a root [`Vnode`]; vnodes answer operations named after system
-//! calls; [`OpenFile`] and [`OpenDirectory`] are what open answers. All are synchronous, take the [`Caller`], and may be
-//! called from many threads at once. A base implements them from nothing; a layer is written on the layer template,
-//! which forwards everything that its author does not change.
+//! Calls go down, results go up. A [`FileSystem`] has a root [`Vnode`]; vnodes provide operations named after system
+//! calls; open returns an [`OpenFile`] or an [`OpenDirectory`]. All operations are synchronous, take the [`Caller`],
+//! and may be called from many threads at once. A base implements them from scratch; a layer is built on the layer
+//! template, which forwards everything that its author does not change.
 
 mod attributes;
 mod buffer;

@@ -1,19 +1,19 @@
-//! The byte ranges that one owner has locked in one file: cut and joined as fcntl(2) describes.
+//! The byte ranges that one owner has locked in one file: split and merged as fcntl(2) describes.
 
 use crate::{Errno, LOCK_RANGES_MAX, Result};
 
-/// A range that is locked.
+/// A locked range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockRange<T> {
     /// The first byte.
     pub start: u64,
-    /// The last byte, included; `u64::MAX` for all to the end.
+    /// The last byte, inclusive; `u64::MAX` for everything to the end.
     pub end: u64,
-    /// What the keeper knows of the lock.
+    /// State of the lock, defined by the user of this type.
     pub held: T,
 }
 
-/// Ranges of one owner, in their order: none overlap, and those that touch and are held alike are one.
+/// Ranges of one owner in ascending order: none overlap, and adjacent ranges held alike are merged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LockRanges<T>(Vec<LockRange<T>>);
 
@@ -24,7 +24,8 @@ impl<T> Default for LockRanges<T> {
 }
 
 impl<T: Copy + PartialEq> LockRanges<T> {
-    /// The ranges after those from `start` to `end`, both included, are held so, or not at all. Parts outside stay.
+    /// Returns the ranges with those from `start` to `end`, both inclusive, held as `held`, or released if `None`.
+    /// Parts outside stay.
     ///
     /// # Errors
     /// `EINVAL` for a range that ends before it starts, `ENOLCK` if there were more than [`LOCK_RANGES_MAX`], and more than now.
@@ -45,34 +46,35 @@ impl<T: Copy + PartialEq> LockRanges<T> {
         if ranges.len() > self.0.len().max(LOCK_RANGES_MAX) { Err(Errno::ENOLCK) } else { Ok(Self(ranges)) }
     }
 
-    /// One that has a byte from `start` to `end`, both included: the first that is as asked for.
+    /// Returns the first range that overlaps the bytes from `start` to `end`, both inclusive, and satisfies
+    /// `is_wanted`.
     pub fn find(&self, start: u64, end: u64, is_wanted: impl Fn(&T) -> bool) -> Option<&LockRange<T>> {
         let first = self.0.partition_point(|range| range.end < start);
         self.0[first..].iter().take_while(|range| range.start <= end).find(|range| is_wanted(&range.held))
     }
 
-    /// Takes out those that are not to be kept.
+    /// Removes the ranges for which `is_kept` returns false.
     pub fn retain(&mut self, is_kept: impl Fn(&LockRange<T>) -> bool) {
         self.0.retain(is_kept);
     }
 
-    /// All of them, in their order.
+    /// Iterates over all ranges in ascending order.
     pub fn iter(&self) -> std::slice::Iter<'_, LockRange<T>> {
         self.0.iter()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no ranges.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// Returns the number of ranges.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-/// Adds a range behind all others, as one with the last if that touches it and is held alike.
+/// Appends a range after all others, merged with the last if that is adjacent and held alike.
 fn add<T: PartialEq>(ranges: &mut Vec<LockRange<T>>, range: LockRange<T>) {
     match ranges.last_mut() {
         Some(last) if last.held == range.held && last.end.checked_add(1) == Some(range.start) => last.end = range.end,
@@ -111,7 +113,7 @@ mod tests {
         let most = LOCK_RANGES_MAX as u64;
         let full = (0..most).fold(LockRanges::default(), |all, at| all.with(10 * at, 10 * at + 4, Some(())).unwrap());
         assert_eq!(full.with(10 * most, 10 * most, Some(())), Err(Errno::ENOLCK));
-        // A part that is released would leave two.
+        // Releasing a part would leave two.
         assert_eq!(full.with(2, 2, None), Err(Errno::ENOLCK));
         assert_eq!(full.with(0, 4, None).unwrap().len(), LOCK_RANGES_MAX - 1);
         assert_eq!(full.with(0, u64::MAX, Some(())).unwrap().len(), 1);

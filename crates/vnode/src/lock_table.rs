@@ -12,12 +12,12 @@ pub struct LockTable {
     whole: HashMap<LockOwner, Held>,
 }
 
-/// How a lock is held.
+/// A held lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Held {
     kind: LockKind,
     pid: u32,
-    /// Through which open file it was taken.
+    /// Open file through which it was acquired.
     holder: u64,
 }
 
@@ -28,7 +28,7 @@ impl Held {
 }
 
 impl LockTable {
-    /// A lock of another owner that `lock` cannot be held beside: of byte ranges the first.
+    /// Returns a lock of another owner that conflicts with `lock`; for byte ranges, the first.
     pub fn conflict(&self, owner: LockOwner, lock: &Lock) -> Option<Lock> {
         if lock.kind == LockKind::Unlock {
             return None;
@@ -49,13 +49,13 @@ impl LockTable {
         }
     }
 
-    /// Takes, changes or releases a lock for `owner`, through the open file `holder`.
+    /// Acquires, converts or releases a lock for `owner`, through the open file `holder`.
     ///
-    /// A whole-file lock that changes its kind is given up before the new one is asked for, as flock(2) does.
+    /// Converting a whole-file lock releases it before requesting the new one, as flock(2) does.
     ///
     /// # Errors
-    /// `EAGAIN` if another owner's lock is in the way, `EINVAL` for a range that ends before it starts, `ENOLCK` for more than
-    /// [`crate::LOCK_RANGES_MAX`].
+    /// `EAGAIN` if another owner's lock conflicts, `EINVAL` for a range that ends before it starts, `ENOLCK` for more
+    /// than [`crate::LOCK_RANGES_MAX`] ranges.
     pub fn set(&mut self, owner: LockOwner, holder: u64, lock: &Lock) -> Result<()> {
         if lock.start > lock.end {
             return Err(Errno::EINVAL);
@@ -72,7 +72,7 @@ impl LockTable {
         self.ranges.remove(&owner);
     }
 
-    /// Releases whatever was taken through the open file `holder`.
+    /// Releases all locks acquired through the open file `holder`.
     pub fn release_holder(&mut self, holder: u64) {
         self.ranges.retain(|_, ranges| {
             ranges.retain(|range| range.held.holder != holder);
@@ -81,7 +81,7 @@ impl LockTable {
         self.whole.retain(|_, held| held.holder != holder);
     }
 
-    /// Whether no lock is held.
+    /// Returns whether no lock is held.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty() && self.whole.is_empty()
     }
@@ -208,7 +208,7 @@ mod tests {
         let (one, two, most) = (LockOwner(1), LockOwner(2), LOCK_RANGES_MAX as u64);
         (0..most).for_each(|at| table.set(one, 1, &range(LockKind::Shared, 10 * at, 10 * at + 4)).unwrap());
         assert_eq!(table.set(one, 1, &range(LockKind::Shared, 10 * most, 10 * most)), Err(Errno::ENOLCK));
-        // A part that is released would leave two.
+        // Releasing a part would leave two.
         assert_eq!(table.set(one, 1, &range(LockKind::Unlock, 2, 2)), Err(Errno::ENOLCK));
         assert_eq!(table.set(two, 1, &range(LockKind::Exclusive, 2, 2)), Err(Errno::EAGAIN));
         table.set(two, 1, &range(LockKind::Exclusive, 10 * most, 10 * most)).unwrap();

@@ -1,4 +1,4 @@
-//! The mount table: what is mounted where, as the kernel tells in proc_pid_mountinfo(5).
+//! The mount table: what is mounted where, as the kernel reports in proc_pid_mountinfo(5).
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -6,58 +6,60 @@ use std::io::{Read, Result, Seek};
 
 use rustix::event::{PollFd, PollFlags};
 
-/// The table of the mount namespace that the calling thread is in.
+/// Path of the mount table of the calling thread's mount namespace.
 pub const OWN: &str = "/proc/thread-self/mountinfo";
 
-/// One mount, by its line in a table.
+/// One mount, parsed from its line in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount<'a> {
-    /// The kernel's number of it. That of a mount that has gone is given to others.
+    /// The kernel's ID of the mount. IDs of mounts that are gone are reused.
     pub number: u64,
-    /// The number of the mount that it is on.
+    /// ID of the parent mount.
     pub parent: u64,
-    /// The device of its file system, as makedev(3) makes it.
+    /// Device number of its file system, as in makedev(3).
     pub device: u64,
-    /// What of the file system is mounted, as a path in it.
+    /// Path, within the file system, of what is mounted.
     pub root: Cow<'a, [u8]>,
-    /// Where it is mounted: a path from the root directory of the process whose table it is.
+    /// Mount point: a path from the root directory of the process whose table it is.
     pub mount_point: Cow<'a, [u8]>,
-    /// Its options, with commas between them.
+    /// Mount options, separated by commas.
     pub options: &'a [u8],
     /// The type of the file system, such as `ext4`.
     pub kind: Cow<'a, [u8]>,
-    /// What mount(8) shows as its source.
+    /// Source that mount(8) shows.
     pub source: Cow<'a, [u8]>,
-    /// The options of the file system, with commas between them; their values are [escaped](unescape) yet.
+    /// Options of the file system, separated by commas; their values are still [escaped](unescape).
     pub file_system_options: &'a [u8],
 }
 
 impl<'a> Mount<'a> {
-    /// The mount of a line; none of a line that is no mount's.
+    /// Parses a line; `None` if it does not describe a mount.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let mut fields = line.split(|&byte| byte == b' ');
         let mut next = || fields.next();
         let (number, parent, device) = (number(next()?)?, number(next()?)?, device(next()?)?);
         let (root, mount_point, options) = (unescape(next()?), unescape(next()?), next()?);
-        // Between them are tags of any number.
+        // Any number of optional fields comes in between.
         while next()? != b"-" {}
         let (kind, source) = (unescape(next()?), unescape(next()?));
         let file_system_options = next().unwrap_or_default();
         Some(Self { number, parent, device, root, mount_point, options, kind, source, file_system_options })
     }
 
-    /// Whether its file system is a process, by FUSE, which may not answer. `fuseblk`, which is root's, is not meant.
+    /// Returns whether a process serves its file system by FUSE, so that it might not answer. `fuseblk`, which is
+    /// root's, does not count.
     pub fn is_fuse(&self) -> bool {
         *self.kind == *b"fuse" || self.kind.starts_with(b"fuse.")
     }
 }
 
-/// The mounts of a table, in the order in which they were made: the last of several at one place covers the others.
+/// Returns the mounts of a table in the order in which they were made: the last of several at one mount point covers
+/// the others.
 pub fn mounts(table: &[u8]) -> impl DoubleEndedIterator<Item = Mount<'_>> {
     table.split(|&byte| byte == b'\n').filter_map(Mount::parse)
 }
 
-/// Undoes the octal escapes (`\040`) of blanks, tabs, line breaks and backslashes, and of commas in options.
+/// Decodes the octal escapes (`\040`) of spaces, tabs, newlines and backslashes, and of commas in options.
 pub fn unescape(field: &[u8]) -> Cow<'_, [u8]> {
     if !field.contains(&b'\\') {
         return Cow::Borrowed(field);
@@ -87,30 +89,30 @@ fn device(field: &[u8]) -> Option<u64> {
     Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The table of the namespace in which it was opened, which tells when it has changed.
+/// Mount table of the namespace in which it was opened, with detection of changes.
 #[derive(Debug)]
 pub struct MountTable(File);
 
 impl MountTable {
-    /// Opens it.
+    /// Opens the table.
     ///
     /// # Errors
-    /// Of open(2): without /proc there is none.
+    /// As open(2): without /proc there is no table.
     pub fn open() -> Result<Self> {
         File::open(OWN).map(Self)
     }
 
-    /// Whether it has changed since it was asked last; the kernel tells each change once.
+    /// Returns whether the table has changed since the last call; the kernel reports each change once.
     pub fn has_changed(&self) -> bool {
         let mut asked = [PollFd::new(&self.0, PollFlags::PRI)];
         let told = rustix::event::poll(&mut asked, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 }));
         told.is_ok_and(|count| count > 0)
     }
 
-    /// What it is now, for [`mounts`].
+    /// Reads the current table, for [`mounts`].
     ///
     /// # Errors
-    /// Of read(2).
+    /// As read(2).
     pub fn read(&mut self) -> Result<Vec<u8>> {
         let mut text = Vec::new();
         self.0.rewind().and_then(|()| self.0.read_to_end(&mut text))?;

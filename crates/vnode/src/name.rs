@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::{Errno, Result};
 
-/// The longest name in bytes, as Linux's NAME_MAX. A layer that lengthens names meets this limit below itself.
+/// Maximum length of a name in bytes, as Linux's NAME_MAX. A layer that lengthens names meets this limit below itself.
 pub const NAME_MAX: usize = 255;
 
 /// One component of a path: 1 to [`NAME_MAX`] bytes, none of them `/` or NUL, and neither `.` nor `..`.
@@ -15,10 +15,10 @@ pub const NAME_MAX: usize = 255;
 pub struct Name<'a>(&'a [u8]);
 
 impl<'a> Name<'a> {
-    /// Checks `bytes` once, so that nobody below has to. Costs nothing else: the name borrows the bytes.
+    /// Checks `bytes` once, so that no code below has to. Costs nothing else: the name borrows the bytes.
     ///
     /// # Errors
-    /// `ENOENT` for the empty name (as Linux answers an empty path), `ENAMETOOLONG` past [`NAME_MAX`] bytes,
+    /// `ENOENT` for the empty name (as Linux does for an empty path), `ENAMETOOLONG` beyond [`NAME_MAX`] bytes,
     /// `EINVAL` for `.`, `..`, a slash or a NUL.
     pub fn new(bytes: &'a [u8]) -> Result<Self> {
         match bytes {
@@ -30,17 +30,17 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// The bytes of the name.
+    /// Returns the bytes of the name.
     pub fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// The name with invalid UTF-8 replaced, for messages only.
+    /// Returns the name with invalid UTF-8 replaced, for messages only.
     pub fn display(self) -> impl fmt::Display + 'a {
         String::from_utf8_lossy(self.0)
     }
 
-    /// A copy that owns its bytes.
+    /// Returns a copy that owns its bytes.
     pub fn to_owned(self) -> NameBuf {
         NameBuf(self.0.into())
     }
@@ -61,18 +61,18 @@ impl NameBuf {
         Ok(Self(bytes))
     }
 
-    /// The name, borrowed.
+    /// Returns the name, borrowed.
     pub fn as_name(&self) -> Name<'_> {
         Name(&self.0)
     }
 
-    /// The bytes of the name.
+    /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// A name that a layer has made of another, or left as it is.
+/// A name that a layer has derived from another, or left as it is.
 pub(crate) struct NameCow<'a>(Cow<'a, [u8]>);
 
 impl<'a> NameCow<'a> {
@@ -85,7 +85,7 @@ impl<'a> NameCow<'a> {
         Ok(Self(bytes))
     }
 
-    /// The name, borrowed.
+    /// Returns the name, borrowed.
     pub(crate) fn as_name(&self) -> Name<'_> {
         Name(&self.0)
     }

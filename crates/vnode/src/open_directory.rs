@@ -13,24 +13,24 @@ pub type OpenDirectoryRef = Arc<dyn OpenDirectory>;
 pub struct DirectoryEntry<'a> {
     /// The name.
     pub name: Name<'a>,
-    /// The inode number, the same that getattr tells.
+    /// The inode number, as getattr reports it.
     pub ino: u64,
-    /// The kind; `None` where it would cost a look-up.
+    /// The kind; `None` if determining it would require a lookup.
     pub kind: Option<FileKind>,
-    /// Where to go on after this entry: never 0. Below 2^63, unique within the directory, and valid for as long as the
-    /// directory is: after it is opened again, and after other entries, or this one, are gone. Cookies 1 and 2 are left
-    /// to front ends, for `.` and `..`: a base whose own would be those maps them.
+    /// Position at which to continue after this entry: never 0. Below 2^63, unique within the directory, and valid for
+    /// as long as the directory exists: after it is opened again, and after other entries, or this one, are gone.
+    /// Cookies 1 and 2 are reserved for front ends, for `.` and `..`: a base that would use these itself maps them.
     pub cookie: u64,
 }
 
 /// An open directory. Dropping the last reference releases it.
 pub trait OpenDirectory: Send + Sync + 'static {
-    /// Gives `sink` the entries after `cookie` (0: from the start) until it breaks or there are no more. An entry that
-    /// made the sink break counts as not given. Entries that stay throughout are given exactly once; those added or
-    /// removed meanwhile, at most once. Concurrent calls are allowed, each with a position of its own.
+    /// Passes the entries after `cookie` (0: from the start) to `sink` until it breaks or there are no more. An entry
+    /// on which the sink breaks counts as not passed. Entries that exist throughout are passed exactly once; those
+    /// added or removed meanwhile, at most once. Concurrent calls are allowed, each with its own position.
     ///
     /// # Errors
-    /// As getdents(2); `ENOENT` for a removed directory is allowed, as is an empty answer.
+    /// As getdents(2); `ENOENT` for a removed directory is allowed, as is an empty result.
     fn read(
         &self,
         caller: &Caller,
@@ -38,14 +38,14 @@ pub trait OpenDirectory: Send + Sync + 'static {
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()>;
 
-    /// The numbers that `.` and `..` are listed with, if the file system tells them with the entries. To be asked before
-    /// a read from the start, which gives the entries of the same moment. Default: it does not, and a front end asks the
-    /// directories.
+    /// Returns the inode numbers listed for `.` and `..`, if the file system reports them with the entries. To be
+    /// called before a read from the start, which returns the entries of the same moment. Default: they are not
+    /// reported, and a front end queries the directories.
     fn dots(&self) -> Option<[u64; 2]> {
         None
     }
 
-    /// The directory's entries reach stable storage, as fsync(2). Default: nothing to do.
+    /// Flushes the directory's entries to stable storage, as fsync(2). Default: does nothing.
     ///
     /// # Errors
     /// As fsync(2).

@@ -1,18 +1,18 @@
-//! Where the time of a request goes: each part of a stack says when it works, and some requests are watched.
+//! Time accounting of requests: each part of a stack records when it works, and some requests are sampled.
 //!
 //! A base or a layer that implements [`Vnode`](crate::Vnode), [`OpenFile`](crate::OpenFile) or
-//! [`OpenDirectory`](crate::OpenDirectory) itself calls [`enter`] first in each operation, with its kind; layers made with
-//! [`Layer`](crate::layer::Layer) need not. What it calls below counts for those below. A part that has threads of its own work counts the
-//! time that it waits for them.
+//! [`OpenDirectory`](crate::OpenDirectory) itself calls [`enter`] first in each operation, with its kind; layers built
+//! on [`Layer`](crate::layer::Layer) need not. The time of calls below is charged to the parts below. A part that has
+//! its own threads work is charged for the time that it waits for them.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// A request that is watched.
+/// A sampled request.
 struct Watch {
-    /// Until when its time has been given to somebody.
+    /// Time up to which its duration has been charged.
     given: Instant,
-    /// Who works, and for whom: places in `parts`.
+    /// Stack of the parts at work, each called by the one before: indices into `parts`.
     working: Vec<usize>,
     parts: Vec<(&'static str, Duration)>,
 }
@@ -22,13 +22,13 @@ thread_local! {
     static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
 
-/// Says that this part of the stack works on the thread's request, until the result is dropped.
+/// Records that this part of the stack works on the thread's request, until the result is dropped.
 #[inline]
 pub fn enter(part: &'static str) -> Working {
     enter_with(|| part)
 }
 
-/// The same, for a part whose name is not at hand.
+/// As [`enter`], for a part whose name has to be computed.
 #[inline]
 pub(crate) fn enter_with(part: impl FnOnce() -> &'static str) -> Working {
     let is_watched = IS_WATCHED.get();
@@ -38,7 +38,7 @@ pub(crate) fn enter_with(part: impl FnOnce() -> &'static str) -> Working {
     Working { is_watched }
 }
 
-/// A part of the stack that works.
+/// Guard that marks a part of the stack as working.
 #[must_use]
 pub struct Working {
     is_watched: bool,
@@ -53,8 +53,8 @@ impl Drop for Working {
     }
 }
 
-/// Has a request served, and tells how much of its time each part that worked on it took by itself. The first is the one that
-/// is named here, and what it calls.
+/// Serves a request, and returns the time that each part that worked on it took by itself. The first is the part named
+/// here, including what it calls.
 pub fn watch<T>(part: &'static str, serve: impl FnOnce() -> T) -> (T, Vec<(&'static str, Duration)>) {
     let started = Watch { given: Instant::now(), working: vec![0], parts: vec![(part, Duration::ZERO)] };
     WATCH.set(Some(started));
@@ -73,7 +73,7 @@ fn with(change: impl FnOnce(&mut Watch)) {
 }
 
 impl Watch {
-    /// Gives the time since the last change to the one who works.
+    /// Charges the time since the last change to the part that works.
     fn give(&mut self) {
         let now = Instant::now();
         if let Some((_, time)) = self.working.last().and_then(|part| self.parts.get_mut(*part)) {
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(answer, 7);
         let names: Vec<_> = parts.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["front end", "above", "below"]);
-        // A sleep may be longer than it was asked to be, never shorter.
+        // A sleep may last longer than requested, never shorter.
         for ((name, time), least) in parts.iter().zip([STEP, STEP, STEP * 3]) {
             assert!(*time >= least && *time < least + STEP * 100, "{name}: {time:?}");
         }

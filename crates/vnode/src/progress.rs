@@ -1,32 +1,33 @@
-//! How far long work is: counted by who does it, wherever in a stack that is, and read by who waits for it.
+//! Progress of long-running work: counted by the code that does it, anywhere in a stack, and read by the code that
+//! waits for it.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of objects that a piece of work has dealt with so far. Clones count together.
+/// Number of objects that a piece of work has processed so far. Clones share one count.
 #[derive(Clone, Debug, Default)]
 pub struct Progress(Arc<AtomicU64>);
 
 thread_local! {
-    /// That of the work which this thread does.
+    /// Progress of the work that this thread does.
     static CURRENT: RefCell<Option<Progress>> = const { RefCell::new(None) };
 }
 
 impl Progress {
-    /// The number of objects so far.
+    /// Returns the number of objects so far.
     pub fn objects(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Does work of which [`object_done`] counts the objects here, as far as this thread does it.
+    /// Runs work whose objects [`object_done`] counts here, as far as this thread does it.
     pub fn of<T>(&self, work: impl FnOnce() -> T) -> T {
         let _before = Before(CURRENT.replace(Some(self.clone())));
         work()
     }
 }
 
-/// Whose work is gone on with when this is dropped.
+/// Progress that becomes current again when this is dropped.
 struct Before(Option<Progress>);
 
 impl Drop for Before {
@@ -35,7 +36,7 @@ impl Drop for Before {
     }
 }
 
-/// Counts one more object of the work that this thread does, if anybody waits for that.
+/// Counts one more object of the work that this thread does, if anybody tracks its progress.
 pub fn object_done() {
     CURRENT.with_borrow(|current| {
         if let Some(Progress(objects)) = current {

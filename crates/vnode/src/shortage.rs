@@ -1,8 +1,8 @@
-//! What a person can do where the system has too little of something.
+//! Remedies for a shortage of system resources.
 
 use std::io;
 
-/// What to do about this error, as the end of a message: "; …". Nothing where it is not a shortage.
+/// Returns the remedy for this error as the end of a message: "; …". Empty if the error is not a shortage.
 pub fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EMFILE) => "; raise the limit of open files (ulimit -n), or close some",

@@ -2,11 +2,11 @@
 
 use crate::{Caller, Errno, OpenFile, Result};
 
-/// Repeats a transfer until it has moved `length` bytes, or moves none any more; returns how many. `part` is told how many
-/// bytes have been moved, and returns how many more it has.
+/// Repeats a transfer until it has moved `length` bytes, or makes no more progress; returns the number of bytes moved.
+/// `part` receives the number of bytes moved so far, and returns the number of bytes that it moved.
 ///
 /// # Errors
-/// The first of `part`, whatever has been moved before: a count would be taken for the end.
+/// The first error of `part`, whatever has been moved before: a count would be mistaken for the end.
 pub fn transfer_fully(length: usize, mut part: impl FnMut(usize) -> Result<usize>) -> Result<usize> {
     let mut done = 0;
     while done < length {
@@ -29,7 +29,7 @@ pub fn read_fully(file: &dyn OpenFile, caller: &Caller, offset: u64, buffer: &mu
 /// Writes all of the data at `offset`, whatever single writes return; `kill_privileges` as in [`OpenFile::write_at`].
 ///
 /// # Errors
-/// As [`OpenFile::write_at`]; a part may have been written then. `ENOSPC` if a write writes nothing.
+/// As [`OpenFile::write_at`]; part of the data may have been written then. `ENOSPC` if a write writes nothing.
 pub fn write_fully(
     file: &dyn OpenFile,
     caller: &Caller,
