@@ -1,5 +1,4 @@
-//! What the kernel reports about a calling process, read without waiting for it: it may be inside an execve(2) that
-//! waits for us.
+//! Kernel state of a calling process, read without waiting for it: it may be inside an execve(2) that waits for us.
 //!
 //! capget(2), /proc/PID/uid_map, /proc/PID/status and /proc/PID/mountinfo take no lock that such a process holds;
 //! /proc/PID/ns/user does.

@@ -1,5 +1,5 @@
 //! Progress of long-running work: counted by the code that does it, anywhere in a stack, and read by the code that
-//! waits for it.
+//! waits.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Declared properties: what a stack leaves untouched and what it needs, from which front ends choose their
-//! optimizations.
+//! Declared properties: what a stack leaves untouched and what it needs, by which front ends choose optimizations.
 
 /// Relation between the mode, owner, group and access control list that a file system shows and the access that it
 /// grants.

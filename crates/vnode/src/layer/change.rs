@@ -1,5 +1,4 @@
-//! A change of encoded blocks that completes as a whole or is rolled back: the previous lower content, and the previous
-//! size of the file.
+//! A change of encoded blocks that completes as a whole or is rolled back, with the lower content and size before it.
 //!
 //! Rolling back needs no space: it rewrites only pages that were written and are therefore allocated. Holes are punched
 //! at the end, when nothing can fail any more.
