@@ -1,8 +1,8 @@
-//! Tells what a built stack is made of and what its members declare.
+//! Describes what a built stack consists of and what its members declare.
 
 use vnode::{AccessControl, Description, FileSystem, Properties};
 
-/// The members of a stack, base first, with what each declares, and what the stack declares as a whole.
+/// Returns the members of a stack, base first, with what each declares, and what the stack declares as a whole.
 pub fn explain(file_system: &dyn FileSystem) -> String {
     let members = file_system.describe();
     let mut text = String::from("Stack, base first:\n");
@@ -26,7 +26,7 @@ fn title(member: &Description) -> String {
     }
 }
 
-/// What is declared, in sentences. What a layer leaves as it is below need not be said of it.
+/// Returns the declarations as sentences. Omits for a layer what it leaves as it is below.
 fn declarations(properties: &Properties, whole: bool) -> Vec<String> {
     let touched = [
         (properties.data_untouched, "data"),

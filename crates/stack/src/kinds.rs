@@ -1,4 +1,4 @@
-//! The kinds of bases: what stands before the colon, what may stand behind it, and how it is opened.
+//! The kinds of bases: the word before the colon, the location after it, and how each is opened.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,28 +11,28 @@ use vnode::FileSystemRef;
 pub struct BaseKind {
     /// The word before the colon.
     pub name: &'static str,
-    /// What the location is, such as `PATH`.
+    /// Form of the location, such as `PATH`.
     pub location: &'static str,
-    /// What it is, in one line.
+    /// One-line summary.
     pub summary: &'static str,
-    /// Whether the location is a path, which is made absolute before anything is opened.
+    /// Set if the location is a path, which is made absolute before anything is opened.
     pub location_is_path: bool,
     pub(crate) open: fn(&OsStr) -> Result<FileSystemRef, BaseError>,
 }
 
-/// Why a base cannot be opened.
+/// Reason why a base cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BaseError {
     /// The directory cannot be served.
     Directory(bases::dir::OpenError),
-    /// The location is wrong, in words that name the cause.
+    /// The location is invalid; the text names the cause.
     Location(String),
 }
 
-/// The kind of a plain path.
+/// Kind of base that a plain path denotes.
 pub const DIRECTORY: &str = "dir";
 
-/// Every kind of base of this build, by name.
+/// Returns all kinds of bases of this build, by name.
 pub const fn bases() -> &'static [BaseKind] {
     &[
         BaseKind {
@@ -52,7 +52,7 @@ pub const fn bases() -> &'static [BaseKind] {
     ]
 }
 
-/// The kind of base of that name.
+/// Returns the kind of base with this name.
 pub fn base(name: &str) -> Option<&'static BaseKind> {
     bases().iter().find(|kind| kind.name == name)
 }

@@ -1,8 +1,8 @@
 //! The stack expression, and the one function that builds a stack from it.
 //!
-//! An expression names a base and the layers on it, bottom first, as in a shell pipeline: `/srv/data | audit | readonly`.
-//! [`syntax`] turns the text into a tree that remembers the column of every word, and back; [`build()`] opens the bases
-//! and puts the layers on them; [`explain()`] tells what came out.
+//! An expression names a base and the layers on it, bottom first, as in a shell pipeline: `/srv/data | audit |
+//! readonly`. [`syntax`] parses the text into a tree that records the column of every word, and writes it back;
+//! [`build()`] opens the bases and stacks the layers on them; [`explain()`] describes the result.
 
 mod build;
 mod explain;

@@ -1,6 +1,6 @@
 //! "Did you mean": the known word nearest to a misspelt one.
 
-/// The known word that `word` was most likely meant to be, if any is near enough.
+/// Returns the known word that `word` was most likely meant to be, if any is near enough.
 ///
 /// Near enough is one edit for words up to three letters, and one more for each further three letters.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -13,7 +13,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// `a, b and c`, for messages that list what exists.
+/// Joins words as `a, b and c`, for messages that list what exists.
 pub fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<&str> = words.into_iter().collect();
     match words.as_slice() {

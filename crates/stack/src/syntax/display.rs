@@ -7,7 +7,7 @@ use super::lexer::is_special;
 use super::parser::is_kind;
 use super::tree::{Argument, Base, Branch, Layer, LayerName, Stack, Tree};
 
-/// One word: as it is if the lexer would read it so, else in double quotes.
+/// Writes one word: as it is if the lexer would read it back so, otherwise in double quotes.
 pub(super) fn quote(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if is_plain(text) => text.to_owned(),
@@ -83,7 +83,7 @@ fn begins_with_kind(bytes: &[u8]) -> bool {
     bytes.iter().position(|byte| *byte == b':').is_some_and(|colon| is_kind(&bytes[..colon]))
 }
 
-/// Double quotes around the text, with whatever would not show or not stand for itself escaped.
+/// Puts double quotes around the text, and escapes bytes that are not printable or not literal inside quotes.
 fn in_quotes(bytes: &[u8]) -> String {
     let mut text = String::from("\"");
     for chunk in bytes.utf8_chunks() {

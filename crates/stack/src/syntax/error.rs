@@ -1,23 +1,23 @@
-//! What can be wrong with the text of an expression, where, and what to do about it.
+//! Errors in the text of an expression: the problem, its location and its remedy.
 
 use std::fmt;
 
 use super::tree::{Mode, Span};
 use crate::suggest;
 
-/// An error in the text, with its place.
+/// An error in the text, with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
-    /// Where.
+    /// Its location.
     pub span: Span,
 }
 
-/// What is wrong with the text.
+/// A problem with the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// There is nothing but blanks.
+    /// The text contains nothing but whitespace.
     Empty,
     /// A double quote is not closed.
     UnclosedQuote,
@@ -35,7 +35,7 @@ pub enum Problem {
     ExpectedLayer(Found),
     /// A branch mode was expected.
     ExpectedMode(Found),
-    /// A word that is no branch mode.
+    /// A word that is not a branch mode.
     UnknownMode(String),
     /// An option's name was expected.
     ExpectedKey(Found),
@@ -43,34 +43,34 @@ pub enum Problem {
     ExpectedEquals {
         /// The option's name.
         key: String,
-        /// What stands in place of the `=`.
+        /// The token found instead of the `=`.
         found: Found,
     },
     /// An option has no value.
     ExpectedValue {
         /// The option's name.
         key: String,
-        /// What stands in place of the value.
+        /// The token found instead of the value.
         found: Found,
     },
-    /// Something that cannot follow what stands before it.
+    /// A token that cannot follow what precedes it.
     Unexpected {
-        /// What was found.
+        /// The token found.
         found: Found,
-        /// What it follows.
+        /// The construct that it follows.
         after: Place,
     },
     /// A parenthesis is not closed.
     UnclosedParenthesis,
-    /// A parenthesis is closed that was not opened.
+    /// A closing parenthesis without an opening one.
     UnopenedParenthesis,
-    /// A word that can be neither the name of a layer nor the path of a description.
+    /// A word that can be neither the name of a layer nor the path of a FiST program.
     BadLayerName(String),
-    /// More parentheses within each other than the parser follows.
+    /// Parentheses nested more deeply than the parser follows.
     TooDeep,
 }
 
-/// What the parser found instead of what it expected.
+/// The token that the parser found instead of the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A word.
@@ -81,7 +81,7 @@ pub enum Found {
     End,
 }
 
-/// What an unexpected piece of text follows.
+/// The construct that an unexpected token follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A branch of the source.
@@ -93,14 +93,14 @@ pub enum Place {
 }
 
 impl SyntaxError {
-    /// Joins a problem and its place.
+    /// Creates an error from a problem and its location.
     pub(crate) fn new(problem: Problem, span: Span) -> Self {
         SyntaxError { problem, span }
     }
 }
 
 impl Span {
-    /// Two lines that show the place: the line of `text` that it is in, and carets below it.
+    /// Returns two lines that show the location: the line of `text` that contains it, and carets below it.
     pub fn excerpt(self, text: &str) -> String {
         let floor = |offset: usize| text.floor_char_boundary(offset.min(text.len()));
         let start = floor(self.start);
@@ -220,7 +220,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Keeps an excerpt on one line whatever the text contains.
+/// Replaces control characters, to keep an excerpt on one line whatever the text contains.
 fn visible(character: char) -> char {
     if character.is_control() { ' ' } else { character }
 }

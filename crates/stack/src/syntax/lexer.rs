@@ -1,9 +1,9 @@
-//! Cuts the text of an expression into words and punctuation.
+//! Splits the text of an expression into words and punctuation.
 
 use super::error::{Found, Problem, SyntaxError};
 use super::tree::Span;
 
-/// One piece of the text.
+/// One token of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Word(Word),
@@ -19,17 +19,17 @@ pub(super) enum Token {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub bytes: Vec<u8>,
-    /// The length of the part before the first colon, where that part and the colon are written without any quoting.
-    /// The part then has the same length in the text and in `bytes`.
+    /// Length of the part before the first colon, if that part and the colon are written without any quoting. The part
+    /// then has the same length in the text and in `bytes`.
     pub plain_prefix: Option<usize>,
 }
 
-/// Whether a character ends an unquoted word.
+/// Returns whether a character ends an unquoted word.
 pub(super) fn is_special(byte: u8) -> bool {
     punctuation(byte).is_some() || is_blank(byte) || matches!(byte, b'"' | b'\\')
 }
 
-/// Cuts the whole text; the last token is [`Token::End`].
+/// Splits the whole text into tokens; the last one is [`Token::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<(Token, Span)>, SyntaxError> {
     let mut lexer = Lexer { text: text.as_bytes(), position: 0 };
     let mut tokens = Vec::new();
@@ -44,7 +44,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(Token, Span)>, SyntaxError> {
 }
 
 impl Token {
-    /// The token as a message names it.
+    /// Returns the token as a message names it.
     pub fn found(&self) -> Found {
         match self {
             Token::Word(word) => Found::Word(String::from_utf8_lossy(&word.bytes).into_owned()),
@@ -135,10 +135,10 @@ impl Lexer<'_> {
         }
     }
 
-    /// Reads a backslash and what it protects: one byte, or `xNN`.
+    /// Reads a backslash and what it escapes: one byte, or `xNN`.
     ///
-    /// Of a character of several bytes the first is returned here and the others follow as ordinary bytes of the word,
-    /// which none of them ends.
+    /// Of a multi-byte character, returns the first byte; the others follow as ordinary bytes of the word, and none of
+    /// them ends it.
     fn escaped(&mut self) -> Result<u8, SyntaxError> {
         let start = self.position;
         self.position += 1;

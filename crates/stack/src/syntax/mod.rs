@@ -8,8 +8,8 @@
 //! layer  := name [ "(" key "=" value { "," key "=" value } ")" ] | PATH ".fist" [ "(" … ")" ]
 //! ```
 //!
-//! Words end at a blank or at one of `| , = ( )`. Inside double quotes, and after a backslash, these stand for themselves;
-//! `\xNN` is the byte with that hexadecimal number, so that any file name can be written.
+//! Words end at whitespace or at one of `| , = ( )`. Inside double quotes, and after a backslash, these are literal;
+//! `\xNN` is the byte with that hexadecimal value, so that any file name can be written.
 
 mod display;
 mod error;
@@ -24,19 +24,19 @@ pub use tree::{Argument, Base, Branch, Layer, LayerName, Mode, Span, Spanned, St
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Writes one word so that the parser reads it back as `text`: as it is where possible, else in double quotes.
+/// Writes one word so that the parser reads it back as `text`: as it is where possible, otherwise in double quotes.
 pub fn quote(text: &OsStr) -> String {
     display::quote(text.as_bytes())
 }
 
-/// Turns an expression from the command line into text: bytes that are no UTF-8 are written as `\xNN`.
+/// Converts an expression from the command line to text: bytes that are not UTF-8 are written as `\xNN`.
 pub fn from_argument(argument: &OsStr) -> String {
     let mut text = String::new();
     for chunk in argument.as_bytes().utf8_chunks() {
         text.push_str(chunk.valid());
         let backslashes = text.len() - text.trim_end_matches('\\').len();
         if !chunk.invalid().is_empty() && backslashes % 2 == 1 {
-            // It protects the byte that comes now, which the escape does too.
+            // The backslash escapes the byte that follows, which `\xNN` does too.
             text.pop();
         }
         for byte in chunk.invalid() {

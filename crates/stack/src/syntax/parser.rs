@@ -8,7 +8,7 @@ use super::error::{Place, Problem, SyntaxError};
 use super::lexer::{Token, Word, tokens};
 use super::tree::{Argument, Base, Branch, Layer, LayerName, Mode, Span, Spanned, Stack, Tree};
 
-/// The most parentheses within each other: far more than a stack needs, far fewer than would exhaust the thread's stack.
+/// Maximum nesting depth of parentheses: far more than a stack needs, far less than would exhaust the thread's stack.
 const DEPTH_MAX: usize = 64;
 
 /// Parses a whole expression.
@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Result<Stack, SyntaxError> {
     Ok(stack)
 }
 
-/// Parses layers without a source, `layer { "|" layer }`, for a base that is known already. The text may be empty.
+/// Parses layers without a source, `layer { "|" layer }`, for a base that is already known. The text may be empty.
 pub fn parse_layers(text: &str) -> Result<Vec<Spanned<Layer>>, SyntaxError> {
     let mut parser = Parser { tokens: tokens(text)?, position: 0, depth: 0 };
     if *parser.peek() == Token::End {
@@ -151,7 +151,7 @@ impl Parser {
         Ok(Argument { key: Spanned::new(key, span), value: Spanned::new(OsString::from_vec(value.bytes), value_span) })
     }
 
-    /// Takes a word, or fails with the problem that `expected` makes of what stands there instead.
+    /// Takes a word, or fails with the problem that `expected` makes of the token found instead.
     fn word(&mut self, expected: impl FnOnce(super::error::Found) -> Problem) -> Result<(Word, Span), SyntaxError> {
         let (token, span) = self.tokens[self.position].clone();
         match token {
@@ -191,13 +191,14 @@ impl Parser {
         self.tokens[self.position].1
     }
 
-    /// The span of the token taken last. At least one was.
+    /// Returns the span of the token taken last. At least one must have been taken.
     fn last_span(&self) -> Span {
         self.tokens[self.position - 1].1
     }
 }
 
-/// Whether the text before a colon names a kind. What cannot be one belongs to a path, as in `/a:b` and `./a:b`.
+/// Returns whether the text before a colon names a kind. Text that cannot be a kind belongs to a path, as in `/a:b` and
+/// `./a:b`.
 pub(super) fn is_kind(text: &[u8]) -> bool {
     let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_');
     text.first().is_some_and(u8::is_ascii_alphabetic) && text.iter().all(inner)

@@ -1,4 +1,5 @@
-//! Tests of the expression's text: what parses to what, where errors point, and that text and tree convert into each other.
+//! Tests of the expression's text: results of parsing, locations of errors, and conversion of text and tree into each
+//! other.
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -18,7 +19,7 @@ fn text_at(text: &str, span: Span) -> &str {
     &text[span.start..span.end]
 }
 
-/// The column and the message of the error that `text` gives.
+/// Returns the column and the message of the error for `text`.
 fn error(text: &str) -> (usize, String) {
     let error = parse(text).expect_err(text);
     (error.span.column(), error.problem.to_string())
@@ -259,7 +260,7 @@ fn random_layer(random: &mut fastrand::Rng) -> Layer {
     Layer { name: unplaced(name), arguments: (0..random.usize(0..3)).map(|_| argument(random)).collect() }
 }
 
-/// A word of bytes that matter to the lexer, and of any others but zero.
+/// Returns a word of bytes that are special to the lexer, and of any others but zero.
 fn random_word(random: &mut fastrand::Rng, length_min: usize) -> OsString {
     let special = b"|,=()\"\\ \t\n:/.x4a";
     let bytes = (0..random.usize(length_min..8))

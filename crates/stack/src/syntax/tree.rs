@@ -4,45 +4,45 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
-/// A range of bytes of the expression's text.
+/// A range of bytes in the expression's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// Offset of the first byte.
     pub start: usize,
-    /// Offset after the last byte.
+    /// Offset just past the last byte.
     pub end: usize,
 }
 
-/// A value and where it was written.
+/// A value and its location in the text.
 ///
-/// Equality looks at the value alone: two expressions are equal when they say the same, however they are spaced.
+/// Equality compares only the values: two expressions are equal if they say the same, however they are spaced.
 #[derive(Clone, Debug)]
 pub struct Spanned<T> {
     /// The value.
     pub value: T,
-    /// Where it was written.
+    /// Its location in the text.
     pub span: Span,
 }
 
 /// A source and the layers on it, bottom first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// One branch, or several for a fan-out layer to join. Never empty.
+    /// One branch, or several to be joined by a fan-out layer. Never empty.
     pub source: Vec<Spanned<Branch>>,
     /// The layers, from the bottom up.
     pub layers: Vec<Spanned<Layer>>,
 }
 
-/// One lower tree and how it may be used.
+/// One lower tree and its mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
     /// The tree.
     pub tree: Tree,
-    /// The mode written behind it, if any.
+    /// The mode written after it, if any.
     pub mode: Option<Spanned<Mode>>,
 }
 
-/// What a branch consists of.
+/// Content of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tree {
     /// A base.
@@ -54,13 +54,13 @@ pub enum Tree {
 /// The bottom of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// The kind written before the colon; none for a plain path, which is a directory.
+    /// The kind written before the colon; `None` for a plain path, which is a directory.
     pub kind: Option<Spanned<String>>,
-    /// The path, or what follows the colon. May be empty only behind a kind.
+    /// The path, or the text after the colon. May be empty only after a kind.
     pub location: Spanned<OsString>,
 }
 
-/// How a fan-out layer may use a branch.
+/// Permitted use of a branch by a fan-out layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Read and write, new objects included.
@@ -74,18 +74,18 @@ pub enum Mode {
 /// A layer and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Which layer.
+    /// The name of the layer, or the path of its FiST program.
     pub name: Spanned<LayerName>,
     /// The options, in the order written; a key may occur more than once.
     pub arguments: Vec<Argument>,
 }
 
-/// Which layer is meant.
+/// Reference to a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayerName {
     /// A layer of this build.
     Name(String),
-    /// The path of a FiST description.
+    /// The path of a FiST program.
     Description(PathBuf),
 }
 
@@ -99,19 +99,19 @@ pub struct Argument {
 }
 
 impl Span {
-    /// The column of the first byte, counted in bytes from 1.
+    /// Returns the column of the first byte, counted in bytes from 1.
     pub fn column(self) -> usize {
         self.start + 1
     }
 
-    /// The span from the start of `self` to the end of `other`.
+    /// Returns the span from the start of `self` to the end of `other`.
     pub fn to(self, other: Span) -> Span {
         Span { start: self.start, end: other.end }
     }
 }
 
 impl<T> Spanned<T> {
-    /// Joins a value and its place.
+    /// Creates a value with its location.
     pub fn new(value: T, span: Span) -> Self {
         Spanned { value, span }
     }
@@ -129,7 +129,7 @@ impl Mode {
     /// Every mode, in the order of the documentation.
     pub const ALL: [Mode; 3] = [Mode::ReadWrite, Mode::ReadOnly, Mode::NoCreate];
 
-    /// The word that names the mode in an expression.
+    /// Returns the word that names the mode in an expression.
     pub fn word(self) -> &'static str {
         match self {
             Mode::ReadWrite => "rw",
