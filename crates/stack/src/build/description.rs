@@ -1,4 +1,4 @@
-//! FiST descriptions in a stack: read, checked, and put on what is below them.
+//! FiST programs in a stack: read, checked, and stacked on what is below them.
 
 use std::path::Path;
 
@@ -11,14 +11,14 @@ use layers::described::Prepared;
 
 use super::error::BuildProblem;
 
-/// A description that has been read and checked.
+/// A FiST program that has been read and checked.
 pub(super) struct Description {
     program: Program,
     text: String,
 }
 
 impl Description {
-    /// Reads the file, and checks what is in it. What may be wrong is logged.
+    /// Reads and checks the file. Logs warnings.
     pub(super) fn read(path: &Path) -> Result<Description, BuildProblem> {
         let loaded = load::load(path).map_err(|failure| BuildProblem::Description(failure.to_string()))?;
         let report = |diagnostics: &[_]| report(&loaded.file, &loaded.text, diagnostics, Colours::Never);
@@ -37,7 +37,7 @@ impl Description {
         }
     }
 
-    /// The same of one that is to lie on so many file systems.
+    /// As [`Description::read`], for a program that is to be stacked on `below` file systems.
     pub(super) fn read_for(path: &Path, below: usize) -> Result<Description, BuildProblem> {
         let description = Description::read(path)?;
         match description.fan_out() {
@@ -46,12 +46,12 @@ impl Description {
         }
     }
 
-    /// How many file systems it lies on.
+    /// Returns the number of file systems that it is stacked on.
     pub(super) fn fan_out(&self) -> usize {
         self.program.levels[0].fan_out as usize
     }
 
-    /// Gives it its options.
+    /// Applies its options.
     pub(super) fn with(self, path: &Path, pairs: &[(String, String)]) -> Result<Prepared, OptionError> {
         Prepared::new(self.program, &self.text, path, pairs)
     }

@@ -1,4 +1,4 @@
-//! What can keep a stack from being built, where, and what to do about it.
+//! Errors that prevent a stack from being built: the problem, its location and its remedy.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,19 +11,19 @@ use crate::kinds;
 use crate::suggest;
 use crate::syntax::{Mode, Span, SyntaxError};
 
-/// Why a stack cannot be built.
+/// Reason why a stack cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildError {
-    /// What is wrong.
+    /// The problem.
     pub problem: BuildProblem,
-    /// Where in the expression's text.
+    /// Its location in the expression's text.
     pub span: Span,
 }
 
-/// What is wrong with a stack.
+/// A problem with a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildProblem {
-    /// The text of the expression is wrong.
+    /// The text of the expression is invalid.
     Syntax(crate::syntax::Problem),
     /// There is no such kind of base.
     UnknownBase(String),
@@ -31,29 +31,29 @@ pub enum BuildProblem {
     NoPath(&'static str),
     /// There is no such layer.
     UnknownLayer(String),
-    /// Several branches, and no layer that joins them.
+    /// Several branches without a layer that joins them.
     SeveralBranches,
-    /// A mode on a branch that is the only one, or of a description.
+    /// A mode on the only branch, or on a branch of a FiST program.
     ModeOfOnlyBranch(Mode),
-    /// A FiST description that cannot be read, or is wrong: what is, in words.
+    /// A FiST program that cannot be read or has errors; the text says which.
     Description(String),
-    /// A FiST description lies on another number of file systems than it says.
+    /// A FiST program is stacked on a number of file systems other than the one it declares.
     FanOut {
         /// Its file.
         path: PathBuf,
-        /// How many it says.
+        /// Number of file systems that it declares.
         needed: usize,
-        /// On how many it lies.
+        /// Number of file systems that it is stacked on.
         given: usize,
     },
-    /// An option of a layer is wrong.
+    /// An option of a layer is invalid.
     Option(OptionError),
-    /// The value of an option is no text.
+    /// The value of an option is not text.
     NoText {
         /// The option.
         key: String,
     },
-    /// The location of a base is wrong, in words.
+    /// The location of a base is invalid; the text names the cause.
     Location(String),
     /// A directory cannot be served.
     Directory(OpenError),
@@ -64,7 +64,7 @@ impl BuildError {
         BuildError { problem, span }
     }
 
-    /// Whether what is to be opened is not there.
+    /// Returns whether the object to be opened does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self.problem, BuildProblem::Directory(OpenError::Missing(_)))
     }
@@ -79,7 +79,7 @@ impl From<SyntaxError> for BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.problem {
-            // The message names the thing itself, and the text that it stands in may be elsewhere.
+            // The message names the object itself, and the text that contains it may be elsewhere.
             BuildProblem::Directory(error) => error.fmt(formatter),
             problem => write!(formatter, "column {}: {problem}", self.span.column()),
         }
@@ -160,7 +160,7 @@ fn option(formatter: &mut fmt::Formatter<'_>, error: &OptionError) -> fmt::Resul
         OptionProblem::RefusedBranch(Refusal::InUse) => {
             format!("; unmount the other, or write it as '{}=ro' to read it here", error.key)
         }
-        // Only of a union that is made already.
+        // Only for a union that is already built.
         OptionProblem::RefusedBranch(Refusal::OtherSnapshots) => "; remove it and add it again".to_owned(),
         OptionProblem::RefusedBranch(Refusal::WithoutMarks) => {
             "; copy it again with them (cp -a or rsync -aX, as root), or remove .wh..wh.plyfs/metacopies in it if no file of it is \

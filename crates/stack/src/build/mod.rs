@@ -18,15 +18,15 @@ use description::Description;
 use crate::kinds::{self, BaseError};
 use crate::syntax::{Base, Branch, Layer, LayerName, Mode, Span, Spanned, Stack, Tree};
 
-/// Opens the base and puts the layers on it.
+/// Opens the base and stacks the layers on it.
 ///
 /// # Errors
-/// Whatever keeps the stack from being built, with its place in the expression's text.
+/// Any problem that prevents the stack from being built, with its location in the expression's text.
 pub fn build(stack: &Stack) -> Result<FileSystemRef, BuildError> {
     build_telling(stack, &mut |_| {})
 }
 
-/// The same, which tells of each branch that is left out because it is not there.
+/// As [`build`], and reports each branch to `tell` that is left out because it does not exist.
 ///
 /// # Errors
 /// As [`build`].
@@ -46,7 +46,7 @@ fn is_description(layer: &Layer) -> bool {
     matches!(layer.name.value, LayerName::Description(_))
 }
 
-/// Opens all branches and puts a description on them.
+/// Opens all branches and stacks a FiST program on them.
 fn build_fan(
     source: &[Spanned<Branch>],
     layer: &Layer,
@@ -66,16 +66,16 @@ fn build_fan(
     Ok(layers::described::stack(vec![prepared], branches))
 }
 
-/// Opens the branches that a stack joins: those of its union, or, if it names no layer, all that it names.
+/// Opens the branches that a stack joins: those of its union, or all that it names if it has no layer.
 ///
 /// # Errors
-/// As [`build`]; [`BuildProblem::SeveralBranches`] is not among them. `None` for a stack whose first layer is no union.
+/// As [`build`], except for [`BuildProblem::SeveralBranches`]. `None` for a stack whose first layer is not a union.
 pub fn build_branches(stack: &Stack) -> Option<Result<Vec<layers::Branch>, BuildError>> {
     let is_joined = stack.layers.first().is_none_or(|layer| joins_branches(&layer.value));
     is_joined.then(|| stack.source.iter().map(|branch| open_branch(&branch.value, &mut |_| {})).collect())
 }
 
-/// Whether the layer is one that joins branches.
+/// Returns whether the layer joins branches.
 fn joins_branches(layer: &Layer) -> bool {
     match &layer.name.value {
         LayerName::Name(name) => layers::kind(name).is_some_and(|kind| kind.joins_branches()),
@@ -121,12 +121,12 @@ fn open_branch(branch: &Branch, tell: &mut dyn FnMut(&BuildError)) -> Result<lay
     Ok(layers::Branch { file_system: build_tree(tree, tell)?, mode, label: label(branch) })
 }
 
-/// What a branch is known by: its expression, without a mode.
+/// Returns the label of a branch: its expression, without a mode.
 fn label(branch: &Branch) -> String {
     Branch { tree: branch.tree.clone(), mode: None }.to_string()
 }
 
-/// Opens a branch of a running stack, written as in an expression.
+/// Opens a branch for a running stack, written as in an expression.
 fn open_later(text: &str) -> Result<layers::Branch, String> {
     let stack = crate::syntax::parse(text).map_err(|error| error.to_string())?;
     match (&stack.source[..], &stack.layers[..]) {
@@ -135,12 +135,12 @@ fn open_later(text: &str) -> Result<layers::Branch, String> {
     }
 }
 
-/// Puts layers on a file system.
+/// Stacks layers on a file system.
 ///
 /// # Errors
 /// As [`build`].
 pub fn build_layers(mut file_system: FileSystemRef, layers: &[Spanned<Layer>]) -> Result<FileSystemRef, BuildError> {
-    // Descriptions that lie on each other may be one layer.
+    // FiST programs directly on each other may become one layer.
     let mut descriptions = Vec::new();
     for layer in layers {
         match &layer.value.name.value {
@@ -154,7 +154,7 @@ pub fn build_layers(mut file_system: FileSystemRef, layers: &[Spanned<Layer>]) -
     Ok(stack_descriptions(&mut descriptions, file_system))
 }
 
-/// Puts a FiST description on as many file systems as it says.
+/// Stacks a FiST program on as many file systems as it declares.
 ///
 /// # Errors
 /// As [`build`].
@@ -166,7 +166,7 @@ pub fn build_description(
     build_descriptions(&[(path, options)], branches)
 }
 
-/// Puts FiST descriptions, the lowest first, with their options on as many file systems as the first says.
+/// Stacks FiST programs, the lowest first, with their options on as many file systems as the first declares.
 ///
 /// # Errors
 /// As [`build`].
@@ -183,32 +183,33 @@ pub fn build_descriptions(
     Ok(layers::described::stack(prepared, branches))
 }
 
-/// What keeps a FiST description from being one layer with another that it is to lie on, in words; nothing if they can be.
+/// Returns why a FiST program cannot become one layer with the one that it is to be stacked on, as text; `None` if it
+/// can.
 ///
 /// # Errors
-/// If one cannot be read, or is wrong.
+/// If one cannot be read or has errors.
 pub fn barrier(upper: &Path, lower: &Path) -> Result<Option<String>, BuildError> {
     let (upper, lower) = (prepare_apart(upper, &[], 1)?, prepare_apart(lower, &[], fan_out(lower)?)?);
     Ok(upper.barrier(&lower))
 }
 
-/// Reads a description that is part of no expression.
+/// Reads a FiST program that is not part of an expression.
 fn prepare_apart(path: &Path, options: &[(String, String)], below: usize) -> Result<Prepared, BuildError> {
     let error = |problem| BuildError::new(problem, Span::default());
     let description = Description::read_for(path, below).map_err(error)?;
     description.with(path, options).map_err(|option| error(BuildProblem::Option(option)))
 }
 
-/// How many file systems a FiST description lies on.
+/// Returns the number of file systems that a FiST program is stacked on.
 ///
 /// # Errors
-/// If it cannot be read, or is wrong.
+/// If it cannot be read or has errors.
 pub fn fan_out(path: &Path) -> Result<usize, BuildError> {
     let description = Description::read(path).map_err(|problem| BuildError::new(problem, Span::default()))?;
     Ok(description.fan_out())
 }
 
-/// A directory without any layer.
+/// Opens a directory without any layer.
 ///
 /// # Errors
 /// If it cannot be opened.
@@ -216,7 +217,8 @@ pub fn build_directory(path: &Path) -> Result<FileSystemRef, BuildError> {
     open(kinds::DIRECTORY, Span::default(), path.as_os_str(), Span::default())
 }
 
-/// Makes every path in the expression absolute, seen from `directory`: a server leaves the directory it was started in.
+/// Makes every path in the expression absolute, relative to `directory`: a server leaves the directory in which it was
+/// started.
 pub fn make_absolute(stack: &mut Stack, directory: &Path) {
     for branch in &mut stack.source {
         match &mut branch.value.tree {
@@ -232,7 +234,7 @@ pub fn make_absolute(stack: &mut Stack, directory: &Path) {
     make_layers_absolute(&mut stack.layers, directory);
 }
 
-/// Makes every path in the layers absolute: those of descriptions, and options whose values are files.
+/// Makes every path in the layers absolute: those of FiST programs, and values of options that are files.
 pub fn make_layers_absolute(layers: &mut [Spanned<Layer>], directory: &Path) {
     for layer in layers {
         let kind = match &mut layer.value.name.value {
@@ -251,7 +253,8 @@ pub fn make_layers_absolute(layers: &mut [Spanned<Layer>], directory: &Path) {
     }
 }
 
-/// Whether the value of an option with this form, such as `FILE|stderr`, is a path rather than one of the words.
+/// Returns whether the value of an option with this form, such as `FILE|stderr`, is a path rather than one of the
+/// words.
 fn is_path(form: &str, value: &OsStr) -> bool {
     let mut alternatives = form.split('|');
     !value.is_empty()
@@ -307,7 +310,7 @@ fn build_layer(lower: FileSystemRef, layer: &Layer) -> Result<FileSystemRef, Bui
 /// An option's key and value.
 type Pair = (String, String);
 
-/// The kind of a layer, and its options as that takes them.
+/// Returns the kind of a layer, and its options in the form that the kind takes.
 fn kind_and_options(layer: &Layer) -> Result<(&'static layers::Kind, Vec<Pair>), BuildError> {
     let name = match &layer.name.value {
         LayerName::Name(name) => name,
@@ -319,7 +322,7 @@ fn kind_and_options(layer: &Layer) -> Result<(&'static layers::Kind, Vec<Pair>),
     Ok((kind, options(layer)?))
 }
 
-/// The options of a layer.
+/// Returns the options of a layer.
 fn options(layer: &Layer) -> Result<Vec<Pair>, BuildError> {
     let mut pairs = Vec::new();
     for argument in &layer.arguments {
@@ -332,13 +335,13 @@ fn options(layer: &Layer) -> Result<Vec<Pair>, BuildError> {
     Ok(pairs)
 }
 
-/// Reads a description that is to lie on one file system.
+/// Reads a FiST program that is to be stacked on one file system.
 fn prepare(path: &Path, layer: &Layer) -> Result<Prepared, BuildError> {
     let description = Description::read_for(path, 1).map_err(|problem| at_name(problem, layer))?;
     description.with(path, &options(layer)?).map_err(|error| option_error(error, layer))
 }
 
-/// Puts the descriptions, if there are any, on a file system.
+/// Stacks the FiST programs, if there are any, on a file system.
 fn stack_descriptions(descriptions: &mut Vec<Prepared>, lower: FileSystemRef) -> FileSystemRef {
     match descriptions.is_empty() {
         true => lower,
@@ -355,7 +358,7 @@ fn option_error(error: OptionError, layer: &Layer) -> BuildError {
     BuildError::new(BuildProblem::Option(error), span)
 }
 
-/// Where an option error is: at the option's value, at its key, or at the layer for an option that is missing.
+/// Returns the location of an option error: the option's value, its key, or the layer for an option that is missing.
 fn place_of(error: &OptionError, layer: &Layer) -> Span {
     match layer.arguments.iter().rfind(|argument| argument.key.value == error.key) {
         Some(argument) if error.is_about_value() => argument.value.span,

@@ -1,4 +1,4 @@
-//! Tests of building: what is built, what is refused and where, which paths become absolute.
+//! Tests of building: the stacks that are built, the errors and their locations, and the paths that become absolute.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use vnode::{Caller, Errno, Name};
 use super::*;
 use crate::syntax::{parse, parse_layers};
 
-/// The column and message of the error that building `text` gives.
+/// Returns the column and message of the error from building `text`.
 fn error(text: &str) -> (usize, String) {
     match build(&parse(text).unwrap()) {
         Err(error) => (error.span.column(), error.problem.to_string()),
