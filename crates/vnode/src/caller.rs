@@ -512,7 +512,7 @@ mod tests {
         assert!(for_user.has_payer() && for_root.has_payer() && !server.clone().at_expense_of(&server).has_payer());
         let twice = server.clone().at_expense_of(&root.at_expense_of(&user));
         assert_eq!((twice.payer(), twice.may_pass_limits()), (Some((5, 6)), false));
-        // As a process of the superuser's has it.
+        // Depends on the capabilities of this superuser's process.
         let own = Caller::process(std::process::id(), 0, 0, 0);
         let may = own.capabilities() & CapabilitySet::SYS_RESOURCE.bits() != 0;
         assert_eq!([own.may_pass_limits(), server.at_expense_of(&own).may_pass_limits()], [may; 2]);

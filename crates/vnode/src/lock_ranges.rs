@@ -28,7 +28,8 @@ impl<T: Copy + PartialEq> LockRanges<T> {
     /// Parts outside stay.
     ///
     /// # Errors
-    /// `EINVAL` for a range that ends before it starts, `ENOLCK` if there were more than [`LOCK_RANGES_MAX`], and more than now.
+    /// `EINVAL` for a range that ends before it starts, `ENOLCK` if there were more than [`LOCK_RANGES_MAX`] ranges, and
+    /// more than now.
     pub fn with(&self, start: u64, end: u64, held: Option<T>) -> Result<Self> {
         if end < start {
             return Err(Errno::EINVAL);

@@ -46,8 +46,8 @@ impl<'a> Mount<'a> {
         Some(Self { number, parent, device, root, mount_point, options, kind, source, file_system_options })
     }
 
-    /// Returns whether a process serves its file system by FUSE, so that it might not answer. `fuseblk`, which is
-    /// root's, does not count.
+    /// Returns whether a process, which might not answer, serves its file system by FUSE. `fuseblk`, which is root's,
+    /// does not count.
     pub fn is_fuse(&self) -> bool {
         *self.kind == *b"fuse" || self.kind.starts_with(b"fuse.")
     }

@@ -1,5 +1,6 @@
-//! The kernel's overlayfs mounts over FUSE file systems, found in mount tables. Such a mount makes requests with the
-//! credentials of its mounter, in the process of its user.
+//! The kernel's overlayfs mounts over FUSE file systems, found in mount tables.
+//!
+//! Such a mount makes requests with the credentials of its mounter, in the process of its user.
 //!
 //! Only an administrator of a mount namespace can mount there. Overlays are therefore looked up in mount namespaces of
 //! the server's user namespace, where nobody can mount one to be taken for its mounter. Their layers are not accessed,

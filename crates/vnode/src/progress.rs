@@ -1,5 +1,4 @@
-//! Progress of long-running work: counted by the code that does it, anywhere in a stack, and read by the code that
-//! waits.
+//! Progress of long-running work: counted by the code that does it, anywhere in a stack, and read by whoever waits.
 
 use std::cell::RefCell;
 use std::sync::Arc;

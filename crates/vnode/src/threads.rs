@@ -1,5 +1,7 @@
-//! Threads started while a request is served. A new thread has the credentials and the umask of its creator at that
-//! moment, which are those of a caller, although it works for the server.
+//! Threads started while a request is served, with the server's credentials.
+//!
+//! A new thread has the credentials and the umask of its creator at that moment, which are those of a caller, although
+//! it works for the server.
 
 use std::sync::OnceLock;
 

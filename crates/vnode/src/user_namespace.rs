@@ -1,5 +1,6 @@
-//! Detection of user namespaces: whether this process has the machine's own user and group IDs. Those of a user
-//! namespace differ, see user_namespaces(7).
+//! Detection of user namespaces: whether this process has the machine's own user and group IDs.
+//!
+//! Those of a user namespace differ, see user_namespaces(7).
 
 use std::fs;
 

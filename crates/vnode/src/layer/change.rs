@@ -43,7 +43,7 @@ impl Change {
         self.end = end;
     }
 
-    /// Error that cut the last short write short.
+    /// Returns the error that cut the last short write short.
     pub(super) fn failure(&self) -> Errno {
         self.failure
     }
