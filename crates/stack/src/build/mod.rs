@@ -26,7 +26,7 @@ pub fn build(stack: &Stack) -> Result<FileSystemRef, BuildError> {
     build_telling(stack, &mut |_| {})
 }
 
-/// As [`build`], and reports each branch to `tell` that is left out because it does not exist.
+/// As [`build`], and reports to `tell` each branch that is left out because it does not exist.
 ///
 /// # Errors
 /// As [`build`].

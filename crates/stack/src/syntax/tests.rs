@@ -1,5 +1,4 @@
-//! Tests of the expression's text: results of parsing, locations of errors, and conversion of text and tree into each
-//! other.
+//! Tests of the expression's text: results of parsing, locations of errors, and conversion between text and tree.
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
