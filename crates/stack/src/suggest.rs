@@ -2,7 +2,7 @@
 
 /// Returns the known word that `word` was most likely meant to be, if any is near enough.
 ///
-/// Near enough is one edit for words up to three letters, and one more for each further three letters.
+/// Words of up to three letters may differ by one edit, longer ones by one more for every four letters.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = 1 + word.chars().count() / 4;
     known
