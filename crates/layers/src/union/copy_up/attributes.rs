@@ -8,13 +8,13 @@ use super::super::losses::{Loss, Losses};
 use super::super::settings::Rights;
 use super::super::whiteout;
 
-/// Gives a copy extended attributes and times of the original, and unless it has others, its owner, access control lists
-/// and permissions, in an order in which none undoes another. The writer is the server, at the expense of whoever needs the copy.
-/// The answer is what the branch does not keep.
+/// Gives a copy the extended attributes and times of the original, and, unless `rights` override them, its owner, access
+/// control lists and permissions, in an order in which none undoes another. The writer is the server, at the expense of the
+/// caller that needs the copy. Returns what the branch does not preserve.
 ///
 /// # Errors
-/// `EPERM` where the branch keeps neither owner nor permissions, and those that it gives let somebody read or write who may not
-/// read or write the original.
+/// `EPERM` if the branch preserves neither owner nor permissions, and those that it assigns would let somebody read or write
+/// who may not read or write the original.
 pub(in super::super) fn copy_attributes(
     writer: &Caller,
     original: &VnodeRef,
@@ -31,7 +31,7 @@ pub(in super::super) fn copy_attributes(
         (FileKind::Directory, Some(rights)) => Some(rights.directory_mode()),
         (_, Some(rights)) => Some(rights.mode),
     };
-    // A program that ran as its owner is not to run as somebody else.
+    // A setuid program must not run as somebody else than its owner.
     let kept = mode.map(|mode| without_set_id_of_others(mode, (uid, gid), &owned));
     let now = set_mode_and_times(copy, kept, &attributes)?;
     let wanted = Attributes { uid, gid, mode: mode.unwrap_or(now.mode), ..attributes };
@@ -44,10 +44,10 @@ pub(in super::super) fn copy_attributes(
         .with_if(!is_near(now.mtime, wanted.mtime), Loss::Times))
 }
 
-/// Gives a directory owner, mode and access control lists of another instance, if they differ.
+/// Gives a directory the owner, mode and access control lists of another instance, if they differ.
 ///
 /// # Errors
-/// `EPERM` as [`copy_attributes`].
+/// `EPERM` as for [`copy_attributes`].
 pub(super) fn copy_rights(writer: &Caller, from: &VnodeRef, to: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     let (wanted, present) = (from.getattr(&server)?, to.getattr(&server)?);
@@ -76,7 +76,7 @@ pub(super) fn copy_rights(writer: &Caller, from: &VnodeRef, to: &VnodeRef) -> Re
     }
 }
 
-/// Gives an object to its owner, where the branch can: FAT and others have one owner for all. The answer is what it has then.
+/// Sets the owner of an object, if the branch can: FAT and others have one owner for all. Returns the resulting attributes.
 fn set_owner(writer: &Caller, object: &VnodeRef, uid: u32, gid: u32) -> Result<Attributes> {
     let owner = SetAttributes { uid: Some(uid), gid: Some(gid), ..SetAttributes::default() };
     match object.setattr(writer, &owner) {
@@ -85,17 +85,17 @@ fn set_owner(writer: &Caller, object: &VnodeRef, uid: u32, gid: u32) -> Result<A
     }
 }
 
-/// A mode without the set-id bits that would be those of another owner than wanted, or of another group.
+/// The mode without set-id bits that would apply to another owner or group than wanted.
 fn without_set_id_of_others(mode: u32, (uid, gid): (u32, u32), owned: &Attributes) -> u32 {
     const SET_UID: u32 = 0o4000;
     const SET_GID: u32 = 0o2000;
     let of_owner = if owned.uid == uid { SET_UID } else { 0 };
-    // What is made in a directory with that bit has its group.
+    // Objects created in a directory with that bit get its group.
     let of_group = if owned.gid == gid || owned.is_directory() { SET_GID } else { 0 };
     mode & !(SET_UID | SET_GID) | mode & (of_owner | of_group)
 }
 
-/// Sets as much of mode and times as the branch keeps: what the object has then.
+/// Sets as much of mode and times as the branch preserves; returns the resulting attributes.
 fn set_mode_and_times(object: &VnodeRef, mode: Option<u32>, of: &Attributes) -> Result<Attributes> {
     const PERMISSIONS: u32 = 0o777;
     let server = Caller::server();
@@ -109,21 +109,21 @@ fn set_mode_and_times(object: &VnodeRef, mode: Option<u32>, of: &Attributes) -> 
     object.getattr(&server)
 }
 
-/// Whether an object belongs to somebody else than wanted, and the server could give it away elsewhere: one that is no superuser owns
-/// all that it makes.
+/// Returns whether an object has another owner than wanted, and the server could give it away elsewhere: an unprivileged server
+/// owns everything that it creates.
 fn is_anothers(wanted: &Attributes, now: &Attributes) -> bool {
     (wanted.uid, wanted.gid) != (now.uid, now.gid) && rustix::process::geteuid().is_root()
 }
 
-/// Refuses rights that a branch gives in the place of the wanted ones, where they let somebody do what may not be done.
+/// Refuses permissions that a branch assigns instead of the wanted ones, if they allow anything that those do not.
 fn check_rights(wanted: &Attributes, now: &Attributes) -> Result<()> {
     const PERMISSIONS: u32 = 0o777;
     let is_kept = !is_anothers(wanted, now) && (wanted.mode ^ now.mode) & PERMISSIONS == 0;
     if is_kept || !opens_more(wanted, now, rustix::process::geteuid().as_raw()) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// Whether rights let anybody read or write, or search a directory, who may not do so by the wanted ones; the superuser and the
-/// server itself are nobody here.
+/// Returns whether permissions let anybody read, write or search who may not do so with the wanted ones, not counting the
+/// superuser and the server itself.
 fn opens_more(wanted: &Attributes, now: &Attributes, server: u32) -> bool {
     const SEARCH: u32 = 0o1;
     let bits = if wanted.is_directory() { 0o6 | SEARCH } else { 0o6 };
@@ -135,7 +135,7 @@ fn opens_more(wanted: &Attributes, now: &Attributes, server: u32) -> bool {
     let of_owner = match now.uid {
         0 => bits,
         uid if uid == server => bits,
-        // An owner may do that to its own at any time.
+        // An owner may grant itself that at any time.
         _ if is_same_owner => bits,
         _ => everybody,
     };
@@ -144,19 +144,19 @@ fn opens_more(wanted: &Attributes, now: &Attributes, server: u32) -> bool {
     new_owner & !of_owner != 0 || new_group & !of_group != 0 || new_others & !of_others != 0
 }
 
-/// Whether a time is another one as a file system keeps it that has steps of two seconds at most.
+/// Returns whether a time is a rounded form of another, as stored by a file system with a granularity of at most two seconds.
 fn is_near(kept: Timestamp, wanted: Timestamp) -> bool {
     const STEP_SECONDS: u64 = 2;
     kept.seconds.abs_diff(wanted.seconds) <= STEP_SECONDS
 }
 
-/// As [`copy_attributes`], to an object that may have extended attributes which the original does not have.
+/// Like [`copy_attributes`], to an object that may have extended attributes which the original lacks.
 pub(in super::super) fn replace_attributes(original: &VnodeRef, copy: &VnodeRef) -> Result<Losses> {
     remove_surplus(original, copy)?;
     copy_attributes(&Caller::server(), original, copy, None)
 }
 
-/// Removes the extended attributes, and so the access control lists, that the original does not have.
+/// Removes extended attributes, and thereby access control lists, that the original lacks.
 pub(super) fn remove_surplus(original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     let (wanted, there) = (original.listxattr(&server)?, copy.listxattr(&server)?);
@@ -171,10 +171,10 @@ pub(super) fn remove_surplus(original: &VnodeRef, copy: &VnodeRef) -> Result<()>
     Ok(())
 }
 
-/// Copies extended attributes: the answer is which of them the branch does not keep.
+/// Copies extended attributes; returns which of them the branch does not preserve.
 ///
 /// # Errors
-/// Also where the branch keeps no access control lists or capabilities, and the original has such.
+/// Also if the branch supports no access control lists or capabilities, and the original has some.
 fn copy_xattrs(writer: &Caller, original: &VnodeRef, copy: &VnodeRef, with_rights: bool) -> Result<Losses> {
     let decides = |name: &[u8]| copies::decides_access(name) || copies::is_label(name);
     let is_wanted = |name: &[u8]| !whiteout::is_own_attribute(name) && (with_rights || !decides(name));
@@ -188,12 +188,12 @@ fn copy_xattrs(writer: &Caller, original: &VnodeRef, copy: &VnodeRef, with_right
     Ok(lost)
 }
 
-/// Does something to a directory that users are not to see of its times.
+/// Changes a directory without a change of its times that users could see.
 pub(in super::super) fn keeping_times(directory: &VnodeRef, change: impl FnOnce() -> Result<()>) -> Result<()> {
     let server = Caller::server();
     let before = directory.getattr(&server)?;
     change()?;
-    // The change is made; times that cannot be put back are no reason to say otherwise.
+    // The change is made; a failure to restore the times must not be reported as its failure.
     let _ = directory.setattr(&server, &times_of(&before));
     Ok(())
 }
@@ -264,7 +264,7 @@ mod tests {
         for (now, kept) in [((5, 5), 0o6755), ((0, 5), 0o2755), ((5, 0), 0o4755), ((0, 0), 0o755)] {
             assert_eq!(without_set_id_of_others(0o6755, (5, 5), &rights(Regular, now.0, now.1, 0o644)), kept);
         }
-        // What a server that is no superuser makes is its own.
+        // Objects that an unprivileged server creates are its own.
         assert!(!opens_more(&rights(Regular, 0, 0, 0o600), &rights(Regular, 9, 9, 0o600), 9));
     }
 }

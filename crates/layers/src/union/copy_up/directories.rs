@@ -1,4 +1,4 @@
-//! Directories above a copy: made in its branch one by one from the top, each as it is seen elsewhere.
+//! Directories above a copy: created in its branch one by one from the top, each with the attributes that users see.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::super::sure::Sure;
 use super::attributes::{copy_attributes, copy_rights, keeping_times};
 
 impl Node {
-    /// The directory in a branch, made there with all above it if need be.
+    /// The directory in a branch, created there with all its ancestors if necessary.
     pub(in super::super) fn directory_in(self: &Arc<Self>, caller: &Caller, member: &Arc<Member>) -> Result<VnodeRef> {
         let mut way = Vec::new();
         let mut node = Arc::clone(self);
@@ -29,11 +29,11 @@ impl Node {
         Ok(place)
     }
 
-    /// The directory in a branch, for a change that a caller makes there: the leftmost instance decides who may, and what
-    /// new objects inherit.
+    /// The directory in a branch, for a change that a caller makes there: the leftmost instance decides about permissions, and
+    /// about what new objects inherit.
     ///
     /// # Errors
-    /// `EPERM` where that is immutable and may not be changed.
+    /// `EPERM` if that is immutable in a branch that must not be changed.
     pub(in super::super) fn place_in(self: &Arc<Self>, caller: &Caller, member: &Arc<Member>) -> Result<VnodeRef> {
         self.may_be_copied(caller)?;
         let place = self.directory_in(caller, member)?;
@@ -44,7 +44,7 @@ impl Node {
         Ok(place)
     }
 
-    /// A caller has changed something in the instance of a branch: users see that by the times of the leftmost.
+    /// Records that a caller has changed the instance in a branch: users see that by the times of the leftmost.
     pub(in super::super) fn was_changed_in(&self, member: &Member) {
         let leftmost = self.leftmost();
         if !std::ptr::eq(&raw const *leftmost.member, member) && self.union.branches.may_change(&leftmost.member) {
@@ -54,7 +54,7 @@ impl Node {
         }
     }
 
-    /// Makes the directory in a branch that has the directory above it, as it is seen elsewhere.
+    /// Creates the directory in a branch that has its parent, with the attributes that users see.
     fn make_in(
         self: &Arc<Self>,
         caller: &Caller,
@@ -75,7 +75,7 @@ impl Node {
             return Err(Errno::EXDEV);
         }
         let (server, writer) = (Caller::server(), Caller::server().at_expense_of(caller));
-        // On the right of the leftmost, that decides.
+        // Below the leftmost, that one's permissions decide.
         let is_leftmost = self.union.branches.position(member) < self.union.branches.position(&self.leftmost().member);
         let rights = if is_leftmost { self.union.rights_of_directory() } else { None };
         let (work, name) = (member.work.directory()?, member.work.name());
@@ -98,7 +98,7 @@ impl Node {
         Ok(directory)
     }
 
-    /// The directory in a branch in which somebody else has just made it. The caller holds the lock of the one above.
+    /// The directory in a branch in which somebody else has just created it. The caller holds the parent's lock.
     fn made_by_others(self: &Arc<Self>, member: &Member, above: &Above) -> Result<VnodeRef> {
         above.directory.forget_names();
         if let Some(found) = self.find_again(&above.directory, above.stored.as_name())? {
@@ -107,7 +107,7 @@ impl Node {
         self.instance_in(member).ok_or(Errno::EEXIST)
     }
 
-    /// Has this directory be known as it is when it comes to a branch that was there earlier than all that have it.
+    /// Preserves this directory's identity when it is created in a branch older than all that have it.
     fn keep_identity(self: &Arc<Self>, writer: &Caller, member: &Member, made: &VnodeRef) -> Result<()> {
         if self.instances().iter().any(|instance| instance.member.age() < member.age()) {
             return Ok(());
@@ -116,10 +116,10 @@ impl Node {
         self.bring_identity(writer, member, made, NO_COUNT)
     }
 
-    /// Finds where an object is that was reached by its handle, or lost the name that it was reached by.
+    /// Finds the location of an object that was reached by its handle, or lost the name by which it was reached.
     ///
     /// # Errors
-    /// `ESTALE` where its branch has it at a path that is not its path in the union: in a directory that was moved.
+    /// `ESTALE` if its path in the branch is not its path in the union: it is in a moved directory.
     pub(in super::super) fn find_whereabouts(self: &Arc<Self>) -> Result<()> {
         if !matches!(self.whereabouts(), Whereabouts::Unknown) {
             return Ok(());

@@ -1,7 +1,8 @@
-//! Copy-up: what is to be changed and may not be where it is, is copied to a branch on the left (Unionfs, section 2).
+//! Copy-up: an object that is to be changed, and must not be changed where it is, is copied to a higher branch (Unionfs,
+//! section 2).
 //!
-//! A copy is made whole in the work directory and then renamed to its place, so there is the old object or the new one,
-//! never a part.
+//! A copy is completed in the work directory and then renamed into place, so users see the old object or the new one, never a
+//! part.
 
 mod attributes;
 mod directories;
@@ -25,24 +26,24 @@ pub(super) use attributes::{copy_attributes, keeping_times, replace_attributes};
 use object::{Copied, How, copy_of};
 pub(super) use object::{copy_untouched, copy_whole};
 
-/// How much of a file's data is copied.
+/// Amount of a file's data that is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// All.
+    /// All data.
     All,
-    /// The first bytes: the rest is about to be cut off.
+    /// The first bytes: the remainder is about to be truncated.
     UpTo(u64),
-    /// Nothing, if that can be: they are not about to be changed.
+    /// No data, if possible: they are not about to be changed.
     Nothing,
 }
 
-/// The step that an operation is about, which cuts data off: done to a copy before anybody sees it, so that none is to be seen that
-/// is cut off where the operation fails.
+/// The truncating step of the operation, applied to a copy before it becomes visible, so that no truncated file is visible if
+/// the operation fails.
 pub(super) type Cut<'a> = &'a dyn Fn(&VnodeRef) -> Result<()>;
 
 /// Opens a copy, as a [`Cut`] by `O_TRUNC`.
 pub(super) struct Opening<'a> {
-    /// Who opens it.
+    /// The caller that opens it.
     caller: &'a Caller,
     flags: OpenFlags,
     opened: Cell<Option<(VnodeRef, OpenFileRef)>>,
@@ -58,23 +59,23 @@ impl<'a> Opening<'a> {
         Ok(())
     }
 
-    /// What was opened, if that is the object by now.
+    /// The open file, if its object is the present one.
     pub(super) fn take(self, instance: &Instance) -> Option<(VnodeRef, OpenFileRef)> {
         self.opened.take().filter(|(vnode, _)| vnode.handle() == instance.vnode.handle())
     }
 }
 
-/// How often an object may move while its copy is made before we give up.
+/// Maximum number of attempts if the object moves while its copy is made.
 const ATTEMPTS: usize = 16;
 impl Union {
-    /// Whether what is in the member may be changed, there or in a copy.
+    /// Returns whether objects in the member may be changed, in place or in a copy.
     pub(super) fn can_write(&self, member: &Member) -> bool {
         let Some(position) = self.branches.position(member) else { return false };
         self.branches.may_change(member) || self.branches.writable_at_or_left_of(position).is_some()
     }
 
-    /// What a directory has instead of the original's rights that is copied for the sake of what is in it: it is never the
-    /// caller's, who could let others in then, or take away what is not the caller's.
+    /// Permissions that a directory that is copied for the sake of its contents gets instead of the original's. It never
+    /// becomes the caller's, who could then let others in, or remove what is not the caller's.
     fn rights_of_directory(&self) -> Option<Rights> {
         match self.settings.copy_up {
             Ownership::Constant(rights) => Some(rights),
@@ -82,7 +83,7 @@ impl Union {
         }
     }
 
-    /// What a copy that a caller causes has instead of the original's rights.
+    /// Permissions that a copy caused by a caller gets instead of the original's.
     fn rights_of_copy(&self, caller: &Caller) -> Option<Rights> {
         match self.settings.copy_up {
             Ownership::Original => None,
@@ -94,12 +95,12 @@ impl Union {
 }
 
 impl Node {
-    /// Whether it may be changed where it is.
+    /// Returns whether it may be changed in place.
     pub(super) fn is_writable(&self) -> bool {
         self.union.branches.may_change(&self.leftmost().member) || self.is_nameless()
     }
 
-    /// Whether it has no name in any branch, so that it is in no snapshot and in nobody's way: it is changed where it is.
+    /// Returns whether it has no name in any branch, so that it is in no snapshot and shadows nothing: it is changed in place.
     pub(super) fn is_nameless(&self) -> bool {
         matches!(self.whereabouts(), Whereabouts::Nowhere)
             && self.leftmost().vnode.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink == 0)
@@ -108,18 +109,18 @@ impl Node {
     /// The instance to be changed: the leftmost, or a copy of it.
     ///
     /// # Errors
-    /// `EPERM` for what is immutable in a branch that may not be changed.
+    /// `EPERM` for an immutable object in a branch that must not be changed.
     pub(super) fn writable(self: &Arc<Self>, caller: &Caller, extent: Extent) -> Result<Instance> {
         self.writable_within(caller, extent, usize::MAX)
     }
 
-    /// As [`Node::writable`] to be cut off after the first bytes: a copy is before it is seen.
+    /// Like [`Node::writable`], for an object that is to be truncated: a copy is truncated before it becomes visible.
     pub(super) fn writable_to_cut(self: &Arc<Self>, caller: &Caller, size: u64, cut: Cut<'_>) -> Result<Instance> {
         self.may_be_copied(caller)?;
         self.copied_within(caller, Extent::UpTo(size), usize::MAX, Some(cut))
     }
 
-    /// As [`Node::writable`], of a file with what keeps it there while it is changed.
+    /// Like [`Node::writable`], for a file, with a guard that keeps it there while it is changed.
     pub(super) fn held_writable(
         self: &Arc<Self>,
         caller: &Caller,
@@ -128,14 +129,14 @@ impl Node {
         self.held(|| self.writable(caller, extent), || self.shared_unless(caller))
     }
 
-    /// As [`Node::writable_to_cut`], with what keeps it there.
+    /// Like [`Node::writable_to_cut`], with a guard that keeps it there.
     pub(super) fn held_to_cut(
         self: &Arc<Self>,
         caller: &Caller,
         size: u64,
         cut: Cut<'_>,
     ) -> Result<(Option<RwLockReadGuard<'_, ()>>, Instance)> {
-        // A copy that is as short shows already what is still to be done.
+        // A copy of that length already shows the pending truncation.
         self.held(|| self.writable_to_cut(caller, size, cut), || Ok(self.shared()))
     }
 
@@ -157,13 +158,13 @@ impl Node {
         Err(Errno::EAGAIN)
     }
 
-    /// As [`Node::writable`], in a branch no further to the right than `limit`.
+    /// Like [`Node::writable`], in a branch no lower than `limit`.
     pub(super) fn writable_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
         self.may_be_copied(caller)?;
         self.copied_within(caller, extent, limit, None)
     }
 
-    /// As [`Node::writable`] for a change of the flags of chattr(1), which may be that it is not immutable any more.
+    /// Like [`Node::writable`], for a change of the flags of chattr(1), which may clear the immutable flag.
     pub(super) fn writable_to_flag(self: &Arc<Self>, caller: &Caller) -> Result<Instance> {
         self.may_flag(caller)?;
         if !caller.may_change_flags() {
@@ -172,10 +173,10 @@ impl Node {
         self.copied_within(caller, Extent::All, usize::MAX, None)
     }
 
-    /// Whether the caller may change it in a copy, if it may not be changed where it is.
+    /// Checks that the caller may change it in a copy, if it must not be changed in place.
     ///
     /// # Errors
-    /// `EPERM` for what is immutable: a copy of it would not be.
+    /// `EPERM` for an immutable object: a copy of it would not be immutable.
     pub(super) fn may_be_copied(&self, caller: &Caller) -> Result<()> {
         let is_asked = !caller.server && !self.is_writable();
         let is_immutable = is_asked && self.leftmost().vnode.getattr(&Caller::server())?.is_immutable();
@@ -199,7 +200,7 @@ impl Node {
         if self.kind != FileKind::Directory {
             return match self.copy_up(caller, extent, limit, cut)? {
                 Some(copy) => Ok(copy),
-                // Another has made it.
+                // Another thread has made the copy.
                 None => self.with_data(caller, extent, cut),
             };
         }
@@ -207,8 +208,8 @@ impl Node {
         Ok(self.leftmost())
     }
 
-    /// The leftmost instance, which may be changed where it is, with as much of its data. A metadata-only copy that does not
-    /// find room for them may move.
+    /// The leftmost instance, which may be changed in place, with the given extent of its data. A metadata-only copy without
+    /// room for its data may move.
     fn with_data(self: &Arc<Self>, caller: &Caller, extent: Extent, cut: Option<Cut<'_>>) -> Result<Instance> {
         match self.bring_data(caller, extent, cut) {
             Err(error) if self.passes_over(error) && !self.is_nameless() => {
@@ -221,11 +222,11 @@ impl Node {
         Ok(self.leftmost())
     }
 
-    /// Makes sure that the branch to which it would be copied, to get one more name in this directory, has such names: nothing is
-    /// copied for what is going to be refused. `limit` is as for [`Node::writable_within`].
+    /// Checks that the branch to which it would be copied, to get one more name in this directory, supports hard links: nothing
+    /// is copied for an operation that is going to fail. `limit` is as for [`Node::writable_within`].
     ///
     /// # Errors
-    /// `EPERM` where it does not have them, and for what is immutable.
+    /// `EPERM` if the branch does not support them, and for immutable objects.
     pub(super) fn can_be_linked_from(
         self: &Arc<Self>,
         caller: &Caller,
@@ -237,7 +238,7 @@ impl Node {
             return Ok(());
         }
         match self.target_of_copy(&self.leftmost().member, limit)? {
-            // Where that cannot be tried out, as in a branch that is full, the copy itself finds out.
+            // If that cannot be probed, for example because the branch is full, the copy itself finds out.
             Some(target) if directory.can_be_in(&target)? && target.work.has_hard_links() == Ok(false) => {
                 Err(Errno::EPERM)
             }
@@ -245,8 +246,8 @@ impl Node {
         }
     }
 
-    /// Where a copy of what is in the member is made, so that it is no further to the right than `limit`; `None` if it
-    /// may be changed where it is.
+    /// The branch that receives a copy of the member's object, no lower than `limit`; `None` if the object may be changed in
+    /// place.
     fn target_of_copy(self: &Arc<Self>, member: &Member, limit: usize) -> Result<Option<Arc<Member>>> {
         let branches = &self.union.branches;
         let position = branches.position(member).ok_or(Errno::ESTALE)?;
@@ -264,7 +265,7 @@ impl Node {
         }
     }
 
-    /// Copies it, unless that is not needed any more.
+    /// Copies it, unless that is no longer necessary.
     fn copy_up(
         self: &Arc<Self>,
         caller: &Caller,
@@ -304,10 +305,10 @@ impl Node {
         self.can_share_names(original, target)?;
         let server = Caller::server();
         let was_shared = self.names.load(Ordering::Relaxed) != NO_COUNT;
-        // Who only takes a name away, or gives another, gets no file by that.
+        // A caller that only removes or adds a name does not become the owner of a file by that.
         let is_written = extent != Extent::Nothing;
         let rights = if moves || !is_written { None } else { self.union.rights_of_copy(caller) };
-        // What moves is no longer there for its data to be found.
+        // The original of a moved object is no longer there as a source of data.
         let can_wait = extent == Extent::Nothing && !moves;
         let mark = if can_wait { self.mark_of_copy(original, target)? } else { None };
         let mark = if mark.is_some() && target.work.note_metacopies()? { mark } else { None };
@@ -315,10 +316,10 @@ impl Node {
         let writer = server.clone().at_expense_of(caller).cancelled_with(caller);
         let how = How { extent, data, mark, rights, inherits: false, writer };
         let Copied { name, copy, lost } = copy_of(original, target, &how)?;
-        // Without a name it lives as long as it is open, and nobody may have opened it again yet.
+        // An unlinked copy lives as long as it is open, and nobody may have opened it again yet.
         let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);
         let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();
-        // All that is to be known of the copy, before it is seen: from then on nothing may fail.
+        // Everything about the copy is obtained before it becomes visible: from then on nothing may fail.
         let is_cut = held.and_then(|held| cut.map_or(Ok(()), |cut| cut(&copy)).map(|()| held));
         let known = is_cut.and_then(|held| Ok((held, copy.getattr(&server)?.ino)));
         let placed = known.and_then(|known| self.finish_copy(caller, original, target, &name, &copy).map(|()| known));
@@ -335,7 +336,7 @@ impl Node {
         target.note_losses(&copy, lost);
         self.moved_to(Instance::new(target, copy, ino));
         self.call_followers();
-        // Where the copy is not on the disk, a power cut would leave neither; the original is hidden by the copy.
+        // If the copy is not on disk, a power failure would leave neither; the copy hides the original.
         if moves && (!target.is_apart_from(&original.member) || self.sync_arrival(target).is_ok()) {
             self.remove_original(original, target);
             if was_shared {
@@ -345,11 +346,11 @@ impl Node {
         Ok(())
     }
 
-    /// Whether what may be changed where it is can go to another branch all the same.
+    /// Checks whether an object that may be changed in place can nevertheless go to another branch.
     ///
     /// # Errors
-    /// `EXDEV` for a file with several names, of which only one would move, and for one that the kernel may be reading
-    /// and writing by itself.
+    /// `EXDEV` for a file with several names, of which only one would move, and for a file that the kernel may be reading and
+    /// writing directly.
     fn may_move(&self, original: &Instance) -> Result<()> {
         let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
         let is_direct =
@@ -357,7 +358,7 @@ impl Node {
         if names > 1 || is_direct { Err(Errno::EXDEV) } else { Ok(()) }
     }
 
-    /// Removes what a copy has taken the place of, in a branch that may be changed: users see nothing of it.
+    /// Removes the original that a copy has replaced, in a branch that may be changed; invisible to users.
     fn remove_original(&self, original: &Instance, target: &Member) {
         let Whereabouts::At(Above { directory, stored }) = self.whereabouts() else { return };
         let (server, stored) = (Caller::server(), stored.as_name());
@@ -368,13 +369,15 @@ impl Node {
         if self.was_at(&directory, stored) && place.lookup(&server, stored).is_ok_and(is_original) {
             let removed = keeping_times(&place, || place.unlink_surely(&server, stored));
             if removed.is_ok() && target.is_apart_from(&original.member) {
-                // Before the copy gets another name. What comes back after a power cut is no worse than what was not removed.
+                // Synchronizes before the copy gets another name. An original that reappears after a power failure is no worse
+                // than one that was not removed.
                 let _ = sync_directory(&place);
             }
         }
     }
 
-    /// Whether what has several names can have its copy in a branch: in one without hard links the other names cannot lead to it.
+    /// Checks that the copy of a file with several names can be in a branch: without hard links the other names cannot lead to
+    /// it.
     ///
     /// # Errors
     /// `EMLINK`.
@@ -383,7 +386,7 @@ impl Node {
         if names < 2 || target.work.has_hard_links()? { Ok(()) } else { Err(Errno::EMLINK) }
     }
 
-    /// Has a copy be known as the original was. Where the branch has no attributes to keep that in, it is so as long as this
+    /// Gives a copy the identity of its original. In a branch without attributes to store it, this holds only as long as this
     /// vnode lives.
     pub(super) fn bring_identity(
         self: &Arc<Self>,
@@ -399,7 +402,7 @@ impl Node {
         Ok(())
     }
 
-    /// Gives a copy its identity, has the original's other names lead to it, and puts it into its place.
+    /// Gives a copy its identity, links it up with the original's other names, and puts it into place.
     fn finish_copy(
         self: &Arc<Self>,
         caller: &Caller,
@@ -416,7 +419,7 @@ impl Node {
             self.names.store(NO_COUNT, Ordering::Relaxed);
             return Ok(());
         }
-        // The names of the copy are as many before it comes to its place as after, so that its count is right at any time.
+        // The copy has as many names before it is in place as after, so that its link count is right at any time.
         self.bring_identity(writer, target, copy, names - 1)?;
         links::share(writer, &self.identity, target, copy)?;
         if let Err(error) = self.place(caller, name, target) {
@@ -427,14 +430,14 @@ impl Node {
         Ok(())
     }
 
-    /// Renames a finished copy to where the object is seen now.
+    /// Renames a finished copy to the object's present location.
     fn place(self: &Arc<Self>, caller: &Caller, name: &NameBuf, target: &Arc<Member>) -> Result<()> {
         let (server, writer) = (Caller::server(), Caller::server().at_expense_of(caller));
         let work = target.work.directory()?;
         for _ in 0..ATTEMPTS {
             let Above { directory, stored } = match self.whereabouts() {
                 Whereabouts::At(above) => above,
-                // Open, and without a name: so is the copy.
+                // Open and unlinked: so is the copy.
                 Whereabouts::Nowhere => return work.unlink_surely(&server, name.as_name()),
                 Whereabouts::Unknown => {
                     self.find_whereabouts()?;
@@ -454,7 +457,7 @@ impl Node {
     }
 }
 
-/// The umask of a process, which only requests that make something bring along.
+/// Umask of a process, which only requests that create something carry.
 fn umask_of(caller: &Caller) -> u32 {
     const NOBODY_ELSE: u32 = 0o077;
     if caller.pid == 0 || caller.umask != 0 {

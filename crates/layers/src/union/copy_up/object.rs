@@ -1,4 +1,4 @@
-//! Copies of objects, made whole in the work directory of a branch.
+//! Copies of objects, completed in the work directory of a branch.
 
 use vnode::{
     Attributes, Caller, Creation, Errno, FileKind, Name, NameBuf, OpenFlags, Result, SetAttributes, SetTime, VnodeRef,
@@ -19,11 +19,11 @@ use super::super::work::Purpose;
 use super::attributes::{copy_attributes, remove_surplus};
 use super::{ATTEMPTS, Extent};
 
-/// Makes a copy in the work directory of a branch, with an identity, of a file that others may be writing: it is as the
-/// file was at one time.
+/// Makes a copy in the work directory of a branch, with an identity, of a file that others may be writing: the copy has the
+/// state of the file at one point in time.
 ///
 /// # Errors
-/// `EBUSY` if it is written whenever it is read.
+/// `EBUSY` if it is written during every attempt to read it.
 pub(in super::super) fn copy_untouched(original: &Instance, target: &Member, identity: &Identity) -> Result<NameBuf> {
     let server = Caller::server();
     for _ in 0..ATTEMPTS {
@@ -38,23 +38,23 @@ pub(in super::super) fn copy_untouched(original: &Instance, target: &Member, ide
     Err(Errno::EBUSY)
 }
 
-/// How a copy is made.
+/// Parameters of a copy.
 pub(super) struct How {
     pub(super) extent: Extent,
-    /// What has the original's data, if that is a metadata-only copy itself.
+    /// The instance that has the original's data, if the original is a metadata-only copy itself.
     pub(super) data: Option<Instance>,
-    /// The copy is to have this instead of data, if it can.
+    /// Mark that the copy gets instead of data, if possible.
     pub(super) mark: Option<NewMark>,
-    /// What it has instead of the original's.
+    /// Permissions that it gets instead of the original's.
     pub(super) rights: Option<Rights>,
-    /// The directory gives access control lists to what is made in it.
+    /// Whether objects created in the directory inherit access control lists.
     pub(super) inherits: bool,
-    /// Who writes it: the server, at the expense of whoever needs it, and as long as that one waits.
+    /// Writer of the copy: the server, at the expense of the caller that needs it, and as long as that caller waits.
     pub(super) writer: Caller,
 }
 
 impl How {
-    /// As the original, for the server.
+    /// A copy like the original, for the server.
     fn whole() -> Self {
         Self { extent: Extent::All, data: None, mark: None, rights: None, inherits: false, writer: Caller::server() }
     }
@@ -64,11 +64,11 @@ impl How {
 pub(super) struct Copied {
     pub(super) name: NameBuf,
     pub(super) copy: VnodeRef,
-    /// What the branch does not keep.
+    /// Attributes that the branch does not preserve.
     pub(super) lost: Losses,
 }
 
-/// Makes a copy in the work directory of a branch, complete but for its identity.
+/// Makes a copy in the work directory of a branch, complete except for its identity.
 pub(super) fn copy_of(original: &Instance, target: &Member, how: &How) -> Result<Copied> {
     let (work, name) = (target.work.directory()?, target.work.name_for(Purpose::Copy));
     match copy_into(&work, name.as_name(), original, how) {
@@ -80,11 +80,11 @@ pub(super) fn copy_of(original: &Instance, target: &Member, how: &How) -> Result
     }
 }
 
-/// Makes a copy of anything but a directory by a name that nothing has, complete but for its identity: the copy, and what the
-/// branch does not keep. `inherits` says that the directory gives access control lists to what is made in it.
+/// Makes a copy of anything but a directory at an unused name, complete except for its identity; returns the copy, and what the
+/// branch does not preserve. `inherits` says that objects created in the directory inherit access control lists.
 ///
 /// # Errors
-/// Those of copying; `EIO` for a metadata-only copy.
+/// Errors from copying; `EIO` for a metadata-only copy.
 pub(in super::super) fn copy_whole(
     directory: &VnodeRef,
     name: Name<'_>,
@@ -97,8 +97,7 @@ pub(in super::super) fn copy_whole(
     copy_into(directory, name, original, &How { inherits, ..How::whole() })
 }
 
-/// Gives a new copy its attributes. As long as it has those that its directory gives it, nobody may do anything with it but its
-/// owner.
+/// Gives a new copy its attributes. As long as it has those that its directory gives it, only its owner may access it.
 fn finish(how: &How, original: &VnodeRef, copy: &VnodeRef) -> Result<Losses> {
     if how.inherits {
         remove_surplus(original, copy)?;
@@ -117,7 +116,7 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) ->
                 _ => attributes.size,
             };
             let open = || open_at_once(how.data.as_ref().map_or(from, |data| &data.vnode), &server, OpenFlags::READ);
-            // Nothing is made before it can go on.
+            // Nothing is created before the source is open.
             let opened = (how.mark.is_none() && size > 0).then(open).transpose()?;
             let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
             let made = work.create(&how.writer, name, &creation)?;
@@ -154,8 +153,8 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) ->
     }
 }
 
-/// Whether a copy that has less of the data is as the original is after it is cut off, also to those who find no more than
-/// the copy: nothing else changes with the data, and no other name leads to the copy before it has its place.
+/// Returns whether a copy with less of the data looks like the truncated original, even to those who find only the copy: no
+/// other attribute changes with the data, and no other name leads to the copy before it is in place.
 fn may_be_cut(original: &VnodeRef, attributes: &Attributes) -> Result<bool> {
     const SET_ID: u32 = 0o6000;
     if attributes.mode & SET_ID != 0 || attributes.nlink > 1 {
