@@ -1,8 +1,8 @@
-//! Bringing the data into a metadata-only copy.
+//! Filling the data into a metadata-only copy.
 //!
-//! They are written into the copy itself, so that its other names, its locks and its identity stay. Nobody sees them before
-//! the mark goes. What somebody could see are the times: a name in the work directory tells what to put back
-//! ([`Purpose::Times`]).
+//! They are written into the copy itself, so that its other names, its locks and its identity stay. They are invisible until
+//! the mark is removed. What could be visible are the times: the name of an entry in the work directory encodes those to
+//! restore ([`Purpose::Times`]).
 
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, OpenFile, OpenFileRef, OpenFlags, Result, SetAttributes, SetTime,
@@ -20,17 +20,17 @@ use crate::copies::copy_data;
 const CAPABILITY: &[u8] = b"security.capability";
 const SET_ID: u32 = 0o6000;
 
-/// Brings all data, as the writer has it: the server, at the expense of whoever needs them.
+/// Fills in all data, as the writer: the server, at the expense of the caller that needs them.
 ///
 /// # Errors
-/// Those of copying: then the copy is as it was.
+/// Errors from copying: then the copy is unchanged.
 pub(super) fn fill(writer: &Caller, copy: &Instance, data: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     let Instance { member, vnode, .. } = copy;
     let before = vnode.getattr(&server)?;
     let capability = capability(vnode)?;
     let (work, note) = (member.work.directory()?, member.work.name_for(Purpose::Times(before.mtime)));
-    // A file without a name is not there after a crash.
+    // A file without a name does not exist after a crash.
     let is_noted = work.link_surely(writer, vnode, note.as_name()).is_ok();
     let filled = write(writer, vnode, data, &before, before.size);
     let restored = restore(vnode, &before, capability);
@@ -41,11 +41,11 @@ pub(super) fn fill(writer: &Caller, copy: &Instance, data: &VnodeRef) -> Result<
     done
 }
 
-/// Cuts the copy off, which is what is asked for, and brings as much as is left. Users see it done from the first step, which is
-/// that of whoever asks for it, if it is given.
+/// Truncates the copy, which is the requested operation, and fills in what is left. Users see the truncation from the first
+/// step, which is the requester's own if `first` is given.
 ///
 /// # Errors
-/// Those of copying: then the copy is as it was, as far as storage lets it be.
+/// Errors from copying: then the copy is unchanged, as far as storage permits.
 pub(super) fn cut(
     writer: &Caller,
     copy: &Instance,
@@ -55,7 +55,7 @@ pub(super) fn cut(
 ) -> Result<()> {
     let before = copy.vnode.getattr(&Caller::server())?;
     let done = cut_off(writer, &copy.vnode, data, size, first);
-    // With the mark all data are still where they were.
+    // As long as the mark exists, all data are still where they were.
     if done.is_err() && is_marked(&copy.vnode) == Ok(true) {
         let (size, mtime) = (Some(before.size), Some(SetTime::To(before.mtime)));
         let _ = copy.vnode.setattr(&Caller::server(), &SetAttributes { size, mtime, ..SetAttributes::default() });
@@ -75,25 +75,25 @@ fn cut_off(writer: &Caller, copy: &VnodeRef, data: Option<&VnodeRef>, size: u64,
     mark::remove(copy)
 }
 
-/// Whether a copy that is cut off is as after truncate(2) but for its data: nothing else changes with these.
+/// Returns whether a truncated copy looks as after truncate(2) except for its data: nothing else changes with these.
 pub(super) fn may_be_cut(copy: &Instance, size: u64) -> Result<bool> {
     let attributes = copy.vnode.getattr(&Caller::server())?;
     Ok(size < attributes.size && !loses_rights(&copy.vnode, &attributes)?)
 }
 
-/// Whether something that is written loses rights by that, which could not be given back in one step.
+/// Returns whether a write clears privileges of the file that could not be restored atomically.
 pub(super) fn loses_rights(file: &VnodeRef, attributes: &Attributes) -> Result<bool> {
     Ok(attributes.mode & SET_ID != 0 || capability(file)?.is_some())
 }
 
-/// Puts the modification time of a file back whose data have not come.
+/// Restores the modification time of a file whose data have not been filled in.
 ///
 /// # Errors
-/// Those of finding out whether they have.
+/// Errors from finding out whether they have been.
 pub(in super::super) fn put_times_back(file: &VnodeRef, mtime: Timestamp) -> Result<()> {
     if is_marked(file)? {
         let times = SetAttributes { mtime: Some(SetTime::To(mtime)), ..SetAttributes::default() };
-        // The rest of what is to be undone does not depend on it.
+        // The remaining recovery does not depend on it.
         let _ = file.setattr(&Caller::server(), &times);
     }
     Ok(())
@@ -101,11 +101,11 @@ pub(in super::super) fn put_times_back(file: &VnodeRef, mtime: Timestamp) -> Res
 
 fn write(writer: &Caller, copy: &VnodeRef, data: &VnodeRef, before: &Attributes, size: u64) -> Result<()> {
     let server = Caller::server();
-    // Nothing is changed before it can go on.
+    // Nothing is changed before the source is open.
     let from = open_at_once(data, &server, OpenFlags::READ)?;
     let file = open(writer, copy, before)?;
     if before.blocks > 0 {
-        // Perhaps what came before a crash: what is a hole now is to be one.
+        // Possibly left from before a crash: present holes must stay holes.
         empty(&*file, before.size);
     }
     let written = copy_data(writer, &*from, &*file, size).and_then(|()| file.fsync(&server, false));
@@ -115,7 +115,7 @@ fn write(writer: &Caller, copy: &VnodeRef, data: &VnodeRef, before: &Attributes,
     written
 }
 
-/// A server that is no superuser may have to allow itself to write what it owns.
+/// An unprivileged server may have to grant itself write access to what it owns.
 fn open(writer: &Caller, copy: &VnodeRef, before: &Attributes) -> Result<OpenFileRef> {
     let server = Caller::server();
     let mode = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
@@ -130,13 +130,13 @@ fn open(writer: &Caller, copy: &VnodeRef, before: &Attributes) -> Result<OpenFil
     }
 }
 
-/// Gives room back. Where that cannot be, nobody sees what is there all the same.
+/// Frees space. If that is not possible, the contents are invisible all the same.
 fn empty(file: &dyn OpenFile, size: u64) {
     let hole = AllocateMode::from_bits(AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits());
     let _ = file.allocate(&Caller::server(), hole, 0, size);
 }
 
-/// Gives a file back what writing has taken from it.
+/// Restores what writing has cleared from a file.
 fn restore(file: &VnodeRef, before: &Attributes, capability: Option<Vec<u8>>) -> Result<()> {
     let server = Caller::server();
     if file.getattr(&server)?.mode != before.mode {
@@ -152,7 +152,7 @@ fn restore(file: &VnodeRef, before: &Attributes, capability: Option<Vec<u8>>) ->
 fn capability(file: &VnodeRef) -> Result<Option<Vec<u8>>> {
     match file.getxattr(&Caller::server(), CAPABILITY) {
         Ok(value) => Ok(Some(value)),
-        // One of no bytes can be set but not read.
+        // An empty capability can be set but not read.
         Err(Errno::EINVAL) => Ok(Some(Vec::new())),
         Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
         Err(error) => Err(error),

@@ -1,8 +1,8 @@
-//! The mark of a metadata-only copy: that its data are elsewhere, and where.
+//! The mark of a metadata-only copy: it says that the data are elsewhere, and where.
 //!
-//! With whiteouts as files it is one attribute, `plyfs.metacopy`: modification time and size of the original, and its path
-//! from the root of the branches on the right. With those of overlayfs it is as the kernel writes it: `overlay.metacopy`,
-//! and the path in `overlay.redirect`, which the kernel leaves out as long as the file has its first name.
+//! With whiteouts as files it is one attribute, `plyfs.metacopy`: modification time and size of the original, and its path from
+//! the root of the lower branches. With overlayfs's whiteouts it has the kernel's form: `overlay.metacopy`, and the path in
+//! `overlay.redirect`, which the kernel omits as long as the file has its first name.
 
 use vnode::{Attributes, Caller, Errno, Result, Timestamp, VnodeRef};
 
@@ -13,19 +13,18 @@ use crate::union::xattrs;
 const OWN: Trusted = Trusted::new(b"trusted.plyfs.metacopy", b"user.plyfs.metacopy");
 const OVERLAY: Trusted = Trusted::new(b"trusted.overlay.metacopy", b"user.overlay.metacopy");
 
-/// What a metadata-only copy says.
+/// Content of a metadata-only copy's mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Mark {
-    /// Where the data are: a path from the root of the branches on the right, a name in the same directory there, or the
-    /// same name.
+    /// Location of the data: a path from the root of the lower branches, a sibling's name there, or, if `None`, the same name.
     pub(in super::super) path: Option<Vec<u8>>,
-    /// What the original was, if that is known.
+    /// State of the original, if known.
     fingerprint: Option<Fingerprint>,
-    /// Nobody can have written it who may not read everything anyway.
+    /// Whether nobody can have written it who may not read everything anyway.
     pub(in super::super) is_believed: bool,
 }
 
-/// What tells an original from another file.
+/// State that distinguishes an original from other files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fingerprint {
     mtime: Timestamp,
@@ -33,7 +32,7 @@ struct Fingerprint {
 }
 
 impl Mark {
-    /// That of a file. Most have none, and one question tells so.
+    /// The mark of a file. Most have none, and a single query shows that.
     pub(in super::super) fn of(file: &VnodeRef) -> Result<Option<Self>> {
         let names = xattrs::attributes(file)?;
         if OWN.is_in(&names)
@@ -47,18 +46,18 @@ impl Mark {
             let path = path.filter(|path| !path.is_empty() && path.len() <= PATH_MAX);
             return Ok(Some(Self { path, fingerprint: None, is_believed: true }));
         }
-        // One that is not believed stands for data that are not here either.
+        // An untrusted mark also means that the data are not here.
         let is_doubtful =
             OWN.is_in(&names) && OWN.is_doubtful(file)? || OVERLAY.is_in(&names) && OVERLAY.is_doubtful(file)?;
         Ok(is_doubtful.then_some(Self { path: None, fingerprint: None, is_believed: false }))
     }
 
-    /// Whether it says where the data are whatever name the copy has.
+    /// Returns whether it says where the data are regardless of the copy's name.
     pub(super) fn tells_path(&self) -> bool {
         self.path.as_ref().is_some_and(|path| path.starts_with(b"/"))
     }
 
-    /// Whether this may be the original, by what is known of that.
+    /// Returns whether this may be the original, as far as its state is known.
     pub(super) fn is_of(&self, file: &VnodeRef) -> Result<bool> {
         match self.fingerprint {
             Some(fingerprint) => Ok(Fingerprint::of(&file.getattr(&Caller::server())?) == fingerprint),
@@ -73,7 +72,7 @@ impl Fingerprint {
     }
 }
 
-/// A mark that is to be set.
+/// A mark to be set.
 #[derive(Clone, Debug)]
 pub(in super::super) struct NewMark {
     path: Vec<u8>,
@@ -82,12 +81,12 @@ pub(in super::super) struct NewMark {
 }
 
 impl NewMark {
-    /// That of a copy of what is at this path, with these attributes.
+    /// The mark for a copy of the object at this path, with these attributes.
     pub(super) fn new(path: Vec<u8>, original: &Attributes, format: Format) -> Self {
         Self { path, original: Fingerprint::of(original), format }
     }
 
-    /// Sets it, of a file that is not seen yet: whether that could be.
+    /// Sets it on a file that is not visible yet; returns whether that was possible.
     pub(in super::super) fn set(&self, writer: &Caller, file: &VnodeRef) -> Result<bool> {
         if self.path.len() > PATH_MAX {
             return Ok(false);
@@ -99,31 +98,31 @@ impl NewMark {
     }
 }
 
-/// Has a mark of overlayfs tell a path: whether that could be.
+/// Adds a path to a mark of overlayfs; returns whether that was possible.
 pub(super) fn set_path(writer: &Caller, file: &VnodeRef, path: &[u8]) -> Result<bool> {
     if path.len() > PATH_MAX { Ok(false) } else { set(REDIRECT, writer, file, path) }
 }
 
-/// Whether the file is a metadata-only copy, and may tell of what.
+/// Returns whether the file is a metadata-only copy; its mark may lack the location.
 pub(in super::super) fn is_marked(file: &VnodeRef) -> Result<bool> {
     let names = xattrs::attributes(file)?;
     Ok(OWN.is_in(&names) || OVERLAY.is_in(&names))
 }
 
-/// Takes the mark away: from then on the file has its data itself.
+/// Removes the mark: from then on the file has its own data.
 pub(super) fn remove(file: &VnodeRef) -> Result<()> {
     let names = xattrs::attributes(file)?;
     for mark in [OWN, OVERLAY].into_iter().filter(|mark| mark.is_in(&names)) {
         mark.remove(file)?;
     }
     if REDIRECT.is_in(&names) {
-        // By itself it says nothing.
+        // It means nothing without the other.
         let _ = REDIRECT.remove(file);
     }
     Ok(())
 }
 
-/// Sets one of them: whether that could be. Where there is no room for it, it could not.
+/// Sets one of the attributes; returns whether that was possible. Without space for it, it was not.
 fn set(mark: Trusted, writer: &Caller, file: &VnodeRef, value: &[u8]) -> Result<bool> {
     match mark.set(writer, file, value) {
         Err(Errno::ENOSPC | Errno::EDQUOT | Errno::E2BIG | Errno::ERANGE) => Ok(false),

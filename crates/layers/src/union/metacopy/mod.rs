@@ -1,9 +1,9 @@
-//! Metadata-only copies: files whose attributes were copied to another branch, and whose data were not.
+//! Metadata-only copies: files whose attributes, but not data, were copied to another branch.
 //!
-//! Such a copy has the size of its original, no data, and a mark that tells where on the right the data are. It is read
-//! there, until it is written: then the data come into the copy, which is the same file before and after. **Invariant.**
-//! As long as the mark is there nothing reads the copy's own data, and it goes when these are whole. The branches on the
-//! right of one with such copies are not changed by the union.
+//! Such a copy has the size of its original, no data, and a mark that says where in the lower branches the data are. Reads go
+//! there until the first write: then the data are filled into the copy, which is the same file before and after. **Invariant.**
+//! As long as the mark exists nothing reads the copy's own data, and the mark is removed once these are complete. The union
+//! does not change the branches below one with such copies.
 
 mod fill;
 mod mark;
@@ -25,7 +25,7 @@ pub(super) use fill::put_times_back;
 pub(super) use mark::{Mark, NewMark, is_marked};
 pub(super) use open::MetadataOnlyFile;
 
-/// A name in directories of several branches, from the left.
+/// A name in directories of several branches, leftmost first.
 #[derive(Clone)]
 pub(super) struct Beside {
     pub(super) directories: Vec<Instance>,
@@ -33,11 +33,10 @@ pub(super) struct Beside {
 }
 
 impl Union {
-    /// Where the data of a file with this mark are. `beside` is its name in the branches on its right, for marks that tell
-    /// no path.
+    /// Location of the data of a file with this mark. `beside` is its name in the lower branches, for marks without a path.
     ///
     /// # Errors
-    /// `EIO` if they are not there, or fewer than the file is to have.
+    /// `EIO` if the data are missing, or fewer than the file's size.
     pub(super) fn data_of(
         &self,
         copy: &Instance,
@@ -48,7 +47,7 @@ impl Union {
         let size = copy.vnode.getattr(&server)?.size;
         let beside = if mark.tells_path() { None } else { beside() };
         let (mut at, mut mark, mut beside) = (copy.clone(), mark, beside);
-        // Each is further to the right.
+        // Each one is in a lower branch.
         loop {
             let (next, there) = self.original(&at, &mark, beside.as_ref())?.ok_or(Errno::EIO)?;
             match Mark::of(&next.vnode)? {
@@ -59,7 +58,7 @@ impl Union {
         }
     }
 
-    /// What a metadata-only copy was made of, which may be another.
+    /// The original of a metadata-only copy, which may itself be one.
     fn original(&self, copy: &Instance, mark: &Mark, beside: Option<&Beside>) -> Result<Option<(Instance, Beside)>> {
         if !mark.is_believed {
             return Ok(None);
@@ -71,7 +70,7 @@ impl Union {
                 None => Ok(beside.name.clone()),
             };
             let found = name.map_or(Ok(None), |name| file_in(&beside.directories, name))?;
-            // By each of several names there would be another file, but where these lead to one there too.
+            // Each of several names could lead to another file, unless these lead to one file there too.
             return match &found {
                 Some((file, _)) if has_several_names(&copy.vnode)? && !has_several_names(&file.vnode)? => Ok(None),
                 _ => Ok(found),
@@ -88,7 +87,7 @@ impl Union {
         {
             return Ok(found);
         }
-        // A branch that has come later may have another file by this path.
+        // A branch that was added later may have another file at this path.
         let is_of_branch =
             |root: &Instance| Some(root.member.base.known.identifier) == brought.map(|brought| brought.branch);
         let own: Vec<Instance> = right.into_iter().skip_while(|root| !is_of_branch(root)).collect();
@@ -100,8 +99,9 @@ impl Union {
         }
     }
 
-    /// Whether a file is what a metadata-only copy with this mark and identity was made of. Whoever owns a directory of a branch can
-    /// put another file there: so it has to be the same object, where a branch tells that over its mounts.
+    /// Returns whether a file is the original of a metadata-only copy with this mark and identity. The owner of a directory of
+    /// a branch can put another file there: so it has to be the same object, if the branch has handles that last over its
+    /// mounts.
     fn is_original(&self, file: &Instance, mark: &Mark, brought: Option<&Identity>) -> Result<bool> {
         let Some(brought) = brought else { return mark.is_of(&file.vnode) };
         let base = &file.member.base;
@@ -129,22 +129,22 @@ impl Union {
         }
     }
 
-    /// Whether nothing on the right of the branch may be changed: so it has to be where data are.
+    /// Returns whether nothing below the branch may be changed: so data stay where they are.
     fn is_all_kept_right_of(&self, member: &Member) -> bool {
         let slots = self.branches.slots();
         let from = self.branches.position(member).map_or(0, |position| position + 1);
         slots[from..].iter().all(|slot| slot.mode == BranchMode::ReadOnly)
     }
 
-    /// Has all metadata-only copies in a branch that this union made get their data.
+    /// Fills in the data of all metadata-only copies in a branch that this union made.
     ///
     /// # Errors
-    /// `EXDEV` for one of overlayfs's that tells no path, and `EIO` for one whose data are not there.
+    /// `EXDEV` for an overlayfs copy without a path, and `EIO` for a copy whose data are missing.
     pub(super) fn bring_all(&self, member: &std::sync::Arc<Member>) -> Result<()> {
         if !member.work.has_metacopies() {
             return Ok(());
         }
-        // What was being brought when a union was stopped is as before.
+        // A copy that was being filled when a union was interrupted is back in its former state.
         member.work.directory()?;
         let links = member.work.links_if_there()?;
         let mut way: Vec<VnodeRef> = links.into_iter().chain([member.root.clone()]).collect();
@@ -177,7 +177,7 @@ impl Union {
 }
 
 impl Node {
-    /// Where its data are, if not in itself.
+    /// Location of its data, if that is another instance.
     pub(super) fn data(&self) -> Result<Option<Instance>> {
         let copies = self.copies();
         if self.kind != FileKind::Regular || self.is_known_to_have_data(copies) {
@@ -189,7 +189,7 @@ impl Node {
                 let is_by_name = !mark.tells_path();
                 let data = self.union.data_of(&copy, mark, || self.beside(&copy.member))?;
                 if is_by_name && has_several_names(&copy.vnode)? {
-                    // By another of them it could be another file, but the object is one.
+                    // Another of its names could lead to another file, but the object is one.
                     let first = self.data_by_name.get_or_init(|| Box::new(data.vnode.handle()));
                     if **first != data.vnode.handle() {
                         return Err(Errno::EIO);
@@ -204,7 +204,7 @@ impl Node {
         }
     }
 
-    /// Opens the leftmost instance, to be read where its data are.
+    /// Opens the leftmost instance, for reads where its data are.
     pub(super) fn open_leftmost(&self, caller: &Caller, flags: OpenFlags) -> Result<(VnodeRef, OpenFileRef)> {
         let copy = self.leftmost().vnode;
         let file = open_at_once(&copy, caller, flags)?;
@@ -217,8 +217,8 @@ impl Node {
         }
     }
 
-    /// Brings the data into a metadata-only copy, which may be changed where it is, or as much as is needed, at the caller's
-    /// expense. If it is cut off, that is done first, and nothing where it fails.
+    /// Fills the data into a metadata-only copy, which may be changed in place, or as much of it as is needed, at the caller's
+    /// expense. A truncation is done first; if it fails, nothing is filled in.
     pub(super) fn bring_data(&self, caller: &Caller, extent: Extent, cut: Option<Cut<'_>>) -> Result<()> {
         if extent == Extent::Nothing || !self.is_metadata_only()? {
             return Ok(());
@@ -244,7 +244,7 @@ impl Node {
         Ok(())
     }
 
-    /// Whether its data are elsewhere, or are to be.
+    /// Returns whether its data are in another branch, or are to be.
     pub(super) fn is_metadata_only(&self) -> Result<bool> {
         let copies = self.copies();
         if self.kind != FileKind::Regular || self.is_known_to_have_data(copies) {
@@ -257,7 +257,7 @@ impl Node {
         Ok(is_marked)
     }
 
-    /// It was seen to have its data itself, when it had been copied so often.
+    /// Records that at this number of copies its own instance has the data.
     pub(super) fn has_data(&self, copies: u32) {
         self.own_data_at.store(u64::from(copies) + 1, Ordering::Relaxed);
     }
@@ -266,7 +266,7 @@ impl Node {
         self.own_data_at.load(Ordering::Relaxed) == u64::from(copies) + 1
     }
 
-    /// Before it gets another name: has its mark tell the path of the data, not only that they have its name.
+    /// Stores the path of the data in its mark before it gets another name; until then the mark may imply its own name.
     pub(super) fn note_path_of_data(self: &std::sync::Arc<Self>, caller: &Caller) -> Result<()> {
         if self.kind != FileKind::Regular || self.is_known_to_have_data(self.copies()) {
             return Ok(());
@@ -280,7 +280,7 @@ impl Node {
         if mark::set_path(&writer, &copy.vnode, &path)? { Ok(()) } else { self.bring_data(caller, Extent::All, None) }
     }
 
-    /// The mark of a copy without data that is to be made in a branch; `None` if the data have to come along.
+    /// Mark of a copy without data that is to be made in a branch; `None` if the data have to be copied too.
     pub(super) fn mark_of_copy(
         self: &std::sync::Arc<Self>,
         original: &Instance,
@@ -301,7 +301,7 @@ impl Node {
         Ok(is_there.then(|| NewMark::new(path, &attributes, union.settings.whiteouts)))
     }
 
-    /// Its name in the branches on the right of one.
+    /// Its name in the branches below one.
     fn beside(&self, member: &Member) -> Option<Beside> {
         let _ = self.reference().find_whereabouts();
         let Whereabouts::At(above) = self.whereabouts() else { return None };
@@ -316,7 +316,7 @@ fn has_several_names(file: &VnodeRef) -> Result<bool> {
     Ok(file.getattr(&Caller::server())?.nlink > 1)
 }
 
-/// The file that a name in these directories stands for, as it is there, and its name in those on the right of it.
+/// The file of that name in these directories, as it is there, and its name in the ones below.
 pub(super) fn file_in(directories: &[Instance], name: NameBuf) -> Result<Option<(Instance, Beside)>> {
     let server = Caller::server();
     for (index, place) in directories.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! An open metadata-only copy: its attributes and locks are its own, and what is read is the original's.
+//! An open metadata-only copy: attributes and locks are its own, and reads go to the original.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use vnode::{
 use super::super::KIND;
 use super::super::lease::open_at_once;
 
-/// An open metadata-only copy. Whoever may write has opened it for that, and then its data have come.
+/// An open metadata-only copy. Opening it for writing in its own branch would have filled in the data.
 pub(in super::super) struct MetadataOnlyFile {
     own: OpenFileRef,
     data: OpenFileRef,
-    /// The original may have become longer.
+    /// Size of the copy; the original may have become longer.
     size: u64,
-    /// What it was opened for; for writing, that was in another branch.
+    /// Flags of the open; if they include writing, it was opened in another branch.
     flags: OpenFlags,
 }
 
 impl MetadataOnlyFile {
-    /// The open copy, with its data in another file.
+    /// Opens the copy, with its data in another file.
     pub(super) fn open(own: OpenFileRef, data: &VnodeRef, flags: OpenFlags) -> Result<OpenFileRef> {
         let server = Caller::server();
         let (data, size) = (open_at_once(data, &server, OpenFlags::READ)?, own.getattr(&server)?.size);
@@ -35,7 +35,7 @@ impl MetadataOnlyFile {
         file.as_any().downcast_ref::<Self>().map(|opened| &opened.own)
     }
 
-    /// The copy, if it was not opened for writing: then it says what is wrong with a change.
+    /// The copy, if it was not opened for writing: it then reports the proper error for a change.
     fn refused(&self) -> Result<&OpenFileRef> {
         if self.flags.writes() { Err(Errno::EIO) } else { Ok(&self.own) }
     }
@@ -52,7 +52,7 @@ impl OpenFile for MetadataOnlyFile {
             return Ok(0);
         }
         match read_fully(&*self.data, &Caller::server(), offset, &mut buffer[..left])? {
-            // The original has been cut off: what was there is lost, and nobody is to take it for zeros.
+            // The original has been truncated: its former data are lost, and must not be returned as zeros.
             read if read < left && self.data.getattr(&Caller::server())?.size < self.size => Err(Errno::EIO),
             read => Ok(read),
         }
@@ -87,16 +87,16 @@ impl OpenFile for MetadataOnlyFile {
         self.own.closing_tells()
     }
 
-    /// Those of the copy do not tell of the original.
+    /// The copy's times do not show changes of the original.
     fn times_tell_changes(&self) -> bool {
         false
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(KIND.name);
-        // They may have been written a moment ago, and then been frozen by a snapshot.
+        // The data may have been written a moment ago, and then been frozen by a snapshot.
         match self.data.fsync(&Caller::server(), data_only) {
-            // Where nothing can be written nothing is to be stored.
+            // In a read-only branch there is nothing to synchronize.
             Ok(()) | Err(Errno::EROFS | Errno::EINVAL) => self.own.fsync(caller, data_only),
             error => error,
         }
@@ -123,7 +123,7 @@ impl OpenFile for MetadataOnlyFile {
         if length == 0 {
             return Ok(0);
         }
-        // Whoever copies pays for it, whoever opened the target.
+        // The copying caller pays for it, whoever opened the target.
         self.data.copy_range(caller, offset, to, to_offset, length)
     }
 
