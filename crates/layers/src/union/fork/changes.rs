@@ -1,4 +1,4 @@
-//! What the branch of changes says of one directory: what is in its place, and what is gone.
+//! Changes to one directory in the branch of changes: the objects in it, and the names that are gone.
 
 use std::collections::HashSet;
 
@@ -10,30 +10,30 @@ use super::super::whiteout::{self, Meaning, STATE};
 use super::super::work;
 use super::outcome::is_directory;
 
-/// The changes in a directory, by the names in branches.
+/// Changes in a directory, by the names in branches.
 pub(super) struct Changes {
-    /// What is there.
+    /// Objects that are there.
     pub(super) objects: Vec<Object>,
-    /// What is hidden and has nothing in its place.
+    /// Names that are hidden and have no object.
     pub(super) gone: Vec<NameBuf>,
 }
 
-/// Something in the branch of changes.
+/// An object in the branch of changes.
 pub(super) struct Object {
     pub(super) name: NameBuf,
-    /// From the root, by the names in branches.
+    /// Path from the root, by the names in branches.
     pub(super) path: TreePath,
     pub(super) entry: Entry,
-    /// Of a directory.
+    /// Of a directory, its lower part.
     pub(super) below: Below,
 }
 
-/// What a directory of the fork has of the file system.
+/// Part of the file system that a directory of the fork shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Below {
-    /// What is in the same place, unless the directory above it has nothing of that.
+    /// The directory at the same path, unless nothing of the parent's is shown.
     Same,
-    /// What is in the same place.
+    /// The directory at the same path.
     Own,
     /// Nothing.
     Nothing,
@@ -42,10 +42,10 @@ pub(super) enum Below {
 }
 
 impl Changes {
-    /// Those in a directory of the branch, which is at this path.
+    /// The changes in a directory of the branch, which is at this path.
     ///
     /// # Errors
-    /// `EXDEV` for a moved directory whose rest is not told by a path from the root, as only overlayfs writes it.
+    /// `EXDEV` for a moved directory whose redirect is not a path from the root, as only overlayfs writes it.
     pub(super) fn of(directory: &VnodeRef, path: &TreePath) -> Result<Self> {
         let server = Caller::server();
         let (mut found, mut hidden) = (Vec::new(), HashSet::new());
@@ -91,8 +91,7 @@ impl Below {
         })
     }
 
-    /// Whether nothing stays in the place of the directory but what the fork has; `above`, whether that is so of the
-    /// directory above it.
+    /// Returns whether nothing but the fork's own objects stays in the directory; `above`, whether that holds for its parent.
     pub(super) fn hides(&self, above: bool) -> bool {
         match self {
             Self::Same => above,
@@ -102,12 +101,12 @@ impl Below {
     }
 }
 
-/// The path of what has this name in a directory.
+/// Path of the object of this name in a directory.
 pub(super) fn join(directory: &[u8], name: &NameBuf) -> Vec<u8> {
     [directory, b"/", name.as_bytes()].concat()
 }
 
-/// A path as users see it, without a slash before it.
+/// A path as users see it, without a leading slash.
 pub(super) fn shown(path: &[u8]) -> Vec<u8> {
     let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
     let names = names.map(|name| match whiteout::meaning(name) {

@@ -1,8 +1,8 @@
-//! Committing: the changes of a fork are made in the file system that it is a fork of.
+//! Commit: a fork's changes are applied to the file system from which it was forked.
 //!
-//! First directories move to where the fork has them; then what is new or changed comes to its place, each copied whole
-//! under a temporary name and renamed; then what the fork has deleted goes; last, directories get their times and rights.
-//! The fork itself keeps everything, so whatever stops this, it can be done again.
+//! First, directories move to where the fork has them; then new and changed objects reach their places, each copied completely
+//! under a temporary name and renamed; then objects deleted in the fork are removed; last, directories get their times and
+//! permissions. The fork itself keeps everything, so a commit can be repeated after any interruption.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -26,42 +26,42 @@ use super::moved;
 use super::outcome::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, is_directory};
 use super::rights::Rights;
 
-/// Bytes of the longest path that is noted in the journal: of a tree that is deep enough, all paths would be more than a disk has
-/// room for.
+/// Maximum length in bytes of a path recorded in the journal: for a tree that is deep enough, all paths together would not fit
+/// on a disk.
 const PATH_MAX: usize = 4096;
 
-/// A commit under way.
+/// A commit in progress.
 pub(super) struct Commit<'a> {
     pub(super) upper: Arc<Member>,
     pub(super) lower: Arc<Member>,
     pub(super) file_system: FileSystemRef,
-    /// Its root.
+    /// Root of the file system.
     pub(super) root: VnodeRef,
     pub(super) options: &'a CommitOptions,
     pub(super) journal: Journal,
-    /// The directories that the fork has too, with the rights that they had when the conflicts were looked for.
+    /// Directories that the fork has too, with the permissions that they had when conflicts were searched for.
     pub(super) seen: HashMap<Handle, Rights>,
-    /// Directories to which others have brought something, and when.
+    /// Directories in which others have created something, and when.
     pub(super) others: HashMap<Handle, Timestamp>,
-    /// Files of several names of which this commit takes some away, which changes their status.
+    /// Files of several names that this commit orphans: it removes some of the names, which changes the ctime.
     pub(super) bereft: HashSet<Handle>,
     /// Copies of files of several names.
     linked: HashMap<Handle, VnodeRef>,
-    /// How many changes were committed.
+    /// Number of committed changes.
     pub(super) done: u64,
-    /// The number in the last temporary name.
+    /// Number in the last temporary name.
     temporary: u64,
 }
 
-/// A directory of the fork and the one in the file system that has become it.
+/// A directory of the fork and its counterpart in the file system.
 struct Pair {
-    /// From the root, by the names in branches.
+    /// Path from the root, by the names in branches.
     path: TreePath,
     upper: VnodeRef,
     base: VnodeRef,
-    /// Nothing stays in it but what the fork has.
+    /// Whether everything in it that the fork does not have is removed.
     hides: bool,
-    /// What is to be removed.
+    /// Names to be removed.
     gone: Vec<NameBuf>,
 }
 
@@ -89,19 +89,19 @@ impl<'a> Commit<'a> {
             bereft: HashSet::new(),
             linked: HashMap::new(),
             done: 0,
-            // Commits that were stopped may have left what has other names.
+            // Interrupted commits may have left temporary names, which differ from these.
             temporary: now.seconds.unsigned_abs() << 30 | u64::from(now.nanoseconds),
         }
     }
 
-    /// Finds what others have changed.
+    /// Finds others' changes.
     fn conflicts(&mut self) -> std::result::Result<Vec<Conflict>, CommitError> {
         moved::find_moved(&self.upper.root)
             .and_then(|moved| self.find_conflicts(&moved))
             .map_err(|failed| self.error(failed))
     }
 
-    /// Commits everything.
+    /// Runs the whole commit.
     pub(super) fn run(&mut self) -> std::result::Result<(), CommitError> {
         let conflicts = self.conflicts()?;
         if !conflicts.is_empty() && !self.options.force {
@@ -110,7 +110,7 @@ impl<'a> Commit<'a> {
         self.make_changes().map_err(|failed| self.error(failed))
     }
 
-    /// What the file system did not keep, by path.
+    /// Attributes that the file system could not preserve, by path.
     pub(super) fn lost(&self) -> Vec<(Vec<u8>, Losses)> {
         self.journal.lost().iter().map(|(path, losses)| (shown(path), *losses)).collect()
     }
@@ -125,10 +125,10 @@ impl<'a> Commit<'a> {
     }
 
     fn make_changes(&mut self) -> Step {
-        // The journal is not to be ahead of the file system's disk: what is not as it says there others have changed.
+        // The journal must not be ahead of the file system's disk: any difference from it would count as others' change.
         self.file_system.sync().and_then(|()| self.journal.begin()).at(&TreePath::root())?;
         self.note_seen().at(&TreePath::root())?;
-        // As soon as the disk knows of a change to the file system, it knows what is to be done again.
+        // Once a change to the file system is on disk, so is the information needed to repeat the commit.
         self.upper.base.file_system.sync().at(&TreePath::root())?;
         let moved = moved::find_moved(&self.upper.root)?;
         self.refuse_stranded(&moved)?;
@@ -143,7 +143,7 @@ impl<'a> Commit<'a> {
         self.finish_directories(&pairs)
     }
 
-    /// Notes what tells others' changes from those of this commit.
+    /// Records the state that distinguishes others' changes from those of this commit.
     fn note_seen(&mut self) -> Result<()> {
         for (directory, rights) in &self.seen {
             if self.journal.rights_of(directory).is_none() {
@@ -153,14 +153,14 @@ impl<'a> Commit<'a> {
         self.bereft.iter().try_for_each(|file| self.journal.note_bereft(file))
     }
 
-    /// Whether nothing stays in the place of a directory but what the fork has; `above`, whether that is so of the directory
-    /// above it. What was moved there has come with all that is in it.
+    /// Returns whether nothing but the fork's own objects stays in a directory; `above`, whether that holds for its parent. A
+    /// directory that was moved there has come with all of its contents.
     pub(super) fn hides(&self, object: &Object, above: bool) -> bool {
         let has_come = object.below == Below::Same && self.journal.moved_to(&object.entry.vnode.handle()).is_some();
         object.below.hides(above) && !has_come
     }
 
-    /// Brings everything that is new or changed to its place. The directories of the fork, each before those in it.
+    /// Puts every new or changed object into its place. Returns the directories of the fork, parents before children.
     fn put_all(&mut self) -> Step<Vec<Pair>> {
         let mut pairs = Vec::new();
         let (upper, base) = (self.upper.root.clone(), self.root.clone());
@@ -191,7 +191,7 @@ impl<'a> Commit<'a> {
         Ok(pairs)
     }
 
-    /// Has the file system have an object of the fork by this name.
+    /// Makes the file system have an object of the fork at this name.
     fn put(&mut self, spot: Spot<'_>, object: &Entry, inherits: bool, path: &TreePath) -> Step {
         let there = work::find(spot.0, spot.1.as_name()).at(path)?;
         let known = self.journal.copy_of(&object.vnode.handle(), &object.attributes);
@@ -205,14 +205,14 @@ impl<'a> Commit<'a> {
         }
         let temporary = self.temporary_name();
         let made = self.make((spot.0, &temporary), object, known, inherits, path);
-        // A copy in its place that the journal does not know would be taken for another's work.
+        // A copy in its place that is missing from the journal would be taken for others' work.
         let made = made.and_then(|()| self.journal.sync()).at(path);
         // That may have taken long.
         let placed = made
             .and_then(|()| self.look_again(spot, there.as_ref(), path))
             .and_then(|there| self.replace((spot.0, &temporary), spot, there.as_ref()).at(path));
         if placed.is_err() {
-            // What stays is removed when this is done again.
+            // If that fails too, it is removed when the commit is repeated.
             let _ = self.remove_temporary(spot.0, &temporary);
         }
         placed?;
@@ -220,7 +220,7 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    /// Makes a copy of an object of the fork, or one more name of the copy that there is.
+    /// Creates a copy of an object of the fork, or links the existing copy.
     fn make(
         &mut self,
         (directory, name): Spot<'_>,
@@ -232,7 +232,7 @@ impl<'a> Commit<'a> {
         let server = Caller::server();
         if let Some(copy) = known.and_then(|known| self.find_copy(&known)) {
             match directory.link_surely(&server, &copy, name.as_name()) {
-                // On another file system it is a file of its own.
+                // On another file system it becomes a file of its own.
                 Err(Errno::EXDEV) => {}
                 linked => return linked.map(drop),
             }
@@ -240,7 +240,7 @@ impl<'a> Commit<'a> {
         let instance = Instance::new(&self.upper, object.vnode.clone(), object.attributes.ino);
         let (copy, lost) = patiently(|| copy_whole(directory, name.as_name(), &instance, inherits))?;
         self.note_lost(path, lost)?;
-        // By a longer path it is not looked for again, but copied again.
+        // A copy with a longer path is not found again, but copied again.
         let path = if path.length() <= PATH_MAX { path.slashed() } else { Vec::new() };
         let copied = Copied { handle: copy.handle(), path };
         self.journal.note_copy(&object.vnode.handle(), &object.attributes, copied)?;
@@ -250,27 +250,28 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    /// Notes what the file system did not keep; of a longer path, by the directory above that has none.
+    /// Records what the file system could not preserve; for a path that is too long, under the nearest ancestor with a shorter
+    /// one.
     fn note_lost(&mut self, path: &TreePath, lost: Losses) -> Result<()> {
         if lost.is_empty() { Ok(()) } else { self.journal.note_lost(path.start(PATH_MAX).slashed(), lost) }
     }
 
-    /// A copy that was made before, if it has a name.
+    /// A copy that was made earlier, if it still has a name.
     fn find_copy(&self, known: &Copied) -> Option<VnodeRef> {
         let has_name = |copy: &VnodeRef| copy.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink > 0);
         let in_use = self.linked.get(&known.handle).cloned();
         let found = in_use.or_else(|| self.file_system.resolve(&known.handle).ok()).filter(has_name);
-        // Without privileges, files are not found by their handles.
+        // Unprivileged servers cannot open files by handle.
         found.or_else(|| self.find_known(&known.path, &known.handle))
     }
 
-    /// What is at a path, if it is that object.
+    /// The object at a path, if it has that handle.
     pub(super) fn find_known(&self, path: &[u8], handle: &Handle) -> Option<VnodeRef> {
         let place = moved::look_at(&self.root, path).ok()??;
         (place.entry.vnode.handle() == *handle).then_some(place.entry.vnode)
     }
 
-    /// What is in a place that something is about to come to: it is as it was `before`.
+    /// Looks again at the place that an object is about to take, and returns what is there: it must be as it was `before`.
     fn look_again(&self, spot: Spot<'_>, before: Option<&Entry>, path: &TreePath) -> Step<Option<Entry>> {
         let there = work::find(spot.0, spot.1.as_name()).at(path)?;
         if self.options.force {
@@ -285,7 +286,7 @@ impl<'a> Commit<'a> {
         Ok(there)
     }
 
-    /// Renames something that is not seen yet to its place, in which there may be something else, which has been looked at.
+    /// Renames an object that is not visible yet to its place, and replaces the object that was seen there, if any.
     pub(super) fn replace(&mut self, from: Spot<'_>, to: Spot<'_>, there: Option<&Entry>) -> Result<()> {
         let server = Caller::server();
         let rename = |from: Spot<'_>, to: Spot<'_>, mode| {
@@ -310,11 +311,11 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// Removes what has a name of this commit: a directory with what is in it only if the journal has it as one to be removed.
-    /// Another was brought there by who may rename in the directory, and perhaps not remove what is in it.
+    /// Removes the object at a temporary name of this commit: a directory with contents only if the journal lists it as one to
+    /// be removed. Any other was put there by someone who may rename in the directory, but perhaps not remove what is in it.
     ///
     /// # Errors
-    /// `ENOTEMPTY` for another directory that has something in it.
+    /// `ENOTEMPTY` for any other directory that is not empty.
     pub(super) fn remove_temporary(&self, directory: &VnodeRef, name: &NameBuf) -> Result<()> {
         match work::find(directory, name.as_name())? {
             None => Ok(()),
@@ -325,7 +326,7 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// Has the file system have a directory by this name. One that is new is nobody's until it is complete.
+    /// Makes the file system have a directory at this name. A new one is inaccessible to others until it is complete.
     pub(super) fn ensure_directory(&mut self, base: &VnodeRef, name: &NameBuf, path: &TreePath) -> Step<VnodeRef> {
         let there = work::find(base, name.as_name()).at(path)?;
         if let Some(there) = there.as_ref().filter(|there| is_directory(there)) {
@@ -333,7 +334,7 @@ impl<'a> Commit<'a> {
             if is_known || self.options.force {
                 return Ok(there.vnode.clone());
             }
-            // It has come since the conflicts were looked for.
+            // It has been created since conflicts were searched for.
             return Err(Failed::conflict(path.slashed(), Deed::Changed));
         }
         let temporary = self.temporary_name();
@@ -349,10 +350,10 @@ impl<'a> Commit<'a> {
         Ok(made)
     }
 
-    /// Makes a directory by a name of this commit. It is known when it comes to its place.
+    /// Creates a directory at a temporary name. The journal knows it once it reaches its place.
     fn make_directory(&mut self, (directory, name): Spot<'_>) -> Result<VnodeRef> {
         let made = directory.mkdir(&Caller::server(), name.as_name(), 0o700)?.vnode;
-        // Others who may rename there could have put one in its place already.
+        // Others who may rename there could already have replaced it.
         if !work::entries(&made)?.is_empty() {
             return Err(Errno::EBUSY);
         }
@@ -361,7 +362,7 @@ impl<'a> Commit<'a> {
         Ok(made)
     }
 
-    /// Removes what the fork has deleted.
+    /// Removes the objects deleted in the fork.
     fn remove_gone(&mut self, pair: &Pair) -> Step {
         let server = Caller::server();
         for name in &pair.gone {
@@ -383,7 +384,7 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    /// Gives directories what the fork's have: owner, rights, attributes, times. Each after those in it.
+    /// Gives directories the owner, permissions, attributes and times of the fork's, children before parents.
     fn finish_directories(&mut self, pairs: &[Pair]) -> Step {
         let mut unfinished = Vec::new();
         for pair in pairs.iter().rev() {
@@ -401,8 +402,8 @@ impl<'a> Commit<'a> {
         self.journal.sync().at(&TreePath::root())
     }
 
-    /// The rights of a directory that is to be finished, which the journal has as one that is given others. If it has other rights
-    /// than this commit knows of, others have opened or closed it.
+    /// The present permissions of a directory that is to be finished, recorded in the journal as about to change. If they
+    /// differ from those that this commit knows, others have changed them.
     fn rights_before(&mut self, pair: &Pair) -> Step<Option<Rights>> {
         let (server, handle) = (Caller::server(), pair.base.handle());
         let (wanted, there) = (pair.upper.getattr(&server).at(&pair.path)?, pair.base.getattr(&server).at(&pair.path)?);
@@ -418,7 +419,7 @@ impl<'a> Commit<'a> {
         Ok(Some(present))
     }
 
-    /// Finishes a directory that had these rights: those that it has then.
+    /// Finishes a directory that had these permissions; returns its new ones.
     fn finish_directory(&mut self, pair: &Pair, present: Rights) -> Step<Rights> {
         if Rights::of(&pair.base).at(&pair.path)? != present && !self.options.force {
             return Err(Failed::conflict(pair.path.slashed(), Deed::Changed));
@@ -434,27 +435,27 @@ impl<'a> Commit<'a> {
         Ok(given)
     }
 
-    /// Removes what a commit that was stopped has left in a directory.
+    /// Removes what an interrupted commit has left in a directory.
     fn remove_leftovers(&self, directory: &VnodeRef) -> Result<()> {
         let names = work::entries(directory)?.into_iter().map(|(name, _)| name);
         let mut left = names.filter(|name| self.journal.is_temporary(name));
         left.try_for_each(|name| {
             keeping_times(directory, || match self.remove_temporary(directory, &name) {
-                // It is not of this commit.
+                // It does not belong to this commit.
                 Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(()),
                 removed => removed,
             })
         })
     }
 
-    /// A name that nothing has.
+    /// A temporary name that nothing has.
     fn temporary_name(&mut self) -> NameBuf {
         self.temporary += 1;
         self.journal.temporary_name(self.temporary)
     }
 }
 
-/// Whether what is made in a directory gets access control lists from it.
+/// Returns whether objects created in a directory inherit access control lists from it.
 fn inherits(directory: &VnodeRef) -> Result<bool> {
     match directory.getxattr(&Caller::server(), b"system.posix_acl_default") {
         Ok(_) => Ok(true),

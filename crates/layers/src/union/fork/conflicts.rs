@@ -1,8 +1,8 @@
-//! Finds what others have changed in the file system since the fork began, of what the fork has changed: before anything
-//! is committed, and again before each object is replaced.
+//! Finds conflicts: others' changes in the file system, since the fork began, to objects that the fork has changed. This is
+//! checked before anything is committed, and again before each object is replaced.
 //!
-//! A change is known by the time of the status. Of what the journal says that the commit itself has changed that, the time of the
-//! data counts; of directories, the rights that the commit has found or given.
+//! A change is detected by the ctime. For an object that the commit itself has changed according to the journal, the mtime
+//! counts; for directories, the permissions that the commit has found or set.
 
 use std::collections::HashSet;
 
@@ -25,12 +25,12 @@ struct Pair {
     hides: bool,
 }
 
-/// What a look at everything has come to.
+/// Result of a search for conflicts.
 #[derive(Default)]
 pub(super) struct Found {
-    /// By the names in branches.
+    /// Conflicts, by the names in branches.
     conflicts: Vec<(Vec<u8>, Deed)>,
-    /// What has several names.
+    /// Files with several names.
     pub(super) linked: Vec<Handle>,
 }
 
@@ -46,7 +46,7 @@ impl Found {
 }
 
 impl Commit<'_> {
-    /// All conflicts. Directories to which others have brought something are remembered.
+    /// Finds all conflicts. Directories in which others have created something are remembered.
     pub(super) fn find_conflicts(&mut self, moved: &[Moved]) -> Step<Vec<Conflict>> {
         let rests = self.rests(moved)?;
         let mut found = Found::default();
@@ -56,7 +56,7 @@ impl Commit<'_> {
             base: Some(self.root.clone()),
             hides: false,
         };
-        // Not by recursion: a tree may be deeper than a thread's stack.
+        // Iterative: a tree may be deeper than a thread's stack.
         let mut open = vec![root];
         while let Some(pair) = open.pop() {
             self.check_directory(&pair, &mut found).at(&pair.path)?;
@@ -88,7 +88,7 @@ impl Commit<'_> {
         Ok(conflicts)
     }
 
-    /// Whether others have changed an object that is about to be replaced or removed.
+    /// Returns whether others have changed an object that is about to be replaced or removed.
     pub(super) fn is_changed(&self, there: &Entry) -> bool {
         let handle = there.vnode.handle();
         if is_directory(there) {
@@ -101,14 +101,14 @@ impl Commit<'_> {
         if is_ours { self.has_new_data(&there.attributes) } else { self.has_new_status(&there.attributes) }
     }
 
-    /// A directory that others have moved keeps the time of its data, and so do the files in it.
+    /// Returns whether others have changed a directory; one that they have moved keeps its mtime, and so do the files in it.
     fn is_changed_directory(&self, handle: &Handle, attributes: &Attributes) -> bool {
         if self.seen.contains_key(handle) {
             // The fork has it elsewhere.
             return true;
         }
         if self.journal.rights_of(handle).is_some() {
-            // An earlier commit has put things in it.
+            // An earlier commit has created objects in it.
             return false;
         }
         match self.journal.left(handle) {
@@ -121,12 +121,12 @@ impl Commit<'_> {
         attributes.ctime > self.options.since
     }
 
-    /// Times of data can be set to any, but a change of data changes the status too.
+    /// Returns whether the data are new: an mtime can be set to any value, but a change of data changes the ctime too.
     fn has_new_data(&self, attributes: &Attributes) -> bool {
         attributes.mtime > self.options.since && attributes.mtime <= attributes.ctime
     }
 
-    /// The directories of the file system that move, by their handles.
+    /// Directories of the file system that move, by their handles.
     fn rests(&self, moved: &[Moved]) -> Step<HashSet<Handle>> {
         let mut rests = HashSet::new();
         for directory in moved {
@@ -135,7 +135,7 @@ impl Commit<'_> {
         Ok(rests)
     }
 
-    /// Where the rest of a moved directory is now.
+    /// Present location of the lower part of a moved directory.
     fn rest_of(&self, moved: &Moved) -> Result<Option<VnodeRef>> {
         match self.journal.moved_to(&moved.upper.handle()) {
             Some(rest) => {
@@ -169,7 +169,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Looks at what is to come to a place: the directories to look into next.
+    /// Checks the object that is to take a place; returns the directories to check next.
     fn check_object(
         &self,
         object: &Object,
@@ -218,7 +218,7 @@ impl Commit<'_> {
         Ok(None)
     }
 
-    /// Whether a copy in the fork is one of an object that others have removed or moved away.
+    /// Returns whether a copy in the fork is of an object that others have removed or moved away.
     fn is_removed(&self, copy: &Entry) -> Result<bool> {
         if self.journal.is_resumed || !self.file_system.properties().persistent_handles {
             return Ok(false);

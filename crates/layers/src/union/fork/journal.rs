@@ -1,14 +1,15 @@
-//! What a commit has done: a file in the fork that only grows, so that a commit which was stopped goes on where it was.
+//! The journal of a commit: an append-only file in the fork, so that an interrupted commit resumes where it stopped.
 //!
-//! `.wh..wh.plyfs/commit` has one line for each thing: `begun ID` first, with what the temporary names of this commit have
-//! in them; `copy UPPER CTIME BASE MTIME PATH` before a copy of that object, as it was when its status last changed, takes that
-//! place in the file system; `move UPPER BASE` for each directory that is to move, before the first does.
+//! `.wh..wh.plyfs/commit` has one line for each event: `begun ID` first, with the identifier in this commit's temporary names;
+//! `copy UPPER CTIME BASE MTIME PATH` before a copy of that object, as of that ctime, takes its place in the file system; `move
+//! UPPER BASE` for each directory that is to move, before the first does.
 //!
-//! The others tell what is this commit's doing from what others do. `rights BASE MODE UID GID XATTRS` is what a directory of the
-//! file system had when it was first seen, or was given; `rights BASE` alone, before it is given others. `bereft BASE` is a file
-//! that is about to lose names; `left BASE` a directory out of which others are about to move, and `left BASE MTIME` one out of
-//! which they have moved; `aside BASE` a directory that is about to be removed with all that is in it; `staging BASE` the one that
-//! those are in which are on their way. `lost LOSSES PATH` is what the file system did not keep of what came to that path.
+//! The other lines distinguish this commit's own changes from others'. `rights BASE MODE UID GID XATTRS` gives the permissions
+//! of a directory of the file system as first seen, or as set; `rights BASE` alone precedes a change of them. `bereft BASE` is
+//! a file that is about to lose names; `left BASE` a directory out of which others are about to move, and `left BASE MTIME` one
+//! out of which they have moved; `aside BASE` a directory that is about to be removed with all its contents; `staging BASE` the
+//! one that holds the directories in transit. `lost LOSSES PATH` is what the file system could not preserve of the object at
+//! that path.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,13 +21,13 @@ use super::super::register::LATER;
 use super::super::work::{self, Work};
 use super::rights::Rights;
 
-/// The journal of a fork.
+/// Journal of a fork.
 pub(super) struct Journal {
     file: OpenFileRef,
     end: u64,
-    /// What is in the temporary names.
+    /// Identifier in the temporary names.
     pub(super) id: String,
-    /// A commit was begun before, and stopped.
+    /// Whether an earlier commit was started and interrupted.
     pub(super) is_resumed: bool,
     copies: HashMap<(Handle, Timestamp), Copied>,
     made: HashMap<Handle, Timestamp>,
@@ -43,21 +44,21 @@ pub(super) struct Journal {
 #[derive(Clone)]
 pub(super) struct Copied {
     pub(super) handle: Handle,
-    /// The place that it took first.
+    /// Path at which it was first placed.
     pub(super) path: Vec<u8>,
 }
 
 impl Journal {
-    /// That in the branch of changes.
+    /// Opens or creates the journal in the branch of changes.
     ///
     /// # Errors
-    /// Those of reading it; [`LATER`] for one with a line that is not known: what it says of a commit must not be passed over.
+    /// Errors from reading it; [`LATER`] if a line is unknown: what it says of a commit must not be ignored.
     pub(super) fn open(work: &Work) -> Result<Self> {
         let server = Caller::server();
         let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
         let created = work.state()?.create(&server, work::name(Work::COMMIT), &how)?;
         let text = work::read_all(&created.entry, u64::MAX)?;
-        // What was not written to its end did not happen.
+        // A partly written event did not happen.
         let end = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         let mut journal = Self {
             file: created.file,
@@ -75,14 +76,14 @@ impl Journal {
             lost: BTreeMap::new(),
         };
         let text = std::str::from_utf8(&text[..end]).map_err(|_| LATER)?;
-        // Storage that was switched off may have zeros where it was not written.
+        // Storage after a power failure may have zeros where it was not written.
         for line in text.lines().filter(|line| !line.contains('\0')) {
             journal.learn(&line.split(' ').collect::<Vec<_>>()).ok_or(LATER)?;
         }
         Ok(journal)
     }
 
-    /// That in the branch of changes, if there is one.
+    /// Opens the journal in the branch of changes, if there is one.
     ///
     /// # Errors
     /// As [`Journal::open`].
@@ -92,7 +93,7 @@ impl Journal {
         if is_there { Self::open(work).map(Some) } else { Ok(None) }
     }
 
-    /// From now on the file system is changed.
+    /// Records that the file system is changed from now on.
     pub(super) fn begin(&mut self) -> Result<()> {
         if self.is_resumed {
             return Ok(());
@@ -106,27 +107,27 @@ impl Journal {
         self.write(&format!("begun {}", self.id))
     }
 
-    /// A name for what is not in its place yet.
+    /// Name of an object that is not in its place yet.
     pub(super) fn temporary_name(&self, number: u64) -> NameBuf {
         NameBuf::new(format!(".plyfs-{}-{number}", self.id).into_bytes()).expect("it is short")
     }
 
-    /// Whether a name is one of those.
+    /// Returns whether a name is a temporary name.
     pub(super) fn is_temporary(&self, name: &NameBuf) -> bool {
         self.is_resumed && name.as_bytes().starts_with(format!(".plyfs-{}-", self.id).as_bytes())
     }
 
-    /// The copy in the file system of an object as it is now.
+    /// The file system's copy of an object in its present state.
     pub(super) fn copy_of(&self, object: &Handle, attributes: &Attributes) -> Option<Copied> {
         self.copies.get(&(*object, attributes.ctime)).cloned()
     }
 
-    /// When the data of an object of the file system were changed, if it is one of ours: by the fork.
+    /// Modification time that the fork's data have, for an object of the file system that this commit created.
     pub(super) fn time_of_made(&self, object: &Handle) -> Option<Timestamp> {
         self.made.get(object).copied()
     }
 
-    /// A copy is complete, and about to take its place.
+    /// Records that a copy is complete, and about to take its place.
     pub(super) fn note_copy(&mut self, object: &Handle, attributes: &Attributes, copy: Copied) -> Result<()> {
         let (object_digits, base, path) = (digits(object), digits(&copy.handle), identity::digits(&copy.path));
         let (ctime, mtime) = (time_text(attributes.ctime), time_text(attributes.mtime));
@@ -141,25 +142,25 @@ impl Journal {
         self.moves.get(directory).copied()
     }
 
-    /// The directory is to move.
+    /// Records that the directory is to move.
     pub(super) fn note_move(&mut self, directory: &Handle, rest: &Handle) -> Result<()> {
         self.write(&format!("move {} {}", digits(directory), digits(rest)))?;
         self.moves.insert(*directory, *rest);
         Ok(())
     }
 
-    /// Whether this is a directory of the file system that is to move, or has moved.
+    /// Returns whether this is a directory of the file system that is to move, or has moved.
     pub(super) fn is_moved(&self, directory: &Handle) -> bool {
         self.moves.values().any(|rest| rest == directory)
     }
 
-    /// The rights that a directory of the file system has unless others have changed them: `None` for one of which nothing is
-    /// known, and within it, for one that was being given others.
+    /// Permissions that a directory of the file system has unless others have changed them: `None` if it is unknown, and an
+    /// inner `None` if they were being changed.
     pub(super) fn rights_of(&self, directory: &Handle) -> Option<Option<Rights>> {
         self.rights.get(directory).copied()
     }
 
-    /// The directory has these rights, or with `None`, is about to be given others.
+    /// Records the permissions of the directory, or with `None`, that they are about to be changed.
     pub(super) fn note_rights(&mut self, directory: &Handle, rights: Option<Rights>) -> Result<()> {
         let words = rights.map(|rights| format!(" {}", rights.words())).unwrap_or_default();
         self.write(&format!("rights {}{words}", digits(directory)))?;
@@ -167,22 +168,22 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether this commit takes names from the file.
+    /// Returns whether this commit orphans the file: removes some of its names.
     pub(super) fn is_bereft(&self, file: &Handle) -> bool {
         self.bereft.contains(file)
     }
 
-    /// The file is about to lose names.
+    /// Records that the file is about to lose names.
     pub(super) fn note_bereft(&mut self, file: &Handle) -> Result<()> {
         if self.bereft.insert(*file) { self.write(&format!("bereft {}", digits(file))) } else { Ok(()) }
     }
 
-    /// The time of the data of a directory since this commit took something out of it; within it, `None` if that is not known.
+    /// The mtime of a directory since this commit moved something out of it; an inner `None` if that is not known.
     pub(super) fn left(&self, directory: &Handle) -> Option<Option<Timestamp>> {
         self.left.get(directory).copied()
     }
 
-    /// That is the time since something was taken out of the directory; with `None`, something is about to be.
+    /// Records the mtime since something was moved out of the directory; with `None`, that something is about to be.
     pub(super) fn note_left(&mut self, directory: &Handle, time: Option<Timestamp>) -> Result<()> {
         let word = time.map(|time| format!(" {}", time_text(time))).unwrap_or_default();
         self.write(&format!("left {}{word}", digits(directory)))?;
@@ -190,12 +191,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether a directory may be removed with all that is in it.
+    /// Returns whether a directory may be removed with all its contents.
     pub(super) fn is_aside(&self, directory: &Handle) -> bool {
         self.aside.contains(directory)
     }
 
-    /// The directory is about to be removed, with all that is in it.
+    /// Records that the directory is about to be removed with all its contents.
     pub(super) fn note_aside(&mut self, directory: &Handle) -> Result<()> {
         if self.aside.insert(*directory) {
             self.write(&format!("aside {}", digits(directory)))?;
@@ -203,24 +204,24 @@ impl Journal {
         self.sync()
     }
 
-    /// The directory for those on their way.
+    /// The directory that holds directories in transit.
     pub(super) fn staging(&self) -> Option<Handle> {
         self.staging
     }
 
-    /// It was made.
+    /// Records that it was created.
     pub(super) fn note_staging(&mut self, directory: &Handle) -> Result<()> {
         self.write(&format!("staging {}", digits(directory)))?;
         self.staging = Some(*directory);
         self.sync()
     }
 
-    /// What the file system did not keep, by path.
+    /// Attributes that the file system could not preserve, by path.
     pub(super) fn lost(&self) -> &BTreeMap<Vec<u8>, Losses> {
         &self.lost
     }
 
-    /// It did not keep that of what came to this path.
+    /// Records what it could not preserve of the object at this path.
     pub(super) fn note_lost(&mut self, path: Vec<u8>, losses: Losses) -> Result<()> {
         if losses.is_empty() || self.lost.get(&path) == Some(&losses) {
             return Ok(());
@@ -230,7 +231,7 @@ impl Journal {
         Ok(())
     }
 
-    /// What is written so far is lasting.
+    /// Makes everything written so far durable.
     pub(super) fn sync(&self) -> Result<()> {
         self.file.fsync(&Caller::server(), true)
     }
@@ -242,7 +243,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes a line in: `None` for one that is not known.
+    /// Applies a line; `None` if it is unknown.
     fn learn(&mut self, words: &[&str]) -> Option<()> {
         match words {
             ["begun", id] => (self.id, self.is_resumed) = ((*id).to_owned(), true),
@@ -291,7 +292,7 @@ fn time(text: &str) -> Option<Timestamp> {
 mod tests {
     use super::*;
 
-    /// As docs/formats/fork.md has them.
+    /// As documented in docs/formats/fork.md.
     #[test]
     fn lines_in_the_documentation_are_those_that_are_read() {
         const PAGE: &str = include_str!("../../../../../docs/formats/fork.md");

@@ -1,4 +1,4 @@
-//! Looks at what is to be replaced or removed, with all below it: for what others have changed in it, or brought there.
+//! Checks objects that are to be replaced or removed, with everything below them, for others' changes and new objects.
 
 use std::collections::HashSet;
 
@@ -10,18 +10,18 @@ use super::commit::Commit;
 use super::conflicts::Found;
 use super::outcome::{AtPath, Deed, Step, is_directory};
 
-/// A directory that is to go.
+/// A directory that is to be removed.
 struct Leaving {
     path: TreePath,
-    /// The place of the directory above it among these.
+    /// Index of its parent among these.
     above: Option<usize>,
     is_changed: bool,
-    /// Something in it tells why.
+    /// Whether a conflict inside it explains its change.
     is_explained: bool,
 }
 
 impl Commit<'_> {
-    /// Finds conflicts with what is there and below, but for directories that move elsewhere.
+    /// Finds conflicts with the object there and everything below, except for directories that move elsewhere.
     pub(super) fn check_leaving(
         &self,
         there: Entry,
@@ -55,7 +55,7 @@ impl Commit<'_> {
                 open.extend(work::find(&there.vnode, name.as_name()).at(&path)?.map(|entry| (path, entry, here)));
             }
         }
-        // Each before the one above it.
+        // Children before parents.
         while let Some(Leaving { path, above, is_changed, is_explained }) = directories.pop() {
             if is_changed && !is_explained {
                 found.add(&path, Deed::Changed);
@@ -67,7 +67,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Stops at what others have changed since it was looked at.
+    /// Stops at objects that others have changed since they were checked.
     pub(super) fn refuse_changed(&self, there: &Entry, path: &TreePath) -> Step {
         if self.options.force {
             return Ok(());

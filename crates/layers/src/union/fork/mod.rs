@@ -1,5 +1,5 @@
-//! A fork of a file system: a union of the file system, which is only read, and a branch that takes all changes, until
-//! these are committed to the file system or thrown away.
+//! A fork of a file system: a union of the file system, read-only, and a branch that receives all changes, until they are
+//! committed to the file system or discarded.
 
 mod changes;
 mod commit;
@@ -31,15 +31,15 @@ use journal::Journal;
 pub use outcome::{CommitError, CommitOptions, Committed, Conflict, Deed};
 use plain::Plain;
 
-/// A fork: what is done in it is seen in it only.
+/// A fork: changes made in it are visible only in it.
 pub struct Fork {
     union: Arc<UnionFileSystem>,
-    /// The file system, with names as the branch of changes has them, changed as the caller.
+    /// The file system, with names in the form of the branch of changes, changed as the committing process.
     stack: FileSystemRef,
 }
 
 impl Fork {
-    /// The fork of `stack` whose changes are in `changes`: an empty file system, or one that has those of this fork.
+    /// Creates a fork of `stack` with its changes in `changes`: an empty file system, or one that has those of this fork.
     ///
     /// # Errors
     /// If one of them cannot be used.
@@ -48,20 +48,22 @@ impl Fork {
         let seen = layer::stack(Plain { committer: None }, Arc::clone(&stack));
         let branches =
             vec![branch(changes, BranchMode::ReadWrite, "changes"), branch(seen, BranchMode::ReadOnly, "stack")];
-        // Whoever uses the fork does so for long.
+        // The user of a fork holds it for long.
         let union = Arc::new(UnionFileSystem::with_settings(branches, None, Settings::default(), Duration::ZERO)?);
         let stack = layer::stack(Plain { committer: Some(plain::committer()) }, stack);
         Ok(Self { union, stack })
     }
 
-    /// Takes the branch of changes for this fork alone, for as long as it is in use. `is_new` says that it has none yet.
+    /// Claims the branch of changes exclusively for this fork, for as long as it is in use. `is_new` says that it is still
+    /// empty.
     ///
     /// # Errors
-    /// `EBUSY` if it is in use; `EPERM` if the branch cannot have the owner of the file system's root; those of writing to it.
+    /// `EBUSY` if it is in use; `EPERM` if the branch cannot have the owner of the file system's root; errors from writing to
+    /// it.
     pub fn hold(&self, is_new: bool) -> Result<()> {
         let upper = self.upper();
         upper.work.directory()?;
-        // What that has made there has changed the times of the root.
+        // Creating the state directory has changed the times of the root.
         if is_new {
             let lost = copy_attributes(&Caller::server(), &self.stack.root(), &upper.root, None)?;
             if lost.has(Loss::Owner) {
@@ -71,15 +73,15 @@ impl Fork {
         Ok(())
     }
 
-    /// The fork as it is seen, to be mounted.
+    /// The fork as a file system to be mounted.
     pub fn file_system(&self) -> FileSystemRef {
         Arc::clone(&self.union) as FileSystemRef
     }
 
-    /// What is different in the fork.
+    /// Differences made in the fork.
     ///
     /// # Errors
-    /// Of reading it.
+    /// Errors from reading it.
     pub fn differences(&self) -> Result<Vec<Difference>> {
         let union = self.union();
         let slots = union.branches.slots().to_vec();
@@ -88,20 +90,20 @@ impl Fork {
         diff::compare(&older.root_node(), &newer.root_node())
     }
 
-    /// Makes all changes of the fork in the file system. Stopped half-way, by an error or a crash, it can be called again:
-    /// what is committed already is passed over. Nobody may be using the fork, and it is not to be used afterwards, unless
-    /// made anew.
+    /// Applies all changes of the fork to the file system. After an interruption, by an error or a crash, it can be called
+    /// again: changes that are already committed are skipped. Nobody may be using the fork, and it must not be used afterwards,
+    /// unless it is created anew.
     ///
-    /// Each object is replaced in one step: others see it as it was or as it is in the fork. Deletions come last.
+    /// Each object is replaced atomically: others see it in its former state or as in the fork. Deletions come last.
     ///
     /// # Errors
-    /// [`CommitError`]. Nothing is changed if there are conflicts when it begins; with those that come later, nothing further.
+    /// [`CommitError`]. Nothing is changed if there are conflicts at the beginning; after a later conflict, nothing further is.
     pub fn commit(&self, options: &CommitOptions) -> std::result::Result<Committed, CommitError> {
         let mut before = 0;
         loop {
             let mut commit = self.prepared(options)?;
             match commit.run() {
-                // Below the directory that is forked there are several file systems.
+                // There are several file systems below the forked directory.
                 Err(CommitError::Stopped { path, errno: Errno::EXDEV, done })
                     if whole::bring_rest(self.union(), &self.upper(), &path)
                         .map_err(|errno| CommitError::Stopped { path: path.clone(), errno, done: before + done })? =>
@@ -114,12 +116,12 @@ impl Fork {
         }
     }
 
-    /// The directories that a commit which was stopped has taken from their places and not brought to those that the fork has them
-    /// in, by path. As long as there is one, only a commit is safe: discarding the fork would leave it where nobody looks for it, and
-    /// who goes on in the fork would find it empty.
+    /// Directories that an interrupted commit has taken from their locations and not moved to those that they have in the fork,
+    /// by path. As long as there are any, only a commit is safe: discarding the fork would leave them where nobody looks for
+    /// them, and users of the fork would find them empty.
     ///
     /// # Errors
-    /// Of reading the fork or the file system.
+    /// Errors from reading the fork or the file system.
     pub fn moves_under_way(&self) -> std::result::Result<Vec<Vec<u8>>, CommitError> {
         let upper = self.upper();
         let stopped = |errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 };

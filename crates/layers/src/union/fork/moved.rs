@@ -1,4 +1,4 @@
-//! What was moved in a fork: each directory or file with two places, found by the records that moves leave.
+//! Directories that a fork has moved, with their present and former paths, found by their redirects.
 
 use vnode::{Entry, Errno, Name, NameBuf, Result, VnodeRef};
 
@@ -9,18 +9,18 @@ use super::outcome::{AtPath, Step, is_directory};
 
 /// A directory that the fork has moved.
 pub(super) struct Moved {
-    /// Where it is in the fork, by the names in branches.
+    /// Its path in the fork, by the names in branches.
     pub(super) path: Vec<u8>,
     pub(super) name: NameBuf,
-    /// The directory that it is in, in the branch of changes.
+    /// Its parent in the branch of changes.
     pub(super) parent: Option<VnodeRef>,
-    /// What the branch of changes has of it.
+    /// Its instance in the branch of changes.
     pub(super) upper: VnodeRef,
-    /// Where the file system had it when the fork began.
+    /// Its path in the file system when the fork began.
     pub(super) rest: Vec<u8>,
 }
 
-/// Where something was found.
+/// Location at which an object was found.
 pub(super) struct Place {
     pub(super) directory: VnodeRef,
     pub(super) name: NameBuf,
@@ -28,25 +28,25 @@ pub(super) struct Place {
 }
 
 impl Moved {
-    /// This directory, of which the rest is there.
+    /// This directory, with its lower part at that path.
     pub(super) fn of(object: &Object, rest: &[u8]) -> Self {
         let (path, name, upper) = (object.path.slashed(), object.name.clone(), object.entry.vnode.clone());
         Self { path, name, parent: None, upper, rest: rest.to_vec() }
     }
 
-    /// The names of the directories above it.
+    /// Names of its ancestors.
     pub(super) fn above(&self) -> impl Iterator<Item = Result<NameBuf>> {
         let names = self.path[..self.path.len() - self.name.as_bytes().len()].split(|&byte| byte == b'/');
         names.filter(|name| !name.is_empty()).map(NameBuf::new)
     }
 
-    /// What it is called on its way.
+    /// Its name while in transit.
     pub(super) fn key(&self) -> NameBuf {
         links::name_of_handle(&self.upper.handle())
     }
 }
 
-/// How far below the root a path leads.
+/// Depth of a path below the root.
 pub(super) fn depth(path: &[u8]) -> usize {
     path.iter().filter(|&&byte| byte == b'/').count()
 }
@@ -83,7 +83,7 @@ pub(super) fn look_at(root: &VnodeRef, path: &[u8]) -> Result<Option<Place>> {
     Ok(found)
 }
 
-/// The same path, to walk on from.
+/// The path as the start of a walk.
 pub(super) fn tree_path(path: &[u8]) -> Result<TreePath> {
     let mut names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
     names.try_fold(TreePath::root(), |path, name| Ok(path.join(Name::new(name)?)))

@@ -1,7 +1,7 @@
-//! Directories that the fork has moved move in the file system, with all that is in them.
+//! Moves in the file system, with their contents, the directories that the fork has moved.
 //!
-//! One that can go to its new place at once does. The others first leave their old places, since one may come to where
-//! another was: meanwhile they are in a directory of this commit at the root.
+//! A directory that can move to its new location at once does. The others first leave their old locations, since one may move
+//! to where another was: meanwhile they are in a directory of this commit at the root.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ use super::moved::{Moved, depth, find_moved, look_at, tree_path};
 use super::outcome::{AtPath, CommitError, Deed, Failed, Step, is_directory};
 
 impl Commit<'_> {
-    /// Moves them all.
+    /// Moves all of them.
     pub(super) fn bring_moved(&mut self, mut moved: Vec<Moved>) -> Step {
         let mut lost = Vec::new();
         for directory in &moved {
@@ -39,7 +39,7 @@ impl Commit<'_> {
         }
         let sources = self.note_sources(&moved)?;
         self.journal.sync().at(&TreePath::root())?;
-        // The deepest first: a path is right as long as nothing above it has moved.
+        // Deepest first: a path stays valid as long as nothing above it has moved.
         moved.sort_by_key(|directory| std::cmp::Reverse(depth(&directory.rest)));
         for directory in &moved {
             self.take_rest(directory)?;
@@ -48,11 +48,11 @@ impl Commit<'_> {
             let time = source.getattr(&Caller::server()).at(&TreePath::root())?.mtime;
             self.journal.note_left(&source.handle(), Some(time)).at(&TreePath::root())?;
         }
-        // The highest first: the place of one may be in another.
+        // Topmost first: the new location of one may be inside another.
         moved.sort_by_key(|directory| depth(&directory.path));
         for directory in &moved {
             if lost.contains(&directory.upper.handle()) {
-                // Others have removed it, and are overruled: what the fork has of it is all there is.
+                // Others have removed it, and are overruled: the fork's own contents are all that is left.
                 whiteout::set_opaque(&directory.upper, whiteout::Format::Names).at(&directory.path)?;
                 whiteout::remove_redirect(&directory.upper).at(&directory.path)?;
             } else {
@@ -62,7 +62,7 @@ impl Commit<'_> {
         self.remove_staging()
     }
 
-    /// The directories that others move out of: that changes their times.
+    /// The directories out of which others move, which changes their times.
     fn note_sources(&mut self, moved: &[Moved]) -> Step<HashMap<Handle, VnodeRef>> {
         let mut sources = HashMap::new();
         for directory in moved {
@@ -99,8 +99,8 @@ impl Commit<'_> {
             .at(&moved.path)
     }
 
-    /// The directory that it can move to at once: one that stays where it is, as it was found, and has nothing
-    /// by its name.
+    /// The directory into which it can move at once: one that stays where it is, is as it was found, and has nothing of that
+    /// name.
     fn free_place(&self, moved: &Moved) -> Result<Option<VnodeRef>> {
         let (mut upper, mut base, mut path) = (self.upper.root.clone(), self.root.clone(), TreePath::root());
         for part in moved.above() {
@@ -141,7 +141,7 @@ impl Commit<'_> {
         self.has_arrived(moved, &target)
     }
 
-    /// The directory that it moves to, made if need be.
+    /// The directory into which it moves, created if necessary.
     fn place_for(&mut self, moved: &Moved) -> Step<VnodeRef> {
         let (mut base, mut path) = (self.root.clone(), TreePath::root());
         for part in moved.above() {
@@ -152,13 +152,13 @@ impl Commit<'_> {
         Ok(base)
     }
 
-    /// The fork's directory has its rest in the same place from now on, in this directory. That it says so changes no times,
-    /// and is not to be on a disk before that the rest has come.
+    /// Records that the fork's directory now has its lower part at its own path, in this directory. That changes no times, and
+    /// must not reach the disk before the lower part has.
     fn has_arrived(&mut self, moved: &Moved, target: &VnodeRef) -> Step {
         sync_directory(target).at(&moved.path)?;
         self.done += 1;
         match (whiteout::set_redirect(&Caller::server(), &moved.upper, &moved.path), &moved.parent) {
-            // Too long a path for that.
+            // The path is too long for a redirect.
             (Err(Errno::EXDEV), Some(parent)) => {
                 keeping_times(parent, || whiteout::remove(parent, moved.name.as_name())).at(&moved.path)?;
                 whiteout::remove_redirect(&moved.upper).at(&moved.path)
@@ -167,14 +167,14 @@ impl Commit<'_> {
         }
     }
 
-    /// Where directories are on their way.
+    /// The directory that holds directories in transit.
     fn staging(&mut self) -> Result<VnodeRef> {
         if let Some(staging) = self.staging_if_there()? {
             return Ok(staging);
         }
         let (server, name) = (Caller::server(), self.staging_name());
         match self.root.rmdir_surely(&server, name.as_name()) {
-            // One that the journal does not know yet is empty, unless it is another's.
+            // A directory that the journal does not list yet is empty, unless it is another's.
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(error) => return Err(error),
         }
@@ -188,7 +188,7 @@ impl Commit<'_> {
         Ok(there.filter(|there| Some(there.handle()) == self.journal.staging()))
     }
 
-    /// Takes that directory away, with what has been replaced by one of those, but never with one of those.
+    /// Removes that directory, with everything that the moved ones have replaced, but never with a moved one.
     pub(super) fn remove_staging(&self) -> Step {
         let (path, name) = (self.staging_path(), self.staging_name());
         let Some(staging) = self.staging_if_there().at(&path)? else { return Ok(()) };
@@ -201,7 +201,7 @@ impl Commit<'_> {
         self.root.rmdir_surely(&Caller::server(), name.as_name()).at(&path)
     }
 
-    /// The directories on their way that the fork does not have any more, by path.
+    /// Directories in transit that the fork no longer has, by path.
     fn stranded(&self, moved: &[Moved]) -> Step<Vec<Vec<u8>>> {
         let path = self.staging_path();
         let Some(staging) = self.staging_if_there().at(&path)? else { return Ok(Vec::new()) };
@@ -217,13 +217,13 @@ impl Commit<'_> {
         Ok(stranded)
     }
 
-    /// Stops at such a directory: nobody has said what is to become of what is in it.
+    /// Stops if there is such a directory: what is to become of its contents is undecided.
     pub(super) fn refuse_stranded(&self, moved: &[Moved]) -> Step {
         let first = self.stranded(moved)?.into_iter().next();
         first.map_or(Ok(()), |path| Err(Failed { path, errno: Errno::ENOTEMPTY, is_conflict: false }))
     }
 
-    /// All directories that have left their places and not arrived, by path.
+    /// All directories that have left their old locations and not arrived, by path.
     pub(super) fn moves_under_way(&self) -> std::result::Result<Vec<Vec<u8>>, CommitError> {
         let found = find_moved(&self.upper.root).and_then(|moved| {
             let mut paths = self.stranded(&moved)?;
@@ -242,7 +242,7 @@ impl Commit<'_> {
         Ok(paths.iter().map(|path| shown(path)).collect())
     }
 
-    /// Where it is on its way.
+    /// Its path while in transit.
     pub(super) fn staged(&self, moved: &Moved) -> Vec<u8> {
         join(&self.staging_path(), &moved.key())
     }

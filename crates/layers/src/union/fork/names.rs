@@ -1,5 +1,5 @@
-//! Names that the file system has of a file which the fork has changed by another: each is made a name of the fork's copy,
-//! as the fork shows it already, so that the branch of changes has all that is to be committed.
+//! Names that the file system has of a file which the fork has changed through another: each is made a name of the fork's copy,
+//! as the fork already shows it, so that the branch of changes has everything that is to be committed.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -12,13 +12,13 @@ use super::super::identity::Identity;
 use super::super::node::{NO_COUNT, Node};
 use super::super::{Union, whiteout, work};
 
-/// Makes them all.
+/// Links up all of them.
 pub(super) fn settle_names(union: &Arc<Union>, upper: &Arc<Member>) -> Result<()> {
     let copied = shared_copies(upper)?;
     if copied.is_empty() {
         return Ok(());
     }
-    // Nothing tells where the names are but the whole tree.
+    // The names can only be found by a walk through the whole tree.
     let mut open = vec![union.root_node()];
     while let Some(directory) = open.pop() {
         for (name, kind, ino) in entries(&directory)? {
@@ -36,7 +36,7 @@ pub(super) fn settle_names(union: &Arc<Union>, upper: &Arc<Member>) -> Result<()
     Ok(())
 }
 
-/// The inode numbers of files of which the fork has a copy, and the file system names that lead to it.
+/// Inode numbers of files of which the fork has a copy, and to whose originals names of the file system still lead.
 fn shared_copies(upper: &Member) -> Result<HashSet<u64>> {
     let mut copied = HashSet::new();
     let Some(links) = upper.work.links_if_there()? else { return Ok(copied) };

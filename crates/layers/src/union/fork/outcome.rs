@@ -1,4 +1,4 @@
-//! How a commit is asked for, and what comes of it: conflicts with what others did, and errors with the path of what failed.
+//! Options and results of a commit: conflicts with others' changes, and errors with the path of the object that failed.
 
 use std::fmt;
 
@@ -7,60 +7,60 @@ use vnode::{Errno, Result, Timestamp};
 use super::super::losses::Losses;
 use super::super::tree_path::TreePath;
 
-/// How changes are committed.
+/// Options of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitOptions {
-    /// When the fork began: what others have changed later is in conflict with what the fork has changed.
+    /// Time at which the fork began: others' later changes conflict with those of the fork.
     pub since: Timestamp,
-    /// In a conflict, what the fork has replaces what the others have made.
+    /// Whether the fork's objects replace those of others in a conflict.
     pub force: bool,
 }
 
-/// What a commit has done.
+/// Result of a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Committed {
-    /// How many changes were made.
+    /// Number of changes made.
     pub changes: u64,
-    /// What the file system did not keep of them, by path from the root, without a slash before it: also of those that earlier
-    /// calls have made.
+    /// Attributes of them that the file system could not preserve, by path from the root, without a leading slash; changes made
+    /// by earlier calls are included.
     pub lost: Vec<(Vec<u8>, Losses)>,
 }
 
-/// Something that the fork has changed, and others too.
+/// An object that both the fork and others have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// From the root, without a slash before it.
+    /// Path from the root, without a leading slash.
     pub path: Vec<u8>,
-    /// What the others did.
+    /// Kind of the others' change.
     pub deed: Deed,
 }
 
-/// What others have done to an object of the file system.
+/// Kind of a change that others have made to an object of the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// They have made, changed or replaced it.
+    /// They have created, changed or replaced it.
     Changed,
     /// They have removed it or moved it away.
     Removed,
 }
 
-/// Why changes are not committed, or not all.
+/// Reason why changes are not committed, or not all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitError {
-    /// Others have changed the same. Nothing else was committed than `done` changes.
+    /// Others have changed the same objects. Only `done` changes were committed.
     Conflicts {
-        /// All that were found.
+        /// All conflicts found.
         conflicts: Vec<Conflict>,
-        /// How many changes were committed before.
+        /// Number of changes committed before.
         done: u64,
     },
-    /// A change could not be made. Those before it are committed, and are passed over next time.
+    /// A change could not be made. Those before it are committed, and are skipped next time.
     Stopped {
-        /// Where, from the root.
+        /// Path from the root.
         path: Vec<u8>,
-        /// Why.
+        /// The error.
         errno: Errno,
-        /// How many changes were committed.
+        /// Number of committed changes.
         done: u64,
     },
 }
@@ -90,7 +90,7 @@ impl fmt::Display for CommitError {
 impl std::error::Error for CommitError {}
 
 impl CommitError {
-    /// The same, when so many changes had been committed before.
+    /// The error after `before` changes of earlier calls.
     pub(super) fn after(self, before: u64) -> Self {
         match self {
             Self::Conflicts { conflicts, done } => Self::Conflicts { conflicts, done: before + done },
@@ -99,12 +99,12 @@ impl CommitError {
     }
 }
 
-/// What stops a commit: where, and why.
+/// Path and error that stop a commit.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) path: Vec<u8>,
     pub(super) errno: Errno,
-    /// Others have changed the object.
+    /// Whether others have changed the object.
     pub(super) is_conflict: bool,
 }
 
@@ -117,7 +117,7 @@ impl Failed {
     }
 }
 
-/// Tells where an error happened.
+/// Adds the path at which an error happened.
 pub(super) trait AtPath<T> {
     fn at(self, path: &impl Location) -> Step<T>;
 }
@@ -128,7 +128,7 @@ impl<T> AtPath<T> for Result<T> {
     }
 }
 
-/// Something that says where it is: by the names in branches, with a slash before each.
+/// An object that has a path: by the names in branches, with a slash before each.
 pub(super) trait Location {
     fn to_path(&self) -> Vec<u8>;
 }

@@ -1,7 +1,7 @@
-//! The forked file system as a branch: nothing in it is a mark of the union, and changes are made as the one who commits.
+//! The forked file system as a branch: nothing in it is a mark of the union, and changes are made as the committing process.
 //!
-//! What it has by names that begin as marks do is shown by the names that the branch of changes would keep it by. So the
-//! fork shows every name as the file system has it.
+//! Names that begin like marks are shown in the form in which the branch of changes would store them. So the fork shows every
+//! name as the file system has it.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use vnode::{Caller, Errno, Name, Properties, Result, XattrMode};
 
 use super::super::whiteout::{self, Meaning};
 
-/// The layer that does so.
+/// Layer that implements this.
 pub(super) struct Plain {
-    /// As whom everything is done; `None` to pass callers on.
+    /// Caller as which everything is done; `None` to pass callers on.
     pub(super) committer: Option<Caller>,
 }
 
-/// This process, with nothing masked: layers below admit it, or refuse it, as any other.
+/// This process, without a umask: layers below permit or refuse its accesses like any other's.
 pub(super) fn committer() -> Caller {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     Caller::process(std::process::id(), uid, gid, 0)
@@ -48,7 +48,7 @@ impl Layer for Plain {
     }
 
     fn decode_name<'a>(&self, _: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
-        // One that is too long to be kept cannot be seen in a union.
+        // A name that is too long to be stored cannot be shown in a union.
         Ok(whiteout::stored(name).ok())
     }
 

@@ -1,21 +1,21 @@
-//! Rights of a directory: who may do what in it, and what else it has of extended attributes.
+//! Permissions of a directory: owner, mode, and all of its user-visible extended attributes.
 
 use vnode::{Caller, Result, VnodeRef};
 
 use super::super::{identity, whiteout};
 
-/// Those of one directory at one time.
+/// Permissions of one directory at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rights {
     mode: u32,
     uid: u32,
     gid: u32,
-    /// A number for the extended attributes that users see.
+    /// Hash of the user-visible extended attributes.
     attributes: u64,
 }
 
 impl Rights {
-    /// Those that the directory has now.
+    /// The present permissions of the directory.
     pub(super) fn of(directory: &VnodeRef) -> Result<Self> {
         let attributes = directory.getattr(&Caller::server())?;
         let xattrs = whiteout::users_attributes(directory)?;
@@ -30,7 +30,7 @@ impl Rights {
         })
     }
 
-    /// As the journal has them.
+    /// Their form in the journal.
     pub(super) fn words(&self) -> String {
         format!("{:o} {} {} {:x}", self.mode, self.uid, self.gid, self.attributes)
     }

@@ -1,5 +1,5 @@
-//! A directory that the fork has moved to another of the file systems below the one that is forked: all that is in it comes
-//! to the branch of changes, so that it is committed as a new one.
+//! A directory that the fork has moved to another of the file systems below the forked one: all its contents are copied to the
+//! branch of changes, so that it is committed as a new one.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::super::node::Node;
 use super::super::{Union, whiteout, work};
 use super::names;
 
-/// Brings the rest of the directory at this path, as users see it: whether it was a moved one.
+/// Copies the lower part of the directory at this user-visible path; returns whether it was a moved one.
 pub(super) fn bring_rest(union: &Arc<Union>, upper: &Arc<Member>, path: &[u8]) -> Result<bool> {
     let server = Caller::server();
     let moved = union.node_at(path)?;
@@ -33,14 +33,14 @@ pub(super) fn bring_rest(union: &Arc<Union>, upper: &Arc<Member>, path: &[u8]) -
                 open.push(inner);
             } else {
                 inner.writable(&server, Extent::All)?;
-                // What leads to a copy by another name has to have it by this one too.
+                // A copy that another name leads to has to get this name too.
                 names::settle(&node, name.as_name(), upper)?;
             }
-            // Nothing is left behind.
+            // Checks that nothing is missing.
             place.lookup(&server, Name::new(&whiteout::stored(name.as_name())?)?)?;
         }
     }
-    // Until here the rest was seen where it is; from here on, what has been brought.
+    // Until here the lower part was visible where it is; from here on, the copies are.
     whiteout::set_opaque(&directory, whiteout::Format::Overlay)?;
     whiteout::remove_redirect(&directory)?;
     Ok(true)
