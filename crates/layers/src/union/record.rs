@@ -1,9 +1,9 @@
-//! State records of renames: a rename that has to be followed by removals writes down which, before it is made.
+//! Records of renames: a rename that has to be followed by removals records them before it is made.
 //!
-//! Most renames are one step. But what is replaced may be in another branch than what replaces it, or be a directory with
-//! marks in it that has to change places with the other first. Then a record in the work directory of the branch that the
-//! object moves in names the object, where it goes, and what is to be removed when it is there. Whoever uses the branch
-//! next finds the object there and does what is left, or does not and forgets about it.
+//! Most renames are one step. But the object that is replaced may be in another branch than its replacement, or be a directory
+//! that contains marks and has to be exchanged first. Then a record in the work directory of the branch in which the object
+//! moves names the object, its destination, and what must be removed once it is there. The next union to use the branch either
+//! finds the object there and completes the removals, or does not and drops the record.
 
 use std::fmt::Write as _;
 
@@ -16,46 +16,46 @@ use super::sure::Sure;
 use super::work::{self, Purpose};
 use super::{Union, identity, whiteout};
 
-/// What the first line of a record says.
+/// First line of a record.
 const FORM: &str = "plyfs rename 2";
-/// No record of a rename is longer.
+/// Maximum size of a record in bytes.
 const RECORD_BYTES_MAX: u64 = 1 << 20;
 
 /// An object at a name in a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spot {
-    /// The branch's identifier.
+    /// Identifier of the branch.
     pub(super) branch: u64,
-    /// The directory's handle there.
+    /// Handle of the directory there.
     directory: Handle,
-    /// Its path from the branch's root, whatever layer it is in, for branches whose handles do not outlive a mount.
+    /// Its path from the branch's root, in whichever layer, for branches whose handles do not outlive a mount.
     path: Option<Vec<u8>>,
     pub(super) name: NameBuf,
-    /// The inode number of the object.
+    /// Inode number of the object.
     ino: u64,
-    /// When it is removed, a device that is a whiteout takes its place.
+    /// Whether a whiteout device takes its place when it is removed.
     pub(super) leaves_device: bool,
 }
 
-/// What one rename leaves to be done.
+/// Work that remains after one rename.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Where the object is if the rename was made.
+    /// The object's location if the rename was made.
     pub(super) moved: Spot,
-    /// What is not to be seen then.
+    /// Objects that must not be visible then.
     pub(super) removed: Vec<Spot>,
-    /// Where a user's device that is a whiteout is to be seen then; the number is that of no object.
+    /// Location at which a user's device that is a whiteout must be visible then; the inode number is unused.
     pub(super) device: Option<Spot>,
 }
 
-/// What a file that is to be a record says.
+/// Content of a file that may be a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// All of it.
+    /// A complete record.
     Whole(Box<Record>),
-    /// It was not written to its end: then the rename was not made.
+    /// Not written to its end: the rename was not made.
     Part,
-    /// It was written by a later version, which knows what is left to be done.
+    /// Written by a later version, which knows what remains to be done.
     InLaterForm,
 }
 
@@ -70,7 +70,7 @@ impl Said {
 }
 
 impl Spot {
-    /// The object with that number at a name in a directory of the branch.
+    /// The object with that inode number at a name in a directory of the branch.
     pub(super) fn new(member: &Member, directory: &VnodeRef, stored: Name<'_>, ino: u64) -> Self {
         let (path, name) = (directory.path().ok(), stored.to_owned());
         Self {
@@ -83,10 +83,10 @@ impl Spot {
         }
     }
 
-    /// The directory, if it is still there.
+    /// The directory, if it still exists.
     ///
     /// # Errors
-    /// Where that cannot be told now: what is left to be done stays recorded.
+    /// Errors that leave this undecided: the remaining work stays recorded.
     fn directory_in(&self, member: &Member) -> Result<Option<VnodeRef>> {
         if let Some(directory) = if_there(member, member.base.file_system.resolve(&self.directory))? {
             return Ok(Some(directory));
@@ -101,7 +101,7 @@ impl Spot {
         )
     }
 
-    /// The directory and whether the object is a directory, if it is there.
+    /// The directory and whether the object is a directory, if the object is there.
     fn find(&self, member: &Member) -> Result<Option<(VnodeRef, bool)>> {
         let Some(directory) = self.directory_in(member)? else { return Ok(None) };
         let found = directory.lookup(&Caller::server(), self.name.as_name());
@@ -135,14 +135,14 @@ impl Spot {
 }
 
 impl Record {
-    /// Writes it down in the work directory of the branch that the object moves in: its name there.
+    /// Writes the record into the work directory of the branch in which the object moves; returns its name there.
     pub(super) fn write(&self, member: &Member) -> Result<NameBuf> {
         let work = member.work.directory()?;
         loop {
             let name = member.work.name_for(Purpose::Record);
             match write(&work, name.as_name(), self.encode().as_bytes()) {
                 Ok(()) => return Ok(name),
-                // One that waits for a branch has the name.
+                // A record that waits for a branch has the name.
                 Err(Errno::EEXIST) => {}
                 Err(error) => {
                     member.work.discard(&name);
@@ -161,7 +161,7 @@ impl Record {
         text
     }
 
-    /// `None` for one that was not written to its end: then the rename was not made.
+    /// `None` if it was not written to its end: then the rename was not made.
     pub(super) fn decode(text: &str) -> Option<Self> {
         let body = text.strip_prefix(FORM)?.strip_prefix('\n')?.strip_suffix("end\n")?;
         let mut lines = body.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -182,7 +182,7 @@ impl Record {
 }
 
 impl Union {
-    /// Finishes the renames that were stopped half-way in a branch.
+    /// Finishes interrupted renames in a branch.
     pub(super) fn recover_in(&self, member: &Member) -> Result<()> {
         let work = member.work.directory()?;
         for (name, record) in records(&work)? {
@@ -202,7 +202,7 @@ impl Union {
         Ok(())
     }
 
-    /// Does what a record says is left: whether that is all.
+    /// Completes the work of a record; returns whether nothing is left.
     fn finish(&self, member: &Member, record: &Record) -> Result<bool> {
         if record.moved.find(member)?.is_none() {
             return Ok(true);
@@ -216,7 +216,7 @@ impl Union {
                         sync(&other, removed)?;
                     }
                 }
-                // The branch is not among them now; when it is again, this is still to be done.
+                // The branch is not in the union now; when it is again, this remains to be done.
                 None => is_all = false,
             }
         }
@@ -229,7 +229,7 @@ impl Union {
     }
 }
 
-/// What was asked for, unless the answer says that it is not there any more.
+/// The result, or `None` if the error says that the object no longer exists.
 fn if_there<T>(member: &Member, answer: Result<T>) -> Result<Option<T>> {
     match answer.map_err(|error| member.judged(error)) {
         Ok(found) => Ok(Some(found)),
@@ -238,7 +238,7 @@ fn if_there<T>(member: &Member, answer: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// The records in a work directory.
+/// Records in a work directory.
 pub(super) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Said)>> {
     let mut found = Vec::new();
     for (name, _) in work::entries(work)? {
@@ -250,7 +250,7 @@ pub(super) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Said)>> {
     Ok(found)
 }
 
-/// Has it reach the disk that an object was removed.
+/// Synchronizes the removal of an object to disk.
 pub(super) fn sync(member: &Member, spot: &Spot) -> Result<()> {
     spot.directory_in(member)?.map_or(Ok(()), |directory| sync_directory(&directory))
 }

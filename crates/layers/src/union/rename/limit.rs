@@ -1,4 +1,4 @@
-//! How far to the right a rename may be made, so that users see what they are to see.
+//! The lowest branch in which a rename may be made so that users see the expected result.
 
 use vnode::{Caller, Errno, RenameMode, Result};
 
@@ -7,7 +7,7 @@ use super::super::node::{Instance, starting_with};
 use super::super::whiteout;
 use super::spot::Spot;
 
-/// How far to the right the source may be so that nothing by the target's name hides it.
+/// Lowest position at which the source may be so that no object of the target's name hides it.
 pub(super) fn limit(target: Spot<'_>, there: &Search, mode: RenameMode) -> Result<usize> {
     let mut limit = usize::MAX;
     if let Some(member) = &there.whiteout {
@@ -17,7 +17,7 @@ pub(super) fn limit(target: Spot<'_>, there: &Search, mode: RenameMode) -> Resul
     if mode == RenameMode::Exchange {
         return Ok(limit.min(target.position(&found.instances[0].member)?));
     }
-    // What may not be changed there cannot be removed either, so it has to be hidden.
+    // An object that must not be changed there cannot be removed either, so it has to be hidden.
     let instances = target.directory.instances();
     for place in starting_with(&instances, &found.instances[0].member).ok_or(Errno::ESTALE)? {
         let is_there = || match place.vnode.lookup(&Caller::server(), target.stored) {
@@ -31,9 +31,9 @@ pub(super) fn limit(target: Spot<'_>, there: &Search, mode: RenameMode) -> Resul
     Ok(limit)
 }
 
-/// The same because of what is behind the object that users see by the target's name, for a source at `position`: a
-/// whiteout that would come to light, or something that cannot be replaced. A directory there may be part of one that
-/// was moved: then only what stays on the left of it may have its name.
+/// Lowest position with regard to what is below the visible object of the target's name, for a source at `position`: a whiteout
+/// that would take effect, or an object that cannot be replaced. A directory there may be part of a moved one: then only an
+/// object above it may have its name.
 pub(super) fn limit_behind(target: Spot<'_>, there: &Search, position: usize, is_directory: bool) -> Result<usize> {
     let Some(found) = &there.found else { return Ok(usize::MAX) };
     let seen = target.position(&found.instances[0].member)?;
@@ -42,7 +42,7 @@ pub(super) fn limit_behind(target: Spot<'_>, there: &Search, position: usize, is
     }
     let instances = target.directory.instances();
     let from = starting_with(&instances, &found.instances[0].member).ok_or(Errno::ESTALE)?;
-    // It is in nobody's way beside that, until that is replaced on the right of it.
+    // It has no effect beside that object, but would have once the object is replaced in a lower branch.
     if whiteout::stands(&from[0].vnode, target.stored)? {
         return Ok(seen);
     }

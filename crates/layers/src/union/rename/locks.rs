@@ -7,14 +7,14 @@ use vnode::{Name, Result};
 use super::super::node::{Alone, Changes};
 use super::spot::Spot;
 
-/// The locks of both directories, and before them that of all moves, so that no directory is moved into itself.
+/// Locks of both directories, and before them the one that serializes moves, so that no directory is moved into itself.
 pub(super) struct Locks<'a> {
     _names: (Alone<'a>, Option<Alone<'a>>),
     _moves: Option<MutexGuard<'a, ()>>,
 }
 
 impl<'a> Locks<'a> {
-    /// To change what there is by these names.
+    /// Takes the locks to change the objects of these names.
     pub(super) fn take(source: Spot<'a>, target: Spot<'a>, names: &'a [Name<'a>; 2]) -> Result<Self> {
         let (from, to, changes) = (source.directory, target.directory, Changes::Names(names, None));
         if Arc::ptr_eq(from, to) {

@@ -1,5 +1,5 @@
-//! Renaming (Unionfs, section 3.6): in the branch that has the source, with whiteouts where something on the right would
-//! come to light. A directory of several branches moves in one of them, and notes where the rest stays.
+//! Renaming (Unionfs, section 3.6): in the branch that has the source, with whiteouts where objects of lower branches would
+//! otherwise be revealed. A directory of several branches moves in one of them, and records where its lower part stays.
 
 mod limit;
 mod locks;
@@ -25,11 +25,11 @@ use locks::Locks;
 use spot::Spot;
 use way::Way;
 
-/// How often what is renamed may change before we give up.
+/// Maximum number of attempts if the objects change meanwhile.
 const ATTEMPTS: usize = 16;
 
 impl Node {
-    /// Renames what has this name, as renameat2(2).
+    /// Renames the object of this name, like renameat2(2).
     pub(super) fn rename_name(
         self: &Arc<Self>,
         caller: &Caller,
@@ -51,7 +51,8 @@ impl Node {
         let names = [source.stored, target.stored];
         for attempt in 1..=ATTEMPTS {
             let (node, member) = match self.prepare(caller, source, target, mode) {
-                // Perhaps a directory has just been moved to where it cannot be in that branch, or a name is an object's own now.
+                // Perhaps a directory has just been moved to where it cannot be in that branch, or a name is an object's own
+                // now.
                 Err(Errno::EXDEV | Errno::EAGAIN) if attempt < ATTEMPTS => continue,
                 prepared => prepared?,
             };
@@ -61,7 +62,7 @@ impl Node {
                 _ if leaves_device => {
                     let device = member.work.make_users_device(caller)?;
                     let done = replace(caller, (source, target), &node, &member, mode, Some(&device));
-                    // It has gone to its place, or is not needed.
+                    // It has been moved into place, or is not needed.
                     member.work.discard(&device);
                     done
                 }
@@ -75,8 +76,8 @@ impl Node {
         Err(Errno::EAGAIN)
     }
 
-    /// Brings what is renamed into one branch that may be changed, and is not on the right of what it replaces. `EAGAIN` if
-    /// one of the names has just become an object's own.
+    /// Copies the objects to be renamed to one branch that may be changed and is not below the branch of what they replace.
+    /// `EAGAIN` if one of the names has just become an object's own.
     fn prepare(
         self: &Arc<Self>,
         caller: &Caller,
@@ -129,7 +130,7 @@ impl Node {
         Ok((node, member))
     }
 
-    /// Whether this directory is in `other`, at any depth.
+    /// Returns whether this directory is in `other`, at any depth.
     fn is_below(self: &Arc<Self>, other: &Node) -> bool {
         let mut node = Arc::clone(self);
         while let Whereabouts::At(above) = node.whereabouts() {
@@ -142,17 +143,17 @@ impl Node {
     }
 }
 
-/// As [`Node::writable_within`] of what is to be moved.
+/// Like [`Node::writable_within`], for an object that is to be moved.
 ///
 /// # Errors
-/// `EXDEV` for what has several names, in a branch without hard links: then programs copy.
+/// `EXDEV` for an object with several names, in a branch without hard links: programs then copy.
 fn movable_within(caller: &Caller, node: &Arc<Node>, limit: usize) -> Result<Instance> {
     let writable = node.writable_within(caller, Extent::Nothing, limit);
     writable.map_err(|error| if error == Errno::EMLINK { Errno::EXDEV } else { error })
 }
 
-/// Whether the caller may rename what is there, so that nothing is copied for it; whatever is only read of it. The branch decides
-/// then.
+/// Checks, by reading only, that the caller may rename the objects, so that nothing is copied in vain. The branch makes the
+/// final decision.
 fn may_rename(
     caller: &Caller,
     (source, here, node): (Spot<'_>, &Search, &Arc<Node>),
@@ -178,7 +179,7 @@ fn may_rename(
     if is_asked && !Arc::ptr_eq(source.directory, target.directory) {
         let other = other.filter(|_| mode == RenameMode::Exchange);
         let is_directory = |node: &&Arc<Node>| node.kind == FileKind::Directory;
-        // The entry of a directory for the one above it changes.
+        // The directory's `..` entry changes.
         let mut moved = [Some(node), other].into_iter().flatten().filter(is_directory);
         moved.try_for_each(|directory| directory.may(caller, AccessMode::WRITE))?;
     }
@@ -191,8 +192,8 @@ fn may_rename(
     }
 }
 
-/// Refuses to move a directory into itself, and to replace one that has in it what is moved: that is not empty, and its lock comes
-/// before that of what is in it.
+/// Refuses to move a directory into itself, and to replace a directory that contains what is moved: it is not empty, and its
+/// lock comes before that of its contents.
 fn check_nesting(
     source: Spot<'_>,
     target: Spot<'_>,
@@ -214,8 +215,8 @@ fn check_nesting(
     }
 }
 
-/// Puts the source in the place of the target, if there is one, and perhaps a device in the place of the source. `EAGAIN` if they
-/// are not as they were prepared.
+/// Puts the source in the place of the target, if any, and optionally a device in the place of the source. `EAGAIN` if they are
+/// not as they were when prepared.
 fn replace(
     caller: &Caller,
     (source, target): (Spot<'_>, Spot<'_>),
@@ -244,7 +245,7 @@ fn replace(
         None => None,
     };
     if victim.as_ref().is_some_and(|victim| Arc::ptr_eq(victim, node)) {
-        // Two names of one file: nothing happens.
+        // Two names of one file: a no-op.
         return Ok(());
     }
     check_nesting(source, target, node, victim.as_ref(), mode)?;
@@ -257,7 +258,7 @@ fn replace(
         check_replacement(node, victim)?;
     }
     if is_directory && !Arc::ptr_eq(source.directory, target.directory) {
-        // Its entry for the directory above it changes.
+        // Its `..` entry changes.
         node.may(caller, AccessMode::WRITE)?;
     }
     let _emptiness = match &victim {
@@ -270,7 +271,7 @@ fn replace(
     {
         return Err(Errno::ENOTEMPTY);
     }
-    // Between the rename and the device there is nothing at the name.
+    // Between the rename and the creation of the device there is nothing at the name.
     let leaves_whiteout = device.is_some() || source.shows_more(member)?;
     if is_directory {
         prepare_directory(caller, target, node, member)?;
@@ -301,7 +302,7 @@ fn replace(
     left
 }
 
-/// A file replaces a file and a directory a directory.
+/// Checks that a file replaces a file and a directory a directory.
 fn check_replacement(node: &Node, victim: &Node) -> Result<()> {
     match (node.kind == FileKind::Directory, victim.kind == FileKind::Directory) {
         (true, false) => Err(Errno::ENOTDIR),
@@ -310,8 +311,8 @@ fn check_replacement(node: &Node, victim: &Node) -> Result<()> {
     }
 }
 
-/// Makes a directory ready to be found elsewhere with all that it has: the rest is noted, or there is none and what is on
-/// the right by the new name is hidden.
+/// Prepares a directory to be found elsewhere with all its contents: a redirect to its lower part is stored, or, if it has
+/// none, objects of lower branches at the new name are hidden.
 fn prepare_directory(caller: &Caller, target: Spot<'_>, node: &Arc<Node>, member: &Member) -> Result<()> {
     let own = node.instance_in(member).ok_or(Errno::ESTALE)?;
     if node.instances().len() > 1 {
@@ -324,8 +325,8 @@ fn prepare_directory(caller: &Caller, target: Spot<'_>, node: &Arc<Node>, member
     }
 }
 
-/// Removes what the target was in the branch that users saw it in, if that is on the right and may be changed: otherwise
-/// it is hidden there. Whether nothing is left to be done: what stays counts among the names of its file.
+/// Removes the former target from the branch in which users saw it, if that is a lower one and may be changed: otherwise it is
+/// hidden there. Returns whether nothing is left to do: a name that stays counts as a name of its file.
 fn remove_on_the_right(way: &Way<'_>, victim: &Node, found: &Found) -> bool {
     let (target, member, own) = (way.target, way.member, &found.instances[0].member);
     let is_right = matches!((target.position(own), target.position(member)), (Ok(own), Ok(new)) if own > new);
@@ -334,7 +335,7 @@ fn remove_on_the_right(way: &Way<'_>, victim: &Node, found: &Found) -> bool {
     }
     let is_file = found.kind() != FileKind::Directory;
     let is_to_go = is_file && target.directory.union.branches.may_change(own);
-    // The rename is done, and users see nothing of what cannot be removed.
+    // The rename is done, and what cannot be removed is invisible.
     let removed = if is_to_go { remove_in(way, own) } else { Ok(false) };
     if !matches!(removed, Ok(true)) && victim.shown(found.attributes).nlink <= 1 {
         victim.is_hidden.store(true, Ordering::Relaxed);
@@ -342,11 +343,11 @@ fn remove_on_the_right(way: &Way<'_>, victim: &Node, found: &Found) -> bool {
     removed.is_ok()
 }
 
-/// Removes what the target was in a branch on the right: whether it was there.
+/// Removes the former target from a lower branch; returns whether it was there.
 fn remove_in(way: &Way<'_>, own: &Member) -> Result<bool> {
     let is_apart = own.is_apart_from(way.member);
     if is_apart {
-        // What hides it is on the disk first.
+        // The object that hides it is synchronized first.
         way.sync_target()?;
     }
     let Some(place) = way.target.directory.instance_in(own) else { return Ok(false) };
@@ -357,7 +358,7 @@ fn remove_in(way: &Way<'_>, own: &Member) -> Result<bool> {
     Ok(true)
 }
 
-/// Lets two names change places. `EAGAIN` if they are not as they were prepared.
+/// Exchanges two names. `EAGAIN` if they are not as they were when prepared.
 fn exchange(caller: &Caller, source: Spot<'_>, target: Spot<'_>, member: &Arc<Member>) -> Result<()> {
     let one = source.search(caller)?.found.ok_or(Errno::ENOENT)?;
     let other = target.search(caller)?.found.ok_or(Errno::ENOENT)?;

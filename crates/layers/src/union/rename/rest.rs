@@ -1,4 +1,4 @@
-//! Where the rest of a directory stays that moves in one of its branches.
+//! Location of the lower part of a directory that moves in one of its branches.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::super::node::{Instance, Node, Whereabouts};
 use super::super::whiteout;
 
 impl Node {
-    /// Notes of a directory of several branches where the others have it, so that a whiteout of its name hides nothing of
+    /// Stores in a directory of several branches a redirect to its lower part, so that a whiteout of its name hides nothing of
     /// it. A branch without extended attributes cannot.
     pub(in super::super) fn keep_rest(self: &Arc<Self>, caller: &Caller, member: &Member) -> Result<()> {
         if self.instances().len() < 2 {
@@ -23,7 +23,7 @@ impl Node {
         }
     }
 
-    /// Where the branches on the right of `member` have this directory: a path of names as they are there.
+    /// Path of this directory in the branches below `member`: of names as they are there.
     pub(in super::super) fn rest_path(self: &Arc<Self>, member: &Member) -> Result<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut node = Arc::clone(self);
@@ -38,7 +38,7 @@ impl Node {
 }
 
 impl Union {
-    /// Where the branches on the right of a position have the directory that is at a path from these roots.
+    /// Path, in the branches below a position, of the directory that is at a path from these roots.
     fn path_behind(&self, roots: Vec<Instance>, path: &[u8], position: usize) -> Result<Vec<u8>> {
         let mut places = roots;
         let mut behind = Vec::new();
@@ -56,7 +56,7 @@ impl Union {
         Ok(behind)
     }
 
-    /// The rightmost of the instances, up to a position, that says where the rest is.
+    /// The lowest of the instances, down to a position, that has a redirect.
     fn last_redirect<'a>(&self, instances: &'a [Instance], position: usize) -> Result<Option<(&'a Instance, Vec<u8>)>> {
         for instance in instances.iter().rev() {
             if self.branches.position(&instance.member).is_some_and(|own| own <= position)

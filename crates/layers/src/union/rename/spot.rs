@@ -1,4 +1,4 @@
-//! A name in a directory of the union, as a rename asks for it.
+//! Source or target of a rename: a name in a directory of the union.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ impl Spot<'_> {
         self.directory.search(caller, self.stored)
     }
 
-    /// What is there now, for a plan.
+    /// The present object, as a hint.
     pub(super) fn look(&self, caller: &Caller) -> Result<(Search, Option<Arc<Node>>)> {
         self.directory.look(caller, self.stored)
     }
 
-    /// Makes what is there ready to be moved or replaced: the name is its own, and is counted. Whether it was not its own
-    /// before: then it may be in another branch now.
+    /// Prepares the object to be moved or replaced: links up the name, and has it counted. Returns whether the name was not the
+    /// object's own before: then it may be in another branch now.
     pub(super) fn settle(&self, caller: &Caller, search: &Search, node: Option<&Arc<Node>>) -> Result<bool> {
         let (Some(found), Some(node)) = (&search.found, node) else { return Ok(false) };
         if found.is_borrowed {
@@ -44,19 +44,19 @@ impl Spot<'_> {
         self.directory.union.branches.may_change(member)
     }
 
-    /// The directory in the branches on the right of one.
+    /// The directory's instances in the branches below one.
     pub(super) fn right_of(&self, member: &Member) -> Result<Vec<Instance>> {
         let own = self.position(member)?;
         let is_right = |place: &&Instance| self.position(&place.member).is_ok_and(|slot| slot > own);
         Ok(self.directory.instances().iter().filter(is_right).cloned().collect())
     }
 
-    /// Whether there is something by that name on the right of a branch.
+    /// Returns whether there is an object of that name below a branch.
     pub(super) fn shows_more(&self, member: &Member) -> Result<bool> {
         Ok(self.directory.union.search(&self.right_of(member)?, &Caller::server(), self.stored)?.found.is_some())
     }
 
-    /// The directory in a branch, which has it.
+    /// The directory in a branch that has it.
     pub(super) fn place(&self, member: &Member) -> Result<VnodeRef> {
         self.directory.instance_in(member).ok_or(Errno::ESTALE)
     }

@@ -1,4 +1,4 @@
-//! A rename in one branch: the step that decides, and what goes before and after it.
+//! A rename in one branch: the step that decides, and the steps before and after it.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::super::sure::Sure;
 use super::super::whiteout::{self, Format};
 use super::spot::Spot;
 
-/// A rename that was made.
+/// A completed rename.
 struct Moved {
-    /// What the target was on the left of it, nearest first.
+    /// The target's former objects in higher branches, nearest first.
     left: Vec<record::Spot>,
-    /// Tells of that, and of what is on the right.
+    /// Record of these, and of those in lower branches.
     record: Option<NameBuf>,
 }
 
@@ -37,10 +37,10 @@ pub(super) struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// The rename of the object with this number, which is one step of the branch, and what has to go before and after it.
-    /// The record that tells of it, if there is one, is to be kept until the target is removed on the right too.
+    /// Renames the object with this inode number, atomically in the branch, with the steps needed before and after. Returns the
+    /// record, if any, which must be kept until the target is removed from lower branches too.
     pub(super) fn go(&self, ino: u64, victim: Option<&Found>, leaves_whiteout: bool) -> Result<Option<NameBuf>> {
-        // Not as the caller, who may have no right to replace what belongs to the server.
+        // Not as the caller, who may lack permission to replace what belongs to the server.
         let had_device = whiteout::make_room(self.to, self.target.stored)?;
         let moved = self.rename_recorded(ino, victim, leaves_whiteout);
         if moved.is_err() && had_device {
@@ -52,8 +52,8 @@ impl Way<'_> {
             let removed = self.member_of(spot).and_then(|member| self.remove_in(&member, spot));
             is_on_disk &= removed.unwrap_or(true);
             if let Err(error) = removed {
-                // Users see the target as it was, and are to see the source so too. If that cannot be, the next union of
-                // these branches finds the record.
+                // Users still see the old target, so the source must reappear. If that fails, the next union of these branches
+                // finds the record.
                 if self.go_back().is_ok() {
                     record.iter().for_each(|record| self.member.work.discard(record));
                 }
@@ -62,7 +62,7 @@ impl Way<'_> {
         }
         self.member.uncover(self.to, self.target.stored);
         if !is_on_disk {
-            // The next union of these branches forgets it.
+            // The next union of these branches drops it.
             record = None;
         }
         Ok(record)
@@ -80,8 +80,8 @@ impl Way<'_> {
         }
     }
 
-    /// Removes what the target was in a branch on the left, after what is there instead is on the disk. Whether the removal is
-    /// as well: only then the record may be forgotten.
+    /// Removes the target's former object from a higher branch, after its replacement is on disk. Returns whether the removal
+    /// is on disk as well: only then may the record be dropped.
     fn remove_in(&self, member: &Member, spot: &record::Spot) -> Result<bool> {
         if !member.is_apart_from(self.member) {
             return record::remove(member, spot).map(|()| true);
@@ -97,13 +97,13 @@ impl Way<'_> {
         self.member.work.leave_users_device(self.from, self.source.stored, self.caller, Some(device))
     }
 
-    /// Has the rename reach the disk.
+    /// Synchronizes the rename to disk.
     pub(super) fn sync_target(&self) -> Result<()> {
         sync_directory(self.to)?;
         self.target.directory.sync_arrival(self.member)
     }
 
-    /// Renames, having recorded what is to be removed then. What is on the left is left to be done.
+    /// Renames after recording what must then be removed. Objects in higher branches are left to the caller.
     fn rename_recorded(&self, ino: u64, victim: Option<&Found>, leaves_whiteout: bool) -> Result<Moved> {
         let (left, right) = victim.map_or(Ok(Default::default()), |victim| self.others(victim))?;
         let all = [&left[..], &right[..]].concat();
@@ -120,7 +120,7 @@ impl Way<'_> {
                 }
             }
         }
-        // It shows nothing, but has marks in it.
+        // It appears empty, but contains marks.
         let other = self.to.lookup(&Caller::server(), self.target.stored)?.attributes.ino;
         let mut emptied = record::Spot::new(self.member, self.from, self.source.stored, other);
         emptied.leaves_device = leaves_whiteout && !whiteout::can_stand_beside(self.source.stored, self.format());
@@ -142,14 +142,15 @@ impl Way<'_> {
             exchanged => exchanged.map_err(give_up)?,
         }
         if let Err(error) = record::remove(self.member, &emptied) {
-            // Everything goes back; if it cannot, the record stays.
+            // Everything is undone; if it cannot be, the record stays.
             return Err(if self.exchange().is_ok() { give_up(error) } else { error });
         }
         Ok(Moved { left, record })
     }
 
-    /// Renames to where a directory is that shows nothing, in a branch where two cannot change places: what is there goes first. If
-    /// that is the last thing that is done, an empty directory is missing, and nothing comes to light in its place.
+    /// Renames to the place of a directory that appears empty, in a branch that cannot exchange two names: that directory is
+    /// removed first. If that is the last step that is done, an empty directory is missing, and nothing is revealed in its
+    /// place.
     fn rename_to_emptied(
         &self,
         ino: u64,
@@ -174,7 +175,7 @@ impl Way<'_> {
                 Ok(Moved { left, record })
             }
             Err(error) => {
-                // Users see it as it was. If that cannot be, what hid the rest of it still does.
+                // Users see it as it was. If that cannot be restored, whatever hid its lower part still does.
                 let work = self.member.work.directory()?;
                 let mode = RenameMode::NoReplace;
                 let _ = work.rename_surely(&server, emptied.as_name(), self.to, target, mode).and_then(|()| uncover());
@@ -183,7 +184,7 @@ impl Way<'_> {
         }
     }
 
-    /// Whether the object with this number is not at the target, for certain: otherwise the record has to stay.
+    /// Returns whether the object with this inode number is certainly not at the target; if in doubt, the record has to stay.
     fn has_not_come(&self, ino: u64) -> bool {
         match self.to.lookup(&Caller::server(), self.target.stored) {
             Ok(entry) => entry.attributes.ino != ino,
@@ -193,11 +194,11 @@ impl Way<'_> {
 
     fn exchange(&self) -> Result<()> {
         let (source, target) = (self.source.stored, self.target.stored);
-        // The caller may rename the one over the other, which needs no right to move that.
+        // The caller may rename the source over the target, which requires no permission to move the target.
         self.from.rename_surely(&Caller::server(), source, self.to, target, RenameMode::Exchange)
     }
 
-    /// Renames in one step, also where a whiteout has to stay.
+    /// Renames in one step, even if a whiteout has to stay.
     fn rename(&self, leaves_whiteout: bool) -> Result<()> {
         let (source, target) = (self.source.stored, self.target.stored);
         if !leaves_whiteout {
@@ -211,14 +212,14 @@ impl Way<'_> {
         }
         let is_new = self.member.whiteouts.cover(self.from, source)?;
         self.from.rename_surely(self.caller, source, self.to, target, RenameMode::Replace).inspect_err(|_| {
-            // It is seen beside its whiteout; one that stood there before has its reasons.
+            // It is visible beside its whiteout; one that was there before has its reasons.
             if is_new {
                 let _ = whiteout::remove(self.from, source);
             }
         })
     }
 
-    /// Records what is to be removed when the object with this number has its new name.
+    /// Records what must be removed when the object with this inode number has its new name.
     fn write(&self, ino: u64, removed: &[record::Spot]) -> Result<Option<NameBuf>> {
         if removed.is_empty() && self.device.is_none() {
             return Ok(None);
@@ -228,8 +229,8 @@ impl Way<'_> {
         Record { moved, removed: removed.to_vec(), device }.write(self.member).map(Some)
     }
 
-    /// What the target is in other branches and has to be removed where something replaces it: on the left it would hide
-    /// that, and on the right it would count among the names of its file.
+    /// The target's objects in other branches that have to be removed when it is replaced: in a higher branch one would hide
+    /// the replacement, and in a lower branch it would count as a name of its file.
     fn others(&self, victim: &Found) -> Result<(Vec<record::Spot>, Vec<record::Spot>)> {
         let (target, own) = (self.target, self.target.position(self.member)?);
         let (mut left, mut right) = (Vec::new(), Vec::new());
@@ -264,8 +265,9 @@ impl Way<'_> {
             .map(|()| self.member.uncover(self.from, source))
     }
 
-    /// Renames what else had the source's name, from right to left (Unionfs's `DELETE_ALL`). All of it is hidden already
-    /// by the whiteout and the target, so users see no step of this; where it is done, the whiteout is not needed.
+    /// Renames the other objects that had the source's name, from the lowest branch up (Unionfs's `DELETE_ALL`). All of them
+    /// are already hidden by the whiteout and the target, so users see no step of this; once it is done, the whiteout is
+    /// unnecessary.
     pub(super) fn take_others_along(&self) {
         let Ok(right) = self.source.right_of(self.member) else { return };
         let mut is_synchronized = true;
@@ -275,10 +277,10 @@ impl Way<'_> {
             if is_other && self.target.directory.union.branches.may_change(&place.member) {
                 let is_apart = are_apart((&place.member, &place.vnode), (self.member, self.to));
                 if is_apart && self.sync_target().is_err() {
-                    // What hides it is not on the disk.
+                    // The object that hides it is not on disk.
                     return;
                 }
-                // An error is as good as a branch that is read-only.
+                // An error is treated like a read-only branch.
                 let _ = self.take_along(place);
                 is_synchronized &= !is_apart || sync_directory(&place.vnode).is_ok();
             }
@@ -290,7 +292,7 @@ impl Way<'_> {
 
     fn take_along(&self, place: &Instance) -> Result<()> {
         let (server, source, target) = (Caller::server(), self.source.stored, self.target.stored);
-        // A directory by the target's name may be part of one that was moved: nothing is to come before it.
+        // A directory at the target's name may be part of a moved one: nothing may be put above it.
         let right = self.target.right_of(self.member)?;
         let may_be_directory = |place: &Instance| match place.vnode.lookup(&server, target) {
             Ok(entry) => entry.attributes.is_directory(),
@@ -299,7 +301,7 @@ impl Way<'_> {
         match self.target.directory.instance_in(&place.member).filter(|_| !right.iter().any(may_be_directory)) {
             Some(to) => {
                 place.vnode.rename_surely(&server, source, &to, target, RenameMode::Replace)?;
-                // It hides what that has hidden.
+                // It hides what the whiteout has hidden.
                 whiteout::remove(&to, target)
             }
             None => place.vnode.unlink_surely(&server, source),
