@@ -1,7 +1,7 @@
-//! Which processes begin and end, as the kernel tells those who may listen: by its connector for process events
-//! (linux/cn_proc.h), which needs root outside of containers.
+//! Process fork and exit events, which the kernel sends to privileged listeners through its process events connector
+//! (linux/cn_proc.h); this requires root outside of containers.
 //!
-//! The kernel queues the birth of a process before that runs. So whoever has taken all that is queued knows the parent of
+//! The kernel queues the fork event of a process before the process runs. So whoever has drained the queue knows the parent of
 //! each process that has made a request.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,46 +13,46 @@ use rustix::net::{
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// The events of all processes from now on.
+/// Events of all processes from now on.
 pub(super) struct Births(OwnedFd);
 
-/// What has happened to a process.
+/// A process event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Born {
         parent: u32,
         child: u32,
     },
-    /// A thread of it has ended, perhaps the last.
+    /// A thread of the process has ended, perhaps the last.
     Ended(u32),
-    /// More than there was room for.
+    /// Events were dropped, since the queue was full.
     Lost,
 }
 
-/// The number of the connector, and its only group (`CN_IDX_PROC`, `CN_VAL_PROC`).
+/// Number of the connector, and of its only group (`CN_IDX_PROC`, `CN_VAL_PROC`).
 const CONNECTOR_PROCESSES: u32 = 1;
-/// Room for the events of a build's tenth of a second.
+/// Buffer size for the events of a tenth of a second of a build.
 const ROOM_BYTES: usize = 8 << 20;
-/// A message to listen (`PROC_CN_MCAST_LISTEN`): header, header of the connector, one number.
+/// Operation of a message that subscribes (`PROC_CN_MCAST_LISTEN`): header, header of the connector, one number.
 const LISTEN: u32 = 1;
 const MESSAGE_DONE: u16 = 3;
-/// Where the event begins in a message: after both headers.
+/// Offset of the event in a message: after both headers.
 const EVENT_AT: usize = 36;
-/// Where the connector's header has what is answered, a number higher than the question's.
+/// Offset in the connector's header of the acknowledgement number, which is one higher than the request's.
 const ANSWERED_AT: usize = 28;
-/// Where its numbers begin, after its kind, processor and time.
+/// Offset of the event's numbers, after its kind, CPU and time.
 const NUMBERS_AT: usize = EVENT_AT + 16;
-/// The answer to who asked to listen, with an error number.
+/// Acknowledgement of a subscription, with an error number.
 const KIND_ANSWER: u32 = 0;
 const KIND_FORK: u32 = 1;
 const KIND_EXIT: u32 = 1 << 31;
 
 impl Births {
-    /// Listens; `None` where that is not allowed. In a container the kernel says nothing at all to who asks.
+    /// Subscribes; `None` if that is not allowed. In a container the kernel does not reply at all.
     pub(super) fn new() -> Option<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(CONNECTOR)).ok()?;
-        // With less room more is lost, and then looked for.
+        // With a smaller buffer more events are lost, which causes scans.
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, ROOM_BYTES);
         bind(&socket, &SocketAddrNetlink::new(0, CONNECTOR_PROCESSES)).ok()?;
         let mut question = [0; size_of::<u32>()];
@@ -61,14 +61,14 @@ impl Births {
         send(&socket, &listen_message(question), SendFlags::empty()).ok()?;
         let births = Self(socket);
         let mut may_listen = false;
-        // The answer is there when the question has been sent.
+        // The acknowledgement is available once the request has been sent.
         births.receive(|message| {
             may_listen |= message.is_ok_and(|message| is_permission(message, question));
         });
         may_listen.then_some(births)
     }
 
-    /// Tells of all that has happened since it was last asked, in order.
+    /// Reports everything that has happened since the last call, in order.
     pub(super) fn take(&self, mut tell: impl FnMut(Event)) {
         self.receive(|message| match message {
             Ok(message) => event(message).into_iter().for_each(&mut tell),
@@ -76,7 +76,7 @@ impl Births {
         });
     }
 
-    /// Takes all messages that are there.
+    /// Receives all available messages.
     fn receive(&self, mut tell: impl FnMut(Result<&[u8], Full>)) {
         let mut buffer = [0; 4096];
         loop {
@@ -84,14 +84,14 @@ impl Births {
                 Ok((_, length)) => tell(Ok(&buffer[..length.min(buffer.len())])),
                 Err(SystemError::INTR) => {}
                 Err(SystemError::NOBUFS) => tell(Err(Full)),
-                // Nothing more.
+                // No more messages.
                 Err(_) => return,
             }
         }
     }
 }
 
-/// There was no room for a message.
+/// A message was dropped, since the buffer was full.
 struct Full;
 
 impl AsFd for Births {
@@ -100,7 +100,7 @@ impl AsFd for Births {
     }
 }
 
-/// The message that asks to listen, with the number of the question.
+/// Message that subscribes, with the number of the request.
 fn listen_message(question: u32) -> Vec<u8> {
     let mut message = Vec::new();
     let whole = (EVENT_AT + size_of::<u32>()) as u32;
@@ -115,7 +115,7 @@ fn listen_message(question: u32) -> Vec<u8> {
     message
 }
 
-/// Whether a message says that who asked this question may listen.
+/// Returns whether a message acknowledges this request without an error.
 fn is_permission(message: &[u8], question: u32) -> bool {
     let answer = [(EVENT_AT, KIND_ANSWER), (NUMBERS_AT, 0), (ANSWERED_AT, question.wrapping_add(1))];
     answer.into_iter().all(|(at, value)| number(message, at) == Some(value))
@@ -125,7 +125,7 @@ fn number(message: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(message.get(at..at + size_of::<u32>())?.try_into().ok()?))
 }
 
-/// The event of a message, if it is one of these.
+/// The event of a message, if it is a known one.
 fn event(message: &[u8]) -> Option<Event> {
     let number_of = |index: usize| number(message, NUMBERS_AT + index * size_of::<u32>());
     match number(message, EVENT_AT)? {
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn is_root_outside_of_containers() -> bool {
-        /// The numbers of the first namespaces of processes and of users (`PROC_PID_INIT_INO`, `PROC_USER_INIT_INO`).
+        /// Inode numbers of the initial PID and user namespaces (`PROC_PID_INIT_INO`, `PROC_USER_INIT_INO`).
         const FIRST: [(&str, &str); 2] = [("pid", "pid:[4026531836]"), ("user", "user:[4026531837]")];
         let is_first = |(kind, name): (&str, &str)| {
             std::fs::read_link(format!("/proc/self/ns/{kind}")).is_ok_and(|found| found.as_os_str() == name)
@@ -163,7 +163,7 @@ mod tests {
         let id = child.id();
         child.wait().unwrap();
         let mut events = Vec::new();
-        // The kernel tells of an end when somebody may have waited for it already.
+        // The kernel may report an exit only after somebody has waited for it.
         while !events.contains(&Event::Ended(id)) {
             births.take(|event| events.push(event));
         }

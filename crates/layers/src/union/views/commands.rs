@@ -1,4 +1,4 @@
-//! Views are defined when the union is made, and while programs run.
+//! Definition of views, when the union is created and while programs run.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,14 +18,14 @@ use crate::{Branch, BranchMode};
 
 type Answer = Result<String, ControlError>;
 
-/// A view as an option defines it: for whom it is, and its private branch, as in a stack expression.
+/// A view as defined by an option: its rule, and its private branch, as in a stack expression.
 pub(in crate::union) struct Definition {
     pub(in crate::union) rule: Rule,
     pub(in crate::union) branch: String,
 }
 
 impl Union {
-    /// Answers a command on views: `None` if it is none.
+    /// Executes a command on views; `None` if it is not one.
     pub(in crate::union) fn view_command(self: &Arc<Self>, arguments: &Arguments<'_>) -> Option<Answer> {
         let answer = match arguments.0.command.as_str() {
             "views" => Ok(self.list_views()),
@@ -36,7 +36,7 @@ impl Union {
         Some(answer)
     }
 
-    /// The views, one a line, in the order in which they are tried: for whom each is, and its private branch.
+    /// The views, one a line, in the order in which they are tried: the rules of each, and its private branch.
     fn list_views(&self) -> String {
         let views = self.family.views();
         let line = |view: &Arc<View>| format!("{} = {}\n", view.rules(), view.label());
@@ -54,7 +54,7 @@ impl Union {
         self.add_view(rule, arguments.required("branch")?)
     }
 
-    /// Adds a view with that private branch, or has the one that has it be for others too.
+    /// Adds a view with that private branch, or adds the rule to the view that already has it.
     pub(in crate::union) fn add_view(self: &Arc<Self>, rule: Rule, text: &str) -> Answer {
         let opener = self.opener.as_ref().ok_or_else(|| refused("this union cannot open branches"))?;
         let branch = opener(text).map_err(ControlError::BadArgument)?;
@@ -90,7 +90,7 @@ impl Union {
         Ok(self.list_views())
     }
 
-    /// Ends a view: what is open in it is stale, its private branch stays as it is.
+    /// Ends a view: its open files become stale, its private branch is left as it is.
     fn remove_view(self: &Arc<Self>, label: &str) -> Answer {
         let by_number = || self.family.views().get(label.parse::<usize>().ok()?).cloned();
         let view = self.family.find(label).or_else(by_number).ok_or_else(|| {
@@ -137,7 +137,7 @@ impl Union {
             file_system.set_mount_point(directory.as_fd());
         }
         file_system.keep_access_times(self.kept_access_times());
-        // The data of a copy without data would be what others go on writing.
+        // A metadata-only copy would have its data in a file that others keep writing.
         let settings = Settings { metacopy: false, ..self.settings.clone() };
         let mut union = Union::of(Branches::of_slots(Vec::new(), Arc::default()), register.clone(), settings, None);
         union.family = Arc::clone(&self.family);
@@ -151,7 +151,7 @@ impl Union {
         Ok(union)
     }
 
-    /// Lets go of what it holds in its branch, for another to use it.
+    /// Releases its claims on its branch, so that others can use it.
     fn let_go(&self) {
         for slot in self.branches.slots().iter().filter(|slot| self.is_own(&slot.member.base)) {
             slot.member.work.close();
@@ -161,7 +161,7 @@ impl Union {
 }
 
 impl View {
-    /// The file system of the private branch.
+    /// File system of the private branch.
     pub(in crate::union) fn file_system(&self) -> &dyn FileSystem {
         &*self.private().base.file_system
     }

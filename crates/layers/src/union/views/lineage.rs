@@ -1,8 +1,8 @@
-//! A process and all that descend from it.
+//! A process and all its descendants.
 //!
-//! Linux knows of a process only its parent, and forgets it when that ends. So the births of all are listened to, where
-//! that is allowed. Where it is not, whoever was found to descend is remembered as long as it lives, and one whose parents
-//! are gone is known by its session, if that began within the lineage and a remembered process is still in it.
+//! Linux knows only the parent of a process, and forgets it when that ends. So fork events are listened to, where that is
+//! allowed. Where it is not, known descendants are remembered as long as they live, and a process whose parents are gone is
+//! recognized by its session, if that began within the lineage and a remembered process is still in it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,24 +14,24 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::births::{Births, Event};
 use super::process::{self, Process, Watched};
 
-/// So many are remembered of those that do not descend.
+/// Maximum number of remembered threads that are not descendants.
 const STRANGERS_MAX: usize = 512;
-/// A longer line of parents is no line: processes come and go while it is followed.
+/// Maximum length of a chain of parents; a longer one is an artefact of processes that start and end while it is followed.
 const GENERATIONS_MAX: usize = 4096;
-/// How long births are left in their queue if nobody asks.
+/// Maximum time that fork events stay queued without a request.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A process and all that descend from it.
+/// A process and all its descendants.
 pub(in crate::union) struct Lineage {
     pub(super) first: Process,
     births: Option<Arc<Births>>,
-    /// The processes of the lineage, as far as births have told; without them only the first.
+    /// Processes of the lineage known from fork events; without those only the first.
     born: Mutex<HashSet<u32>>,
-    /// By the numbers of their threads.
+    /// Classified threads, by their numbers.
     known: Mutex<HashMap<u32, Known>>,
 }
 
-/// A thread of which it is known whether it descends.
+/// A thread known to be, or not to be, a descendant.
 struct Known {
     watched: Watched,
     descends: bool,
@@ -40,9 +40,9 @@ struct Known {
 }
 
 impl Lineage {
-    /// That of a process; `None` if there is none of that number.
+    /// The lineage of a process; `None` if there is none of that number.
     pub(super) fn of(pid: u32) -> Option<Arc<Self>> {
-        // Listened first: who is born while the others are looked for is told of.
+        // Listens first: a process that starts during the scan is reported.
         let births = Births::new().map(Arc::new);
         let first = Process::now(pid)?;
         let (born, known) = (Mutex::new(HashSet::from([pid])), Mutex::default());
@@ -56,7 +56,7 @@ impl Lineage {
         Some(lineage)
     }
 
-    /// Remembers all that descend now. Where nobody tells who ends, they have to be watched.
+    /// Remembers all present descendants. Without exit events, they have to be watched.
     fn remember_all(&self) {
         for process in process::all() {
             if ancestors(process).any(|ancestor| ancestor == self.first.pid) {
@@ -65,7 +65,7 @@ impl Lineage {
         }
     }
 
-    /// Takes births from their queue, also if nobody asks, as long as the lineage is of interest.
+    /// Drains queued fork events, even without requests, as long as the lineage is in use.
     fn listen(self: &Arc<Self>) {
         let (Some(births), lineage) = (self.births.clone(), Arc::downgrade(self)) else { return };
         let listen = move || {
@@ -77,7 +77,7 @@ impl Lineage {
                 thread::sleep(PAUSE);
             }
         };
-        // Without it some are lost, and looked for then.
+        // Without the thread some events are lost, which causes a scan.
         let _ = thread::Builder::new().name("lineage".into()).spawn(vnode::as_server(listen));
     }
 
@@ -89,11 +89,11 @@ impl Lineage {
             Event::Born { parent, child } if born.contains(&parent) => {
                 born.insert(child);
             }
-            // Whoever had the number before is gone.
+            // The former owner of the number is gone.
             Event::Born { child, .. } => {
                 born.remove(&child);
             }
-            // The first thread of a process may end before others, which go on.
+            // The first thread of a process may end before others, which continue.
             Event::Ended(process) if born.contains(&process) && !process::is_running(process) => {
                 born.remove(&process);
             }
@@ -105,7 +105,7 @@ impl Lineage {
         }
     }
 
-    /// Looks through all processes for those that descend, and forgets those that are gone.
+    /// Scans all processes for descendants, and forgets those that are gone.
     fn look_for_all(&self, born: &mut HashSet<u32>) {
         let all: Vec<u32> = process::all();
         let first = self.first.is_there().then_some(self.first.pid);
@@ -117,12 +117,12 @@ impl Lineage {
         }
     }
 
-    /// Whether a thread is of the process, or of one that descends from it.
+    /// Returns whether a thread belongs to the process, or to a descendant.
     pub(super) fn has(&self, thread: u32) -> bool {
         if let Some(descends) = self.remembered(thread) {
             return descends;
         }
-        // Watched first: what is found out is of whoever has the number now.
+        // The pidfd is opened first: the findings are about the present owner of the number.
         let watched = Watched::new(thread);
         self.take_births();
         let descends = self.descends(thread) || self.is_in_session_of_one(thread);
@@ -154,7 +154,7 @@ impl Lineage {
         known.insert(thread, found);
     }
 
-    /// Whether it is known to be born of the first, or parents lead to the first or to one that is remembered.
+    /// Returns whether it is known to descend from the first, or its parents lead to the first or to a remembered process.
     fn descends(&self, thread: u32) -> bool {
         let Some(process) = process::process_of(thread) else { return false };
         let is_one = |process: u32| {
@@ -166,8 +166,8 @@ impl Lineage {
         is_one(process) || ancestors(process).any(is_one)
     }
 
-    /// Whether one that descends is in the thread's session, which began within the lineage. As long as it is, the session's
-    /// number is no other's.
+    /// Returns whether a descendant is in the thread's session, which began within the lineage. As long as one is, the
+    /// session's number is not reused.
     fn is_in_session_of_one(&self, thread: u32) -> bool {
         let Some(session) = process::session(thread) else { return false };
         let known = lock(&self.known);
@@ -176,7 +176,7 @@ impl Lineage {
     }
 }
 
-/// The parents of a process, from the nearest, as far as they live.
+/// Ancestors of a process, nearest first, as far as they live.
 fn ancestors(process: u32) -> impl Iterator<Item = u32> {
     let next = |process: u32| process::parent(process).filter(|parent| *parent != 0);
     std::iter::successors(next(process), move |process| next(*process)).take(GENERATIONS_MAX)

@@ -1,4 +1,4 @@
-//! An open directory of a mount with views: each caller reads what the caller's view has, whoever opened it.
+//! An open directory of a mount with views: each caller reads the entries of the caller's view, whoever opened it.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,15 +10,15 @@ use super::super::KIND;
 use super::super::listing::Listing;
 use super::super::node::Node;
 
-/// An open directory that may be read by processes of several views.
+/// An open directory that processes of several views may read.
 pub(in crate::union) struct SplitListing {
     vnode: Arc<Node>,
-    /// Those of the views that have read it.
+    /// Open directories of the views that have read it.
     opened: Mutex<Vec<(Arc<Node>, OpenDirectoryRef)>>,
 }
 
 impl SplitListing {
-    /// Opens the directory as the caller, to whom it is `node`. An operation has been begun.
+    /// Opens the directory as the caller, for whom it is `node`. The caller holds an operation guard.
     pub(in crate::union) fn open(vnode: Arc<Node>, node: Arc<Node>, caller: &Caller) -> Result<Self> {
         let listing: OpenDirectoryRef = Arc::new(Listing::open(Arc::clone(&node), caller)?);
         Ok(Self { vnode, opened: Mutex::new(vec![(node, listing)]) })
@@ -37,7 +37,7 @@ impl SplitListing {
             Arc::new(Listing::open(Arc::clone(&node), caller)?)
         };
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that another thread has opened meanwhile serves as well, and keeps its place.
+        // One that another thread has opened meanwhile serves as well, and keeps its position.
         Ok(find(&opened).unwrap_or_else(|| {
             opened.push((node, Arc::clone(&listing)));
             listing

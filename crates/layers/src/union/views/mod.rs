@@ -1,12 +1,12 @@
 //! Split views (Unionfs, section 3.9): inside one mount, chosen processes see and write a branch of their own.
 //!
-//! Each view is a union of its own, almost independent: of a private branch, which alone it writes, and the branches of
-//! the mount's union, which it only reads. All have one lock for operations, so that branches change for all at once; what
-//! the mount's union changes below a view makes the view look again ([`Family::note_change`]).
+//! Each view is an almost independent union: of a private branch, the only one that it writes, and the branches of the mount's
+//! union, which it only reads. All share one lock for operations, so that branches change for all at once; changes that the
+//! mount's union makes below a view make the view revalidate ([`Family::note_change`]).
 //!
-//! **Invariants.** An object that is no directory has a vnode in each view, by which only that view opens and changes it,
-//! and what is open goes on in the view that it was opened in. A directory that several have at one place is one vnode
-//! ([`place`]), which answers each caller from the caller's view. No view writes to anything but its private branch.
+//! **Invariants.** An object other than a directory has a vnode in each view, through which only that view opens and changes
+//! it, and an open file stays in the view in which it was opened. A directory that several have at one location is one vnode
+//! ([`place`]), which serves each caller from the caller's view. No view writes to anything but its private branch.
 
 mod births;
 mod commands;
@@ -39,47 +39,47 @@ pub(super) use listing::SplitListing;
 pub(super) use place::Hosting;
 pub(super) use rule::Rule;
 
-/// What the unions of one mount share.
+/// State shared by the unions of one mount.
 #[derive(Default)]
 pub(super) struct Family {
     changes: Gate,
-    /// The union of those whom no view is for.
+    /// The mount's union, for callers without a view.
     common: OnceLock<Weak<Union>>,
     views: ArcSwap<Vec<Arc<View>>>,
-    /// Whether there are views, or were: what the kernel holds may be of several.
+    /// Whether there are or were views: the kernel's caches may be of several.
     is_split: AtomicBool,
-    /// Directories that were last set apart: whoever asked asks again, and perhaps held nothing of them meanwhile.
+    /// Directories that were most recently set apart: the caller retries, and may hold no reference to them meanwhile.
     apart: Mutex<VecDeque<Arc<Node>>>,
 }
 
-/// So many operations on directories set apart may be under way.
+/// Maximum number of operations in progress on directories set apart.
 const APART_MAX: usize = 64;
 
-/// A view: whose it is, and the union that they see.
+/// A view: its rules, and the union that its processes see.
 pub(super) struct View {
     rules: Vec<Arc<Rule>>,
     union: Arc<Union>,
-    /// Lives as long as the view.
+    /// Root vnode, kept alive as long as the view.
     root: Arc<Node>,
 }
 
-/// What makes a union that of a view.
+/// Additional state of a view's union.
 pub(super) struct Private {
     /// The branch that it writes.
     pub(super) base: Arc<Base>,
     is_removed: AtomicBool,
 }
 
-/// Whose view a request is answered from.
+/// The view from which a request is served.
 pub(super) enum Choice {
-    /// That of the vnode it is about: no process asks.
+    /// The view of the request's vnode: the request comes from no process.
     Own,
-    /// This one.
+    /// The given view.
     Of(Arc<Union>),
 }
 
 impl Family {
-    /// Whether there are views, or were.
+    /// Returns whether there are or were views.
     pub(super) fn is_split(&self) -> bool {
         self.is_split.load(Ordering::Acquire)
     }
@@ -97,18 +97,18 @@ impl Family {
         self.views.load_full().to_vec()
     }
 
-    /// The union of those whom no view is for.
+    /// The mount's union, for callers without a view.
     pub(super) fn common(&self) -> Option<Arc<Union>> {
         self.common.get()?.upgrade()
     }
 
-    /// This is the union of those whom no view is for.
+    /// Sets the mount's union, for callers without a view.
     pub(super) fn set_common(&self, union: &Arc<Union>) {
-        // There is one, made once.
+        // There is only one, set once.
         let _ = self.common.set(Arc::downgrade(union));
     }
 
-    /// From whose view a caller is answered.
+    /// Returns the view from which a caller is served.
     pub(super) fn choose(&self, caller: &Caller) -> Choice {
         if caller.server {
             return Choice::Own;
@@ -123,7 +123,7 @@ impl Family {
         }
     }
 
-    /// The union has changed a name, or where an object is: views that read its branches look again.
+    /// Records that the union has changed a name or an object's location: views that read its branches revalidate.
     pub(super) fn note_change(&self, by: &Union) {
         if by.private.is_none() && self.is_split() {
             self.views.load().iter().for_each(|view| view.union.branches.note_change());
@@ -136,7 +136,7 @@ impl Family {
         self.forget_apart();
     }
 
-    /// Has a directory that was set apart live until the operation is tried again.
+    /// Keeps a directory that was set apart alive until the operation is retried.
     fn keep_apart(&self, node: Arc<Node>) {
         let mut apart = self.apart.lock().unwrap_or_else(PoisonError::into_inner);
         let oldest = if apart.len() < APART_MAX { None } else { apart.pop_front() };
@@ -162,7 +162,7 @@ impl Family {
 }
 
 impl View {
-    /// What its private branch is called.
+    /// Name of its private branch.
     pub(super) fn label(&self) -> &str {
         &self.private().base.label
     }
@@ -176,32 +176,32 @@ impl View {
         &self.union
     }
 
-    /// The rules in words, in their order.
+    /// The rules as text, in order.
     pub(super) fn rules(&self) -> String {
         self.rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// The first byte of a handle that names a view; the private branch's tag follows, and a handle of its union.
+/// First byte of a handle that names a view; the private branch's tag follows, and a handle of its union.
 const FORM: u8 = 2;
-/// The first byte of handles by which nothing is found: of a face in the mount's union, and of one in a view.
+/// First byte of handles that cannot be resolved: those of a face in the mount's union, and of one in a view.
 const FACE: u8 = 3;
 const FACE_IN_VIEW: u8 = 4;
-/// How much longer than a handle of the view's union that is.
+/// Number of bytes by which that is longer than a handle of the view's union.
 const LONGER: usize = 2;
 
 impl Union {
-    /// Whether the branch is its own to write: not one that a view only reads.
+    /// Returns whether the union itself writes the branch, and is not a view that only reads it.
     pub(super) fn is_own(&self, base: &Arc<Base>) -> bool {
         self.private.as_ref().is_none_or(|private| Arc::ptr_eq(&private.base, base))
     }
 
-    /// Whether it was the union of a view that is no more.
+    /// Returns whether it was the union of a view that has ended.
     pub(super) fn is_removed(&self) -> bool {
         self.private.as_ref().is_some_and(|private| private.is_removed.load(Ordering::Relaxed))
     }
 
-    /// What an object is known by outside: a handle names the view that the object is of, and what is only a face.
+    /// The handle of an object outside the union, which names the object's view, and marks a face as such.
     fn outward(&self, handle: &Handle, is_face: bool) -> Handle {
         let (form, rest) = handle.as_bytes().split_first().expect("a handle has a form");
         let bytes = match (&self.private, is_face) {
@@ -219,13 +219,13 @@ impl Union {
         Handle::new(&bytes).expect("identities leave room for the view")
     }
 
-    /// An identity that leaves room for the view in its handle.
+    /// An identity whose handle has room for the view.
     pub(super) fn fitting(&self, identity: Identity) -> Result<Identity> {
         let is_too_long = self.private.is_some() && identity.handle.as_bytes().len() + LONGER > HANDLE_MAX;
         if is_too_long { Err(Errno::EOVERFLOW) } else { Ok(identity) }
     }
 
-    /// The union that a handle is of, and the handle there.
+    /// The union that a handle belongs to, and the handle there.
     pub(super) fn inward(self: &Arc<Self>, handle: &Handle) -> Result<(Arc<Union>, Handle)> {
         let [FORM, low, high, rest @ ..] = handle.as_bytes() else { return Ok((Arc::clone(self), *handle)) };
         let tag = u16::from_le_bytes([*low, *high]);
@@ -235,7 +235,7 @@ impl Union {
         Ok((Arc::clone(&view.union), inner))
     }
 
-    /// Sets what each branch may be used for.
+    /// Sets the mode of each branch.
     pub(super) fn assign_modes(&self, slots: &mut [Slot]) {
         assign_modes(slots);
         for slot in slots {
@@ -245,7 +245,7 @@ impl Union {
         }
     }
 
-    /// Puts branches in the place of those that there are; views see it too. No operation is under way.
+    /// Replaces the branches, also in the views. No operation may be in progress.
     pub(super) fn install(&self, groups: Groups, register: &Register) {
         let mut slots = groups.concat();
         self.assign_modes(&mut slots);
@@ -255,7 +255,7 @@ impl Union {
         }
     }
 
-    /// Takes the branches of the mount's union over.
+    /// Takes over the branches of the mount's union.
     fn follow_branches(&self, common: &Union, shared: &Register) {
         let Some(private) = &self.private else { return };
         let own = self.branches.slots().iter().filter(|slot| self.is_own(&slot.member.base)).cloned().collect();
@@ -274,15 +274,15 @@ impl Union {
         }
         self.branches.replace(slots, register);
         self.recent.forget();
-        // Directories are known by the branch that was there first: where that is another now, those in use have to be found
-        // by both.
+        // Directories have the identity of the oldest branch: if that is now another one, those in use have to be found by both
+        // identities.
         let directories = self.table.directories();
         directories.iter().for_each(|directory| directory.forget_names());
         refresh_all(directories);
     }
 }
 
-/// The branches of a view: its own, and on the right, to be read, those of the mount's union.
+/// The branches of a view: its own, and below them, read-only, those of the mount's union.
 fn with_shared(own: Vec<Slot>, shared: &[Slot]) -> Vec<Slot> {
     own.into_iter().chain(shared.iter().map(|slot| Slot::read_only(&slot.member))).collect()
 }

@@ -1,15 +1,15 @@
-//! Directories that several views have at one place: one vnode, which answers each caller from the caller's view.
+//! Directories that several views have at one location: one vnode, which serves each caller from the caller's view.
 //!
-//! The kernel has one tree of names for all processes. If a directory were another vnode to each view, whoever walks
-//! through it would take it away from the others: a working directory would have lost its name. So a view's directory is
-//! presented as the vnode that is known at its place: that of the mount's union if it has one there, else that of the
-//! view which had it first. That vnode, the *host*, remembers which directory it stands for in other views, its *guests*;
-//! both know their own place, and a host that has moved hosts nothing new where it was.
+//! The kernel has one dentry tree for all processes. If a directory were another vnode in each view, a process that walks
+//! through it would invalidate it for the others: a working directory would lose its name. So a view's directory is presented
+//! as the vnode that is known at its location: that of the mount's union if it has one there, otherwise that of the view which
+//! had it first. That vnode, the *host*, remembers the directories that it represents in other views, its *guests*; both know
+//! their own location, and a host that has moved takes no new guests at its former one.
 //!
-//! To remove a directory makes its vnode useless to the kernel, and to rename it moves it for all. Before a guest is, it
-//! is set *apart*: from then on it is presented as its own vnode. Before a host is removed while guests of it stay, it is
-//! presented by another vnode of its own, a *face*, which is what the kernel removes then. In both cases the operation
-//! answers `ESTALE` once, at which the kernel looks the name up again and then tries once more.
+//! Removing a directory makes its vnode useless to the kernel, and renaming it moves it for all. Before that happens to a
+//! guest, it is set *apart*: from then on it is presented as its own vnode. Before a host is removed while guests of it stay,
+//! it is presented by an alias vnode of its own, a *face*, which is what the kernel then removes. In both cases the operation
+//! returns `ESTALE` once, at which the kernel looks the name up again and retries once.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -24,28 +24,29 @@ use super::super::node::{Instance, NO_COUNT, Node, Table, Whereabouts};
 use super::super::whiteout;
 use super::{ANOTHER, Choice};
 
-/// What a directory's vnode has to do with other views.
+/// Relation of a directory's vnode to other views.
 #[derive(Default)]
 pub(in crate::union) struct Hosting {
-    /// What it stands for in other unions, one directory of each.
+    /// The directories that it represents in other unions, one of each.
     guests: Mutex<Vec<Arc<Node>>>,
-    /// Directories of views in it that were the first by their name.
+    /// Views' directories in it that were the first of their name.
     first: Mutex<HashMap<NameBuf, Weak<Node>>>,
     /// The vnode of another union by which it was last presented.
     host: Mutex<Weak<Node>>,
-    /// It is not presented by another's vnode.
+    /// Whether it is excluded from being presented by another's vnode.
     is_apart: AtomicBool,
-    /// A vnode that is presented instead of this one, for the kernel to have something else to remove.
+    /// Alias vnode that is presented instead of this one, so that the kernel has something else to remove.
     face: Mutex<Weak<Node>>,
-    /// Of a face, whose it is.
+    /// Of a face, the directory that it is an alias of.
     original: OnceLock<Arc<Node>>,
 }
 
-/// No more names are remembered without looking which of them are still in use.
+/// Minimum number of remembered names at which unused ones are dropped.
 const FIRST_MIN: usize = 64;
 
 impl Node {
-    /// What the vnode is to this caller: of a directory, the one in the caller's view. No operation has been begun.
+    /// The object that the vnode represents to this caller: for a directory, the one in the caller's view. No operation guard
+    /// may be held.
     ///
     /// # Errors
     /// `ENOENT` if the caller's view has no such directory.
@@ -64,12 +65,13 @@ impl Node {
         }
     }
 
-    /// What the vnode is to a caller that changes it: what is of one view, no other changes. The kernel does not say by which
-    /// open file it is asked to change a mode, an owner or an extended attribute, so these are refused even to those who have
-    /// one of another view; what they write, and truncate, goes through that file. No operation has been begun.
+    /// The object that the vnode represents to a caller that changes it: an object of one view cannot be changed by others. The
+    /// kernel does not say through which open file a change of mode, owner or extended attributes is requested, so these are
+    /// refused even to callers that have a file of another view open; writes and truncations go through that file. No operation
+    /// guard may be held.
     ///
     /// # Errors
-    /// `ENOENT` if the caller's view has no such directory, or is not the one that a file is of.
+    /// `ENOENT` if the caller's view has no such directory, or is not the one that a file belongs to.
     pub(in crate::union) fn changed_by(&self, caller: &Caller) -> Result<Arc<Node>> {
         if self.kind != FileKind::Directory {
             self.is_seen_by(caller)?;
@@ -77,7 +79,7 @@ impl Node {
         self.for_caller(caller)
     }
 
-    /// `ENOENT` if the caller's view is not the one that a file is of. What is open is not asked about.
+    /// `ENOENT` if the caller's view is not the one that a file belongs to. Open files are not checked.
     pub(in crate::union) fn is_seen_by(&self, caller: &Caller) -> Result<()> {
         if self.union.family.is_split()
             && let Choice::Of(union) = self.union.family.choose(caller)
@@ -88,7 +90,7 @@ impl Node {
         Ok(())
     }
 
-    /// The object of the other union that a vnode stands for there. An operation has been begun.
+    /// The object that another union's vnode represents in this union. The caller holds an operation guard.
     pub(in crate::union) fn own(&self, other: &VnodeRef) -> Result<Arc<Node>> {
         let other = other.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?.behind();
         let own = if Arc::ptr_eq(&self.union, &other.union) {
@@ -102,8 +104,8 @@ impl Node {
         Ok(own)
     }
 
-    /// An entry of this directory as its finder is to get it: a directory as the vnode at its place. An operation has been
-    /// begun.
+    /// An entry of this directory as it is returned to the caller: a directory as the vnode at its location. The caller holds
+    /// an operation guard.
     pub(in crate::union) fn presented(&self, name: Name<'_>, entry: Entry) -> Entry {
         if !entry.attributes.is_directory() || !self.union.family.is_split() {
             return entry;
@@ -118,7 +120,7 @@ impl Node {
         Entry { vnode: host, ..entry }
     }
 
-    /// The vnode by which a directory is presented when nobody looks it up by a name.
+    /// The vnode by which a directory is presented when it is not looked up by a name.
     pub(in crate::union) fn presented_above(self: Arc<Self>) -> VnodeRef {
         if self.is_root()
             && let Some(common) = self.union.family.common()
@@ -133,8 +135,8 @@ impl Node {
         host.filter(|host| host.has_guest(&self)).unwrap_or(self)
     }
 
-    /// Sets directories apart that are about to be removed or renamed: each is given by the vnode that its name was looked
-    /// up in, what that is to the caller, and the name. An operation has been begun.
+    /// Sets apart directories that are about to be removed or renamed: each is given by the vnode in which its name was looked
+    /// up, as resolved for the caller, and the name. The caller holds an operation guard.
     ///
     /// # Errors
     /// `ESTALE` if any was presented as another vnode so far.
@@ -166,13 +168,13 @@ impl Node {
         if is_news { Err(Errno::ESTALE) } else { Ok(()) }
     }
 
-    /// What the vnode is known by outside.
+    /// Handle by which the vnode is known outside the union.
     pub(in crate::union) fn outward(&self) -> Handle {
         let is_face = self.hosting.get().is_some_and(|hosting| hosting.original.get().is_some());
         self.union.outward(&self.identity.handle, is_face)
     }
 
-    /// Whether it is the directory that was found in these places.
+    /// Returns whether it is the directory with these instances.
     pub(in crate::union) fn is_in(&self, places: &[Instance]) -> bool {
         let is_found = |known: &Instance| {
             places.iter().any(|place| {
@@ -182,13 +184,13 @@ impl Node {
         self.instances().iter().any(is_found)
     }
 
-    /// The directory itself, also of a face.
+    /// The directory itself, also for a face.
     pub(in crate::union) fn behind(&self) -> Arc<Node> {
         let original = self.hosting.get().and_then(|hosting| hosting.original.get());
         original.map_or_else(|| self.reference(), Arc::clone)
     }
 
-    /// A vnode that stands for this directory and nothing else.
+    /// Creates an alias vnode for this directory.
     fn make_face(&self) -> Arc<Node> {
         let generation = self.generation.load(Ordering::Acquire);
         let face = Node::new(&self.union, (self.identity, NO_COUNT), self.kind, generation, self.instances());
@@ -196,7 +198,7 @@ impl Node {
         face
     }
 
-    /// Whether the vnode stands for directories in other unions that are still there when this one is removed.
+    /// Returns whether the vnode represents directories in other unions that remain when this one is removed.
     fn has_guests_that_stay(&self) -> bool {
         let Some(hosting) = self.hosting.get() else { return false };
         let guests = lock(&hosting.guests).clone();
@@ -207,7 +209,7 @@ impl Node {
         })
     }
 
-    /// What this vnode is in a union, if that is known.
+    /// The object that this vnode represents in a union, if known.
     fn known_in(self: &Arc<Self>, union: &Arc<Union>) -> Option<Arc<Node>> {
         if Arc::ptr_eq(&self.union, union) {
             Some(Arc::clone(self))
@@ -219,7 +221,7 @@ impl Node {
         }
     }
 
-    /// The directory that a union has at the place of this one. An operation has been begun.
+    /// A union's directory at the location of this one. The caller holds an operation guard.
     fn find_in(self: &Arc<Self>, union: &Arc<Union>) -> Result<Arc<Node>> {
         self.find_whereabouts()?;
         let found = self.path().and_then(|path| union.node_at(&path)).map_err(|_| Errno::ENOENT)?;
@@ -230,7 +232,7 @@ impl Node {
         Ok(found)
     }
 
-    /// The vnode by which a directory with that name in this one is presented.
+    /// The vnode by which a directory of that name in this one is presented.
     fn host_of(&self, name: Name<'_>, node: Arc<Node>) -> Arc<Node> {
         if let Some(face) = node.hosting.get().and_then(|hosting| lock(&hosting.face).upgrade()) {
             return face;
@@ -258,7 +260,7 @@ impl Node {
         }
     }
 
-    /// The directory of a view that was the first there, if it is still there.
+    /// The view's directory that was the first there, if it is still there.
     fn first_at(self: &Arc<Self>, name: Name<'_>) -> Option<Arc<Node>> {
         let first = lock(&self.hosting.get()?.first).get(&name.to_owned())?.upgrade()?;
         let place = self.known_in(&first.union)?;
@@ -266,7 +268,7 @@ impl Node {
         (first.refresh().is_ok() && first.was_at(&place, Name::new(&stored).ok()?)).then_some(first)
     }
 
-    /// The directory that the mount's union has there.
+    /// The directory of the mount's union there.
     fn common_at(self: &Arc<Self>, name: Name<'_>) -> Option<Arc<Node>> {
         let place = self.known_in(&self.union.family.common()?)?;
         place.refresh().ok()?;
@@ -283,7 +285,8 @@ impl Node {
         first.insert(name.to_owned(), Arc::downgrade(node));
     }
 
-    /// Whether this vnode may stand for a directory of another union: it stands for no other there that still has a name.
+    /// Makes this vnode represent a directory of another union, unless it represents another one there that still has a name;
+    /// returns whether it does.
     fn takes(self: &Arc<Self>, node: &Arc<Node>) -> bool {
         if node.has_guest(self) {
             return false;
@@ -316,7 +319,7 @@ impl Node {
         })
     }
 
-    /// It stands for nothing in a view that is no more.
+    /// Removes the guests of a view that has ended.
     pub(super) fn forget_guests_of(&self, union: &Arc<Union>) {
         let Some(hosting) = self.hosting.get() else { return };
         let mut guests = lock(&hosting.guests);
@@ -325,7 +328,7 @@ impl Node {
         drop(gone);
     }
 
-    /// Whether the directory has entries, as its union's users see it.
+    /// Returns whether the directory has entries that its union's users see.
     fn has_entries(&self) -> Result<bool> {
         let server = Caller::server();
         let listing = super::super::listing::Listing::open(self.reference(), &server)?;
@@ -343,8 +346,9 @@ impl Node {
 }
 
 impl Table {
-    /// By what a directory of a view is known that was found with this identity in these places. One that is in use may have
-    /// been left where it was, with what is private to the view, while others moved the rest of it, and its identity.
+    /// The identity of a view's directory that was found with this identity and these instances. A directory in use may have
+    /// been left at its former location, with the part that is private to the view, while others moved its lower part, and its
+    /// identity.
     pub(in crate::union) fn distinct(&self, identity: Identity, places: &[Instance]) -> Identity {
         let bytes = [&[ANOTHER], &identity.handle.as_bytes()[1..]].concat();
         let other = Identity { handle: Handle::new(&bytes).expect("it is as long as before"), ..identity };

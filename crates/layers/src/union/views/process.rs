@@ -1,4 +1,4 @@
-//! Processes as the kernel tells of them: who they are, whose children, of which session, what they run.
+//! Processes as the kernel describes them: number, parent, session and program.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
@@ -11,32 +11,33 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as SystemError;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// A process, and no later one of that number.
+/// A process, distinct from any later one with the same number.
 #[derive(Clone, Debug)]
 pub(in crate::union) struct Process {
     pub(super) pid: u32,
-    /// In ticks since the machine did.
+    /// Start time in clock ticks since boot.
     pub(super) began: u64,
-    /// Tells those of one tick apart; `None` where the kernel cannot.
+    /// Distinguishes processes started within one tick; `None` where the kernel does not support it.
     pub(super) watched: Option<Arc<Watched>>,
 }
 
 impl Process {
-    /// The one that has this number now.
+    /// The process that has this number now.
     pub(super) fn now(pid: u32) -> Option<Self> {
-        // Watched first: what is read is of whoever has the number then, and if that is another, it counts as gone.
+        // The pidfd is opened first: what is read describes whoever has the number then, and if that is another process, the
+        // first counts as ended.
         let watched = Watched::new(pid).map(Arc::new);
         Some(Self { pid, began: stat_field(pid, BEGAN)?, watched })
     }
 
-    /// Whether it has the number still, if only because nobody has waited for it.
+    /// Returns whether the process still has its number, even if only as a zombie.
     pub(super) fn is_there(&self) -> bool {
         let has_not_ended = self.has_not_ended();
         let stat = Stat::of(self.pid).ok().flatten();
         stat.is_some_and(|stat| stat.field(BEGAN) == Some(self.began) && (has_not_ended || !stat.is_running()))
     }
 
-    /// Whether it runs and is in this session, as far as that can be known now.
+    /// Returns whether it runs and is in this session, as far as that is known now.
     pub(super) fn is_in(&self, session: u32) -> bool {
         let found = Self::began_in(self.pid, session);
         found.is_ok_and(|began| began == Some(self.began)) && self.has_not_ended()
@@ -46,10 +47,10 @@ impl Process {
         self.watched.as_ref().is_none_or(|watched| watched.is_alive())
     }
 
-    /// The one that has this number now, if it runs and is in this session.
+    /// The process that has this number now, if it runs and is in this session.
     ///
     /// # Errors
-    /// Why that cannot be known now.
+    /// The reason why that is unknown now.
     pub(super) fn in_session(pid: u32, session: u32) -> io::Result<Option<Self>> {
         if Self::began_in(pid, session)?.is_none() {
             return Ok(None);
@@ -57,7 +58,7 @@ impl Process {
         Ok(Self::now(pid).filter(|process| process.is_in(session)))
     }
 
-    /// When the one began that has this number now, if it runs and is in this session.
+    /// Start time of the process that has this number now, if it runs and is in this session.
     fn began_in(pid: u32, session: u32) -> io::Result<Option<u64>> {
         let Some(stat) = Stat::of(pid)? else { return Ok(None) };
         let is_in = stat.is_running() && stat.field(SESSION) == Some(session.into());
@@ -65,29 +66,29 @@ impl Process {
     }
 }
 
-/// A process, known by the number of its first thread, or one of its other threads: watched so that its number is not taken
-/// for another's.
+/// A pidfd of a process, given by the number of its first thread, or of one of its other threads, so that its number is not
+/// mistaken for another's.
 #[derive(Debug)]
 pub(in crate::union) struct Watched(OwnedFd);
 
 impl Watched {
-    /// What has this number now. `None` where the kernel cannot watch it.
+    /// Opens the process or thread that has this number now. `None` if the kernel does not support it.
     pub(super) fn new(thread: u32) -> Option<Self> {
-        /// A thread alone, rather than its process: `PIDFD_THREAD`, since Linux 6.9.
+        /// Flag for a single thread rather than its process: `PIDFD_THREAD`, since Linux 6.9.
         const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
         let number = number(thread)?;
-        // A process goes on without its first thread, and keeps its number.
+        // A process may outlive its first thread, and keeps its number.
         pidfd_open(number, PidfdFlags::empty()).or_else(|_| pidfd_open(number, THREAD)).ok().map(Self)
     }
 
-    /// Whether it has not ended.
+    /// Returns whether it has not ended.
     pub(super) fn is_alive(&self) -> bool {
         self.poll(Timespec::default()) == Ok(0)
     }
 
-    /// Waits until it has ended, or for this long.
+    /// Waits until it has ended, at most for the given time.
     pub(super) fn wait(&self, longest: Duration) {
-        // A signal only ends the waiting early.
+        // A signal only shortens the wait.
         let _ = self.poll(longest.try_into().unwrap_or_default());
     }
 
@@ -96,31 +97,31 @@ impl Watched {
     }
 }
 
-/// The session of a process or thread; `None` if it has ended, or if the session is of another container.
+/// Session of a process or thread; `None` if it has ended, or if the session belongs to another container.
 pub(super) fn session(thread: u32) -> Option<u32> {
     stat_field(thread, SESSION)?.try_into().ok().filter(|session| *session != 0)
 }
 
-/// The process that a thread is of.
+/// The process that a thread belongs to.
 pub(super) fn process_of(thread: u32) -> Option<u32> {
     let status = fs::read(format!("/proc/{thread}/status")).ok()?;
     String::from_utf8_lossy(&status).lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
-/// The process that a process is a child of; 0 for none that can be seen.
+/// Parent of a process; 0 if it is not visible.
 pub(super) fn parent(process: u32) -> Option<u32> {
     stat_field(process, PARENT)?.try_into().ok()
 }
 
-/// Whether a process runs, or may, where that cannot be known now.
+/// Returns whether a process runs; also `true` if that is unknown now.
 pub(super) fn is_running(process: u32) -> bool {
     Stat::of(process).map_or(true, |stat| stat.is_some_and(|stat| stat.is_running()))
 }
 
-/// Any process that runs in a session, of those that can be seen.
+/// Any visible process that runs in a session.
 ///
 /// # Errors
-/// Why that cannot be known now.
+/// The reason why that is unknown now.
 pub(super) fn any_in_session(session: u32) -> io::Result<Option<Process>> {
     let mut unknown = None;
     for entry in fs::read_dir("/proc")? {
@@ -134,23 +135,23 @@ pub(super) fn any_in_session(session: u32) -> io::Result<Option<Process>> {
     unknown.map_or(Ok(None), Err)
 }
 
-/// All processes that can be seen.
+/// All visible processes.
 pub(super) fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// A question after a thread's program, and where the answer goes.
+/// A query for a thread's program, and the channel for the result.
 type Question = (u32, Sender<Option<Vec<u8>>>);
 
-/// Asks for programs by a thread of its own, with the rights that the process had when it was started: one that acts for a user
-/// may not see what others' processes run.
+/// Thread that looks up programs, with the privileges that the process had when it was started: a thread that acts for a user
+/// may not see the programs of others' processes.
 static ASKING: LazyLock<Sender<Question>> = LazyLock::new(|| {
     let (questions, asked) = channel::<Question>();
     let answer = move || {
         for (thread, answers) in asked {
             let path = fs::read_link(format!("/proc/{thread}/exe")).ok();
-            // Who asked may have given up.
+            // The receiver may have given up.
             let _ = answers.send(path.map(|path| path.into_os_string().into_vec()));
         }
     };
@@ -159,33 +160,33 @@ static ASKING: LazyLock<Sender<Question>> = LazyLock::new(|| {
     questions
 });
 
-/// Gets ready to tell of programs, while the calling thread has all rights of the process.
+/// Starts the look-up thread, while the calling thread has all privileges of the process.
 pub(super) fn know_programs() {
     LazyLock::force(&ASKING);
 }
 
-/// The path of the program that a thread runs, as this process would call it.
+/// Path of the program that a thread runs, as seen by this process.
 pub(super) fn executable(thread: u32) -> Option<Vec<u8>> {
     let (answers, answer) = channel();
     ASKING.send((thread, answers)).ok()?;
     answer.recv().ok()?
 }
 
-/// Numbers of fields of /proc/PID/stat, from the one after the name as 0.
+/// Indexes of fields of /proc/PID/stat; 0 is the field after the name.
 const STATE: usize = 0;
 const PARENT: usize = 1;
 const SESSION: usize = 3;
 const THREADS: usize = 17;
 const BEGAN: usize = 19;
 
-/// /proc/PID/stat at one moment.
+/// A snapshot of /proc/PID/stat.
 struct Stat(String);
 
 impl Stat {
-    /// That of a process or thread; `None` if it has ended.
+    /// Reads the state of a process or thread; `None` if it has ended.
     fn of(process: u32) -> io::Result<Option<Self>> {
         match fs::read(format!("/proc/{process}/stat")) {
-            // Any process can give itself a name that is no text.
+            // A process can give itself any name, even one that is not text.
             Ok(stat) => Ok(Some(Self(String::from_utf8_lossy(&stat).into_owned()))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) if SystemError::from_io_error(&error) == Some(SystemError::SRCH) => Ok(None),
@@ -193,14 +194,14 @@ impl Stat {
         }
     }
 
-    /// Whether any thread of it runs. The first may have ended before others, and is there until they have.
+    /// Returns whether any of its threads runs. The first may have ended before others, and stays until they have.
     fn is_running(&self) -> bool {
         const ENDED: [&str; 2] = ["Z", "X"];
         !self.text(STATE).is_some_and(|state| ENDED.contains(&state)) || self.field(THREADS) > Some(1)
     }
 
     fn text(&self, field: usize) -> Option<&str> {
-        // The name may hold blanks and parentheses.
+        // The name may contain spaces and parentheses.
         let (_, fields) = self.0.rsplit_once(')')?;
         fields.split_ascii_whitespace().nth(field)
     }

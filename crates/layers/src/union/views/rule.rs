@@ -1,4 +1,4 @@
-//! For whom a view is: a user, a session, a process and its descendants, or those who run a program.
+//! Rules of views: each selects a user, a session, a process and its descendants, or the processes that run a program.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -11,26 +11,26 @@ use super::process;
 use super::session::Session;
 use crate::options::number;
 
-/// For whom a view is.
+/// A rule that selects the processes of a view.
 pub(in crate::union) enum Rule {
-    /// Who acts with this user's rights.
+    /// Processes that act as this user.
     User(u32),
     /// The processes of a session.
     Session(Arc<Session>),
-    /// A process and all that descend from it.
+    /// A process and all its descendants.
     Process(Arc<Lineage>),
-    /// Who runs the program at this path.
+    /// Processes that run the program at this path.
     Executable(Vec<u8>),
 }
 
-/// What rules are about, as they are written.
+/// Subjects of rules, as they are written.
 pub(in crate::union) const SUBJECTS: [&str; 4] = ["uid", "session", "pid", "executable"];
 
 impl Rule {
     /// A rule about one of [`SUBJECTS`].
     ///
     /// # Errors
-    /// What would be right, in words.
+    /// A description of a valid value.
     pub(in crate::union) fn new(subject: &str, value: &str) -> Result<Self, String> {
         match subject {
             "uid" => Ok(Self::User(number(value)?)),
@@ -40,7 +40,7 @@ impl Rule {
             }
             "pid" => Lineage::of(number(value)?).map(Self::Process).ok_or("the number of a running process".to_owned()),
             "executable" if value.starts_with('/') => {
-                // The kernel tells programs' paths without symlinks.
+                // The kernel reports programs' paths without symlinks.
                 let path = std::fs::canonicalize(value).unwrap_or_else(|_| value.into());
                 process::know_programs();
                 Ok(Self::Executable(path.as_os_str().as_bytes().to_vec()))
@@ -59,7 +59,7 @@ impl Rule {
         Self::new(subject, value)
     }
 
-    /// Whether the view is for this caller.
+    /// Returns whether the rule selects this caller.
     pub(super) fn is_for(&self, caller: &Caller) -> bool {
         match self {
             Self::User(uid) => caller.uid == *uid,
@@ -71,7 +71,8 @@ impl Rule {
     }
 }
 
-/// Whether a process that the kernel says runs `found` runs the program at `path`, or ran it before it was replaced.
+/// Returns whether a process whose program is `found` according to the kernel runs the program at `path`, or ran it before it
+/// was replaced.
 fn is_program(path: &[u8], found: &[u8]) -> bool {
     const GONE: &[u8] = b" (deleted)";
     found.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest == GONE)

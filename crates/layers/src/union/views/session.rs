@@ -1,8 +1,8 @@
-//! One session: the one that has a number now, and no later one.
+//! A session: the one that has a number now, distinct from any later one.
 //!
-//! The number of a session is no other's as long as a process is in it, also when whoever began it has ended. So one of its
-//! processes is known at each time, the *witness*; when that has ended, or has begun a session of its own, another one is
-//! looked for at once. Where there is none, the session is over for good.
+//! The number of a session is not reused as long as a process is in it, even after its leader has ended. So one of its
+//! processes is known at each time, the *witness*; when that has ended, or has started a session of its own, another one is
+//! searched for at once. If there is none, the session has ended for good.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -10,20 +10,20 @@ use std::time::Duration;
 
 use super::process::{self, Process};
 
-/// How often the witness is looked at that has not ended.
+/// Interval at which a live witness is checked.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A session.
 pub(in crate::union) struct Session {
     pub(super) number: u32,
-    /// Who began it, if that was still there.
+    /// The process that started it, if that still existed.
     leader: Option<Process>,
-    /// One of its processes; `None` once the session is over.
+    /// One of its processes; `None` once the session has ended.
     witness: Mutex<Option<Process>>,
 }
 
 impl Session {
-    /// The one that has this number now; `None` if nobody is in it.
+    /// The session that has this number now; `None` if nobody is in it.
     pub(super) fn of(number: u32) -> Option<Arc<Self>> {
         let leader = Process::now(number);
         let witness = match Process::in_session(number, number) {
@@ -35,13 +35,13 @@ impl Session {
         Some(session)
     }
 
-    /// Whether a thread is in it.
+    /// Returns whether a thread is in it.
     pub(super) fn has(&self, thread: u32) -> bool {
-        // In this order: as long as the witness is in it, the thread was in no other of that number.
+        // In this order: as long as the witness is in the session, the thread was in no other of that number.
         process::session(thread) == Some(self.number) && self.has_witness(false)
     }
 
-    /// Looks at the witness also if nobody asks, as long as the session is of interest.
+    /// Checks the witness even without requests, as long as the session is in use.
     fn follow(self: &Arc<Self>) {
         let session = Arc::downgrade(self);
         let follow = move || {
@@ -56,11 +56,11 @@ impl Session {
                 }
             }
         };
-        // Without it the witness is only looked at when somebody asks.
+        // Without the thread the witness is only checked on requests.
         let _ = thread::Builder::new().name("session".into()).spawn(vnode::as_server(follow));
     }
 
-    /// Whether somebody is known to be in it now. One who `sees_all` processes ends it where there is nobody.
+    /// Returns whether somebody is known to be in it now. A caller that `sees_all` processes ends it if nobody is.
     fn has_witness(&self, sees_all: bool) -> bool {
         let mut witness = self.witness();
         let Some(known) = &*witness else { return false };
@@ -68,7 +68,7 @@ impl Session {
             return true;
         }
         let found = process::any_in_session(self.number);
-        // Nobody has the number of a session that somebody is in, but who began it.
+        // Only its leader can have the number of a session that somebody is in.
         let has_leader = self.leader.as_ref().is_some_and(Process::is_there);
         let is_over = !has_leader && Process::now(self.number).is_some();
         match found {
@@ -106,7 +106,7 @@ mod tests {
         (leader, number, member.trim().parse().unwrap())
     }
 
-    /// Ends a process that is no child of the test's.
+    /// Ends a process that is not a child of the test.
     fn end(process: u32) {
         kill_process(Pid::from_raw(process.cast_signed()).unwrap(), Signal::KILL).unwrap();
         while process::is_running(process) {
@@ -141,7 +141,7 @@ mod tests {
         let mut gone = Command::new("sleep").arg("100000").spawn().unwrap();
         let watched = Process::now(gone.id()).unwrap().watched;
         gone.kill().and_then(|()| gone.wait()).unwrap();
-        // As if one that had the number before had been meant, and as if it had begun within the same tick.
+        // As if an earlier owner of the number had been meant, and as if it had started within the same tick.
         let before = |process: &Process| Process { began: process.began - 1, ..process.clone() };
         let as_late = |process: &Process| Process { watched: watched.clone(), ..process.clone() };
         let earlier =
