@@ -1,9 +1,9 @@
-//! Finds what is wrong in the branches of a union, and repairs it: what was left half-way, marks that contradict each
-//! other or lead nowhere, and records that nothing needs.
+//! Finds and repairs problems in the branches of a union: unfinished work, marks that contradict each other or lead nowhere,
+//! and records that nothing needs.
 //!
-//! Only branches that may be changed are looked through, with all layers that snapshots have made of them; the others are
-//! looked at where those refer to them. Nothing that users see changes by a repair. Nor does any snapshot: each shows a
-//! layer together with all that is on the right of it, and that is what a repair is judged by.
+//! Only branches that may be changed are checked, with all layers into which snapshots have divided them; the others are
+//! consulted where those refer to them. A repair changes nothing that users see. Nor does it change any snapshot: each shows a
+//! layer together with everything below it, and that is what a repair is judged by.
 
 mod problem;
 mod state;
@@ -23,38 +23,38 @@ use super::{Union, UnionFileSystem};
 use crate::{Branch, BranchMode, OptionProblem, Refusal};
 pub use problem::Problem;
 
-/// What a check does beside finding.
+/// Actions of a check besides finding problems.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// Repair what is found.
+    /// Repair the findings.
     pub repair: bool,
-    /// Find also what is in nobody's way: whiteouts that hide nothing, and identities of files whose originals are gone.
+    /// Report also harmless leftovers: whiteouts that hide nothing, and identities of files whose originals are gone.
     pub idle: bool,
-    /// Find also what copies are without because the branch could not keep it.
+    /// Report also what copies lack because the branch could not preserve it.
     pub losses: bool,
 }
 
-/// Something that is wrong.
+/// A problem found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The branch: its stack expression.
+    /// Stack expression of the branch.
     pub branch: String,
-    /// Where in the branch, from its root.
+    /// Path in the branch, from its root.
     pub path: Vec<u8>,
-    /// What.
+    /// The problem.
     pub problem: Problem,
-    /// What came of its repair; `None` if that was not asked for.
+    /// Result of its repair; `None` if none was requested.
     pub repair: Option<Result<()>>,
 }
 
-/// Why branches could not be checked.
+/// Reason why branches could not be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckError {
     /// A union is writing to this branch.
     InUse(String),
-    /// This branch cannot be read.
+    /// Reading this branch failed.
     Branch(String, Errno),
-    /// This branch is refused.
+    /// The use of this branch was refused.
     Refused(String, Refusal),
 }
 
@@ -80,13 +80,13 @@ impl fmt::Display for CheckError {
 
 impl std::error::Error for CheckError {}
 
-/// Looks through the branches of a union, the one of highest priority first, and tells of each finding as it is made.
+/// Checks the branches of a union, highest priority first, and reports each finding as it is made.
 ///
 /// # Errors
 /// If a branch is in use or cannot be read.
 ///
 /// # Panics
-/// If there is no branch.
+/// If there are no branches.
 pub fn check(
     branches: Vec<Branch>,
     options: &CheckOptions,
@@ -99,7 +99,8 @@ pub fn check(
         _ => CheckError::Branch(bad.key, Errno::EIO),
     })?;
     union.hold(claims, claim::PATIENCE).map_err(CheckError::of)?;
-    // With the frozen layers of those that may be changed, and those that are kept as they are for what is on their left.
+    // Includes the frozen layers of those that may be changed, and those that must not change because higher ones depend on
+    // them.
     let changeable = || -> Vec<Slot> {
         union.branches.slots().iter().filter(|slot| slot.member.base.mode() != BranchMode::ReadOnly).cloned().collect()
     };
@@ -108,14 +109,14 @@ pub fn check(
         Errno::EBUSY => CheckError::InUse(slot.member.base.label.clone()),
         errno => CheckError::Branch(slot.member.base.label.clone(), errno),
     };
-    // Nobody else begins to write meanwhile.
+    // Prevents others from beginning to write meanwhile.
     let lock = |slot: &Slot| slot.member.work.lock().map_err(|errno| failed(slot, errno));
     let locks = slots.iter().map(lock).collect::<std::result::Result<Vec<BranchLock>, _>>()?;
     if options.repair {
-        // From here on the union itself holds them.
+        // From here on the union itself holds the locks.
         drop(locks);
     }
-    // All that was not finished is, before anything else is judged.
+    // All unfinished work is finished before anything else is judged.
     for slot in &slots {
         let mut check = Check::of(&union, &slot.member, *options, &mut *report);
         check.work().map_err(|errno| failed(slot, errno))?;
@@ -126,7 +127,7 @@ pub fn check(
         half_merged |= check.merge();
     }
     if half_merged {
-        // What is between two layers is neither right nor wrong.
+        // The state between two layers is neither right nor wrong.
         return Ok(());
     }
     for slot in &changeable() {
@@ -141,12 +142,12 @@ struct Check<'a> {
     union: &'a Arc<Union>,
     member: &'a Arc<Member>,
     options: CheckOptions,
-    /// Metadata-only copies have been found.
+    /// Whether metadata-only copies have been found.
     has_metacopies: bool,
     report: &'a mut dyn FnMut(Finding),
 }
 
-/// Keeps other unions from writing to a branch.
+/// Lock that prevents other unions from writing to a branch.
 type BranchLock = Option<OpenFileRef>;
 
 impl<'a> Check<'a> {
@@ -159,19 +160,19 @@ impl<'a> Check<'a> {
         Self { union, member, options, has_metacopies: false, report }
     }
 
-    /// Tells of something, and repairs it if asked to.
+    /// Reports a problem, and repairs it if requested.
     fn found(&mut self, path: Vec<u8>, problem: Problem, repair: impl FnOnce() -> Result<()>) {
         let repair = self.options.repair.then(repair);
         self.tell(path, problem, repair);
     }
 
-    /// The same of something that a frozen layer keeps as it is.
+    /// Reports a problem that is repaired only in a layer that is not frozen.
     fn found_in_newest(&mut self, path: Vec<u8>, problem: Problem, repair: impl FnOnce() -> Result<()>) {
         let is_frozen = self.is_frozen();
         self.found(path, problem, || if is_frozen { Err(Errno::EROFS) } else { repair() });
     }
 
-    /// Whether this is a layer that a snapshot keeps, or is kept for what is on its left.
+    /// Returns whether this layer belongs to a snapshot, or must not change because higher ones depend on it.
     fn is_frozen(&self) -> bool {
         !self.union.branches.may_change(self.member)
     }
@@ -185,7 +186,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The path of something in a directory.
+/// Path of an entry of a directory.
 fn below(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
 }

@@ -1,66 +1,66 @@
-//! What can be wrong in a branch, and what is done about it, in words.
+//! Problems in a branch and their remedies, as text.
 
 use std::fmt;
 
 use super::super::losses::Losses;
 
-/// What is wrong with an object in a branch.
+/// A problem with an object in a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// It has a whiteout beside it, and is seen all the same.
+    /// It has a whiteout beside it, and is visible all the same.
     BesideWhiteout,
-    /// It is a directory with a whiteout beside it, which hides what is on the right.
+    /// It is a directory with a whiteout beside it, which hides the lower branches.
     DirectoryBesideWhiteout,
     /// It is a whiteout, and there is another of the same name.
     TwoWhiteouts,
     /// It is a whiteout that hides nothing.
     IdleWhiteout,
-    /// It is a directory that is opaque, and whose rest is elsewhere.
+    /// It is a directory that is opaque, but has a redirect to a lower part.
     OpaqueAndMoved,
-    /// It is no directory, and marked as an opaque one.
+    /// It is not a directory, but has an opaque mark.
     OpaqueFile,
-    /// It is no directory, and marked as one that was moved.
+    /// It is not a directory, but has a redirect mark.
     MovedFile,
-    /// Its rest is to be at this path, where no branch on the right has a directory.
+    /// Its redirect leads to this path, at which no lower branch has a directory.
     MovedFromNowhere(Vec<u8>),
-    /// Where its rest is cannot be read.
+    /// Its redirect is unreadable.
     UnreadableRedirect,
-    /// What it is a copy of cannot be read.
+    /// Its stored origin is unreadable.
     UnreadableOrigin,
-    /// It is known by the same identity as this other file of the branch.
+    /// It has the same identity as this other file of the branch.
     SameIdentity(Vec<u8>),
-    /// What it is a copy of is gone.
+    /// Its original is gone.
     OriginGone,
-    /// It is a metadata-only copy of what is not there: at this path, or by its name.
+    /// It is a metadata-only copy of a file that does not exist: at this path, or by its name.
     DataGone(Option<Vec<u8>>),
-    /// It is a metadata-only copy, and everybody who may write it could have said so.
+    /// It is a metadata-only copy whose mark anybody who may write it could have set.
     DataUnbelieved,
     /// It has a mark of directories that others than the server could have set.
     Unbelieved,
-    /// It is a copy that is without this, which the branch could not keep.
+    /// It is a copy without these, which the branch could not preserve.
     NotKept(Losses),
-    /// It says that the branch has metadata-only copies, and there are none.
+    /// It says that the branch has metadata-only copies, but there are none.
     NoMetacopies,
-    /// It was being made or removed when a union was stopped.
+    /// It was being created or removed when a union was interrupted.
     LeftOver,
-    /// It is the record of a rename that was stopped half-way.
+    /// It is the record of an interrupted rename.
     UnfinishedRename,
-    /// It is a layer that was being merged into the one below it when a union was stopped.
+    /// It is a layer that was being merged into the one below it when a union was interrupted.
     UnfinishedMerge,
-    /// It is a name of a copied file's that no name of the original needs.
+    /// It is a link entry of a copied file that no name of the original needs.
     OrphanedLink,
-    /// It is a name of a copied file's that leads to another file.
+    /// It is a link entry of a copied file that leads to another file.
     WrongLink,
-    /// It is a name of a copied file's whose original is in none of these branches.
+    /// It is a link entry of a copied file whose original is in none of these branches.
     LinkOfNoBranch,
-    /// It is in the union's own directory, and nothing that a union puts there.
+    /// It is in the state directory, but not put there by a union.
     Unknown,
     /// It is in the work directory, and of a kind that later versions may know.
     UnknownKind,
 }
 
 impl Problem {
-    /// What is wrong, as what is said of the object.
+    /// Description of the problem, as a predicate of the object.
     pub fn description(&self) -> String {
         match self {
             Self::BesideWhiteout => "stands beside its own whiteout".into(),
@@ -100,7 +100,7 @@ impl Problem {
         }
     }
 
-    /// Whether a repair does it, and not only who looks after the branches.
+    /// Returns whether a repair can fix it, without the administrator of the branches.
     pub fn can_be_repaired(&self) -> bool {
         !matches!(
             self,
@@ -113,7 +113,7 @@ impl Problem {
         )
     }
 
-    /// What a repair does, or who looks after the branches is to do.
+    /// The action of a repair, or the one that the administrator of the branches has to take.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::BesideWhiteout | Self::IdleWhiteout => "remove the whiteout",

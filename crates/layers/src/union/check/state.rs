@@ -1,5 +1,4 @@
-//! Checks the union's own directory in a branch: what was not finished, names of copied files, and what does not belong
-//! there.
+//! Checks the state directory of a branch: unfinished work, names of copied files, and foreign objects.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +12,7 @@ use super::super::{links, record};
 use super::{Check, Finding, Problem, below};
 
 impl Check<'_> {
-    /// Finds what was not finished. Everything is repaired at once, as the next union of the branch would do.
+    /// Finds unfinished work. All of it is repaired at once, as the next union to use the branch would.
     pub(super) fn work(&mut self) -> Result<()> {
         let Some(state) = self.state_directory()? else { return Ok(()) };
         let part = state.lookup(&Caller::server(), work::name(Work::PART)).is_ok();
@@ -22,25 +21,25 @@ impl Check<'_> {
         if self.options.repair && !self.is_frozen() {
             self.union.recover_in(self.member)?;
         } else if self.options.repair && (part || !unfinished.is_empty()) {
-            // Renames that were to be seen in the newest layer are not made in an older one.
+            // Renames that were to take effect in the newest layer are not completed in an older one.
             self.member.work.directory()?;
         }
         if part {
-            // Written again and renamed, or in the way of that.
+            // Written again and renamed, or blocking that.
             let repair = self.options.repair.then_some(Ok(()));
             self.tell(below(STATE, Work::PART), Problem::LeftOver, repair);
         }
         let Some(directory) = directory else { return Ok(()) };
         for (name, problem) in unfinished {
             let stays = || directory.lookup(&Caller::server(), name.as_name()).is_ok();
-            // What belongs to a branch that is not among these has to wait for it, and a rename in a frozen layer for ever.
+            // Work for a branch outside this union has to wait for it, and a rename in a frozen layer waits forever.
             let repair = self.options.repair.then(|| if stays() { Err(Errno::ENODEV) } else { Ok(()) });
             self.tell(below(&below(STATE, Work::WORK), name.as_bytes()), problem, repair);
         }
         Ok(())
     }
 
-    /// Finds a merge of layers that was not finished: whether it still is not.
+    /// Finds an unfinished merge of layers; returns whether it is still unfinished.
     pub(super) fn merge(&mut self) -> bool {
         let Some(layer) = self.member.base.history().folding else { return false };
         let repair = self.options.repair.then(|| self.union.finish_folds().map_err(errno_of));
@@ -55,7 +54,7 @@ impl Check<'_> {
         stays
     }
 
-    /// Finds what does not belong there.
+    /// Finds foreign objects.
     pub(super) fn state(&mut self) -> Result<()> {
         let Some(state) = self.state_directory()? else { return Ok(()) };
         for (name, _) in work::entries(&state)? {
@@ -86,11 +85,11 @@ impl Check<'_> {
         if self.options.idle { self.layers() } else { Ok(()) }
     }
 
-    /// Finds what copies are without that are still where they came.
+    /// Finds what copies lack that are still where they were placed.
     fn losses(&mut self, state: &VnodeRef) -> Result<()> {
         let mut all: BTreeMap<Vec<u8>, Losses> = BTreeMap::new();
         for (path, lost) in losses::noted(state)? {
-            // The last copy that came there counts.
+            // Only the last copy placed there counts.
             all.insert(path, lost);
         }
         for (path, lost) in all {
@@ -106,7 +105,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Finds layers that the history does not know.
+    /// Finds layers that are missing from the history.
     fn layers(&mut self) -> Result<()> {
         let Some(directory) = self.own(Work::LAYERS)? else { return Ok(()) };
         let known = self.member.base.history().layers();
@@ -119,11 +118,11 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Finds names of copied files that lead astray, or that nobody needs.
+    /// Finds names of copied files that lead to the wrong file, or that nobody needs.
     fn links(&mut self) -> Result<()> {
         let Some(directory) = self.own(Work::LINKS)? else { return Ok(()) };
         let (mut right, mut astray) = (Vec::new(), Vec::new());
-        // How many names that are to go an inode has here.
+        // Number of an inode's names here that are to be removed.
         let mut wrong: HashMap<u64, u32> = HashMap::new();
         for (name, _) in work::entries(&directory)? {
             let entry = directory.lookup(&Caller::server(), name.as_name())?;
@@ -134,7 +133,7 @@ impl Check<'_> {
                         continue;
                     }
                     Some(_) => Problem::WrongLink,
-                    // A branch without attributes says nothing of its copies.
+                    // In a branch without attributes, copies have no stored origin.
                     None => continue,
                 }
             } else {
@@ -157,13 +156,13 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// If its branch comes back, the original's other names lead to the copy again.
+    /// If its branch is added again, the original's other names lead to the copy again.
     fn found_link_of_no_branch(&mut self, name: &NameBuf) {
         let path = below(&below(STATE, Work::LINKS), name.as_bytes());
         self.found(path, Problem::LinkOfNoBranch, || Err(Errno::ENODEV));
     }
 
-    /// Whether the branch that an identity is of is one of these. With nothing on the right nothing can be said of that.
+    /// Returns whether the branch of an identity is in the union. Without lower branches this cannot be decided.
     fn has_branch_of(&self, identity: &Identity) -> bool {
         let tagged = |(tag, _)| self.union.branches.tagged(tag).is_some();
         self.is_last() || self.union.knows(identity) && identity::parts(&identity.handle).is_some_and(tagged)
@@ -174,7 +173,7 @@ impl Check<'_> {
         self.found(path, problem, || work::remove_tree(directory, name.as_name()));
     }
 
-    /// Whether the branch that an identity comes from is one of these and has lost the object.
+    /// Returns whether the branch of an identity is in the union and has lost the object.
     pub(super) fn is_gone(&self, identity: &Identity) -> bool {
         let Some((tag, lower)) = identity::parts(&identity.handle) else { return true };
         let Some(member) = self.union.branches.tagged(tag).filter(|_| self.union.knows(identity)) else { return false };
@@ -186,14 +185,14 @@ impl Check<'_> {
         found(self.member.root.lookup(&Caller::server(), work::name(STATE)))
     }
 
-    /// One of the union's own directories, if the branch has it.
+    /// A directory in the state directory, if the branch has it.
     fn own(&self, name: &'static [u8]) -> Result<Option<VnodeRef>> {
         let Some(state) = self.state_directory()? else { return Ok(None) };
         found(state.lookup(&Caller::server(), work::name(name)))
     }
 }
 
-/// What a command to a union failed with.
+/// The error number of a failed union command.
 fn errno_of(error: ControlError) -> Errno {
     match error {
         ControlError::Failed(errno) => errno,
@@ -201,14 +200,14 @@ fn errno_of(error: ControlError) -> Errno {
     }
 }
 
-/// Whether it is a file whose name is made of an identity.
+/// Returns whether it is a file whose name encodes an identity.
 fn is_link(name: &[u8], entry: &Entry) -> bool {
     let bytes = std::str::from_utf8(name).ok().and_then(identity::bytes);
     let handle = bytes.and_then(|bytes| Handle::new(&bytes).ok());
     !entry.attributes.is_directory() && handle.is_some_and(|handle| identity::parts(&handle).is_some())
 }
 
-/// What is in a work directory.
+/// Unfinished entries of a work directory.
 fn unfinished(directory: &VnodeRef) -> Result<Vec<(NameBuf, Problem)>> {
     let mut found = Vec::new();
     for (name, _) in work::entries(directory)? {
@@ -225,7 +224,7 @@ fn unfinished(directory: &VnodeRef) -> Result<Vec<(NameBuf, Problem)>> {
     Ok(found)
 }
 
-/// The directory that was looked up.
+/// The directory, if the look-up found it.
 fn found(entry: Result<Entry>) -> Result<Option<VnodeRef>> {
     match entry {
         Ok(entry) => Ok(entry.attributes.is_directory().then_some(entry.vnode)),

@@ -15,26 +15,26 @@ use super::super::whiteout::{self, Format, Meaning, PREFIX, STATE};
 use super::super::work;
 use super::{Check, Problem};
 
-/// A directory of the branch that is to be looked through.
+/// A directory of the branch that is to be checked.
 struct Place {
     path: TreePath,
     own: Instance,
-    /// Where the branches on the right have it.
+    /// Its instances in the lower branches.
     right: Vec<Instance>,
 }
 
 impl Place {
-    /// What there is by a name on the right.
+    /// Returns whether the lower branches show an object of that name.
     fn shows_on_the_right(&self, check: &Check<'_>, stored: Name<'_>) -> Result<bool> {
         Ok(check.union.search(&self.right, &Caller::server(), stored)?.found.is_some())
     }
 }
 
-/// Which file of the branch has an identity: its inode number and path.
+/// Inode number and path of the file of the branch that has an identity.
 type Known = HashMap<Handle, (u64, TreePath)>;
 
 impl Check<'_> {
-    /// Looks through the branch, all but the union's own directory.
+    /// Checks the branch, except for the state directory.
     pub(super) fn tree(&mut self) -> Result<()> {
         let (own, right) = (root_of(self.member), self.union.roots_right_of(self.member));
         let mut way = vec![Place { path: TreePath::root(), own, right }];
@@ -100,7 +100,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks the marks of a directory. The answer is where to go on.
+    /// Checks the marks of a directory. Returns the directory to descend into.
     fn subdirectory(&mut self, place: &Place, stored: Name<'_>, entry: &Entry) -> Result<Place> {
         let path = place.path.join(stored);
         let own = Instance::new(self.member, entry.vnode.clone(), entry.attributes.ino);
@@ -121,7 +121,7 @@ impl Check<'_> {
         Ok(Place { path, own, right })
     }
 
-    /// Checks the marks of a directory that was moved.
+    /// Checks the marks of a moved directory.
     fn moved(
         &mut self,
         place: &Place,
@@ -145,7 +145,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Whether there is no branch on the right, so that nothing can be said of what should be there.
+    /// Returns whether there are no lower branches, so that it is unknown what should be there.
     pub(super) fn is_last(&self) -> bool {
         let slots = self.union.branches.slots();
         slots.last().is_some_and(|slot| Arc::ptr_eq(&slot.member, self.member))
@@ -172,7 +172,7 @@ impl Check<'_> {
         self.identity(path, entry, known)
     }
 
-    /// Checks that the data of a metadata-only copy are there. If they are not, nothing can be repaired.
+    /// Checks that the data of a metadata-only copy exist. Missing data cannot be repaired.
     fn data(&mut self, place: &Place, stored: Name<'_>, path: &TreePath, entry: &Entry) -> Result<()> {
         if entry.attributes.kind != FileKind::Regular {
             return Ok(());
