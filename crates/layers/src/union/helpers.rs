@@ -1,8 +1,8 @@
-//! Threads that take a part of an operation's work on processors that have nothing else to do.
+//! Threads that run part of an operation's work on idle CPUs.
 //!
-//! There is one less than there are processors. Work is only taken by one that waits for it, and never queued: whoever
-//! offers it goes on with it in any case. After some work a helper looks out for more for a while before it sleeps, since
-//! to wake it takes as long as a good part of what it helps with.
+//! There is one less than there are CPUs. Work is only taken by a helper that is waiting for it, and never queued: the offering
+//! thread continues in any case. After some work a helper polls for more for a while before it sleeps, since waking it takes as
+//! long as a good part of what it helps with.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,9 +14,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// More would wait for the same locks below.
+/// Maximum number of helpers; more would contend for the same locks underneath.
 const HELPERS_MAX: u32 = 3;
-/// For so long one looks out for more work.
+/// Time for which a helper polls for more work.
 const LOOKOUT: Duration = Duration::from_micros(200);
 
 static HELPERS: Helpers = Helpers {
@@ -32,21 +32,21 @@ struct Helpers {
     /// Work that nobody has taken yet.
     offered: Mutex<Option<Work>>,
     has_offer: Condvar,
-    /// How many wait for work, and how many of these look out for it.
+    /// Number of helpers that wait for work, and number of these that poll for it.
     waiting: AtomicUsize,
     looking: AtomicUsize,
-    /// The processor of whoever offered last.
+    /// CPU of the thread that made the last offer.
     offered_on: AtomicUsize,
     started: OnceLock<()>,
 }
 
-/// Whether a helper has nothing else to do.
+/// Returns whether a helper is idle.
 pub(super) fn are_waiting() -> bool {
     HELPERS.started.get_or_init(start);
     HELPERS.waiting.load(Ordering::Relaxed) != 0
 }
 
-/// Has a helper do this, if one is waiting.
+/// Offers work to a helper, if one is waiting.
 pub(super) fn offer(work: impl FnOnce() + Send + 'static) {
     HELPERS.offered_on.store(sched_getcpu(), Ordering::Relaxed);
     *HELPERS.lock() = Some(Box::new(work));
@@ -56,7 +56,7 @@ pub(super) fn offer(work: impl FnOnce() + Send + 'static) {
 }
 
 fn start() {
-    // The main thread may run wherever the program may; the one that asks may be kept on one processor.
+    // The main thread may run on all CPUs of the program; the calling one may be pinned to one CPU.
     let Ok(processors) = sched_getaffinity(Some(getpid())) else { return };
     for _ in 1..processors.count().min(HELPERS_MAX + 1) {
         // With fewer there is less help.
@@ -71,12 +71,13 @@ fn help(processors: &CpuSet) {
         let work = HELPERS.look_out().unwrap_or_else(|| HELPERS.wait());
         HELPERS.waiting.fetch_sub(1, Ordering::Relaxed);
         leave(processors, HELPERS.offered_on.load(Ordering::Relaxed));
-        // A fault in it is for whoever waits for the answer.
+        // A panic in it is reported to the thread that waits for the result.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     }
 }
 
-/// Goes to another processor than whoever offers work, who goes on working there. The scheduler leaves both where they are.
+/// Moves to another CPU than the offering thread's, which continues to run there. The scheduler would leave both where they
+/// are.
 fn leave(processors: &CpuSet, taken: usize) {
     if sched_getcpu() == taken {
         let mut others = *processors;

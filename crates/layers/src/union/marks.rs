@@ -1,7 +1,7 @@
-//! Marks of directories that are remembered: to ask a branch for them costs more than to look a name up.
+//! Cache of directories' marks: querying a branch for them costs more than looking a name up.
 //!
-//! A mark that is set or taken away changes its directory's ctime. So what was found with a ctime that was not recent holds as
-//! long as that stays the same.
+//! Setting or removing a mark changes its directory's ctime. So a result found with a ctime that was not recent is valid as
+//! long as the ctime stays the same.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,19 +12,20 @@ use vnode::{Attributes, Handle, Result, Timestamp, VnodeRef};
 
 use super::whiteout::{self, Marks};
 
-/// A change may have the time of one as long ago: FAT keeps times to two seconds, of a clock that may lag behind by a tick.
+/// Period within which a later change may have the same time: FAT stores times in steps of two seconds, and its clock may lag
+/// by a tick.
 const CLOCK_STEP: Duration = Duration::from_millis(2_100);
-/// No more directories are remembered of all branches of a server, each of which has an equal part.
+/// Maximum number of cached directories of all branches of a server, divided equally among these.
 const DIRECTORIES_MAX: usize = 1 << 16;
-/// A part is no smaller.
+/// Minimum number of cached directories of a branch.
 const DIRECTORIES_OF_BRANCH_MIN: usize = 1 << 10;
-/// Bytes of a path above which the mark of a moved directory is not remembered.
+/// Maximum length in bytes of a path in a cached redirect mark.
 const REDIRECT_MAX: usize = 256;
 
-/// How many caches there are.
+/// Number of caches.
 static CACHES: AtomicUsize = AtomicUsize::new(0);
 
-/// What is known of the marks of a branch's directories.
+/// Cached marks of a branch's directories.
 pub(super) struct MarkCache {
     known: Mutex<HashMap<Handle, (Timestamp, Marks)>>,
 }
@@ -65,12 +66,12 @@ impl MarkCache {
     }
 }
 
-/// How many directories each of so many branches may be remembered with.
+/// Maximum number of cached directories of each of `branches` branches.
 fn directories_of_branch(branches: usize) -> usize {
     (DIRECTORIES_MAX / branches.max(1)).max(DIRECTORIES_OF_BRANCH_MIN)
 }
 
-/// Whether no later change can have this time.
+/// Returns whether no later change can have this time.
 pub(super) fn is_settled(time: Timestamp) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = u64::try_from(time.seconds).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Asking several branches at once: where branches are slow, as over a network, an operation takes as long as the slowest of
-//! them, not as all together; and where it has to ask many, another processor helps.
+//! Parallel queries of several branches: if branches are slow, as over a network, an operation takes as long as the slowest of
+//! them, not as all together; and if it has many to query, another CPU helps.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,44 +11,45 @@ use vnode::{Cancellation, Errno, Result};
 use super::helpers;
 use super::node::Instance;
 
-/// From so many microseconds for an answer on, a branch is slow: to have a thread ask it costs a tenth of that.
+/// Latency in microseconds from which a branch is slow: having a thread query it costs a tenth of that.
 const SLOW: u32 = 500;
-/// So many places, which take so many microseconds together, are worth waking a helper.
+/// Minimum number of instances, and (`LONG`) minimum time in microseconds that all together are expected to take, for which a
+/// helper is woken.
 const MANY: usize = 4;
 const LONG: u32 = 50;
-/// No more threads ask slow branches at a time.
+/// Maximum number of threads that query slow branches at a time.
 const THREADS_MAX: usize = 64;
-/// So often it is looked whether an answer that somebody else is getting is there, before the thread sleeps.
+/// Number of polls for a result that another thread is fetching before the waiting thread sleeps.
 const LOOKS: usize = 64;
 
-/// How many there are.
+/// Number of these threads.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// How long a branch takes to answer.
+/// Latency of a branch.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// A moving average, in microseconds.
+    /// Moving average, in microseconds.
     average: AtomicU32,
     askers: Arc<Askers>,
 }
 
-/// The threads that are asking a branch. They may go on when nobody waits for their answer any more.
+/// Threads that are querying a branch. They may continue when their result is no longer needed.
 #[derive(Default)]
 struct Askers {
     count: Mutex<usize>,
     has_left: Condvar,
 }
 
-/// One of these threads, and of [`THREADS`], until it is dropped.
+/// One of these threads, also counted in [`THREADS`], until it is dropped.
 struct Asker(Arc<Askers>);
 
 impl Pace {
-    /// Asks the branch, and notes how long that takes.
+    /// Runs a query of the branch, and records how long it takes.
     pub(super) fn time<T>(&self, ask: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
         let answer = ask();
         let taken = u32::try_from(begin.elapsed().as_micros()).unwrap_or(u32::MAX);
-        // Whatever others note meanwhile, it stays about right.
+        // Approximately right even if other threads record values meanwhile.
         let average = self.expected();
         let next =
             if taken > average { average + (taken - average).div_ceil(4) } else { average - (average - taken) / 4 };
@@ -58,18 +59,18 @@ impl Pace {
         answer
     }
 
-    /// Waits until no thread is asking the branch, or for so long.
+    /// Waits until no thread is querying the branch, at most for the given time.
     pub(super) fn rest(&self, limit: Duration) {
         let count = lock(&self.askers.count);
         drop(self.askers.has_left.wait_timeout_while(count, limit, |count| *count > 0));
     }
 
-    /// How long it takes at present, in microseconds.
+    /// Expected latency, in microseconds.
     fn expected(&self) -> u32 {
         self.average.load(Ordering::Relaxed)
     }
 
-    /// Whether it takes so long that to have a thread ask it costs little beside that.
+    /// Returns whether the latency is so high that having a thread run the query adds little.
     pub(super) fn is_slow(&self) -> bool {
         self.expected() >= SLOW
     }
@@ -92,37 +93,37 @@ impl Drop for Asker {
     }
 }
 
-/// Answers to questions that are asked at once: each by whoever takes it first, a thread of its own if it goes to a slow
-/// branch, a helper from the last one on, or the caller.
+/// Results of queries that run in parallel: each is run by whoever takes it first, a thread of its own if it goes to a slow
+/// branch, a helper, which starts from the last one, or the caller.
 pub(super) struct Answers<T>(Option<Arc<Asking<T>>>);
 
-/// How the question of a number is asked.
+/// Function that runs the query with a given number.
 type Ask<T> = dyn Fn(usize) -> T + Send + Sync;
 
 struct Asking<T> {
     ask: Box<Ask<T>>,
-    /// Which have threads of their own.
+    /// Queries that have threads of their own.
     slow: Vec<bool>,
     states: Mutex<Vec<State<T>>>,
     has_news: Condvar,
 }
 
 enum State<T> {
-    /// Nobody is asking, and somebody else than the caller may.
+    /// Nobody is running it, and others than the caller may.
     Free,
-    /// A thread of its own is about to ask.
+    /// A thread of its own is about to run it.
     Started,
-    /// It is left to the caller, or needs no asking, or has its answer.
+    /// It is left to the caller, is not needed, or has its result.
     Settled,
-    /// Somebody is asking.
+    /// Somebody is running it.
     Asked,
     Answered(T),
-    /// Who asked has ended without an answer.
+    /// The thread that ran it has ended without a result.
     Lost,
 }
 
 impl<T: Send + 'static> Answers<T> {
-    /// Has the places that are needed asked, as far as it pays; the others are left to the caller.
+    /// Starts queries of the needed instances where that pays; the others are left to the caller.
     pub(super) fn of(
         places: &[Instance],
         is_needed: impl Fn(usize, &Instance) -> bool,
@@ -131,7 +132,7 @@ impl<T: Send + 'static> Answers<T> {
         Self::of_places(places, is_needed, ask, true)
     }
 
-    /// As [`Answers::of`], for a question that is too short to wake a helper for: only slow branches are asked by others.
+    /// Like [`Answers::of`], for a query that is too short to wake a helper for: only slow branches are queried by others.
     pub(super) fn of_slow(
         places: &[Instance],
         is_needed: impl Fn(usize, &Instance) -> bool,
@@ -163,7 +164,7 @@ impl<T: Send + 'static> Answers<T> {
         Self::asked(&needed, &apart, has_many, move |index| ask(index, &places[index]))
     }
 
-    /// Has a helper ask a part of so many questions, if they are no fewer than it takes to be worth it.
+    /// Has a helper run part of `count` queries, if there are at least `least`.
     pub(super) fn of_many(count: usize, least: usize, ask: impl Fn(usize) -> T + Send + Sync + 'static) -> Self {
         if count < least.max(2) || !helpers::are_waiting() {
             return Self(None);
@@ -190,7 +191,7 @@ impl<T: Send + 'static> Answers<T> {
             }
         }
         if has_many {
-            // A helper that begins too late finds nothing.
+            // A helper that starts too late finds nothing.
             let asking = Arc::downgrade(&asking);
             helpers::offer(move || {
                 if let Some(asking) = asking.upgrade() {
@@ -201,8 +202,8 @@ impl<T: Send + 'static> Answers<T> {
         Self(Some(asking))
     }
 
-    /// The answer of that number, once it has come, if somebody else has asked: nobody will from now on. The error is that of an
-    /// operation that is cancelled before: then who asks is left alone with the question.
+    /// The result with that number, once it is available, if somebody else has run the query; otherwise nobody else will from
+    /// now on. The error is that of an operation that was cancelled before: the running query is then abandoned.
     pub(super) fn take(&self, index: usize, cancellation: &Cancellation) -> Option<Result<T>> {
         self.0.as_ref()?.take(index, cancellation)
     }
@@ -211,13 +212,13 @@ impl<T: Send + 'static> Answers<T> {
 impl<T> Drop for Answers<T> {
     fn drop(&mut self) {
         let Some(mut asking) = self.0.take() else { return };
-        // What nobody has asked yet is of no interest any more.
+        // A result that nobody is computing yet is no longer needed.
         for state in &mut *lock(&asking.states) {
             if matches!(state, State::Free | State::Started) {
                 *state = State::Settled;
             }
         }
-        // A helper is about to leave, and has no part of the union when the operation is over.
+        // A helper is about to leave, and must not hold a reference to the union after the operation.
         while !asking.slow.contains(&true) {
             match Arc::try_unwrap(asking) {
                 Ok(_) => return,
@@ -233,11 +234,11 @@ impl<T: Send + 'static> Asking<T> {
         let asking = Arc::clone(self);
         let run = move || {
             asking.ask_now(index);
-            // In this order: when it has left, it has no part of the union.
+            // In this order: once it has left, it holds no reference to the union.
             drop(asking);
             drop(asker);
         };
-        // If there cannot be a thread, the caller asks.
+        // If no thread can be started, the caller runs the query.
         if thread::Builder::new().name("branch".to_owned()).spawn(vnode::as_server(run)).is_ok()
             && let free @ State::Free = &mut lock(&self.states)[index]
         {
@@ -251,7 +252,7 @@ impl<T: Send + 'static> Asking<T> {
         }
     }
 
-    /// Asks, unless that is settled.
+    /// Runs the query, unless that is settled.
     fn ask_now(&self, index: usize) {
         match &mut lock(&self.states)[index] {
             unasked @ (State::Free | State::Started) => *unasked = State::Asked,
@@ -267,7 +268,7 @@ impl<T: Send + 'static> Asking<T> {
         loop {
             let state = &mut states[index];
             match std::mem::replace(state, State::Settled) {
-                // A branch that does not answer would keep who asks by itself.
+                // A branch that does not respond would block the caller itself.
                 State::Started if cancellation.may_come() => *state = State::Started,
                 State::Free | State::Started | State::Settled => return None,
                 State::Answered(answer) => return Some(Ok(answer)),
@@ -289,7 +290,7 @@ impl<T: Send + 'static> Asking<T> {
     }
 }
 
-/// A question that is being asked. Dropped, it has its answer or has lost it.
+/// A running query. When it is dropped, it has its result or is lost.
 struct Unanswered<'a, T> {
     asking: &'a Asking<T>,
     index: usize,
@@ -307,8 +308,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does something that may take long with each, all at once where threads can be started. The error is that of the first which
-/// has one.
+/// Runs a possibly long operation on each, in parallel where threads can be started. Returns the error of the first that has
+/// one.
 pub(super) fn each<T: Sync>(all: &[T], act: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
     let Some((first, others)) = all.split_first() else { return Ok(()) };
     thread::scope(|scope| {
@@ -338,7 +339,7 @@ mod tests {
         (0..100).for_each(|_| pace.time(|| ()));
         assert!(!pace.is_slow());
     }
-    /// How many of so many questions a helper has answered; all are answered once, by it or by the caller.
+    /// Number of `count` queries that a helper has run; each is run once, by it or by the caller.
     fn helped(count: usize) -> usize {
         let asked = Arc::new((0..count).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
         let counts = Arc::clone(&asked);

@@ -1,5 +1,5 @@
-//! Directories that listings have found: who lists a directory mostly goes on into those in it, and to find one again in many
-//! branches costs much. They are kept for a moment.
+//! Cache of directories found by listings: a process that lists a directory usually descends into its subdirectories, and
+//! finding one again in many branches is expensive. They are kept for a moment.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,15 +12,15 @@ use vnode::{AccessMode, Attributes, Caller, Name, Result};
 use super::identity::hash;
 use super::node::Node;
 
-/// No more are kept.
+/// Maximum number of cached directories.
 const KEPT_MAX: usize = 256;
-/// After so long they are looked for again.
+/// Time after which they are looked up again.
 const BELIEVED: Duration = Duration::from_secs(1);
 
-/// The directories that were found last.
+/// The most recently found directories.
 #[derive(Default)]
 pub(super) struct Recent {
-    /// They are kept. Whoever has that must forget them in the end: they keep the union, which keeps them.
+    /// Whether the cache is on. It must be emptied in the end: it keeps the union alive, which keeps the cache.
     is_on: AtomicBool,
     kept: Mutex<Kept>,
 }
@@ -28,34 +28,34 @@ pub(super) struct Recent {
 #[derive(Default)]
 struct Kept {
     found: HashMap<Place, Found>,
-    /// In which order they came.
+    /// Order of insertion.
     order: VecDeque<Place>,
 }
 
-/// The address of the directory above, and the hash of the name there.
+/// Address of the parent, and hash of the name in it.
 type Place = (usize, u64);
 
 struct Found {
     node: Arc<Node>,
-    /// Of the directory above, when it was found.
+    /// The parent's change counter when it was found.
     changed: u64,
     when: Instant,
 }
 
 impl Recent {
-    /// Begins to keep them.
+    /// Turns the cache on.
     pub(super) fn begin(&self) {
         self.is_on.store(true, Ordering::Relaxed);
     }
 
-    /// Forgets all.
+    /// Empties the cache.
     pub(super) fn forget(&self) {
         let kept = std::mem::take(&mut *self.kept());
         // Vnodes end here, which may take locks.
         drop(kept);
     }
 
-    /// Forgets all, and keeps no more.
+    /// Empties the cache, and turns it off.
     pub(super) fn end(&self) {
         self.is_on.store(false, Ordering::Relaxed);
         self.forget();
@@ -104,7 +104,7 @@ impl Found {
 }
 
 impl Node {
-    /// Keeps a directory that was found here. The caller holds the lock.
+    /// Caches a directory that was found here. The caller holds the lock.
     pub(super) fn keep_recent(self: &Arc<Self>, stored: Name<'_>, node: Arc<Node>) {
         if !self.union.recent.is_on() {
             return;

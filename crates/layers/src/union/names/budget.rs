@@ -1,5 +1,5 @@
-//! What all name caches of a server may hold together: the one that has to forget is the oldest that nobody has used since it
-//! was last passed over.
+//! Budget of all name caches of a server together: the cache that is evicted next is the oldest that nobody has used since it
+//! was last skipped.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::NameCache;
 
-/// What a directory that is remembered counts for beside its names.
+/// Cost of a cached directory besides its names.
 const DIRECTORY_COST: usize = 16;
-/// Number of caches in the queue from which on those that are gone are taken out.
+/// Minimum number of caches in the queue at which dead ones are removed.
 const SWEEP_MIN: usize = 1024;
 
-/// A limit of names, and who holds them.
+/// A limit on the number of names, and the caches that hold them.
 pub(super) struct Budget {
     max: usize,
     held: AtomicUsize,
     holders: Mutex<Holders>,
 }
 
-/// The caches that may hold names, each once, in the order in which they came.
+/// Caches that may hold names, each once, in order of insertion.
 struct Holders {
     queue: VecDeque<Weak<NameCache>>,
     sweep_at: usize,
@@ -31,7 +31,7 @@ impl Budget {
         Self { max, held: AtomicUsize::new(0), holders: Mutex::new(holders) }
     }
 
-    /// A cache that is not in the queue holds something.
+    /// Queues a cache that now holds something.
     pub(super) fn enqueue(&self, cache: Weak<NameCache>) {
         let mut holders = self.lock();
         if holders.queue.len() >= holders.sweep_at {
@@ -41,7 +41,7 @@ impl Budget {
         holders.queue.push_back(cache);
     }
 
-    /// Has caches forget as long as all hold too much. The caller holds the lock of none.
+    /// Evicts caches as long as all together exceed the limit. The caller holds no cache's lock.
     pub(super) fn make_room(&self) {
         while self.held.load(Ordering::Relaxed) > self.max {
             let Some(cache) = self.next() else { return };
@@ -49,10 +49,10 @@ impl Budget {
         }
     }
 
-    /// Takes out of the queue who is to forget next.
+    /// Removes the next cache to be evicted from the queue.
     fn next(&self) -> Option<Arc<NameCache>> {
         let mut holders = self.lock();
-        // One that is in use is passed over, once.
+        // A cache in use is skipped, once.
         for _ in 0..=2 * holders.queue.len() {
             let cache = holders.queue.pop_front()?;
             let Some(found) = cache.upgrade() else { continue };
@@ -60,7 +60,7 @@ impl Budget {
                 holders.queue.push_back(cache);
                 continue;
             }
-            // What it learns from here on puts it into the queue again.
+            // Anything that it caches from here on queues it again.
             found.is_queued.store(false, Ordering::SeqCst);
             return Some(found);
         }
@@ -82,21 +82,21 @@ impl Budget {
     }
 }
 
-/// A part of a budget, given back when it is dropped.
+/// A part of a budget, returned when it is dropped.
 pub(super) struct Charge {
     budget: &'static Budget,
     names: usize,
 }
 
 impl Charge {
-    /// For a directory with that many names.
+    /// The charge for a directory with that many names.
     pub(super) fn new(budget: &'static Budget, names: usize) -> Self {
         let names = names + DIRECTORY_COST;
         budget.held.fetch_add(names, Ordering::Relaxed);
         Self { budget, names }
     }
 
-    /// One more name.
+    /// Adds one name.
     pub(super) fn grow(&mut self) {
         self.names += 1;
         self.budget.held.fetch_add(1, Ordering::Relaxed);

@@ -1,12 +1,11 @@
-//! Names in a directory of a branch that are remembered, so that a name which one of many branches has costs nothing in the
-//! others.
+//! Cache of the names in a directory of a branch: a name that only one of many branches has costs nothing in the others.
 //!
-//! A directory is read after it was asked in vain, the more often the larger it is, and believed for a while.
-//! Names that this union changes are asked for again; what others change is seen by the directory's times when that while is
-//! over, or when nothing is found. Two changes in one step of a coarse clock have the same times: that nothing is there is
-//! believed only of a directory that has rested for longer.
+//! A directory is read after a number of misses that grows with its size, and the result is trusted for a while. Names that
+//! this union changes are queried again; others' changes are detected by the directory's times when that while is over, or when
+//! nothing is found. Two changes within one step of a coarse clock have the same times: a negative result is trusted only if
+//! the directory has been unchanged for longer than that.
 //!
-//! All caches of a server together hold no more than [`NAMES_OF_ALL_MAX`] names: see [`budget`].
+//! All caches of a server together hold at most [`NAMES_OF_ALL_MAX`] names: see [`budget`].
 
 mod budget;
 
@@ -23,64 +22,64 @@ use super::marks::is_settled;
 use super::whiteout;
 use budget::{Budget, Charge};
 
-/// To read so many names costs about as much as one question in vain.
+/// Number of names that can be read for about the cost of one miss.
 const NAMES_PER_MISS: u32 = 16;
-/// So many names are read at first, to learn how large the directory is.
+/// Number of names in the first read, which finds out how large the directory is.
 const NAMES_AT_FIRST: u32 = 512;
-/// A directory of more names is not remembered.
+/// Maximum number of names in a cached directory.
 const NAMES_MAX: u32 = 1 << 15;
-/// Names that all directories together are remembered with at most. One takes up to 20 bytes.
+/// Maximum number of names in the caches of all directories together. One takes up to 20 bytes.
 const NAMES_OF_ALL_MAX: usize = 1 << 20;
-/// After so long it is looked whether somebody else has changed the directory. For as long a branch that was found healthy is
-/// believed that it has nothing.
+/// Time after which a directory is checked for others' changes. A branch that was found healthy is trusted for as long when it
+/// reports that something does not exist.
 pub(super) const BELIEVED: Duration = Duration::from_millis(20);
-/// If more names have been changed, the directory is read again.
+/// Maximum number of changed names before the directory is read again.
 const UNSURE_MAX: usize = 4096;
 
-/// What all caches of the server may hold.
+/// Names that all caches of the server may hold.
 static BUDGET: Budget = Budget::new(NAMES_OF_ALL_MAX);
 
-/// What is known of the names in a directory of a branch. Anything but a directory has no cache, and nothing is known of it.
+/// Cached names in a directory of a branch. Anything but a directory has no cache.
 #[derive(Clone)]
 pub(super) struct Names(Option<Arc<NameCache>>);
 
-/// Bytes that a cache takes of which nothing is known.
+/// Size in bytes of an empty cache.
 #[cfg(test)]
 pub(super) const CACHE_BYTES: usize = size_of::<NameCache>() + 2 * size_of::<usize>();
 
-/// What is known of the names in one directory.
+/// Cached names in one directory.
 struct NameCache {
     this: Weak<NameCache>,
     budget: &'static Budget,
     known: RwLock<Option<Box<Known>>>,
-    /// The budget has it among those that may be told to forget.
+    /// Whether the budget has queued it for eviction.
     is_queued: AtomicBool,
-    /// Something was answered by it since it was last passed over when others had to forget.
+    /// Whether it has been used since eviction last skipped it.
     is_used: AtomicBool,
-    /// How often the directory was asked in vain since its names were last known.
+    /// Number of misses since its names were last known.
     misses: AtomicU32,
-    /// How many names it had at least when it was last read.
+    /// Minimum number of names that it had when it was last read.
     size: AtomicU32,
-    /// How often what is known was replaced or forgotten.
+    /// Number of times its contents were replaced or dropped.
     replacements: AtomicU64,
 }
 
 struct Known {
-    /// The hashes of the names, each as it is [remembered].
+    /// Hashes of the names, each in the form of [remembered].
     names: HashSet<u64>,
-    /// The hashes of names that were changed since.
+    /// Hashes of names that were changed since.
     unsure: HashSet<u64>,
     has_whiteouts: bool,
-    /// Some are devices', or may be: a device may be a whiteout.
+    /// Whether some names are, or may be, those of devices: a device may be a whiteout.
     has_devices: bool,
     times: Times,
-    /// When it was read, no later change could have these times.
+    /// Whether, when it was read, no later change could have these times.
     is_settled: bool,
     checked: Instant,
     charge: Charge,
 }
 
-/// When a directory was last changed. Its mtime may have been set back since, but not its ctime.
+/// Times of a directory's last change. Its mtime may have been set back since, but not its ctime.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
     mtime: Timestamp,
@@ -97,34 +96,34 @@ impl Times {
     }
 }
 
-/// What a directory may have by a name.
+/// Objects that a directory may have at a name.
 #[derive(Clone, Copy)]
 pub(super) struct Answer {
     pub(super) may_have_object: bool,
-    /// As a file of its own.
+    /// A whiteout that is a file of its own.
     pub(super) may_have_whiteout: bool,
     /// The object may be a directory, or a device, which may be a whiteout.
     pub(super) may_have_other: bool,
 }
 
-/// What has to be asked.
+/// The result that requires a full query.
 pub(super) const ANYTHING: Answer = Answer { may_have_object: true, may_have_whiteout: true, may_have_other: true };
 
 impl Answer {
-    /// Whether the directory has neither.
+    /// Returns whether the directory has neither.
     pub(super) fn is_nothing(self) -> bool {
         !self.may_have_object && !self.may_have_whiteout
     }
 
-    /// Whether it has something by it that is neither a directory nor a device, and no whiteout beside that.
+    /// Returns whether the object at the name is neither a directory nor a device, and has no whiteout beside it.
     pub(super) fn is_file(self) -> bool {
         self.may_have_object && !self.may_have_whiteout && !self.may_have_other
     }
 }
 
-/// What a whole directory was read to have.
+/// Result of reading a whole directory.
 pub(super) struct Whole<T> {
-    /// The hashes of its names, each as it is [remembered].
+    /// Hashes of its names, each in the form of [remembered].
     pub(super) names: T,
     pub(super) has_whiteouts: bool,
     pub(super) has_devices: bool,
@@ -133,22 +132,22 @@ pub(super) struct Whole<T> {
 }
 
 impl Names {
-    /// Of an object of that kind, of which nothing is known yet.
+    /// The empty cache of an object of that kind.
     pub(super) fn of(kind: FileKind) -> Self {
         Self((kind == FileKind::Directory).then(|| NameCache::new(&BUDGET)))
     }
 
-    /// What the directory may have by a name.
+    /// Queries what the directory may have at a name.
     pub(super) fn ask(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<Answer> {
         self.0.as_ref().map_or(Ok(ANYTHING), |cache| cache.ask(directory, stored))
     }
 
-    /// Whether it is known without asking that the directory has nothing by a name.
+    /// Returns whether the directory is known, without a query, to have nothing at a name.
     pub(super) fn excludes(&self, stored: Name<'_>) -> bool {
         self.0.as_ref().is_some_and(|cache| cache.excludes(stored))
     }
 
-    /// Whether it is known without asking what the directory has by a name: nothing, or a file without a whiteout.
+    /// Returns whether it is known, without a query, what the directory has at a name: nothing, or a file without a whiteout.
     pub(super) fn tell(&self, stored: Name<'_>) -> bool {
         let Some(cache) = &self.0 else { return false };
         let known = cache.read();
@@ -156,44 +155,44 @@ impl Names {
         answer.is_some_and(|answer| answer.is_nothing() || answer.is_file())
     }
 
-    /// Somebody has just read the whole directory. This union has changed no name meanwhile.
+    /// Fills the cache from a complete read of the directory, during which this union has changed no name.
     pub(super) fn learn_from(&self, whole: Whole<impl Iterator<Item = u64>>) {
         if let Some(cache) = &self.0 {
             cache.learn_from(whole);
         }
     }
 
-    /// The directory was asked, and has nothing by the name.
+    /// Records a miss: the directory was queried, and has nothing at the name.
     pub(super) fn has_missed(&self) {
         if let Some(cache) = &self.0 {
             cache.misses.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// How often what is known was replaced. Where that has changed since a question, [`Names::is_outdated`] says nothing of
-    /// what the answer came from: another thread has learnt or forgotten meanwhile.
+    /// Number of times the contents were replaced. If this has changed since a query, [`Names::is_outdated`] says nothing about
+    /// the basis of its result: another thread has filled or dropped the cache meanwhile.
     pub(super) fn replacements(&self) -> u64 {
         self.0.as_ref().map_or(0, |cache| cache.replacements.load(Ordering::Acquire))
     }
 
-    /// Whether anything is known, so that it may be [outdated](Names::is_outdated).
+    /// Returns whether the cache has contents, which may be [outdated](Names::is_outdated).
     pub(super) fn are_known(&self) -> bool {
         self.0.as_ref().is_some_and(|cache| cache.read().is_some())
     }
 
-    /// Whether somebody else may have changed the directory since its names were learnt; then they are forgotten.
+    /// Returns whether somebody else may have changed the directory since its names were cached, and drops them if so.
     pub(super) fn is_outdated(&self, directory: &VnodeRef) -> Result<bool> {
         self.0.as_ref().map_or(Ok(false), |cache| cache.is_outdated(directory))
     }
 
-    /// A name in the directory may have been changed, and its whiteout.
+    /// Records that a name in the directory, or its whiteout, may have changed.
     pub(super) fn changed(&self, stored: u64) {
         if let Some(cache) = &self.0 {
             cache.changed(stored);
         }
     }
 
-    /// Any name in the directory may have been changed.
+    /// Records that any name in the directory may have changed.
     pub(super) fn forget(&self) {
         if let Some(cache) = &self.0 {
             cache.forget();
@@ -281,12 +280,12 @@ impl NameCache {
         }
     }
 
-    /// How often it is asked in vain before it is read.
+    /// Number of misses before the directory is read.
     fn price(&self) -> u32 {
         1 + self.size.load(Ordering::Relaxed) / NAMES_PER_MISS
     }
 
-    /// Reads the directory, unless it is as it was.
+    /// Reads the directory, unless it is unchanged.
     fn learn(&self, directory: &VnodeRef) -> Result<()> {
         let times = Times::of(&directory.getattr(&Caller::server())?);
         let mut known = self.write();
@@ -300,12 +299,12 @@ impl NameCache {
         let size = read.as_ref().map_or(limit, |known| known.names.len() as u32);
         self.size.store(size, Ordering::Relaxed);
         self.misses.store(0, Ordering::Relaxed);
-        // Who reads `replacements` meanwhile has seen that it was forgotten.
+        // A concurrent reader of `replacements` has seen that the contents were dropped.
         self.set(&mut known, read);
         Ok(())
     }
 
-    /// Replaces what is known, by nothing or by what was just learnt.
+    /// Replaces the contents, by nothing or by what was just read.
     fn replace(&self, known: &mut Option<Box<Known>>, by: Option<Known>) {
         self.set(known, by);
         self.replacements.fetch_add(1, Ordering::Release);
@@ -318,7 +317,7 @@ impl NameCache {
         }
     }
 
-    /// It is not the first to forget.
+    /// Records a use, so that it is not the first to be evicted.
     fn note_use(&self) {
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
@@ -335,7 +334,7 @@ impl NameCache {
 }
 
 impl Known {
-    /// The names of a directory; `None` if they are more than that.
+    /// The names of a directory; `None` if they exceed `limit`.
     fn read(directory: &VnodeRef, times: Times, limit: u32, budget: &'static Budget) -> Result<Option<Self>> {
         let server = Caller::server();
         let (mut names, mut has_whiteouts, mut has_devices) = (HashSet::new(), false, false);
@@ -372,22 +371,22 @@ impl Known {
     }
 }
 
-/// As what a name is remembered that is not a directory's: with the last bit of its hash cleared.
+/// Cached form of a name that is not a directory's: its hash with the last bit cleared.
 fn as_file(hashed: u64) -> u64 {
     hashed & !1
 }
 
-/// As what a directory's name is remembered: with that bit set.
+/// Cached form of a directory's name: its hash with that bit set.
 fn as_directory(hashed: u64) -> u64 {
     hashed | 1
 }
 
-/// As what a name is remembered that is listed with this kind.
+/// Cached form of a name that is listed with this kind.
 pub(super) fn remembered(hashed: u64, kind: Option<FileKind>) -> u64 {
     if kind == Some(FileKind::Directory) { as_directory(hashed) } else { as_file(hashed) }
 }
 
-/// Whether an entry that is listed with this kind may be a device.
+/// Returns whether an entry that is listed with this kind may be a device.
 pub(super) fn may_be_device(kind: Option<FileKind>) -> bool {
     matches!(kind, None | Some(FileKind::CharacterDevice))
 }
