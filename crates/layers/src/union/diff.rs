@@ -1,4 +1,4 @@
-//! What differs between two states of a union.
+//! Differences between two states of a union.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,41 +11,42 @@ use super::tree_path::TreePath;
 use super::whiteout::{self, Meaning};
 use super::work;
 
-/// How often what has a name may change before it is taken as it is.
+/// Maximum number of attempts if the object of a name changes meanwhile, before it is compared as it is.
 const ATTEMPTS: usize = 64;
 
-/// Bytes of a path that a program can give to the kernel at once (`PATH_MAX`). What is in a new directory whose path is longer is
-/// not listed, since the paths of a tree that is deep enough would take more memory than there is.
+/// Maximum length in bytes of a path that a program can pass to the kernel (`PATH_MAX`). Contents of a new directory with a
+/// longer path are not listed, since the paths of a tree that is deep enough would exceed the memory.
 const PATH_MAX: usize = 4096;
-/// Bytes of data that are compared at a time.
+/// Number of bytes of data that are compared at a time.
 const COMPARED: usize = 1 << 18;
-/// Bytes that longer paths may take together. Whatever differs beyond that is told by the last directory with a shorter path.
+/// Maximum number of bytes that longer paths may take together. A difference beyond that is reported at its last ancestor with
+/// a shorter path.
 const DEEP_BYTES_MAX: usize = 64 << 20;
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What has become of the object.
+    /// Kind of difference.
     pub change: Change,
-    /// From the root, without a slash before it; empty for the root itself.
+    /// Path from the root, without a leading slash; empty for the root itself.
     pub path: Vec<u8>,
-    /// Of the newer state, or of what was deleted.
+    /// Kind of the object in the newer state, or of the deleted object.
     pub kind: FileKind,
 }
 
-/// What has become of an object.
+/// Kinds of differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is only in the newer state.
+    /// The object exists only in the newer state.
     Added,
-    /// It is in both, and differs.
+    /// It exists in both, and differs.
     Changed,
-    /// It is only in the older state.
+    /// It exists only in the older state.
     Deleted,
 }
 
 impl Change {
-    /// The word for it.
+    /// Name of the kind of difference.
     pub fn name(self) -> &'static str {
         match self {
             Self::Added => "added",
@@ -65,13 +66,13 @@ pub fn to_json(differences: &[Difference]) -> String {
     serde_json::Value::Array(differences.iter().map(entry).collect()).to_string()
 }
 
-/// The differences that were found so far.
+/// Differences found so far.
 #[derive(Default)]
 struct Differences {
     list: Vec<Difference>,
-    /// Bytes of the paths that are longer than [`PATH_MAX`].
+    /// Total length in bytes of the paths that are longer than [`PATH_MAX`].
     deep_bytes: usize,
-    /// No more of these are listed.
+    /// Whether no more of these are listed.
     is_full: bool,
 }
 
@@ -87,7 +88,7 @@ impl Differences {
         self.list.push(Difference { change, path: path.to_bytes(), kind: entry.attributes.kind });
     }
 
-    /// Whether what is in a directory is to be compared; if not, something in it counts as changed.
+    /// Returns whether the contents of a directory are to be compared; if not, something in it counts as changed.
     fn may_go_into(&mut self, path: &TreePath) -> bool {
         let may = !self.is_full || path.length() <= PATH_MAX;
         if !may {
@@ -96,13 +97,13 @@ impl Differences {
         may
     }
 
-    /// Something at a path that is too long to be listed differs.
+    /// Records a difference at a path that is too long to be listed.
     fn add_whole(&mut self, path: &TreePath) {
         let path = path.start(PATH_MAX).to_bytes();
         self.list.push(Difference { change: Change::Changed, path, kind: FileKind::Directory });
     }
 
-    /// All of them, by their paths.
+    /// All differences, sorted by path.
     fn sorted(mut self) -> Vec<Difference> {
         self.list.sort_by(|one, other| one.path.cmp(&other.path));
         self.list.dedup();
@@ -110,14 +111,14 @@ impl Differences {
     }
 }
 
-/// What is different in the newer directory, with all below it. What both have from the same branches is not looked at.
+/// Differences in the newer directory and everything below it. Parts that both have from the same branches are skipped.
 pub(super) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Difference>> {
     let mut differences = Differences::default();
     let (old, new) = (entry_of_directory(older)?, entry_of_directory(newer)?);
     if !is_directory_unchanged(&old, &new)? {
         differences.add(Change::Changed, &TreePath::root(), &new);
     }
-    // Not by recursion: a tree may be deeper than a thread's stack.
+    // Iterative: a tree may be deeper than a thread's stack.
     let mut open = vec![(TreePath::root(), Arc::clone(older), Arc::clone(newer))];
     while let Some((path, older, newer)) = open.pop() {
         if is_same(&older.instances(), &newer.instances()) {
@@ -157,7 +158,7 @@ pub(super) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Differ
     Ok(differences.sorted())
 }
 
-/// What has a name in either directory at one time: others may be changing what both are made of.
+/// The objects of a name in both directories at one point in time: others may be changing the branches of both.
 fn both(older: &Arc<Node>, newer: &Arc<Node>, name: &NameBuf) -> Result<(Option<Entry>, Option<Entry>)> {
     let is_still = |before: &Option<Entry>, now: &Option<Entry>| match (before, now) {
         (None, None) => true,
@@ -175,7 +176,7 @@ fn both(older: &Arc<Node>, newer: &Arc<Node>, name: &NameBuf) -> Result<(Option<
     Ok(pair)
 }
 
-/// An object with all below it is new.
+/// Records a new object and everything below it.
 fn added(entry: Entry, path: TreePath, differences: &mut Differences) -> Result<()> {
     let mut new = vec![(path, entry)];
     while let Some((path, entry)) = new.pop() {
@@ -189,8 +190,8 @@ fn added(entry: Entry, path: TreePath, differences: &mut Differences) -> Result<
     Ok(())
 }
 
-/// The names that may stand for something else in the newer directory: if it is the older one with more on its left, those that
-/// are there. What else is in it is not looked at: it may be much, or not answer. `None` if all names may.
+/// Names that may lead to another object in the newer directory: if it is the older one with more branches on top, the names in
+/// those. Its other contents are not read: they may be large, or not available. `None` if all names may.
 fn changed_names(older: &Node, newer: &Node) -> Result<Option<BTreeSet<NameBuf>>> {
     let (older, newer) = (older.instances(), newer.instances());
     let Some(more) = newer.len().checked_sub(older.len()) else { return Ok(None) };
@@ -200,7 +201,7 @@ fn changed_names(older: &Node, newer: &Node) -> Result<Option<BTreeSet<NameBuf>>
     }
     let mut names = BTreeSet::new();
     for Instance { member, vnode, .. } in left {
-        // A file that was copied by one of its names is another by all of them.
+        // A file that was copied by one of its names is changed at all of them.
         if let Some(links) = member.work.links_if_there()?
             && !work::entries(&links)?.is_empty()
         {
@@ -215,7 +216,7 @@ fn changed_names(older: &Node, newer: &Node) -> Result<Option<BTreeSet<NameBuf>>
     Ok(Some(names))
 }
 
-/// What a directory has by these names, or by all.
+/// The entries of a directory with these names, or all.
 fn entries(directory: &Arc<Node>, names: Option<&BTreeSet<NameBuf>>) -> Result<BTreeMap<NameBuf, Entry>> {
     let names = match names {
         Some(names) => names.iter().cloned().collect(),
@@ -230,7 +231,7 @@ fn entries(directory: &Arc<Node>, names: Option<&BTreeSet<NameBuf>>) -> Result<B
     Ok(entries)
 }
 
-/// The names in a directory, none if it is gone.
+/// Names in a directory; none if it is gone.
 fn names_in(directory: &VnodeRef) -> Result<Vec<NameBuf>> {
     match work::entries(directory) {
         Err(Errno::ENOENT | Errno::ESTALE) => Ok(Vec::new()),
@@ -238,7 +239,7 @@ fn names_in(directory: &VnodeRef) -> Result<Vec<NameBuf>> {
     }
 }
 
-/// What has the name now, if it is not gone.
+/// The object that has the name now, unless it is gone.
 fn entry_of(directory: &Arc<Node>, name: &NameBuf) -> Result<Option<Entry>> {
     match work::find(&(Arc::clone(directory) as VnodeRef), name.as_name()) {
         // The directory itself is gone.
@@ -254,12 +255,12 @@ fn entry_of_directory(directory: &Arc<Node>) -> Result<Entry> {
     Ok(Entry { vnode, attributes })
 }
 
-/// Whether a directory is as it was, but for what is in it and its times.
+/// Returns whether a directory is unchanged, apart from its contents and its times.
 fn is_directory_unchanged(old: &Entry, new: &Entry) -> Result<bool> {
     Ok(is_same_entry(old, new) || (are_equal(&old.attributes, &new.attributes) && have_equal_xattrs(old, new)?))
 }
 
-/// Whether neither has been changed since the other was made of it, or both are one.
+/// Returns whether neither has been changed since one was copied from the other, or both are the same object.
 fn is_unchanged(old: &Entry, new: &Entry) -> Result<bool> {
     if is_same_entry(old, new) {
         return Ok(true);
@@ -273,7 +274,7 @@ fn is_unchanged(old: &Entry, new: &Entry) -> Result<bool> {
     let server = Caller::server();
     match one.kind {
         FileKind::Symlink => Ok(old.vnode.readlink(&server)? == new.vnode.readlink(&server)?),
-        // Whoever writes to a file can give it the time and the size that it had.
+        // A program that writes to a file can restore its time and size.
         FileKind::Regular => have_equal_data(old, new),
         _ => Ok(true),
     }

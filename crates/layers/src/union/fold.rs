@@ -1,7 +1,7 @@
-//! Folding: a layer's changes are made in the layer below it, which then takes its place (the paper's snapmerge).
+//! Merging layers: a layer's changes are applied to the layer below it, which then takes its place (the paper's snapmerge).
 //!
-//! Objects are renamed, so nothing is copied, and what users see stays the same at each step but where a directory was
-//! moved. A fold that was interrupted is simply done again: what was moved already is no longer there to be moved.
+//! Objects are renamed, so nothing is copied, and the users' view stays the same at each step except where a directory was
+//! moved. An interrupted merge is simply run again: what was already moved is no longer there to be moved.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,84 +19,85 @@ use super::whiteout::{self, Meaning};
 use super::work::Purpose;
 use super::{Union, links, work};
 
-/// A fold under way.
+/// A merge in progress.
 pub(super) struct Fold<'a> {
-    /// The branches on the right of both.
+    /// The branches below both layers.
     pub(super) union: &'a Union,
-    /// The layer that goes.
+    /// The layer that is removed.
     pub(super) upper: &'a Arc<Member>,
-    /// The layer that takes its changes.
+    /// The layer that receives its changes.
     pub(super) lower: &'a Arc<Member>,
 }
 
-/// Copies of files with several names, by the names that lead to them.
+/// Copies of files with several names, by their names in the links directory.
 type Copies = HashMap<NameBuf, VnodeRef>;
 
-/// A directory of the upper layer, with as much of its path as it does not share with the one before it in a list.
+/// A directory of the upper layer, with the part of its path that it does not share with its predecessor in a list.
 struct Directory {
-    /// The number of names, from the root on, that its path has in common with that one's.
+    /// Number of names, counted from the root, that its path has in common with its predecessor's.
     shared: usize,
-    /// The names behind these.
+    /// Names after the shared ones.
     names: Vec<NameBuf>,
     upper: VnodeRef,
-    /// What the rest of it is known by while it is on its way.
+    /// Key of its lower part while that is in transit.
     key: NameBuf,
-    /// Where the rest of it is, if it has been moved.
+    /// Path of its lower part, if the directory has been moved.
     rest: Option<Vec<u8>>,
 }
 
 /// A directory that both layers have.
 struct Pair {
-    /// None for the root.
+    /// `None` for the root.
     name: Option<NameBuf>,
     upper: VnodeRef,
     lower: VnodeRef,
-    /// Where the branches on the right of both have it.
+    /// Its instances in the branches below both layers.
     below: Vec<Instance>,
 }
 
-/// One whose marks have been folded.
+/// A pair whose marks have been merged.
 struct Entered {
     pair: Pair,
-    /// What is in the upper layer yet.
+    /// Objects still in the upper layer.
     objects: Vec<NameBuf>,
 }
 
-/// What a path from the roots of the lower layer and the branches on its right leads to.
+/// Result of resolving a path from the roots of the lower layer and of the branches below it.
 struct Resolved {
-    /// The directory there in the lower layer: the one above it, and its name in that.
+    /// The directory there in the lower layer: its parent, and its name in that.
     in_lower: Option<(VnodeRef, NameBuf)>,
-    /// The path of the same directory in the branches on the right of the lower layer; `None` if that hides them.
+    /// Path of the same directory in the branches below the lower layer; `None` if the lower layer hides them.
     below: Option<Vec<u8>>,
 }
 
 impl Fold<'_> {
-    /// Brings the data of files that may be in the lower layer, before anything is moved, or is to be.
+    /// Copies the data of metadata-only files that may depend on the lower layer, before anything is moved or about to be.
     ///
     /// # Errors
-    /// `EIO` if some are not there.
+    /// `EIO` if some data are missing.
     pub(super) fn bring_data(&self) -> Result<()> {
         let both = [self.upper, self.lower].map(Slot::read_only);
         let right = self.union.branches.slots();
         self.union.view_of(both.into_iter().chain(right.iter().cloned()).collect()).bring_all(self.upper)
     }
 
-    /// Looks whether all changes can be moved, before anything is.
+    /// Checks that all changes can be moved, before any is.
     ///
     /// # Errors
-    /// `EXDEV` if a directory has been moved as overlayfs may write it: nobody knows where its rest is once the directory above it
-    /// is folded. Those of reading directories.
+    /// `EXDEV` if a directory was moved in the relative form that overlayfs may write: its lower part cannot be located once
+    /// the directory above it has been merged. Errors from reading directories.
     pub(super) fn may_be_run(&self) -> Result<()> {
         moved_directories(&self.upper.root, &HashSet::new()).map(drop)
     }
 
-    /// The same as [`Fold::run`] after one that has failed: what that has left behind in the work directory is away first.
+    /// [`Fold::run`] again after a failure; first removes what the failed run left in the work directory.
     ///
     /// # Errors
-    /// Also `ESTALE` if rests of moved directories are on their way, and nobody knows whose they are.
+    /// Also `ESTALE` if lower parts of moved directories are in transit, and their owners are unknown.
     pub(super) fn run_again(&self) -> Result<()> {
         self.lower.work.undo_unfinished()?;
-        // What is on its way is known by its directory, whose handle a copy of the branch does not have.
+        // Lower parts in transit are identified by the handles of their directories, which a copy of the branch does not
+        // preserve.
         let taken = Self::on_the_way(&self.lower.work.state_directory(work::Work::MOVING)?)?;
         let directories = moved_directories(&self.upper.root, &taken)?;
         let known: HashSet<&NameBuf> = directories.iter().map(|directory| &directory.key).collect();
@@ -106,7 +107,7 @@ impl Fold<'_> {
         self.run()
     }
 
-    /// The keys of the rests that have been taken out and not come to their places.
+    /// Keys of the lower parts that were taken out and have not reached their places.
     fn on_the_way(directory: &VnodeRef) -> Result<HashSet<NameBuf>> {
         Ok(work::entries(directory)?.into_iter().map(|(name, _)| name).collect())
     }
@@ -127,8 +128,8 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Moves what is in a directory of the upper layer, with all below it. None in it tells of a rest elsewhere any more: all
-    /// have been brought. Not by recursion: a tree may be deeper than a thread's stack.
+    /// Moves the contents of a directory of the upper layer, with everything below it. No directory in it has a redirect any
+    /// more: all lower parts are in place. Iterative: a tree may be deeper than a thread's stack.
     fn fold_tree(&self, upper: &VnodeRef, lower: &VnodeRef, below: Vec<Instance>) -> Result<()> {
         let mut way = vec![self.enter(Pair { name: None, upper: upper.clone(), lower: lower.clone(), below })?];
         while let Some(top) = way.last_mut() {
@@ -148,7 +149,8 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Has one directory of the lower layer hide what that of the upper one does. What is left to be moved are the objects.
+    /// Makes a directory of the lower layer hide what its counterpart in the upper layer hides. Only the objects remain to be
+    /// moved.
     fn enter(&self, mut pair: Pair) -> Result<Entered> {
         let Pair { upper, lower, below, .. } = &mut pair;
         if whiteout::is_opaque(upper)? {
@@ -160,7 +162,7 @@ impl Fold<'_> {
             whiteout::set_opaque(lower, self.format())?;
             below.clear();
         }
-        // Whiteouts first: one beside its object says that the object hides what is on the right.
+        // Whiteouts first: a whiteout beside its object says that the object hides the lower branches.
         let (objects, marks): (Vec<_>, Vec<_>) = work::entries(upper)?
             .into_iter()
             .map(|(name, _)| name)
@@ -179,7 +181,8 @@ impl Fold<'_> {
         Ok(Entered { pair, objects })
     }
 
-    /// Moves one object. A directory that both layers have is moved object by object: then those.
+    /// Moves one object. A directory that both layers have is not moved itself: the result is the pair whose objects are to be
+    /// moved.
     fn fold_object(
         &self,
         upper: &VnodeRef,
@@ -222,8 +225,8 @@ impl Fold<'_> {
         whiteout::remove(lower, name).map(|()| None)
     }
 
-    /// Where the lower layer has older copies of these files for those who meet their other names, nobody meets these any
-    /// more, or the upper layer has notes of its own for them.
+    /// Removes the lower layer's link entries for older copies of these files: either no other name leads to them any more, or
+    /// the upper layer has link entries of its own for them.
     fn forget_older_copies(&self, entry: &Entry) -> Result<()> {
         match self.lower.work.links_if_there()? {
             Some(links) => forget_copies(&links, entry),
@@ -231,7 +234,7 @@ impl Fold<'_> {
         }
     }
 
-    /// Removes what the lower layer has by a name, and hides what is below it.
+    /// Removes the lower layer's object of that name, and hides the branches below.
     fn hide(&self, lower: &VnodeRef, name: Name<'_>, below: &[Instance]) -> Result<()> {
         if work::find(lower, name)?.is_some() {
             self.take_away(lower, name)?;
@@ -240,19 +243,20 @@ impl Fold<'_> {
         if self.is_below(below, name)? { self.lower.whiteouts.hide(lower, name, self.format()) } else { Ok(()) }
     }
 
-    /// The rests of moved directories move along in the lower layer. First all leave their places, since one may come to
-    /// where another was.
+    /// Moves the lower parts of moved directories within the lower layer. First all are taken out of their places, since one
+    /// may move to where another was.
     fn bring_rests(&self) -> Result<()> {
         let on_the_way = self.lower.work.state_directory(work::Work::MOVING)?;
         let taken = Self::on_the_way(&on_the_way)?;
         let directories = moved_directories(&self.upper.root, &taken)?;
-        // The deepest first: a path is right as long as nothing above it has moved.
+        // Deepest first: a path stays valid as long as nothing above it has moved.
         let mut moved: Vec<&Directory> = directories.iter().filter(|directory| directory.rest.is_some()).collect();
         moved.sort_by_key(|directory| std::cmp::Reverse(directory.rest.as_ref().map(Vec::len)));
         for directory in moved {
             self.take_rest(directory, &on_the_way)?;
         }
-        // The highest first: they have been found in that order. The way to one begins where it leaves the way to the one before.
+        // Topmost first, the order in which they were found. The walk to each starts where it diverges from the walk to its
+        // predecessor.
         let (mut path, mut way) = (Vec::new(), vec![(self.upper.root.clone(), self.lower.root.clone())]);
         for directory in &directories {
             path.truncate(directory.shared);
@@ -263,12 +267,12 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Takes the rest of a moved directory out of the lower layer. Where that has none of it a directory is made, for the
-    /// way from the lower layer to what is on its right may be another than from the upper one.
+    /// Takes the lower part of a moved directory out of the lower layer. If that layer has none, a directory is created, since
+    /// its path from the lower layer to the branches below may differ from the path from the upper layer.
     fn take_rest(&self, directory: &Directory, on_the_way: &VnodeRef) -> Result<()> {
         let Some(path) = &directory.rest else { return Ok(()) };
         if work::find(on_the_way, directory.key.as_name())?.is_some() {
-            // By a fold that was stopped.
+            // Done by an interrupted merge.
             return Ok(());
         }
         let server = Caller::server();
@@ -288,14 +292,14 @@ impl Fold<'_> {
         from.rename_surely(&server, name.as_name(), on_the_way, directory.key.as_name(), RenameMode::NoReplace)
     }
 
-    /// Whether the branches on the right of both layers have a directory at a path.
+    /// Returns whether the branches below both layers have a directory at a path.
     fn has_rest(&self, path: &[u8]) -> Result<bool> {
         let is_directory = |found: Found| found.kind() == FileKind::Directory;
         Ok(self.union.search_path(&self.union.roots(), path)?.is_some_and(is_directory))
     }
 
-    /// Has the rest of a directory with this path come to its place. The way to that in both layers, of which the beginning is
-    /// known, is known to its end then.
+    /// Moves the lower part of the directory with this path into place. `way` holds the start of the path in both layers, and
+    /// the whole of it on return.
     fn bring_rest(
         &self,
         directory: &Directory,
@@ -315,7 +319,7 @@ impl Fold<'_> {
         }
         let Some((upper, lower)) = way.last().cloned() else { return Ok(()) };
         let moved = upper.lookup(&server, name.as_name())?.vnode;
-        // From here on it is seen together with its rest.
+        // From here on it is visible together with its lower part.
         whiteout::remove(&upper, name.as_name())?;
         whiteout::remove_opaque(&moved)?;
         whiteout::remove_redirect(&moved)?;
@@ -326,7 +330,7 @@ impl Fold<'_> {
         whiteout::remove(&lower, name.as_name())
     }
 
-    /// Follows a path through the lower layer, and on through what is on its right.
+    /// Resolves a path through the lower layer, and on through the branches below it.
     fn resolve(&self, path: &[u8]) -> Result<Resolved> {
         let mut in_lower = None;
         let mut directory = Some(self.lower.root.clone());
@@ -342,7 +346,7 @@ impl Fold<'_> {
                 Some(entry) if entry.attributes.is_directory() => {
                     below = match whiteout::redirect(&entry.vnode)? {
                         Some(elsewhere) if elsewhere.starts_with(b"/") => Some(elsewhere),
-                        // Beside it, as overlayfs may write it.
+                        // A sibling's name: the relative form that overlayfs may write.
                         Some(beside) => further(&beside),
                         None if hides(&above, name.as_name(), &entry.vnode)? => None,
                         None => further(name.as_bytes()),
@@ -350,7 +354,7 @@ impl Fold<'_> {
                     directory = Some(entry.vnode);
                     in_lower = Some((above, name));
                 }
-                // A whiteout, or what is no directory.
+                // A whiteout, or an object other than a directory.
                 Some(_) => (in_lower, below) = (None, None),
                 None if whiteout::stands(&above, name.as_name())? => (in_lower, below) = (None, None),
                 None => (in_lower, below) = (None, further(name.as_bytes())),
@@ -359,8 +363,8 @@ impl Fold<'_> {
         Ok(Resolved { in_lower, below })
     }
 
-    /// The directory of that name in the lower layer that the one of the upper layer is folded into, made if need be: it
-    /// then hides what that hides. The rest of one that was moved has been brought.
+    /// The directory of that name in the lower layer into which the upper layer's is merged, created if necessary: it then
+    /// hides what the upper one hides. The lower part of a moved directory is already in place.
     fn directory_like(&self, upper: &VnodeRef, lower: &VnodeRef, name: Name<'_>) -> Result<VnodeRef> {
         let server = Caller::server();
         let there = work::find(lower, name)?;
@@ -379,14 +383,14 @@ impl Fold<'_> {
         }
         work.rename_surely(&server, part.as_name(), lower, name, RenameMode::NoReplace)?;
         whiteout::remove(lower, name)?;
-        // What it hides is hidden in the lower layer now.
+        // The lower layer now hides what it hides.
         whiteout::remove(upper, name)?;
         whiteout::remove_opaque(&directory)?;
         Ok(made)
     }
 
-    /// Makes an empty directory of the lower layer that looks like one of the upper layer and is known as that. It is out of
-    /// sight: the work directory and its name there.
+    /// Creates an empty directory of the lower layer with the attributes and the identity of one in the upper layer. It is out
+    /// of sight: returns the work directory and its name there.
     fn make_like(&self, upper: &VnodeRef) -> Result<(VnodeRef, NameBuf)> {
         let (work, part) = (self.lower.work.directory()?, self.lower.work.name());
         let made = work.mkdir(&Caller::server(), part.as_name(), 0o700)?.vnode;
@@ -395,7 +399,7 @@ impl Fold<'_> {
         Ok((work, part))
     }
 
-    /// What an object of the branch is known by in its layer.
+    /// Identity by which an object of the branch is known in its layer.
     fn identity_of(&self, object: &VnodeRef, ino: u64) -> Result<Identity> {
         match Identity::brought(object)? {
             Some((identity, _)) => Ok(identity),
@@ -403,14 +407,14 @@ impl Fold<'_> {
         }
     }
 
-    /// Has a directory that is made for another be known as that.
+    /// Gives a directory that was created in another's place that one's identity.
     fn keep_identity(&self, upper: &VnodeRef, made: &VnodeRef) -> Result<()> {
         let identity = self.identity_of(upper, upper.getattr(&Caller::server())?.ino)?;
         self.lower.work.note_copied_directories()?;
         identity.bring(&Caller::server(), made, NO_COUNT).map(drop)
     }
 
-    /// The copies of files with several names that the upper layer has, by the names that lead to them.
+    /// The upper layer's copies of files with several names, by their names in the links directory.
     fn shared_copies(&self) -> Result<Copies> {
         let Some(links) = self.upper.work.links_if_there()? else { return Ok(Copies::new()) };
         let copy = |(name, _): (NameBuf, _)| {
@@ -420,9 +424,9 @@ impl Fold<'_> {
         work::entries(&links)?.into_iter().map(copy).collect()
     }
 
-    /// Gives the original of each of these copies that the lower layer has one more name, out of sight, so that each that is
-    /// left counts as one of several, and users who meet it are led to the copy, until it has got the copy's data. After a
-    /// failure these names stay as long as the union; whoever uses the branch next removes them, and finishes the fold.
+    /// Gives each of these copies' originals in the lower layer one more name, out of sight, so that each name that is left
+    /// still counts as one of several, and users who reach it are led to the copy, until it has the copy's data. After a
+    /// failure these names stay as long as the union; the next union to use the branch removes them, and finishes the merge.
     fn hold_originals(&self, copies: &Copies) -> Result<Vec<NameBuf>> {
         let (mut held, mut known) = (Vec::new(), HashSet::new());
         self.each_original(copies, &mut |_, _, original, copy| {
@@ -436,8 +440,8 @@ impl Fold<'_> {
         Ok(held)
     }
 
-    /// Where the lower layer has the original of a copy of several names under other names, these become names of the copy;
-    /// then the names that lead to the copies go along. In this order: a fold that is done again finds all that is left.
+    /// Turns the remaining names in the lower layer of originals that have copies into names of the copies; then moves the link
+    /// entries of the copies. The order matters: a merge that is run again finds all that is left.
     fn fold_links(&self, copies: &Copies) -> Result<()> {
         self.each_original(copies, &mut |directory, name, _, copy| self.give_name(copy, directory, name))?;
         let Some(from) = self.upper.work.links_if_there()?.filter(|_| !copies.is_empty()) else { return Ok(()) };
@@ -447,7 +451,7 @@ impl Fold<'_> {
         })
     }
 
-    /// Visits every name of an original in the lower layer: with its directory, and the copy.
+    /// Visits every name of an original in the lower layer, with its directory and the copy.
     fn each_original(
         &self,
         copies: &Copies,
@@ -475,8 +479,8 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Puts one more name of a copy into the place of one of the original's, which are one fewer then. What is left in the work
-    /// directory half-way tells the count to go back to.
+    /// Replaces one of the original's names with a new name of the copy, and decrements the original's name count. The name of
+    /// an entry left in the work directory by an interruption encodes the count to restore.
     fn give_name(&self, copy: &VnodeRef, directory: &VnodeRef, name: Name<'_>) -> Result<()> {
         let (server, work) = (Caller::server(), self.lower.work.directory()?);
         let counted = Identity::brought(copy)?.filter(|(_, names)| *names != NO_COUNT);
@@ -488,7 +492,7 @@ impl Fold<'_> {
         };
         let placed = count(|names| names.saturating_sub(1))
             .and_then(|()| work.rename_surely(&server, part.as_name(), directory, name, RenameMode::Replace));
-        // Should that fail too, the name that stays tells.
+        // If that fails too, the remaining entry's name encodes it.
         if placed.is_err() && count(|names| names).is_ok() {
             self.lower.work.discard(&part);
         }
@@ -499,8 +503,8 @@ impl Fold<'_> {
         self.union.settings.whiteouts
     }
 
-    /// Removes something from the lower layer. Where it has the only copy of a file with several names, all of these have
-    /// been removed: to remove one the upper layer would have got a copy.
+    /// Removes an object from the lower layer. If it is the only copy of a file with several names, all of these names have
+    /// been removed: removing one would have made a copy in the upper layer.
     fn take_away(&self, directory: &VnodeRef, name: Name<'_>) -> Result<()> {
         if let Some(entry) = work::find(directory, name)? {
             self.forget_older_copies(&entry)?;
@@ -514,7 +518,7 @@ impl Fold<'_> {
         Ok(self.union.search(below, &Caller::server(), name)?.found.is_some())
     }
 
-    /// The rest of a directory of the lower layer, in the branches on the right of that.
+    /// The lower part of a directory of the lower layer, in the branches below that.
     fn directory_below(&self, directory: &VnodeRef, name: Name<'_>, below: &[Instance]) -> Result<Vec<Instance>> {
         let found = match whiteout::redirect(directory)? {
             None => self.union.search(below, &Caller::server(), name)?.found,
@@ -524,13 +528,13 @@ impl Fold<'_> {
     }
 }
 
-/// Whether a directory that was not moved hides what the branches on its right have by its name.
+/// Returns whether a directory that was not moved hides the objects of its name in the branches below.
 fn hides(above: &VnodeRef, name: Name<'_>, directory: &VnodeRef) -> Result<bool> {
     Ok(whiteout::is_opaque(directory)? || whiteout::stands(above, name)?)
 }
 
-/// The directories in this one that were moved, each before those in it, and those whose rest has been taken by a fold that was
-/// stopped. Not by recursion: a tree may be deeper than a thread's stack.
+/// The moved directories in this one, parents before children, and those whose lower part was taken out by an interrupted
+/// merge. Iterative: a tree may be deeper than a thread's stack.
 fn moved_directories(root: &VnodeRef, taken: &HashSet<NameBuf>) -> Result<Vec<Directory>> {
     let (mut found, mut path, mut shared) = (Vec::new(), Vec::new(), 0);
     let mut way = vec![(root.clone(), subdirectories(root)?)];
@@ -549,7 +553,7 @@ fn moved_directories(root: &VnodeRef, taken: &HashSet<NameBuf>) -> Result<Vec<Di
         path.push(name);
         let rest = whiteout::redirect(&entry.vnode)?;
         if rest.as_ref().is_some_and(|rest| !rest.starts_with(b"/")) {
-            // A name beside it, as overlayfs may write it: nobody knows where that is once its directory is folded.
+            // A sibling's name, as overlayfs may write it: it cannot be located once its directory has been merged.
             return Err(Errno::EXDEV);
         }
         let key = links::name_of_handle(&entry.vnode.handle());
@@ -563,7 +567,7 @@ fn moved_directories(root: &VnodeRef, taken: &HashSet<NameBuf>) -> Result<Vec<Di
     Ok(found)
 }
 
-/// The names in a directory that may be directories', but for the union's own.
+/// Names in a directory that may be directories, except for the union's own.
 fn subdirectories(directory: &VnodeRef) -> Result<Vec<NameBuf>> {
     let may_be = |(name, kind): &(NameBuf, Option<FileKind>)| {
         matches!(kind, None | Some(FileKind::Directory)) && name.as_bytes() != whiteout::STATE
@@ -571,7 +575,7 @@ fn subdirectories(directory: &VnodeRef) -> Result<Vec<NameBuf>> {
     Ok(work::entries(directory)?.into_iter().filter(may_be).map(|(name, _)| name).collect())
 }
 
-/// Takes the notes of copies of a file away, or of all files in a directory.
+/// Removes the link entries of the copies of a file, or of all files in a directory.
 fn forget_copies(links: &VnodeRef, entry: &Entry) -> Result<()> {
     let server = Caller::server();
     let mut left = vec![entry.clone()];

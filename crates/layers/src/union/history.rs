@@ -1,8 +1,8 @@
-//! The history of a branch: its layers, each of which holds what was changed since the one below it was frozen by a snapshot.
+//! The history of a branch: its layers, each of which has the changes made since a snapshot froze the one below it.
 //!
-//! The first layer is the branch itself. Later ones are directories `.wh..wh.plyfs/layers/NUMBER` in it, in no order but
-//! that of the file `.wh..wh.plyfs/history`: a line for each snapshot, oldest first, with the layer that it froze, its time
-//! and its name, and last a line with the layer that is written and, after it, one that is being folded.
+//! The first layer is the branch itself. Later ones are directories `.wh..wh.plyfs/layers/NUMBER` in it, ordered only by the
+//! file `.wh..wh.plyfs/history`: a line for each snapshot, oldest first, with the layer that it froze, its time and its name,
+//! and a last line with the layer that is written and, after it, one that is being merged.
 
 use std::ops::ControlFlow;
 
@@ -11,35 +11,35 @@ use vnode::{Caller, Errno, NameBuf, Result, VnodeRef};
 use super::whiteout::STATE;
 use super::work::{self, Work};
 
-/// No history is longer.
+/// Maximum size of a history in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The layers of a branch and the snapshots that froze them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct History {
-    /// Oldest first.
+    /// Snapshots, oldest first.
     pub(super) snapshots: Vec<Snapshot>,
-    /// The layer that is written, above all those frozen.
+    /// The layer that is written, above all frozen ones.
     pub(super) current: u32,
-    /// The layer that was being folded into the one below it.
+    /// The layer that was being merged into the one below it.
     pub(super) folding: Option<u32>,
 }
 
-/// A state of the branch that is kept.
+/// A preserved state of the branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Snapshot {
     /// The layer that it froze.
     pub(super) layer: u32,
-    /// When, in seconds since 1970.
+    /// Time at which it was taken, in seconds since 1970.
     pub(super) taken: i64,
     pub(super) name: String,
 }
 
 impl History {
-    /// That of the branch with this root.
+    /// Reads the history of the branch with this root.
     ///
     /// # Errors
-    /// Of reading it; `EIO` if it makes no sense.
+    /// Errors from reading it; `EIO` if it is malformed.
     pub(super) fn of(root: &VnodeRef) -> Result<Self> {
         match read(root)? {
             None => Ok(Self::default()),
@@ -47,23 +47,23 @@ impl History {
         }
     }
 
-    /// All layers, the newest first.
+    /// All layers, newest first.
     pub(super) fn layers(&self) -> Vec<u32> {
         let frozen = self.snapshots.iter().rev().map(|snapshot| snapshot.layer);
         std::iter::once(self.current).chain(frozen).collect()
     }
 
-    /// The place of the snapshot of that name.
+    /// Position of the snapshot of that name.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         self.snapshots.iter().position(|snapshot| snapshot.name == name)
     }
 
-    /// A number that no layer has.
+    /// An unused layer number.
     pub(super) fn next_layer(&self) -> u32 {
         self.layers().into_iter().max().map_or(1, |largest| largest + 1)
     }
 
-    /// Writes it whole or not at all.
+    /// Writes the history completely or not at all.
     pub(super) fn write(&self, work: &Work) -> Result<()> {
         work.write_state(Work::HISTORY, self.to_text().as_bytes())
     }
@@ -98,7 +98,7 @@ impl History {
     }
 }
 
-/// The root of a layer in the branch with this root.
+/// Root of a layer in the branch with this root.
 pub(super) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
     if layer == 0 {
         return Ok(root.clone());
@@ -109,7 +109,7 @@ pub(super) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
     Ok(place.lookup(&server, number(layer).as_name())?.vnode)
 }
 
-/// Where a layer's objects are in the file system of its branch: what their paths begin with.
+/// Prefix of the paths of a layer's objects in the file system of its branch.
 pub(super) fn layer_path(layer: u32) -> Vec<u8> {
     if layer == 0 {
         return Vec::new();
@@ -117,7 +117,7 @@ pub(super) fn layer_path(layer: u32) -> Vec<u8> {
     [STATE, b"/", Work::LAYERS, b"/", number(layer).as_bytes()].concat()
 }
 
-/// Makes the root of a new layer. What is left of one that was not finished goes.
+/// Creates the root of a new layer. Remains of an unfinished one are removed.
 pub(super) fn make_layer(work: &Work, layer: u32) -> Result<VnodeRef> {
     let (layers, name) = (layers(work)?, number(layer));
     match work::remove_tree(&layers, name.as_name()) {
@@ -127,14 +127,14 @@ pub(super) fn make_layer(work: &Work, layer: u32) -> Result<VnodeRef> {
     Ok(layers.mkdir(&Caller::server(), name.as_name(), 0o700)?.vnode)
 }
 
-/// Takes a layer that is no longer used away.
+/// Removes a layer that is no longer used.
 pub(super) fn discard_layer(work: &Work, layer: u32) -> Result<()> {
     let taken = work.take(&layers(work)?, number(layer).as_name())?;
     work.discard(&taken);
     Ok(())
 }
 
-/// Takes away layers that the history does not know: they were not finished, or were being removed.
+/// Removes layers that are missing from the history: they were unfinished, or being removed.
 pub(super) fn discard_unknown(work: &Work, history: &History) -> Result<()> {
     let layers = layers(work)?;
     let known: Vec<NameBuf> = history.layers().into_iter().map(number).collect();
@@ -149,7 +149,7 @@ pub(super) fn discard_unknown(work: &Work, history: &History) -> Result<()> {
     unknown.iter().try_for_each(|name| work::remove_tree(&layers, name.as_name()))
 }
 
-/// The time now.
+/// Present time.
 pub(super) fn now() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs() as i64)
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// As docs/formats/union-branch.md has it.
+    /// As documented in docs/formats/union-branch.md.
     #[test]
     fn the_history_in_the_documentation_is_read_and_written() {
         const PAGE: &str = include_str!("../../../../docs/formats/union-branch.md");

@@ -1,9 +1,10 @@
-//! Files that the kernel goes on writing by itself while a snapshot is taken: a copy of each takes its place in the layer that is
+//! Files that the kernel keeps writing directly while a snapshot is taken: a copy of each takes its place in the layer that is
 //! frozen, and the file moves to the new one.
 //!
-//! Between these two steps the file has its name in the work directory alone, where whatever a stopped server left is removed. So
-//! before the snapshot counts, a record there tells the places of all of them. Whoever uses the branch next puts a file that is
-//! found there back: then the snapshot has what was written to it up to the stop, and nothing of that is lost.
+//! Between these two steps the file's only name is in the work directory, where leftovers of an interrupted server are removed.
+//! So before the snapshot takes effect, a record there lists the locations of all of them. The next union to use the branch
+//! puts such a file back: then the snapshot has everything that was written to it up to the interruption, and nothing of that
+//! is lost.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,12 +19,12 @@ use super::sure::Sure;
 use super::work::{self, Purpose};
 use super::{identity, whiteout};
 
-/// What the first line of a record says.
+/// First line of a record.
 const FORM: &str = "plyfs kept 1";
-/// No record is longer.
+/// Maximum size of a record in bytes.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
 
-/// A file that goes on being written, and the copy that a snapshot keeps of it.
+/// A file that is still being written, and its copy for a snapshot.
 pub(super) struct Kept {
     pub(super) node: Arc<Node>,
     member: Arc<Member>,
@@ -32,7 +33,8 @@ pub(super) struct Kept {
 
 impl Kept {
     /// # Errors
-    /// `EMLINK` for a file of several names, `EBUSY` for one that never rests, and those of copying.
+    /// `EMLINK` for a file with several names, `EBUSY` for one that is never unchanged for long enough, and errors from
+    /// copying.
     pub(super) fn new(node: Arc<Node>, member: &Arc<Member>) -> Result<Self> {
         node.find_whereabouts()?;
         let original = node.leftmost();
@@ -43,7 +45,7 @@ impl Kept {
         Ok(Self { node, member: Arc::clone(member), copy })
     }
 
-    /// The file moves to the new layer, and the copy to its place. Nothing has changed if that fails.
+    /// Moves the file to the new layer, and the copy to its place. Nothing has changed if that fails.
     fn go_on_in(&self, new: &Arc<Member>) -> Result<()> {
         let Whereabouts::At(above) = self.node.whereabouts() else { return Ok(()) };
         let server = Caller::server();
@@ -55,7 +57,8 @@ impl Kept {
         Ok(())
     }
 
-    /// The file comes back to its place from the new layer, if it has gone there, and the copy out of sight: whether that is so.
+    /// Moves the file back to its place from the new layer, if it went there, and the copy out of sight; returns whether both
+    /// are so.
     pub(super) fn comes_back_from(&self, new: &Arc<Member>) -> bool {
         let Instance { member, vnode, ino, .. } = self.node.leftmost();
         if !Arc::ptr_eq(&member, new) {
@@ -71,7 +74,7 @@ impl Kept {
         is_back
     }
 
-    /// Undoes what [`Kept::change_places`] has done.
+    /// Undoes [`Kept::change_places`].
     fn change_places_again(&self, old: &VnodeRef, new: &VnodeRef, stored: Name<'_>) -> Result<()> {
         let (server, work, copy) = (Caller::server(), self.member.work.directory()?, self.copy.as_name());
         new.rename_surely(&server, stored, &work, copy, RenameMode::NoReplace)?;
@@ -86,10 +89,10 @@ impl Kept {
         }
     }
 
-    /// The copy gets the file's name in the old layer, and the file its own in the new one.
+    /// Gives the copy the file's name in the old layer, and the file its name in the new one.
     fn change_places(&self, old: &VnodeRef, new: &VnodeRef, stored: Name<'_>) -> Result<()> {
         let (server, work, copy) = (Caller::server(), self.member.work.directory()?, self.copy.as_name());
-        // In one step: whatever comes then, the snapshot has its copy.
+        // In one step: whatever happens then, the snapshot has its copy.
         let exchange = || work.rename_surely(&server, copy, old, stored, RenameMode::Exchange);
         match exchange() {
             Err(error) if whiteout::is_incapable(error) => {
@@ -107,10 +110,10 @@ impl Kept {
     }
 }
 
-/// Has all files go on in a new layer.
+/// Moves all files to a new layer.
 ///
 /// # Errors
-/// The path of the first that cannot, and why.
+/// The path of the first that cannot move, and the error.
 pub(super) fn go_on_in(new: &Arc<Member>, kept: &[Kept]) -> std::result::Result<(), (String, Errno)> {
     kept.iter().try_for_each(|kept| {
         let path = || String::from_utf8_lossy(&kept.node.path().unwrap_or_default()).into_owned();
@@ -118,8 +121,8 @@ pub(super) fn go_on_in(new: &Arc<Member>, kept: &[Kept]) -> std::result::Result<
     })
 }
 
-/// Writes down where the files are that are about to change places with their copies: the name of that record in the work
-/// directory. `None` where there are none.
+/// Records the locations of the files that are about to change places with their copies; returns the name of the record in the
+/// work directory, or `None` if there are no files.
 pub(super) fn record(member: &Member, kept: &[Kept]) -> Result<Option<NameBuf>> {
     if kept.is_empty() {
         return Ok(None);
@@ -151,11 +154,11 @@ fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
     file.fsync(&server, false)
 }
 
-/// Puts back what was on its way when a server was stopped, in the layer with this root. A record that was not written to its end
-/// tells nothing: nothing was on its way.
+/// Puts back the files that were in transit when a server was interrupted, in the layer with this root. A record that was not
+/// written to its end is ignored: nothing was in transit.
 ///
 /// # Errors
-/// Of putting them back, and [`LATER`] for a record of a later version: the record stays, and so do they.
+/// Errors from putting them back, and [`LATER`] for a record of a later version: the record and the files stay.
 pub(super) fn put_back(root: &VnodeRef, work: &VnodeRef, record: Name<'_>) -> Result<()> {
     let entry = work.lookup(&Caller::server(), record)?;
     if entry.attributes.is_directory() || entry.attributes.size > RECORD_BYTES_MAX {
@@ -169,18 +172,18 @@ pub(super) fn put_back(root: &VnodeRef, work: &VnodeRef, record: Name<'_>) -> Re
     places.iter().try_for_each(|place| place.put_back(root, work))
 }
 
-/// Where a file was.
+/// Former location of a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
-    /// The name of its copy in the work directory.
+    /// Name of its copy in the work directory.
     copy: NameBuf,
-    /// Its directory, from the root of the layer.
+    /// Path of its directory from the root of the layer.
     directory: Vec<u8>,
     name: NameBuf,
     ino: u64,
 }
 
-/// Those of a record, if it is whole.
+/// The locations in a record, if it is complete.
 fn places(text: &str) -> Option<Vec<Place>> {
     let body = text.strip_prefix(FORM)?.strip_prefix('\n')?.strip_suffix("end\n")?;
     body.lines().map(Place::decode).collect()
@@ -199,7 +202,7 @@ impl Place {
         })
     }
 
-    /// Has the file be there again, if it is where its copy was, or the copy, if nothing is.
+    /// Puts the file back if it is where its copy was, or the copy if nothing is at the location.
     fn put_back(&self, root: &VnodeRef, work: &VnodeRef) -> Result<()> {
         let server = Caller::server();
         let Some(there) = work::find(work, self.copy.as_name())? else { return Ok(()) };

@@ -1,7 +1,7 @@
-//! Snapshots: states of a union that are kept while it goes on changing (Unionfs, sections 1 and 3.8).
+//! Snapshots: states of a union that are preserved while it continues to change (Unionfs, sections 1 and 3.8).
 //!
-//! To take one freezes the newest layer of the branch that is written and puts an empty one on top; all else is read-only
-//! from then on. So it is there at once, however much there is.
+//! Taking one freezes the newest layer of the branch that is written and puts an empty layer on top; everything else is
+//! read-only from then on. So it takes effect at once, whatever the amount of data.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ use super::register::Register;
 use super::{KIND, Union};
 use crate::BranchMode;
 
-/// After so long a fold that has failed is tried again, and later after longer, for all others wait meanwhile.
+/// Initial delay before a failed merge is retried; it grows with each failure, since all others wait during a retry.
 const AGAIN: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(32);
 
@@ -31,11 +31,11 @@ type Answer = std::result::Result<String, ControlError>;
 type Outcome = std::result::Result<(), ControlError>;
 
 impl Union {
-    /// Answers a command on snapshots.
+    /// Executes a snapshot command.
     pub(super) fn snapshot_command(self: &Arc<Self>, control: &Control) -> Answer {
         let arguments = Arguments(control);
         if control.command.starts_with("snapshot-") {
-            // What was stopped half-way is finished before anything is built on it.
+            // An interrupted merge is finished before anything builds on it.
             self.finish_folds()?;
             self.ask_all_branches();
             if let Some(label) = self.failed_branch() {
@@ -61,7 +61,7 @@ impl Union {
         serde_json::Value::Array(history.snapshots.iter().map(line).collect()).to_string()
     }
 
-    /// Keeps the state of now.
+    /// Takes a snapshot of the present state.
     fn take(self: &Arc<Self>, name: &str) -> Answer {
         check_name(name)?;
         self.collect_written()?;
@@ -126,7 +126,7 @@ impl Union {
         }
     }
 
-    /// Copies of files that the kernel may be writing by itself: the copies are for the snapshot, and the files go on.
+    /// Copies files that the kernel may be writing directly: the copies are for the snapshot, and the files stay in use.
     fn keep_direct_files(&self, member: &Arc<Member>) -> std::result::Result<Vec<Kept>, ControlError> {
         let mut kept: Vec<Kept> = Vec::new();
         for file in self.direct_in(member) {
@@ -153,7 +153,7 @@ impl Union {
         Ok(kept)
     }
 
-    /// What differs between a snapshot and a later one, or now, as JSON.
+    /// Differences between a snapshot and a later one, or the present state, as JSON.
     fn diff(self: &Arc<Self>, from: &str, to: Option<&str>) -> Answer {
         let steady = self.steady();
         let (older, newer) = (self.view(from)?, to.map(|to| self.view(to)).transpose()?);
@@ -174,7 +174,7 @@ impl Union {
         Ok(self.view_of(slots.iter().filter(is_kept).cloned().collect()))
     }
 
-    /// A union of some of the trees, to be read.
+    /// A read-only union of some of the trees.
     pub(super) fn view_of(&self, slots: Vec<Slot>) -> Arc<Union> {
         let slots = slots.into_iter().map(|slot| Slot { mode: BranchMode::ReadOnly, ..slot }).collect();
         Arc::new(Union::of(
@@ -185,7 +185,7 @@ impl Union {
         ))
     }
 
-    /// Forgets a snapshot: what was changed after it is now changed in the layer that it froze.
+    /// Drops a snapshot: the changes made after it become changes in the layer that it froze.
     fn drop_snapshot(self: &Arc<Self>, name: &str) -> Answer {
         let changing = self.changing()?;
         let mut groups = changing.groups();
@@ -197,7 +197,7 @@ impl Union {
         folded.map(|()| String::new())
     }
 
-    /// Forgets all snapshots before this one, or all there are.
+    /// Drops all snapshots before this one, or all snapshots.
     fn merge(self: &Arc<Self>, name: Option<&str>) -> Answer {
         let changing = self.changing()?;
         let mut groups = changing.groups();
@@ -209,14 +209,14 @@ impl Union {
             Some(name) => base.history().find(name).ok_or_else(|| unknown(name))?,
             None => base.history().snapshots.len(),
         };
-        // The newest first: each fold moves the least.
+        // Newest first: each merge moves the least.
         let folded = (0..count).rev().try_for_each(|position| self.fold(&mut groups, at, position));
         changing.install(groups);
         changing.finish();
         folded.map(|()| String::new())
     }
 
-    /// Goes back to the state of a snapshot. What was changed since is gone, with later snapshots.
+    /// Restores the state of a snapshot. Later changes and snapshots are discarded.
     fn restore(self: &Arc<Self>, name: &str) -> Answer {
         self.collect_written()?;
         let changing = self.changing()?;
@@ -232,7 +232,7 @@ impl Union {
         let first = first_layer(&groups[at]);
         let (kept, gone): (Vec<Slot>, Vec<Slot>) =
             std::mem::take(&mut groups[at]).into_iter().partition(|slot| frozen.contains(&slot.member.layer));
-        // The kernel would go on with what is gone.
+        // The kernel would keep using what is gone.
         gone.iter().try_for_each(|slot| self.none_is_direct(&slot.member))?;
         let member = begin_layer(&first, &kept[0].member, &history).map_err(ControlError::Failed)?;
         *base.history() = history;
@@ -247,7 +247,7 @@ impl Union {
         Ok(String::new())
     }
 
-    /// Finishes folds that were stopped.
+    /// Finishes interrupted merges.
     pub(super) fn finish_folds(self: &Arc<Self>) -> Outcome {
         if is_only_described() || self.branches.slots().iter().all(|slot| slot.member.base.history().folding.is_none())
         {
@@ -273,7 +273,7 @@ impl Union {
         outcome
     }
 
-    /// Has a thread try again and again to finish folds, as long as there is the union and something is left to be done.
+    /// Starts a thread that retries unfinished merges for as long as the union exists and any are left.
     fn finish_folds_later(self: &Arc<Self>) {
         if self.is_finishing.swap(true, Ordering::AcqRel) {
             return;
@@ -291,19 +291,19 @@ impl Union {
                     union.is_finishing.store(false, Ordering::Release);
                     return;
                 }
-                // Those that are only read wait until they are written again.
+                // Merges of read-only branches wait until those are writable again.
                 if left.any(|slot| slot.member.base.mode() != BranchMode::ReadOnly) {
                     let _ = union.finish_folds();
                 }
             }
         };
         if std::thread::Builder::new().name("merge".to_owned()).spawn(vnode::as_server(finish)).is_err() {
-            // The next command on snapshots does it, or whoever uses the branch next.
+            // The next snapshot command does it, or the next union to use the branch.
             self.is_finishing.store(false, Ordering::Release);
         }
     }
 
-    /// Folds the layer above a snapshot into the one that it froze, which takes its place.
+    /// Merges the layer above a snapshot into the one that it froze, which takes its place.
     fn fold(self: &Arc<Self>, groups: &mut Groups, at: usize, position: usize) -> Outcome {
         let group = &groups[at];
         let index = group.len() - 1 - position;
@@ -326,13 +326,13 @@ impl Union {
                 Errno::EXDEV => refused("a directory of the layer has been moved by overlayfs; it cannot be merged"),
                 error => ControlError::Failed(for_command(error)),
             })?;
-            // Whoever uses the branch after a fold that was stopped finishes it first.
+            // After an interruption, the next union to use the branch finishes the merge first.
             history.folding = Some(upper.layer);
             history.write(&first.work).map_err(ControlError::Failed)?;
-            // Also if this one stops: the next command goes on with it first.
+            // Also if this merge is interrupted: the next command resumes it first.
             *lower.base.history() = history.clone();
         }
-        // What fails once mostly does not again, and half-way users would miss what is on its way.
+        // A failure rarely repeats, and halfway users would miss what is in transit.
         if let Err(error) = if is_new { fold.run() } else { fold.run_again() }.or_else(|_| fold.run_again()) {
             lower.base.set_half_merged(true);
             self.finish_folds_later();
@@ -352,7 +352,7 @@ impl Union {
             None => history.current = lower.layer,
         }
         if let Err(error) = history.write(&first.work) {
-            // Users see the same in both layers and in one. What they change until then is folded too.
+            // Users see the same in both layers as in one. Changes that they make until then are merged too.
             self.finish_folds_later();
             return Err(ControlError::Failed(error));
         }
@@ -364,7 +364,7 @@ impl Union {
     }
 }
 
-/// Makes an empty layer on top of another, and writes the history that knows it: last, since it counts from then on.
+/// Creates an empty layer on top of another, and writes the history that lists it: last, since it takes effect then.
 fn begin_layer(first: &Member, below: &Member, history: &History) -> Result<Arc<Member>> {
     history::discard_unknown(&first.work, &first.base.history())?;
     let root = history::make_layer(&first.work, history.current)?;
@@ -374,7 +374,7 @@ fn begin_layer(first: &Member, below: &Member, history: &History) -> Result<Arc<
     Ok(member)
 }
 
-/// The branch whose snapshots are those of the union: the first that has any or can be written.
+/// The branch whose snapshots are the union's: the first that has any or is writable.
 fn history_slot(slots: &[Slot]) -> Option<&Slot> {
     slots.iter().find(|slot| slot.mode == BranchMode::ReadWrite || !slot.member.base.history().snapshots.is_empty())
 }
