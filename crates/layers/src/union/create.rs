@@ -1,4 +1,4 @@
-//! New objects, and new names for old ones (Unionfs, section 3.4).
+//! New objects, and new names for existing ones (Unionfs, section 3.4).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,11 +20,11 @@ use super::sure::Sure;
 use super::whiteout_device;
 use super::{Union, whiteout};
 
-/// How often what is in the way may change before we give up.
+/// Maximum number of attempts if an obstacle changes meanwhile.
 const ATTEMPTS: usize = 16;
 
 impl Node {
-    /// Creates and opens a regular file, or opens the one that is there.
+    /// Creates and opens a regular file, or opens the existing one.
     pub(super) fn create_file(self: &Arc<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         let exclusive = Creation { flags: how.flags.with(OpenFlags::EXCLUSIVE), ..*how };
         for _ in 0..ATTEMPTS {
@@ -45,7 +45,7 @@ impl Node {
                 opened => return opened,
             }
         }
-        // It does not vanish so often: the branch has another spelling of the name, and cannot have both.
+        // It cannot vanish that often: the branch has another spelling of the name, and cannot have both.
         Err(Errno::EEXIST)
     }
 
@@ -63,7 +63,7 @@ impl Node {
         Ok(Created { entry: Entry { vnode, attributes }, file })
     }
 
-    /// Makes an unnamed file and opens it.
+    /// Creates an unnamed file and opens it.
     pub(super) fn make_unnamed(self: &Arc<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
         self.only_directory()?;
         self.may_change_names(caller)?;
@@ -81,13 +81,13 @@ impl Node {
         Ok(Created { entry: node.entry(created.entry.attributes), file })
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     pub(super) fn make_directory(self: &Arc<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
         let made = self.make(caller, name, |place, stored| Ok(((), place.mkdir_surely(caller, stored, mode)?)));
         made.map(|(node, (), attributes)| node.entry(attributes))
     }
 
-    /// Makes a fifo, socket, device or regular file.
+    /// Creates a fifo, socket, device or regular file.
     pub(super) fn make_special(
         self: &Arc<Self>,
         caller: &Caller,
@@ -101,7 +101,7 @@ impl Node {
             if whiteout_device::has_number(&entry.attributes)
                 && let Err(error) = whiteout::mark_as_users(&entry.vnode)
             {
-                // It is a whiteout so far, where there was nothing to be seen.
+                // It is a whiteout so far, at a name where nothing was visible.
                 place.unlink_surely(&Caller::server(), stored)?;
                 return Err(error);
             }
@@ -110,13 +110,13 @@ impl Node {
         self.make(caller, name, make).map(|(node, (), attributes)| node.entry(attributes))
     }
 
-    /// Makes a symlink.
+    /// Creates a symlink.
     pub(super) fn make_symlink(self: &Arc<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
         let made = self.make(caller, name, |place, stored| Ok(((), place.symlink_surely(caller, stored, target)?)));
         made.map(|(node, (), attributes)| node.entry(attributes))
     }
 
-    /// Gives an object one more name. The name is made in the branch that has the object.
+    /// Creates one more name of an object, in the branch that has the object.
     pub(super) fn make_link(self: &Arc<Self>, caller: &Caller, target: &Arc<Node>, name: Name<'_>) -> Result<Entry> {
         self.only_directory()?;
         let stored = whiteout::stored(name)?;
@@ -138,7 +138,7 @@ impl Node {
             let can_be_linked = target.can_be_linked_from(caller, self, limit);
             let writable = can_be_linked.and_then(|()| target.writable_within(caller, Extent::Nothing, limit));
             let Instance { member, vnode, .. } = match writable {
-                // By which of its names it would go to another branch is not known.
+                // The name by which it would be copied to another branch is unknown.
                 Err(Errno::ESTALE) if matches!(target.whereabouts(), Whereabouts::Unknown) => return Err(Errno::EXDEV),
                 found => found?,
             };
@@ -161,7 +161,7 @@ impl Node {
             }
             let covered = match self.whiteout_here(&search, &member) {
                 Ok(covered) => covered,
-                // What has no name yet stays where it was made.
+                // An unnamed file stays where it was created.
                 Err(_) if cannot_move => return Err(Errno::EXDEV),
                 Err(nearest) => {
                     limit = nearest;
@@ -177,7 +177,7 @@ impl Node {
         Err(Errno::EAGAIN)
     }
 
-    /// Makes something by a name that nothing has, where new objects go.
+    /// Creates an object at an unused name, in the branch for new objects.
     fn make<T>(
         self: &Arc<Self>,
         caller: &Caller,
@@ -191,7 +191,7 @@ impl Node {
         let mut full = FullBranches::default();
         for _ in 0..ATTEMPTS + self.union.branches.slots().len() {
             if self.union.branches.slots().len() > 1 && self.search_alone(caller, stored)?.found.is_some() {
-                // Before directories are made for nothing.
+                // Checked before directories are created in vain.
                 return Err(Errno::EEXIST);
             }
             self.may_change_names(caller)?;
@@ -228,8 +228,8 @@ impl Node {
         Err(Errno::EAGAIN)
     }
 
-    /// Whether the whiteout that a search met is in the member. One on the left of it would hide what is made there: then
-    /// the place of that one, further to the right than which nothing can be made.
+    /// Returns whether the whiteout that a search found is in the member. A whiteout in a higher branch would hide a new object
+    /// in the member: then the error is that branch's position, below which nothing can be created.
     fn whiteout_here(&self, search: &Search, member: &Member) -> std::result::Result<bool, usize> {
         let branches = &self.union.branches;
         let Some(slot) = search.whiteout.as_ref().and_then(|member| branches.position(member)) else {
@@ -246,7 +246,7 @@ impl Node {
         self.search(caller, stored)
     }
 
-    /// Makes something where a whiteout of its name may be.
+    /// Creates an object at a name that may have a whiteout.
     fn make_uncovered<T>(
         &self,
         (member, place): (&Member, &VnodeRef),
@@ -258,7 +258,7 @@ impl Node {
             return make(place, stored);
         }
         let had_device = whiteout::make_room(place, stored)?;
-        // Beside its whiteout an object is seen, and a directory hides what is to the right.
+        // Beside its whiteout an object is visible, and a directory hides the lower branches.
         let made = make(place, stored).and_then(|(value, entry)| {
             let is_marked = !entry.attributes.is_directory() || self.hides_the_rest(member, place, stored, &entry)?;
             Ok(((value, entry), is_marked))
@@ -273,10 +273,12 @@ impl Node {
         Ok(made)
     }
 
-    /// Marks a directory that was just made beside its whiteout as opaque: whether it is, so that the whiteout may go.
+    /// Marks a directory that was just created beside its whiteout as opaque; returns whether it is, so that the whiteout may
+    /// be removed.
     ///
     /// # Errors
-    /// Those of the mark: the directory is not there. Where it cannot be removed it is as it should be as long as the whiteout stays.
+    /// Errors from setting the mark: the directory is removed again. If it cannot be, it stays correct as long as the whiteout
+    /// does.
     fn hides_the_rest(&self, member: &Member, place: &VnodeRef, stored: Name<'_>, made: &Entry) -> Result<bool> {
         let Err(error) = whiteout::set_opaque(&made.vnode, self.union.settings.whiteouts) else { return Ok(true) };
         match remove_own_directory(member, place, stored) {
@@ -287,7 +289,7 @@ impl Node {
 }
 
 impl Union {
-    /// The vnode of what was just made in a branch.
+    /// The vnode of an object that was just created in a branch.
     fn made(self: &Arc<Self>, member: &Arc<Member>, entry: &Entry) -> Result<Arc<Node>> {
         let Entry { vnode, attributes } = entry;
         let identity = self.fitting(Identity::native(&member.base, &vnode.handle(), attributes.ino)?)?;

@@ -1,8 +1,8 @@
-//! What has to be on a disk before something else may be: the order in which several calls reach it.
+//! Ordering of writes: what has to be on disk before something else may be.
 //!
-//! On one file system names are taken to reach the disk in the order in which they were changed, as in a journal. Between
-//! file systems there is no order but what is synchronized, so what takes the place of something elsewhere is synchronized
-//! before that is removed. And fdatasync(2) of a file leaves out what is no data of it: that the file is where it is.
+//! On one file system, changes of names are assumed to reach the disk in the order in which they are made, as with a journal.
+//! Between file systems only synchronization guarantees an order, so the replacement of an object in another file system is
+//! synchronized before that is removed. And fdatasync(2) of a file omits what is not part of its data: its directory entry.
 
 use std::sync::atomic::Ordering;
 
@@ -11,8 +11,7 @@ use vnode::{Caller, Errno, Result, VnodeRef};
 use super::branches::Member;
 use super::node::{Node, Whereabouts};
 
-/// Has the names in a directory of a branch reach the disk. A file system that cannot be asked for that is taken to have it
-/// done.
+/// Synchronizes the names in a directory of a branch. A file system that does not support that is assumed to have done it.
 pub(super) fn sync_directory(directory: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     match directory.open_directory(&server)?.fsync(&server, false) {
@@ -21,41 +20,41 @@ pub(super) fn sync_directory(directory: &VnodeRef) -> Result<()> {
     }
 }
 
-/// Whether what is done in a directory of one branch and in a directory of another may reach the disk in another order. Of
-/// branches on one disk it does not.
+/// Returns whether changes in a directory of one branch and in a directory of another may reach the disk in another order. For
+/// branches on one disk they cannot.
 pub(super) fn are_apart((one, here): (&Member, &VnodeRef), (other, there): (&Member, &VnodeRef)) -> bool {
     let is_one_storage = || here.storage().is_some_and(|storage| there.storage() == Some(storage));
     one.is_apart_from(other) && !is_one_storage()
 }
 
 impl Member {
-    /// Whether what is done in the other and here may reach the disk in another order.
+    /// Returns whether changes in the other branch and here may reach the disk in another order.
     pub(super) fn is_apart_from(&self, other: &Member) -> bool {
         self.base.known.tag != other.base.known.tag
     }
 }
 
 impl Node {
-    /// It has come to a branch, or its data have come to it there, which may not be on the disk yet.
+    /// Records that it was copied to a branch, or its data were filled in there, which may not be on disk yet.
     pub(super) fn has_arrived(&self) {
         self.is_arriving.store(true, Ordering::Release);
     }
 
-    /// Whether it may have come to its branch since that was last synchronized.
+    /// Returns whether it may have been copied to its branch since that was last synchronized.
     pub(super) fn is_arriving(&self) -> bool {
         self.is_arriving.load(Ordering::Acquire)
     }
 
-    /// Has it reach the disk that this object has come to a branch, with the directories above that came there for it.
+    /// Synchronizes this object's arrival in a branch, with the ancestors that were created there for it.
     ///
     /// # Errors
-    /// Those of fsync(2): then it is still to be done.
+    /// Errors of fsync(2): then it is still to be done.
     pub(super) fn sync_arrival(&self, member: &Member) -> Result<()> {
         let mut node = self.reference();
         while node.is_arriving.swap(false, Ordering::AcqRel) {
             let synchronized = node.sync_directory_above(member);
             if synchronized.is_err() || node.instances().len() > 2 {
-                // A directory may have come to several branches.
+                // A directory may have been created in several branches.
                 node.has_arrived();
             }
             synchronized?;
@@ -67,7 +66,7 @@ impl Node {
 
     fn sync_directory_above(self: &std::sync::Arc<Self>, member: &Member) -> Result<()> {
         if self.find_whereabouts().is_err() {
-            // By which of its names it came is not known any more.
+            // The name by which it was copied is not known any more.
             return member.base.file_system.sync();
         }
         let Whereabouts::At(above) = self.whereabouts() else { return Ok(()) };

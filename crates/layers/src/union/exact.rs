@@ -1,8 +1,9 @@
-//! Exact names in a branch that folds them: `A` finds `a` there, `x.` is `x`, and `LONGNA~1` finds what has a long name, as on FAT.
+//! Exact names in a branch that folds them: `A` finds `a` there, `x.` is `x`, and `LONGNA~1` finds an object with a long name,
+//! as on FAT.
 //!
-//! Branches on the right may have each of these as an object of its own, so in such a branch an object has no name but the one that
-//! its directory lists. Nothing is made by a name that the directory would list as another, and none takes the place of what has
-//! another.
+//! Lower branches may have each of these as an object of its own, so in such a branch an object has only the name that its
+//! directory lists. Nothing is created at a name that the directory would list as another, and nothing replaces an object that
+//! has another name.
 
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
@@ -14,29 +15,29 @@ use vnode::{
     Timestamp, VnodeRef,
 };
 
-/// The names of larger directories are read for each question.
+/// Maximum number of cached names; larger directories are read for each query.
 const NAMES_MAX: usize = 1 << 15;
 
-/// A file system with exact names.
+/// The file system with exact names.
 pub(super) fn with_exact_names(file_system: FileSystemRef) -> FileSystemRef {
     if file_system.properties().folds_names { layer::stack(ExactNames, file_system) } else { file_system }
 }
 
-/// The layer that a branch gets which folds names. It is a part of the union, and no description tells of it.
+/// Layer on a branch that folds names. It is internal to the union, and not listed in any description.
 struct ExactNames;
 
-/// What a directory lists.
+/// Cached names that a directory lists.
 #[derive(Default)]
 struct Listing(Mutex<Option<Listed>>);
 
 struct Listed {
     names: HashSet<Box<[u8]>>,
-    /// When the directory was last changed, before it was read.
+    /// Times of the directory's last change before it was read.
     times: (Timestamp, Timestamp),
 }
 
 impl Listing {
-    /// Whether the directory lists this name.
+    /// Returns whether the directory lists this name.
     fn has(&self, directory: &VnodeRef, name: Name<'_>) -> Result<bool> {
         let server = Caller::server();
         let attributes = directory.getattr(&server)?;
@@ -63,23 +64,23 @@ impl Listing {
     }
 }
 
-/// Whether what is found by this name may have another.
+/// Returns whether an object found by this name may have another.
 fn may_be_of_another(name: Name<'_>) -> bool {
     let is_folded = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii() || *byte == b'~';
     name.as_bytes().iter().any(is_folded) || check_form(name).is_err()
 }
 
-/// Refuses names that lose their end.
+/// Refuses names that would lose their last characters.
 fn check_form(name: Name<'_>) -> Result<()> {
     if name.as_bytes().ends_with(b".") || name.as_bytes().ends_with(b" ") { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-/// Refuses a name by which nothing is listed.
+/// Refuses a name that is not listed.
 fn only_listed(node: &LayerVnode<ExactNames>, name: Name<'_>) -> Result<()> {
     if !may_be_of_another(name) || node.state().has(node.lower(), name)? { Ok(()) } else { Err(Errno::ENOENT) }
 }
 
-/// Refuses a name that another object would be found by.
+/// Refuses a name by which another object would be found.
 fn only_free(node: &LayerVnode<ExactNames>, name: Name<'_>) -> Result<()> {
     check_form(name)?;
     match node.lower().lookup(&Caller::server(), name) {
@@ -91,7 +92,7 @@ fn only_free(node: &LayerVnode<ExactNames>, name: Name<'_>) -> Result<()> {
     }
 }
 
-/// Does something by a new name.
+/// Creates an object at a new name.
 fn make<T>(node: &LayerVnode<ExactNames>, name: Name<'_>, make: impl FnOnce() -> Result<T>) -> Result<T> {
     check_form(name)?;
     let made = make();
@@ -99,7 +100,7 @@ fn make<T>(node: &LayerVnode<ExactNames>, name: Name<'_>, make: impl FnOnce() ->
     made
 }
 
-/// Takes a name away.
+/// Removes a name.
 fn remove(node: &LayerVnode<ExactNames>, name: Name<'_>, remove: impl FnOnce() -> Result<()>) -> Result<()> {
     only_listed(node, name)?;
     let removed = remove();

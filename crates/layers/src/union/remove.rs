@@ -1,4 +1,4 @@
-//! Taking names away (Unionfs, section 3.5): what is in the way of a branch on the right is hidden by a whiteout.
+//! Removal of names (Unionfs, section 3.5): a name that shadows objects in lower branches is replaced by a whiteout.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,11 +18,11 @@ use super::sure::Sure;
 use super::whiteout::{self, Meaning};
 use super::{Union, work};
 
-/// How often what is to be removed may change before we give up.
+/// Maximum number of attempts if the object to be removed changes meanwhile.
 const ATTEMPTS: usize = 16;
 
 impl Node {
-    /// Takes the name of anything but a directory away.
+    /// Removes a name of anything but a directory.
     pub(super) fn unlink_name(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
         let is_file = |kind| if kind == FileKind::Directory { Err(Errno::EISDIR) } else { Ok(()) };
         self.remove(caller, name, is_file, |removal| {
@@ -71,14 +71,15 @@ impl Node {
             if self.union.settings.deletion == Deletion::All
                 && (removal.remove_on_the_right(self) == Leaves::Nothing || removal.shows_more(self) == Ok(false))
             {
-                // What is not needed any more may stay.
+                // A whiteout that is no longer needed may stay.
                 let _ = whiteout::lift(directory, stored);
             }
             Ok(())
         })
     }
 
-    /// Finds what has the name, which has to be of a kind, and where its removal is to be noted, and removes it.
+    /// Finds the object of that name, which must be of the expected kind, and the branch that records its removal, and removes
+    /// it.
     fn remove(
         self: &Arc<Self>,
         caller: &Caller,
@@ -97,7 +98,7 @@ impl Node {
             };
             before.is_movable()?;
             self.may_take_away(caller, &before.attributes)?;
-            // Nothing is copied for what is refused; who may not remove it is told that first.
+            // Nothing is copied for an operation that is refused; the lack of permission is reported first.
             is_of_kind(before.kind())
                 .or_else(|refusal| self.could_take_away(caller, &before.attributes).and(Err(refusal)))?;
             if before.is_borrowed {
@@ -154,7 +155,7 @@ impl Node {
         Err(Errno::EAGAIN)
     }
 
-    /// Removes what has the name and leaves a whiteout.
+    /// Removes the object of that name and leaves a whiteout.
     fn remove_hiding(&self, removal: &Removal<'_>, remove: impl FnOnce() -> Result<()>) -> Result<()> {
         let Removal { found, directory, stored, .. } = *removal;
         if !whiteout::can_stand_beside(stored, self.union.settings.whiteouts) {
@@ -165,20 +166,21 @@ impl Node {
         }
         let is_new = removal.member.whiteouts.cover(directory, stored)?;
         remove().inspect_err(|_| {
-            // It is seen beside its whiteout, which is in nobody's way then; one that stood there before has its reasons.
+            // The object is visible beside its whiteout, which does no harm then; a whiteout that was there before has its
+            // reasons.
             if is_new && is_there(directory, stored, &found.instances[0].vnode) {
                 let _ = whiteout::remove(directory, stored);
             }
         })
     }
 
-    /// The branch where whiteouts of what is in `member` go.
+    /// The branch that receives the whiteouts of objects in `member`.
     fn branch_of_whiteout(self: &Arc<Self>, member: &Member) -> Result<Arc<Member>> {
         let position = self.union.branches.position(member).ok_or(Errno::ESTALE)?;
         self.nearest_branch(position)
     }
 
-    /// Whether the caller may take away a name of an object with these attributes, as the branch would decide.
+    /// Checks that the caller may remove a name of an object with these attributes, as the branch would.
     pub(super) fn may_remove(&self, caller: &Caller, directory: &VnodeRef, victim: &Attributes) -> Result<()> {
         let both = AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits());
         take_away(caller, &directory.getattr(caller)?, victim, || match caller.is_superuser() {
@@ -188,7 +190,8 @@ impl Node {
     }
 }
 
-/// Whether a name stands for the object still. A question that fails is answered so, since a whiteout hides nothing beside it.
+/// Returns whether a name still leads to the object; also `true` on errors, since a whiteout does not hide the object beside
+/// it.
 fn is_there(directory: &VnodeRef, stored: Name<'_>, object: &VnodeRef) -> bool {
     match directory.lookup(&Caller::server(), stored) {
         Ok(entry) => entry.vnode.handle() == object.handle(),
@@ -196,40 +199,41 @@ fn is_there(directory: &VnodeRef, stored: Name<'_>, object: &VnodeRef) -> bool {
     }
 }
 
-/// From so many removals on, a helper is worth waking.
+/// Minimum number of removals for which a helper is worth waking.
 const REMOVALS_MIN: usize = 4;
 
-/// What is removed, and where.
+/// A removal, and where it is recorded.
 struct Removal<'a> {
     found: &'a Found,
-    /// Instances of the directory on the right of the one that has the leftmost object.
+    /// Instances of the directory below the one that has the leftmost object.
     right: &'a [Instance],
-    /// The directory in the branch where the removal is noted: that of the leftmost object, or one on the left of it.
+    /// The directory in the branch that records the removal: that of the leftmost object, or a higher one.
     directory: &'a VnodeRef,
-    /// That branch.
+    /// The branch that records the removal.
     member: &'a Member,
     stored: Name<'a>,
     is_on_the_left: bool,
-    /// It is a copy that names of the original still lead to: one of those may be removed on the right only if it is the last.
+    /// Whether it is a copy, and names of the original still lead to it: one of those may be removed in a lower branch only if
+    /// it is the last.
     has_names_on_the_right: bool,
 }
 
-/// What there is by a name after it has been removed.
+/// Objects that remain at a name after a removal.
 #[derive(PartialEq, Eq)]
 pub(super) enum Leaves {
     Nothing,
-    /// Perhaps.
+    /// Possibly something.
     Something,
 }
 
 impl Removal<'_> {
-    /// Whether something would come to light.
+    /// Returns whether the removal would reveal an object of a lower branch.
     fn shows_more(&self, directory: &Node) -> Result<bool> {
         if self.right.is_empty() {
             return Ok(false);
         }
         match directory.union.search(self.right, &Caller::server(), self.stored) {
-            // Perhaps, in a branch that has failed: a whiteout of nothing is in nobody's way.
+            // Possibly, in a branch that has failed: an unnecessary whiteout does no harm.
             Err(Errno::EIO) if self.right.iter().any(|place| place.member.has_failed()) => Ok(true),
             search => Ok(search?.found.is_some()),
         }
@@ -240,7 +244,7 @@ impl Removal<'_> {
         self.member.whiteouts.hide(self.directory, self.stored, directory.union.settings.whiteouts)
     }
 
-    /// Removes what may be removed of that, all at once. Users see none of it: what stays is hidden.
+    /// Removes what may be removed of the name in lower branches, in parallel. Invisible to users: what stays is hidden.
     fn remove_on_the_right(&self, directory: &Node) -> Leaves {
         let (reached, mut leaves) = within_reach(self.right, self.stored);
         let all = reached.len();
@@ -261,7 +265,7 @@ impl Removal<'_> {
             let (place, entry) = &hidden[index];
             let is_removed = remove_at(place, entry, kind, &instances, stored.as_name())?;
             if is_removed && apart[index] {
-                // What hides it may go next, and is not to be the first of which the disk knows.
+                // The object that hides it may be removed next, and that removal must not reach the disk first.
                 sync_directory(&place.vnode)?;
             }
             Ok::<bool, Errno>(is_removed)
@@ -270,7 +274,7 @@ impl Removal<'_> {
         let by_others = Arc::clone(&remove);
         let removed = Answers::of_many(count, REMOVALS_MIN, move |index| by_others(index));
         for index in 0..count {
-            // An error is as good as a branch that is read-only.
+            // An error is treated like a read-only branch.
             if removed.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(remove(index))) != Ok(Ok(true)) {
                 leaves = Leaves::Something;
             }
@@ -279,8 +283,8 @@ impl Removal<'_> {
     }
 }
 
-/// Removes what a branch has by the name, if it is of the same kind as what was found, which has these instances: whether it
-/// did.
+/// Removes a branch's object of that name, if it is of the same kind as the object found, which has these instances; returns
+/// whether it did.
 fn remove_at(
     place: &Instance,
     entry: &Reached,
@@ -290,7 +294,7 @@ fn remove_at(
 ) -> Result<bool> {
     match entry {
         Reached::Directory(vnode) if kind == FileKind::Directory => {
-            // Another of that name may be part of a directory that was moved.
+            // Another directory of that name may be part of a moved one.
             let is_part = |instance: &Instance| instance.is(&place.member, vnode);
             if !instances.iter().any(is_part) || !has_only_marks(vnode)? {
                 return Ok(false);
@@ -303,24 +307,24 @@ fn remove_at(
     Ok(true)
 }
 
-/// What a branch has by a name.
+/// A branch's object of a name.
 pub(super) enum Reached {
     Directory(VnodeRef),
-    /// Anything else but a whiteout.
+    /// Anything else except whiteouts.
     Other,
 }
 
-/// What one of the places has by a name.
+/// Contents of one instance of a directory at a name.
 struct Has {
     object: Option<Reached>,
-    /// A search that comes from the left ends here.
+    /// Whether a search from above ends here.
     ends_search: bool,
-    /// Nobody else can just have put something there.
+    /// Whether nobody else can just have put something there.
     is_sure: bool,
 }
 
 impl Has {
-    /// Asks the place, as far as it is not known.
+    /// Queries the instance for what is not known.
     fn of(place: &Instance, stored: Name<'_>) -> Result<Self> {
         place.member.has_nothing()?;
         let before = place.names.replacements();
@@ -346,7 +350,7 @@ impl Has {
             Some(entry) if entry.attributes.is_directory() => Some(Reached::Directory(entry.vnode)),
             other => other.map(|_| Reached::Other),
         };
-        // One that stands beside an object hides what is on the right of that, too.
+        // A whiteout beside an object hides the branches below it too.
         let ends_search = names.may_have_whiteout && whiteout::stands(&place.vnode, stored)?;
         if names.may_have_whiteout && !ends_search {
             place.names.has_missed();
@@ -355,12 +359,12 @@ impl Has {
     }
 }
 
-/// What the places have by the name that a search from the left comes to, up to a whiteout of the name, and that no moved
-/// directory needs; and what there is beside that. The places are asked at once where that pays.
+/// The objects of that name that a search from above reaches, up to a whiteout of the name, and that no moved directory needs;
+/// and what else there may be. The instances are queried in parallel if that pays.
 pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec<(&'a Instance, Reached)>, Leaves) {
     let (mut reached, mut leaves, mut is_whole) = (Vec::new(), Leaves::Nothing, true);
     let asked = stored.to_owned();
-    // What is known of a slow one costs a question for its times.
+    // For a slow branch, validating the name cache costs a query of the directory's times.
     let is_needed = |_, place: &Instance| place.member.pace.is_slow() || !place.names.tell(stored);
     let answers = Answers::of(places, is_needed, move |_, place| Has::of(place, asked.as_name()));
     for (index, place) in places.iter().enumerate() {
@@ -383,8 +387,8 @@ pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec
     (reached, leaves)
 }
 
-/// Takes out what is no directory and has one on its right, or may have one where not all places could be asked: that may be
-/// part of a directory that was moved, which ends here. Whether there was such.
+/// Takes out every object other than a directory that has a directory below it, or may have one if some instances could not be
+/// queried: it may be part of a moved directory, which ends here. Returns whether there were any.
 fn keep_ends_of_directories(reached: &mut Vec<(&Instance, Reached)>, is_whole: bool) -> bool {
     let is_directory = |(_, entry): &(&Instance, Reached)| matches!(entry, Reached::Directory(_));
     let all = reached.len();
@@ -397,7 +401,7 @@ fn keep_ends_of_directories(reached: &mut Vec<(&Instance, Reached)>, is_whole: b
     reached.len() < all
 }
 
-/// Whether the directory has nothing that could be seen.
+/// Returns whether the directory has no entries that users could see.
 fn has_only_marks(directory: &VnodeRef) -> Result<bool> {
     let server = Caller::server();
     for (name, kind) in work::entries(directory)? {
@@ -412,13 +416,13 @@ fn has_only_marks(directory: &VnodeRef) -> Result<bool> {
     Ok(true)
 }
 
-/// Removes a directory that has nothing but marks, out of sight at once.
+/// Removes a directory that contains only marks; it disappears at once.
 pub(super) fn remove_own_directory(member: &Member, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     match directory.rmdir_surely(&Caller::server(), stored) {
         Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
             let (server, work) = (Caller::server(), member.work.directory()?);
             let name = member.work.take(directory, stored)?;
-            // Out of reach of others: what they have put in meanwhile has to stay.
+            // Others cannot reach it here: anything they have put into it meanwhile has to stay.
             let taken = work.lookup(&server, name.as_name()).and_then(|taken| has_only_marks(&taken.vnode));
             if taken != Ok(true) {
                 work.rename_surely(&server, name.as_name(), directory, stored, RenameMode::NoReplace)?;
@@ -432,15 +436,15 @@ pub(super) fn remove_own_directory(member: &Member, directory: &VnodeRef, stored
 }
 
 impl Union {
-    /// Has a file with several names copied where its names can be counted, one of which is about to go: whether it was not
-    /// there yet.
+    /// Copies a file with several names to a branch in which its names can be counted, before one of them is removed; returns
+    /// whether it was not there yet.
     pub(super) fn counts_names(&self, caller: &Caller, found: &Found, node: &Arc<Node>) -> Result<bool> {
         let is_counted = found.kind() == FileKind::Directory || self.branches.may_change(&found.instances[0].member);
         if is_counted || node.shown(found.attributes).nlink < 2 {
             return Ok(false);
         }
         match node.writable(caller, Extent::Nothing) {
-            // No branch can have its names: they are not counted.
+            // No branch can have all its names: they are not counted.
             Err(Errno::EMLINK) => Ok(false),
             copied => copied.map(|_| true),
         }

@@ -1,20 +1,20 @@
-//! Changes of names in a branch whose errors are believed only after a look.
+//! Changes of names in a branch whose errors are verified by a look-up.
 //!
-//! Storage may do what it is asked for and report an error all the same: a reply that was lost, a journal that could not be
-//! written. What is undone then, or taken for undone, is a file that is seen twice or not at all. The caller holds the locks
+//! Storage may carry out a request and report an error all the same: a reply that was lost, a journal that could not be
+//! written. If the change is then undone, or assumed not made, a file appears twice or not at all. The caller holds the locks
 //! of the names, so that nobody else changes them in between.
 
 use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, RenameMode, Result, Vnode, VnodeRef};
 
 use super::whiteout_device::has_number;
 
-/// The operations, as those of [`Vnode`], with errors that are true.
+/// Operations of [`Vnode`] whose errors are reliable.
 pub(super) trait Sure {
     /// As [`Vnode::unlink`].
     fn unlink_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()>;
     /// As [`Vnode::rmdir`].
     fn rmdir_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()>;
-    /// As [`Vnode::create`] of a file that is not there: after an error it is not.
+    /// As [`Vnode::create`] for a file that does not exist: after an error it still does not.
     fn create_surely(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created>;
     /// As [`Vnode::mkdir`].
     fn mkdir_surely(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry>;
@@ -25,7 +25,8 @@ pub(super) trait Sure {
     fn symlink_surely(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry>;
     /// As [`Vnode::link`].
     fn link_surely(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry>;
-    /// As [`Vnode::rename`], also where the branch knows no [`RenameMode::NoReplace`]: then it is looked whether the name is free.
+    /// As [`Vnode::rename`], also if the branch does not support [`RenameMode::NoReplace`]: then a look-up checks that the name
+    /// is free.
     fn rename_surely(
         &self,
         caller: &Caller,
@@ -47,7 +48,7 @@ impl Sure for dyn Vnode {
 
     fn create_surely(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         self.create(caller, name, how).inspect_err(|&error| {
-            // Its maker could write to it whatever its mode is: it cannot be opened once more.
+            // Its creator could write to it whatever its mode: it cannot be opened again.
             let made = unless_made(error, self, caller, name, FileKind::Regular);
             if made.is_ok_and(|made| made.attributes.size == 0) {
                 let _ = self.unlink_surely(&Caller::server(), name);
@@ -89,7 +90,7 @@ impl Sure for dyn Vnode {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        // Afterwards both names stand for something, whether they have changed places or not.
+        // Afterwards both names lead to objects, whether they were exchanged or not.
         let exchanged = match mode {
             RenameMode::Exchange => Some(self.lookup(&Caller::server(), name)?.vnode.handle()),
             _ => None,
@@ -101,32 +102,32 @@ impl Sure for dyn Vnode {
             },
             _ => unless_done(error, || match &exchanged {
                 Some(handle) => found(&**to, to_name, handle).is_some(),
-                // A whiteout that stays is no object.
+                // A whiteout that stays is not an object.
                 None => !stands_for_object(self, name) && stands_for_object(&**to, to_name),
             }),
         })
     }
 }
 
-/// Whether the error says that a branch knows none of the flags of renameat2(2), as NFS and many others, or may say so.
+/// Returns whether the error says, or may say, that a branch supports no flags of renameat2(2), like NFS and many others.
 fn is_of_unknown_mode(error: Errno) -> bool {
     matches!(error, Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP)
 }
 
-/// The error, unless it may be wrong and the change is seen to have been made.
+/// The error, unless it may be wrong and the change turns out to have been made.
 fn unless_done(error: Errno, is_done: impl FnOnce() -> bool) -> Result<()> {
     if is_doubtful(error) && is_done() { Ok(()) } else { Err(error) }
 }
 
-/// The error, unless it may be wrong and there is now an object of that kind by a name that nothing had. One that somebody else
-/// has made meanwhile is not taken for the caller's.
+/// The error, unless it may be wrong and there is now an object of that kind at a formerly unused name. An object that somebody
+/// else has created meanwhile is not taken for the caller's.
 fn unless_made(error: Errno, directory: &dyn Vnode, caller: &Caller, name: Name<'_>, kind: FileKind) -> Result<Entry> {
     let made = if is_doubtful(error) { directory.lookup(&Caller::server(), name).ok() } else { None };
     let is_own = |made: &Entry| caller.server || made.attributes.uid == caller.uid;
     made.filter(|made| made.attributes.kind == kind && is_own(made)).ok_or(error)
 }
 
-/// Whether an operation that reports this may have been done: all but the answers to a question.
+/// Returns whether an operation that reports this may have been carried out: all errors except those of mere queries.
 fn is_doubtful(error: Errno) -> bool {
     !matches!(
         error,
@@ -150,18 +151,18 @@ fn is_doubtful(error: Errno) -> bool {
     )
 }
 
-/// Whether a name stands for nothing. A question that fails is not answered so.
+/// Returns whether a name is unused; `false` if the query fails.
 fn is_gone(directory: &dyn Vnode, name: Name<'_>) -> bool {
     matches!(directory.lookup(&Caller::server(), name), Err(Errno::ENOENT))
 }
 
-/// What a name stands for, if that is the object with this handle.
+/// The entry of a name, if it is the object with this handle.
 fn found(directory: &dyn Vnode, name: Name<'_>, handle: &vnode::Handle) -> Option<Entry> {
     directory.lookup(&Caller::server(), name).ok().filter(|entry| entry.vnode.handle() == *handle)
 }
 
-/// Whether a name stands for something other than a device that is a whiteout. A question that fails is answered so for the
-/// source of a rename, which then counts as not made.
+/// Returns whether a name leads to anything but a whiteout device; also `true` if the query fails, so that a rename counts as
+/// not made if this is its source.
 fn stands_for_object(directory: &dyn Vnode, name: Name<'_>) -> bool {
     match directory.lookup(&Caller::server(), name) {
         Ok(entry) => !has_number(&entry.attributes),

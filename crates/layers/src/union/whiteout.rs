@@ -1,9 +1,9 @@
-//! Whiteouts and the other marks in a branch: what a name in a branch stands for, and which marks a directory bears.
+//! Whiteouts and the other marks in a branch: the meaning of a name in a branch, and the marks of a directory.
 //!
-//! Two formats are read. That of the paper (Unionfs, section 2), which aufs and OCI layers use too: a file `.wh.NAME`
-//! hides NAME in the branches to the right, and `.wh..wh..opq` in a directory hides all that is below the same directory
-//! to the right. And that of Linux's overlayfs: a character device 0:0 in the place of the name, and extended attributes
-//! for opaque and moved directories. Names of users that begin with `.wh.` are kept as `.wh..wh.u` and their rest.
+//! Two formats are read. The format of the paper (Unionfs, section 2), which aufs and OCI layers also use: a file `.wh.NAME`
+//! hides NAME in the lower branches, and `.wh..wh..opq` in a directory hides the contents of its lower parts. And the format of
+//! Linux's overlayfs: a character device 0:0 in place of the name, and extended attributes for opaque and moved directories.
+//! Users' names that begin with `.wh.` are stored with the prefix `.wh..wh.u` instead.
 
 use std::borrow::Cow;
 
@@ -17,35 +17,35 @@ use super::trusted::Mark;
 use super::whiteout_device::has_number;
 use super::xattrs::{attribute, attributes};
 
-/// What every mark's name begins with.
+/// Prefix of the name of every mark.
 pub(super) const PREFIX: &[u8] = b".wh.";
-/// The directory at a branch's root that belongs to the union.
+/// The union's own directory at a branch's root.
 pub(super) const STATE: &[u8] = b".wh..wh.plyfs";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 const ESCAPE: &[u8] = b".wh..wh.u";
 
-/// The attributes of overlayfs.
+/// Extended attributes of overlayfs.
 const OVERLAY_OPAQUE: Mark = Mark::new(b"trusted.overlay.opaque", b"user.overlay.opaque");
-/// Where a moved directory keeps the path that it had: the same as overlayfs, for which it means the same.
+/// Attribute in which a moved directory stores its former path, with the same name and meaning as in overlayfs.
 pub(super) const OVERLAY_REDIRECT: Mark = Mark::new(b"trusted.overlay.redirect", b"user.overlay.redirect");
-/// On a device 0:0 that is no whiteout.
+/// Attribute of a device 0:0 that is not a whiteout.
 pub(super) const USERS_DEVICE: &[u8] = b"trusted.plyfs.device";
-/// No path is longer that a moved directory had.
+/// Maximum length of a moved directory's former path.
 pub(super) const REDIRECT_MAX: usize = 4096;
 
-/// Prefixes that users' attributes may have too, as those of a kernel overlay on the union do, and how theirs are kept: as
-/// overlayfs keeps those of an overlay on it.
+/// Prefixes that users' attributes may have too, like those of a kernel overlay on the union, and the escaped form in which
+/// theirs are stored: the form in which overlayfs stores those of an overlay on it.
 const SHARED: [(&[u8], &[u8]); 2] =
     [(b"trusted.overlay.", b"trusted.overlay.overlay."), (b"user.overlay.", b"user.overlay.overlay.")];
-/// Prefixes of the union's own.
+/// Prefixes that only the union uses.
 const OWN: [&[u8]; 2] = [b"trusted.plyfs.", b"user.plyfs."];
 
-/// Whether an extended attribute in a branch is one that is not shown to users.
+/// Returns whether an extended attribute in a branch is hidden from users.
 pub(super) fn is_own_attribute(stored: &[u8]) -> bool {
     shown_attribute(stored).is_none()
 }
 
-/// The name in branches of what users see as this extended attribute; `None` for one that is not theirs.
+/// Name in branches of a user-visible extended attribute; `None` for one that users cannot have.
 pub(super) fn stored_attribute(shown: &[u8]) -> Option<Cow<'_, [u8]>> {
     for (prefix, escaped) in SHARED {
         if let Some(rest) = shown.strip_prefix(prefix) {
@@ -55,7 +55,7 @@ pub(super) fn stored_attribute(shown: &[u8]) -> Option<Cow<'_, [u8]>> {
     (!OWN.iter().any(|prefix| shown.starts_with(prefix))).then_some(Cow::Borrowed(shown))
 }
 
-/// What users see an extended attribute of a branch as; `None` for one of the union's own.
+/// User-visible name of an extended attribute of a branch; `None` for one of the union's own.
 pub(super) fn shown_attribute(stored: &[u8]) -> Option<Cow<'_, [u8]>> {
     for (prefix, escaped) in SHARED {
         if let Some(rest) = stored.strip_prefix(escaped) {
@@ -68,39 +68,39 @@ pub(super) fn shown_attribute(stored: &[u8]) -> Option<Cow<'_, [u8]>> {
     (!OWN.iter().any(|prefix| stored.starts_with(prefix))).then_some(Cow::Borrowed(stored))
 }
 
-/// The names of attributes that users see of these, each with a zero after it.
+/// User-visible names of these attributes, each NUL-terminated.
 pub(super) fn shown_attributes(stored: &[u8]) -> Vec<u8> {
     let names = stored.split(|&byte| byte == 0).filter(|name| !name.is_empty());
     names.filter_map(shown_attribute).flat_map(|name| [&name, &b"\0"[..]].concat()).collect()
 }
 
-/// How whiteouts and opaque directories are written.
+/// Format in which whiteouts and opaque directories are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Format {
-    /// As files with names of their own.
+    /// Files with special names.
     #[default]
     Names,
-    /// As overlayfs does. Where the branch cannot, as files.
+    /// The format of overlayfs; files where the branch does not support it.
     Overlay,
 }
 
-/// What an entry of a branch stands for.
+/// Meaning of an entry of a branch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Meaning<'a> {
     /// An object that users see by this name.
     Object(Cow<'a, [u8]>),
-    /// The absence of what users would see by this name.
+    /// The absence of an object of this user-visible name.
     Whiteout(Cow<'a, [u8]>),
     /// A mark.
     Mark,
 }
 
-/// Whether a name is one that whiteouts and marks have.
+/// Returns whether a name has the form of whiteouts and marks.
 pub(super) fn is_special(stored: &[u8]) -> bool {
     stored.starts_with(PREFIX)
 }
 
-/// What an entry stands for, by its name.
+/// The meaning of an entry, by its name.
 pub(super) fn meaning(stored: &[u8]) -> Meaning<'_> {
     let Some(rest) = stored.strip_prefix(PREFIX) else { return Meaning::Object(Cow::Borrowed(stored)) };
     if let Some(tail) = stored.strip_prefix(ESCAPE) {
@@ -109,15 +109,15 @@ pub(super) fn meaning(stored: &[u8]) -> Meaning<'_> {
     if let Some(tail) = rest.strip_prefix(ESCAPE) {
         return Meaning::Whiteout(Cow::Owned([PREFIX, tail].concat()));
     }
-    // What is no name hides nothing.
+    // An invalid name hides nothing.
     let is_whiteout = !rest.starts_with(PREFIX) && Name::new(rest).is_ok();
     if is_whiteout { Meaning::Whiteout(Cow::Borrowed(rest)) } else { Meaning::Mark }
 }
 
-/// The name in branches of what users see by `name`.
+/// Name in branches of what users see by `name`.
 ///
 /// # Errors
-/// `ENAMETOOLONG` for a name that has no room for the escape.
+/// `ENAMETOOLONG` for a name without room for the escape.
 pub(super) fn stored(name: Name<'_>) -> Result<Cow<'_, [u8]>> {
     match name.as_bytes().strip_prefix(PREFIX) {
         None => Ok(Cow::Borrowed(name.as_bytes())),
@@ -129,23 +129,23 @@ pub(super) fn stored(name: Name<'_>) -> Result<Cow<'_, [u8]>> {
     }
 }
 
-/// The name of a whiteout.
+/// Name of a whiteout file.
 ///
 /// # Errors
-/// `ENAMETOOLONG`: then only a device can be the whiteout.
+/// `ENAMETOOLONG`: then the whiteout can only be a device.
 pub(super) fn whiteout_name(stored: Name<'_>) -> Result<NameBuf> {
     NameBuf::new([PREFIX, stored.as_bytes()].concat())
 }
 
-/// Whether what was found is overlayfs's whiteout, and not a user's device of the same number.
+/// Returns whether the entry is overlayfs's whiteout, and not a user's device of the same number.
 pub(super) fn is_device(found: &Entry) -> Result<bool> {
     Ok(has_number(&found.attributes) && attribute(&found.vnode, USERS_DEVICE)?.is_none())
 }
 
-/// Marks a device with the number of a whiteout as a user's: from now on it is seen.
+/// Marks a device with the number of a whiteout as a user's, which makes it visible.
 ///
 /// # Errors
-/// `EPERM` where the mark cannot be set.
+/// `EPERM` if the mark cannot be set.
 pub(super) fn mark_as_users(device: &VnodeRef) -> Result<()> {
     match device.setxattr(&Caller::server(), USERS_DEVICE, b"y", XattrMode::Set) {
         Err(Errno::EOPNOTSUPP | Errno::EACCES) => Err(Errno::EPERM),
@@ -153,7 +153,7 @@ pub(super) fn mark_as_users(device: &VnodeRef) -> Result<()> {
     }
 }
 
-/// Whether a whiteout of the name, as a file of its own, stands in the directory.
+/// Returns whether the directory has a whiteout file of the name.
 pub(super) fn stands(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
     match whiteout_name(stored) {
         Ok(name) => exists(directory, name.as_name()),
@@ -161,7 +161,7 @@ pub(super) fn stands(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
     }
 }
 
-/// Whether the directory hides what is below the same directory to the right.
+/// Returns whether the directory hides its lower parts.
 pub(super) fn is_opaque(directory: &VnodeRef) -> Result<bool> {
     let value = OVERLAY_OPAQUE.of(directory)?;
     Ok(value.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?)
@@ -169,24 +169,24 @@ pub(super) fn is_opaque(directory: &VnodeRef) -> Result<bool> {
 
 fn has_opaque_mark(directory: &VnodeRef) -> Result<bool> {
     match exists(directory, mark(OPAQUE)) {
-        // A server that is no superuser cannot look into it, and neither can anybody through it.
+        // An unprivileged server cannot look into it, and neither can anybody through the server.
         Err(Errno::EACCES) => Ok(false),
         exists => exists,
     }
 }
 
-/// What a directory says of the branches on its right.
+/// Marks of a directory about the lower branches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks {
-    /// It hides what they have.
+    /// Whether the directory hides them.
     pub(super) is_opaque: bool,
-    /// As [`redirect`].
+    /// The result of [`redirect`].
     pub(super) redirect: Option<Vec<u8>>,
-    /// It has one that is not believed.
+    /// Whether it has a mark that is not trusted.
     pub(super) is_doubtful: bool,
 }
 
-/// The marks of a directory, asked for together: most have none, and one question tells so.
+/// Marks of a directory, queried together: most have none, and a single query shows that.
 pub(super) fn marks(directory: &VnodeRef) -> Result<Marks> {
     let names = attributes(directory)?;
     let opaque = if OVERLAY_OPAQUE.is_in(&names) { OVERLAY_OPAQUE.of(directory)? } else { None };
@@ -197,13 +197,12 @@ pub(super) fn marks(directory: &VnodeRef) -> Result<Marks> {
     Ok(Marks { is_opaque, redirect, is_doubtful })
 }
 
-/// Where the rest of a moved directory is: a path from the root of the branches to the right, or a name in the same
-/// directory there.
+/// Location of the lower part of a moved directory: a path from the root of the lower branches, or a sibling's name there.
 pub(super) fn redirect(directory: &VnodeRef) -> Result<Option<Vec<u8>>> {
     Ok(OVERLAY_REDIRECT.of(directory)?.filter(|path| !path.is_empty() && path.len() <= REDIRECT_MAX))
 }
 
-/// Marks a directory that is not seen yet as opaque.
+/// Marks a directory that is not visible yet as opaque.
 pub(super) fn set_opaque(directory: &VnodeRef, format: Format) -> Result<()> {
     if format == Format::Overlay && OVERLAY_OPAQUE.set(&Caller::server(), directory, b"y")? {
         return Ok(());
@@ -214,10 +213,10 @@ pub(super) fn set_opaque(directory: &VnodeRef, format: Format) -> Result<()> {
     }
 }
 
-/// Notes where the rest of a directory stays when it moves.
+/// Records where the lower part of a directory stays when the directory moves.
 ///
 /// # Errors
-/// `EXDEV` where the branch has no extended attributes to note it in: then programs copy.
+/// `EXDEV` if the branch has no extended attributes to record it in: programs then copy.
 pub(super) fn set_redirect(writer: &Caller, directory: &VnodeRef, path: &[u8]) -> Result<()> {
     if path.len() > REDIRECT_MAX {
         return Err(Errno::EXDEV);
@@ -225,7 +224,7 @@ pub(super) fn set_redirect(writer: &Caller, directory: &VnodeRef, path: &[u8]) -
     if OVERLAY_REDIRECT.set(writer, directory, path)? { Ok(()) } else { Err(Errno::EXDEV) }
 }
 
-/// Takes every mark of opaque directories away.
+/// Removes every opaque mark.
 pub(super) fn remove_opaque(object: &VnodeRef) -> Result<()> {
     OVERLAY_OPAQUE.remove(object)?;
     match object.unlink_surely(&Caller::server(), mark(OPAQUE)) {
@@ -234,40 +233,40 @@ pub(super) fn remove_opaque(object: &VnodeRef) -> Result<()> {
     }
 }
 
-/// Whether something that is no directory is marked as an opaque one.
+/// Returns whether anything but a directory carries an opaque mark.
 pub(super) fn is_opaque_file(file: &VnodeRef) -> Result<bool> {
     Ok(OVERLAY_OPAQUE.of(file)?.is_some())
 }
 
-/// Whether there is a mark of moved directories, readable or not.
+/// Returns whether there is a redirect mark, readable or not.
 pub(super) fn has_redirect(object: &VnodeRef) -> Result<bool> {
     Ok(OVERLAY_REDIRECT.of(object)?.is_some())
 }
 
-/// Takes the mark of moved directories away.
+/// Removes the redirect mark.
 pub(super) fn remove_redirect(object: &VnodeRef) -> Result<()> {
     OVERLAY_REDIRECT.remove(object)
 }
 
-/// Whether the whiteout of a name is one that can stand beside what has the name.
+/// Returns whether the whiteout of a name can be beside the object of that name.
 pub(super) fn can_stand_beside(stored: Name<'_>, format: Format) -> bool {
     format == Format::Names && whiteout_name(stored).is_ok()
 }
 
-/// Makes the whiteouts of a branch. Those that are files are names of one file, where the branch has such: to make a name
-/// costs less than to make a file.
+/// Creates the whiteouts of a branch. Whiteout files are hard links of one file, if the branch supports that: a link is cheaper
+/// to create than a file.
 #[derive(Default)]
 pub(super) struct Whiteouts {
-    /// The one that was last made as a file.
+    /// The most recent whiteout created as a file.
     file: Mutex<Option<VnodeRef>>,
-    /// The branch has no hard links.
+    /// Whether the branch lacks hard links.
     has_no_names: AtomicBool,
-    /// It has been reported that one could not be removed.
+    /// Whether a failure to remove a whiteout has been reported.
     is_reported: AtomicBool,
 }
 
 impl Whiteouts {
-    /// Hides a name that nothing has in this directory.
+    /// Hides an unused name in this directory.
     pub(super) fn hide(&self, directory: &VnodeRef, stored: Name<'_>, format: Format) -> Result<()> {
         if !can_stand_beside(stored, format) {
             match make_device(directory, stored) {
@@ -278,10 +277,11 @@ impl Whiteouts {
         self.cover(directory, stored).map(drop)
     }
 
-    /// Puts a whiteout beside what has the name in this directory, which is seen until it goes: whether none stood there before.
+    /// Creates a whiteout beside the object of that name in this directory, which stays visible until it is removed. Returns
+    /// whether there was no whiteout before.
     ///
     /// # Errors
-    /// `ENAMETOOLONG` for a name whose whiteout can only stand in its place.
+    /// `ENAMETOOLONG` for a name whose whiteout can only be in its place.
     pub(super) fn cover(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
         let (server, name) = (Caller::server(), whiteout_name(stored)?);
         let file = self.file().clone().filter(|_| !self.has_no_names.load(Ordering::Relaxed));
@@ -290,7 +290,7 @@ impl Whiteouts {
             Some(Err(error)) if is_incapable(error) => self.has_no_names.store(true, Ordering::Relaxed),
             _ => {}
         }
-        // There is none yet, or it is gone, or can have no more names.
+        // There is none yet, or it is gone or has the maximum number of links.
         match directory.mknod(&server, name.as_name(), FileKind::Regular, 0o444, Device::default()) {
             Ok(made) => {
                 *self.file() = Some(made.vnode);
@@ -301,8 +301,8 @@ impl Whiteouts {
         }
     }
 
-    /// Removes the whiteout of a name, if it is a file of its own, after something has come to the name: users see that
-    /// already, and one that has to stay is in nobody's way. The first that does is reported.
+    /// Removes the whiteout file of a name after an object of that name has been created: users already see the object, and a
+    /// whiteout that has to stay does no harm. The first that stays is reported.
     pub(super) fn uncover(&self, directory: &VnodeRef, stored: Name<'_>, branch: &str) {
         if let Err(error) = remove(directory, stored)
             && !self.is_reported.swap(true, Ordering::Relaxed)
@@ -321,7 +321,7 @@ impl Whiteouts {
     }
 }
 
-/// The name in branches that a whiteout of this name hides; `None` for what is no whiteout.
+/// Name in branches that a whiteout file of this name hides; `None` if it is not a whiteout.
 pub(super) fn stored_of_whiteout(name: &[u8]) -> Option<Name<'_>> {
     match meaning(name) {
         Meaning::Whiteout(_) => Name::new(&name[PREFIX.len()..]).ok(),
@@ -329,28 +329,28 @@ pub(super) fn stored_of_whiteout(name: &[u8]) -> Option<Name<'_>> {
     }
 }
 
-/// Makes a device that is a whiteout.
+/// Creates a device that is a whiteout.
 pub(super) fn make_device(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     directory.mknod(&Caller::server(), stored, FileKind::CharacterDevice, 0, Device::default()).map(drop)
 }
 
-/// Whether the error says that a branch has no devices, or none of the renames that put them into a place.
+/// Returns whether the error says that a branch lacks devices, or the renames that put them into place.
 pub(super) fn is_incapable(error: Errno) -> bool {
     matches!(error, Errno::EPERM | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP)
 }
 
-/// Takes the whiteout of a name away, if there is one that is a file of its own.
+/// Removes the whiteout of a name, if there is one that is a file of its own.
 pub(super) fn remove(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     let Ok(name) = whiteout_name(stored) else { return Ok(()) };
     match directory.unlink_surely(&Caller::server(), name.as_name()) {
         Err(Errno::ENOENT) => Ok(()),
-        // Whoever may make names in the branch has made it; what is in it nobody sees.
+        // Somebody who may create names in the branch has made it; its contents are invisible.
         Err(Errno::EISDIR) => directory.rmdir_surely(&Caller::server(), name.as_name()),
         result => result,
     }
 }
 
-/// Takes the whiteout of a name away, of whichever form.
+/// Removes the whiteout of a name, whatever its form.
 pub(super) fn lift(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     match directory.lookup(&Caller::server(), stored) {
         Ok(entry) if is_device(&entry)? => directory.unlink_surely(&Caller::server(), stored)?,
@@ -360,8 +360,8 @@ pub(super) fn lift(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     remove(directory, stored)
 }
 
-/// Makes room for an object where a device is the whiteout: the whiteout becomes a file of its own, in one step. Whether
-/// one was there.
+/// Atomically turns a whiteout device into a whiteout file, so that an object can take its name. Returns whether there was a
+/// device.
 pub(super) fn make_room(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
     let server = Caller::server();
     match directory.lookup(&server, stored) {
@@ -377,10 +377,10 @@ pub(super) fn make_room(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> 
     }
 }
 
-/// Puts the device back that made room for an object, since none has come.
+/// Restores the whiteout device after no object has taken its name.
 pub(super) fn take_back_room(directory: &VnodeRef, stored: Name<'_>) {
     let server = Caller::server();
-    // Where it stays a file of its own, that hides the name as well.
+    // If it stays a whiteout file, that hides the name as well.
     let _ = match whiteout_name(stored) {
         Ok(name) => directory.rename_surely(&server, name.as_name(), directory, stored, RenameMode::NoReplace),
         Err(_) => make_device(directory, stored),
@@ -395,7 +395,7 @@ fn exists(directory: &VnodeRef, name: Name<'_>) -> Result<bool> {
     }
 }
 
-/// The extended attributes that users see, sorted.
+/// User-visible extended attributes, sorted.
 pub(super) fn users_attributes(object: &VnodeRef) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let server = Caller::server();
     let names = object.listxattr(&server)?;
@@ -405,7 +405,7 @@ pub(super) fn users_attributes(object: &VnodeRef) -> Result<Vec<(Vec<u8>, Vec<u8
         match object.getxattr(&server, name) {
             Ok(value) => attributes.push((name.to_vec(), value)),
             Err(Errno::ENODATA) => {}
-            // A capability of no bytes can be set but not read.
+            // An empty capability can be set but not read.
             Err(Errno::EINVAL) => attributes.push((name.to_vec(), Vec::new())),
             Err(error) => return Err(error),
         }

@@ -1,8 +1,8 @@
-//! The device that marks a name as removed, as overlayfs has it: character device 0/0.
+//! The device that marks a name as removed, as in overlayfs: character device 0:0.
 
 use vnode::{Attributes, Device, FileKind};
 
-/// Whether the device has the number of a whiteout.
+/// Returns whether the device has the number of a whiteout.
 pub(super) fn has_number(attributes: &Attributes) -> bool {
     attributes.kind == FileKind::CharacterDevice && attributes.rdev == Device::default()
 }
