@@ -1,4 +1,4 @@
-//! The branches of a union: which trees, in which order, and what each may be used for.
+//! The branches of a union: the trees, their order, and their modes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,68 +17,68 @@ use super::whiteout::Whiteouts;
 use super::work::{self, Work};
 use crate::{Branch, BranchMode, Refusal};
 
-/// A branch as it was given: one tree, or several layers that snapshots have made of it.
+/// A branch as configured: one tree, or the several layers into which snapshots have divided it.
 pub(super) struct Base {
-    /// What it is known by.
+    /// Its tag, serial number and identifier.
     pub(super) known: Known,
-    /// What it is called: its stack expression.
+    /// Its name: the stack expression.
     pub(super) label: String,
-    /// The tree that all layers are in.
+    /// The tree that contains all layers.
     pub(super) file_system: FileSystemRef,
-    /// Its root.
+    /// Root of the tree.
     pub(super) root: VnodeRef,
-    /// What it may be used for, but for its snapshots and those of branches on its left.
+    /// Its mode, regardless of its snapshots and those of higher branches.
     pub(super) mode: Mutex<BranchMode>,
     pub(super) history: Mutex<History>,
-    /// Whether it is there.
+    /// Whether it is available.
     pub(super) health: Health,
-    /// Keeps other unions from changing it.
+    /// Claim that prevents other unions from changing it.
     claim: Mutex<Option<Claim>>,
-    /// What was stopped half-way there is finished.
+    /// Whether interrupted work in it is finished.
     is_recovered: AtomicBool,
 }
 
 /// A tree of the union: a branch, or a layer of one.
 pub(super) struct Member {
     pub(super) base: Arc<Base>,
-    /// The number of the layer; 0 for the branch itself.
+    /// Number of the layer; 0 for the branch itself.
     pub(super) layer: u32,
-    /// The root.
+    /// Root of the tree.
     pub(super) root: VnodeRef,
-    /// The root's inode number.
+    /// Inode number of the root.
     pub(super) root_ino: u64,
-    /// Where things are made before they are seen.
+    /// Work directory, where objects are created before they become visible.
     pub(super) work: Work,
-    /// What is known of the marks of its directories.
+    /// Cached marks of its directories.
     pub(super) marks: MarkCache,
-    /// It has been reported that some are not believed.
+    /// Whether untrusted marks have been reported.
     has_doubts: AtomicBool,
-    /// How fast it answers.
+    /// Its latency.
     pub(super) pace: Pace,
-    /// Makes its whiteouts.
+    /// Creates its whiteouts.
     pub(super) whiteouts: Whiteouts,
 }
 
-/// A tree at its place in the union.
+/// A tree at its position in the union.
 #[derive(Clone)]
 pub(super) struct Slot {
     pub(super) member: Arc<Member>,
     pub(super) mode: BranchMode,
 }
 
-/// A branch that cannot be used, and why.
+/// A branch that cannot be used, and the reason.
 #[derive(Debug)]
 pub(super) struct BadBranch {
     pub(super) label: String,
     pub(super) why: WhyBad,
 }
 
-/// Why a branch cannot be used.
+/// Reason why a branch cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhyBad {
-    /// It cannot be read.
+    /// Reading it failed.
     Error(Errno),
-    /// It is refused.
+    /// Its use was refused.
     Refused(Refusal),
 }
 
@@ -105,18 +105,18 @@ impl BadBranch {
     }
 }
 
-/// The branches, the one of highest priority first. They are changed only while no operation is under way.
+/// The branches, highest priority first. They change only while no operation is in progress.
 pub(super) struct Branches {
     slots: ArcSwap<Vec<Slot>>,
-    /// The identifiers of these and of all that the union has had.
+    /// Identifiers of these branches and of all that the union has had.
     identifiers: ArcSwap<Identifiers>,
-    /// Counts changes.
+    /// Number of changes.
     generation: AtomicU64,
 }
 
 impl Branches {
-    /// The branches as they were given, and the numbers that they are known by. Those without a mode are written to if they
-    /// are the first, and only read if not.
+    /// Opens the configured branches, and assigns the numbers by which they are known. A branch without a mode is read-write if
+    /// it is the first, and read-only otherwise.
     pub(super) fn new(branches: Vec<Branch>) -> std::result::Result<(Self, Register), BadBranch> {
         let mut register = Register::default();
         for branch in &branches {
@@ -128,7 +128,7 @@ impl Branches {
             }
         }
         let mut slots: Vec<Vec<Slot>> = Vec::with_capacity(branches.len());
-        // From the last, which a union usually grows from.
+        // Starts from the last, since unions usually grow from there.
         for (index, branch) in branches.into_iter().enumerate().rev() {
             let default = if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly };
             slots.push(slots_of(branch, default, &mut register)?);
@@ -142,45 +142,45 @@ impl Branches {
         Ok((branches, register))
     }
 
-    /// These.
+    /// A set of the given trees.
     pub(super) fn of_slots(slots: Vec<Slot>, identifiers: Arc<Identifiers>) -> Self {
         let slots = ArcSwap::from_pointee(slots);
         Self { slots, identifiers: ArcSwap::new(identifiers), generation: AtomicU64::new(0) }
     }
 
-    /// All of them.
+    /// All trees.
     pub(super) fn slots(&self) -> Guard<Arc<Vec<Slot>>> {
         self.slots.load()
     }
 
-    /// How often they were changed.
+    /// Branch-set generation: number of times the branches were changed.
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Puts others in their place.
+    /// Replaces the branches.
     pub(super) fn replace(&self, slots: Vec<Slot>, register: &Register) {
         self.slots.store(Arc::new(slots));
         self.identifiers.store(Arc::new(register.identifiers()));
         self.note_change();
     }
 
-    /// The identifiers of all branches that the union has or had, by their tags.
+    /// Identifiers of all branches that the union has or had, by their tags.
     pub(super) fn identifiers(&self) -> Arc<Identifiers> {
         self.identifiers.load_full()
     }
 
-    /// Whether the branch that has a tag here is the one of that identifier: another union may mean another by the tag.
+    /// Returns whether the branch with this tag here has that identifier: another union may use the tag for another branch.
     pub(super) fn is_known(&self, tag: u16, identifier: u64) -> bool {
         self.identifiers.load().get(&tag) == Some(&identifier)
     }
 
-    /// What is known of objects has to be learnt anew.
+    /// Increments the generation, so that cached objects are revalidated.
     pub(super) fn note_change(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// The place of a member.
+    /// Position of a member.
     pub(super) fn position(&self, member: &Member) -> Option<usize> {
         self.slots().iter().position(|slot| std::ptr::eq(&raw const *slot.member, member))
     }
@@ -191,22 +191,22 @@ impl Branches {
         slots.iter().map(|slot| &slot.member.base).find(|base| base.known.tag == tag).cloned()
     }
 
-    /// The newest layer of the branch with that identifier: the only one that is ever changed.
+    /// The newest layer of the branch with that identifier: the only layer that is ever changed.
     pub(super) fn newest_of(&self, identifier: u64) -> Option<Arc<Member>> {
         self.slots().iter().map(|slot| &slot.member).find(|member| member.base.known.identifier == identifier).cloned()
     }
 
-    /// Whether what is in the member may be changed where it is.
+    /// Returns whether objects in the member may be changed in place.
     pub(super) fn may_change(&self, member: &Member) -> bool {
         self.mode(member).is_some_and(|mode| mode != BranchMode::ReadOnly)
     }
 
-    /// Whether something may be created in the member, which is there.
+    /// Returns whether objects may be created in the member, and the member is available.
     pub(super) fn may_create(&self, member: &Member) -> bool {
         self.mode(member) == Some(BranchMode::ReadWrite) && !member.has_failed()
     }
 
-    /// The nearest member in which something may be created, from a place to the left.
+    /// The nearest member at or above a position in which objects may be created.
     pub(super) fn writable_at_or_left_of(&self, position: usize) -> Option<Arc<Member>> {
         let slots = self.slots();
         let left = slots.get(..=position)?.iter().rev();
@@ -223,12 +223,12 @@ impl Branches {
 }
 
 impl Slot {
-    /// The tree to be read.
+    /// The tree, read-only.
     pub(super) fn read_only(member: &Arc<Member>) -> Self {
         Self { member: Arc::clone(member), mode: BranchMode::ReadOnly }
     }
 
-    /// Whether both are layers of one branch, which stand beside each other.
+    /// Returns whether both are layers of one branch; such layers are adjacent.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.member.base, &other.member.base)
     }
@@ -236,7 +236,7 @@ impl Slot {
 
 impl Member {
     fn new(base: &Arc<Base>, layer: u32, root: VnodeRef) -> Result<Self> {
-        // A root that tells nothing now will not do so later; then its number hardly matters.
+        // A root whose attributes are unavailable now will not provide them later; then its number hardly matters.
         let root_ino = root.getattr(&Caller::server()).map_or(1, |attributes| attributes.ino);
         let work = Work::new(&root)?;
         Ok(Self {
@@ -252,22 +252,22 @@ impl Member {
         })
     }
 
-    /// Removes the whiteout beside what has just come to a name in a directory of the branch.
+    /// Removes the whiteout beside an object that has just been created at a name in a directory of the branch.
     pub(super) fn uncover(&self, directory: &VnodeRef, stored: Name<'_>) {
         self.whiteouts.uncover(directory, stored, &self.base.label);
     }
 
-    /// Notes what the branch does not keep of a copy that has come to its place there.
+    /// Records what the branch could not preserve of a copy that is in place there.
     pub(super) fn note_losses(&self, copy: &VnodeRef, lost: Losses) {
         if !lost.is_empty()
             && let Ok(path) = Self::path_in_layer(&self.base, copy)
         {
-            // The copy is made, whether that can be noted or not.
+            // The copy exists, whether that can be recorded or not.
             let _ = self.work.note_losses(&path, lost);
         }
     }
 
-    /// A directory of the branch by this name has marks that are not believed. The first is reported.
+    /// Reports that a directory of this name in the branch has marks that are not trusted; only the first is reported.
     pub(super) fn doubts(&self, stored: Name<'_>) {
         if !self.has_doubts.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -280,7 +280,7 @@ impl Member {
         }
     }
 
-    /// Smaller for those that were there earlier.
+    /// Sort key: lower for older ones.
     pub(super) fn age(&self) -> (u32, u32) {
         (self.base.known.serial, self.layer)
     }
@@ -290,7 +290,7 @@ impl Member {
         Self::new(base, layer, history::layer_root(&base.root, layer)?).map(Arc::new)
     }
 
-    /// Where an object of the branch is in the layer that has it, from the layer's root.
+    /// Path of a branch's object from the root of the layer that has it.
     pub(super) fn path_in_layer(base: &Base, object: &VnodeRef) -> Result<Vec<u8>> {
         let path = object.path().map_err(|_| Errno::ESTALE)?;
         let layers = base.history().layers();
@@ -310,54 +310,54 @@ impl Base {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it may be changed, and snapshots keep layers of it.
+    /// Returns whether it may be changed and has layers that belong to snapshots.
     pub(super) fn has_snapshots(&self) -> bool {
         self.mode() != BranchMode::ReadOnly && !self.history().snapshots.is_empty()
     }
 
-    /// Keeps a claim of it.
+    /// Keeps a claim on it.
     pub(super) fn hold(&self, claim: Claim) {
         *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim);
     }
 
-    /// Whether it is claimed.
+    /// Returns whether it is claimed.
     pub(super) fn is_claimed(&self) -> bool {
         self.claim.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Lets another union claim it, which may leave something half-way there.
+    /// Lets another union claim it, which may leave unfinished work in it.
     pub(super) fn let_go(&self) {
         self.is_recovered.store(false, Ordering::Relaxed);
         *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Whether what was stopped half-way there is finished.
+    /// Returns whether interrupted work in it is finished.
     pub(super) fn is_recovered(&self) -> bool {
         self.is_recovered.load(Ordering::Relaxed)
     }
 
-    /// It is.
+    /// Records that interrupted work is finished.
     pub(super) fn note_recovered(&self) {
         self.is_recovered.store(true, Ordering::Relaxed);
     }
 
-    /// It is not: something was recorded there that could not be done.
+    /// Records that a step that was recorded in it could not be completed.
     pub(super) fn note_unfinished(&self) {
         self.is_recovered.store(false, Ordering::Relaxed);
     }
 
-    /// What it may be used for, but for snapshots.
+    /// Its mode, regardless of snapshots.
     pub(super) fn mode(&self) -> BranchMode {
         *self.mode.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what it may be used for.
+    /// Changes its mode.
     pub(super) fn set_mode(&self, mode: BranchMode) {
         *self.mode.lock().unwrap_or_else(PoisonError::into_inner) = mode;
     }
 }
 
-/// A branch's layers, the newest first, known by what the register says of it.
+/// A branch's layers, newest first, with the numbers from the register.
 pub(super) fn slots_of(
     branch: Branch,
     default: BranchMode,
@@ -384,8 +384,8 @@ pub(super) fn slots_of(
     make(register).map_err(bad)
 }
 
-/// Sets what each tree may be used for. Only the newest layer of a branch may be written, and with snapshots nothing on
-/// the right of it: they keep the state of the whole union. So do files that have their data there.
+/// Sets the mode of each tree. Only the newest layer of a branch is writable, and with snapshots nothing below it: they
+/// preserve the state of the whole union. Metadata-only copies do the same for the trees that have their data.
 pub(super) fn assign_modes(slots: &mut [Slot]) {
     let mut is_kept = false;
     let mut last: Option<Arc<Base>> = None;

@@ -1,5 +1,5 @@
-//! Changing the branches while programs run (Unionfs, section 3.7): no operation is under way meanwhile, and what is known
-//! of objects is learnt anew when they are next used.
+//! Changes of the branches while programs run (Unionfs, section 3.7): no operation is in progress meanwhile, and objects are
+//! revalidated when they are next used.
 
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
 use std::time::Duration;
@@ -13,16 +13,16 @@ use super::register::Register;
 use super::{Everything, Union};
 use crate::{BranchMode, Refusal};
 
-/// How many files in the way are named.
+/// Maximum number of blocking files that a message names.
 const NAMED: usize = 3;
 
-/// For so long a change waits for the operations under way; whoever sent the command waits a little longer.
+/// Upper bound on how long a change waits for operations in progress; the sender of the command waits a little longer.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 type Answer = Result<String, ControlError>;
 
 impl Union {
-    /// Answers a command to the union.
+    /// Executes a command to the union.
     pub(super) fn command(self: &Arc<Self>, control: &Control) -> Answer {
         let arguments = Arguments(control);
         if let Some(answer) = self.view_command(&arguments) {
@@ -44,23 +44,23 @@ impl Union {
         }
     }
 
-    /// Of what reading changes no access times.
+    /// Kinds of reading that leave access times unchanged.
     pub(super) fn kept_access_times(&self) -> KeptAccessTimes {
         *self.kept_access_times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers branches that are not there.
+    /// Records missing branches.
     pub(super) fn note_missing(&self, labels: Vec<String>) {
         *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = labels;
     }
 
-    /// Those, as they are listed.
+    /// The missing branches, one line each, for the list.
     pub(super) fn missing_lines(&self) -> Vec<String> {
         let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         missing.iter().map(|label| format!("{label}=missing")).collect()
     }
 
-    /// Forgets a branch that is not there: whether it was one.
+    /// Forgets a missing branch; returns whether it was one.
     fn forget_missing(&self, which: &str) -> bool {
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = missing.len();
@@ -68,7 +68,7 @@ impl Union {
         missing.len() < before
     }
 
-    /// The branches, one a line, the one of highest priority first, and then those that are not there.
+    /// The branches, one a line, highest priority first, followed by the missing ones.
     fn list(&self) -> String {
         let slots = self.branches.slots();
         let newest = slots.chunk_by(Slot::is_beside).map(|group| &group[0]);
@@ -76,7 +76,7 @@ impl Union {
         lines.chain(self.missing_lines()).map(|line| line + "\n").collect()
     }
 
-    /// Adds a branch at a place, or as the last.
+    /// Adds a branch at a position, or as the last.
     fn add(self: &Arc<Self>, text: &str, at: Option<usize>) -> Answer {
         let opener = self.opener.as_ref().ok_or_else(|| refused("this union cannot open branches"))?;
         let branch = opener(text).map_err(ControlError::BadArgument)?;
@@ -109,7 +109,7 @@ impl Union {
         self.finish_folds().map(|()| self.list())
     }
 
-    /// Takes a branch out. What is open in it stays open.
+    /// Removes a branch. Files that are open in it stay open.
     fn remove(&self, which: &str) -> Answer {
         if self.forget_missing(which) {
             return Ok(self.list());
@@ -124,7 +124,7 @@ impl Union {
         })
     }
 
-    /// Changes what a branch may be used for.
+    /// Changes the mode of a branch.
     fn set_mode(self: &Arc<Self>, which: &str, mode: BranchMode) -> Answer {
         let claim = match mode {
             BranchMode::ReadOnly => self.collect_written().map(|()| None)?,
@@ -156,7 +156,7 @@ impl Union {
         self.finish_folds().map(|()| self.list())
     }
 
-    /// Claims a branch that has been read only, while operations go on.
+    /// Claims a branch that has been read-only, while operations continue.
     fn claim_of(&self, which: &str) -> Result<Option<(Arc<Base>, Claim)>, ControlError> {
         let groups: Groups = self.branches.slots().chunk_by(Slot::is_beside).map(<[Slot]>::to_vec).collect();
         let base = Arc::clone(&groups[find(&groups, which)?][0].member.base);
@@ -164,7 +164,7 @@ impl Union {
         Ok(claim.map(|claim| (base, claim)))
     }
 
-    /// Gives a branch another place.
+    /// Moves a branch to another position.
     fn move_to(&self, which: &str, at: usize) -> Answer {
         self.change(|groups, _| {
             let position = find(groups, which)?;
@@ -177,8 +177,8 @@ impl Union {
         })
     }
 
-    /// Finds branches that were to be written and have become read-only below us, and goes on with them as such: whether
-    /// there were any. No operation has been begun.
+    /// Finds read-write branches that have become read-only underneath, and treats them as such from now on; returns whether
+    /// there were any. No operation guard may be held.
     pub(super) fn learn_what_is_read_only(&self) -> bool {
         let is_read_only = |slot: &&Slot| {
             let wanted = AccessMode::WRITE;
@@ -195,7 +195,7 @@ impl Union {
         changed.is_ok()
     }
 
-    /// Has what programs have written arrive in the branches, also what the front end keeps of it.
+    /// Flushes what programs have written to the branches, including the front end's caches.
     pub(super) fn collect_written(&self) -> Result<(), ControlError> {
         let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match notifier.is_none_or(|notifier| notifier.write_back()) {
@@ -204,12 +204,12 @@ impl Union {
         }
     }
 
-    /// Changes the branches as a whole or not at all. The answer is the list of branches.
+    /// Changes the branches completely or not at all. Returns the list of branches.
     pub(super) fn change(&self, change: impl FnOnce(&mut Groups, &mut Register) -> Result<(), ControlError>) -> Answer {
         self.change_within(PATIENCE, change)
     }
 
-    /// The same, for whoever waits so long for the operations under way.
+    /// Like [`Union::change`], with another bound on the wait for operations in progress.
     pub(super) fn change_within(
         &self,
         patience: Duration,
@@ -227,10 +227,10 @@ impl Union {
         Ok(self.list())
     }
 
-    /// Waits for all operations under way, and lets none begin until the result is dropped.
+    /// Waits for all operations in progress, and blocks new ones until the result is dropped.
     ///
     /// # Errors
-    /// `Refused` if one does not end: nobody else waits for it meanwhile.
+    /// `Refused` if one does not end; nobody else waits for it meanwhile.
     pub(super) fn changing(&self) -> Result<Changing<'_>, ControlError> {
         self.changing_within(PATIENCE)
     }
@@ -243,8 +243,8 @@ impl Union {
         Ok(Changing { union: self, register, _alone: alone })
     }
 
-    /// `Refused` if the kernel may be reading or writing files of the branch by itself: it would not notice that they are
-    /// copied, or not to be written.
+    /// `Refused` if the kernel may be reading or writing files of the branch directly: it would not notice that they are
+    /// copied, or must not be written.
     pub(super) fn none_is_direct(&self, member: &Arc<Member>) -> Result<(), ControlError> {
         let files = self.direct_in(member);
         if files.is_empty() {
@@ -259,17 +259,17 @@ impl Union {
         Err(refused(&format!("{} files of {} are open: {}{more}", files.len(), member.base.label, names.join(", "))))
     }
 
-    /// The open files of a branch that the kernel may be reading and writing by itself.
+    /// Open files of a branch that the kernel may be reading and writing directly.
     pub(super) fn direct_in(&self, member: &Arc<Member>) -> Vec<Arc<UnionFile>> {
         let files: Vec<Arc<UnionFile>> = self.direct_files().values().filter_map(std::sync::Weak::upgrade).collect();
         files.into_iter().filter(|file| Arc::ptr_eq(&file.node.leftmost().member, member)).collect()
     }
 }
 
-/// The layers of each branch together, the newest first.
+/// Layers grouped by branch, newest first.
 pub(super) type Groups = Vec<Vec<Slot>>;
 
-/// The branches while nobody uses them.
+/// Exclusive access to the branches.
 pub(super) struct Changing<'a> {
     union: &'a Union,
     pub(super) register: MutexGuard<'a, Register>,
@@ -277,7 +277,7 @@ pub(super) struct Changing<'a> {
 }
 
 impl Union {
-    /// Tells the front end that whatever it knows may be wrong. No operation is waiting for this thread.
+    /// Notifies the front end that everything that it caches may be outdated. No operation may be waiting for this thread.
     pub(super) fn tell_everything_changed(&self) {
         let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(notifier) = notifier {
@@ -287,17 +287,17 @@ impl Union {
 }
 
 impl Changing<'_> {
-    /// The branches as they are.
+    /// The present branches.
     pub(super) fn groups(&self) -> Groups {
         self.union.branches.slots().chunk_by(Slot::is_beside).map(<[Slot]>::to_vec).collect()
     }
 
-    /// Puts others in their place.
+    /// Replaces the branches.
     pub(super) fn install(&self, groups: Groups) {
         self.union.install(groups, &self.register);
     }
 
-    /// Lets operations begin again, and tells the front end.
+    /// Allows operations again, and notifies the front end.
     pub(super) fn finish(self) {
         // In branches that may be changed from now on.
         self.union.recover();
@@ -307,7 +307,7 @@ impl Changing<'_> {
     }
 }
 
-/// The arguments of a command.
+/// Arguments of a command.
 pub(super) struct Arguments<'a>(pub(super) &'a Control);
 
 impl Arguments<'_> {
@@ -332,7 +332,7 @@ impl Arguments<'_> {
     }
 }
 
-/// The place of the branch that is called so, by its stack expression or its number from 0.
+/// Position of the branch that is named by its stack expression or its number from 0.
 fn find(groups: &[Vec<Slot>], which: &str) -> Result<usize, ControlError> {
     let by_label = groups.iter().position(|group| group[0].member.base.label == which);
     let by_number = || which.parse().ok().filter(|number| *number < groups.len());
@@ -350,7 +350,7 @@ fn missing(key: &str) -> ControlError {
     ControlError::BadArgument(format!("{key}= is missing"))
 }
 
-/// What is answered where a branch cannot be used.
+/// Error for an unusable branch.
 pub(super) fn cannot_be_used(BadBranch { label, why }: &BadBranch) -> ControlError {
     let remedy = match why {
         WhyBad::Refused(Refusal::InUse) => "; unmount the other, or use it here as `ro`",

@@ -1,7 +1,8 @@
-//! Claims: a branch that may be changed is changed by one union only, from when it may until it may not any more.
+//! Claims: a branch that may be changed is changed by one union only, from when it may be until it may no longer be.
 //!
-//! The branch itself tells whether another has claimed it ([`vnode::FileSystem::claim`]), for which nothing is written there. Where
-//! it cannot tell, and of unions of earlier versions, the lock in its state directory does, once it has been written.
+//! The branch itself knows whether another union has claimed it ([`vnode::FileSystem::claim`]), for which nothing is written
+//! there. Where it does not, and for unions of earlier versions, the lock in its state directory serves, once the branch has
+//! been written.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::branches::{BadBranch, Base, Slot, WhyBad};
 use super::history::History;
 use crate::{Branch, BranchMode, Refusal};
 
-/// How long a new union waits for one that is ending.
+/// Upper bound on how long a new union waits for one that is ending.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -24,8 +25,8 @@ thread_local! {
     static IS_ONLY_DESCRIBED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes stacks that are only to be described, on this thread: unions in them leave their branches as they are, and to whoever is
-/// using them. Nothing is to be changed through them.
+/// Creates stacks that are only to be described, on this thread: unions in them leave their branches unchanged, and available
+/// to their present users. Nothing may be changed through them.
 pub fn only_described<T>(make: impl FnOnce() -> T) -> T {
     struct Reset(bool);
     impl Drop for Reset {
@@ -37,12 +38,12 @@ pub fn only_described<T>(make: impl FnOnce() -> T) -> T {
     make()
 }
 
-/// Whether what is made on this thread is only to be described.
+/// Returns whether what is created on this thread is only to be described.
 pub(super) fn is_only_described() -> bool {
     IS_ONLY_DESCRIBED.get()
 }
 
-/// Claims a branch that is about to come, before anything is read in it; `None` for one that is only to be read.
+/// Claims a branch that is about to be added, before anything in it is read; `None` for a read-only one.
 ///
 /// # Errors
 /// [`Refusal::InUse`] if another union has claimed it, and keeps it for longer than `patience`.
@@ -59,16 +60,16 @@ pub(super) fn of(
     claim.map(Some).map_err(|error| bad(&branch.label, error))
 }
 
-/// Those of the branches of a new union, in their order.
+/// Claims of a new union's branches, in their order.
 pub(super) fn of_all(branches: &[Branch], patience: Duration) -> std::result::Result<Vec<Option<Claim>>, BadBranch> {
     let default = |index| if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly };
     branches.iter().enumerate().map(|(index, branch)| of(branch, default(index), patience)).collect()
 }
 
-/// Has the branch of these layers keep its claim until [`Base::let_go`].
+/// Stores the claim in the branch of these layers until [`Base::let_go`].
 ///
 /// # Errors
-/// [`Refusal::InUse`] if a union that the branch does not know of has locked it, and keeps it so for longer than `patience`.
+/// [`Refusal::InUse`] if a union that the branch does not know of holds its lock for longer than `patience`.
 pub(super) fn hold(layers: &[Slot], claim: Option<Claim>, patience: Duration) -> std::result::Result<(), BadBranch> {
     let (Some(claim), base) = (claim, &layers[0].member.base) else { return Ok(()) };
     let is_locked = |slot: &Slot| matches!(slot.member.work.lock(), Err(Errno::EBUSY));
@@ -78,7 +79,7 @@ pub(super) fn hold(layers: &[Slot], claim: Option<Claim>, patience: Duration) ->
     Ok(())
 }
 
-/// Claims a branch that has been read only; `None` for one that is claimed here.
+/// Claims a branch that has been read-only; `None` if it is already claimed here.
 ///
 /// # Errors
 /// As [`of`].
@@ -90,7 +91,7 @@ pub(super) fn of_base(base: &Base) -> std::result::Result<Option<Claim>, BadBran
     claim.map(Some).map_err(|error| bad(&base.label, error))
 }
 
-/// Has a branch that has been read only, whose layers these are, keep its claim, and learns what others have written to it.
+/// Stores the claim in the formerly read-only branch of these layers, and rereads what others have written to it.
 ///
 /// # Errors
 /// As [`hold`], and [`Refusal::OtherSnapshots`].
@@ -112,7 +113,7 @@ fn bad(label: &str, error: Errno) -> BadBranch {
     BadBranch { label: label.to_owned(), why }
 }
 
-/// Attempts something until it does not answer `EBUSY`, or for so long.
+/// Retries something until it does not return `EBUSY`, at most for the given time.
 fn patiently<T>(patience: Duration, attempt: impl Fn() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + patience;
     loop {
@@ -124,14 +125,14 @@ fn patiently<T>(patience: Duration, attempt: impl Fn() -> Result<T>) -> Result<T
 }
 
 impl Union {
-    /// Has the branches, in their order, keep these claims.
+    /// Stores these claims in the branches, in their order.
     pub(super) fn hold(&self, claims: Vec<Option<Claim>>, patience: Duration) -> std::result::Result<(), BadBranch> {
         let slots = self.branches.slots();
         let branches = slots.chunk_by(Slot::is_beside);
         branches.zip(claims).try_for_each(|(layers, claim)| hold(layers, claim, patience))
     }
 
-    /// Leaves those of these branches to others that it may not change any more.
+    /// Releases those of these branches that the union may no longer change.
     pub(super) fn let_go_of(&self, before: &[Slot]) {
         let now = self.branches.slots();
         for slot in before {

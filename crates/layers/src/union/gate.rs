@@ -1,33 +1,33 @@
-//! The lock between operations and changes of the branches: a change waits for the operations that are under way, for a
-//! limited time, and keeps new ones out for moments only. One that does not end is in nobody else's way.
+//! The lock between operations and changes of the branches: a change waits for the operations in progress, for a limited time,
+//! and blocks new ones for moments only. An operation that does not end blocks nobody else.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// For so long new operations are kept out at first, and at most, and in between they are let in for as long.
+/// Initial and maximum time for which new operations are blocked; between two such times they are admitted for as long.
 const FIRST_MOMENT: Duration = Duration::from_millis(20);
 const LONGEST_MOMENT: Duration = Duration::from_millis(320);
-/// So often it is looked whether all have ended.
+/// Interval at which the end of all operations is checked.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Held together by operations, and alone to change the branches.
+/// Held shared by operations, and exclusively to change the branches.
 #[derive(Default)]
 pub(super) struct Gate {
-    /// Nobody ever waits for it to be alone: that would keep others out for as long.
+    /// Nobody ever blocks on it as a writer: that would keep others out for as long.
     lock: RwLock<()>,
-    /// New operations are kept out.
+    /// Whether new operations are blocked.
     is_shut: AtomicBool,
     /// Held to set that.
     shutting: Mutex<()>,
     has_opened: Condvar,
-    /// Who waits to be alone: one at a time.
+    /// Held by the writer that is waiting: one at a time.
     turn: Mutex<()>,
 }
 
 impl Gate {
-    /// Begins an operation. Not to be called by who has begun one.
+    /// Begins an operation. Must not be called by a holder of an operation guard.
     pub(super) fn pass(&self) -> RwLockReadGuard<'_, ()> {
         if self.is_shut.load(Ordering::Acquire) {
             let shutting = self.shutting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,7 +36,7 @@ impl Gate {
         self.lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no operation is under way, and lets none begin until the result is dropped; `None` if that takes longer
+    /// Waits until no operation is in progress, and blocks new ones until the result is dropped; `None` if that takes longer
     /// than `patience`.
     pub(super) fn close(&self, patience: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
         let deadline = Instant::now() + patience;
@@ -53,7 +53,7 @@ impl Gate {
         }
     }
 
-    /// Keeps new operations out, for so long, until those under way have ended.
+    /// Blocks new operations, at most for the given time, until those in progress have ended.
     fn close_within(&self, moment: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
         let _turn = match self.turn.try_lock() {
             Ok(turn) => turn,

@@ -1,8 +1,8 @@
-//! Branches that have failed: whose root cannot be reached or is gone, as where storage breaks, a server does not know the
-//! tree any more, or somebody has removed it.
+//! Failed branches: those whose root is unreachable or gone, for example because storage breaks, a server no longer knows the
+//! tree, or somebody has removed it.
 //!
-//! Such a branch is not an empty one. What needs it answers `EIO` until its root is there again. That is looked for on errors
-//! and where a branch says that it has nothing, so that healthy branches cost next to nothing.
+//! Such a branch is not an empty one. Operations that need it return `EIO` until its root is available again. The root is
+//! checked on errors and when a branch reports that something does not exist, so that healthy branches cost next to nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,36 +19,36 @@ use super::names::BELIEVED;
 use super::node::Node;
 use crate::BranchMode;
 
-/// A failed branch is asked again after this time.
+/// Interval at which a failed branch is checked again.
 const RETRY: Duration = Duration::from_secs(1);
-/// A list of branches waits for this time until a branch answers.
+/// Time for which a list of the branches waits for a response.
 const LIST_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Whether a branch is there.
+/// Availability of a branch.
 pub(super) struct Health {
     root: VnodeRef,
-    /// The root's inode number and whether it had links, when the branch came.
+    /// Inode number of the root, and whether it had links, when the branch was added.
     known: Option<(u64, bool)>,
     has_failed: AtomicBool,
-    /// Layers are being merged in it, and that could not be done to its end.
+    /// Whether a merge of its layers could not be completed.
     is_half_merged: AtomicBool,
     created: Instant,
-    /// When the root was last asked for, in milliseconds after `created`.
+    /// Time of the root's last check, in milliseconds after `created`.
     asked: AtomicU64,
 }
 
-/// Why a branch has failed.
+/// Reason of a branch's failure.
 #[derive(Clone, Copy)]
 enum Cause {
     Error(Errno),
     /// The root was removed, or is another object.
     Gone,
-    /// A part of what is in it is on its way from one layer to another.
+    /// Some of its contents are in transit from one layer to another.
     HalfMerged,
 }
 
 impl Health {
-    /// That of the branch with this root, which is there.
+    /// The health of the branch with this root, which is available.
     pub(super) fn of(root: &VnodeRef) -> Self {
         let attributes = root.getattr(&Caller::server()).ok();
         Self {
@@ -61,12 +61,12 @@ impl Health {
         }
     }
 
-    /// Whether the branch has failed, as far as is known.
+    /// Returns whether the branch is known to have failed.
     fn is_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Whether the root was last asked for at least this long ago; then the caller is to ask.
+    /// Returns whether the root was last checked at least this long ago; if so, the caller has to check it.
     fn is_due(&self, interval: Duration) -> bool {
         let now = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX);
         let asked = self.asked.load(Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Health {
     }
 }
 
-/// Whether an error says that storage or a server fails, rather than what is there.
+/// Returns whether an error indicates a failure of storage or of a server, rather than the state of an object.
 fn is_failure(error: Errno) -> bool {
     const OF_SERVERS: [i32; 8] = [
         libc::ENOTCONN,
@@ -117,53 +117,53 @@ fn is_failure(error: Errno) -> bool {
     ) || OF_SERVERS.contains(&error.number())
 }
 
-/// Whether what has failed so may be a branch.
+/// Returns whether the error may come from a failed branch.
 fn is_suspicious(error: Errno) -> bool {
     error == Errno::ENOENT || is_failure(error)
 }
 
 impl Base {
-    /// Whether the branch has failed. One that has is asked again after a while.
+    /// Returns whether the branch has failed. A failed branch is checked again after a while.
     fn has_failed(&self) -> bool {
         self.health.is_failed() && (!self.health.is_due(RETRY) || self.fails())
     }
 
-    /// Whether the branch has failed, as it is found to be now.
+    /// Returns whether a check finds that the branch has failed.
     fn has_failed_now(&self) -> bool {
         if self.health.is_failed() { self.has_failed() } else { self.fails() }
     }
 
-    /// Whether an error, which may come from anywhere, shows that the branch has failed just now. That something is not there
-    /// is mostly no error.
+    /// Returns whether an error, which may come from anywhere, shows that the branch has just failed. That something does not
+    /// exist is usually not a failure.
     fn has_just_failed(&self, error: Errno) -> bool {
         let is_asked = !self.health.is_failed() && (error != Errno::ENOENT || self.health.is_due(BELIEVED));
         is_asked && self.fails()
     }
 
-    /// The error that users are to see where the branch has answered this one: `EIO` if it has failed.
+    /// The error to report to users where the branch has returned this one: `EIO` if it has failed.
     pub(super) fn judged(&self, error: Errno) -> Errno {
         if is_suspicious(error) && self.has_failed_now() { Errno::EIO } else { error }
     }
 
-    /// Notes whether layers were merged half-way: as long as they are, the branch has failed.
+    /// Records whether layers were merged only halfway: meanwhile, the branch counts as failed.
     pub(super) fn set_half_merged(&self, is_half_merged: bool) {
         if self.health.is_half_merged.swap(is_half_merged, Ordering::Relaxed) != is_half_merged {
             self.fails();
         }
     }
 
-    /// A branch that comes, or is used in another way from now on: what a merge of its layers has left is not shown until that is
-    /// finished, which takes one that may be changed.
+    /// Checks a branch that is added or gets another mode: the state that an unfinished merge of its layers has left is not
+    /// shown until the merge is finished, which requires that the branch may be changed.
     pub(super) fn is_to_be_merged(&self) {
         if self.history().folding.is_some() && !is_only_described() {
             self.set_half_merged(true);
         }
     }
 
-    /// Asks for the root, and reports what has changed.
+    /// Checks the root, and reports a change of its state.
     fn fails(&self) -> bool {
         let label = &self.label;
-        // One call that fails is no failed branch.
+        // A single failed call does not make a failed branch.
         let cause = self.health.cause().and_then(|_| self.health.cause());
         if self.health.has_failed.swap(cause.is_some(), Ordering::Relaxed) == cause.is_some() {
             return cause.is_some();
@@ -202,7 +202,7 @@ impl Member {
         if self.has_failed() { Err(Errno::EIO) } else { Ok(()) }
     }
 
-    /// The branch has said that it does not have something, which is true if it is there.
+    /// Verifies a branch's report that something does not exist, which is true if the branch is available.
     ///
     /// # Errors
     /// `EIO` if the branch has failed.
@@ -218,7 +218,7 @@ impl Member {
 }
 
 impl Slot {
-    /// What the branch is used for, as it is listed.
+    /// The branch's mode as it is listed.
     pub(super) fn state(&self) -> String {
         let note = if self.member.base.health.is_failed() { " (failed)" } else { "" };
         format!("{}{note}", self.mode)
@@ -226,14 +226,14 @@ impl Slot {
 }
 
 impl Union {
-    /// Asks all branches whether they are there, and waits a moment for those that do not answer.
+    /// Checks all branches, and waits a moment for those that do not respond.
     pub(super) fn ask_all_branches(&self) {
         let slots = self.branches.slots();
         let (sender, answers) = channel();
         let mut count = 0;
         for group in slots.chunk_by(Slot::is_beside) {
             let (base, sender) = (Arc::clone(&group[0].member.base), sender.clone());
-            // Nobody waits any more for what took long.
+            // Nobody waits any more for a late response.
             let ask = vnode::as_server(move || {
                 let _ = sender.send(base.has_failed_now());
             });
@@ -248,7 +248,7 @@ impl Union {
         }
     }
 
-    /// A branch that is known to have failed, if there is one.
+    /// A branch that is known to have failed, if any.
     pub(super) fn failed_branch(&self) -> Option<String> {
         let slots = self.branches.slots();
         slots.iter().find(|slot| slot.member.base.health.is_failed()).map(|slot| slot.member.base.label.clone())
@@ -256,8 +256,8 @@ impl Union {
 }
 
 impl Node {
-    /// The error that users are to see where an operation on the object has failed with this one: `EIO` if a branch that has
-    /// it, or to which something new would go, has failed.
+    /// The error to report to users where an operation on the object has failed with this one: `EIO` if a branch that has it,
+    /// or one that would receive new objects, has failed.
     pub(super) fn judged(&self, error: Errno) -> Errno {
         let slots = self.union.branches.slots();
         if error == Errno::EROFS {
@@ -270,7 +270,7 @@ impl Node {
         let instances = self.instances();
         let own = instances.iter().map(|instance| &instance.member);
         let written = slots.iter().filter(|slot| slot.mode != BranchMode::ReadOnly).map(|slot| &slot.member);
-        // In a directory, what was already known has been heeded.
+        // For directories, known failures have already been taken into account.
         let has_own_failed = (error != Errno::ENOENT || self.kind != FileKind::Directory)
             && instances.iter().any(|instance| instance.member.has_failed());
         let is_failure = own.chain(written).any(|member| member.base.has_just_failed(error)) || has_own_failed;

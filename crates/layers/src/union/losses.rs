@@ -1,24 +1,24 @@
-//! Losses of copies: what a branch could not keep of what was copied to it, noted in its state directory.
+//! Losses of copies: attributes that a branch could not preserve, recorded in its state directory.
 //!
-//! The file `.wh..wh.plyfs/losses` has a line for each such copy: the losses, separated by commas, and the path in the branch in
-//! hexadecimal digits. Nothing depends on it: it is there for whoever asks what is missing.
+//! The file `.wh..wh.plyfs/losses` has a line for each such copy: the losses, separated by commas, and the path in the branch
+//! in hexadecimal digits. Nothing depends on it: it only documents what is missing.
 
 use vnode::{Caller, Creation, OpenFlags, Result, VnodeRef};
 
 use super::identity;
 use super::work::{self, Work};
 
-/// No more is noted.
+/// Maximum size in bytes; further losses are not recorded.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Something that a copy is without.
+/// Something that a copy lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Owner and group are those that the branch gives.
+    /// Owner and group are those that the branch assigns.
     Owner,
-    /// The mode is another: the branch has no set-id bits, or no permissions for each object.
+    /// The mode differs: the branch has no set-id bits, or no permissions for each object.
     Mode,
-    /// Times are others: the branch keeps none as old or as new.
+    /// Times differ: the branch cannot store any that old or that new.
     Times,
     /// Extended attributes are missing.
     Attributes,
@@ -26,14 +26,14 @@ pub enum Loss {
     Labels,
 }
 
-/// All that a copy is without.
+/// Set of losses of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses(u8);
 
 impl Loss {
     const ALL: [Self; 5] = [Self::Owner, Self::Mode, Self::Times, Self::Attributes, Self::Labels];
 
-    /// The word that stands for it, in the note and for people.
+    /// Word for it, in the record and in messages.
     pub fn word(self) -> &'static str {
         match self {
             Self::Owner => "owner",
@@ -49,7 +49,7 @@ impl Loss {
     }
 }
 
-/// For people.
+/// The form for messages.
 impl std::fmt::Display for Losses {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(&self.joined(", "))
@@ -57,32 +57,32 @@ impl std::fmt::Display for Losses {
 }
 
 impl Losses {
-    /// Nothing is missing.
+    /// No losses.
     pub const NONE: Self = Self(0);
 
-    /// One more, where the condition holds.
+    /// Adds a loss if the condition is true.
     #[must_use]
     pub fn with_if(self, is_lost: bool, loss: Loss) -> Self {
         Self(if is_lost { self.0 | loss.bit() } else { self.0 })
     }
 
-    /// These and those.
+    /// The union of both sets.
     #[must_use]
     pub fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// Whether this is missing.
+    /// Returns whether the set has this loss.
     pub fn has(self, loss: Loss) -> bool {
         self.0 & loss.bit() != 0
     }
 
-    /// Whether nothing is missing.
+    /// Returns whether the set is empty.
     pub fn is_empty(self) -> bool {
         self == Self::NONE
     }
 
-    /// Those, as they are noted.
+    /// The losses in their recorded form.
     pub(super) fn words(self) -> String {
         self.joined(",")
     }
@@ -98,7 +98,7 @@ impl Losses {
     }
 }
 
-/// Notes what the copy at a path of the branch is without. Where there is no room for a note there is none.
+/// Records what the copy at a path of the branch lacks. Without space for it, nothing is recorded.
 pub(super) fn note(state: &VnodeRef, path: &[u8], losses: Losses) -> Result<()> {
     let server = Caller::server();
     let file =
@@ -107,11 +107,11 @@ pub(super) fn note(state: &VnodeRef, path: &[u8], losses: Losses) -> Result<()> 
     if size + line.len() as u64 > BYTES_MAX { Ok(()) } else { work::write_all(&*file, size, line.as_bytes()) }
 }
 
-/// The notes of a branch: paths, and what is missing there.
+/// Recorded losses of a branch: paths, and what is missing there.
 pub(super) fn noted(state: &VnodeRef) -> Result<Vec<(Vec<u8>, Losses)>> {
     let Some(file) = work::find(state, work::name(Work::LOSSES))? else { return Ok(Vec::new()) };
     let text = work::read_all(&file, BYTES_MAX)?;
-    // A line that was not written to its end says nothing.
+    // A line that was not written to its end is ignored.
     Ok(String::from_utf8_lossy(&text).lines().filter_map(of_line).collect())
 }
 

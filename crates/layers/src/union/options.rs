@@ -60,17 +60,17 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
     },
 ];
 
-/// Makes the union.
+/// Creates the union.
 ///
 /// # Errors
-/// For an option that does not exist or cannot have that value.
+/// An unknown option or an invalid value.
 pub fn create(
     pairs: &[(String, String)],
     branches: Vec<Branch>,
     missing: Vec<String>,
     opener: Option<BranchOpener>,
 ) -> Result<FileSystemRef, OptionError> {
-    // Whoever opens the branches leaves them out; here is seen that the value is one.
+    // The opener of the branches leaves missing ones out; here only the value is checked.
     super::KIND.leaves_out_missing_branches(pairs)?;
     let options = Options::new(super::KIND.name, KNOWN, pairs)?;
     let (settings, views) = (settings(&options)?, options.read("views", views)?.unwrap_or_default());
@@ -86,7 +86,7 @@ pub fn create(
     Ok(std::sync::Arc::new(file_system))
 }
 
-/// Views, written as a rule and a branch each.
+/// Views, each written as a rule and a branch.
 fn views(text: &str) -> Result<Vec<Definition>, String> {
     let definition = |text: &str| {
         let (rule, branch) = text.trim().split_once('=').ok_or("RULE=BRANCH, such as uid:1000=/srv/private")?;
@@ -118,7 +118,7 @@ fn settings(options: &Options<'_>) -> Result<Settings, OptionError> {
     })
 }
 
-/// Whose copies are.
+/// Owner of copies.
 fn ownership(options: &Options<'_>) -> Result<Ownership, OptionError> {
     let owner = options.read("copyup-owner", |value| {
         let (uid, gid) = value.split_once(':').ok_or("two numbers such as 1000:1000")?;
@@ -154,7 +154,7 @@ enum Choice {
     Current,
 }
 
-/// A number of bytes, with a unit of 1,024 bytes or a power of that.
+/// Number of bytes, with a unit of 1,024 bytes or a power of that.
 fn size(text: &str) -> Result<u64, String> {
     let unit_at = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(unit_at);

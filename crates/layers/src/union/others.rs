@@ -1,7 +1,8 @@
-//! Others: what another union writes to a branch that is only read here, and when that is noticed.
+//! Changes that another union makes to a branch that is read-only here, and when they are detected.
 //!
-//! What is in a branch is looked for again all the time. What is known of it as a whole (that a union has written to it, that
-//! directories were copied there, that files have their data elsewhere) is looked at again here: a few names at its root, once a second.
+//! The contents of a branch are looked up again all the time. What is cached for the branch as a whole (that a union has
+//! written to it, that directories were copied there, that files have their data elsewhere) is checked here: a few names at its
+//! root, once a second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,22 +10,22 @@ use std::time::{Duration, Instant};
 
 use super::Union;
 
-/// For so long what was seen is believed.
+/// Time for which the last check is trusted.
 const BELIEVED: Duration = Duration::from_secs(1);
 
-/// For so long an operation that comes after what others have written waits for those under way.
+/// Upper bound on how long an operation that applies others' changes waits for those in progress.
 const SHORTLY: Duration = Duration::from_millis(100);
 
-/// When the branches were last looked at, and what has to be done about what was seen.
+/// Time of the last check of the branches, and actions required by its result.
 #[derive(Default)]
 pub(super) struct Others {
     looked: Mutex<Option<Instant>>,
-    /// What a branch may be used for depends on what has come to another.
+    /// Whether modes have to be set again, since they depend on what others have written to another branch.
     is_mode_due: AtomicBool,
 }
 
 impl Others {
-    /// Whether to look now: the caller is the only one that is told so.
+    /// Returns whether to check now; `true` for one caller only.
     fn begins(&self) -> bool {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         let begins = looked.is_none_or(|looked| looked.elapsed() >= BELIEVED);
@@ -36,10 +37,10 @@ impl Others {
 }
 
 impl Union {
-    /// Looks at the branches that others may write, if it is time to. An operation may have been begun.
+    /// Checks the branches that others may write, if it is time. The caller may hold an operation guard.
     pub(super) fn look_at_others(&self) {
         match self.family.common().filter(|_| self.private.is_some()) {
-            // A view reads branches of the mount's union, which has to know first what is in them.
+            // A view reads branches of the mount's union, which has to check them first.
             Some(common) => common.look_at_branches(),
             None => self.look_at_branches(),
         }
@@ -54,7 +55,7 @@ impl Union {
         let mut is_new = false;
         for member in read {
             let had_metacopies = member.work.has_metacopies();
-            // What cannot be read now is as it was.
+            // A branch that cannot be read now counts as unchanged.
             is_new |= member.work.look_again().unwrap_or(false);
             if member.work.has_metacopies() != had_metacopies {
                 self.others.is_mode_due.store(true, Ordering::Relaxed);
@@ -66,8 +67,8 @@ impl Union {
         }
     }
 
-    /// Has each branch be used only for what it may be after what others have written. No operation has been begun. Where one
-    /// does not end it is left for later: nobody waits long for a branch that does not answer.
+    /// Restricts each branch's mode to what others' changes allow. No operation guard may be held. If an operation does not end
+    /// this is postponed: nobody waits long for a branch that does not respond.
     pub(super) fn follow_others(&self) {
         if self.others.is_mode_due.load(Ordering::Relaxed) && self.others.is_mode_due.swap(false, Ordering::Relaxed) {
             let is_done = self.change_within(SHORTLY, |_, _| Ok(())).is_ok();

@@ -1,4 +1,4 @@
-//! Placement: which branch a new object goes to, and which branches a directory can be in so that users see it there.
+//! Placement: the branch that receives a new object, and the branches in which a directory can be so that users see it there.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::parallel::Answers;
 use super::settings::Policy;
 use super::{whiteout, work};
 
-/// Branches that had no room for something new.
+/// Branches without space for a new object.
 #[derive(Default)]
 pub(super) struct FullBranches {
     members: Vec<Arc<Member>>,
@@ -22,7 +22,7 @@ pub(super) struct FullBranches {
 }
 
 impl FullBranches {
-    /// Passes over a branch because of an error.
+    /// Skips a branch because of an error.
     pub(super) fn note(&mut self, member: Arc<Member>, error: Errno) {
         self.members.push(member);
         self.error = Some(error);
@@ -33,14 +33,14 @@ impl FullBranches {
     }
 }
 
-/// Whether the error says that a branch is full.
+/// Returns whether the error says that a branch is full.
 pub(super) fn is_full(error: Errno) -> bool {
     matches!(error, Errno::ENOSPC | Errno::EDQUOT)
 }
 
 impl Node {
-    /// The branch for a new object in this directory, no further to the right than `limit`, and the directory there.
-    /// Not in one of those that were found full.
+    /// The branch for a new object in this directory, no lower than `limit`, and the directory there. Branches that were found
+    /// full are skipped.
     pub(super) fn place_of_new(
         self: &Arc<Self>,
         caller: &Caller,
@@ -59,12 +59,12 @@ impl Node {
         Err(full.error.unwrap_or(Errno::EROFS))
     }
 
-    /// Whether the error says that another branch is to be tried.
+    /// Returns whether the error says that another branch is to be tried.
     pub(super) fn passes_over(&self, error: Errno) -> bool {
         self.union.settings.moves_when_full && is_full(error)
     }
 
-    /// Whether its branch being full would move the file.
+    /// Returns whether the file would move if its branch were full.
     pub(super) fn may_meet_a_full_branch(&self) -> bool {
         let branches = &self.union.branches;
         let left = || branches.position(&self.leftmost().member)?.checked_sub(1);
@@ -72,8 +72,8 @@ impl Node {
             && left().is_some_and(|position| branches.writable_at_or_left_of(position).is_some())
     }
 
-    /// Moves a file from a full branch to the nearest on the left that has room for it and so many bytes more: whether it
-    /// could. An operation has been begun.
+    /// Moves a file from a full branch to the nearest higher one with room for it and for the given number of additional bytes;
+    /// returns whether that succeeded. The caller holds an operation guard.
     pub(super) fn move_from_full(self: &Arc<Self>, caller: &Caller, bytes: u64) -> bool {
         let branches = &self.union.branches;
         let Some(mut position) = branches.position(&self.leftmost().member) else { return false };
@@ -99,7 +99,7 @@ impl Node {
         })
     }
 
-    /// The nearest branch in which something may be created, from a place to the left, that the directory can be in.
+    /// The nearest branch at or above a position in which objects may be created and which can have the directory.
     pub(super) fn nearest_branch(self: &Arc<Self>, mut position: usize) -> Result<Arc<Member>> {
         let branches = &self.union.branches;
         loop {
@@ -112,7 +112,7 @@ impl Node {
         }
     }
 
-    /// Whether the directory is in a branch, or can be made there so that it is seen.
+    /// Returns whether the directory is in a branch, or can be created there so that it is visible.
     pub(super) fn can_be_in(self: &Arc<Self>, member: &Member) -> Result<bool> {
         let mut node = Arc::clone(self);
         while node.instance_in(member).is_none() {
@@ -126,8 +126,8 @@ impl Node {
         Ok(true)
     }
 
-    /// Whether an instance in a branch would be seen as part of this directory: nothing there has the name, and nothing on
-    /// the left of it hides the name or leads elsewhere.
+    /// Returns whether an instance in a branch would be visible as part of this directory: nothing there has the name, and no
+    /// higher branch hides the name or redirects it.
     pub(super) fn would_show_in(&self, member: &Member, above: &Above) -> Result<bool> {
         let branches = &self.union.branches;
         let own = branches.position(member).ok_or(Errno::ESTALE)?;
@@ -152,7 +152,7 @@ impl Node {
         Ok(true)
     }
 
-    /// Branches for something new in this directory, the best first.
+    /// Branches for a new object in this directory, best first.
     fn candidates(&self, limit: usize) -> Result<Vec<Arc<Member>>> {
         let settings = &self.union.settings;
         let mut members = match settings.create {
@@ -191,14 +191,14 @@ impl Node {
         Ok(members)
     }
 
-    /// Where something may be created, from the left.
+    /// Branches in which objects may be created, leftmost first.
     fn writable_branches(&self, limit: usize) -> Vec<Arc<Member>> {
         let slots = self.union.branches.slots();
         let members = slots.iter().take(limit.saturating_add(1)).map(|slot| &slot.member);
         members.filter(|member| self.union.branches.may_create(member)).cloned().collect()
     }
 
-    /// The same from the leftmost instance to the left, and then those on the right that have the directory.
+    /// Those branches from the leftmost instance upwards, followed by the lower ones that have the directory.
     fn near_the_leftmost(&self, limit: usize) -> Result<Vec<Arc<Member>>> {
         let branches = &self.union.branches;
         let instances = self.instances();
@@ -214,13 +214,13 @@ impl Node {
     }
 }
 
-/// What one of a directory's instances lets show of those on its right, by a name.
+/// Effect of one of a directory's instances on the visibility of the lower ones' objects of a name.
 enum Through {
-    /// It has nothing: everything.
+    /// It has nothing of that name: all are visible.
     Nothing,
     /// It has a directory, which is merged with theirs.
     Directory,
-    /// It hides the name, or leads elsewhere.
+    /// It hides the name, or redirects it.
     Hidden,
 }
 
@@ -237,8 +237,8 @@ impl Through {
     }
 }
 
-/// Sorts branches by what is made of their space, of which one that does not tell has none. Those that are slow are asked at
-/// once.
+/// Sorts branches by a key derived from their space, of which one that does not report it has none. Slow ones are queried in
+/// parallel.
 fn sort_by_space<K: Ord>(members: &mut Vec<Arc<Member>>, key: impl Fn(Option<&StatFs>) -> K) {
     let keys = spaces_of(members).into_iter().map(|space| key(space.as_ref()));
     let mut keyed: Vec<(K, Arc<Member>)> = keys.zip(std::mem::take(members)).collect();
@@ -246,7 +246,7 @@ fn sort_by_space<K: Ord>(members: &mut Vec<Arc<Member>>, key: impl Fn(Option<&St
     members.extend(keyed.into_iter().map(|(_, member)| member));
 }
 
-/// The space of each of these branches, slow ones asked at once; `None` for one that does not tell.
+/// Space of each of these branches, slow ones queried in parallel; `None` for one that does not report it.
 fn spaces_of(members: &[Arc<Member>]) -> Vec<Option<StatFs>> {
     let roots: Vec<Instance> = members.iter().map(root_of).collect();
     let ask = |place: &Instance| place.vnode.statfs(&Caller::server());
@@ -255,7 +255,7 @@ fn spaces_of(members: &[Arc<Member>]) -> Vec<Option<StatFs>> {
     roots.iter().enumerate().map(|place| answer(place).flatten().ok()).collect()
 }
 
-/// The bytes that users can still write.
+/// Number of bytes that users can still write.
 fn free(space: &StatFs) -> u64 {
     space.blocks_available.saturating_mul(space.fragment_size.into())
 }

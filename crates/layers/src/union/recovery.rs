@@ -1,5 +1,5 @@
-//! Recovery: what an earlier server left half-way in branches that may be changed is finished, once for each branch, and as soon as
-//! that can be done.
+//! Recovery: finishes interrupted work of an earlier server in branches that may be changed, once for each branch, and as soon
+//! as that is possible.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,12 +11,12 @@ use super::Union;
 use super::branches::{Member, Slot};
 use super::claim::is_only_described;
 
-/// What could not be finished is tried again after this time, by an operation that changes something.
+/// Time after which a failed recovery is retried, by an operation that changes something.
 const RETRY: Duration = Duration::from_secs(1);
-/// For so long that waits for the operations under way.
+/// Upper bound on how long that waits for operations in progress.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Whether something is still to be finished, and when that was last tried.
+/// Whether recovery is incomplete, and when it was last tried.
 #[derive(Default)]
 pub(super) struct Recovery {
     is_due: AtomicBool,
@@ -29,7 +29,7 @@ impl Recovery {
         self.is_due.store(!is_all, Ordering::Relaxed);
     }
 
-    /// Whether it is to be tried now: the caller is the only one that is told so.
+    /// Returns whether to try now; `true` for one caller only.
     fn begins(&self) -> bool {
         if !self.is_due.load(Ordering::Relaxed) {
             return false;
@@ -44,8 +44,8 @@ impl Recovery {
 }
 
 impl Union {
-    /// Finishes what was stopped half-way in branches that may be changed, and in the layers that snapshots keep of them, where that
-    /// has not been done. What cannot be done now stays recorded. No operation is under way.
+    /// Finishes interrupted work in branches that may be changed, and in the layers of theirs that belong to snapshots, unless
+    /// that has been done. What cannot be done now stays recorded. No operation may be in progress.
     pub(super) fn recover(&self) {
         if is_only_described() {
             return;
@@ -55,7 +55,7 @@ impl Union {
             let newest = &layers[0].member;
             if !newest.base.is_recovered() && self.is_own(&newest.base) {
                 let layers = layers.iter().map(|slot| self.recover_layer(slot));
-                // All are tried, whatever comes of the first.
+                // All are tried, whatever the result of the first.
                 let is_done = layers.fold(Ok(()), Result::and).is_ok();
                 if is_done && self.branches.may_change(newest) {
                     newest.base.note_recovered();
@@ -66,7 +66,8 @@ impl Union {
         self.recovery.note(is_all);
     }
 
-    /// The same in one layer. In those that snapshots keep only the union's own directories have something to be undone.
+    /// Like [`Union::recover`], for one layer. In layers of snapshots, only the state directories contain anything to be
+    /// undone.
     fn recover_layer(&self, Slot { member, .. }: &Slot) -> Result<()> {
         if !member.work.exists() {
             return Ok(());
@@ -80,19 +81,19 @@ impl Union {
         }
     }
 
-    /// Has what was recorded in a branch, and could not be done, tried again.
+    /// Schedules a retry of work that was recorded in a branch and could not be done.
     pub(super) fn recover_again(&self, member: &Member) {
         member.base.note_unfinished();
         self.recovery.note(false);
     }
 
-    /// Tries once more what could not be finished, if that is due. No operation has been begun.
+    /// Retries unfinished work, if that is due. No operation guard may be held.
     pub(super) fn recover_late(&self) {
         if self.recovery.begins()
             && let Some(alone) = self.family.write(PATIENCE)
         {
             self.recover();
-            // What was removed or renamed so late is looked for again.
+            // Objects that were removed or renamed that late are looked up again.
             self.branches.note_change();
             self.family.note_change(self);
             drop(alone);

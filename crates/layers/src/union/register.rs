@@ -1,10 +1,12 @@
-//! The register: by which numbers each branch is known, so that identities stay the same when branches come and go.
+//! The register: the numbers by which each branch is known, so that identities stay the same when branches are added and
+//! removed.
 //!
-//! It is a file `.wh..wh.plyfs/branches` in every branch that a union has written: the form that it has, and a line for each
-//! branch that the union has or had: its tag, its serial number, its identifier, that of its file system, its root's handle there,
-//! and its stack expression. A branch is known by what it is, however its expression is written, and where that cannot be told by the
-//! expression. Another disk at the same place is another branch. Tags are short, and another union may have given one to another
-//! branch; no two branches have one identifier, whichever union asks.
+//! It is a file `.wh..wh.plyfs/branches` in every branch that a union has written: the form's version, and a line for each
+//! branch that the union has or had: its tag, its serial number, its identifier, that of its file system, its root's handle
+//! there, and its stack expression. A branch is identified by file system and root handle, however its expression is spelled,
+//! and by the expression only where these are unknown. Another disk at the same path is another branch. Tags are short, and
+//! another union may have assigned one to another branch; no two branches have the same identifier, whichever union computes
+//! it.
 
 use std::collections::HashMap;
 
@@ -13,24 +15,24 @@ use vnode::{Errno, FileSystemRef, Handle, Result, VnodeRef};
 use super::identity::{self, hash};
 use super::work::{self, Work};
 
-/// No register is longer.
+/// Maximum size of a register in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The first line.
+/// First line.
 const FORM: &str = "plyfs branches 2";
-/// That of the form without handles of roots.
+/// First line of the form without root handles.
 const FORM_WITHOUT_ROOTS: &str = "plyfs branches 1";
 
-/// Passed up for a register in a form that is not known. No file system answers it.
+/// Error passed up for a register of unknown form. No file system returns it.
 pub(super) const LATER: Errno = Errno::EPROTO;
 
-/// Passed up for a register that is no text. No file system answers it.
+/// Error passed up for a register that is not text. No file system returns it.
 pub(super) const NO_TEXT: Errno = Errno::new(libc::EMEDIUMTYPE);
 
-/// The identifiers of branches, by their tags.
+/// Identifiers of branches, by their tags.
 pub(super) type Identifiers = HashMap<u16, u64>;
 
-/// What is known of branches, those of earlier included.
+/// Numbers of all known branches, former ones included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Register {
     lines: Vec<Line>,
@@ -41,45 +43,45 @@ struct Line {
     known: Known,
     place: Place,
     label: String,
-    /// A branch of this union has the line.
+    /// Whether a branch of this union has the line.
     is_taken: bool,
 }
 
-/// Where a branch is, as far as that is known.
+/// Location of a branch, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The identifier of the file system that it is in.
+    /// Identifier of its file system.
     fsid: Option<u64>,
-    /// The handle of its root there. Some file systems give it another at each mount.
+    /// Handle of its root there. Some file systems assign a new one at each mount.
     root: Option<Handle>,
 }
 
 impl Place {
-    /// That of a branch.
+    /// The location of a branch.
     pub(super) fn of(branch: &FileSystemRef) -> Self {
         let is_lasting = branch.properties().persistent_handles;
         Self { fsid: branch.fsid(), root: is_lasting.then(|| branch.root().handle()) }
     }
 
-    /// Whether both are surely one.
+    /// Returns whether both are certainly the same.
     fn is(&self, other: &Self) -> bool {
         self.fsid.is_some() && self.root.is_some() && self == other
     }
 }
 
-/// What a branch is known by.
+/// Numbers by which a branch is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
-    /// What its handles and inode numbers are marked with: 0 for the one that was there first.
+    /// Tag in its handles and inode numbers: 0 for the first branch.
     pub(super) tag: u16,
-    /// Smaller for those that were there earlier.
+    /// Serial number: lower for older branches.
     pub(super) serial: u32,
-    /// No other branch has it.
+    /// Identifier that no other branch has.
     pub(super) identifier: u64,
 }
 
 impl Line {
-    /// Whether it may be that of a branch. A file system that does not tell its identifier may be the same.
+    /// Returns whether the line may belong to a branch. A file system without an identifier may be the same.
     fn may_be(&self, label: &str, place: &Place) -> bool {
         let is_other = self.place.fsid.zip(place.fsid).is_some_and(|(own, other)| own != other);
         self.place.is(place) || self.label == label && !is_other
@@ -87,10 +89,11 @@ impl Line {
 }
 
 impl Register {
-    /// That of the branch with this root, if it has one.
+    /// Reads the register of the branch with this root, if it has one.
     ///
     /// # Errors
-    /// Those of reading it: without it, objects would get other numbers. [`LATER`] if it is in a form of later versions, [`NO_TEXT`].
+    /// Errors from reading it: without it, objects would get other numbers. [`LATER`] if it has a form of later versions,
+    /// [`NO_TEXT`].
     pub(super) fn of(root: &VnodeRef) -> Result<Option<Self>> {
         let Some(state) = work::state_of(root)? else { return Ok(None) };
         let Some(file) = work::find(&state, work::name(Work::REGISTER))? else { return Ok(None) };
@@ -98,22 +101,22 @@ impl Register {
         Self::of_text(&text)
     }
 
-    /// What a branch is known by: as before, or anew.
+    /// The numbers of a branch: its former ones, or new ones.
     pub(super) fn enter(&mut self, label: &str, place: Place) -> Known {
         let is_same = |line: &&mut Line| line.may_be(label, &place) && !line.is_taken;
-        // The one that surely is, or the latest that may be.
+        // The line that is certainly the branch's, or the latest that may be.
         let sureness = |line: &&mut Line| (line.place.is(&place), line.place.fsid == place.fsid, line.known.serial);
         if let Some(line) = self.lines.iter_mut().filter(is_same).max_by_key(sureness) {
             line.is_taken = true;
             line.place = Place { fsid: line.place.fsid.or(place.fsid), root: place.root.or(line.place.root) };
-            // It is shown as it is written now.
+            // The list shows its present spelling.
             label.clone_into(&mut line.label);
             return line.known;
         }
         let serial = self.next_serial();
         let fsid = place.fsid.map(u64::to_le_bytes);
         let fsid = fsid.as_ref().map_or(&[][..], |fsid| &fsid[..]);
-        // What other unions of the branch make it of too.
+        // Input from which other unions of the branch compute the same identifier.
         let named = match &place.root {
             Some(root) if !fsid.is_empty() => root.as_bytes(),
             _ => label.as_bytes(),
@@ -121,7 +124,7 @@ impl Register {
         let hashed = |salt: u32| hash(&[named, b"\n", fsid, &salt.to_le_bytes()].concat());
         let is_new = |identifier: &u64| self.lines.iter().all(|line| line.known.identifier != *identifier);
         let identifier = (0..).map(hashed).find(is_new).expect("there are more numbers than lines");
-        // The first keeps the inode numbers as they are.
+        // The first branch keeps its inode numbers unchanged.
         let mut tag = if serial == 0 { 0 } else { (identifier >> 48) as u16 };
         while self.lines.iter().any(|line| line.known.tag == tag) {
             tag = tag.wrapping_add(1);
@@ -131,7 +134,7 @@ impl Register {
         known
     }
 
-    /// A branch is known as it is in another register, and is there, unless another has its tag.
+    /// Enters a branch with its numbers from another register, as present, unless another branch has its tag.
     pub(super) fn enter_as(&mut self, other: &Self, tag: u16) {
         let known = other.lines.iter().find(|line| line.known.tag == tag);
         if let Some(line) = known.filter(|_| self.lines.iter().all(|line| line.known.tag != tag)) {
@@ -140,7 +143,7 @@ impl Register {
         }
     }
 
-    /// A branch gets the tag that it has in another register, if that is free, when it enters: after all others.
+    /// Gives a branch the tag that it has in another register, if that is free, when it enters: after all others.
     pub(super) fn prefer(&mut self, other: &Self, label: &str, place: &Place) {
         self.lines.retain(|line| !line.may_be(label, place));
         let known = other.lines.iter().find(|line| line.may_be(label, place));
@@ -154,17 +157,17 @@ impl Register {
         self.lines.iter().map(|line| line.known.serial + 1).max().unwrap_or(0)
     }
 
-    /// The identifiers of all branches.
+    /// Identifiers of all branches.
     pub(super) fn identifiers(&self) -> Identifiers {
         self.lines.iter().map(|line| (line.known.tag, line.known.identifier)).collect()
     }
 
-    /// A branch has left: if it comes back, it is known.
+    /// Marks a branch as removed: it is recognized when it is added again.
     pub(super) fn leave(&mut self, tag: u16) {
         self.lines.iter_mut().filter(|line| line.known.tag == tag).for_each(|line| line.is_taken = false);
     }
 
-    /// As it is written.
+    /// The register as text.
     pub(super) fn to_text(&self) -> String {
         let line = |Line { known: Known { tag, serial, identifier }, place, label, .. }: &Line| {
             let fsid = place.fsid.map_or("-".to_owned(), |fsid| format!("{fsid:016x}"));
@@ -214,12 +217,12 @@ impl Line {
 mod tests {
     use super::*;
 
-    /// As the next union reads it.
+    /// The register as the next union reads it.
     fn again(register: &Register) -> Register {
         Register::of_text(&register.to_text()).unwrap().unwrap()
     }
 
-    /// A branch of that file system, whose root's handle is not known.
+    /// A branch of that file system with an unknown root handle.
     fn on(fsid: Option<u64>) -> Place {
         Place { fsid, root: None }
     }
@@ -253,7 +256,7 @@ mod tests {
         assert!(second.tag != first.tag && second.identifier != first.identifier);
         let mut back = again(&changed);
         assert_eq!([back.enter("/media", on(Some(1))), back.enter("/media", on(Some(2)))], [first, second]);
-        // What does not tell may be the same, and is so from then on when it does.
+        // A file system without an identifier may be the same, and counts as the same once it has one.
         let mut silent = Register::default();
         let unknown = silent.enter("/nfs", on(None));
         let mut telling = again(&silent);
@@ -287,21 +290,21 @@ mod tests {
         let low = register.enter("/low", at(1, b"low"));
         let mut respelled = again(&register);
         assert_eq!(respelled.enter("/link/to low", at(1, b"low")), low);
-        // It was moved, and another directory has its place.
+        // It was moved, and another directory took its place.
         let mut moved = again(&register);
         assert_eq!(moved.enter("/moved", at(1, b"low")), low);
         assert_ne!(moved.enter("/low", at(1, b"other")).identifier, low.identifier);
-        // A file system that gives its roots other handles at each mount.
+        // A file system that assigns new root handles at each mount.
         let mut mounted = again(&register);
         assert_eq!(mounted.enter("/low", at(1, b"low, again")), low);
         assert_eq!(again(&mounted).enter("/elsewhere", at(1, b"low, again")), low);
         assert_ne!(again(&register).enter("/elsewhere", at(2, b"low")).identifier, low.identifier);
-        // One that was written before roots were noted.
+        // A register written before roots were recorded.
         let text = format!("{FORM_WITHOUT_ROOTS}\n0 0 {:016x} {:016x} /low\n", low.identifier, 1);
         let mut earlier = Register::of_text(&text).unwrap().unwrap();
         assert_eq!(earlier.enter("/low", at(1, b"low")), low);
         assert_eq!(again(&earlier).enter("/link", at(1, b"low")), low);
-        // Two unions that know nothing of each other, and write it otherwise.
+        // Two unions that know nothing of each other, and spell it differently.
         let (mut one, mut other) = (Register::default(), Register::default());
         assert_eq!(one.enter("/a", at(3, b"r")).identifier, other.enter("/b/../a", at(3, b"r")).identifier);
     }
@@ -322,7 +325,7 @@ mod tests {
         }
     }
 
-    /// As docs/formats/union-branch.md has it.
+    /// As documented in docs/formats/union-branch.md.
     #[test]
     fn the_register_in_the_documentation_is_read_and_written() {
         const PAGE: &str = include_str!("../../../../docs/formats/union-branch.md");

@@ -1,35 +1,35 @@
-//! What the options of a union decide.
+//! Settings of a union, as set by its options.
 
 use super::whiteout::Format;
 
-/// How a union does what can be done in several ways.
+/// Choices that a union's options determine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
-    /// What is done on the right of a name that is taken away.
+    /// Treatment of the lower objects of a name that is removed.
     pub(super) deletion: Deletion,
-    /// How whiteouts are written.
+    /// Format of whiteouts.
     pub(super) whiteouts: Format,
-    /// Who owns what is copied up, and what may be done with it.
+    /// Owner and permissions of copies.
     pub(super) copy_up: Ownership,
     /// Whether files are copied without their data as long as these are not about to be changed.
     pub(super) metacopy: bool,
-    /// Where new objects go.
+    /// Placement policy for new objects.
     pub(super) create: Policy,
-    /// A branch with fewer free bytes gets new objects only if all have fewer.
+    /// Minimum number of free bytes: a branch with fewer gets new objects only if all have fewer.
     pub(super) minimum_free: u64,
-    /// What meets a full branch goes to another: new objects, copies, and files that are written.
+    /// Whether objects move on from a full branch: new objects, copies, and files that are written.
     pub(super) moves_when_full: bool,
 }
 
-/// Whose a copy in another branch is (Unionfs, section 2).
+/// Owner of a copy in another branch (Unionfs, section 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Ownership {
-    /// As the original.
+    /// The original's owner.
     #[default]
     Original,
-    /// Always the same.
+    /// A constant owner, with permissions.
     Constant(Rights),
-    /// The caller's, as something new.
+    /// The caller, as for a new object.
     Current,
 }
 
@@ -43,36 +43,36 @@ pub(super) struct Rights {
 }
 
 impl Rights {
-    /// The permission bits of a directory: who may read it may search it.
+    /// Permission bits of a directory: whoever may read it may search it.
     pub(super) fn directory_mode(&self) -> u32 {
         self.mode | (self.mode & 0o444) >> 2
     }
 }
 
-/// Which of the branches in which something may be created a new object goes to.
+/// Policy that selects the branch for a new object among those in which objects may be created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Policy {
-    /// That of the directory's leftmost instance, or the nearest on the left of it.
+    /// The branch of the directory's leftmost instance, or the nearest higher one.
     #[default]
     First,
-    /// The one with most free space.
+    /// The branch with most free space.
     MostFree,
-    /// The one with least data.
+    /// The branch with least data.
     LeastUsed,
-    /// Any.
+    /// A random one.
     Random,
     /// One after the other.
     RoundRobin,
-    /// One that has the directory already.
+    /// A branch that already has the directory.
     ExistingPath,
 }
 
-/// What becomes of the instances on the right of one that is deleted (Unionfs, section 3.5).
+/// Treatment of the instances below a deleted one (Unionfs, section 3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Deletion {
     /// A whiteout hides them.
     #[default]
     Whiteout,
-    /// They are deleted too; what cannot be deleted is hidden.
+    /// They are deleted too; those that cannot be deleted are hidden.
     All,
 }

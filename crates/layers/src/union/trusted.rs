@@ -1,10 +1,10 @@
-//! Who is believed: the extended attributes that marks are kept in, and whether anybody but the server can have set one.
+//! Trust: the extended attributes that store marks, and whether anybody but the server can have set one.
 //!
-//! A mark tells the server where to look for data and which object is which, so one that a user wrote could show what only
-//! the server may read. A server that acts for the superuser of the machine keeps marks in `trusted` attributes, which nobody
-//! else can set, and believes no others. Any other server has only `user` attributes. Those of an object can be set by its
-//! owner, so they are believed of objects that are the server's own: in a user namespace, of all that have an owner there,
-//! since nobody has set them but the server's user or somebody whom that user has let into the namespace.
+//! A mark tells the server where to find data and which object is which, so one that a user wrote could reveal what only the
+//! server may read. A server that acts for the superuser of the machine stores marks in `trusted` attributes, which nobody else
+//! can set, and trusts no others. Any other server has only `user` attributes. These can be set by the object's owner, so they
+//! are trusted on objects that are the server's own: in a user namespace, on all that have an owner there, since nobody has set
+//! them but the server's user or somebody whom that user has let into the namespace.
 
 use std::sync::OnceLock;
 
@@ -13,14 +13,14 @@ use vnode::{Attributes, Caller, Errno, IdKind, Result, VnodeRef, XattrMode, has_
 
 use super::xattrs::{self, attribute};
 
-/// A mark, by the names of the attribute that it is kept in.
+/// A mark, with the names of its attribute.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     trusted: &'static [u8],
     user: &'static [u8],
 }
 
-/// The name space of the extended attributes that this process keeps marks of a union in: `trusted` or `user` (xattr(7)).
+/// Namespace of the extended attributes in which this process stores marks of a union: `trusted` or `user` (xattr(7)).
 pub fn attributes_of_marks() -> &'static str {
     if server() == Server::Superuser { "trusted" } else { "user" }
 }
@@ -30,27 +30,27 @@ impl Mark {
         Self { trusted, user }
     }
 
-    /// The one that this server sets, and believes.
+    /// The name that this server sets, and trusts.
     fn own(self) -> &'static [u8] {
         if server() == Server::Superuser { self.trusted } else { self.user }
     }
 
-    /// Whether it is in a list of listxattr(2), believed or not.
+    /// Returns whether it is in a list of listxattr(2), trusted or not.
     pub(super) fn is_in(self, names: &[u8]) -> bool {
         names.split(|&byte| byte == 0).any(|name| name == self.trusted || name == self.user)
     }
 
-    /// Its value, where nobody else can have set it.
+    /// Its value, if nobody else can have set it.
     pub(super) fn of(self, object: &VnodeRef) -> Result<Option<Vec<u8>>> {
         match attribute(object, self.own()) {
-            // Of somebody else's object it would not be believed.
+            // On somebody else's object it would not be trusted.
             Err(Errno::EPERM | Errno::EACCES) if !is_own(object)? => Ok(None),
             Ok(Some(_)) if !is_own(object)? => Ok(None),
             value => value,
         }
     }
 
-    /// Whether the object has one that is not believed. A superuser's does not show to others.
+    /// Returns whether the object has an untrusted one. A superuser's is invisible to others.
     pub(super) fn is_doubtful(self, object: &VnodeRef) -> Result<bool> {
         let is_there = |name| match attribute(object, name) {
             Err(Errno::EPERM | Errno::EACCES) => Ok(true),
@@ -59,10 +59,10 @@ impl Mark {
         Ok(self.of(object)?.is_none() && (is_there(self.user)? || is_there(self.trusted)?))
     }
 
-    /// Sets it: whether that could be, and it will be believed.
+    /// Sets it; returns whether that was possible, and it will be trusted.
     ///
     /// # Errors
-    /// Those of storage, a lack of room among them.
+    /// Storage errors, lack of space included.
     pub(super) fn set(self, writer: &Caller, object: &VnodeRef, value: &[u8]) -> Result<bool> {
         if !is_own(object)? {
             return Ok(false);
@@ -73,7 +73,7 @@ impl Mark {
         }
     }
 
-    /// Takes it away, whoever set it.
+    /// Removes it, whoever set it.
     pub(super) fn remove(self, object: &VnodeRef) -> Result<()> {
         let there = xattrs::attributes(object)?;
         let is_there = |name: &&[u8]| there.split(|&byte| byte == 0).any(|known| known == *name);
@@ -87,8 +87,8 @@ impl Mark {
     }
 }
 
-/// Whether nobody but the server, or the superuser, can have made something in a directory with these attributes, or have moved
-/// something there.
+/// Returns whether nobody but the server, or the superuser, can have created something in a directory with these attributes, or
+/// have moved something there.
 pub(super) fn is_private(directory: &Attributes) -> bool {
     const OTHERS_WRITE: u32 = 0o022;
     let is_owned = match server() {
@@ -99,9 +99,9 @@ pub(super) fn is_private(directory: &Attributes) -> bool {
     directory.is_directory() && is_owned && directory.mode & OTHERS_WRITE == 0
 }
 
-/// Whether only the server can have set attributes of an object that it believes.
+/// Returns whether only the server can have set the attributes of an object that it trusts.
 fn is_own(object: &VnodeRef) -> Result<bool> {
-    /// What stands for every owner that has no number in a user namespace (/proc/sys/kernel/overflowuid).
+    /// Owner that represents all those without a mapping in a user namespace (/proc/sys/kernel/overflowuid).
     const NOBODY: u32 = 65_534;
     let owner = || object.getattr(&Caller::server()).map(|attributes| attributes.uid);
     Ok(match server() {
@@ -111,18 +111,18 @@ fn is_own(object: &VnodeRef) -> Result<bool> {
     })
 }
 
-/// Whose marks a server keeps.
+/// Owner of a server's marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
-    /// The superuser of the machine's: it can set `trusted` attributes.
+    /// The superuser of the machine, who can set `trusted` attributes.
     Superuser,
-    /// Those of the superuser of a user namespace, who has several users there.
+    /// The superuser of a user namespace, who has several users there.
     InNamespace,
-    /// Those of this user.
+    /// This user.
     User(u32),
 }
 
-/// What this process is.
+/// The kind of this process.
 fn server() -> Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     *SERVER.get_or_init(|| {

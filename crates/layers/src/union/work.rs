@@ -1,8 +1,8 @@
-//! The work directory of a branch: where things are made before they are seen, and go before they are removed.
+//! The work directory of a branch: objects are created here before they become visible, and moved here before they are removed.
 //!
-//! It is `.wh..wh.plyfs/work` at the branch's root, made when it is first needed. Whatever is in it when a union begins
-//! to use it was left by one that was stopped half-way, and belongs to no name: it is removed. What has to be done beside
-//! that, its name tells: see [`Purpose`]. What has a name of another form is a later version's, and stays.
+//! It is `.wh..wh.plyfs/work` at the branch's root, created on first use. Whatever it contains when a union starts using it is
+//! left over from an interrupted union and belongs to no name: it is removed. Any further recovery step is encoded in the
+//! entry's name: see [`Purpose`]. Entries whose names have another form were written by a later version and stay.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,22 +25,23 @@ use super::whiteout::{self, STATE};
 use super::whiteout_device;
 use super::xattrs;
 
-/// What something in the work directory is for: its name begins with it. So a name that is left behind is the record of
-/// what was not finished.
+/// Purpose of an entry in the work directory, encoded as the prefix of its name, so that a leftover name records what was not
+/// finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Made to be seen elsewhere, or taken out of sight to be removed.
+    /// An object to be moved into place, or taken out of sight to be removed.
     Passing,
-    /// A copy of a file. If it has got its name in the links directory already, that goes too: there is the original.
+    /// A copy of a file. If the links directory already has a name for it, that name is removed too, since the original still
+    /// exists.
     Copy,
-    /// A name of a copied file that is to take the place of one of the original's, which are this many: the copy's count
-    /// is set to that again.
+    /// A name of a copied file that is to replace one of the original's names. The number is the original's name count before
+    /// the step; recovery resets the copy's count to it.
     Name(u32),
-    /// A name of a metadata-only copy whose data are coming, and its modification time, which is set to that again.
+    /// A name of a metadata-only copy whose data are being filled in, and the modification time that recovery restores.
     Times(Timestamp),
-    /// Tells which removals belong to a rename.
+    /// A record of the removals that belong to a rename.
     Record,
-    /// Tells of files that change places with their copies for a snapshot: see [`super::kept`].
+    /// A record of files that change places with their copies for a snapshot: see [`super::kept`].
     Kept,
 }
 
@@ -56,7 +57,7 @@ impl Purpose {
         }
     }
 
-    /// That of a name; `None` for one that only a later version can have made.
+    /// The purpose encoded in a name; `None` if only a later version can have written it.
     pub(super) fn of(name: &[u8]) -> Option<Self> {
         let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
         let words: Vec<&str> = std::str::from_utf8(name).ok()?.split('.').collect();
@@ -75,34 +76,35 @@ impl Purpose {
     }
 }
 
-/// Tells that the branch has its extended attributes.
+/// Marker that shows that the branch still has its extended attributes.
 const MARKED: trusted::Mark = trusted::Mark::new(b"trusted.plyfs.marked", b"user.plyfs.marked");
 
-/// Passed up for a branch that has lost them, and files whose data are elsewhere with them. No file system answers it.
+/// Error passed up for a branch that has lost its extended attributes, and with them the marks of its metadata-only copies. No
+/// file system returns it.
 pub(super) const UNMARKED: Errno = Errno::ENOTUNIQ;
 
 /// The work directory of a branch.
 pub(super) struct Work {
     root: VnodeRef,
-    /// The branch has been written by a union, now or earlier.
+    /// Whether a union has written to the branch, now or earlier.
     exists: AtomicBool,
-    /// Directories have come to the branch that were known by another.
+    /// Whether directories were copied to the branch whose identity comes from another branch.
     has_copied_directories: AtomicBool,
-    /// Files have come to the branch without their data.
+    /// Whether metadata-only copies were made in the branch.
     has_metacopies: AtomicBool,
     opened: Mutex<Option<Opened>>,
-    /// What the register is to say.
+    /// Text that the register is to contain.
     register: Mutex<String>,
-    /// Whether the branch has hard links, once that is known.
+    /// Whether the branch supports hard links, once that is known.
     has_hard_links: OnceLock<bool>,
-    /// Held to note losses, one after the other.
+    /// Serializes writes of losses.
     losses: Mutex<()>,
-    /// What could not be taken back yet.
+    /// Names in the work directory that could not be undone yet.
     left: Mutex<Vec<NameBuf>>,
     next: AtomicU64,
 }
 
-/// What unions have written to a branch.
+/// State that unions have written to a branch.
 struct Written {
     exists: bool,
     has_copied_directories: bool,
@@ -110,7 +112,7 @@ struct Written {
 }
 
 impl Written {
-    /// In the branch with this root.
+    /// Reads the state of the branch with this root.
     fn of(root: &VnodeRef) -> Result<Self> {
         let state = state_of(root)?;
         Register::of(root)?;
@@ -135,43 +137,43 @@ impl Written {
 struct Opened {
     state: VnodeRef,
     directory: VnodeRef,
-    /// Says to other unions that the directory is in use.
+    /// Lock that shows other unions that the directory is in use.
     _lock: Option<OpenFileRef>,
 }
 
 impl Work {
-    /// The name of the directory itself. Whatever else there is in the state directory has its name here too: for the
-    /// check, all others are unknown.
+    /// Name of the work directory itself. Every other entry of the state directory has its name listed here too: the check
+    /// reports all others as unknown.
     pub(super) const WORK: &[u8] = b"work";
-    /// The directory of names that lead to copies of files with several names.
+    /// Directory of names that lead to copies of files with several names.
     pub(super) const LINKS: &[u8] = b"links";
-    /// The file that is locked while the branch is written to.
+    /// File that is locked while the branch is written to.
     pub(super) const LOCK: &[u8] = b"lock";
-    /// The name of the file that [`super::register`] reads.
+    /// Name of the file that [`super::register`] reads.
     pub(super) const REGISTER: &[u8] = b"branches";
-    /// The mark of [`Work::has_copied_directories`].
+    /// Marker file of [`Work::has_copied_directories`].
     pub(super) const COPIED: &[u8] = b"directories";
-    /// The mark of [`Work::has_metacopies`], a file that has the attribute [`MARKED`]: without it, it has come from elsewhere by a
-    /// copy without attributes, and so have they.
+    /// Marker file of [`Work::has_metacopies`]. It has the attribute [`MARKED`]: if that is missing, the branch was copied
+    /// without its attributes, and the metadata-only copies have lost theirs too.
     pub(super) const METACOPIES: &[u8] = b"metacopies";
-    /// The name of the file that [`super::history`] reads.
+    /// Name of the file that [`super::history`] reads.
     pub(super) const HISTORY: &[u8] = b"history";
-    /// The directory of later layers.
+    /// Directory of later layers.
     pub(super) const LAYERS: &[u8] = b"layers";
-    /// The file that tells what of a fork is committed.
+    /// Journal of the commit of a fork.
     pub(super) const COMMIT: &[u8] = b"commit";
-    /// Where directories are while a layer is folded.
+    /// Directory that holds directories in transit while a layer is merged.
     pub(super) const MOVING: &[u8] = b"moving";
-    /// The file of [`super::losses`].
+    /// File of [`super::losses`].
     pub(super) const LOSSES: &[u8] = b"losses";
-    /// What a file of the state directory is called before it is whole.
+    /// Temporary name of a state file until it is complete.
     pub(super) const PART: &[u8] = b"part";
 
-    /// That of the branch with this root.
+    /// Opens the state of the branch with this root.
     ///
     /// # Errors
-    /// Those of finding out what the branch has: to take it for less would show what is hidden. [`UNMARKED`]; [`LATER`] if a
-    /// later version has written to it.
+    /// Errors from reading the branch's state: assuming less than it says would reveal hidden objects. [`UNMARKED`]; [`LATER`]
+    /// if a later version has written to the branch.
     ///
     /// [`LATER`]: super::register::LATER
     pub(super) fn new(root: &VnodeRef) -> Result<Self> {
@@ -190,7 +192,7 @@ impl Work {
         })
     }
 
-    /// Learns what another union has written to the branch since: whether that is anything new.
+    /// Rereads what other unions have written to the branch since; returns whether there is anything new.
     ///
     /// # Errors
     /// As [`Work::new`].
@@ -205,12 +207,13 @@ impl Work {
         Ok(flags.contains(&true))
     }
 
-    /// Whether directories have come to the branch that were known by another: otherwise none has an identity with it.
+    /// Returns whether the branch may contain directories that were known by another branch; if not, no directory in it stores
+    /// an identity of another.
     pub(super) fn has_copied_directories(&self) -> bool {
         self.has_copied_directories.load(Ordering::Relaxed)
     }
 
-    /// Such a directory is about to come.
+    /// Records that such a directory is about to be created.
     pub(super) fn note_copied_directories(&self) -> Result<()> {
         if self.has_copied_directories() {
             return Ok(());
@@ -221,19 +224,20 @@ impl Work {
         Ok(())
     }
 
-    /// Whether files have come to the branch without their data: then the branches on its right have to stay as they are.
+    /// Returns whether the branch may contain metadata-only copies; if so, the branches below it must not change.
     pub(super) fn has_metacopies(&self) -> bool {
         self.has_metacopies.load(Ordering::Relaxed)
     }
 
-    /// Such a file is about to come: whether it may, for the branch has extended attributes.
+    /// Records that a metadata-only copy is about to be created; returns whether it may be: whether the branch has extended
+    /// attributes.
     pub(super) fn note_metacopies(&self) -> Result<bool> {
         if self.has_metacopies() {
             return Ok(true);
         }
         let (server, work, part) = (Caller::server(), self.directory()?, self.name());
         let how = Creation { mode: 0o600, flags: OpenFlags::READ };
-        // It is never seen without its attribute.
+        // It never becomes visible without its attribute.
         let made = work.create(&server, part.as_name(), &how)?.entry;
         let is_marked = MARKED.set(&server, &made.vnode, b"").and_then(|is_marked| match is_marked {
             true => {
@@ -251,7 +255,7 @@ impl Work {
         }
     }
 
-    /// Whether a file of the branch can have several names: tried out once.
+    /// Returns whether a file of the branch can have several names; probed once.
     pub(super) fn has_hard_links(&self) -> Result<bool> {
         if let Some(known) = self.has_hard_links.get() {
             return Ok(*known);
@@ -268,22 +272,22 @@ impl Work {
         Ok(*self.has_hard_links.get_or_init(|| has))
     }
 
-    /// Notes what the branch does not keep of the copy at a path.
+    /// Records what the branch cannot preserve of the copy at a path.
     pub(super) fn note_losses(&self, path: &[u8], lost: Losses) -> Result<()> {
         let state = self.state()?;
         let _one_at_a_time = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
         losses::note(&state, path, lost)
     }
 
-    /// Whether a union has ever written to the branch: otherwise nothing in it comes from another.
+    /// Returns whether a union has ever written to the branch; if not, nothing in it comes from another branch.
     pub(super) fn exists(&self) -> bool {
         self.exists.load(Ordering::Relaxed)
     }
 
-    /// The directory, empty but for what this union is doing, and for records.
+    /// The work directory, empty except for this union's own entries and for records.
     ///
     /// # Errors
-    /// `EBUSY` if another union writes to the branch; those of making it.
+    /// `EBUSY` if another union writes to the branch; errors from creating the directory.
     pub(super) fn directory(&self) -> Result<VnodeRef> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(opened) = &*opened {
@@ -311,26 +315,26 @@ impl Work {
         Ok(directory)
     }
 
-    /// Keeps other unions from writing to the branch while the result lives, if one has ever done so.
+    /// Prevents other unions from writing to the branch while the result lives, if any union has ever written to it.
     ///
     /// # Errors
-    /// `EBUSY` if one is doing so now.
+    /// `EBUSY` if another union is writing to it.
     pub(super) fn lock(&self) -> Result<Option<OpenFileRef>> {
         state_of(&self.root)?.map_or(Ok(None), |state| take_lock(&state))
     }
 
-    /// Undoes what was not finished, as whoever uses the branch next would. Not while operations are under way.
+    /// Undoes unfinished steps, as the next union to use the branch would. Must not run during operations.
     pub(super) fn undo_unfinished(&self) -> Result<()> {
         clear(&self.root, &self.state()?, &self.directory()?)
     }
 
-    /// Lets other unions write to the branch.
+    /// Allows other unions to write to the branch again.
     pub(super) fn close(&self) {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(opened);
     }
 
-    /// Has the register say this: now if the branch is being written to, else when it first is.
+    /// Sets the register's text: written at once if the branch is open for writing, otherwise when it first is.
     pub(super) fn remember(&self, text: String) {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let mut register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
@@ -339,51 +343,51 @@ impl Work {
         }
         *register = text;
         if let Some(opened) = &*opened {
-            // The next to read it makes the same numbers for all but new branches.
+            // The next reader derives the same numbers for all but new branches.
             let _ = write_whole(&opened.state, Self::REGISTER, register.as_bytes());
         }
     }
 
-    /// The directory of names that lead to copies of files with several names.
+    /// Directory of names that lead to copies of files with several names.
     pub(super) fn links(&self) -> Result<VnodeRef> {
         self.take_back_left()?;
         self.state_directory(Work::LINKS)
     }
 
-    /// A directory in the state directory, made if need be.
+    /// A directory in the state directory, created if necessary.
     pub(super) fn state_directory(&self, name: &'static [u8]) -> Result<VnodeRef> {
         directory_in(&self.state()?, name)
     }
 
-    /// Writes a file of the state directory whole or not at all, and lasting.
+    /// Writes a state file durably, completely or not at all.
     ///
     /// # Errors
-    /// Those of storage: the file is as it was.
+    /// Storage errors; the file is unchanged then.
     pub(super) fn write_state(&self, file: &'static [u8], text: &[u8]) -> Result<()> {
         let state = self.state()?;
         let before = find(&state, name(file))?.map(|entry| read_all(&entry, u64::MAX)).transpose()?;
         write_whole(&state, file, text)?;
         let synchronized = sync_directory(&state);
         if synchronized.is_err() {
-            // It is there, and whoever uses the branch next believes it, while this union goes on as before.
+            // The file exists, and the next union would trust it, while this union goes on without the change.
             let undone = match before {
                 Some(before) => write_whole(&state, file, &before),
                 None => state.unlink_surely(&Caller::server(), name(file)),
             };
-            // Where it has to stay, it counts, though it may be gone after a power cut.
+            // If it cannot be removed it counts, although a power failure may lose it.
             return if undone.is_ok() { synchronized } else { Ok(()) };
         }
         synchronized
     }
 
-    /// The directory that all this is in.
+    /// The state directory.
     pub(super) fn state(&self) -> Result<VnodeRef> {
         self.directory()?;
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.as_ref().map(|opened| opened.state.clone()).ok_or(Errno::ESTALE)
     }
 
-    /// That directory, if the branch has it.
+    /// The links directory, if the branch has one.
     pub(super) fn links_if_there(&self) -> Result<Option<VnodeRef>> {
         if !self.exists() {
             return Ok(None);
@@ -393,25 +397,25 @@ impl Work {
         Ok(find(&state, name(Work::LINKS))?.map(|links| links.vnode))
     }
 
-    /// A name that nothing in the directory has.
+    /// A name that is unused in the work directory.
     pub(super) fn name(&self) -> NameBuf {
         self.name_for(Purpose::Passing)
     }
 
-    /// Such a name, which tells what it is for.
+    /// An unused name that encodes its purpose.
     pub(super) fn name_for(&self, purpose: Purpose) -> NameBuf {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         NameBuf::new(format!("{}{number}", purpose.prefix()).into_bytes()).expect("a number is a name")
     }
 
-    /// Moves an object out of sight.
+    /// Moves an object out of sight, into the work directory.
     pub(super) fn take(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<NameBuf> {
         let (work, name) = (self.directory()?, self.name());
         directory.rename_surely(&Caller::server(), stored, &work, name.as_name(), RenameMode::NoReplace)?;
         Ok(name)
     }
 
-    /// Puts a whiteout into the place of an object, in one step.
+    /// Atomically replaces an object with a whiteout.
     pub(super) fn replace_by_device(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
         let (work, name) = (self.directory()?, self.name());
         whiteout::make_device(&work, name.as_name())?;
@@ -420,10 +424,11 @@ impl Work {
         exchanged
     }
 
-    /// Makes a user's device that is a whiteout, out of sight: what a rename can leave behind also where no room is left then.
+    /// Creates, out of sight, a user's device that is a whiteout, which a rename can then leave behind even if the branch is
+    /// full.
     ///
     /// # Errors
-    /// `EINVAL` where the branch has no such devices, or cannot mark them.
+    /// `EINVAL` if the branch does not support such devices, or cannot mark them.
     pub(super) fn make_users_device(&self, owner: &Caller) -> Result<NameBuf> {
         let (server, work, name) = (Caller::server(), self.directory()?, self.name());
         let to_owner = SetAttributes { uid: Some(owner.uid), gid: Some(owner.gid), ..SetAttributes::default() };
@@ -440,9 +445,9 @@ impl Work {
         }
     }
 
-    /// Has a user's device that is a whiteout be seen where nothing is: the one that a rename in the branch has left, or a new
-    /// one of the owner's, or else that which was made before. Until it is marked it hides the name. What hides the name beside
-    /// it goes.
+    /// Makes a user's device that is a whiteout visible at an empty name: the one that the rename in the branch left, or a new
+    /// one of the owner, or else the one that was created beforehand. Until it is marked it hides the name. The whiteout beside
+    /// it, which hides the name, is removed.
     pub(super) fn leave_users_device(
         &self,
         directory: &VnodeRef,
@@ -468,26 +473,26 @@ impl Work {
         whiteout::remove(directory, stored)
     }
 
-    /// Removes something in the directory, with all below it. What cannot be removed now is removed when the branch is
+    /// Removes an entry of the work directory and everything below it. What cannot be removed now is removed when the branch is
     /// next used.
     pub(super) fn discard(&self, name: &NameBuf) {
-        // Nobody waits for this, and what is left behind is found again.
+        // Nobody waits for this, and leftovers are found by the next union.
         let _ = self.directory().and_then(|work| remove_tree(&work, name.as_name()));
     }
 
-    /// Undoes what a name tells of that has not come to its place, as whoever uses the branch next would. What cannot be undone
-    /// now is before names of copies are next looked for or counted: until then the links directory may lead to a copy that is
-    /// none.
+    /// Undoes the step encoded in the name of an entry that has not reached its place, as the next union to use the branch
+    /// would. If that fails now, it is retried before names of copies are next looked up or counted: until then the links
+    /// directory may lead to a copy that is not in place.
     pub(super) fn take_back(&self, name: &NameBuf) {
         if self.undo(name).is_err() {
             self.lock_left().push(name.clone());
         }
     }
 
-    /// Undoes what could not be [taken back](Work::take_back).
+    /// Retries what could not be [undone](Work::take_back).
     ///
     /// # Errors
-    /// Those of storage: what names lead to and how many there are cannot be told.
+    /// Storage errors: the targets and the count of names are unknown then.
     pub(super) fn take_back_left(&self) -> Result<()> {
         let mut left = self.lock_left();
         while let Some(name) = left.last() {
@@ -500,7 +505,7 @@ impl Work {
     fn undo(&self, name: &NameBuf) -> Result<()> {
         let (work, state) = (self.directory()?, self.state()?);
         match undo(&state, &work, name.as_name()) {
-            // It has left the directory.
+            // The entry has already left the directory.
             Err(Errno::ENOENT) => Ok(()),
             undone => undone,
         }
@@ -514,7 +519,7 @@ impl Work {
 /// The state directory of the branch with this root, if it has one.
 ///
 /// # Errors
-/// `EPERM` for one in which others than the server can have written: nothing in it is believed.
+/// `EPERM` if others than the server can have written to it: nothing in it is trusted.
 pub(super) fn state_of(root: &VnodeRef) -> Result<Option<VnodeRef>> {
     match find(root, name(STATE))? {
         Some(state) if !trusted::is_private(&state.attributes) => Err(Errno::EPERM),
@@ -522,7 +527,7 @@ pub(super) fn state_of(root: &VnodeRef) -> Result<Option<VnodeRef>> {
     }
 }
 
-/// Whether there is none, or one that is believed.
+/// Returns whether the state directory is absent or trusted.
 pub(super) fn has_believed_state(root: &VnodeRef) -> Result<bool> {
     match state_of(root) {
         Err(Errno::EPERM) => Ok(false),
@@ -532,7 +537,7 @@ pub(super) fn has_believed_state(root: &VnodeRef) -> Result<bool> {
 
 fn made_directory(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
     match directory_in(parent, bytes) {
-        // Another union has made it just now, or somebody else has.
+        // Another union has just created it, or somebody else has.
         Ok(found) if !trusted::is_private(&found.getattr(&Caller::server())?) => Err(Errno::EPERM),
         made => made,
     }
@@ -542,7 +547,7 @@ fn directory_in(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
     let server = Caller::server();
     match parent.mkdir(&server, name(bytes), 0o700) {
         Ok(entry) => {
-            // What is made in it is to inherit nothing.
+            // Objects created in it must not inherit ACLs.
             for list in [b"system.posix_acl_default", &b"system.posix_acl_access"[..]] {
                 let _ = entry.vnode.removexattr(&server, list);
             }
@@ -554,7 +559,7 @@ fn directory_in(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
     }
 }
 
-/// Writes a file of the state directory whole or not at all.
+/// Writes a state file completely or not at all.
 fn write_whole(state: &VnodeRef, file: &'static [u8], text: &[u8]) -> Result<()> {
     let server = Caller::server();
     let how = Creation { mode: 0o600, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
@@ -567,7 +572,7 @@ fn write_whole(state: &VnodeRef, file: &'static [u8], text: &[u8]) -> Result<()>
     state.rename_surely(&server, name(Work::PART), state, name(file), RenameMode::Replace)
 }
 
-/// Whether the first line of a text says that it is in a later form than this one: both end with a number.
+/// Returns whether the first line of a text declares a later version than `form`; both end with a number.
 pub(super) fn is_later(text: &str, form: &str) -> bool {
     fn number(line: &str) -> Option<(&str, u32)> {
         let (of, number) = line.rsplit_once(' ')?;
@@ -577,7 +582,7 @@ pub(super) fn is_later(text: &str, form: &str) -> bool {
     number(line).zip(number(form)).is_some_and(|((of, said), (known, number))| of == known && said > number)
 }
 
-/// The text of a file of the state directory, if it is there.
+/// The text of a state file, if the file exists.
 pub(super) fn read_whole(state: &VnodeRef, file: &'static [u8], bytes_max: u64) -> Result<Option<String>> {
     let server = Caller::server();
     let found = match state.lookup(&server, name(file)) {
@@ -587,7 +592,7 @@ pub(super) fn read_whole(state: &VnodeRef, file: &'static [u8], bytes_max: u64) 
     String::from_utf8(read_all(&found, bytes_max)?).map(Some).map_err(|_| Errno::EIO)
 }
 
-/// The data of a file, or as much of it.
+/// The data of a file, up to the given number of bytes.
 pub(super) fn read_all(file: &Entry, bytes_max: u64) -> Result<Vec<u8>> {
     let server = Caller::server();
     let opened = file.vnode.open(&server, OpenFlags::READ)?;
@@ -603,7 +608,7 @@ pub(super) fn write_all(file: &dyn OpenFile, offset: u64, data: &[u8]) -> Result
     write_fully(file, &Caller::server(), offset, data, false)
 }
 
-/// What a directory has by a name.
+/// The entry of that name in a directory, if any.
 pub(super) fn find(directory: &VnodeRef, name: Name<'_>) -> Result<Option<Entry>> {
     match directory.lookup(&Caller::server(), name) {
         Ok(entry) => Ok(Some(entry)),
@@ -612,7 +617,7 @@ pub(super) fn find(directory: &VnodeRef, name: Name<'_>) -> Result<Option<Entry>
     }
 }
 
-/// Locks the state directory for as long as the result lives.
+/// Locks the state directory for the lifetime of the result.
 fn take_lock(state: &VnodeRef) -> Result<Option<OpenFileRef>> {
     let server = Caller::server();
     let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
@@ -621,24 +626,24 @@ fn take_lock(state: &VnodeRef) -> Result<Option<OpenFileRef>> {
     match file.lock(&server, LockOwner(0), &whole) {
         Ok(()) => Ok(Some(file)),
         Err(Errno::EAGAIN) => Err(Errno::EBUSY),
-        // A branch without locks: nobody can tell.
+        // The branch has no locks: there is no way to find out.
         Err(_) => Ok(None),
     }
 }
 
-/// Undoes what was not finished, but for renames.
+/// Undoes unfinished steps, except for renames.
 fn clear(root: &VnodeRef, state: &VnodeRef, work: &VnodeRef) -> Result<()> {
     for (name, _) in entries(work)? {
         if Purpose::of(name.as_bytes()) == Some(Purpose::Kept) {
             kept::put_back(root, work, name.as_name())?;
         }
     }
-    // What these tell of has left the directory, or is removed before they are.
+    // The files that these records name have left the directory, or are removed before the records.
     let mut left = entries(work)?;
     left.sort_by_key(|(name, _)| Purpose::of(name.as_bytes()) == Some(Purpose::Kept));
     for (name, _) in left {
         match Purpose::of(name.as_bytes()) {
-            // Of a kind that is not known a later version knows what is to be done.
+            // Entries of unknown kinds are left to the later version that knows them.
             None | Some(Purpose::Record) => {}
             Some(_) => undo(state, work, name.as_name())?,
         }
@@ -646,7 +651,7 @@ fn clear(root: &VnodeRef, state: &VnodeRef, work: &VnodeRef) -> Result<()> {
     Ok(())
 }
 
-/// Undoes what the name of something in the work directory tells of, and removes it.
+/// Undoes the step encoded in the name of an entry of the work directory, and removes the entry.
 fn undo(state: &VnodeRef, work: &VnodeRef, name: Name<'_>) -> Result<()> {
     let find = || work.lookup(&Caller::server(), name);
     match Purpose::of(name.as_bytes()) {
@@ -663,7 +668,7 @@ fn undo(state: &VnodeRef, work: &VnodeRef, name: Name<'_>) -> Result<()> {
     remove_tree(work, name)
 }
 
-/// Takes away the name in the links directory of a copy that has not come to its place.
+/// Removes the name in the links directory of a copy that has not reached its place.
 fn unshare(state: &VnodeRef, copy: &Entry) -> Result<()> {
     let server = Caller::server();
     if copy.attributes.is_directory() || copy.attributes.nlink < 2 {
@@ -684,19 +689,19 @@ fn unshare(state: &VnodeRef, copy: &Entry) -> Result<()> {
     found.iter().try_for_each(|name| links.unlink_surely(&server, name.as_name()))
 }
 
-/// Removes the object by this name in a directory, as the server, with all below it, however deep that is. Each object counts
-/// for the [progress](vnode::progress) of this thread.
+/// Removes the object of this name in a directory, as the server, with everything below it to any depth. Each object counts
+/// towards the [progress](vnode::progress) of this thread.
 ///
 /// # Errors
-/// `ENOENT` if there is none; those of unlink(2), rmdir(2) and reading directories: the rest stays.
+/// `ENOENT` if it does not exist; errors of unlink(2), rmdir(2) and of reading directories: the remainder stays.
 pub fn remove_tree(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     let server = Caller::server();
     let entry = directory.lookup(&server, stored)?;
     if !entry.attributes.is_directory() {
         return directory.unlink_surely(&server, stored);
     }
-    // Not by recursion: a tree may be deeper than a thread's stack.
-    // A directory stays below those in it, and is removed when it is empty.
+    // Iterative: a tree may be deeper than a thread's stack. A directory stays below its children on the stack, and is removed
+    // when it is empty.
     let mut way = vec![(directory.clone(), stored.to_owned(), entry.vnode)];
     while let Some((parent, name, inner)) = way.pop() {
         let mut below = Vec::new();
@@ -722,7 +727,7 @@ pub fn remove_tree(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The entries of a directory, all at once.
+/// All entries of a directory.
 pub(super) fn entries(directory: &VnodeRef) -> Result<Vec<(NameBuf, Option<FileKind>)>> {
     let server = Caller::server();
     let mut entries = Vec::new();
@@ -733,7 +738,7 @@ pub(super) fn entries(directory: &VnodeRef) -> Result<Vec<(NameBuf, Option<FileK
     Ok(entries)
 }
 
-/// A name of ours.
+/// A name that the union itself uses.
 pub(super) fn name(bytes: &'static [u8]) -> Name<'static> {
     Name::new(bytes).expect("our own names are names")
 }
