@@ -12,23 +12,23 @@ use super::whiteout;
 use super::xattrs;
 
 impl Node {
-    /// What users see of the leftmost instance's attributes.
+    /// User-visible form of the leftmost instance's attributes.
     pub(super) fn shown(&self, mut attributes: Attributes) -> Attributes {
         attributes.ino = self.identity.ino;
         if self.kind == FileKind::Directory && self.instances().len() > 1 {
-            // How many directories are in all instances together nobody has counted: find(1) and others know that 1
+            // Nobody has counted the subdirectories of all instances together: find(1) and others know that a link count of 1
             // says nothing.
             attributes.nlink = 1;
         }
         let names = self.names.load(Ordering::Relaxed);
         if names != NO_COUNT {
-            // Those that lead to the original instead of the one that leads there.
+            // The names that lead to the original replace the one in the links directory.
             attributes.nlink = attributes.nlink.saturating_add(names).saturating_sub(1);
         }
         if self.is_hidden.load(Ordering::Relaxed) {
             attributes.nlink = 0;
         }
-        // A metadata-only copy has the room that its data take. What has them all takes no less than its size.
+        // A metadata-only copy has the space that its data take. A file that has all data takes no less than its size.
         const BLOCK_BYTES: u64 = 512;
         if self.kind == FileKind::Regular
             && attributes.blocks.saturating_mul(BLOCK_BYTES) < attributes.size
@@ -40,13 +40,13 @@ impl Node {
         attributes
     }
 
-    /// The entry of a look-up.
+    /// The entry for a look-up.
     pub(super) fn entry(self: Arc<Self>, attributes: Attributes) -> Entry {
         let attributes = self.shown(attributes);
         Entry { vnode: self, attributes }
     }
 
-    /// The attributes now.
+    /// The present attributes.
     pub(super) fn attributes(&self, caller: &Caller) -> Result<Attributes> {
         let Instance { member, vnode, .. } = self.leftmost();
         let attributes = vnode.getattr(caller).map_err(|error| member.judged(error))?;
@@ -56,38 +56,38 @@ impl Node {
         Ok(self.shown(attributes))
     }
 
-    /// Changes them, in a copy where the branch may not be changed.
+    /// Changes the attributes, in a copy if the branch must not be changed.
     pub(super) fn set_attributes(self: &Arc<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
         if !self.is_writable() && changes.mode.is_some() && self.kind == FileKind::Symlink {
             return Err(Errno::EOPNOTSUPP);
         }
         self.may_set(caller, changes)?;
         if changes.size.is_some() && self.is_metadata_only()? {
-            // Data that come or go on the way come as the server.
+            // Data that are filled in or removed on the way are handled as the server.
             self.may(caller, AccessMode::WRITE)?;
         }
         let Some(size) = changes.size else {
             let (_object, instance) = self.held_writable(caller, Extent::Nothing)?;
             return Ok(self.shown(instance.vnode.setattr(caller, changes)?));
         };
-        // A copy that is as short shows already what is still to be done.
+        // A copy of that length already shows the pending truncation.
         let (setter, done) = (caller.uncancelled(), Cell::default());
         let cut = |copy: &VnodeRef| copy.setattr(&setter, changes).map(|now| done.set(Some((copy.handle(), now))));
         let (_object, instance) = self.held_to_cut(caller, size, &cut)?;
         let attributes = match done.take().filter(|(copy, _)| *copy == instance.vnode.handle()) {
-            // It is done, whether it can be looked at or not.
+            // The change is made, whether the attributes can be read or not.
             Some((_, then)) => instance.vnode.getattr(&Caller::server()).unwrap_or(then),
             None => instance.vnode.setattr(&setter, changes)?,
         };
         Ok(self.shown(attributes))
     }
 
-    /// Whether the caller may do this.
+    /// Checks that the caller has this access.
     pub(super) fn may(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
         let instance = self.leftmost();
         let special = !matches!(self.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
         match instance.vnode.access(caller, mode) {
-            // The branch cannot be written, but a copy could; whether by this caller, it did not say.
+            // The branch is read-only, but a copy could be written; the error does not say whether by this caller.
             Err(Errno::EROFS) if !special => permitted(&instance.vnode, caller, mode)?,
             allowed => allowed?,
         }
@@ -97,7 +97,7 @@ impl Node {
         Ok(())
     }
 
-    /// The value of an extended attribute.
+    /// Value of an extended attribute.
     pub(super) fn xattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
         let stored = whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?;
         self.leftmost().vnode.getxattr(caller, &stored)
@@ -113,8 +113,8 @@ impl Node {
     ) -> Result<()> {
         let stored = whiteout::stored_attribute(name).ok_or(Errno::EPERM)?;
         self.may_change_xattr(caller, name, Some(value))?;
-        // No copy is made for what its flag refuses then. Others than these are looked at first, or set whatever it says, and what
-        // has no such attributes says so itself.
+        // No copy is made if the flag then refuses the change. Other attributes are validated first, or set regardless of it,
+        // and an object that cannot have them reports so itself.
         let is_plain = name.starts_with(b"user.") || name.starts_with(b"trusted.");
         let may_have_it = is_plain && matches!(self.kind, FileKind::Regular | FileKind::Directory);
         if !self.is_writable() && mode != XattrMode::Set && may_have_it {
@@ -124,7 +124,7 @@ impl Node {
                 _ => {}
             }
         }
-        // Nothing could give it back in one step that is taken from a file by writing.
+        // A capability that a write removes from a file could not be restored atomically.
         let extent = if name == b"security.capability" { Extent::All } else { Extent::Nothing };
         let (_object, instance) = self.held_writable(caller, extent)?;
         instance.vnode.setxattr(caller, &stored, value, mode)
@@ -135,7 +135,7 @@ impl Node {
         let stored = whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?;
         let leftmost = self.leftmost();
         if !self.is_writable() && self.xattr(&Caller::server(), name) == Err(Errno::ENODATA) {
-            // No copy is made for nothing. The branch has nothing to remove either, but knows how to say so.
+            // No copy is made in vain. The branch has nothing to remove either, but reports the proper error.
             return match leftmost.vnode.removexattr(caller, &stored) {
                 Err(Errno::EROFS) => Err(Errno::ENODATA),
                 result => result,
@@ -146,14 +146,14 @@ impl Node {
         instance.vnode.removexattr(caller, &stored)
     }
 
-    /// The names of the extended attributes that are not the union's own.
+    /// Names of the extended attributes that are not the union's own.
     pub(super) fn xattr_names(&self, caller: &Caller) -> Result<Vec<u8>> {
         Ok(whiteout::shown_attributes(&self.leftmost().vnode.listxattr(caller)?))
     }
 }
 
-/// Whether the permission bits of an object on a read-only file system let the caller do this. Where it has an access
-/// control list, whose say is not asked, nobody may write but the owner and the superuser.
+/// Checks that the permission bits of an object on a read-only file system allow the caller this access. If it has an access
+/// control list, which is not consulted, only the owner and the superuser may write.
 fn permitted(object: &VnodeRef, caller: &Caller, mode: AccessMode) -> Result<()> {
     const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
     let attributes = object.getattr(caller)?;

@@ -1,4 +1,4 @@
-//! An open file of a union. It follows its object to another branch.
+//! An open file of a union, which follows its object to another branch.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
@@ -20,8 +20,8 @@ use super::placement::is_full;
 use super::settings::Ownership;
 use crate::ioctl;
 
-/// Locks in a view are nobody else's business: in a branch that it only reads they would be in the way of others, who may
-/// not know that it is there. So the front end keeps them, for each file of each view.
+/// Reported for locks in a view, which concern nobody else: in a branch that the view only reads they would block others, who
+/// may not know that the view exists. So the front end keeps them, per file and view.
 const NOT_IN_A_VIEW: Errno = Errno::EOPNOTSUPP;
 
 /// An open file.
@@ -31,15 +31,15 @@ pub(super) struct UnionFile {
     flags: OpenFlags,
     /// The lower file that was opened first.
     opened: LowerFile,
-    /// The one opened after a later copy.
+    /// The lower file opened after a later copy.
     moved: RwLock<Option<LowerFile>>,
-    /// The branches for which it is known that it may be written to where it is.
+    /// Branch-set generation for which the file is known to be writable in place.
     checked: AtomicU64,
-    /// The kernel may be reading and writing it by itself.
+    /// Whether the kernel may be reading and writing it directly.
     is_direct: AtomicBool,
 }
 
-/// While it lives, the branches and the object stay where they are.
+/// Guard that keeps the branches and the object in place.
 struct OperationGuard<'a> {
     _branches: RwLockReadGuard<'a, ()>,
     _object: RwLockReadGuard<'a, ()>,
@@ -47,7 +47,7 @@ struct OperationGuard<'a> {
 
 /// An open file of an instance of the object.
 struct LowerFile {
-    /// How often the object had been copied when this was the file to use.
+    /// Number of copies of the object at the time this became the file to use.
     copies: u32,
     /// The instance.
     vnode: VnodeRef,
@@ -55,7 +55,7 @@ struct LowerFile {
 }
 
 impl UnionFile {
-    /// An object just made, with its open file.
+    /// Opens an object that has just been created, with its open file.
     pub(super) fn new(node: Arc<Node>, file: OpenFileRef, flags: OpenFlags) -> Arc<Self> {
         let opened = LowerFile { copies: node.copies(), vnode: node.leftmost().vnode, file };
         Self::opened(node, opened, flags)
@@ -71,15 +71,15 @@ impl UnionFile {
         })
     }
 
-    /// Opens a file as the caller. To be written to, it is copied if need be.
+    /// Opens a file as the caller; copies it first if it is opened for writing and must not be written in place.
     pub(super) fn open(node: &Arc<Node>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
-        // A copy that is as short shows already what is still to be done.
+        // A copy of that length already shows the pending truncation.
         let truncating = flags.truncates().then(|| caller.uncancelled());
         let mut opener = truncating.as_ref().unwrap_or(caller);
         let server = Caller::server();
         if (flags.writes() || flags.truncates()) && (!node.is_writable() || node.is_metadata_only()?) {
             if !node.is_writable() && node.union.settings.copy_up != Ownership::Original {
-                // The caller may open the original, and need not be who the copy belongs to.
+                // The caller may open the original, and need not own the copy.
                 opener = &server;
             }
             let wanted = if flags.reads() { 6 } else { 2 };
@@ -98,44 +98,44 @@ impl UnionFile {
         };
         let opened = Self::opened(Arc::clone(node), LowerFile { copies, vnode, file }, flags);
         if flags.writes() && flags.synchronizes() && node.is_arriving() {
-            // The kernel may write and synchronize the data by itself.
+            // The kernel may write and synchronize the data directly.
             opened.sync_with_arrival(&server)?;
         }
         Ok(opened)
     }
 
-    /// The open file of the object as it is now. No operation has been begun, and no lock is held.
+    /// The open file of the present object. No operation guard and no lock may be held.
     fn current(&self) -> Result<OpenFileRef> {
         patiently(|| self.current_at_once())
     }
 
-    /// Asks the open file of the object as it is now for something.
+    /// Passes a query to the open file of the present object.
     fn asking<T>(&self, ask: impl FnOnce(OpenFileRef) -> Result<T>) -> Result<T> {
         self.current().and_then(ask).map_err(|error| self.node.judged(error))
     }
 
-    /// As [`Self::current`], without waiting for a lease: [`LEASED`].
+    /// Like [`Self::current`], without waiting for a lease: [`LEASED`].
     fn current_at_once(&self) -> Result<OpenFileRef> {
         let union = &self.node.union;
         if self.node.generation.load(Ordering::Acquire) != union.branches.generation() {
-            // It may have been copied by others, or be what it was in a snapshot.
+            // Others may have copied it, or a snapshot may have been restored.
             let _steady = union.steady();
-            // What is left behind goes on where it is.
+            // A file whose branch is gone stays in use where it is.
             let _ = self.node.refresh();
         }
         self.lower()
     }
 
-    /// Has everything reach the disk, with how the file came to its branch: that is no data of it, and without it there are
-    /// none.
+    /// Synchronizes everything, including the file's arrival in its branch: that is not part of its data, but without it there
+    /// are none.
     fn sync_with_arrival(&self, caller: &Caller) -> Result<()> {
-        // Nothing arrives meanwhile.
+        // No copy can arrive meanwhile.
         let _object = self.node.shared_unless(caller)?;
         self.current_at_once()?.fsync(caller, false)?;
         self.node.sync_arrival(&self.node.leftmost().member)
     }
 
-    /// The open file of the object as it is known to be.
+    /// The open file of the object at its last known instance.
     fn lower(&self) -> Result<OpenFileRef> {
         if self.node.union.is_removed() {
             return Err(Errno::ESTALE);
@@ -157,7 +157,7 @@ impl UnionFile {
         }
         let (vnode, file) = match self.still_open(moved.as_ref())? {
             Some(open) => open,
-            // What the caller may do with the file was decided when it was opened.
+            // The caller's access was checked when the file was opened.
             None => self.node.open_leftmost(&Caller::server(), self.flags)?,
         };
         self.take_locks(&file)?;
@@ -168,8 +168,8 @@ impl UnionFile {
         Ok(file)
     }
 
-    /// The instance that is the object now, if it is open already: a file of it opened anew could not take the locks beside
-    /// that. Of a metadata-only copy whose data have come, the copy itself.
+    /// The file that is already open for the present instance, if any: one opened anew could not take the locks alongside it.
+    /// For a metadata-only copy whose data have been filled in, the file of the copy itself.
     fn still_open(&self, moved: Option<&LowerFile>) -> Result<Option<(VnodeRef, OpenFileRef)>> {
         let now = self.node.leftmost().vnode;
         let handle = now.handle();
@@ -192,33 +192,33 @@ impl UnionFile {
     fn release_first(&self) {
         for (owner, lock) in self.locks() {
             let unlock = Lock { kind: LockKind::Unlock, ..lock };
-            // What cannot be released goes when the file is closed.
+            // A lock that cannot be released goes when the file is closed.
             let _ = self.opened.file.lock(&Caller::server(), owner, &unlock);
         }
     }
 
-    /// The locks that were taken through it.
+    /// Locks that were taken through this file.
     fn locks(&self) -> Vec<(LockOwner, Lock)> {
         self.node.locks.taken_through(self.address())
     }
 
-    /// The lower file to lock, after all locks that are held are held in it. The object is not copied until the guard goes,
-    /// so a lock that is taken and remembered under it is neither lost nor left where the object was.
+    /// The lower file to lock, once it holds all locks that are held. The object is not copied while the guard lives, so a lock
+    /// that is taken and recorded under it is neither lost nor left in the former instance.
     fn lower_to_lock(&self) -> Result<(OperationGuard<'_>, OpenFileRef)> {
         let steady = self.node.union.steady();
-        // What is left behind in a branch that is gone is locked there.
+        // A file whose branch is gone is locked there.
         let _ = self.node.refresh();
         let object = self.node.shared();
         self.node.call_followers();
         Ok((OperationGuard { _branches: steady, _object: object }, self.lower()?))
     }
 
-    /// The same to be changed: the branches stay as they are until the guard goes, and the object is where it may be.
+    /// The lower file to change, with a guard that keeps the branches in place; the object is where it may be changed.
     fn lower_to_change(&self, caller: &Caller) -> Result<(OperationGuard<'_>, OpenFileRef)> {
         let steady = self.node.union.steady();
         let generation = self.node.union.branches.generation();
         if self.checked.load(Ordering::Relaxed) != generation {
-            // What is left behind in a branch that is gone goes on there.
+            // A file whose branch is gone stays in use there.
             if self.flags.writes() && self.node.refresh().is_ok() {
                 self.node.writable(caller, Extent::All)?;
             }
@@ -228,7 +228,7 @@ impl UnionFile {
         Ok((OperationGuard { _branches: steady, _object: object }, self.lower()?))
     }
 
-    /// Changes the file, which may need so many bytes: where it is, or elsewhere if the branch is full or has become
+    /// Changes the file, which may need the given number of bytes: in place, or elsewhere if the branch is full or has become
     /// read-only.
     fn changing<T>(&self, caller: &Caller, bytes: u64, change: impl Fn(&OpenFileRef) -> Result<T>) -> Result<T> {
         let union = &self.node.union;
@@ -252,18 +252,18 @@ impl UnionFile {
         }
     }
 
-    /// Whether the kernel may be reading and writing it by itself.
+    /// Returns whether the kernel may be reading and writing it directly.
     pub(super) fn is_direct(&self) -> bool {
         self.is_direct.load(Ordering::Relaxed)
     }
 
-    /// What it is known by while it is open.
+    /// Key of the file while it is open.
     fn address(&self) -> usize {
         self.this.as_ptr().addr()
     }
 
-    /// Whether what is written goes to the file that is open now. Elsewhere a copy could be made, and the kernel would go on with
-    /// the original; what is open in a view ends with it.
+    /// Returns whether writes go to the file that is open now. Otherwise a copy could be made while the kernel keeps using the
+    /// original; a view's open files end with it.
     fn stays(&self) -> bool {
         self.node.union.private.is_none()
             && self.node.copies() == self.opened.copies
@@ -407,10 +407,10 @@ impl OpenFile for UnionFile {
 }
 
 impl Node {
-    /// The object has been copied.
+    /// Moves the open files that must follow, after the object has been copied.
     pub(super) fn call_followers(&self) {
         for follower in self.locks.followers() {
-            // One that cannot be opened says so when it is used.
+            // A follower that cannot be opened reports so when it is used.
             let _ = follower.lower();
         }
     }

@@ -1,8 +1,8 @@
-//! Identity: what an object of a union is known by, whichever branch it is in.
+//! Identity of an object of a union, independent of the branch that it is in.
 //!
-//! A branch has a tag, kept in the register, and an object the handle that it has in its branch: together they are
-//! the handle in the union. A file that is copied to another branch takes its identity along, in an extended attribute.
-//! A directory that several branches have is known by the branch that was there first.
+//! A branch has a tag, stored in the register, and an object the handle that it has in its branch: together they are the handle
+//! in the union. A file that is copied to another branch keeps its identity, in an extended attribute. A directory that several
+//! branches have is known by the oldest branch.
 
 use vnode::{Caller, Handle, Name, Result, VnodeRef};
 
@@ -10,46 +10,47 @@ use super::branches::Base;
 use super::trusted::Mark;
 use super::xattrs;
 
-/// What an object is known by.
+/// Identity of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// The handle in the union.
+    /// Handle in the union.
     pub(super) handle: Handle,
-    /// The inode number in the union.
+    /// Inode number in the union.
     pub(super) ino: u64,
-    /// The identifier of the branch that has the tag of the handle.
+    /// Identifier of the branch that has the tag of the handle.
     pub(super) branch: u64,
 }
 
-/// The first byte of a handle.
+/// First byte of a handle.
 pub(super) const FORM: u8 = 1;
-/// The first byte of handles by which nothing is found: of an object whose identity another has.
+/// First byte of handles that cannot be resolved: those of an object whose identity belongs to another.
 pub(super) const ANOTHER: u8 = 5;
-/// Inode numbers below this keep their digits; the tag is written before them.
+/// Inode numbers below this many bits are kept; the tag is put above them.
 const INO_BITS: u32 = 47;
-/// Where a copied file keeps its identity.
+/// Attribute in which a copied file stores its origin.
 const ORIGIN: Mark = Mark::new(b"trusted.plyfs.origin", b"user.plyfs.origin");
 
 impl Identity {
-    /// That of an object that has always been where it is.
+    /// Identity of an object that was not copied from another branch.
     ///
     /// # Errors
-    /// `EOVERFLOW` for a handle in the branch that is too long to go into one of the union.
+    /// `EOVERFLOW` if the handle in the branch is too long to be part of one of the union.
     pub(super) fn native(base: &Base, lower: &Handle, ino: u64) -> Result<Self> {
         let tag = base.known.tag.to_le_bytes();
         let handle = Handle::new(&[&[FORM], &tag[..], lower.as_bytes()].concat())?;
         Ok(Self { handle, ino: tagged(base.known.tag, ino), branch: base.known.identifier })
     }
 
-    /// That of an object which is known by this one in its branch, while another that claims it is in use. It lasts as long.
+    /// Identity of an object whose native identity is this one, while another object that claims it is in use. It is valid for
+    /// that long.
     pub(super) fn of_another(&self) -> Self {
         let bytes = [&[ANOTHER], &self.handle.as_bytes()[1..]].concat();
         let handle = Handle::new(&bytes).expect("it is as long as before");
         Self { handle, ino: tagged(u16::MAX, hash(&bytes)), ..*self }
     }
 
-    /// That of a directory which is known by this one, while whatever else it could be known by is in use too: by its name in
-    /// the directory with this handle. It lasts as long.
+    /// Identity of a directory whose identity is this one, while all others that it could have are in use too: derived from its
+    /// name in the directory with this handle. It is valid for that long.
     pub(super) fn of_place(&self, directory: &Handle, name: Name<'_>) -> Self {
         let place = [directory.as_bytes(), b"/", name.as_bytes()].concat();
         let numbers = [&b"1"[..], b"2"].map(|salt| hash(&[salt, &place].concat()).to_le_bytes());
@@ -58,7 +59,7 @@ impl Identity {
         Self { handle, ino: tagged(u16::MAX, hash(&bytes)), ..*self }
     }
 
-    /// Whether it is that of an object with this handle in a branch which has always been there.
+    /// Returns whether it is the native identity of an object with this handle in a branch.
     pub(super) fn is_native(&self, base: &Base, lower: &Handle) -> bool {
         match self.handle.as_bytes() {
             [FORM, low, high, own @ ..] => {
@@ -68,22 +69,23 @@ impl Identity {
         }
     }
 
-    /// The identity that a copied object has brought along, and how many names lead to its original.
+    /// Stored origin of a copied object, and the number of names that lead to its original.
     pub(super) fn brought(object: &VnodeRef) -> Result<Option<(Self, u32)>> {
         Ok(origin(object)?.and_then(|value| Self::decode(&value)))
     }
 
-    /// Whether an object has brought an identity along, readable or not.
+    /// Returns whether an object has a stored origin, readable or not.
     pub(super) fn is_brought(object: &VnodeRef) -> Result<bool> {
         Ok(origin(object)?.is_some())
     }
 
-    /// Takes an identity back: the object has one of its own then.
+    /// Removes a stored origin: the object then has its native identity.
     pub(super) fn forget(object: &VnodeRef) -> Result<()> {
         ORIGIN.remove(object)
     }
 
-    /// Gives a copy the identity of what it is a copy of: whether that could be. Where attributes cannot be set it has another.
+    /// Stores the identity of the original in a copy; returns whether that was possible. Where attributes cannot be set, the
+    /// copy has another identity.
     pub(super) fn bring(&self, writer: &Caller, object: &VnodeRef, names: u32) -> Result<bool> {
         let (ino, names, branch) = (self.ino.to_le_bytes(), names.to_le_bytes(), self.branch.to_le_bytes());
         let value = [&ino[..], &names, &branch, self.handle.as_bytes()].concat();
@@ -101,13 +103,13 @@ impl Identity {
     }
 }
 
-/// What an object says of its identity.
+/// Raw origin attribute of an object.
 fn origin(object: &VnodeRef) -> Result<Option<Vec<u8>>> {
-    // Most have none, and one question tells so.
+    // Most have none, and a single query shows that.
     if ORIGIN.is_in(&xattrs::attributes(object)?) { ORIGIN.of(object) } else { Ok(None) }
 }
 
-/// The branch's tag and the handle there, of a handle of the union.
+/// The branch's tag and the handle there, from a handle of the union.
 pub(super) fn parts(handle: &Handle) -> Option<(u16, Handle)> {
     match handle.as_bytes() {
         [FORM, low, high, lower @ ..] => Some((u16::from_le_bytes([*low, *high]), Handle::new(lower).ok()?)),
@@ -115,13 +117,14 @@ pub(super) fn parts(handle: &Handle) -> Option<(u16, Handle)> {
     }
 }
 
-/// The inode number of an object with number `ino` in the branch of that tag. Below 2^63, which some programs take for
-/// negative.
+/// Inode number in the union of an object with number `ino` in the branch of that tag. It is below 2^63: some programs take
+/// larger ones for negative.
 pub(super) fn tagged(tag: u16, ino: u64) -> u64 {
     if ino >> INO_BITS == 0 {
         return u64::from(tag) << INO_BITS | ino;
     }
-    // Rare: a branch whose own numbers are as large, such as another union. Mixed, so that two branches hardly meet.
+    // Rare: a branch whose own numbers are that large, such as another union. Hashed, so that numbers of two branches hardly
+    // collide.
     let mixed = hash(&[&tag.to_le_bytes()[..], &ino.to_le_bytes()].concat());
     mixed & (u64::MAX >> 1) | 1 << (INO_BITS + 15)
 }
@@ -131,7 +134,7 @@ pub(super) fn digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of hexadecimal digits; `None` for anything else.
+/// Bytes of hexadecimal digits; `None` for anything else.
 pub(super) fn bytes(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     pairs
@@ -139,7 +142,7 @@ pub(super) fn bytes(digits: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// The same number for the same bytes, always (FNV-1a, with its bits mixed once more).
+/// Hash that never changes (FNV-1a, with a final mix of its bits).
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -162,7 +165,7 @@ mod tests {
         }
     }
 
-    /// As docs/formats/union-branch.md has it.
+    /// As documented in docs/formats/union-branch.md.
     #[test]
     fn the_origin_in_the_documentation_is_read() {
         const PAGE: &str = include_str!("../../../../docs/formats/union-branch.md");

@@ -1,26 +1,27 @@
-//! Files that somebody has leased: who holds a lease may take time to give it up, and an open waits for that. None does so below
-//! with locks of the union held: it is tried again without them.
+//! Leased files: a lease holder may take time to give the lease up, and an open waits for that. The union never waits while it
+//! holds locks: it retries without them.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use vnode::{Caller, Errno, OpenFileRef, OpenFlags, Result, VnodeRef};
 
-/// Passed up where an open would wait. No file system answers it.
+/// Error passed up if an open would wait. No file system returns it.
 pub(super) const LEASED: Errno = Errno::EINPROGRESS;
 
-/// By then the kernel has taken the lease back, unless somebody takes one again and again, or it is told to take longer.
+/// Time after which the kernel has broken the lease, unless somebody takes leases again and again, or the kernel is configured
+/// to wait longer.
 const LONGEST: Duration = Duration::from_secs(60);
-/// For so long an operation waits that others wait for too: the kernel holds directories meanwhile. Who takes leases to be told
-/// of opens, as file servers do, gives them up sooner.
+/// Upper bound on the wait of an operation for which others wait too: the kernel holds directory locks meanwhile. Programs that
+/// take leases to be notified of opens, such as file servers, give them up sooner.
 const BRIEFLY: Duration = Duration::from_secs(1);
-/// The longest time between two attempts.
+/// Maximum time between two attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Opens a file of a branch without waiting.
 ///
 /// # Errors
-/// [`LEASED`] where it would wait.
+/// [`LEASED`] if it would wait.
 pub(super) fn open_at_once(file: &VnodeRef, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
     match file.open(caller, flags.with(OpenFlags::NONBLOCK)) {
         Err(Errno::EAGAIN) => Err(LEASED),
@@ -28,7 +29,7 @@ pub(super) fn open_at_once(file: &VnodeRef, caller: &Caller, flags: OpenFlags) -
     }
 }
 
-/// Does what may find a file leased, until it does not any more. No lock is held.
+/// Retries an operation until it finds no leased file. No lock may be held.
 pub(super) fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let mut patience = Patience::of_one();
     loop {
@@ -39,12 +40,12 @@ pub(super) fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> 
     }
 }
 
-/// What a command answers that has found a file leased: it may be given again.
+/// Error of a command that has found a file leased: it may be repeated.
 pub(super) fn for_command(error: Errno) -> Errno {
     if error == LEASED { Errno::EAGAIN } else { error }
 }
 
-/// How long an operation tries again, and what it answers in the end.
+/// Time for which an operation is retried, and its final error.
 pub(super) struct Patience {
     limit: Duration,
     otherwise: Errno,
@@ -53,17 +54,17 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Of an operation that nobody else waits for.
+    /// Limit for an operation for which nobody else waits.
     pub(super) const fn of_one() -> Self {
         Self::new(LONGEST, Errno::EAGAIN)
     }
 
-    /// Of one that others wait for too.
+    /// Limit for an operation for which others wait too.
     pub(super) const fn of_many(otherwise: Errno) -> Self {
         Self::new(BRIEFLY, otherwise)
     }
 
-    /// Of one that is not to wait.
+    /// Limit for an operation that must not wait.
     pub(super) const fn none() -> Self {
         Self::new(Duration::ZERO, Errno::EAGAIN)
     }
@@ -75,7 +76,7 @@ impl Patience {
     /// Waits for a moment.
     ///
     /// # Errors
-    /// What to answer when it has waited for long enough.
+    /// The final error once the limit is reached.
     pub(super) fn wait(&mut self) -> Result<()> {
         let left = self.limit.saturating_sub(self.begin.get_or_insert_with(Instant::now).elapsed());
         if left.is_zero() {

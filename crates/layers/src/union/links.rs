@@ -1,8 +1,8 @@
 //! Hard links of copied files: all names of a file lead to its one copy.
 //!
-//! The copy of a file with several names gets one more name, in `.wh..wh.plyfs/links`, made of its identity. Whoever meets
-//! the original under another of its names finds the copy there. The copy notes how many names still lead to the
-//! original; each is made a name of the copy before it is taken away or moved.
+//! The copy of a file with several names gets one more name, in `.wh..wh.plyfs/links`, made of its identity. A look-up of the
+//! original by another of its names finds the copy there. The copy stores the number of names that still lead to the original;
+//! each is made a name of the copy before it is removed or moved.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,9 +19,9 @@ use super::work::Purpose;
 use super::{Union, identity};
 
 impl Union {
-    /// The copy of a file that has several names in a branch, if one was made by another of them.
+    /// The copy of a file with several names in a branch, if one was made through another of them.
     pub(super) fn shared_copy(&self, member: &Arc<Member>, original: &Entry) -> Result<Option<(Instance, Entry)>> {
-        // Where the branch may be changed it may have been read-only when the copy was made, and other names may be gone by now.
+        // A branch that may be changed now may have been read-only when the copy was made, and other names may be gone by now.
         if original.attributes.nlink < 2 && !self.branches.may_change(member) {
             return Ok(None);
         }
@@ -39,7 +39,7 @@ impl Union {
             };
             let name = name_of(identity);
             match links.lookup(&Caller::server(), name.as_name()) {
-                // The copy of another file, which was known by this in another union.
+                // The copy of another file, which had this identity in another union.
                 Ok(entry)
                     if Identity::brought(&entry.vnode)?.is_some_and(|(copied, _)| copied.branch != identity.branch) => {
                 }
@@ -55,20 +55,20 @@ impl Union {
     }
 }
 
-/// Notes a finished copy of a file with several names, for those who meet the others.
+/// Creates the link entry of a finished copy of a file with several names, for look-ups of the others.
 pub(super) fn share(writer: &Caller, identity: &Identity, target: &Member, copy: &VnodeRef) -> Result<()> {
     let links = target.work.links()?;
     links.link_surely(writer, copy, name_of(identity).as_name()).map(drop)
 }
 
-/// Takes that note back.
+/// Removes that link entry.
 pub(super) fn unshare(identity: &Identity, target: &Member) {
-    // What stays by mistake counts names that there are not.
+    // An entry that stays by mistake only counts names that do not exist.
     let _ = target.work.links().and_then(|links| links.unlink_surely(&Caller::server(), name_of(identity).as_name()));
 }
 
 impl Node {
-    /// Makes a name that leads to the original one of the copy. The caller holds no lock.
+    /// Links up a name that leads to the original: makes it a name of the copy. The caller holds no lock.
     pub(super) fn settle(
         self: &Arc<Self>,
         caller: &Caller,
@@ -78,7 +78,7 @@ impl Node {
     ) -> Result<()> {
         let Instance { member, vnode, .. } = &found.instances[0];
         if !self.union.branches.may_change(member) {
-            // The next copy comes to this name itself.
+            // The next copy is made at this name itself.
             return node.writable(caller, Extent::Nothing).map(drop);
         }
         let place = self.directory_in(caller, member)?;
@@ -98,8 +98,8 @@ impl Node {
         })
     }
 
-    /// Makes one more name of the copy in the work directory, counts one fewer of the original's, and has the name
-    /// placed. What is left in the work directory after a crash tells the count to go back to.
+    /// Creates one more name of the copy in the work directory, decrements the original's count, and has the name placed. The
+    /// name of an entry that a crash leaves in the work directory encodes the count to restore.
     fn take_name(
         &self,
         writer: &Caller,
@@ -108,7 +108,7 @@ impl Node {
         names: u32,
         place: impl FnOnce(&VnodeRef, &NameBuf) -> Result<()>,
     ) -> Result<()> {
-        // Of two such names one would tell the wrong count.
+        // Of two such names one would encode the wrong count.
         member.work.take_back_left()?;
         let (work, name) = (member.work.directory()?, member.work.name_for(Purpose::Name(names)));
         let left = names.saturating_sub(1);
@@ -120,7 +120,7 @@ impl Node {
             Ok(()) => self.names.store(left, Ordering::Relaxed),
             Err(_) => {
                 member.work.take_back(&name);
-                // Where it has its place all the same, it is counted.
+                // If it is in place all the same, it is counted.
                 if let Ok(Some((_, names))) = Identity::brought(copy) {
                     self.names.store(names, Ordering::Relaxed);
                 }
@@ -129,7 +129,7 @@ impl Node {
         placed
     }
 
-    /// A name is gone: with the last, what leads to the copy goes too.
+    /// Records that a name is gone: after the last one, the link entry of the copy is removed too.
     pub(super) fn has_lost_a_name(&self) {
         if self.names.load(Ordering::Relaxed) != 0 {
             return;
@@ -142,7 +142,7 @@ impl Node {
     }
 }
 
-/// What leads to the copy of an object.
+/// Name of the link entry of an object's copy.
 pub(super) fn name_of(identity: &Identity) -> NameBuf {
     name_of_handle(&identity.handle)
 }

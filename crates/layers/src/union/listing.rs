@@ -1,8 +1,8 @@
-//! Reading directories (Unionfs, section 3.3): the names of all branches, each once, without those that are hidden.
+//! Directory reading (Unionfs, section 3.3): the names of all branches, each once, without the hidden ones.
 //!
-//! A directory of one branch is read as that branch gives it. One of several is gathered whole, in an order of its own:
-//! that of the names' hashes, which are the cookies. So a reader can go on anywhere, also after a restart, and names that
-//! come or go move no other's place.
+//! A directory of one branch is read as that branch returns it. One of several branches is collected completely, in an order of
+//! its own: by the hashes of the names, which serve as cookies. So a reader can resume anywhere, even after a restart, and
+//! names that are created or removed do not shift others.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -26,10 +26,10 @@ use super::whiteout::{self, Meaning};
 /// An open directory.
 pub(super) struct Listing {
     node: Arc<Node>,
-    /// The leftmost instance when it was opened, as the caller.
+    /// The leftmost instance when the directory was opened, as the caller.
     place: Instance,
     leftmost: OpenDirectoryRef,
-    /// As it was when this reading began: a directory may come to be in several branches.
+    /// Whether the directory was merged when this pass began: it may come to be in several branches.
     is_merged: AtomicBool,
     gathered: Mutex<Option<Arc<[Item]>>>,
 }
@@ -42,10 +42,10 @@ struct Item {
     kind: Option<FileKind>,
 }
 
-/// The inode number and kind of what users see; `None` for a whiteout.
+/// Inode number and kind that users see; `None` for a whiteout.
 type Seen = Option<(u64, Option<FileKind>)>;
 
-/// Cookies 1 and 2 belong to the front ends, and 0 is the start.
+/// First cookie of an entry: 1 and 2 belong to the front ends, and 0 is the start.
 const FIRST_COOKIE: u64 = 3;
 
 impl Listing {
@@ -81,7 +81,7 @@ impl Listing {
             };
             match or_as_listed(seen, as_listed) {
                 Ok(Some((ino, kind))) => sink(DirectoryEntry { name, ino, kind, cookie: entry.cookie }),
-                // Gone meanwhile, or hidden.
+                // Removed meanwhile, or hidden.
                 Ok(None) | Err(Errno::ENOENT | Errno::ESTALE) => ControlFlow::Continue(()),
                 Err(error) => {
                     failed = Err(error);
@@ -90,13 +90,13 @@ impl Listing {
             }
         });
         if is_over || read.is_err() {
-            // A directory that was removed has no entries, and none of the places in it.
+            // A removed directory has no entries and no valid positions.
             self.place.member.has_nothing()?;
         }
         read.map_err(|error| self.place.member.judged(error)).and(failed)
     }
 
-    /// What there is from this moment on, or what was gathered at the start of this reading.
+    /// The entries from now on, or those collected at the start of this pass.
     fn gathered(&self, caller: &Caller, from_start: bool) -> Result<Arc<[Item]>> {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         match &*gathered {
@@ -116,12 +116,12 @@ impl Listing {
 }
 
 impl Node {
-    /// Whether users see nothing in this directory. The caller holds the lock.
+    /// Returns whether users see nothing in this directory. The caller holds the lock.
     pub(super) fn shows_nothing(self: &Arc<Self>) -> Result<bool> {
         Ok(self.gather(None, &Cancellation::default())?.items.is_empty())
     }
 
-    /// What users see in this directory, of which an instance may be open already. The caller holds the lock.
+    /// The entries that users see in this directory, an instance of which may already be open. The caller holds the lock.
     fn gather(
         self: &Arc<Self>,
         opened: Option<(&Instance, &OpenDirectoryRef)>,
@@ -166,13 +166,13 @@ impl Node {
         Ok(gathering)
     }
 
-    /// Whether users see an entry of that kind that the first of these places has as it is listed there.
+    /// Returns whether users see an entry of that kind in the first of these instances exactly as it is listed there.
     fn is_as_listed(self: &Arc<Self>, places: &[Instance], kind: Option<FileKind>) -> bool {
         let (union, member) = (&self.union, &places[0].member);
         match kind {
             // It may be a whiteout.
             None | Some(FileKind::CharacterDevice) => false,
-            // The rest of a moved directory may have been there before it.
+            // The lower part of a moved directory may have been there before it.
             Some(FileKind::Directory) => {
                 union.table.is_by_place()
                     && !member.work.has_copied_directories()
@@ -182,7 +182,7 @@ impl Node {
         }
     }
 
-    /// What users see of each of these names, as of one by [`Node::seen`].
+    /// User-visible inode number and kind for each of these names, as returned by [`Node::seen`].
     fn all_seen(self: &Arc<Self>, places: &[Instance], stored: Vec<NameBuf>) -> impl Iterator<Item = Result<Seen>> {
         let (node, places, stored): (_, Arc<[Instance]>, Arc<[NameBuf]>) =
             (Arc::clone(self), places.into(), stored.into());
@@ -192,7 +192,7 @@ impl Node {
         (0..count).map(move |index| answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(see(index)))?)
     }
 
-    /// The inode number and kind that users see of what the first of these places has by a name; `None` for a whiteout. The
+    /// Inode number and kind that users see for the first of these instances' object of a name; `None` for a whiteout. The
     /// caller holds the lock.
     fn seen(self: &Arc<Self>, places: &[Instance], stored: Name<'_>) -> Result<Seen> {
         let search = self.union.search(places, &Caller::server(), stored)?;
@@ -208,37 +208,37 @@ impl Node {
     }
 }
 
-/// What users see of an entry that was looked up; as it is listed, where the server may read the directory and not search it.
+/// User-visible form of an entry after its look-up; as listed, if the server may read the directory but not search it.
 fn or_as_listed(seen: Result<Seen>, as_listed: (u64, Option<FileKind>)) -> Result<Seen> {
     if seen == Err(Errno::EACCES) { Ok(Some(as_listed)) } else { seen }
 }
 
-/// What one branch has in the directory, names in one piece.
+/// One branch's entries in the directory, with all names in one buffer.
 #[derive(Default)]
 struct Listed {
     entries: Vec<ListedEntry>,
     names: Vec<u8>,
-    /// There are names that whiteouts and marks have.
+    /// Whether there are names of the form of whiteouts and marks.
     has_marks: bool,
 }
 
 struct ListedEntry {
     name_length: usize,
-    /// Of the name.
+    /// Hash of the name.
     hashed: u64,
     ino: u64,
     kind: Option<FileKind>,
 }
 
 impl Listed {
-    /// Reads a directory whole, which may be open already. The caller holds the lock.
+    /// Reads a whole directory, which may already be open. The caller holds the lock.
     fn read(reader: &Caller, place: &Instance, opened: Option<OpenDirectoryRef>) -> Result<Self> {
         let opened = opened.map_or_else(|| place.vnode.open_directory(reader), Ok)?;
         let times = Times::of(&place.vnode.getattr(reader)?);
         let mut listed = Self::default();
         opened.read(reader, 0, &mut |entry| listed.push(&entry))?;
         if listed.entries.is_empty() {
-            // A directory that was removed has no entries.
+            // A removed directory has no entries.
             place.member.has_nothing()?;
         }
         place.names.learn_from(Whole {
@@ -273,19 +273,19 @@ impl Listed {
     }
 }
 
-/// The names of a directory, as they are gathered from one branch after the other.
+/// Names of a directory, collected from one branch after the other.
 #[derive(Default)]
 struct Gathering {
     items: HashTable<Item>,
-    /// What whiteouts on the left hide.
+    /// Names hidden by whiteouts in higher branches.
     hidden: HashSet<NameBuf>,
-    /// What those in the branch that is being read hide.
+    /// Names hidden by whiteouts in the branch being read.
     hidden_here: Vec<NameBuf>,
-    /// What has to be looked up: the name in the branch, and what is listed.
+    /// Entries that require a look-up: the name in the branch, and the entry as listed.
     unknown: Vec<(NameBuf, AsListed)>,
 }
 
-/// An entry of a branch as users see it where it need not be looked up.
+/// A branch's entry as users see it if no look-up is required.
 struct AsListed {
     name: NameBuf,
     ino: u64,
@@ -293,8 +293,8 @@ struct AsListed {
 }
 
 impl Gathering {
-    /// Adds an entry of a branch with its inode number, unless a branch on the left has or hides its name. Whether users see it
-    /// as it is listed, may have to be looked up.
+    /// Adds a branch's entry with its inode number, unless a higher branch has or hides its name. An entry that users may not
+    /// see as listed is queued for a look-up.
     fn add(&mut self, entry: &ListedEntry, stored: Name<'_>, ino: u64, is_as_listed: bool) {
         let (shown, hashed) = match whiteout::meaning(stored.as_bytes()) {
             Meaning::Mark => return,
@@ -327,14 +327,14 @@ impl Gathering {
         }
     }
 
-    /// All of them, in the order of their cookies.
+    /// All entries, ordered by cookie.
     fn into_items(self) -> Vec<Item> {
         let mut items: Vec<Item> = self.items.into_iter().collect();
         items.sort_unstable_by(|one, other| {
             one.cookie.cmp(&other.cookie).then_with(|| one.name.as_bytes().cmp(other.name.as_bytes()))
         });
         for index in 1..items.len() {
-            // Two names with one hash come one after the other.
+            // Names with the same hash get consecutive cookies.
             items[index].cookie = items[index].cookie.max(items[index - 1].cookie + 1);
         }
         items
@@ -342,7 +342,7 @@ impl Gathering {
 }
 
 fn cookie_of(hashed: u64) -> u64 {
-    // Room above for names with one hash, and below 2^63.
+    // Leaves room above for names with the same hash, and stays below 2^63.
     FIRST_COOKIE + (hashed >> 2)
 }
 
@@ -376,7 +376,7 @@ impl OpenDirectory for Listing {
 }
 
 impl Listing {
-    /// As [`OpenDirectory::read`]. An operation has been begun.
+    /// As [`OpenDirectory::read`]. The caller holds an operation guard.
     pub(super) fn read_now(
         &self,
         caller: &Caller,

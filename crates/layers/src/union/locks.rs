@@ -1,4 +1,4 @@
-//! The locks of a file: wherever it is copied to they are taken again, before anybody else can take them.
+//! The locks of a file: they are taken again in every copy of it, before anybody else can take them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -7,7 +7,7 @@ use vnode::{Caller, Errno, Lock, LockFamily, LockKind, LockOwner, LockRanges, Op
 
 use super::file::UnionFile;
 
-/// What is locked in a file, through all that have opened it.
+/// Locks held on a file, through all of its open files.
 #[derive(Default)]
 pub(super) struct Locks(Mutex<Option<Box<Kept>>>);
 
@@ -15,24 +15,24 @@ pub(super) struct Locks(Mutex<Option<Box<Kept>>>);
 struct Kept {
     /// Open files that have to follow the object.
     followers: Vec<Weak<UnionFile>>,
-    /// Whole files are locked from the first to the last byte.
+    /// Held ranges; a lock on the whole file covers the first to the last byte.
     held: HashMap<(LockFamily, LockOwner), LockRanges<Held>>,
 }
 
-/// How a range is held.
+/// State of a held range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Held {
     kind: LockKind,
     pid: u32,
-    /// Through which open file it was taken.
+    /// The open file through which it was taken.
     through: usize,
 }
 
 impl Locks {
-    /// Has the lower file of an open one take or release a lock, and remembers that for the copies to come.
+    /// Takes or releases a lock in the lower file of an open one, and remembers that for later copies.
     ///
     /// # Errors
-    /// Those of the lower file; `EINVAL` and `ENOLCK` as [`LockRanges::with`].
+    /// Errors of the lower file; `EINVAL` and `ENOLCK` as for [`LockRanges::with`].
     pub(super) fn set(
         &self,
         through: &Weak<UnionFile>,
@@ -41,7 +41,7 @@ impl Locks {
         owner: LockOwner,
         lock: &Lock,
     ) -> Result<()> {
-        // Until the lock is remembered nobody else takes one: their order is the same in both.
+        // Nobody else takes a lock until this one is remembered: their order is the same in both.
         let mut kept = self.kept();
         if lock.kind == LockKind::Unlock && kept.is_none() {
             return file.lock(caller, owner, lock);
@@ -59,7 +59,7 @@ impl Locks {
         let locked = file.lock(caller, owner, lock);
         match (locked, lock.family) {
             (Ok(()), _) => kept.replace(key, ranges),
-            // One that was to become of another kind is given up first.
+            // A lock whose conversion fails has been released first.
             (Err(Errno::EAGAIN), LockFamily::Flock) => drop(kept.held.remove(&key)),
             (Err(_), _) => {}
         }
@@ -67,7 +67,7 @@ impl Locks {
         locked
     }
 
-    /// Those that were taken through an open file.
+    /// Locks that were taken through an open file.
     pub(super) fn taken_through(&self, through: usize) -> Vec<(LockOwner, Lock)> {
         let kept = self.kept();
         let all = kept.iter().flat_map(|kept| &kept.held);
@@ -81,7 +81,7 @@ impl Locks {
         locks.collect()
     }
 
-    /// Whoever closes any of its descriptors of a file has no byte-range locks on it any more, through whichever they were
+    /// Releases all byte-range locks of an owner that closes any of its descriptors of the file, through whichever they were
     /// taken.
     pub(super) fn release(&self, owner: LockOwner) {
         if let Some(kept) = &mut *self.kept() {
@@ -89,7 +89,7 @@ impl Locks {
         }
     }
 
-    /// An open file is closed: what was taken through it is gone.
+    /// Releases what was taken through an open file that is closed.
     pub(super) fn release_through(&self, through: usize) {
         if let Some(kept) = &mut *self.kept() {
             kept.held.retain(|_, ranges| {
@@ -99,9 +99,9 @@ impl Locks {
         }
     }
 
-    /// The open files that have locked something.
+    /// Open files that hold locks.
     pub(super) fn followers(&self) -> Vec<Arc<UnionFile>> {
-        // One that is dropped here releases its locks.
+        // An open file that is dropped here releases its locks.
         let followers = self.kept().as_ref().map(|kept| kept.followers.clone());
         followers.into_iter().flatten().filter_map(|follower| follower.upgrade()).collect()
     }

@@ -1,4 +1,4 @@
-//! Looking up: what the branches have by a name (Unionfs, section 3.2).
+//! Look-up of a name in the branches (Unionfs, section 3.2).
 
 use std::sync::Arc;
 
@@ -12,72 +12,72 @@ use super::node::{Instance, NO_COUNT, Node, Whereabouts};
 use super::parallel::Answers;
 use super::whiteout::{self, Marks};
 
-/// After so many branches that do not have a name, the rest are asked at once.
+/// Number of misses after which the remaining branches are queried in parallel.
 const MISSES_BEFORE_ALL: usize = 2;
 
-/// What a search through the branches came to.
+/// Result of a search through the branches.
 #[derive(Default)]
 pub(super) struct Search {
-    /// What there is by the name.
+    /// The object found, if any.
     pub(super) found: Option<Found>,
-    /// The branch that has the whiteout that ended the search.
+    /// The branch whose whiteout ended the search.
     pub(super) whiteout: Option<Arc<Member>>,
 }
 
 /// An object in the branches.
 #[derive(Clone)]
 pub(super) struct Found {
-    /// When the branches had been changed so often.
+    /// Branch-set generation at which this result was computed.
     pub(super) generation: u64,
-    /// From the left; several only of a directory.
+    /// The object in each branch, leftmost first; more than one only for directories.
     pub(super) instances: Vec<Instance>,
-    /// Those of the leftmost; provisional if those of any instance are.
+    /// Attributes of the leftmost instance; provisional if those of any instance are.
     pub(super) attributes: Attributes,
-    /// It is a copy, and this name still leads to the original.
+    /// Whether it is a copy, and this name still leads to the original.
     pub(super) is_borrowed: bool,
 }
 
-/// What a branch has by a name.
+/// Result of querying one branch for a name.
 enum Answer {
     Nothing,
     Whiteout,
-    /// Something that ends the search.
+    /// An object that ends the search.
     Object(Entry),
     /// A directory, which may be merged with others.
     Directory(Entry, Marks),
 }
 
-/// What is asked of an instance of a directory.
+/// Query of one instance of a directory.
 #[derive(Clone, Copy)]
 struct Question {
-    /// It is the leftmost, which decides whether the caller may search the directory.
+    /// Whether this is the leftmost instance, which decides whether the caller may search the directory.
     is_first: bool,
-    /// There are instances on its right.
+    /// Whether there are lower instances.
     has_more: bool,
-    /// It is in the last of all branches.
+    /// Whether the instance is in the last of all branches.
     is_last: bool,
-    /// What is known of names is not believed.
+    /// Whether cached names are ignored.
     is_fresh: bool,
 }
 
-/// By what a search answers.
+/// Sources of a search's results.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
-    /// Also by what is known of names in the branches.
+    /// The branches, and the cached names in them.
     KnownNames,
-    /// By what the branches say now.
+    /// The present state of the branches only.
     Branches,
 }
 
 impl By {
-    /// Whether one of a directory's instances is known to have nothing by a name. The leftmost is asked in any case.
+    /// Returns whether one of a directory's instances is known not to have a name. The leftmost is always queried.
     fn is_needless(self, place: &Instance, index: usize, stored: Name<'_>) -> bool {
         index > 0 && self == Self::KnownNames && place.names.excludes(stored)
     }
 }
 
 impl Question {
-    /// Asks for a name. The leftmost instance is asked as the caller, the others as the server.
+    /// Queries a name. The leftmost instance is queried as the caller, the others as the server.
     fn ask(self, place: &Instance, caller: &Caller, stored: Name<'_>) -> Result<Answer> {
         let names = if self.is_fresh { ANYTHING } else { place.names.ask(&place.vnode, stored)? };
         if !self.is_first && names.is_nothing() {
@@ -92,7 +92,7 @@ impl Question {
         Ok(answer)
     }
 
-    /// Asks for a name of which this much is known.
+    /// Queries a name, given what the name cache says about it.
     fn ask_branch(self, place: &Instance, caller: &Caller, stored: Name<'_>, names: names::Answer) -> Result<Answer> {
         let has_whiteout = || -> Result<bool> {
             let stands = names.may_have_whiteout && whiteout::stands(&place.vnode, stored)?;
@@ -112,48 +112,48 @@ impl Question {
         if !entry.attributes.is_directory() || self.is_last {
             return Ok(Answer::Object(entry));
         }
-        // What is mounted there by another server has none, and is not asked.
+        // The root of another server's mount has no marks, and is not queried.
         let is_asked = !entry.attributes.is_provisional;
         let mut marks =
             if is_asked { place.member.marks.of(&entry.vnode, &entry.attributes)? } else { Marks::default() };
         if marks.is_doubtful {
             place.member.doubts(stored);
         }
-        // Beside a whiteout a directory hides what is on the right.
+        // A directory beside a whiteout hides the lower branches.
         marks.is_opaque |= marks.redirect.is_none() && self.has_more && has_whiteout()?;
         Ok(Answer::Directory(entry, marks))
     }
 }
 
 impl Found {
-    /// The kind of the leftmost.
+    /// Kind of the leftmost instance.
     pub(super) fn kind(&self) -> FileKind {
         self.attributes.kind
     }
 
-    /// Whether it can be removed, moved or replaced.
+    /// Checks that the object can be removed, moved or replaced.
     ///
     /// # Errors
-    /// `EBUSY` if another server is mounted on it in a branch, which is not asked what is in it: meanwhile nobody could change the
-    /// directory.
+    /// `EBUSY` if another server is mounted on it in a branch; that server is not queried for its contents, because nobody
+    /// could change the directory meanwhile.
     pub(super) fn is_movable(&self) -> Result<()> {
         if self.attributes.is_provisional { Err(Errno::EBUSY) } else { Ok(()) }
     }
 }
 
 impl Union {
-    /// What there is by a name in a directory with these instances. The leftmost is asked as the caller, whose right to
-    /// search it decides; the others as the server.
+    /// Searches for a name in a directory with these instances. The leftmost is queried as the caller, whose permission to
+    /// search the directory it decides; the others as the server.
     pub(super) fn search(&self, directory: &[Instance], caller: &Caller, stored: Name<'_>) -> Result<Search> {
-        // In a view's branches others write too, and are seen at once.
+        // Others write to a view's branches too, and their changes are visible at once.
         if self.private.is_some() {
             return self.search_by(By::Branches, directory, caller, stored);
         }
         let replacements = || directory.iter().map(|place| place.names.replacements()).fold(0, u64::wrapping_add);
         let before = replacements();
         let search = self.search_by(By::KnownNames, directory, caller, stored)?;
-        // That nothing is there has to be true now, also if somebody else has just changed a branch; and so has where a
-        // directory is that was not known: it is kept for longer than names are.
+        // That nothing is found must be true now, even if somebody else has just changed a branch; so must the instances of a
+        // directory that was not known before: they are cached for longer than names are.
         let holders = match &search.found {
             None => &[][..],
             Some(found) if found.kind() == FileKind::Directory && !self.is_live(found)? => &found.instances,
@@ -164,7 +164,7 @@ impl Union {
         if is_replaced || is_outdated { self.search_by(By::Branches, directory, caller, stored) } else { Ok(search) }
     }
 
-    /// As [`Union::search`], for once.
+    /// A single pass of [`Union::search`].
     fn search_by(&self, by: By, directory: &[Instance], caller: &Caller, stored: Name<'_>) -> Result<Search> {
         let mut search = Search::default();
         let generation = self.branches.generation();
@@ -175,7 +175,7 @@ impl Union {
             if by.is_needless(place, index, stored) {
                 continue;
             }
-            // A directory is asked for in all branches, and what some do not have is likely to be far away.
+            // A directory is queried in all branches, and a name that some branches lack is likely to be far down.
             let ask_all = search.found.is_some() || in_vain >= MISSES_BEFORE_ALL;
             if answers.is_none() && (ask_all || place.member.pace.is_slow()) {
                 answers = Some(self.ask_ahead(by, directory, index, caller, stored, ask_all));
@@ -225,7 +225,7 @@ impl Union {
         Ok(search)
     }
 
-    /// What one of a directory's instances is to be asked.
+    /// The query for one of a directory's instances.
     fn question(&self, by: By, directory: &[Instance], index: usize) -> Question {
         Question {
             is_first: index == 0,
@@ -235,7 +235,7 @@ impl Union {
         }
     }
 
-    /// Has instances from one on asked at once: those that are slow, or all.
+    /// Queries the instances from a given one on in parallel: the slow ones, or all.
     fn ask_ahead(
         &self,
         by: By,
@@ -254,8 +254,8 @@ impl Union {
         Answers::of(directory, is_needed, move |index, place| questions[index].ask(place, &caller, asked.as_name()))
     }
 
-    /// Finds the rest of a directory that has been moved here from elsewhere. `places` are the instances of the directory
-    /// above, from this branch on.
+    /// Finds the lower part of a directory that has been moved here. `places` are the instances of its parent, from this branch
+    /// on.
     fn rest_is_elsewhere(
         &self,
         places: &[Instance],
@@ -273,7 +273,7 @@ impl Union {
         Ok(true)
     }
 
-    /// What there is where a moved directory says that the rest of it is: a path from these roots, or a name beside it.
+    /// Finds the lower part of a moved directory by its redirect: a path from these roots, or a sibling's name.
     pub(super) fn search_rest(&self, path: &[u8], roots: &[Instance], beside: &[Instance]) -> Result<Option<Found>> {
         match path.strip_prefix(b"/") {
             Some(path) => self.search_path(roots, path),
@@ -281,12 +281,12 @@ impl Union {
         }
     }
 
-    /// Whether there is no branch on the right of this one.
+    /// Returns whether this is the last branch.
     fn is_last(&self, member: &Arc<Member>) -> bool {
         self.branches.slots().last().is_some_and(|slot| Arc::ptr_eq(&slot.member, member))
     }
 
-    /// What is at a path of names as they are in the branches.
+    /// Finds the object at a path of names as they are in the branches.
     pub(super) fn search_path(&self, roots: &[Instance], path: &[u8]) -> Result<Option<Found>> {
         let server = Caller::server();
         let mut found: Option<Found> = None;
@@ -301,26 +301,26 @@ impl Union {
         Ok(found)
     }
 
-    /// The roots of the branches, as instances of the union's.
+    /// Roots of the branches, as instances of the union's root.
     pub(super) fn roots(&self) -> Vec<Instance> {
         self.branches.slots().iter().map(|slot| root_of(&slot.member)).collect()
     }
 
-    /// Those on the right of a branch.
+    /// Roots of the branches below a branch.
     pub(super) fn roots_right_of(&self, member: &Member) -> Vec<Instance> {
         let slots = self.branches.slots();
         let from = self.branches.position(member).map_or(slots.len(), |position| position + 1);
         slots[from..].iter().map(|slot| root_of(&slot.member)).collect()
     }
 
-    /// Whether there is a vnode of what was found.
+    /// Returns whether the object found has a live vnode.
     fn is_live(&self, found: &Found) -> Result<bool> {
         let (identity, _) = self.identity(&found.instances, found.kind())?;
         Ok(self.table.find(&identity.handle).is_some())
     }
 
-    /// What an object with these instances is known by, and how many names lead to its original if it is a copy. What says
-    /// that it is a live one, and is another, has an identity of its own.
+    /// The identity of an object with these instances, and the number of names that lead to its original if it is a copy. An
+    /// object that claims the identity of a live one, and is another, has an identity of its own.
     pub(super) fn identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
         let claimed = self.claimed_identity(instances, kind)?;
         match self.table.own_identity(&claimed.0, kind, instances) {
@@ -329,7 +329,7 @@ impl Union {
         }
     }
 
-    /// What an object with these instances says that it is.
+    /// The identity that an object with these instances claims.
     pub(super) fn claimed_identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
         if kind == FileKind::Directory {
             let oldest = instances.iter().min_by_key(|instance| instance.member.age()).ok_or(Errno::ESTALE)?;
@@ -353,22 +353,22 @@ impl Union {
         Ok((self.fitting(identity)?, names))
     }
 
-    /// The identity that a copied object has brought along, if it was this union or one of the same branches that gave it, and how
-    /// many names lead to its original.
+    /// The stored origin of a copied object, if this union or one of the same branches stored it, and the number of names that
+    /// lead to its original.
     pub(super) fn brought(&self, object: &VnodeRef) -> Result<Option<(Identity, u32)>> {
         Ok(Identity::brought(object)?.filter(|(identity, _)| self.knows(identity)))
     }
 
-    /// Whether the branch that an identity is of is known here by its tag.
+    /// Returns whether the branch of an identity is known here by its tag.
     pub(super) fn knows(&self, identity: &Identity) -> bool {
         identity::parts(&identity.handle).is_some_and(|(tag, _)| self.branches.is_known(tag, identity.branch))
     }
 }
 
-/// Whether somebody else may have changed one of a directory's instances since its names were learnt, but for those that the
-/// holders are in. All are asked, slow ones at once.
+/// Returns whether somebody else may have changed one of a directory's instances since its names were cached, except for those
+/// in the holders' branches. All are queried, slow ones in parallel.
 fn are_outdated(directory: &[Instance], holders: &[Instance], caller: &Caller) -> Result<bool> {
-    // One that has failed has not been needed.
+    // An instance that has failed was not needed.
     let is_asked = |place: &Instance| {
         let is_believed = || holders.iter().any(|instance| Arc::ptr_eq(&instance.member, &place.member));
         !place.member.has_failed() && !is_believed()
@@ -386,31 +386,31 @@ fn are_outdated(directory: &[Instance], holders: &[Instance], caller: &Caller) -
 }
 
 impl Instance {
-    /// Something in this directory.
+    /// An object in this directory, as an instance.
     fn with(&self, entry: &Entry) -> Instance {
         Instance::new(&self.member, entry.vnode.clone(), entry.attributes.ino)
     }
 }
 
-/// The root of a branch, as an instance of the union's.
+/// Root of a branch, as an instance of the union's root.
 pub(super) fn root_of(member: &Arc<Member>) -> Instance {
     Instance::new(member, member.root.clone(), member.root_ino)
 }
 
 impl Node {
-    /// What there is by a name as it is in the branches. The caller holds the lock.
+    /// Searches for a name as it is in the branches. The caller holds the lock.
     pub(super) fn search(&self, caller: &Caller, stored: Name<'_>) -> Result<Search> {
         self.union.search(&self.instances(), caller, stored)
     }
 
-    /// The vnode of what was found here by a name.
+    /// The vnode of an object found here by a name.
     pub(super) fn found_node(self: &Arc<Self>, found: Found, stored: Name<'_>) -> Result<Arc<Node>> {
         let identity = self.identity_of(&found, stored)?;
         let place = (found.generation, found.instances.clone());
         Ok(self.union.table.find_or_insert(&self.union, identity, found.kind(), place))
     }
 
-    /// As [`Node::identity_of`], or as the live vnode was known before the branches were changed.
+    /// Like [`Node::identity_of`], but prefers the identity that the live vnode had before the branches were changed.
     pub(super) fn present_identity(&self, found: &Found, stored: Name<'_>) -> Result<Identity> {
         let (identity, _) = self.identity_of(found, stored)?;
         let table = &self.union.table;
@@ -418,7 +418,7 @@ impl Node {
         Ok(live.map_or(identity, |node| node.identity))
     }
 
-    /// What was found here by a name is known by, and how many names lead to its original if it is a copy.
+    /// The identity of an object found here by a name, and the number of names that lead to its original if it is a copy.
     fn identity_of(&self, found: &Found, stored: Name<'_>) -> Result<(Identity, u32)> {
         let (identity, names) = self.union.identity(&found.instances, found.kind())?;
         if found.kind() != FileKind::Directory {
@@ -427,9 +427,9 @@ impl Node {
         Ok((self.union.fitting(self.identity_here(identity, &found.instances[0], stored)?)?, names))
     }
 
-    /// What a directory is known by that was found here by a name, and says that it is this one. A directory that is seen at
-    /// another place too, as where two directories say that the rest of them is at one place, is another here: it would be in
-    /// itself.
+    /// The identity of a directory found here by a name, which claims this one. A directory that is also visible elsewhere gets
+    /// another identity here, for example if two directories have the same location as their lower part: it would otherwise
+    /// contain itself.
     fn identity_here(&self, claimed: Identity, leftmost: &Instance, stored: Name<'_>) -> Result<Identity> {
         let is_elsewhere = |identity: &Identity| match self.union.table.find(&identity.handle) {
             Some(live) => live.is_seen_elsewhere(self, stored),
@@ -439,11 +439,11 @@ impl Node {
             return Ok(claimed);
         }
         let native = Identity::native(&leftmost.member.base, &leftmost.vnode.handle(), leftmost.ino)?;
-        // The other may have no more than the rest of it, which is all that is here.
+        // The other may consist only of the lower part, which is all that is here.
         Ok(if is_elsewhere(&native)? { claimed.of_place(&self.identity.handle, stored) } else { native })
     }
 
-    /// Whether this directory, which was found by a name here, is at another place still.
+    /// Returns whether this directory, which was found by a name here, is still at another location.
     fn is_seen_elsewhere(&self, directory: &Node, stored: Name<'_>) -> Result<bool> {
         if self.is_root() {
             return Ok(true);
@@ -459,14 +459,14 @@ impl Node {
         }
     }
 
-    /// The vnode of what was found here. The caller holds the lock.
+    /// The vnode of an object found here. The caller holds the lock.
     pub(super) fn child(self: &Arc<Self>, found: Found, stored: Name<'_>) -> Result<Arc<Node>> {
         let child = self.found_node(found, stored)?;
         child.is_at(self, stored);
         Ok(child)
     }
 
-    /// What there is by a name and its vnode, for a plan: both may change as soon as they are known.
+    /// Searches for a name and its vnode, as a hint: both may be outdated at once.
     pub(super) fn look(self: &Arc<Self>, caller: &Caller, stored: Name<'_>) -> Result<(Search, Option<Arc<Node>>)> {
         let _names = self.shared();
         let search = self.search(caller, stored)?;
@@ -474,7 +474,7 @@ impl Node {
         Ok((search, node))
     }
 
-    /// The object by a name, for users.
+    /// Looks up a name on behalf of users.
     pub(super) fn look_up(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
         self.only_directory()?;
         let stored = whiteout::stored(name)?;

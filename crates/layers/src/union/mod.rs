@@ -1,12 +1,12 @@
-//! The layer `union`: one tree of many branches, with Unix semantics (Wright et al., "Versatility and Unix Semantics in
+//! The layer `union`: several branches as one tree, with Unix semantics (Wright et al., "Versatility and Unix Semantics in
 //! Namespace Unification", the Unionfs paper).
 //!
-//! Of objects with one name, that of the leftmost branch is seen; directories are merged. What is to be changed in a
-//! branch that may not be is copied to one on the left, and what is deleted there is hidden by a whiteout.
+//! Of objects with one name, users see the leftmost branch's; directories are merged. An object that is to be changed in a
+//! branch that must not be is copied to a higher branch, and one that is deleted there is hidden by a whiteout.
 //!
-//! **Invariants.** An object is seen beside its own whiteout: so a whiteout can be put down before the object goes, and
-//! taken up after one has come. What is not finished is in the work directory. The lock of a directory is taken after
-//! that of the one above it, and a file's before any directory's.
+//! **Invariants.** An object is visible beside its own whiteout: so a whiteout can be created before the object is removed, and
+//! removed after an object has been created. Unfinished work is in the work directory. The lock of a directory is taken after
+//! its parent's, and a file's before any directory's.
 
 mod attributes;
 mod branches;
@@ -91,7 +91,7 @@ pub use trusted::attributes_of_marks;
 use views::{Family, Private};
 pub use work::remove_tree;
 
-/// What whoever builds stacks knows of it.
+/// Registration of this layer.
 pub const KIND: Kind = Kind {
     name: "union",
     summary: "merges branches into one tree; changes go to those that may be written",
@@ -99,67 +99,67 @@ pub const KIND: Kind = Kind {
     build: Build::Joining(create),
 };
 
-/// What all vnodes of a union share.
+/// State shared by all vnodes of a union.
 struct Union {
     branches: Branches,
     settings: Settings,
     table: Table,
-    /// What it shares with the unions of its views.
+    /// State shared with the unions of its views.
     family: Arc<Family>,
-    /// Of a view: what is private to it.
+    /// Of a view, its private state.
     private: Option<Private>,
-    /// The vnode of the root, which lives as long as the file system.
+    /// Vnode of the root, which lives as long as the file system.
     root: OnceLock<Weak<Node>>,
-    /// Open files that the kernel may be reading and writing by itself.
+    /// Open files that the kernel may be reading and writing directly.
     direct_files: Mutex<HashMap<usize, Weak<UnionFile>>>,
     notifier: Mutex<Option<Arc<dyn Notifier>>>,
-    /// The labels of branches that were not there when the union was made.
+    /// Labels of branches that were missing when the union was created.
     missing: Mutex<Vec<String>>,
     recent: Recent,
     recovery: Recovery,
-    /// A thread tries to finish what a merge of layers has left.
+    /// Whether a thread is trying to finish interrupted merges of layers.
     is_finishing: AtomicBool,
     others: Others,
-    /// By which numbers branches are known.
+    /// Numbers by which branches are known.
     register: Mutex<Register>,
     mount_point: OnceLock<OwnedFd>,
-    /// Told to branches that are added later.
+    /// Access-time settings that are passed on to branches added later.
     kept_access_times: Mutex<KeptAccessTimes>,
-    /// Opens branches that come later.
+    /// Opens branches that are added later.
     opener: Option<BranchOpener>,
-    /// Counts what was placed in turn.
+    /// Number of objects placed round-robin.
     turn: AtomicUsize,
-    /// Held to move something into another directory, so that none is moved into itself.
+    /// Serializes moves into other directories, so that no directory is moved into itself.
     moves: Mutex<()>,
-    /// Files that are being copied, by the address of the vnode: to wait for that may be cancelled.
+    /// Files that are being copied, by the address of the vnode: waiting for a copy can be cancelled.
     copying: KeyedLocks<usize>,
 }
 
-/// So long the end of a union waits for each branch that is still being asked though nobody needs the answer any more.
+/// Upper bound on how long dropping a union waits for branch queries whose results are no longer needed.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// Several trees as one.
+/// A file system that shows several trees as one.
 pub struct UnionFileSystem {
     union: Arc<Union>,
     root: Arc<Node>,
-    /// As a branch of another union.
+    /// Claim of the union itself as a branch of another union.
     claimed: ClaimFlag,
 }
 
 impl UnionFileSystem {
-    /// The union of these branches, the one of highest priority first. A branch without a mode may be written to if it is
-    /// the first, and only read if not.
+    /// Creates the union of these branches, highest priority first. A branch without a mode is read-write if it is the first,
+    /// and read-only otherwise.
     ///
     /// # Errors
-    /// [`OptionError`] that names the branch that cannot be used.
+    /// [`OptionError`] that names the unusable branch.
     ///
     /// # Panics
-    /// If there is no branch.
+    /// If there are no branches.
     pub fn new(branches: Vec<Branch>) -> std::result::Result<Self, OptionError> {
         Self::with_settings(branches, None, Settings::default(), claim::PATIENCE)
     }
 
-    /// Waits so long for another union of a branch that is ending.
+    /// Creates the union; waits up to the given time for another union of a branch that is ending.
     fn with_settings(
         branches: Vec<Branch>,
         opener: Option<BranchOpener>,
@@ -177,12 +177,12 @@ impl UnionFileSystem {
             problem: OptionProblem::Unfinished { message: error.to_string() },
         })?;
         let root = union.root_node();
-        // Not by views, to whose branches others write too.
+        // Not for views, whose branches others write too.
         union.recent.begin();
         Ok(Self { union, root, claimed: ClaimFlag::default() })
     }
 
-    /// The union as it is found, with nothing done to the branches.
+    /// Creates the union as found, without any change to the branches.
     fn assemble(
         branches: Vec<Branch>,
         opener: Option<BranchOpener>,
@@ -232,12 +232,12 @@ impl Union {
         root
     }
 
-    /// Open files that the kernel may be reading and writing by itself, by their addresses.
+    /// Open files that the kernel may be reading and writing directly, by their addresses.
     fn direct_files(&self) -> MutexGuard<'_, HashMap<usize, Weak<UnionFile>>> {
         self.direct_files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The object at a path of names as users see them, below the root.
+    /// The object at a path of user-visible names, below the root.
     fn node_at(self: &Arc<Self>, path: &[u8]) -> Result<Arc<Node>> {
         let server = Caller::server();
         let mut node = self.root_node();
@@ -249,7 +249,7 @@ impl Union {
         Ok(node)
     }
 
-    /// The vnode of a handle. An operation has been begun.
+    /// The vnode of a handle. The caller holds an operation guard.
     fn resolve(self: &Arc<Self>, handle: &Handle) -> Result<Arc<Node>> {
         if let Some(node) = self.table.find(handle) {
             node.refresh()?;
@@ -263,12 +263,12 @@ impl Union {
         if node.identity.handle == *handle { Ok(node) } else { Err(Errno::ESTALE) }
     }
 
-    /// Tells of changes there from now on.
+    /// Sets the notifier that is informed of changes from now on.
     fn notify(&self, notifier: Arc<dyn Notifier>) {
         *self.notifier.lock().unwrap_or_else(PoisonError::into_inner) = Some(notifier);
     }
 
-    /// The state of the leftmost branch that may be written, which is where most new objects go.
+    /// Space in the leftmost writable branch, where most new objects are created.
     fn space(&self, caller: &Caller) -> Result<StatFs> {
         let slots = self.branches.slots();
         let member = slots.iter().map(|slot| &slot.member).find(|member| self.branches.may_create(member));
@@ -306,8 +306,8 @@ impl FileSystem for UnionFileSystem {
 
     fn properties(&self) -> Properties {
         let slots = self.union.branches.slots();
-        // A lock of a file in a branch would say nothing of the copy that takes its place.
-        // What is a copy of the metadata only has data in another branch, with times of its own.
+        // A lock on a file in a branch would not apply to the copy that replaces it. A metadata-only copy has its data in
+        // another branch, with times of their own.
         let own = Properties {
             names_untouched: false,
             shares_locks: false,
@@ -315,12 +315,12 @@ impl FileSystem for UnionFileSystem {
             ..Properties::TRANSPARENT
         };
         let all = slots.iter().map(|slot| slot.member.base.file_system.properties());
-        // That a branch is read-only says nothing of the union.
+        // A read-only branch does not make the union read-only.
         let all = all.fold(own, |all, one| all.stacked_on(Properties { read_only: false, ..one }));
         let views = self.union.family.views();
         let all = views.iter().map(|view| view.file_system().properties()).fold(all, |all, one| all.stacked_on(one));
         let read_only = slots.iter().all(|slot| !self.union.branches.may_change(&slot.member)) && views.is_empty();
-        // What a name stands for, and whose attributes a directory has, depends on who asks.
+        // The meaning of a name, and a directory's attributes, depend on the caller.
         let is_split = !views.is_empty();
         let has_backing_files = slots.iter().any(|slot| slot.member.base.file_system.properties().has_backing_files);
         let access_control = if is_split { AccessControl::NotShown } else { all.access_control };
@@ -331,7 +331,7 @@ impl FileSystem for UnionFileSystem {
             needs_every_lookup: all.needs_every_lookup || is_split,
             needs_failed_lookups: all.needs_failed_lookups || is_split,
             needs_fresh_attributes: all.needs_fresh_attributes || is_split,
-            // Those of branches are exact in the union.
+            // Names of branches are exact in the union.
             folds_names: false,
             ..all
         }
@@ -339,7 +339,7 @@ impl FileSystem for UnionFileSystem {
 
     fn describe(&self) -> Vec<Description> {
         let slots = self.union.branches.slots();
-        // Layers of one branch lie side by side.
+        // Layers of one branch are adjacent.
         let newest: Vec<_> = slots.chunk_by(Slot::is_beside).map(|group| &group[0]).collect();
         let mut members: Vec<_> = newest.iter().flat_map(|slot| slot.member.base.file_system.describe()).collect();
         let details: Vec<_> = newest.iter().map(|slot| format!("{}={}", slot.member.base.label, slot.mode)).collect();
@@ -402,7 +402,7 @@ impl Drop for UnionFileSystem {
     fn drop(&mut self) {
         self.union.family.end();
         self.union.recent.end();
-        // Who mounts the branches again finds them free.
+        // The next mount of the branches finds them free.
         self.union.branches.slots().iter().for_each(|slot| slot.member.pace.rest(LAST_ANSWERS));
     }
 }
@@ -415,7 +415,7 @@ fn bad_branch(BadBranch { label, why }: BadBranch) -> OptionError {
     OptionError { layer: KIND.name, key: label, problem }
 }
 
-/// Passes on that something has changed in a branch. What users see of it may depend on all branches.
+/// Forwards the news that something has changed in a branch. What users see of it may depend on all branches.
 struct Everything(Arc<dyn Notifier>);
 
 impl Notifier for Everything {

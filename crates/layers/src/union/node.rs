@@ -1,4 +1,4 @@
-//! The vnode of a union: an identity, and where in the branches it is now.
+//! The vnode of a union: an identity, and the object's present instances in the branches.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -23,90 +23,91 @@ use super::views::Hosting;
 pub(super) struct Instance {
     pub(super) member: Arc<Member>,
     pub(super) vnode: VnodeRef,
-    /// Its inode number there.
+    /// Its inode number in the branch.
     pub(super) ino: u64,
-    /// Of a directory, what is known of the names in it.
+    /// Of a directory, the cached names in it.
     pub(super) names: Names,
 }
 
 impl Instance {
-    /// The object in a branch, with that inode number.
+    /// An instance: the object in a branch, with that inode number.
     pub(super) fn new(member: &Arc<Member>, vnode: VnodeRef, ino: u64) -> Self {
         let names = Names::of(vnode.kind());
         Self { member: Arc::clone(member), vnode, ino, names }
     }
 }
 
-/// A directory's instances from the one in a branch to the rightmost; `None` if it is not in that branch, or not any more:
-/// what a search was given may have changed since.
+/// A directory's instances from the given branch down; `None` if the directory is not in that branch, or no longer is: the
+/// instances that a search was given may have changed since.
 pub(super) fn starting_with<'a>(instances: &'a [Instance], member: &Member) -> Option<&'a [Instance]> {
     let at = instances.iter().position(|instance| std::ptr::eq(&raw const *instance.member, member))?;
     Some(&instances[at..])
 }
 
-/// One object of the union. There is at most one live vnode for it.
+/// One object of the union, with at most one live vnode.
 pub(super) struct Node {
     this: Weak<Node>,
     pub(super) union: Arc<Union>,
     pub(super) identity: Identity,
     pub(super) kind: FileKind,
-    /// Of a directory, over its names: held to look them up, and alone to change them. Of anything else, held alone while
-    /// it is copied. A directory's comes before that of one in it; a file's comes before any directory's.
+    /// Of a directory, guards its names: read-locked to look them up, write-locked to change them. Of anything else,
+    /// write-locked while it is copied. A directory's lock is taken before that of a child directory; a file's before any
+    /// directory's.
     lock: RwLock<()>,
-    /// Never empty: the leftmost is what users see; only a directory has others.
+    /// Never empty: users see the leftmost; only a directory has others.
     instances: RwLock<Arc<[Instance]>>,
-    /// Of a directory, how often its names may have been changed.
+    /// Of a directory, number of times its names may have changed.
     changed: AtomicU64,
     whereabouts: Mutex<Places>,
-    /// How often it was copied to another branch.
+    /// Number of times it was copied to another branch.
     pub(super) copies: AtomicU32,
-    /// One more than that when it was last seen to have its data itself.
+    /// One more than `copies` had when its own instance was last seen to have the data.
     pub(super) own_data_at: AtomicU64,
-    /// Where its data were first found by one of its several names, if its mark tells no path.
+    /// The file in which its data were first found through one of its several names, if its mark has no path.
     pub(super) data_by_name: OnceLock<Box<Handle>>,
-    /// Files are open that are read where its data are.
+    /// Whether files are open that are read from the branch that has its data.
     pub(super) is_read_elsewhere: AtomicBool,
-    /// It may have come to its branch since that was last synchronized, or its data have.
+    /// Whether the object or its data may have reached the branch since that was last synchronized.
     pub(super) is_arriving: AtomicBool,
-    /// How many names lead to the original of a copied file that has several; else [`NO_COUNT`].
+    /// Number of names that lead to the original of a copied file with several; otherwise [`NO_COUNT`].
     pub(super) names: AtomicU32,
-    /// Its last name is gone, but only hidden in its branch.
+    /// Whether its last name was removed, but only hidden in its branch.
     pub(super) is_hidden: AtomicBool,
-    /// For which state of the branches the instances are right.
+    /// Branch-set generation for which the instances are valid.
     pub(super) generation: AtomicU64,
-    /// When it was last looked for where it is.
+    /// Time of the last look-up of its instances.
     pub(super) checked: Mutex<Instant>,
-    /// All branches that had it are gone.
+    /// Whether all branches that had it are gone.
     pub(super) is_stale: AtomicBool,
-    /// Keeps a copy without a name.
+    /// Keeps an unlinked copy alive.
     held: Mutex<Option<OpenFileRef>>,
     /// Other handles by which it is found while it lives.
     other_handles: Mutex<Vec<Handle>>,
-    /// What is locked in it.
+    /// Locks held on it.
     pub(super) locks: Locks,
-    /// Of a directory where there are views.
+    /// Of a directory, if there are views.
     pub(super) hosting: OnceLock<Box<Hosting>>,
 }
 
-/// The lock of a file, held alone while it is copied.
+/// Write guard of a file's lock, held while it is copied.
 pub(super) struct Copying<'a> {
     _alone: Alone<'a>,
     _turn: KeyedGuard<'a, usize>,
 }
 
-/// The lock of an object, held alone: with it, names in a directory are changed.
+/// Write guard of an object's lock; held while names in a directory change.
 pub(super) struct Alone<'a> {
     node: &'a Node,
     changes: Changes<'a>,
     _lock: RwLockWriteGuard<'a, ()>,
 }
 
-/// What whoever holds a directory's lock alone changes in it.
+/// Changes that a holder of a directory's write guard makes in it.
 #[derive(Clone, Copy)]
 pub(super) enum Changes<'a> {
-    /// Anything. Also what anything but a directory has.
+    /// Any change. Also used for everything but directories.
     Anything,
-    /// What there is by these names, and their whiteouts, in one branch or in any.
+    /// The objects of these names and their whiteouts, in one branch or in any.
     Names(&'a [Name<'a>], Option<&'a Member>),
 }
 
@@ -133,29 +134,28 @@ impl Drop for Alone<'_> {
     }
 }
 
-/// What stands for no number of names.
+/// Value that means that names are not counted.
 pub(super) const NO_COUNT: u32 = u32::MAX;
 
-/// Where an object was last seen.
+/// Location at which an object was last seen.
 #[derive(Clone)]
 pub(super) enum Whereabouts {
-    /// By no name that is known: it was reached by its handle, or has names beside those that it was seen by and has lost.
-    /// Also the root.
+    /// No known name: it was reached by its handle, or it has names besides those that were seen and then lost. Also the root.
     Unknown,
-    /// There.
+    /// At this name.
     At(Above),
-    /// It has lost its last name, or has never had one.
+    /// It has lost its last name, or never had one.
     Nowhere,
 }
 
-/// Where an object was last seen, and the other names that it has as far as is known.
+/// Last location of an object, and its other names as far as they are known.
 struct Places {
     now: Whereabouts,
-    /// Names of anything but a directory, the one seen last at the end.
+    /// Names of anything but a directory, the most recently seen last.
     others: Vec<Above>,
 }
 
-/// Maximum number of other names that are known of an object.
+/// Maximum number of other known names of an object.
 const OTHERS_MAX: usize = 16;
 
 /// A directory and the name in its branches.
@@ -172,7 +172,7 @@ impl Above {
 }
 
 impl Node {
-    /// A new vnode of nowhere yet. It is in no table.
+    /// A new vnode without a location. It is in no table.
     pub(super) fn new(
         union: &Arc<Union>,
         (identity, names): (Identity, u32),
@@ -180,7 +180,7 @@ impl Node {
         generation: u64,
         instances: Arc<[Instance]>,
     ) -> Arc<Self> {
-        // Of a copy that was made earlier nobody knows.
+        // Copies made earlier are not known as such.
         let is_copy =
             kind != FileKind::Directory && !identity.is_native(&instances[0].member.base, &instances[0].vnode.handle());
         Arc::new_cyclic(|this| Self {
@@ -214,7 +214,7 @@ impl Node {
         self.read_instances()[0].clone()
     }
 
-    /// All instances, from the left.
+    /// All instances, leftmost first.
     pub(super) fn instances(&self) -> Arc<[Instance]> {
         Arc::clone(&self.read_instances())
     }
@@ -228,12 +228,12 @@ impl Node {
             .map(|found| found.vnode.clone())
     }
 
-    /// What was found of it just now. What is known of the names in each is kept.
+    /// Records the instances just found. The cached names in each are kept.
     pub(super) fn set_instances(&self, instances: Vec<Instance>) {
         self.set_found(self.generation.load(Ordering::Acquire), instances);
     }
 
-    /// The same, when the branches had been changed so often; not if more is known by now. Whether it was news.
+    /// Records the instances found at a branch-set generation, unless later ones are known. Returns whether they were recorded.
     pub(super) fn set_found(&self, generation: u64, mut instances: Vec<Instance>) -> bool {
         debug_assert!(!instances.is_empty());
         let mut known = self.instances.write().unwrap_or_else(PoisonError::into_inner);
@@ -241,7 +241,8 @@ impl Node {
         if generation < before {
             return false;
         }
-        // With the branches, what is in their directories may have changed: a fold moves objects from layer to layer.
+        // A change of the branches may have changed the contents of their directories: a merge moves objects from layer to
+        // layer.
         if self.kind == FileKind::Directory && generation == before {
             for instance in &mut instances {
                 if let Some(same) = known.iter().find(|known| known.is_same(instance)) {
@@ -256,7 +257,7 @@ impl Node {
         true
     }
 
-    /// The directory has one more instance.
+    /// Adds an instance to the directory.
     pub(super) fn add_instance(&self, added: Instance) {
         let mut instances = self.instances.write().unwrap_or_else(PoisonError::into_inner);
         let position = |instance: &Instance| self.union.branches.position(&instance.member);
@@ -267,12 +268,12 @@ impl Node {
         *instances = all.into();
     }
 
-    /// Keeps a copy without a name for as long as the vnode lives.
+    /// Keeps an unlinked copy alive as long as the vnode.
     pub(super) fn hold(&self, file: Option<OpenFileRef>) {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = file;
     }
 
-    /// The object is another now: a copy in another branch.
+    /// Records that the object is now a copy in another branch.
     pub(super) fn moved_to(&self, copy: Instance) {
         self.set_instances(vec![copy]);
         self.has_arrived();
@@ -280,8 +281,8 @@ impl Node {
         self.union.family.note_change(&self.union);
     }
 
-    /// The object was found after the branches were changed. If it is another file now, as after going back to a snapshot,
-    /// its open files follow. They do so too if its data have come to it meanwhile.
+    /// Records that the object was found again after a change of the branches. If it is now another file, as after a restore of
+    /// a snapshot, its open files follow. So they do if its data have been filled in meanwhile.
     pub(super) fn is_again(&self, generation: u64, instances: Vec<Instance>, names: u32) {
         let is_another = self.leftmost().vnode.handle() != instances[0].vnode.handle();
         let has_data_now =
@@ -297,8 +298,8 @@ impl Node {
         }
     }
 
-    /// The identity of its own of an object with these instances, which says that it has this one, and is another. Where the
-    /// branches were changed since this was found, nothing tells.
+    /// The native identity of an object with these instances that claims this identity, if it is another object. Undecidable,
+    /// and therefore `None`, if the branches changed since it was found.
     fn own_identity_of_another(&self, identity: &Identity, instances: &[Instance]) -> Option<Identity> {
         let claimant @ Instance { member, vnode, ino, .. } = claimant(self.kind, instances)?;
         if self.generation.load(Ordering::Acquire) != self.union.branches.generation()
@@ -312,7 +313,7 @@ impl Node {
         }
         let is_known = |one: &Instance| self.instance_in(&one.member).map(|own| own.handle() == one.vnode.handle());
         let is_another = match self.kind {
-            // What was found in no place where it is known to be is not the same directory either.
+            // A directory found in none of its known locations is not the same directory either.
             FileKind::Directory => {
                 is_known(claimant) == Some(false) || !instances.iter().any(|one| is_known(one) == Some(true))
             }
@@ -321,17 +322,17 @@ impl Node {
         if is_another { Identity::native(&member.base, &vnode.handle(), *ino).ok() } else { None }
     }
 
-    /// Whether a file that is known by its own handle is not what this one says that it is a copy of: then it would not be seen,
-    /// or by names that lead to the copy.
+    /// Returns whether this object is not in fact a copy of a file that is known by its own handle: the copy would hide that
+    /// file, or leave it visible only through names that lead to the copy.
     fn is_no_copy_of(&self, original: &Instance) -> bool {
         self.kind != FileKind::Directory
             && !self.leftmost().is_same(original)
-            // One that somebody else has removed gives way to its original.
+            // A copy that somebody else has removed gives way to its original.
             && !self.has_lost_to(original)
             && original.vnode.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink == 1)
     }
 
-    /// Whether what users saw of it is gone from its branch, removed by somebody else, and there is this instead.
+    /// Returns whether somebody else has removed the visible instance from its branch, and this instance is there instead.
     fn has_lost_to(&self, instance: &Instance) -> bool {
         if self.is_being_copied() || self.leftmost().is_same(instance) || self.is_nameless() {
             return false;
@@ -342,17 +343,17 @@ impl Node {
         }
     }
 
-    /// How often it was copied.
+    /// Number of times it was copied.
     pub(super) fn copies(&self) -> u32 {
         self.copies.load(Ordering::Acquire)
     }
 
-    /// Where it was last seen.
+    /// The location at which it was last seen.
     pub(super) fn whereabouts(&self) -> Whereabouts {
         self.lock_whereabouts().now.clone()
     }
 
-    /// It was seen there.
+    /// Records that it was seen there.
     pub(super) fn is_at(&self, directory: &Arc<Node>, stored: Name<'_>) {
         if self.was_at(directory, stored) {
             return;
@@ -369,44 +370,44 @@ impl Node {
             before => Some(before),
         };
         drop(places);
-        // What users see by a name is not hidden.
+        // A name that users see is not hidden.
         self.is_hidden.store(false, Ordering::Relaxed);
         drop((same, dropped));
     }
 
-    /// It was moved from there to another name.
+    /// Records a move from one name to another.
     pub(super) fn has_moved(&self, (directory, stored): (&Node, Name<'_>), to: (&Arc<Node>, Name<'_>)) {
         self.is_at(to.0, to.1);
         self.loses(directory, stored);
     }
 
-    /// Whether it was last seen there.
+    /// Returns whether it was last seen there.
     pub(super) fn was_at(&self, directory: &Node, stored: Name<'_>) -> bool {
         matches!(&self.lock_whereabouts().now, Whereabouts::At(above) if above.is(directory, stored))
     }
 
-    /// The name there is gone. What has others is at one of those.
+    /// Records that the name there is gone. An object with other names is at one of those.
     pub(super) fn is_gone_from(&self, directory: &Node, stored: Name<'_>) {
         if self.loses(directory, stored) && !self.has_names() {
             self.set_whereabouts(Whereabouts::Nowhere);
         }
     }
 
-    /// It was looked for there in vain, after the branches were changed. Names that are not known are not believed in.
+    /// Records that it was not found there after a change of the branches. Unknown names are not assumed to exist.
     pub(super) fn is_missed_at(&self, directory: &Node, stored: Name<'_>) {
         if self.loses(directory, stored) && !matches!(self.whereabouts(), Whereabouts::At(_)) {
             self.set_whereabouts(Whereabouts::Nowhere);
         }
     }
 
-    /// It is nowhere, or not known to be anywhere.
+    /// Sets the location to nowhere or unknown.
     pub(super) fn set_whereabouts(&self, whereabouts: Whereabouts) {
         let before = std::mem::replace(&mut *self.lock_whereabouts(), Places { now: whereabouts, others: Vec::new() });
         // Dropping a directory may take locks; this one is free by then.
         drop(before);
     }
 
-    /// Forgets a name: whether it was the one that the object was last seen by.
+    /// Forgets a name; returns whether it was the one by which the object was last seen.
     fn loses(&self, directory: &Node, stored: Name<'_>) -> bool {
         let mut places = self.lock_whereabouts();
         let lost = places.others.extract_if(.., |other| other.is(directory, stored)).next();
@@ -420,22 +421,22 @@ impl Node {
         is_last_seen
     }
 
-    /// Whether names lead to it, known or not. A question that fails is answered so, since what has none is not copied.
+    /// Returns whether names lead to it, known or not; also `true` on errors, since an object without names is not copied.
     fn has_names(&self) -> bool {
         self.kind != FileKind::Directory
             && !self.is_hidden.load(Ordering::Relaxed)
             && self.attributes(&Caller::server()).map_or(true, |attributes| attributes.nlink > 0)
     }
 
-    /// Holds the lock together with others.
+    /// Takes the lock for reading.
     pub(super) fn shared(&self) -> RwLockReadGuard<'_, ()> {
         self.lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds the lock of a file together with others. Where it is being copied, that may take long.
+    /// Takes the lock of a file for reading. This may block for long while the file is being copied.
     ///
     /// # Errors
-    /// Those of a caller that waits for it no longer.
+    /// Cancellation of the waiting caller.
     pub(super) fn shared_unless(&self, caller: &Caller) -> Result<RwLockReadGuard<'_, ()>> {
         match self.lock.try_read() {
             Ok(guard) => Ok(guard),
@@ -447,16 +448,16 @@ impl Node {
         }
     }
 
-    /// Holds the lock of a file alone, to copy it.
+    /// Takes the lock of a file for writing, to copy it.
     ///
     /// # Errors
-    /// Those of a caller that waits for it no longer.
+    /// Cancellation of the waiting caller.
     pub(super) fn alone_to_copy(&self, caller: &Caller) -> Result<Copying<'_>> {
         let turn = self.union.copying.write_unless(caller.cancellation(), self.address())?;
         Ok(Copying { _alone: self.alone(), _turn: turn })
     }
 
-    /// Whether it is being copied now.
+    /// Returns whether it is being copied now.
     pub(super) fn is_being_copied(&self) -> bool {
         self.union.copying.is_held(self.address())
     }
@@ -465,22 +466,22 @@ impl Node {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Holds the lock alone.
+    /// Takes the lock for writing.
     pub(super) fn alone(&self) -> Alone<'_> {
         self.alone_for(Changes::Anything)
     }
 
-    /// Holds the lock alone, to change no more than that.
+    /// Takes the lock for writing, to make only these changes.
     pub(super) fn alone_for<'a>(&'a self, changes: Changes<'a>) -> Alone<'a> {
         Alone { node: self, changes, _lock: self.lock.write().unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// How often the lock has been held alone. What was found before holds while that is the same.
+    /// Number of times the lock was taken for writing. Earlier findings are valid as long as this has not changed.
     pub(super) fn changed(&self) -> u64 {
         self.changed.load(Ordering::Acquire)
     }
 
-    /// What is known of the names in this directory may have been changed.
+    /// Invalidates the cached names in this directory.
     pub(super) fn forget_names(&self) {
         for instance in self.instances().iter() {
             instance.names.forget();
@@ -519,7 +520,7 @@ impl Drop for Node {
         self.union.table.forget(&self.identity.handle);
         let others = self.other_handles.get_mut().unwrap_or_else(PoisonError::into_inner);
         others.iter().for_each(|handle| self.union.table.forget(handle));
-        // One after the other: each might be the last to hold the one above, and the way up longer than the stack.
+        // Iterative: each might hold the last reference to its parent, and the chain of parents may be longer than the stack.
         let mut above = self.take_above();
         while let Some(directory) = above {
             let Some(mut node) = Arc::into_inner(directory) else { break };
@@ -529,10 +530,10 @@ impl Drop for Node {
 }
 
 const SHARDS: usize = 64;
-/// So much room is kept.
+/// Minimum capacity that is retained.
 const ROOM_MIN: usize = 256;
 
-/// The live vnodes by their handles.
+/// Live vnodes by their handles.
 pub(super) struct Table {
     shards: Vec<Mutex<HashMap<Handle, Weak<Node>>>>,
     has_other_names: AtomicBool,
@@ -540,7 +541,7 @@ pub(super) struct Table {
     hasher: RandomState,
 }
 
-/// Whose identity an object with these instances has: the leftmost's, and of a directory the one's whose branch was there first.
+/// The instance that determines an object's identity: the leftmost, or for a directory that of the oldest branch.
 fn claimant(kind: FileKind, instances: &[Instance]) -> Option<&Instance> {
     match kind {
         FileKind::Directory => instances.iter().min_by_key(|instance| instance.member.age()),
@@ -564,8 +565,8 @@ impl Table {
         self.shard(handle).get(handle)?.upgrade()
     }
 
-    /// The live vnode with this identity, or a new one where its instances say it is, which were found when the branches had
-    /// been changed so often.
+    /// The live vnode with this identity, or a new one with these instances, which were found at the given branch-set
+    /// generation.
     pub(super) fn find_or_insert(
         &self,
         union: &Arc<Union>,
@@ -599,31 +600,31 @@ impl Table {
         node
     }
 
-    /// The identity of its own of an object with these instances, where the live vnode of the identity that it says it has is
-    /// another one: as a copy with all attributes is that somebody made in a branch.
+    /// The native identity of an object with these instances, if the live vnode of the identity that it claims is another
+    /// object: for example a copy with all attributes that somebody made in a branch.
     pub(super) fn own_identity(&self, claimed: &Identity, kind: FileKind, instances: &[Instance]) -> Option<Identity> {
         let node = self.find(&claimed.handle).filter(|node| node.kind == kind)?;
         node.own_identity_of_another(claimed, instances)
     }
 
-    /// From now on the vnode is found by another handle too.
+    /// Makes the vnode reachable by another handle too.
     pub(super) fn add_name(&self, handle: &Handle, node: &Arc<Node>) {
         self.has_other_names.store(true, Ordering::Relaxed);
         node.other_handles.lock().unwrap_or_else(PoisonError::into_inner).push(*handle);
         self.shard(handle).insert(*handle, Arc::downgrade(node));
     }
 
-    /// Whether vnodes are found by other handles than their own.
+    /// Returns whether vnodes are found by other handles than their own.
     pub(super) fn has_other_names(&self) -> bool {
         self.has_other_names.load(Ordering::Relaxed)
     }
 
-    /// From now on a directory may be known by what is at another place.
+    /// Records that a directory may from now on have the identity of an object at another location.
     pub(super) fn has_moved_directory(&self) {
         self.has_moved_directories.store(true, Ordering::Relaxed);
     }
 
-    /// Whether no directory is known by what has another name, or had another.
+    /// Returns whether no directory has the identity of an object that has or had another name.
     pub(super) fn is_by_place(&self) -> bool {
         !self.has_other_names() && !self.has_moved_directories.load(Ordering::Relaxed)
     }
@@ -632,11 +633,11 @@ impl Table {
     pub(super) fn directories(&self) -> Vec<Arc<Node>> {
         let shards = self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));
         let live = shards.flat_map(|shard| shard.values().filter_map(Weak::upgrade).collect::<Vec<_>>());
-        // What is dropped here takes the lock of its shard.
+        // Dropping a vnode takes the lock of its shard.
         live.collect::<Vec<_>>().into_iter().filter(|node| node.kind == FileKind::Directory).collect()
     }
 
-    /// A vnode has ended. Another may have taken its place already.
+    /// Removes a vnode that has ended. Another may have taken its slot already.
     fn forget(&self, handle: &Handle) {
         let mut shard = self.shard(handle);
         if shard.get(handle).is_some_and(|node| node.strong_count() == 0) {
@@ -651,7 +652,7 @@ impl Table {
     }
 }
 
-/// Gives memory back of which but an eighth is needed.
+/// Shrinks a map of which at most an eighth is in use.
 fn give_back<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
     if map.capacity() > ROOM_MIN && map.capacity() / 8 > map.len() {
         map.shrink_to(2 * map.len());
@@ -662,11 +663,11 @@ fn give_back<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
 mod tests {
     use super::*;
 
-    /// As `docs/layers.md` says, with what the table of vnodes has of each and what the allocator adds.
+    /// As stated in `docs/layers.md`, with each vnode's table slot and the allocator's overhead.
     #[test]
     fn vnodes_take_no_more_memory_than_is_documented() {
         const COUNTS: usize = 2 * size_of::<usize>();
-        // Of the slots of a table that has just grown, seven of sixteen are in use.
+        // Seven of sixteen slots of a table that has just grown are in use.
         let slot = size_of::<(Handle, Weak<Node>)>() + 1;
         let file = COUNTS + size_of::<Node>() + COUNTS + size_of::<Instance>() + slot * 16 / 7;
         let instance = size_of::<Instance>() + super::super::names::CACHE_BYTES;

@@ -1,5 +1,5 @@
-//! Refreshing: what is known of an object follows the branches, whether the administrator changes which there are or
-//! somebody changes what is in one (Unionfs, section 3.7).
+//! Revalidation: cached state of objects follows the branches, whether the administrator changes the set of branches or
+//! somebody changes the contents of one (Unionfs, section 3.7).
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
@@ -15,16 +15,16 @@ use super::lease::{LEASED, Patience};
 use super::lookup::Found;
 use super::node::{Above, Instance, Node, Whereabouts};
 
-/// After so long a directory is looked for again where it was: it may have come or gone in another branch.
+/// Time after which a directory is looked up again at its location: it may have been created or removed in another branch.
 const BELIEVED: Duration = Duration::from_secs(1);
 
-/// If for so long no directory has learnt what has become of it, others are asked beside it; after so many such whiles the
-/// rest is left to learn it when it is used.
+/// Time without progress after which another thread revalidates directories in parallel; after a number of such periods the
+/// remaining ones are left to revalidate when they are used.
 const SILENCE: Duration = Duration::from_millis(100);
 const SILENCES_MAX: usize = 10;
 
-/// Has these directories learn what has become of them, while no operation is under way and none can begin. So nobody waits
-/// for those that do not answer, as where a file server below is gone: they go on by themselves.
+/// Revalidates these directories while no operation is in progress and none can begin. So nobody waits for those that do not
+/// respond, for example because a file server underneath is gone: their threads continue on their own.
 pub(super) fn refresh_all(directories: Vec<Arc<Node>>) {
     let count = directories.len();
     let left = Arc::new(Mutex::new(directories));
@@ -44,16 +44,16 @@ pub(super) fn refresh_all(directories: Vec<Arc<Node>>) {
     drop(rest);
 }
 
-/// Starts a thread for that, which ends when none is left. Where it cannot be started, they learn it when they are used.
+/// Starts a thread that does this until no directory is left. If it cannot be started, they are revalidated when they are used.
 fn start_refreshing(left: &Arc<Mutex<Vec<Arc<Node>>>>, sender: &Sender<()>) {
     let (left, sender) = (Arc::clone(left), Sender::clone(sender));
     let next = move || left.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let refresh = move || {
         while let Some(directory) = next() {
-            // What is lost says so when it is used.
+            // A lost directory reports so when it is used.
             let _ = directory.refresh();
             directory.forget_names();
-            // Nobody waits any more for what took long.
+            // Nobody waits any more for a late result.
             let _ = sender.send(());
         }
     };
@@ -61,8 +61,8 @@ fn start_refreshing(left: &Arc<Mutex<Vec<Arc<Node>>>>, sender: &Sender<()>) {
 }
 
 impl Union {
-    /// Begins an operation: the branches stay which they are until the result is dropped. Not to be called by who has
-    /// begun one.
+    /// Begins an operation: the set of branches stays the same until the result is dropped. Must not be called by a holder of
+    /// an operation guard.
     pub(super) fn steady(&self) -> RwLockReadGuard<'_, ()> {
         self.family.read()
     }
@@ -72,25 +72,25 @@ impl Node {
     /// Begins an operation on the object.
     ///
     /// # Errors
-    /// `ESTALE` if it was in a branch that is no longer there.
+    /// `ESTALE` if it was in a branch that has been removed.
     pub(super) fn begin(self: &Arc<Self>) -> Result<RwLockReadGuard<'_, ()>> {
         let steady = self.union.steady();
         self.refresh()?;
         Ok(steady)
     }
 
-    /// Does an operation that changes nothing.
+    /// Runs a read-only operation.
     pub(super) fn reading<T>(self: &Arc<Self>, read: impl FnOnce(&Arc<Self>) -> Result<T>) -> Result<T> {
         self.begin().and_then(|_steady| read(self)).map_err(|error| self.judged(error))
     }
 
-    /// Does an operation that changes something. If a branch has become read-only below us, once more without it, as if
-    /// it had been given so (Unionfs, section 2).
+    /// Runs an operation that changes something. If a branch turns out to have become read-only, runs it once more with the
+    /// branch treated as if it had been configured so (Unionfs, section 2).
     pub(super) fn changing<T>(self: &Arc<Self>, change: impl Fn(&Arc<Self>) -> Result<T>) -> Result<T> {
         self.changing_within(Patience::of_one(), change)
     }
 
-    /// The same, for whoever waits so long for a lease that is in the way.
+    /// Like [`Node::changing`], with another bound on the wait for a conflicting lease.
     pub(super) fn changing_within<T>(
         self: &Arc<Self>,
         mut patience: Patience,
@@ -108,7 +108,7 @@ impl Node {
         }
     }
 
-    /// Learns what has become of the object since the branches were changed.
+    /// Revalidates the object after changes of the branches.
     pub(super) fn refresh(self: &Arc<Self>) -> Result<()> {
         let is_old = self.kind == FileKind::Directory && self.has_grown_old();
         if is_old {
@@ -118,7 +118,7 @@ impl Node {
         if self.generation.load(Ordering::Acquire) != now {
             for node in self.way_to_current(now).into_iter().rev() {
                 match node.follow() {
-                    // It is looked for again when it is next used.
+                    // It is looked up again when it is next used.
                     Err(_) if self.union.failed_branch().is_some() => node.keep_what_is_left(),
                     followed => {
                         followed?;
@@ -128,7 +128,7 @@ impl Node {
             }
         } else if is_old {
             match self.follow() {
-                // What is known of it holds until the branch is there again.
+                // Its cached state is valid until the branch is available again.
                 Err(_) if self.union.failed_branch().is_some() => {}
                 followed => followed?,
             }
@@ -136,7 +136,7 @@ impl Node {
         if self.is_stale.load(Ordering::Relaxed) || self.union.is_removed() { Err(Errno::ESTALE) } else { Ok(()) }
     }
 
-    /// The directories above that were not refreshed either, from this one upwards.
+    /// The ancestors that were not revalidated either, from this one upwards.
     fn way_to_current(self: &Arc<Self>, now: u64) -> Vec<Arc<Node>> {
         let mut way = vec![Arc::clone(self)];
         while let Some(Whereabouts::At(above)) = way.last().map(|node| node.whereabouts())
@@ -156,7 +156,7 @@ impl Node {
         is_old
     }
 
-    /// Looks where the object was last seen.
+    /// Looks the object up at its last location.
     fn follow(self: &Arc<Self>) -> Result<()> {
         if self.is_root() {
             let generation = self.union.branches.generation();
@@ -166,7 +166,7 @@ impl Node {
         while let Whereabouts::At(Above { directory, stored }) = self.whereabouts() {
             let _names = directory.shared();
             if !self.was_at(&directory, stored.as_name()) {
-                // Renamed just now, by somebody who knows where it is.
+                // Renamed just now, by a thread that knows its location.
                 return Ok(());
             }
             match self.find_again(&directory, stored.as_name()) {
@@ -179,7 +179,7 @@ impl Node {
         Ok(())
     }
 
-    /// This object by its name, if it is still what users see by that.
+    /// Finds this object by its name, if users still see it there.
     pub(super) fn find_again(&self, directory: &Arc<Node>, stored: Name<'_>) -> Result<Option<Found>> {
         let found = match directory.search(&Caller::server(), stored) {
             Ok(search) => search.found,
@@ -200,11 +200,11 @@ impl Node {
         Ok((identity.handle == self.identity.handle || shares_instance()).then_some(found))
     }
 
-    /// It is there.
+    /// Records that it is there.
     pub(super) fn is_found(self: &Arc<Self>, found: Found) -> Result<()> {
         let (natural, names) = self.union.identity(&found.instances, found.kind())?;
         if natural.handle != self.identity.handle {
-            // The branch that it was known by is gone. While it is in use it is known as before.
+            // The branch of its identity is gone. While it is in use it keeps its identity.
             self.union.table.add_name(&natural.handle, self);
         }
         if self.kind == FileKind::Directory {
@@ -215,7 +215,7 @@ impl Node {
         Ok(())
     }
 
-    /// Without a name, it is in the branches that are left, or lost.
+    /// Keeps the instances in the remaining branches of an object without a known name; without any, it is lost.
     fn keep_what_is_left(&self) {
         let instances = self.instances();
         let left: Vec<Instance> = instances.iter().filter_map(|place| self.union.left_of(place)).collect();
@@ -228,7 +228,7 @@ impl Node {
 }
 
 impl Union {
-    /// The instance in a branch that is still there; if only its layer is gone, in the oldest layer.
+    /// The instance if its branch is still there; if only its layer is gone, the instance in the oldest layer.
     fn left_of(&self, place: &Instance) -> Option<Instance> {
         if self.branches.position(&place.member).is_some() {
             return Some(place.clone());
@@ -240,12 +240,12 @@ impl Union {
 }
 
 impl Instance {
-    /// Whether both are one object of one branch.
+    /// Returns whether both are the same object of the same branch.
     pub(super) fn is_same(&self, other: &Instance) -> bool {
         self.is(&other.member, &other.vnode)
     }
 
-    /// Whether it is that object of that branch.
+    /// Returns whether it is that object of that branch.
     pub(super) fn is(&self, member: &Arc<Member>, vnode: &VnodeRef) -> bool {
         Arc::ptr_eq(&self.member, member) && self.vnode.handle() == vnode.handle()
     }

@@ -1,7 +1,7 @@
-//! What a branch would refuse a caller, asked of the original before anything is copied for it: who may change nothing makes no
-//! copies either. The branch of the copy has the last word.
+//! Permission checks on the original before anything is copied: a caller that may change nothing causes no copies either. The
+//! branch of the copy makes the final decision.
 //!
-//! The order of the questions is that of Linux: what an object cannot have at all comes before whose it is.
+//! The checks have Linux's order: what an object cannot have at all comes before who owns it.
 
 use rustix::thread::CapabilitySet;
 use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime};
@@ -13,12 +13,14 @@ const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 
 impl Node {
-    /// Whether this caller is to be asked whether it may change the object: it would be copied, and nobody has asked yet.
+    /// Returns whether this caller's permission to change the object has to be checked: the object would be copied, and nobody
+    /// has checked yet.
     pub(super) fn is_asked(&self, caller: &Caller) -> bool {
         !caller.is_superuser() && !caller.is_admitted_by_kernel() && self.would_be_copied()
     }
 
-    /// Whether a change has to make a copy first, and can: else nothing is copied, and that is the answer.
+    /// Returns whether a change requires a copy, and one can be made; otherwise nothing is copied, and the result of the
+    /// operation itself stands.
     pub(super) fn would_be_copied(&self) -> bool {
         !self.is_writable() && self.union.can_write(&self.leftmost().member)
     }
@@ -27,8 +29,8 @@ impl Node {
         self.leftmost().vnode.getattr(&Caller::server())
     }
 
-    /// As [`Node::may`]; where an access control list decides that nobody can be asked about, since the branch cannot be written,
-    /// the branch of the copy is left to say so.
+    /// Like [`Node::may`], except that if an access control list decides that cannot be consulted, because the branch is
+    /// read-only, the decision is left to the branch of the copy.
     fn could(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
         let original = self.leftmost().vnode;
         match self.may(caller, mode) {
@@ -42,27 +44,27 @@ impl Node {
         }
     }
 
-    /// Whether the caller may make names in this directory.
+    /// Checks that the caller may create names in this directory.
     pub(super) fn may_change_names(&self, caller: &Caller) -> Result<()> {
         if self.is_asked(caller) { self.could_change_names(caller) } else { Ok(()) }
     }
 
-    /// The same, also where nothing is copied.
+    /// Like [`Node::may_change_names`], even if nothing would be copied.
     pub(super) fn could_change_names(&self, caller: &Caller) -> Result<()> {
         self.could(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))
     }
 
-    /// Whether the caller may take a name of an object with these attributes away from this directory.
+    /// Checks that the caller may remove a name of an object with these attributes from this directory.
     pub(super) fn may_take_away(&self, caller: &Caller, object: &Attributes) -> Result<()> {
         if self.is_asked(caller) { self.could_take_away(caller, object) } else { Ok(()) }
     }
 
-    /// The same, also where nothing is copied.
+    /// Like [`Node::may_take_away`], even if nothing would be copied.
     pub(super) fn could_take_away(&self, caller: &Caller, object: &Attributes) -> Result<()> {
         take_away(caller, &self.original()?, object, || self.could_change_names(caller))
     }
 
-    /// Whether the caller may make these changes of attributes.
+    /// Checks that the caller may make these changes of attributes.
     pub(super) fn may_set(&self, caller: &Caller, changes: &SetAttributes) -> Result<()> {
         match self.kind {
             _ if changes.size.is_none() => {}
@@ -89,12 +91,12 @@ impl Node {
             return Ok(());
         }
         let is_given = times.iter().flatten().any(|time| !matches!(time, SetTime::Now));
-        // Both to now, or with a change of the size any to now, is for all who may write.
+        // Setting both to the present, or with a change of size any to the present, is allowed to everybody who may write.
         only(!is_given && (changes.size.is_some() || !times.contains(&None)))?;
         self.could(caller, AccessMode::WRITE)
     }
 
-    /// Whether the caller may set the extended attribute to this value, or take it away (xattr(7)).
+    /// Checks that the caller may set the extended attribute to this value, or remove it (xattr(7)).
     pub(super) fn may_change_xattr(&self, caller: &Caller, name: &[u8], value: Option<&[u8]>) -> Result<()> {
         const STICKY: u32 = 0o1000;
         if !self.is_asked(caller) {
@@ -105,7 +107,7 @@ impl Node {
             check_form(value.unwrap_or_default())?;
             return match self.kind {
                 FileKind::Symlink => Err(Errno::EOPNOTSUPP),
-                // It has none, which can be taken away by everybody.
+                // It has none; everybody may remove that.
                 kind if name == DEFAULT_LIST && kind != FileKind::Directory => {
                     if value.is_some_and(|value| !value.is_empty()) { Err(Errno::EACCES) } else { Ok(()) }
                 }
@@ -132,14 +134,14 @@ impl Node {
         self.could(caller, AccessMode::WRITE)
     }
 
-    /// Whether the caller may change the flags of chattr(1).
+    /// Checks that the caller may change the flags of chattr(1).
     pub(super) fn may_flag(&self, caller: &Caller) -> Result<()> {
         if self.is_asked(caller) { only(is_owner(caller, &self.original()?)) } else { Ok(()) }
     }
 }
 
-/// Whether the caller may take a name of an object away from a directory, with these attributes. `may_change_names` says whether
-/// it may write and search that.
+/// Checks that the caller may remove a name of an object from a directory, with these attributes. `may_change_names` checks
+/// write and search permission in that.
 pub(super) fn take_away(
     caller: &Caller,
     directory: &Attributes,
@@ -165,7 +167,7 @@ fn is_owner(caller: &Caller, object: &Attributes) -> bool {
     object.uid == caller.uid || has(caller, CapabilitySet::FOWNER)
 }
 
-/// Whether the caller may give an object with these attributes away as the changes say.
+/// Checks that the caller may change the owner or group of an object with these attributes as requested.
 fn may_give(caller: &Caller, now: &Attributes, changes: &SetAttributes) -> Result<()> {
     if changes.uid == Some(u32::MAX) || changes.gid == Some(u32::MAX) {
         return Err(Errno::EINVAL);
@@ -176,7 +178,7 @@ fn may_give(caller: &Caller, now: &Attributes, changes: &SetAttributes) -> Resul
     only(has(caller, CapabilitySet::CHOWN) || (keeps_owner && changes.gid.is_none_or(is_own_group)))
 }
 
-/// Whether a value has the form of an access control list: its version, and entries of eight bytes.
+/// Checks that a value has the form of an access control list: its version, and entries of eight bytes.
 fn check_form(list: &[u8]) -> Result<()> {
     match list.split_first_chunk::<4>() {
         None if list.is_empty() => Ok(()),

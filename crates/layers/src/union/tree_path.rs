@@ -1,23 +1,23 @@
-//! Where a walk through a tree is. A path shares what is above it with those of all others there, so that a walk takes as long
+//! Position of a walk through a tree. A path shares its ancestors with those of all its siblings, so that a walk takes as long
 //! for each object of a deep tree as for one of a flat tree, and no more memory.
 
 use std::sync::Arc;
 
 use vnode::Name;
 
-/// A path from the root that a walk began at.
+/// A path from the root of a walk.
 #[derive(Clone, Default)]
 pub(super) struct TreePath(Option<Arc<Part>>);
 
 struct Part {
     above: TreePath,
     name: Box<[u8]>,
-    /// Of the whole path, in bytes, with slashes between the names.
+    /// Length of the whole path in bytes, with slashes between the names.
     length: usize,
 }
 
 impl TreePath {
-    /// That of the root.
+    /// Path of the root.
     pub(super) fn root() -> Self {
         Self::default()
     }
@@ -26,14 +26,14 @@ impl TreePath {
         self.0.is_none()
     }
 
-    /// The path of what has this name in the directory here.
+    /// Path of the object of this name in the directory here.
     pub(super) fn join(&self, name: Name<'_>) -> Self {
         let above = if self.is_root() { 0 } else { self.length() + 1 };
         let name: Box<[u8]> = name.as_bytes().into();
         Self(Some(Arc::new(Part { length: above + name.len(), above: self.clone(), name })))
     }
 
-    /// The path of the last on the way here whose path has no more than that many bytes.
+    /// The last path on the way here that is no longer than that many bytes.
     pub(super) fn start(&self, length_max: usize) -> &Self {
         let mut path = self;
         while let Some(part) = path.0.as_ref().filter(|part| part.length > length_max) {
@@ -42,12 +42,12 @@ impl TreePath {
         path
     }
 
-    /// In bytes, with slashes between the names.
+    /// Length in bytes, with slashes between the names.
     pub(super) fn length(&self) -> usize {
         self.0.as_ref().map_or(0, |part| part.length)
     }
 
-    /// The names from the root on, with slashes between them.
+    /// Names from the root on, with slashes between them.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![b'/'; self.length()];
         let mut path = self;
@@ -58,12 +58,12 @@ impl TreePath {
         bytes
     }
 
-    /// The names from the root on, with a slash before each.
+    /// Names from the root on, with a slash before each.
     pub(super) fn slashed(&self) -> Vec<u8> {
         if self.is_root() { Vec::new() } else { [b"/", &*self.to_bytes()].concat() }
     }
 
-    /// Whether it is the path that these bytes say, with a slash before each name.
+    /// Returns whether it is the path in these bytes, with a slash before each name.
     pub(super) fn is(&self, slashed: &[u8]) -> bool {
         match slashed.split_first() {
             None => self.is_root(),
@@ -74,7 +74,7 @@ impl TreePath {
 
 impl Drop for TreePath {
     fn drop(&mut self) {
-        // One after the other: each may be the last to hold the one above, and the way up longer than the stack.
+        // Iterative: each may hold the last reference to its parent, and the chain of parents may be longer than the stack.
         let mut above = self.0.take();
         while let Some(part) = above {
             above = Arc::into_inner(part).and_then(|mut part| part.above.0.take());

@@ -1,4 +1,4 @@
-//! The vnode interface of a [`Node`], each operation passed to the module of its group.
+//! The vnode interface of a [`Node`]: passes each operation to the module of its group.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Vnode for Node {
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
         let _working = enter(KIND.name);
-        // Set-id bits go with what is written, by whatever open file that is.
+        // Set-id bits are cleared by writes, through whatever open file.
         let only_clears = SetAttributes { kill_privileges: true, ..SetAttributes::default() };
         let node = if *changes == only_clears { self.for_caller(caller)? } else { self.changed_by(caller)? };
         node.changing(|node| node.set_attributes(caller, changes))
@@ -140,7 +140,7 @@ impl Vnode for Node {
         mode: RenameMode,
     ) -> Result<()> {
         let _working = enter(KIND.name);
-        // The kernel lets nobody else rename to other directories meanwhile: whoever can copies by itself.
+        // The kernel blocks all other renames between directories meanwhile: a program that gets `EXDEV` copies by itself.
         let patience = Patience::of_many(Errno::EXDEV);
         self.for_caller(caller)?.changing_within(patience, |node| {
             let to = node.own(to)?;
