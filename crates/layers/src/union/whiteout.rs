@@ -197,7 +197,8 @@ pub(super) fn marks(directory: &VnodeRef) -> Result<Marks> {
     Ok(Marks { is_opaque, redirect, is_doubtful })
 }
 
-/// Location of the lower part of a moved directory: a path from the root of the lower branches, or a sibling's name there.
+/// Location of the lower part of a moved directory: a path from the root of the lower branches, or a name in the same directory
+/// there.
 pub(super) fn redirect(directory: &VnodeRef) -> Result<Option<Vec<u8>>> {
     Ok(OVERLAY_REDIRECT.of(directory)?.filter(|path| !path.is_empty() && path.len() <= REDIRECT_MAX))
 }
