@@ -9,7 +9,7 @@ use super::session::{At, Problem, Session, options};
 
 /// `chmod`
 pub(super) fn chmod(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
-    // A mode may begin with a minus sign: only -R and -- are options.
+    // A mode may begin with a minus sign, so only -R and -- are options.
     let (recursive, operands) = match words {
         [first, rest @ ..] if first == b"-R" => (true, rest),
         words => (false, words),
@@ -51,7 +51,7 @@ pub(super) fn chown(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), 
     })
 }
 
-/// Changes the attributes of every path, and with `recursive` of all below, symlinks there left as they are.
+/// Changes the attributes of every path and, with `recursive`, of everything below it, except for symlinks there.
 fn change(
     session: &mut Session<'_>,
     command: &str,
@@ -135,7 +135,7 @@ fn list(session: &mut Session<'_>, path: &[u8]) -> Result<(), Problem> {
     for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         let value = match place.vnode().getxattr(session.caller(), name) {
             Ok(value) => shown(&value),
-            // Removed meanwhile.
+            // Removed in the meantime.
             Err(Errno::ENODATA) => continue,
             Err(errno) => format!("({errno})"),
         };
@@ -144,7 +144,7 @@ fn list(session: &mut Session<'_>, path: &[u8]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// As text in quotes where it is text, else in hexadecimal.
+/// Returns the value in quotes if it is text, otherwise in hexadecimal.
 fn shown(value: &[u8]) -> String {
     match std::str::from_utf8(value) {
         Ok(text) if !text.chars().any(char::is_control) => format!("{text:?}"),

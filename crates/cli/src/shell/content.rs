@@ -1,11 +1,11 @@
-//! Commands on the contents of files: cat, echo, write, append, truncate, touch.
+//! Commands for file contents: cat, echo, write, append, truncate, touch.
 
 use vnode::{Creation, Errno, OpenFileRef, OpenFlags, SetAttributes, SetTime, read_fully, write_fully};
 
 use super::format;
 use super::session::{At, Problem, Session, options};
 
-/// How much is read or written at a time.
+/// Maximum number of bytes that one call reads or writes.
 pub(super) const CHUNK: usize = 1 << 20;
 
 /// `cat`
@@ -109,7 +109,7 @@ fn store(session: &mut Session<'_>, path: &[u8], text: &[u8], how: OpenFlags) ->
     close(session, &file, path)
 }
 
-/// Opens the file that the path means, and makes it if there is none.
+/// Opens the file that the path resolves to, and creates it if it does not exist.
 fn open_for_writing(session: &Session<'_>, path: &[u8], flags: OpenFlags) -> Result<OpenFileRef, Problem> {
     let caller = session.caller();
     match session.find(path, true) {
@@ -122,12 +122,12 @@ fn open_for_writing(session: &Session<'_>, path: &[u8], flags: OpenFlags) -> Res
     Ok(directory.vnode().create(caller, name.as_name(), &how).at(path)?.file)
 }
 
-/// Writes everything: from `offset` on, or at the end if the file was opened for appending.
+/// Writes all data: from `offset` on, or at the end if the file was opened for appending.
 pub(super) fn write_all(caller: &vnode::Caller, file: &OpenFileRef, offset: u64, data: &[u8]) -> vnode::Result<()> {
     write_fully(&**file, caller, offset, data, false)
 }
 
-/// Tells the errors of earlier writes, as close(2) does.
+/// Reports the errors of earlier writes, as close(2) does.
 fn close(session: &Session<'_>, file: &OpenFileRef, path: &[u8]) -> Result<(), Problem> {
     file.flush(session.caller(), vnode::LockOwner(0)).at(path)
 }

@@ -1,6 +1,6 @@
 //! Commands that copy: cp within the stack, get out of it, put into it.
 //!
-//! The machine's own files are a stack too, of the directory base alone, so that all three are one piece of code.
+//! The files of the machine form a stack of the directory base alone, so that one implementation serves all three.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,14 +17,14 @@ use super::naming::directory_at;
 use super::place::{Place, Tree};
 use super::session::{At, Problem, Session, options};
 
-/// One run of a command that copies.
+/// One invocation of a command that copies.
 struct Copier {
     command: &'static str,
     from: Tree,
     to: Tree,
     recursive: bool,
     preserve: bool,
-    /// Where the root of `to` is on the machine, for messages; empty for the stack.
+    /// The path of the root of `to` on the machine, for messages; empty for the stack.
     to_prefix: Vec<u8>,
 }
 
@@ -90,7 +90,7 @@ impl Copier {
         Copier { command, from, to, recursive, preserve: letters.contains(&'p'), to_prefix: Vec::new() }
     }
 
-    /// What messages call a name in a directory of the target.
+    /// Returns the path for messages of a name in a directory of the target.
     fn target(&self, directory: &Place, name: Name<'_>) -> Vec<u8> {
         let path = join(&directory.path(), name.as_bytes());
         [self.to_prefix.as_slice(), &path].concat()
@@ -146,7 +146,7 @@ impl Copier {
             let path = String::from_utf8_lossy(path).into_owned();
             return Err(Problem::Words(format!("{path} would be copied into itself; choose another target")));
         }
-        // The list is complete before anything is made, and the new directory can be written whatever its mode will be.
+        // The list is complete before anything is created, and the new directory is writable whatever its final mode.
         let entries = self.from.list(source).at(path)?;
         match directory.vnode().mkdir(&self.to.caller, name, attributes.mode & 0o777 | 0o700) {
             Ok(_) | Err(Errno::EEXIST) => {}
@@ -206,7 +206,7 @@ impl Copier {
         to.flush(caller, LockOwner(0)).at(&self.target(directory, name))
     }
 
-    /// With -p: the owner as far as allowed, the mode, the times.
+    /// Applies for -p the owner as far as permitted, the mode and the times.
     fn finish(&self, copied: &Place, attributes: &Attributes, target: &[u8]) -> Result<(), Problem> {
         if !self.preserve {
             return Ok(());
@@ -218,7 +218,7 @@ impl Copier {
             Err(Errno::EPERM) => false,
             Err(errno) => return Err(Problem::Path(target.to_vec(), errno)),
         };
-        // Set-id bits speak of an owner: they stay behind if the owner did.
+        // Set-id bits refer to an owner: they are kept only together with the owner.
         let mode = if owned { attributes.mode } else { attributes.mode & 0o1777 };
         let changes = SetAttributes {
             mode: (attributes.kind != FileKind::Symlink).then_some(mode),
@@ -230,7 +230,7 @@ impl Copier {
     }
 }
 
-/// Copies all data and keeps holes.
+/// Copies all data and preserves holes.
 fn copy_data(caller: &Caller, from: &OpenFileRef, to: &OpenFileRef) -> vnode::Result<()> {
     let mut buffer = Vec::new();
     let mut offset = 0;
@@ -249,7 +249,7 @@ fn copy_data(caller: &Caller, from: &OpenFileRef, to: &OpenFileRef) -> vnode::Re
     if to.getattr(caller)?.size < size { to.truncate(caller, size, false) } else { Ok(()) }
 }
 
-/// Copies from `start` to `end` or to the end of the file, and answers how far it came.
+/// Copies from `start` to `end` or to the end of the file, and returns the offset reached.
 fn copy_segment(
     caller: &Caller,
     from: &OpenFileRef,
@@ -259,7 +259,7 @@ fn copy_segment(
     buffer: &mut Vec<u8>,
 ) -> vnode::Result<u64> {
     let mut offset = start;
-    // Inside the file system as long as it can; by reading and writing from where it cannot.
+    // Within the file system as far as it can; with reads and writes from where it cannot.
     while offset < end {
         match from.copy_range(caller, offset, to, offset, (end - offset).min(1 << 30)) {
             Ok(0) | Err(_) => break,
@@ -279,7 +279,7 @@ fn copy_segment(
     Ok(offset)
 }
 
-/// The name that a copy of the source gets in a directory.
+/// Returns the name of a copy of the source in a directory.
 fn name_of(source: &Place, path: &[u8]) -> Result<NameBuf, Problem> {
     let last = path.split(|byte| *byte == b'/').rfind(|component| !component.is_empty()).unwrap_or_default();
     match last {
@@ -291,7 +291,7 @@ fn name_of(source: &Place, path: &[u8]) -> Result<NameBuf, Problem> {
     }
 }
 
-/// A file or directory of the machine, and the name that it was given by.
+/// Returns a file or directory of the machine, and the name that the command line gave for it.
 fn local_source(session: &Session<'_>, path: &[u8]) -> Result<(Tree, Place, NameBuf), Problem> {
     let real = Path::new(OsStr::from_bytes(path)).canonicalize().map_err(Errno::from).at(path)?;
     let given = path.split(|byte| *byte == b'/').rfind(|component| !matches!(*component, b"" | b"." | b".."));
@@ -308,13 +308,13 @@ fn local_source(session: &Session<'_>, path: &[u8]) -> Result<(Tree, Place, Name
     Ok((tree, source, name))
 }
 
-/// Where on the machine copies go.
+/// The target of copies on the machine.
 struct LocalTarget {
     /// The tree whose root is the directory.
     tree: Tree,
-    /// The new name, if there is to be one.
+    /// The new name, if one was given.
     name: Option<NameBuf>,
-    /// The directory's path, so that one in the tree can be put behind it.
+    /// Path of the directory, the prefix of paths in the tree.
     prefix: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Reading commands at a terminal, with editing, history and completion.
+//! Interactive input of commands at a terminal, with editing, history and completion.
 
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
@@ -68,7 +68,7 @@ impl Validator for Assistant {
 }
 
 impl Assistant {
-    /// The names that begin like the last component of the word.
+    /// Returns the names that begin like the last component of the word.
     fn paths(&self, word: &str) -> Vec<Pair> {
         let (directory, beginning) = match word.rfind('/') {
             Some(slash) => word.split_at(slash + 1),

@@ -1,11 +1,11 @@
-//! Writes modes, times and names for people, and reads modes and sizes from them.
+//! Formats modes, times and names for people, and parses modes and sizes.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
 
 use vnode::{Attributes, FileKind, Timestamp};
 
-/// `drwxr-xr-x`, as ls(1) writes it.
+/// Returns the mode as ls(1) writes it: `drwxr-xr-x`.
 pub fn mode(attributes: &Attributes) -> String {
     let bits = attributes.mode;
     let mut text = String::from(kind_letter(attributes.kind));
@@ -22,7 +22,7 @@ pub fn mode(attributes: &Attributes) -> String {
     text
 }
 
-/// `regular file`, as stat(1) writes it.
+/// Returns the kind as stat(1) writes it: `regular file`.
 pub fn kind(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "regular file",
@@ -35,19 +35,19 @@ pub fn kind(kind: FileKind) -> &'static str {
     }
 }
 
-/// `2026-11-21 17:47:12`, in UTC.
+/// Returns the time in UTC: `2026-11-21 17:47:12`.
 pub fn time(time: Timestamp) -> String {
     let (days, seconds) = (time.seconds.div_euclid(86_400), time.seconds.rem_euclid(86_400));
     let (year, month, day) = date(days);
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// The time with its nanoseconds, and the zone.
+/// Returns the time with its nanoseconds and the zone.
 pub fn precise_time(stamp: Timestamp) -> String {
     format!("{}.{:09} +0000", time(stamp), stamp.nanoseconds)
 }
 
-/// A new mode from octal digits or from `u+rw,go-x` and the like, as chmod(1); `None` if it is neither.
+/// Returns the new mode from octal digits or from a symbolic mode such as `u+rw,go-x`, as chmod(1); `None` if it is neither.
 pub fn changed_mode(text: &str, attributes: &Attributes, umask: u32) -> Option<u32> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
@@ -55,7 +55,7 @@ pub fn changed_mode(text: &str, attributes: &Attributes, umask: u32) -> Option<u
     text.split(',').try_fold(attributes.mode, |mode, clause| changed_by(clause, mode, attributes.is_directory(), umask))
 }
 
-/// A size in bytes, with an optional K, M, G or T (powers of 1,024) behind it.
+/// Parses a size in bytes with an optional suffix K, M, G or T (powers of 1,024).
 pub fn size(text: &str) -> Option<u64> {
     let (digits, shift) = match text.char_indices().last()? {
         (last, 'K' | 'k') => (&text[..last], 10),
@@ -67,19 +67,19 @@ pub fn size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|size| i64::try_from(*size).is_ok())
 }
 
-/// The names of users and groups, asked of getent(1) once each, so that every source of names counts.
+/// The names of users and groups, each looked up once with getent(1), so that every source of names is used.
 #[derive(Default)]
 pub struct Names {
     known: HashMap<(&'static str, u32), String>,
 }
 
 impl Names {
-    /// The user's name, or the number.
+    /// Returns the user's name, or the number.
     pub fn user(&mut self, uid: u32) -> String {
         self.name("passwd", uid)
     }
 
-    /// The group's name, or the number.
+    /// Returns the group's name, or the number.
     pub fn group(&mut self, gid: u32) -> String {
         self.name("group", gid)
     }
@@ -90,12 +90,12 @@ impl Names {
     }
 }
 
-/// The number of a user given by name or number.
+/// Returns the uid of a user given by name or number.
 pub fn user_id(text: &str) -> Option<u32> {
     identifier("passwd", text)
 }
 
-/// The number of a group given by name or number.
+/// Returns the gid of a group given by name or number.
 pub fn group_id(text: &str) -> Option<u32> {
     identifier("group", text)
 }
@@ -104,7 +104,7 @@ fn identifier(database: &'static str, text: &str) -> Option<u32> {
     text.parse().ok().or_else(|| getent(database, text)?.get(2)?.parse().ok())
 }
 
-/// The fields of one line of a database. The key must not be read as an option.
+/// Returns the fields of one line of a database. The key must not be interpreted as an option.
 fn getent(database: &str, key: &str) -> Option<Vec<String>> {
     if key.is_empty() || key.starts_with('-') {
         return None;
@@ -127,7 +127,7 @@ fn kind_letter(kind: FileKind) -> char {
     }
 }
 
-/// The year, month and day, by counting the days of 400-year cycles that start on a first of March.
+/// Returns the year, month and day, by counting the days of 400-year cycles that start on a first of March.
 fn date(days_since_1970: i64) -> (i64, i64, i64) {
     let days = days_since_1970 + 719_468;
     let (cycle, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -138,7 +138,7 @@ fn date(days_since_1970: i64) -> (i64, i64, i64) {
     (cycle * 400 + year + i64::from(month <= 2), month, day)
 }
 
-/// One clause such as `u+rwx` or `=r`.
+/// Applies one clause such as `u+rwx` or `=r` to a mode.
 fn changed_by(clause: &str, mode: u32, directory: bool, umask: u32) -> Option<u32> {
     let operator_at = clause.find(['+', '-', '='])?;
     let (who, rest) = clause.split_at(operator_at);
@@ -152,7 +152,7 @@ fn changed_by(clause: &str, mode: u32, directory: bool, umask: u32) -> Option<u3
             _ => return None,
         };
     }
-    // Without a class, all of them, but for the bits of the umask.
+    // Without a class, the clause applies to all of them, except for the bits of the umask.
     let (classes, allowed) = if who.is_empty() { (0o7777, 0o7777 & !umask) } else { (classes, classes) };
     let mut bits = 0;
     for letter in rest[1..].chars() {
@@ -172,7 +172,7 @@ fn changed_by(clause: &str, mode: u32, directory: bool, umask: u32) -> Option<u3
     Some(match rest.as_bytes()[0] {
         b'+' => mode | bits,
         b'-' => mode & !bits,
-        // As chmod(1): set-id bits of directories stay unless named.
+        // As in chmod(1), set-id bits of directories are kept unless named.
         _ if directory => mode & !(classes & 0o1777) | bits,
         _ => mode & !classes | bits,
     })

@@ -1,4 +1,4 @@
-//! Commands that look: ls, tree, stat, df, cd, pwd, readlink, sync, help, exit.
+//! Commands that inspect: ls, tree, stat, df, cd, pwd, readlink, sync, help, exit.
 
 use vnode::{Attributes, FileKind};
 
@@ -6,7 +6,7 @@ use super::format;
 use super::place::Place;
 use super::session::{At, Problem, Session, options};
 
-/// How `ls` lists.
+/// The output style of `ls`.
 struct Style {
     all: bool,
     long: bool,
@@ -33,7 +33,7 @@ pub(super) fn ls(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pro
     }
     let titled = operands.len() > 1 || style.recursive;
     session.each("ls", &operands, |session, path| {
-        // As ls(1): a symlink given is followed, unless it is to be described itself.
+        // As in ls(1), a symlink operand is followed, unless it is to be described itself.
         let follow = !style.long && !style.directories_themselves || path.ends_with(b"/");
         let place = session.find(path, false)?;
         let place = if follow { session.find(path, true).unwrap_or(place) } else { place };
@@ -76,7 +76,7 @@ fn list_directory(
             session.print(&[name, b"\n"].concat())?;
             continue;
         }
-        // An entry that has gone since, or may not be looked at, is reported and the others are listed.
+        // An entry that has been removed since, or may not be accessed, is reported; the others are listed.
         let place = session
             .tree
             .child(directory, entry.name.as_name())
@@ -335,7 +335,7 @@ pub(super) fn exit(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), P
     Ok(())
 }
 
-/// The path of an entry of a directory.
+/// Returns the path of an entry of a directory.
 pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if directory.ends_with(b"/") { b"" } else { b"/" };
     [directory, slash, name].concat()

@@ -1,4 +1,4 @@
-//! `plyfs shell`: working in a stack that is not mounted, with the rights of whoever runs it.
+//! `plyfs shell`: work in an unmounted stack, with the permissions of its caller.
 
 mod attributes;
 mod content;
@@ -24,7 +24,7 @@ use vnode::{Caller, Errno, FileSystemRef};
 use crate::exit::{Exit, Failure, Outcome};
 use session::{Command, Session};
 
-/// Runs the commands given, or those of standard input. Fails if any command failed.
+/// Runs the given commands, or those of standard input. Fails if any command failed.
 pub fn run(file_system: FileSystemRef, commands: Option<&OsStr>) -> Outcome {
     let mut output = io::stdout().lock();
     let mut errors = io::stderr();
@@ -37,7 +37,7 @@ pub fn run(file_system: FileSystemRef, commands: Option<&OsStr>) -> Outcome {
     let failed = session.failed;
     let synced = file_system.sync();
     match (failed, synced) {
-        // Told command by command.
+        // Already reported, command by command.
         (true, _) => Err(Failure::silent(Exit::Failure)),
         (false, Err(errno)) if errno != Errno::EROFS => {
             Err(Failure::new(Exit::Failure, format!("cannot write everything to storage: {errno}; check the base")))
@@ -46,7 +46,7 @@ pub fn run(file_system: FileSystemRef, commands: Option<&OsStr>) -> Outcome {
     }
 }
 
-/// What commands print as somebody, errors included. What failed is told there alone.
+/// Returns the output of the commands as a given caller, errors included. Failures are reported only there.
 pub fn transcribe(file_system: FileSystemRef, caller: Caller, commands: &[u8]) -> Vec<u8> {
     let printed = RefCell::new(Vec::new());
     let (mut output, mut errors) = (Both(&printed), Both(&printed));
@@ -54,7 +54,7 @@ pub fn transcribe(file_system: FileSystemRef, caller: Caller, commands: &[u8]) -
     printed.into_inner()
 }
 
-/// Output and errors in one, in the order in which they come.
+/// A writer that combines output and errors in the order in which they arrive.
 struct Both<'a>(&'a RefCell<Vec<u8>>);
 
 impl Write for Both<'_> {
@@ -67,7 +67,7 @@ impl Write for Both<'_> {
     }
 }
 
-/// Every command, as `help` lists them.
+/// All commands, in the order in which `help` lists them.
 const COMMANDS: [Command; 28] = [
     Command { name: "ls", usage: "ls [-aldinR] [PATH...]", about: "list directories", run: listing::ls },
     Command {
@@ -149,9 +149,9 @@ const COMMANDS: [Command; 28] = [
     Command { name: "exit", usage: "exit", about: "end the shell", run: listing::exit },
 ];
 
-/// The credentials of this process.
+/// Returns the credentials of this process.
 fn own_caller() -> Caller {
-    // The mask can only be read by setting it.
+    // The umask can only be read by setting it.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());

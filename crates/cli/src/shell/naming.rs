@@ -1,4 +1,4 @@
-//! Commands on names: mv, mkdir, rm, rmdir, ln.
+//! Commands for names: mv, mkdir, rm, rmdir, ln.
 
 use vnode::{Errno, FileKind, Name, NameBuf, RenameMode};
 
@@ -55,7 +55,7 @@ fn make_with_parents(session: &Session<'_>, path: &[u8]) -> Result<(), Problem> 
         }
         let (directory, name) = session.find_parent(part)?;
         match directory.vnode().mkdir(session.caller(), name.as_name(), 0o777) {
-            // Somebody else made it meanwhile; whether it is a directory shows at the next part.
+            // Another caller created it in the meantime; the next component shows whether it is a directory.
             Ok(_) | Err(Errno::EEXIST) => {}
             Err(errno) => return Err(Problem::Path(part.to_vec(), errno)),
         }
@@ -82,7 +82,7 @@ pub(super) fn rm(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pro
     })
 }
 
-/// Removes a name, and with `recursive` all that is below it. What cannot be removed is reported, and the rest goes.
+/// Removes a name and, with `recursive`, everything below it. Reports what cannot be removed, and removes the rest.
 fn remove(
     session: &mut Session<'_>,
     directory: &Place,
@@ -133,12 +133,13 @@ pub(super) fn ln(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pro
     if letters.contains(&'s') {
         return directory.vnode().symlink(session.caller(), name.as_name(), target).at(path).map(drop);
     }
-    // As link(2) on Linux: a symlink itself gets the name.
+    // As in link(2) on Linux, the new name refers to the symlink itself.
     let target = session.find(target, false)?;
     directory.vnode().link(session.caller(), target.vnode(), name.as_name()).at(path).map(drop)
 }
 
-/// The directory that `target` is, for a command that then puts things into it. With several sources it must be one.
+/// Returns the directory that `target` is, for a command that then creates objects in it. With several sources it must be a
+/// directory.
 pub(super) fn directory_at(session: &Session<'_>, target: &[u8], sources: usize) -> Result<Option<Place>, Problem> {
     match session.find(target, true) {
         Ok(place) if place.vnode().kind() == FileKind::Directory => Ok(Some(place)),

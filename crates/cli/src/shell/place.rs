@@ -1,22 +1,22 @@
-//! Places in a tree of vnodes: paths, followed one component at a time with the caller's own rights.
+//! Locations in a tree of vnodes: path resolution, one component at a time, with the caller's own permissions.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use vnode::{Attributes, Caller, Errno, FileKind, FileSystemRef, Name, NameBuf, Result, VnodeRef};
 
-/// The most symlinks that one path may lead through, as on Linux.
+/// Maximum number of symlinks that the resolution of a path may follow, as on Linux.
 const SYMLINKS_MAX: u32 = 40;
 
-/// A tree and the caller who works in it.
+/// A tree and the caller that works in it.
 #[derive(Clone)]
 pub struct Tree {
     file_system: FileSystemRef,
-    /// Whose rights count.
+    /// The caller whose permissions apply.
     pub caller: Caller,
 }
 
-/// A vnode and how it was reached from the root.
+/// A vnode and the path by which it was reached from the root.
 #[derive(Clone)]
 pub struct Place {
     root: VnodeRef,
@@ -27,27 +27,27 @@ pub struct Place {
 pub struct Listed {
     /// The name.
     pub name: NameBuf,
-    /// The kind, where the directory tells.
+    /// The kind, if the directory reports it.
     pub kind: Option<FileKind>,
 }
 
 impl Tree {
-    /// The tree of a file system, for this caller.
+    /// Returns the tree of a file system, for this caller.
     pub fn new(file_system: FileSystemRef, caller: Caller) -> Self {
         Tree { file_system, caller }
     }
 
-    /// The file system.
+    /// Returns the file system.
     pub fn file_system(&self) -> &FileSystemRef {
         &self.file_system
     }
 
-    /// The root directory.
+    /// Returns the root directory.
     pub fn root(&self) -> Place {
         Place { root: self.file_system.root(), steps: Vec::new() }
     }
 
-    /// What `path` means, seen from `from`: symlinks on the way are followed, and the last component if `follow`.
+    /// Resolves `path` relative to `from`: follows symlinks on the way, and in the last component if `follow`.
     pub fn find(&self, from: &Place, path: &[u8], follow: bool) -> Result<Place> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
@@ -87,7 +87,7 @@ impl Tree {
         Ok(place)
     }
 
-    /// The directory that the last component of `path` is in or may be made in, and that component.
+    /// Returns the directory that contains the last component of `path`, or in which it may be created, and that component.
     pub fn find_parent(&self, from: &Place, path: &[u8]) -> Result<(Place, NameBuf)> {
         let trimmed = path.iter().rposition(|byte| *byte != b'/').map_or(&b""[..], |last| &path[..=last]);
         let slash = trimmed.iter().rposition(|byte| *byte == b'/');
@@ -108,18 +108,18 @@ impl Tree {
         Ok((place, name))
     }
 
-    /// The object by that name, without following it.
+    /// Looks up an object by name, without following it.
     pub fn child(&self, directory: &Place, name: Name<'_>) -> Result<Place> {
         let entry = directory.vnode().lookup(&self.caller, name)?;
         Ok(directory.joined(name, entry.vnode))
     }
 
-    /// The attributes.
+    /// Returns the attributes.
     pub fn attributes(&self, place: &Place) -> Result<Attributes> {
         place.vnode().getattr(&self.caller)
     }
 
-    /// All entries of a directory, ordered by name.
+    /// Returns all entries of a directory, ordered by name.
     pub fn list(&self, directory: &Place) -> Result<Vec<Listed>> {
         let open = directory.vnode().open_directory(&self.caller)?;
         let mut entries = Vec::new();
@@ -133,17 +133,17 @@ impl Tree {
 }
 
 impl Place {
-    /// The vnode here.
+    /// Returns the vnode at this location.
     pub fn vnode(&self) -> &VnodeRef {
         self.steps.last().map_or(&self.root, |(_, vnode)| vnode)
     }
 
-    /// The last component; none for the root.
+    /// Returns the last component; `None` for the root.
     pub fn name(&self) -> Option<&NameBuf> {
         self.steps.last().map(|(name, _)| name)
     }
 
-    /// The path from the root, starting with a slash.
+    /// Returns the path from the root, starting with a slash.
     pub fn path(&self) -> Vec<u8> {
         if self.steps.is_empty() {
             return b"/".to_vec();
@@ -151,21 +151,21 @@ impl Place {
         self.steps.iter().flat_map(|(name, _)| [b"/", name.as_bytes()].concat()).collect()
     }
 
-    /// A place in this directory.
+    /// Returns a location in this directory.
     pub fn joined(&self, name: Name<'_>, vnode: VnodeRef) -> Place {
         let mut place = self.clone();
         place.steps.push((name.to_owned(), vnode));
         place
     }
 
-    /// Whether this place is `other` or below it.
+    /// Returns whether this location is `other` or below it.
     pub fn is_within(&self, other: &Place) -> bool {
         let handle = other.vnode().handle();
         other.steps.is_empty() || self.steps.iter().any(|(_, vnode)| vnode.handle() == handle)
     }
 }
 
-/// The components of a path, without those that stay where they are.
+/// Returns the components of a path, without empty ones and `.`.
 fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = Vec<u8>> + '_ {
     path.split(|byte| *byte == b'/').filter(|component| !matches!(*component, b"" | b".")).map(<[u8]>::to_vec)
 }

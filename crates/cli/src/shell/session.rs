@@ -1,4 +1,4 @@
-//! A session of the shell: where it is, how it runs a text of commands, and why one fails.
+//! A session of the shell: its working directory, the execution of a text of commands, and the reasons for which commands fail.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ pub(super) struct Command {
     pub(super) run: fn(&mut Session<'_>, &[Vec<u8>]) -> Result<(), Problem>,
 }
 
-/// Where the shell is, and how it has fared.
+/// The state of the shell: working directory, names, output, and whether a command has failed.
 pub(super) struct Session<'a> {
     pub(super) tree: Tree,
     pub(super) directory: Place,
@@ -29,23 +29,23 @@ pub(super) struct Session<'a> {
     pub(super) ended: bool,
 }
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub(super) enum Problem {
     /// An operation on a path.
     Path(Vec<u8>, Errno),
-    /// The command line, in words.
+    /// An invalid command line, described in words.
     Words(String),
-    /// A wrong command line: the command's usage is shown.
+    /// An invalid command line: the command's usage is shown.
     Usage,
     /// The output cannot be written.
     Output(io::Error),
-    /// It was reported already.
+    /// The failure was already reported.
     Reported,
 }
 
 impl<'a> Session<'a> {
-    /// A session at the root that knows these commands.
+    /// Returns a session at the root that has these commands.
     pub(super) fn new(
         file_system: FileSystemRef,
         caller: Caller,
@@ -67,7 +67,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs a text of commands, to its end even if some fail.
+    /// Runs a text of commands to its end, even if some fail.
     pub(super) fn run(&mut self, text: &[u8]) {
         for command in words::commands(text) {
             if self.ended {
@@ -101,7 +101,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Does `work` for each operand; those that fail are reported, and the others are done nevertheless.
+    /// Does `work` for each operand; reports those that fail and continues with the others.
     pub(super) fn each(
         &mut self,
         command: &str,
@@ -112,7 +112,7 @@ impl<'a> Session<'a> {
         for operand in operands {
             match work(self, operand) {
                 Ok(()) => {}
-                // Nobody reads: the other operands would not be seen either.
+                // Nobody reads the output: the other operands would not be seen either.
                 Err(problem @ Problem::Output(_)) => return Err(problem),
                 Err(problem) => {
                     self.report(command, &problem);
@@ -135,12 +135,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The place that a path means.
+    /// Resolves a path to its location.
     pub(super) fn find(&self, path: &[u8], follow: bool) -> Result<Place, Problem> {
         self.tree.find(&self.directory, path, follow).at(path)
     }
 
-    /// The directory that a path's last component is in, and that component.
+    /// Returns the directory that contains a path's last component, and that component.
     pub(super) fn find_parent(&self, path: &[u8]) -> Result<(Place, vnode::NameBuf), Problem> {
         self.tree.find_parent(&self.directory, path).at(path)
     }
@@ -154,9 +154,9 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Says which path an error is about.
+/// Adds to an error the path that it is about.
 pub(super) trait At<T> {
-    /// The error with its path.
+    /// Returns the error with its path.
     fn at(self, path: &[u8]) -> Result<T, Problem>;
 }
 
@@ -166,7 +166,7 @@ impl<T> At<T> for vnode::Result<T> {
     }
 }
 
-/// Splits options of one letter from operands. Every letter must be among `known`; `--` ends the options.
+/// Splits one-letter options from operands. Every letter must be among `known`; `--` ends the options.
 pub(super) fn options(words: &[Vec<u8>], known: &str) -> Result<(Vec<char>, Vec<Vec<u8>>), Problem> {
     let mut letters = Vec::new();
     let mut operands = Vec::new();

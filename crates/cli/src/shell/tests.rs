@@ -1,4 +1,4 @@
-//! Tests of the shell over a file system in memory.
+//! Tests of the shell on a file system in memory.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::*;
 
-/// A shell on an empty stack of this expression, and what it printed.
+/// A shell on an empty stack built from this expression, and its output.
 struct Fixture {
     file_system: FileSystemRef,
     caller: Caller,
@@ -21,7 +21,7 @@ impl Fixture {
         Fixture { file_system, caller: Caller::with_groups(uid, gid, &[gid], 0o022) }
     }
 
-    /// What the commands print: output, errors, and whether all succeeded.
+    /// Returns the output and errors of the commands, and whether all succeeded.
     fn run(&self, commands: &str) -> (String, String, bool) {
         let (mut output, mut errors) = (Vec::new(), Vec::new());
         let mut session =
@@ -31,14 +31,14 @@ impl Fixture {
         (String::from_utf8(output).unwrap(), String::from_utf8(errors).unwrap(), !failed)
     }
 
-    /// The output of commands that all succeed.
+    /// Returns the output of commands that all succeed.
     fn output(&self, commands: &str) -> String {
         let (output, errors, succeeded) = self.run(commands);
         assert!(succeeded && errors.is_empty(), "{commands}: {errors}");
         output
     }
 
-    /// The errors of commands of which at least one fails.
+    /// Returns the errors of commands of which at least one fails.
     fn errors(&self, commands: &str) -> String {
         let (_, errors, succeeded) = self.run(commands);
         assert!(!succeeded, "{commands}: no command failed");

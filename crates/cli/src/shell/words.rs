@@ -1,7 +1,7 @@
-//! Cuts what is typed into commands, and commands into words.
+//! Splits input into commands, and commands into words.
 
-/// The commands of a text: separated by `;` and line breaks that are not quoted. `#` at the start of a word begins a
-/// comment that lasts to the end of the line.
+/// Returns the commands of a text: separated by unquoted `;` and line breaks. `#` at the start of a word begins a comment that
+/// lasts to the end of the line.
 pub fn commands(text: &[u8]) -> Vec<&[u8]> {
     let mut commands = Vec::new();
     let mut start = 0;
@@ -32,12 +32,12 @@ pub fn commands(text: &[u8]) -> Vec<&[u8]> {
     commands
 }
 
-/// The words of one command, quotes and backslashes removed; `None` if a quote is not closed.
+/// Returns the words of one command, with quotes and backslashes removed; `None` if a quote is not closed.
 pub fn words(command: &[u8]) -> Option<Vec<Vec<u8>>> {
     shlex::bytes::split(command)
 }
 
-/// Whether the text ends within quotes or behind a backslash, so that more of it has to follow.
+/// Returns whether the text ends within quotes or after a backslash, so that more must follow.
 pub fn is_unfinished(text: &[u8]) -> bool {
     commands(text).last().is_some_and(|last| words(last).is_none())
 }
