@@ -1,4 +1,4 @@
-//! The command's end of the control sockets: finding mounts and asking them.
+//! The client end of the control sockets: finding mounts and querying them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -23,23 +23,23 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::mount_table;
 use crate::runtime_directory::{self, Directory};
 
-/// How long servers of another user have for all their answers.
+/// Total time that the servers of another user have to answer.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(2);
 
-/// A mount that answered.
+/// A mount whose server answered.
 pub struct Mount {
     stream: UnixStream,
-    /// What it says of itself, but for its process and user, which the kernel knows.
+    /// The server's own report, except for its pid and uid, which come from the kernel.
     pub report: Report,
 }
 
-/// Every mount that the caller may ask and that answers. A server is believed that it serves a mount point unless the kernel says
-/// that the mount there is another user's.
+/// Returns every mount that the caller may query and whose server answers. A server's claim to serve a mount point is accepted
+/// unless the kernel reports that the mount there is another user's.
 pub fn mounts() -> Vec<Mount> {
     mounts_on(None)
 }
 
-/// The same; if one mount point is wanted, as the kernel lists it, only those on it.
+/// As [`mounts`], but limited to one mount point, in the form in which the kernel lists it, if one is given.
 pub fn mounts_on(wanted: Option<&Path>) -> Vec<Mount> {
     let table = mount_table::read();
     let listed = table.iter().filter(|entry| Some(&*entry.mount_point) == wanted).count();
@@ -57,8 +57,8 @@ pub fn mounts_on(wanted: Option<&Path>) -> Vec<Mount> {
     mounts
 }
 
-/// The mount on this mount point, a path as the kernel lists it. Of several on top of each other the last one made. Only servers of
-/// the user are asked whose mount it is, as the kernel says.
+/// Returns the mount on this mount point, a path in the form in which the kernel lists it; of several stacked mounts, the most
+/// recent. Queries only servers of the user who owns the mount according to the kernel.
 pub fn find(mount_point: &Path) -> Option<Mount> {
     let wanted = mount_point.to_string_lossy();
     let mut on_it = mount_table::read();
@@ -67,18 +67,19 @@ pub fn find(mount_point: &Path) -> Option<Mount> {
     let mut directories = runtime_directory::all();
     directories.retain(|directory| directory.owner() == user);
     let is_it = |report: &Report| report.mount_point == wanted;
-    // Where it is the only one, nobody waits for others that hang.
+    // If it is the only mount there, its answer suffices and hanging servers are not waited for.
     let found = answering(directories, &|report| on_it.len() < 2 && is_it(report));
     found.into_iter().filter(|mount| is_it(&mount.report)).min_by_key(|mount| mount.report.uptime_seconds)
 }
 
-/// The mounts whose sockets are in these directories, at least until one has answered that is enough. Those of other users are asked
-/// first, all users at the same time, and each user has so much time and no more: who does not answer keeps nobody from the others.
+/// Returns the mounts whose sockets are in these directories, at least until one satisfies `is_enough`. Queries the servers of
+/// other users first, all users concurrently, each user with a fixed time limit: a user whose servers do not answer does not
+/// delay the others.
 fn answering(directories: Vec<Directory>, is_enough: &(dyn Fn(&Report) -> bool + Sync)) -> Vec<Mount> {
     let (own, others): (Vec<_>, Vec<_>) = directories.into_iter().partition(Directory::is_own);
     let all = |directory: &Directory| answers(directory, Instant::now() + PATIENCE_WITH_OTHERS, is_enough);
     let mut mounts = thread::scope(|scope| {
-        // Where no thread can be started, one is asked after the other.
+        // Without a thread to spare, the directories are queried one after the other.
         let all = &all;
         let ask = |directory| {
             let asked = thread::Builder::new().spawn_scoped(scope, move || all(directory));
@@ -95,8 +96,8 @@ fn answering(directories: Vec<Directory>, is_enough: &(dyn Fn(&Report) -> bool +
     mounts
 }
 
-/// The mounts whose servers answer by the deadline, of those with a socket in the directory. All are asked before the first has
-/// answered, so that one that hangs keeps nobody waiting for the others.
+/// Returns the mounts with a socket in the directory whose servers answer by the deadline. Queries all of them before the first
+/// has answered, so that a hanging server does not delay the others' answers.
 fn answers(directory: &Directory, deadline: Instant, is_enough: &dyn Fn(&Report) -> bool) -> Vec<Mount> {
     let mut asked: Vec<Asked> = sockets(directory).into_iter().filter_map(|name| Asked::of(directory, name)).collect();
     let mut mounts: Vec<Mount> = Vec::new();
@@ -117,16 +118,16 @@ fn answers(directory: &Directory, deadline: Instant, is_enough: &dyn Fn(&Report)
     mounts
 }
 
-/// A server that was asked for its status, and has not answered yet.
+/// A server that has been queried for its status and has not answered yet.
 struct Asked {
     stream: UnixStream,
-    /// Its process and user, as the kernel says.
+    /// Its pid and uid as reported by the kernel.
     pid: u32,
     uid: u32,
 }
 
 impl Asked {
-    /// Connects and asks. A socket is believed only if its server runs as the owner of the directory that it is in.
+    /// Connects and sends the query. A socket is trusted only if its server runs as the owner of the socket's directory.
     fn of(directory: &Directory, name: OsString) -> Option<Self> {
         let stream = connection(directory, name).ok()?;
         let peer = getsockopt(&stream, PeerCredentials).ok().filter(|peer| peer.uid() == directory.owner())?;
@@ -135,7 +136,7 @@ impl Asked {
         Some(Self { stream, pid: peer.pid().unsigned_abs(), uid: peer.uid() })
     }
 
-    /// What it has begun to answer.
+    /// Reads the answer, whose beginning has arrived.
     fn answer(self, deadline: Instant) -> Option<Mount> {
         let Self { stream, pid, uid } = self;
         match receive_answer(&mut Lines::of(&stream), deadline) {
@@ -151,17 +152,18 @@ pub fn remove_stale(directory: &Directory) {
 }
 
 impl Mount {
-    /// The server's process; none where it is of another pid namespace.
+    /// Returns the server's pid; `None` if the server is in another pid namespace.
     pub fn process(&self) -> Option<Pid> {
         i32::try_from(self.report.pid).ok().and_then(Pid::from_raw)
     }
 
-    /// Asks for a text.
+    /// Sends a request that is answered with text.
     pub fn text(&self, request: &Request) -> Outcome<String> {
         self.text_with_progress(request, &mut |_| {})
     }
 
-    /// The same of a request that may be [followed](Request::Control): it is told how many objects have been dealt with.
+    /// As [`Mount::text`], for a request that may be [followed](Request::Control): `progress` receives the number of objects
+    /// processed so far.
     pub fn text_with_progress(&self, request: &Request, progress: &mut dyn FnMut(u64)) -> Outcome<String> {
         match self.answer(request, progress)? {
             Answer::Text(text) => Ok(text),
@@ -169,7 +171,7 @@ impl Mount {
         }
     }
 
-    /// Asks what it has done.
+    /// Requests the statistics.
     pub fn statistics(&self) -> Outcome<Statistics> {
         let remedy = "its server may be of an older version: mount it again";
         let older = |failure: Failure| match failure.exit {
@@ -182,7 +184,7 @@ impl Mount {
         }
     }
 
-    /// What it answers, unless that it cannot.
+    /// Sends a request and returns the answer; an error answer becomes a failure.
     fn answer(&self, request: &Request, progress: &mut dyn FnMut(u64)) -> Outcome<Answer> {
         let name = &self.report.mount_point;
         match follow(&self.stream, request, PATIENCE, progress) {
@@ -202,14 +204,14 @@ fn no_answer(mount_point: &str, error: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::NoAnswer, format!("the server of {mount_point} does not answer: {error}; {remedy}"))
 }
 
-/// The names in the directory that sockets have.
+/// Returns the names of the sockets in the directory.
 fn sockets(directory: &Directory) -> Vec<OsString> {
     let names = fs::read_dir(directory.place()).into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "sock")).collect()
 }
 
-/// A connection, if one can be had at once: to wait for a server that accepts none could take for ever. A socket of the
-/// caller's own that nobody listens to any more is removed.
+/// Connects to a socket if that is possible at once: waiting for a server that does not accept could take forever. Removes a
+/// socket of the caller's own that nobody listens on any more.
 fn connection(directory: &Directory, name: OsString) -> io::Result<UnixStream> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = openat(directory, &name, flags, Mode::empty())?;
@@ -228,7 +230,7 @@ fn connection(directory: &Directory, name: OsString) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Asks, and waits for the answer as long as no more than the patience passes without a line.
+/// Sends the request and waits for the answer, as long as the time between two lines does not exceed `patience`.
 pub(super) fn follow(
     stream: &UnixStream,
     request: &Request,
@@ -255,7 +257,7 @@ fn receive_answer(lines: &mut Lines<'_>, deadline: Instant) -> io::Result<Answer
     Ok(serde_json::from_value(answer)?)
 }
 
-/// Takes away from what a server of another user says whatever could speak to a terminal, or pass for a line of ours.
+/// Replaces everything in another user's report that could control the terminal or pass for a line of our own.
 fn clean(value: &mut Value, has_lines: bool) {
     let replaced = |character: char| match character {
         '\n' | '\t' if has_lines => character,

@@ -1,8 +1,10 @@
-//! The control socket of a running mount: one JSON object a line, a request and its answer. A command to a member of the stack
-//! may take long: who [follows](Request::Control) it is told how far it is until the answer comes, which may be in parts.
+//! The control socket of a running mount: requests and answers, one JSON object per line. A command to a member of the stack
+//! may take long: a client that [follows](Request::Control) it receives progress reports until the answer arrives, which may be
+//! in parts.
 //!
-//! Each mount has one socket, named after its process, in the [`crate::runtime_directory`]. Only the user who mounted
-//! and root may connect: the directory and the socket let nobody else in, and the server asks the kernel who called.
+//! Each mount has one socket, named after its process, in the [`crate::runtime_directory`]. Only the mounting user and root may
+//! connect: the modes of the directory and the socket exclude everybody else, and the server asks the kernel for the peer's
+//! credentials.
 
 pub mod client;
 pub mod server;
@@ -15,28 +17,28 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// What can be asked of a mount.
+/// A request to a mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Request {
-    /// What the mount is and how it does.
+    /// Query the identity and state of the mount.
     Status,
-    /// What it has done, and how fast.
+    /// Query the statistics: counts and latencies of operations.
     Statistics,
-    /// The log level; with a value, it is set first.
+    /// Query the log level; with a value, set it first.
     LogLevel {
         /// The new level.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         level: Option<String>,
     },
-    /// Everything written so far is to reach storage.
+    /// Flush everything written so far to storage.
     Sync,
-    /// The mount has got these flags, as mount options; everything written so far is to reach storage.
+    /// Report that the mount has new flags, as mount options; everything written so far is flushed to storage.
     FlagsChanged {
-        /// All that differ from the defaults.
+        /// All flags that differ from the defaults.
         options: Vec<String>,
     },
-    /// A command to a member of the stack.
+    /// Send a command to a member of the stack.
     Control {
         /// The member's kind.
         target: String,
@@ -45,8 +47,8 @@ pub enum Request {
         /// Its arguments.
         #[serde(default)]
         arguments: Vec<(String, String)>,
-        /// Whether whoever asks waits for as long as progress comes, and puts the parts of a long answer together. Servers of
-        /// older versions do neither.
+        /// The client waits for as long as progress reports arrive, and joins the parts of a long answer. Clients of older
+        /// versions do neither.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         follows: bool,
     },
@@ -62,85 +64,85 @@ pub enum Answer {
     Statistics(Box<Statistics>),
     /// To `log-level` and `control`; empty to `sync` and `flags-changed`.
     Text(String),
-    /// The beginning of a long text, or what comes next of it; the end is a `text`.
+    /// A part of a long text, other than the last; the last is a `text`.
     Part(String),
-    /// The answer is still to come; so many objects have been dealt with.
+    /// The number of objects processed so far; the answer is still to come.
     Progress(u64),
-    /// The request failed, and why.
+    /// The request failed, for this reason.
     Error(String),
 }
 
-/// What a mount is and how it does.
+/// The identity and state of a mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// Where it is mounted.
+    /// Path of the mount point.
     pub mount_point: String,
-    /// The stack, as an expression.
+    /// The stack, as a stack expression.
     pub stack: String,
-    /// The branches of its union as they are now, those that are missing included.
+    /// The current branches of its union, including missing ones.
     pub branches: Vec<String>,
-    /// The server's process.
+    /// Pid of the server.
     pub pid: u32,
-    /// The user whose process it is.
+    /// Uid of the server.
     pub uid: u32,
     /// The server's version.
     pub version: String,
-    /// For how long it has been serving, in seconds.
+    /// Time since serving began, in seconds.
     pub uptime_seconds: u64,
     /// The mount options.
     pub options: Vec<String>,
-    /// How requests come from the kernel, and why so.
+    /// The transport of requests from the kernel, and the reason for it.
     #[serde(default)]
     pub transport: String,
     /// The log level.
     pub log_level: String,
-    /// How many requests were answered.
+    /// Number of requests answered.
     pub requests: u64,
-    /// The same by operation, those that occurred.
+    /// Number of requests answered, by operation, for the operations that occurred.
     pub requests_by_operation: BTreeMap<String, u64>,
-    /// How many objects the kernel holds.
+    /// Number of objects that the kernel holds references to.
     pub objects: u64,
     /// Resident memory of the server, in bytes.
     pub memory_bytes: u64,
 }
 
-/// What a mount has done since it was made, and how fast.
+/// The counts and latencies of a mount's operations since it was mounted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
-    /// For how long it has been serving, in seconds.
+    /// Time since serving began, in seconds.
     pub uptime_seconds: f64,
-    /// How many threads serve requests.
+    /// Number of threads that serve requests.
     pub workers: usize,
     /// The operations that occurred.
     pub operations: BTreeMap<String, Operation>,
-    /// The parts of the stack, and what each took of the requests that were watched, as steps. A server of an older version
-    /// does not tell.
+    /// The parts of the stack, and the time that each took of the sampled requests, as histogram steps. Absent from servers of
+    /// older versions.
     #[serde(default)]
     pub parts: BTreeMap<String, Steps>,
 }
 
-/// Durations in nanoseconds, and how many requests had each.
+/// Durations in nanoseconds, each with the number of requests that took it.
 pub type Steps = Vec<(u64, u64)>;
 
 /// The requests of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
-    /// How many failed.
+    /// Number of requests that failed.
     pub failures: u64,
-    /// How long requests took in the server, failed ones included.
+    /// Time that requests took in the server, including failed ones.
     pub times: Steps,
 }
 
-/// The longest line that either side reads.
+/// Maximum length of a line that either side reads, in bytes.
 const LINE_MAX: usize = 4 << 20;
 
-/// Bytes from which on a text is sent in parts: with every character escaped, one fits into a line.
+/// Length in bytes from which a text is sent in parts; a part fits into a line even with every character escaped.
 const PART_BYTES: usize = 512 << 10;
 
-/// How often whoever follows a command is told how far it is.
+/// Interval between two progress reports to a client that follows a command.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long either side waits for the other.
+/// Time that either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn send(stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
@@ -150,10 +152,10 @@ fn send(stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
     stream.write_all(&line)
 }
 
-/// The lines that the other side sends.
+/// The lines received from the other side.
 struct Lines<'a> {
     stream: &'a UnixStream,
-    /// What has been read of the lines that are still to be given.
+    /// Bytes received of lines that have not been returned yet.
     read: Vec<u8>,
 }
 
@@ -162,7 +164,7 @@ impl<'a> Lines<'a> {
         Self { stream, read: Vec::new() }
     }
 
-    /// Reads one line, which has to be there whole by the deadline; `None` at the end of the stream.
+    /// Reads one line, which must be complete by the deadline; `None` at the end of the stream.
     fn receive<T: DeserializeOwned>(&mut self, deadline: Instant) -> io::Result<Option<T>> {
         let (mut stream, mut part, mut searched) = (self.stream, [0; 8192], 0);
         loop {
@@ -193,7 +195,7 @@ mod tests {
     use super::server::{Answerer, converse};
     use super::*;
 
-    /// Works for a while, and answers with a text of so many bytes.
+    /// Works for a while, and answers with a text of this many bytes.
     struct Busy {
         work: Duration,
         length: usize,
@@ -214,8 +216,8 @@ mod tests {
         Request::Control { target: String::new(), name: String::new(), arguments: Vec::new(), follows }
     }
 
-    /// What comes of a request to a server that is busy with it, for whoever waits so long for a line; and what progress was
-    /// told.
+    /// Returns the result of a request to a busy server, for a client that waits this long for each line, and the progress that
+    /// was reported.
     fn answer(busy: Busy, follows: bool, patience: Duration) -> (io::Result<Answer>, Vec<u64>) {
         let (own, other) = UnixStream::pair().unwrap();
         std::thread::scope(|scope| {

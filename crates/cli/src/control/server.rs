@@ -1,7 +1,7 @@
 //! The server's end of the control socket.
 //!
-//! Threads that wait for connections are started with the mount. Whichever takes the last one's place when all are busy is
-//! started then; where that is not possible, as under a limit of processes, connections wait for those that there are.
+//! A mount starts with a set of threads that wait for connections. When all of them are busy, the last one to become busy
+//! starts another; if that fails, as under a process limit, connections wait for a free thread.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -26,18 +26,18 @@ use crate::runtime_directory::{self, Directory};
 
 /// Answers requests. Called from several threads.
 pub trait Answerer: Send + Sync + 'static {
-    /// The answer to `request`.
+    /// Returns the answer to `request`.
     fn answer(&self, request: Request) -> Answer;
 }
 
-/// The socket of this process. Dropping it removes it.
+/// The control socket of this process, removed on drop.
 pub struct Server {
     directory: Directory,
     name: String,
 }
 
 impl Server {
-    /// Makes the socket and answers requests in threads of its own.
+    /// Creates the socket and answers requests in dedicated threads.
     pub fn start(answerer: Arc<dyn Answerer>) -> Outcome<Server> {
         let directory = runtime_directory::make()?;
         super::client::remove_stale(&directory);
@@ -57,10 +57,11 @@ impl Drop for Server {
     }
 }
 
-/// Threads that wait for connections when there are none.
+/// Number of threads that wait for connections while the socket is idle.
 const IDLE_THREADS: usize = 2;
 
-/// Binds under another name and renames: whoever finds the socket can connect, and need not take it for a stale one.
+/// Binds under a temporary name and renames: a client that finds the socket can connect, and does not mistake it for a stale
+/// one.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let hidden = path.with_extension("new");
     match fs::remove_file(&hidden) {
@@ -78,16 +79,16 @@ fn failure(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Failure, format!("cannot make the control socket {}: {error}; {remedy}", path.display()))
 }
 
-/// What the threads of a control socket share.
+/// State shared by the threads of a control socket.
 struct Control {
     listener: UnixListener,
     answerer: Arc<dyn Answerer>,
-    /// Threads that wait for a connection, or will as soon as they run.
+    /// Number of threads that wait for a connection, or will as soon as they run.
     waiting: AtomicUsize,
 }
 
 impl Control {
-    /// Starts one more thread that answers.
+    /// Starts another thread that answers connections.
     fn start_thread(self: &Arc<Self>) -> io::Result<()> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let control = Arc::clone(self);
@@ -97,14 +98,14 @@ impl Control {
         })
     }
 
-    /// As [`Control::start_thread`], if that is possible.
+    /// Calls [`Control::start_thread`], and logs a warning if no thread can be started.
     fn start_further(self: &Arc<Self>) {
         if let Err(error) = self.start_thread() {
             tracing::warn!(%error, "no further thread for the control socket: connections may wait for each other");
         }
     }
 
-    /// Answers connections as long as not enough others wait for them.
+    /// Answers connections until enough other threads wait for them.
     fn serve(self: &Arc<Self>) {
         loop {
             match self.listener.accept() {
@@ -112,7 +113,7 @@ impl Control {
                     if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
                         self.start_further();
                     }
-                    // A panic ends its connection and nothing else.
+                    // A panic ends only its connection.
                     let _ = catch_unwind(AssertUnwindSafe(|| converse(&stream, self.answerer.as_ref())));
                     let rejoin = |waiting: usize| (waiting < IDLE_THREADS).then_some(waiting + 1);
                     if self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, rejoin).is_err() {
@@ -128,10 +129,11 @@ impl Control {
     }
 }
 
-/// How long a connection may be without a request: a command that has asked all servers waits for the slowest before it goes on.
+/// Maximum idle time of a connection between requests: a command that has queried all servers waits for the slowest before it
+/// continues.
 const IDLE: Duration = Duration::from_secs(4 * PATIENCE.as_secs());
 
-/// Answers one connection's requests until it ends.
+/// Answers the requests of one connection until it ends.
 pub(super) fn converse(stream: &UnixStream, answerer: &dyn Answerer) {
     if !is_allowed(stream) {
         let _ =
@@ -158,7 +160,7 @@ pub(super) fn converse(stream: &UnixStream, answerer: &dyn Answerer) {
     }
 }
 
-/// Answers a request, and until then tells how far it is. A long text is sent in parts.
+/// Answers a request, reports progress until then, and sends a long text in parts.
 fn answer_follower(stream: &UnixStream, request: Request, answerer: &dyn Answerer) -> io::Result<()> {
     let text = match answer_with_progress(stream, request, answerer) {
         Answer::Text(text) => text,
@@ -185,7 +187,7 @@ fn answer_with_progress(stream: &UnixStream, request: Request, answerer: &dyn An
                 }
             }
         };
-        // Where it cannot be started, whoever asks waits no longer than for other requests.
+        // Without the progress thread, the client waits no longer than for other requests.
         let _ = thread::Builder::new().name("progress".into()).spawn_scoped(scope, vnode::as_server(tell));
         let answer = progress.of(|| answerer.answer(request));
         drop(over);
