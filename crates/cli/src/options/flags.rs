@@ -2,10 +2,10 @@
 
 use frontends::fuse::{AccessTimes, MountFlags};
 
-/// Changes flags as one option does.
+/// The change that one option makes to the flags.
 type Effect = fn(&mut MountFlags);
 
-/// Every option that changes flags; later ones win.
+/// Every option that changes flags; later options override earlier ones.
 const EFFECTS: [(&str, Effect); 30] = [
     ("ro", |flags| flags.read_only = true),
     ("rw", |flags| flags.read_only = false),
@@ -23,7 +23,7 @@ const EFFECTS: [(&str, Effect); 30] = [
     ("strictatime", |flags| flags.access_times = AccessTimes::Strict),
     ("nostrictatime", |flags| leave(flags, AccessTimes::Strict)),
     ("relatime", |flags| flags.access_times = AccessTimes::Relative),
-    // What the kernel does without any of them.
+    // The kernel's default behaviour without any of them.
     ("norelatime", |_| {}),
     ("nodiratime", |flags| flags.no_directory_access_times = true),
     ("diratime", |flags| flags.no_directory_access_times = false),
@@ -33,13 +33,13 @@ const EFFECTS: [(&str, Effect); 30] = [
     ("users", secure),
     ("owner", secure_but_executable),
     ("group", secure_but_executable),
-    // These permit nothing, and take nothing back that another option has set.
+    // These permit nothing, and revoke nothing that another option has set.
     ("nouser", |_| {}),
     ("noowner", |_| {}),
     ("nogroup", |_| {}),
-    // None of the flags that differ here.
+    // Changes none of the flags here, which differ between mounts.
     ("defaults", |_| {}),
-    // The kernel's messages, of which a mount through FUSE has none.
+    // Controls kernel messages, which a FUSE mount does not produce.
     ("silent", |_| {}),
 ];
 
@@ -59,18 +59,18 @@ fn secure_but_executable(flags: &mut MountFlags) {
     flags.no_devices = true;
 }
 
-/// The options that change flags.
+/// Returns the names of the options that change flags.
 pub fn names() -> impl Iterator<Item = &'static str> {
     EFFECTS.iter().map(|(name, _)| *name)
 }
 
-/// Changes the flags as this option does; `false` if it is none that changes flags.
+/// Applies the option to the flags; returns `false` if it is not an option that changes flags.
 pub fn apply(flags: &mut MountFlags, name: &str) -> bool {
     let effect = EFFECTS.iter().find(|(other, _)| *other == name);
     effect.inspect(|(_, effect)| effect(flags)).is_some()
 }
 
-/// The options that make these flags of the defaults.
+/// Returns the options that turn the default flags into these.
 pub fn words(flags: &MountFlags) -> Vec<String> {
     let words = [
         (flags.read_only, "ro"),
@@ -87,13 +87,13 @@ pub fn words(flags: &MountFlags) -> Vec<String> {
     words.iter().filter(|(is_set, _)| *is_set).map(|(_, word)| (*word).to_owned()).collect()
 }
 
-/// The flags that the mount table shows by these words.
+/// Returns the flags for the words that the mount table shows.
 pub fn of_table(shown: &[String]) -> MountFlags {
-    // The table leaves out what is as usual for other file systems, and strictatime is all that is left of access times.
+    // The table omits what is the default for other file systems; without a word about access times, it is strictatime.
     let mut flags =
         MountFlags { no_suid: false, no_devices: false, access_times: AccessTimes::Strict, ..MountFlags::default() };
     shown.iter().for_each(|word| match word.as_str() {
-        // The mount or its file system: either makes it read-only.
+        // The mount or its file system may be read-only; either suffices.
         "rw" => {}
         word => {
             apply(&mut flags, word);

@@ -1,4 +1,4 @@
-//! Mount options: the comma list of `-o`, as mount(8) and /etc/fstab write it.
+//! Mount options: the comma-separated list of `-o`, as mount(8) and /etc/fstab write it.
 
 pub mod flags;
 
@@ -13,36 +13,36 @@ use frontends::fuse::Features;
 
 pub use frontends::fuse::MountFlags;
 
-/// What the options ask for.
+/// The parsed mount options.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MountOptions {
-    /// Let other users in; without a word about it, whoever mounts decides: root does, others do not.
+    /// Grant other users access; if unset, the mounting user decides: root grants it, others do not.
     pub allow_other: Option<bool>,
-    /// Other options for a mount that is there.
+    /// Change the options of an existing mount.
     pub remount: bool,
     /// The flags that mount(8) knows.
     pub flags: MountFlags,
-    /// Have the kernel check permissions by mode bits before it asks.
+    /// Have the kernel check permissions by mode bits before it sends a request.
     pub default_permissions: bool,
-    /// How long the kernel may keep attributes.
+    /// Time that the kernel may cache attributes.
     pub attribute_timeout: Option<Duration>,
-    /// How long the kernel may keep names.
+    /// Time that the kernel may cache names.
     pub entry_timeout: Option<Duration>,
-    /// Let the kernel read and write the base's files by itself where the stack allows it.
+    /// Let the kernel itself read and write the base's files (passthrough) where the stack allows it.
     pub passthrough: Option<bool>,
     /// Pass locks on to the base, where programs outside the mount see them.
     pub base_locks: Option<bool>,
-    /// Writes are kept by the kernel for a while, not handed on at once.
+    /// Let the kernel cache writes for a while instead of passing them on at once.
     pub write_back: bool,
-    /// How long processors are kept from sleeping after a request while one caller sends many.
+    /// Time that CPUs are kept from idling after a request while one caller sends many.
     pub stay_awake: Option<Duration>,
-    /// Whether requests come through io_uring.
+    /// Use of io_uring as the transport of requests.
     pub uring: Option<Uring>,
-    /// Features of the FUSE protocol that are not used even if the kernel has them.
+    /// Features of the FUSE protocol that are not used even if the kernel supports them.
     pub withheld: Features,
-    /// The largest read in one request, in bytes.
+    /// Maximum size of a read request, in bytes.
     pub read_bytes_max: Option<u32>,
-    /// What mount(8) and df(1) show as the source, instead of the stack.
+    /// The source that mount(8) and df(1) show instead of the stack.
     pub source_name: Option<String>,
 }
 
@@ -67,10 +67,10 @@ impl fmt::Display for Uring {
     }
 }
 
-/// Longer, and processors would not sleep at all while a program does now and then something.
+/// With a longer time, CPUs would never idle while a program does something now and then.
 const STAY_AWAKE_MICROSECONDS_MAX: u64 = 1_000_000;
 
-/// The options of Plyfs itself, as messages list them.
+/// The options of Plyfs itself, in the form in which messages list them.
 const OWN: [&str; 14] = [
     "allow_other",
     "noallow_other",
@@ -88,20 +88,20 @@ const OWN: [&str; 14] = [
     "writes",
 ];
 
-/// Options of mount(8) that speak to it and to the system's start, or ask for what no mount through FUSE has: counters of changes
-/// (iversion) are the base's, and Linux has no mandatory locks any more.
+/// Options of mount(8) that concern mount(8) itself and the boot process, or request what no FUSE mount has: change counters
+/// (iversion) belong to the base, and Linux no longer has mandatory locks.
 const WITHOUT_MEANING: [&str; 11] =
     ["auto", "noauto", "_netdev", "nofail", "fail", "iversion", "noiversion", "mand", "nomand", "loud", "subtype"];
 
-/// What the kernel shows of a mount, which mount(8) hands on for a remount.
+/// Options that the kernel shows for a mount and that mount(8) passes on for a remount.
 const OF_TABLE: [&str; 3] = ["user_id", "group_id", "rootmode"];
 
-/// Reads a comma list. With `sloppy`, unknown options are ignored (`mount -s`).
+/// Parses a comma-separated list. With `sloppy`, unknown options are ignored (`mount -s`).
 pub fn parse(text: &str, sloppy: bool) -> Outcome<MountOptions> {
     parse_after(MountFlags::default(), text, sloppy)
 }
 
-/// As [`parse`], for a mount that has these flags already.
+/// As [`parse`], for a mount that already has these flags.
 pub fn parse_after(flags: MountFlags, text: &str, sloppy: bool) -> Outcome<MountOptions> {
     let mut options = MountOptions { flags, ..MountOptions::default() };
     let words = words(text);
@@ -121,12 +121,12 @@ pub fn parse_after(flags: MountFlags, text: &str, sloppy: bool) -> Outcome<Mount
 }
 
 impl MountOptions {
-    /// The options that differ from the defaults, as `-o` writes them.
+    /// Returns the options that differ from the defaults, as `-o` writes them.
     pub fn to_words(&self) -> Vec<String> {
         [flags::words(&self.flags), self.fixed_words()].concat()
     }
 
-    /// Fails if the options ask for what only root may give.
+    /// Fails if the options request what only root may grant.
     pub fn refuse_unsafe(&self) -> Outcome {
         let asked = [(!self.flags.no_suid, "suid"), (!self.flags.no_devices, "dev")];
         match asked.iter().find(|(is_asked, _)| *is_asked) {
@@ -138,7 +138,7 @@ impl MountOptions {
         }
     }
 
-    /// Those of them that stay as long as it is mounted.
+    /// Returns those of them that a remount cannot change.
     pub fn fixed_words(&self) -> Vec<String> {
         let switches = [
             (self.allow_other == Some(true), "allow_other"),
@@ -165,7 +165,7 @@ impl MountOptions {
     }
 }
 
-/// Takes an option over; false if there is none by that name.
+/// Applies an option; returns `false` if no option has that name.
 fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<bool> {
     match key {
         "attr_timeout" => options.attribute_timeout = Some(timeout(key, value)?),
@@ -202,10 +202,10 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
             Some("through") => options.write_back = false,
             _ => return Err(wrong(key, "is back or through", "writes=through")),
         },
-        // What `mount -t fuse.plyfs` hands on.
+        // As `mount -t fuse.plyfs` passes it on.
         "subtype" if value == Some("plyfs") => {}
         "subtype" => return Err(wrong(key, "can only be plyfs", "subtype=plyfs, or leave it out")),
-        // The user who mounts, as mount(8) notes it.
+        // The mounting user, as mount(8) records it.
         "user" if value.is_some() => {
             flags::apply(&mut options.flags, key);
         }
@@ -222,7 +222,7 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
     Ok(true)
 }
 
-/// Cuts at commas; a comma in double quotes or behind a backslash belongs to its word.
+/// Splits at commas; a comma in double quotes or after a backslash belongs to its word.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;
@@ -239,7 +239,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Whether only others read the option, whatever its value.
+/// Returns whether the option is only for other programs, whatever its value.
 fn is_for_others(key: &str) -> bool {
     key == "comment" || key.starts_with("x-") || key.starts_with("X-")
 }
@@ -255,7 +255,7 @@ fn wrong(key: &str, what: &str, remedy: &str) -> Failure {
     Failure::new(Exit::Usage, format!("mount option '{key}' {what}; write {remedy}"))
 }
 
-/// Every option but those that only others read.
+/// Returns the names of all options except those that are only for other programs.
 fn names() -> impl Iterator<Item = &'static str> {
     OWN.into_iter().chain(flags::names()).chain(WITHOUT_MEANING).chain(["remount"])
 }
