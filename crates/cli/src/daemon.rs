@@ -1,4 +1,4 @@
-//! Going to the background: a server process that tells its parent when the mount is usable, or why it is not.
+//! Daemonization: a server process that reports to its parent when the mount is usable, or why it is not.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -10,29 +10,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Which of the two processes this is.
+/// The process in which [`split`] returned.
 pub enum Side {
-    /// The one that was started: it ends with what the server told.
+    /// The original process, which ends with the outcome that the server reported.
     Parent(Outcome),
-    /// The server, which has to tell.
+    /// The server, which must report its outcome.
     Server(Ready),
 }
 
-/// The server's duty to tell its parent how the start went.
+/// The server's obligation to report to its parent how the start went.
 pub struct Ready {
     pipe: File,
 }
 
-/// What goes through the pipe. Nothing at all means that the server died.
+/// The message through the pipe. End of file without a message means that the server died.
 #[derive(Serialize, Deserialize)]
 enum Told {
     Usable,
     Failed { number: u8, message: String, excerpt: Option<String> },
 }
 
-/// Splits the process in two. The parent waits for the server's word.
+/// Forks the server off. The parent waits for the server's report.
 ///
-/// Called while the process has a single thread.
+/// Must be called while the process has a single thread.
 pub fn split() -> Outcome<Side> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| cannot(&error))?;
     // SAFETY: the process has a single thread, so that the child finds no lock held by a thread that it lacks.
@@ -51,10 +51,10 @@ pub fn split() -> Outcome<Side> {
 }
 
 impl Ready {
-    /// The mount is usable: the parent ends, and the server lets go of its terminal and directory. What it writes to
-    /// standard error goes to `errors` from now on, or nowhere.
+    /// Reports that the mount is usable: the parent ends, and the server detaches from its terminal and working directory. From
+    /// then on, standard error goes to `errors`, or nowhere.
     pub fn usable(self, errors: Option<&Path>) {
-        // Failing to let go harms nobody but the terminal.
+        // Failing to detach affects only the terminal.
         if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
             let _ = rustix::stdio::dup2_stdin(&null);
             let _ = rustix::stdio::dup2_stdout(&null);
@@ -65,7 +65,7 @@ impl Ready {
         self.tell(&Told::Usable);
     }
 
-    /// The mount failed: the parent reports it.
+    /// Reports that the mount failed; the parent prints the failure.
     pub fn failed(self, failure: &Failure) {
         self.tell(&Told::Failed {
             number: failure.exit.number(),
@@ -75,19 +75,19 @@ impl Ready {
     }
 
     fn tell(mut self, told: &Told) {
-        // A parent that was killed does not read; the mount is none the worse for it.
+        // A parent that was killed does not read; the mount is not affected.
         if let Ok(bytes) = serde_json::to_vec(told) {
             let _ = self.pipe.write_all(&bytes);
         }
     }
 }
 
-/// Closes every descriptor but the standard ones. Called while the process has opened nothing: whatever is open was inherited,
-/// and somebody may wait for its end.
+/// Closes every descriptor but the standard ones. Must be called before the process opens anything: every open descriptor was
+/// inherited, and another process may be waiting for it to be closed.
 pub fn close_inherited() {
     const FIRST: libc::c_uint = 3;
-    // SAFETY: nothing in this process owns a descriptor from `FIRST` on. Kernels without the call (before Linux 5.9)
-    // and refusals leave them open, which only delays those who wait for their end.
+    // SAFETY: nothing in this process owns a descriptor from `FIRST` on. Kernels without the call (before Linux 5.9) and
+    // refusals leave the descriptors open, which only delays processes that wait for them to be closed.
     unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0) };
 }
 

@@ -2,34 +2,34 @@
 
 use std::fmt;
 
-/// Why the command ended. The numbers are kept for good: a code is never used for anything else.
+/// The reason why the command ended. The numbers are stable: a code is never reused for another reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Done.
+    /// Success.
     Success,
-    /// A command of the shell failed, a check found something, or something without a code of its own.
+    /// A shell command failed, a check found something, or another failure without a code of its own.
     Failure,
-    /// The command line is wrong.
+    /// The command line is invalid.
     Usage,
-    /// The text of the stack expression is wrong.
+    /// The stack expression has a syntax error.
     Expression,
-    /// The expression names a kind, layer or option that does not exist, or gives an option a wrong value.
+    /// The expression names a kind, layer or option that does not exist, or gives an option an invalid value.
     Unknown,
     /// A base or layer cannot be opened.
     Stack,
     /// The mount point is missing or not a directory.
     MountPoint,
-    /// The mount point is a mount of Plyfs already.
+    /// The mount point is already a mount of Plyfs.
     Mounted,
-    /// FUSE is not there.
+    /// FUSE is not available.
     NoFuse,
-    /// The user may not do this.
+    /// The user lacks permission.
     Permission,
     /// The mount failed for another reason.
     Mount,
-    /// There is no such mount.
+    /// No such mount exists.
     NoMount,
-    /// The mount is in use, or a branch is.
+    /// The mount or a branch is in use.
     Busy,
     /// The server of a mount does not answer.
     NoAnswer,
@@ -41,9 +41,9 @@ pub enum Exit {
 pub struct Row {
     /// The code.
     pub exit: Exit,
-    /// The number that the process ends with.
+    /// Exit status of the process.
     pub number: u8,
-    /// What it means.
+    /// Its meaning.
     pub meaning: &'static str,
 }
 
@@ -74,11 +74,11 @@ pub const TABLE: [Row; 15] = [
     row(Exit::Died, 14, "the server ended before the mount was usable"),
 ];
 
-/// What `mount.plyfs` ends with, as mount(8) expects of its helpers.
+/// The exit status of `mount.plyfs`, as mount(8) expects it of its helpers.
 pub mod mount_helper {
     use super::Exit;
 
-    /// The code of mount(8) for one of ours: 1 wrong usage or permissions, 32 the mount failed.
+    /// Returns the exit code of mount(8) for one of ours: 1 for incorrect usage or permissions, 32 for a failed mount.
     pub fn number(exit: Exit) -> u8 {
         match exit {
             Exit::Success => 0,
@@ -88,34 +88,34 @@ pub mod mount_helper {
     }
 }
 
-/// What `plyfs run` ends with if its command does not decide that, as env(1), timeout(1) and others do.
+/// The exit status of `plyfs run` where its command does not determine it, as with env(1), timeout(1) and others.
 pub mod run_command {
     use super::Exit;
 
-    /// The command was found and cannot be started.
+    /// The command was found but cannot be executed.
     pub const NOT_EXECUTABLE: u8 = 126;
-    /// There is no such command.
+    /// The command was not found.
     pub const NOT_FOUND: u8 = 127;
 
-    /// The code for any failure of our own.
+    /// Returns the exit status for any failure of our own.
     pub fn number(_: Exit) -> u8 {
         125
     }
 }
 
 impl Exit {
-    /// The number that the process ends with.
+    /// Returns the exit status of the process.
     pub fn number(self) -> u8 {
         TABLE.iter().find(|row| row.exit == self).map_or(1, |row| row.number)
     }
 
-    /// The code with that number.
+    /// Returns the code with that number.
     pub fn from_number(number: u8) -> Option<Exit> {
         TABLE.iter().find(|row| row.number == number).map(|row| row.exit)
     }
 }
 
-/// The table as text, for `--help` and the man pages.
+/// Returns the table as text, for `--help` and the man pages.
 pub fn table() -> String {
     let mut text = String::from("Exit codes:\n");
     for row in &TABLE {
@@ -131,30 +131,30 @@ pub struct Failure {
     pub exit: Exit,
     /// Cause and remedy, in one line.
     pub message: String,
-    /// The place in the expression that the message is about: two more lines.
+    /// The location in the expression that the message refers to: two more lines.
     pub excerpt: Option<String>,
 }
 
-/// What a command gives back.
+/// The result of a command.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// A failure without an excerpt.
+    /// Returns a failure without an excerpt.
     pub fn new(exit: Exit, message: impl fmt::Display) -> Self {
         Failure { exit, message: one_line(&message.to_string()), excerpt: None }
     }
 
-    /// A failure that was reported where it happened.
+    /// Returns a failure that was already reported where it happened.
     pub fn silent(exit: Exit) -> Self {
         Failure { exit, message: String::new(), excerpt: None }
     }
 
-    /// Whether there is something left to report.
+    /// Returns whether nothing is left to report.
     pub fn is_silent(&self) -> bool {
         self.message.is_empty()
     }
 
-    /// The failure with an excerpt below its message.
+    /// Returns the failure with an excerpt below its message.
     pub fn with_excerpt(mut self, excerpt: String) -> Self {
         self.excerpt = Some(excerpt);
         self
@@ -172,7 +172,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// The failure of a message whose first line tells what failed, and whose others show it.
+    /// Returns the failure for a message whose first line names the failure, and whose other lines show it.
     pub fn of_lines(exit: Exit, message: &str) -> Self {
         match message.split_once('\n') {
             Some((first, rest)) => Failure::new(exit, first).with_excerpt(rest.trim_end().to_owned()),
@@ -183,7 +183,7 @@ impl Failure {
 
 impl std::error::Error for Failure {}
 
-/// Messages stay on one line even where they quote a name with a line break in it.
+/// Replaces line breaks, so that messages stay on one line even where they quote a name that contains one.
 fn one_line(message: &str) -> String {
     let mut line = String::new();
     for character in message.chars() {

@@ -1,4 +1,4 @@
-//! Reads stack expressions of the command line, and tells what is wrong with them.
+//! Reads the stack expressions of the command line, and reports their errors.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use vnode::FileSystemRef;
 
 use crate::exit::{Exit, Failure, Outcome};
 
-/// An expression with its text, so that errors can show the place.
+/// An expression with its text, so that errors can show their location.
 #[derive(Clone, Debug)]
 pub struct Expression {
     text: String,
@@ -26,7 +26,7 @@ impl Expression {
         Ok(Expression { text, stack })
     }
 
-    /// Reads layers for a directory that is to be mounted over.
+    /// Reads the layers for a directory that is to be mounted over.
     pub fn read_over(directory: &Path, argument: &OsStr) -> Outcome<Expression> {
         let text = syntax::from_argument(argument);
         let layers = syntax::parse_layers(&text).map_err(|error| failure(&error.into(), &text))?;
@@ -35,26 +35,26 @@ impl Expression {
         Ok(Expression { text, stack })
     }
 
-    /// Builds the stack, and warns of branches that are left out.
+    /// Builds the stack, with a warning for each branch that is left out.
     pub fn build(&self) -> Outcome<FileSystemRef> {
         let warn = &mut |error: &stack::BuildError| {
-            // A server that has no terminal any more has its log.
+            // A server that has detached from its terminal has its log.
             let _ = writeln!(io::stderr(), "plyfs: warning: a branch is left out: {error}");
         };
         stack::build_telling(&self.stack, warn).map_err(|error| failure(&error, &self.text))
     }
 
-    /// Builds the stack only to tell what it is made of: nothing in it is changed, also while it is mounted.
+    /// Builds the stack only to describe its members: changes nothing in it, even while it is mounted.
     pub fn build_to_describe(&self) -> Outcome<FileSystemRef> {
         stack::only_described(|| self.build())
     }
 
-    /// Whether it is one branch, with or without a mode, and no layer on it.
+    /// Returns whether it is a single branch, with or without a mode, without layers on it.
     pub fn is_one_branch(&self) -> bool {
         self.stack.source.len() == 1 && self.stack.layers.is_empty()
     }
 
-    /// Opens the branches of the union that this is, or, without any layer, those that it names.
+    /// Opens the branches of the union that this is, or, without any layer, the branches that it names.
     pub fn build_branches(&self) -> Outcome<Vec<OpenBranch>> {
         let branches = stack::build_branches(&self.stack).ok_or_else(|| {
             let message = "this is no union; name its branches, or the stack as it is mounted";
@@ -63,14 +63,14 @@ impl Expression {
         branches.map_err(|error| failure(&error, &self.text))
     }
 
-    /// The directories that it is on, as far as they are named.
+    /// Returns the directories that it is on, as far as it names them.
     pub fn directories(&self) -> Vec<PathBuf> {
         let mut directories = Vec::new();
         add_directories(&self.stack, &mut directories);
         directories
     }
 
-    /// The expression in its standard form, paths absolute: it means the same wherever it is read.
+    /// Returns the expression in its canonical form with absolute paths: it means the same wherever it is read.
     pub fn standard_form(&self) -> String {
         self.stack.to_string()
     }

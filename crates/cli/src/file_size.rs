@@ -1,12 +1,12 @@
-//! The limit of a file's size that the process was started with (`ulimit -f`) is no limit of those that it serves.
+//! Lifting of the inherited file-size limit (`ulimit -f`), which must not apply to the files that the process serves.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Lifts it as far as allowed: root may do without. Where one stays, what would pass it is refused with `EFBIG`, and does not
-/// end the server (SIGXFSZ, setrlimit(2)). For the first thread, before there are others.
+/// Lifts the limit as far as permitted: root may remove it. Where a limit remains, writes beyond it fail with `EFBIG` and do
+/// not end the server (SIGXFSZ, setrlimit(2)). Must be called in the first thread, before others start.
 pub fn lift() {
     let maximum = getrlimit(Resource::Fsize).maximum;
     let unlimited = Rlimit { current: None, maximum: None };
@@ -14,7 +14,7 @@ pub fn lift() {
         let _ = setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum });
     }
     let mut signal = MaybeUninit::uninit();
-    // SAFETY: the set is made empty before it is used, and no set is asked for in return.
+    // SAFETY: the set is initialised as empty before it is used, and the old set is not requested.
     unsafe {
         libc::sigemptyset(signal.as_mut_ptr());
         libc::sigaddset(signal.as_mut_ptr(), libc::SIGXFSZ);

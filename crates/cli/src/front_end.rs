@@ -1,4 +1,4 @@
-//! The one place that knows the FUSE front end: mounting, serving, unmounting.
+//! The only module that uses the FUSE front end: mounting, serving, unmounting.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,22 +13,22 @@ use crate::control::{Operation, Steps};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::options::{MountOptions, Uring};
 
-/// How long requests took, and directories that something is mounted on.
+/// Latencies of requests, and directories to mount on.
 pub use frontends::fuse::{MountPoint, Times, UnmountMode};
 
-/// The target of the log lines that tell of each operation.
+/// Target of the log lines about individual operations.
 pub const TRACE_TARGET: &str = fuse::TRACE_TARGET;
 
-/// How a stack is to be mounted.
+/// The parameters of a mount.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Where, as the kernel lists it.
+    /// The mount point, in the form in which the kernel lists it.
     pub mount_point: PathBuf,
-    /// What mount(8) shows as the source.
+    /// The source that mount(8) shows.
     pub source: OsString,
     /// The mount options.
     pub options: MountOptions,
-    /// Mounted on the base's own directory.
+    /// The mount covers the base's own directory.
     pub over: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Served {
     forced: AtomicBool,
 }
 
-/// How long a mount that is asked to end waits for those who use it.
+/// Time that a mount being ended waits for the processes that use it.
 const GRACE: Duration = Duration::from_secs(10);
 
 impl Served {
@@ -53,7 +53,7 @@ impl Served {
         }
     }
 
-    /// Has the kernel hand on what it keeps of files that are open: nobody else does once the server has ended.
+    /// Makes the kernel write back its cached data of open files: nothing does so once the server has ended.
     fn write_back(&self) {
         const LONGEST: Duration = Duration::from_secs(30);
         let files = self.mount.files_written();
@@ -73,7 +73,7 @@ impl Served {
         }
     }
 
-    /// Takes the mount away. Who uses it may go on for some time; `at_once`, what they do fails.
+    /// Unmounts. Processes that use the mount may continue for some time; with `at_once`, their operations fail.
     pub fn end(&self, at_once: bool) {
         if !at_once {
             self.write_back();
@@ -96,14 +96,14 @@ impl Served {
         self.forced.store(true, Ordering::Release);
     }
 
-    /// Takes the mount away at the end of those who used it. What others still have open fails. Whether nobody can change anything
-    /// through it any more: not so where it is mounted in another name space too, or where the kernel writes files that are open to the
-    /// base by itself.
+    /// Unmounts after the processes that used the mount have ended; operations on files that others still have open fail.
+    /// Returns whether nothing can change anything through the mount any more: not so if it is also mounted in another mount
+    /// namespace, or if the kernel itself writes open files to the base.
     pub fn finish(&self) -> bool {
         const ATTEMPTS: usize = 20;
         const INTERVAL: Duration = Duration::from_millis(10);
         for _ in 0..ATTEMPTS {
-            // A process that has just ended may not be gone altogether.
+            // A process that has just exited may not have released everything yet.
             if self.mount.unmount(UnmountMode::Clean).is_ok() {
                 return self.mount.wait_timeout(GRACE);
             }
@@ -116,18 +116,18 @@ impl Served {
         self.mount.wait_timeout(GRACE) && !is_written_below
     }
 
-    /// The mount has got other flags.
+    /// Applies a change of the mount's flags.
     pub fn flags_changed(&self, flags: &MountFlags) -> vnode::Result<()> {
         self.mount.flags_changed(flags)
     }
 
-    /// Everything written so far reaches storage, what the kernel keeps included.
+    /// Flushes everything written so far to storage, including the kernel's cached data.
     pub fn sync(&self) -> vnode::Result<()> {
         self.write_back();
         self.mount.sync()
     }
 
-    /// Waits until whoever uses the mount sees what has changed in the stack.
+    /// Waits until the users of the mount see what has changed in the stack.
     pub fn settle(&self) {
         const LONGEST: Duration = Duration::from_secs(30);
         if !self.mount.wait_until_told(LONGEST) {
@@ -137,41 +137,41 @@ impl Served {
         }
     }
 
-    /// How many requests of each operation were answered, those that occurred.
+    /// Returns the number of requests answered, by operation, for the operations that occurred.
     pub fn requests(&self) -> BTreeMap<String, u64> {
         let counts = self.mount.statistics().into_iter();
         counts.map(|count| (count.operation.to_lowercase(), count.times.requests())).collect()
     }
 
-    /// What was done since the mount, by operation.
+    /// Returns the statistics since the mount, by operation.
     pub fn operations(&self) -> BTreeMap<String, Operation> {
         let all = self.mount.statistics().into_iter();
         let steps = |one: &OperationStatistics| Operation { failures: one.failures, times: one.times.steps() };
         all.map(|one| (one.operation.to_lowercase(), steps(&one))).collect()
     }
 
-    /// What the parts of the stack took of the requests that were watched.
+    /// Returns the time that the parts of the stack took of the sampled requests.
     pub fn parts(&self) -> BTreeMap<String, Steps> {
         self.mount.parts().into_iter().map(|one| (one.part.to_owned(), one.times.steps())).collect()
     }
 
-    /// How many threads serve requests.
+    /// Returns the number of threads that serve requests.
     pub fn workers(&self) -> usize {
         self.mount.workers()
     }
 
-    /// How requests come from the kernel, and why so.
+    /// Returns the transport of requests from the kernel, and the reason for it.
     pub fn transport(&self) -> String {
         self.mount.decisions().transport()
     }
 
-    /// How many objects the kernel holds.
+    /// Returns the number of objects that the kernel holds references to.
     pub fn objects(&self) -> u64 {
         self.mount.nodes()
     }
 }
 
-/// What follows from the stack, the plan and the running kernel for caching and the path of data, as text.
+/// Returns as text the decisions about caching and the data path that follow from the stack, the plan and the running kernel.
 pub fn decisions(file_system: &dyn FileSystem, plan: &Plan) -> String {
     fuse::explain(&file_system.properties(), &options(plan)).to_string()
 }
@@ -194,7 +194,8 @@ fn options(plan: &Plan) -> fuse::MountOptions {
     fuse::MountOptions {
         source: plan.source.clone(),
         flags: options.flags,
-        // What root mounts is there for all, as with any other file system: the base decides by the caller's rights.
+        // A mount by root is accessible to all users, as with any other file system: the base decides by the caller's
+        // permissions.
         allow_other: options.allow_other.unwrap_or_else(|| rustix::process::geteuid().is_root()),
         default_permissions: options.default_permissions.then_some(true),
         name_timeout: options.entry_timeout,

@@ -1,4 +1,4 @@
-//! Logging: where lines go, and a level that can change while the mount runs.
+//! Logging: the destination of lines, and a level that can change while the mount runs.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,21 +15,21 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Where log lines go.
+/// The destination of log lines.
 #[derive(Clone, Debug)]
 pub enum Destination {
     /// Standard error.
     StandardError,
-    /// A file, appended to; made readable for its owner alone, since names of others' files get there.
+    /// A file, opened for appending; created readable only by its owner, since it may contain the names of other users' files.
     File(PathBuf),
-    /// The system's log.
+    /// The system log.
     Syslog,
 }
 
-/// What the names of the compiler's modules begin with.
+/// Prefix of the names of the compiler's modules.
 const COMPILER: &str = "cranelift";
 
-/// The level that the process logs at, and the handle that changes it.
+/// The current log level, and the handle that changes it.
 struct Current {
     level: Mutex<String>,
     handle: reload::Handle<EnvFilter, Registry>,
@@ -37,7 +37,7 @@ struct Current {
 
 static CURRENT: OnceLock<Current> = OnceLock::new();
 
-/// Starts logging. Called once, before threads are started.
+/// Starts logging. Must be called once, before threads are started.
 pub fn start(level: &str, destination: &Destination) -> Outcome {
     let (filter, handle) = reload::Layer::new(filter(level)?);
     let registry = tracing_subscriber::registry().with(filter);
@@ -56,7 +56,7 @@ pub fn start(level: &str, destination: &Destination) -> Outcome {
     Ok(())
 }
 
-/// The level now, as it was set.
+/// Returns the current level, as it was set.
 pub fn level() -> String {
     CURRENT.get().map_or_else(|| "off".to_owned(), |current| lock(&current.level).clone())
 }
@@ -80,13 +80,13 @@ pub fn check(level: &str) -> Outcome {
     filter(level).map(drop)
 }
 
-/// The level with each operation's line added.
+/// Returns the level with a trace line for each operation added.
 pub fn with_trace(level: &str) -> String {
     format!("{level},{}=trace", crate::front_end::TRACE_TARGET)
 }
 
 fn filter(level: &str) -> Outcome<EnvFilter> {
-    // An unknown word alone would be taken for the name of a module.
+    // An unknown word on its own would be taken for a module name.
     let words = ["off", "error", "warn", "info", "debug", "trace"];
     let known = |part: &str| part.contains('=') || part.contains("::") || words.contains(&part.to_lowercase().as_str());
     let wrong = || {
@@ -99,7 +99,7 @@ fn filter(level: &str) -> Outcome<EnvFilter> {
     if level.is_empty() || !level.split(',').all(known) {
         return Err(wrong());
     }
-    // What it makes code of the compiler tells line by line; why it makes none is told by whoever asks it.
+    // The compiler logs line by line what it generates; a failure to generate code is reported by its caller.
     let asks = level.contains(COMPILER);
     let all = if asks { level.to_owned() } else { format!("{COMPILER}=off,{level}") };
     EnvFilter::builder().parse(all).map_err(|_| wrong())
@@ -118,13 +118,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Writes to the system's log over its socket, in the form of syslog(3). A log that is not there loses lines, and never
-/// stops a request.
+/// A writer to the system log over its socket, in the format of syslog(3). Without a reachable log, lines are lost but requests
+/// are never blocked.
 struct Syslog {
     socket: Option<UnixDatagram>,
 }
 
-/// One line on its way.
+/// A log line being written.
 struct Line<'a> {
     socket: Option<&'a UnixDatagram>,
     severity: u8,

@@ -63,8 +63,8 @@ fn run(command: &Command) -> Outcome {
     }
 }
 
-/// Whether mount(8) or mount.fuse(8) called: by the name of the helper, or with a stack in place of a command, which
-/// contains a character that no command's name has.
+/// Returns whether mount(8) or mount.fuse(8) called: recognised by the name of the helper, or by a stack in place of a command,
+/// which contains a character that no command name has.
 fn is_helper_call(words: &[OsString]) -> bool {
     let name = words.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
     let stack_first = |word: &OsString| word.as_bytes().iter().any(|byte| matches!(byte, b'/' | b':' | b'|'));
@@ -83,7 +83,7 @@ fn finish(outcome: Outcome, number: fn(exit::Exit) -> u8) -> ExitCode {
     }
 }
 
-/// Prints what the command line's parser says: help and the version as they are, an error as one line like all others.
+/// Prints the message of the command-line parser: help and the version unchanged, an error as one line like all others.
 fn refuse(error: &clap::Error, number: u8) -> ExitCode {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
@@ -93,7 +93,7 @@ fn refuse(error: &clap::Error, number: u8) -> ExitCode {
     ExitCode::from(number)
 }
 
-/// The cause and the tips of the parser's message, without the usage below them.
+/// Returns the cause and the tips of the parser's message, without the usage below them.
 fn one_line(message: &str) -> String {
     let lines = message.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! The kernel's list of mounts, as far as Plyfs is concerned.
+//! The kernel's mount table, limited to what Plyfs needs.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -8,58 +8,58 @@ use std::path::{Path, PathBuf};
 
 use vnode::mount_table::{Mount, OWN, mounts, unescape};
 
-/// One mount of the caller's name space.
+/// One mount of the caller's mount namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The kernel's number of it.
+    /// The kernel's mount ID.
     pub mount: u64,
-    /// Where it is mounted.
+    /// Path of the mount point.
     pub mount_point: PathBuf,
     /// The type, such as `fuse.plyfs`.
     pub kind: String,
-    /// What mount(8) shows as its source.
+    /// The source that mount(8) shows.
     pub source: String,
-    /// The options of the mount, and then those of its file system.
+    /// The options of the mount, followed by those of its file system.
     pub options: Vec<String>,
-    /// The user whose server it is, for FUSE.
+    /// For FUSE, the uid of the user whose server it is.
     pub user: Option<u32>,
 }
 
 impl Entry {
-    /// Whether Plyfs made the mount.
+    /// Returns whether it is a mount of Plyfs.
     pub fn is_plyfs(&self) -> bool {
         self.kind == "fuse.plyfs"
     }
 }
 
-/// All mounts, in the order they were made.
+/// Returns all mounts, in the order in which they were made.
 pub fn read() -> Vec<Entry> {
     let table = fs::read(OWN).unwrap_or_default();
     mounts(&table).map(entry).collect()
 }
 
-/// Where file systems are mounted that are processes, by FUSE.
+/// Returns the mount points of file systems that processes serve through FUSE.
 pub fn served() -> Vec<PathBuf> {
     let table = fs::read(OWN).unwrap_or_default();
     mounts(&table).filter(Mount::is_fuse).map(|mount| path(mount.mount_point)).collect()
 }
 
-/// The topmost mount on exactly this path.
+/// Returns the topmost mount on exactly this path.
 pub fn on(mount_point: &Path) -> Option<Entry> {
     read().into_iter().rfind(|entry| entry.mount_point == mount_point)
 }
 
-/// The mount of this number, if it has a place in the tree.
+/// Returns the mount with this ID, if it is attached to the tree.
 pub fn of(mount: u64) -> Option<Entry> {
     read().into_iter().find(|entry| entry.mount == mount)
 }
 
-/// The path as the kernel lists mounts: absolute, without symlinks or `..`. A mount point itself is not looked at if
-/// its path is listed already: its server might not answer.
+/// Returns the path in the form in which the kernel lists mounts: absolute, without symlinks or `..`. Does not access a mount
+/// point itself if its path is already listed: its server might not answer.
 pub fn canonical(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let listed = |path: &Path| read().iter().any(|entry| entry.is_plyfs() && entry.mount_point == path);
-    // `absolute` leaves `..` and blank trailing components in; mounts are never listed with them.
+    // `absolute` keeps `..` and empty trailing components; mounts are never listed with them.
     let absolute: PathBuf = absolute.components().collect();
     if listed(&absolute) {
         return absolute;
@@ -75,7 +75,7 @@ pub fn canonical(path: &Path) -> PathBuf {
 
 fn entry(mount: Mount<'_>) -> Entry {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    // Commas inside of them are escaped.
+    // Commas within the options are escaped.
     let words = |bytes: &[u8]| bytes.split(|&byte| byte == b',').map(|word| text(&unescape(word))).collect::<Vec<_>>();
     let of_file_system = words(mount.file_system_options);
     let user = of_file_system.iter().find_map(|option| option.strip_prefix("user_id=")?.parse().ok());

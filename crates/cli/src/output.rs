@@ -1,4 +1,4 @@
-//! What the command writes to its standard output and standard error.
+//! Output of the command to its standard output and standard error.
 
 use std::io::{ErrorKind, Write, stderr, stdout};
 
@@ -10,7 +10,7 @@ pub fn report(failure: &Failure) {
     let _ = writeln!(stderr(), "plyfs: {failure}");
 }
 
-/// Prints to standard output. A closed pipe is no failure.
+/// Prints to standard output. A closed pipe is not a failure.
 pub fn print(text: &str) -> Outcome {
     let mut output = stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {

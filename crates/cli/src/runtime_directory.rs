@@ -1,6 +1,6 @@
-//! The directory of the control sockets: one for each user, out of the reach of others.
+//! The directories of the control sockets: one per user, inaccessible to others.
 //!
-//! Each is opened once and checked as it is open: whoever may rename what is on the way to it changes nothing about it.
+//! Each directory is opened once and checked through its descriptor: renaming components of its path has no effect on it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -15,17 +15,17 @@ use rustix::process::{Uid, geteuid};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mount_table;
 
-/// A directory of control sockets that is open.
+/// An open directory of control sockets.
 pub struct Directory {
     file: File,
-    /// Where it was found.
+    /// The path by which it was found.
     path: PathBuf,
-    /// Whose it is.
+    /// Uid of its owner.
     owner: u32,
 }
 
 impl Directory {
-    /// A directory, no symlink, that nobody but its owner can write or search.
+    /// Opens a directory that only its owner can write and search, without following a symlink.
     fn open(path: PathBuf) -> Option<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(&path, flags, Mode::empty()).ok()?);
@@ -33,27 +33,27 @@ impl Directory {
         (status.mode() & 0o077 == 0).then(|| Self { owner: status.uid(), file, path })
     }
 
-    /// The same, of the caller.
+    /// As [`Directory::open`], but only if the caller owns it.
     fn open_own(path: PathBuf) -> Option<Self> {
         Self::open(path).filter(Self::is_own)
     }
 
-    /// Where it was found.
+    /// Returns the path by which it was found.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A path that leads to it, whatever is renamed: for this process, as long as the value lives.
+    /// Returns a path that resolves to it regardless of renames, in this process, as long as the value lives.
     pub fn place(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
 
-    /// The user whose it is.
+    /// Returns the uid of its owner.
     pub fn owner(&self) -> u32 {
         self.owner
     }
 
-    /// Whether it is the caller's.
+    /// Returns whether the caller owns it.
     pub fn is_own(&self) -> bool {
         self.owner == geteuid().as_raw()
     }
@@ -65,10 +65,10 @@ impl AsFd for Directory {
     }
 }
 
-/// Below a user's own runtime directory.
+/// Name below a user's own runtime directory.
 const SUBDIRECTORY: &str = "plyfs";
 
-/// Every directory that may hold sockets which the caller may use: for root those of all users.
+/// Returns every directory that may contain sockets for the caller to use: for root, those of all users.
 pub fn all() -> Vec<Directory> {
     let uid = geteuid();
     let (mut paths, served) = (vec![usual()], mount_table::served());
@@ -82,14 +82,14 @@ pub fn all() -> Vec<Directory> {
     paths.sort();
     paths.dedup();
     let may_be_used = |directory: &Directory| {
-        // What is not root's in the place of root's is somebody's trick.
+        // A directory at root's path that root does not own is an attack.
         directory.is_own() || (uid.is_root() && directory.path != usual())
     };
     paths.into_iter().filter_map(Directory::open).filter(may_be_used).collect()
 }
 
-/// Makes the caller's directory, mode 0700, or opens the one that is there: /run/plyfs for root, else below $XDG_RUNTIME_DIR,
-/// else in /tmp under the user's id. There others may have taken that name; then it is another one.
+/// Creates the caller's directory with mode 0700, or opens the existing one: /run/plyfs for root, else below $XDG_RUNTIME_DIR,
+/// else in /tmp under the user's id. In /tmp other users may have taken that name; then it gets another name.
 pub fn make() -> Outcome<Directory> {
     let path = usual();
     let failed = |error: &io::Error| {
@@ -118,14 +118,14 @@ pub fn make() -> Outcome<Directory> {
     Directory::open_own(path.clone()).ok_or_else(|| failed(&io::Error::from(io::ErrorKind::PermissionDenied)))
 }
 
-/// Waits until no other process of this user is about to mount. It may go on when the value is dropped.
+/// Waits until no other process of this user is about to mount. The next process may continue once the value is dropped.
 pub fn turn() -> Outcome<Option<File>> {
     const PATIENCE: Duration = Duration::from_secs(10);
     let directory = make()?;
     let end = Instant::now() + PATIENCE;
     while flock(&directory, FlockOperation::NonBlockingLockExclusive).is_err() {
         if Instant::now() > end {
-            // Another one hangs. Mounting twice at the same moment is then the lesser worry.
+            // Another process hangs. Mounting twice at the same moment is then the lesser problem.
             return Ok(None);
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -137,7 +137,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Where the caller's own directory is, unless others have taken its name.
+/// Returns the path of the caller's own directory, unless others have taken its name.
 fn usual() -> PathBuf {
     let uid = geteuid();
     if uid.is_root() {
@@ -153,7 +153,7 @@ fn in_tmp(uid: Uid) -> PathBuf {
     PathBuf::from(format!("/tmp/plyfs-{uid}"))
 }
 
-/// A number that nobody can guess.
+/// Returns an unpredictable number.
 fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())? {
@@ -162,8 +162,9 @@ fn random() -> io::Result<u64> {
     }
 }
 
-/// The entries of a directory that are named after a user, with this in front, and belong to that user; of one user or of all.
-/// After the user's id there may be more, behind a hyphen. What is a served mount is nobody's: its server might never answer.
+/// Returns the entries of a directory whose names consist of this prefix and a user id and that belong to that user; of one
+/// user or of all. A hyphen and more may follow the user's id. Mount points of served file systems are skipped: their servers
+/// might never answer.
 fn of_users(directory: &str, prefix: &str, only: Option<Uid>, served: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(move |entry| {

@@ -1,4 +1,4 @@
-//! The `plyfs-tools` command: the parts of `plyfs` that no mount needs, which `plyfs` executes.
+//! The `plyfs-tools` command: the parts of `plyfs` that no mount needs, run by `plyfs` as a separate executable.
 
 use std::fs;
 use std::io;
@@ -44,11 +44,11 @@ fn completions(arguments: &Completions) -> Outcome {
     print(&String::from_utf8_lossy(&script))
 }
 
-/// Writes the man pages: one for the command, one for each of its commands, one for the helper of mount(8).
+/// Writes the man pages: one for the command, one for each of its subcommands, one for the helper of mount(8).
 fn man(arguments: &Man) -> Outcome {
     let directory = &arguments.directory;
     let written = fs::create_dir_all(directory).and_then(|()| {
-        // The command `help` says nothing that the pages do not.
+        // The page of the command `help` would only repeat the other pages.
         clap_mangen::generate_to(Arguments::command().disable_help_subcommand(true), directory)?;
         let mut page = Vec::new();
         clap_mangen::Man::new(Helper::command()).section("8").render(&mut page)?;
@@ -60,7 +60,7 @@ fn man(arguments: &Man) -> Outcome {
     })
 }
 
-/// Serves the editor on standard input and output.
+/// Serves the editor over standard input and output.
 fn lsp() -> Outcome {
     fist_server::serve().map_err(|error| {
         Failure::new(Exit::Failure, format!("the language server has ended: {error}; editors start it again"))
