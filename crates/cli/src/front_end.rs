@@ -35,7 +35,7 @@ pub struct Plan {
 /// A mount that serves requests. Dropping it unmounts.
 pub struct Served {
     mount: Mount,
-    /// No more waiting for those who use the mount.
+    /// Processes that use the mount are no longer waited for.
     forced: AtomicBool,
 }
 

@@ -47,7 +47,7 @@ pub enum Request {
         /// Its arguments.
         #[serde(default)]
         arguments: Vec<(String, String)>,
-        /// The client waits for as long as progress reports arrive, and joins the parts of a long answer. Clients of older
+        /// The client waits for as long as progress reports arrive, and joins the parts of a long answer. Servers of older
         /// versions do neither.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         follows: bool,

@@ -93,7 +93,7 @@ pub fn of_table(shown: &[String]) -> MountFlags {
     let mut flags =
         MountFlags { no_suid: false, no_devices: false, access_times: AccessTimes::Strict, ..MountFlags::default() };
     shown.iter().for_each(|word| match word.as_str() {
-        // The mount or its file system may be read-only; either suffices.
+        // May stem from the mount or its file system alone; `ro` of either makes it read-only.
         "rw" => {}
         word => {
             apply(&mut flags, word);
