@@ -1,4 +1,4 @@
-//! `plyfs fist new`: a description to begin with.
+//! `plyfs fist new`: a FiST program to begin with.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::super::{print, printable};
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Writes the description, unless there is one.
+/// Writes the program, unless the file exists.
 pub fn run(name: &str, directory: Option<&Path>) -> Outcome {
     if !is_name(name) {
         let remedy = "give a name of letters, digits and _ that begins with no digit, without .fist";
@@ -25,7 +25,7 @@ pub fn run(name: &str, directory: Option<&Path>) -> Outcome {
     print(&format!("{}\n", printable(&file.display().to_string())))
 }
 
-/// Whether functions can be called so.
+/// Returns whether functions can have this name.
 fn is_name(name: &str) -> bool {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     !name.is_empty()

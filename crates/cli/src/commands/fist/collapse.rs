@@ -1,4 +1,4 @@
-//! `plyfs fist collapse`: descriptions as one layer, what fires in it, and what that gains.
+//! `plyfs fist collapse`: FiST programs merged into one layer, what fires in it, and the resulting gain.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use super::reading::checked;
 use crate::commands::print;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// How often each operation is timed both ways, by turns: the median counts.
+/// Number of timings of each operation in either form, alternating; the median counts.
 const ROUNDS: usize = 15;
-/// How long an operation is repeated each time.
+/// Time for which an operation is repeated in each timing.
 const ROUND: Duration = Duration::from_millis(4);
-/// Bytes of the file that is read.
+/// Size in bytes of the file that is read.
 const FILE_BYTES: usize = 64 << 10;
 
-/// Runs the command on descriptions, the lowest first.
+/// Runs the command on FiST programs, lowest first.
 pub(super) fn run(files: &[PathBuf]) -> Outcome {
     let mut programs = Vec::new();
     for file in files {
@@ -30,7 +30,7 @@ pub(super) fn run(files: &[PathBuf]) -> Outcome {
     print(&gain(&build(files, &[])?, &build(files, &[("collapse".to_owned(), "no".to_owned())])?)?)
 }
 
-/// Tells what keeps descriptions, the lowest first, from being one layer.
+/// Reports what prevents FiST programs, lowest first, from being one layer.
 pub(super) fn are_one_layer(files: &[PathBuf]) -> Outcome {
     for (place, lower) in files.iter().enumerate() {
         for upper in &files[place + 1..] {
@@ -51,7 +51,7 @@ fn build(files: &[PathBuf], options: &[(String, String)]) -> Outcome<FileSystemR
     stack::build_descriptions(&described, below).map_err(wrong)
 }
 
-/// The times of operations as one layer and stacked, as a table.
+/// Returns a table of the times of operations, as one layer and stacked.
 fn gain(together: &FileSystemRef, apart: &FileSystemRef) -> Outcome<String> {
     let mut lines = vec!["in memory          stacked  one layer  ratio".to_owned()];
     let caller = Caller::server();
@@ -74,7 +74,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// Something that is timed.
+/// The operations that are timed.
 #[derive(Clone, Copy)]
 enum Kind {
     GetAttributes,
@@ -131,7 +131,7 @@ impl Timed<'_> {
         }
     }
 
-    /// Nanoseconds of one, on average.
+    /// Returns the mean time of one operation, in nanoseconds.
     fn round(&self) -> vnode::Result<f64> {
         let mut buffer = vec![0; FILE_BYTES];
         let (begin, mut count) = (Instant::now(), 0_u32);

@@ -1,4 +1,4 @@
-//! `plyfs fist fmt`: descriptions in one layout.
+//! `plyfs fist fmt`: formats FiST programs.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -11,7 +11,7 @@ use super::reading::{each, show, unread, wrong};
 use crate::commands::{print, printable};
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Writes all files anew, or with `checks` tells which would be.
+/// Reformats all files, or with `checks` reports which would change.
 pub fn run(files: &[PathBuf], checks: bool) -> Outcome {
     each(files, |file| {
         let is_input = file == Path::new("-");
@@ -40,7 +40,7 @@ fn same(name: &Path, is_same: bool) -> Outcome {
     Err(Failure::silent(Exit::Failure))
 }
 
-/// Writes into the file itself, so that its owner, mode and links stay.
+/// Writes into the existing file, so that its owner, mode and links are kept.
 fn write(file: &Path, before: &str, made: &str) -> Outcome {
     let failed = |error: io::Error| {
         let remedy = "name a file that can be written";
@@ -48,7 +48,7 @@ fn write(file: &Path, before: &str, made: &str) -> Outcome {
     };
     let mut target = File::options().write(true).open(file).map_err(failed)?;
     replace(&mut target, made).map_err(|error| {
-        // There was room for the text that was there.
+        // The space sufficed for the previous text.
         let _ = replace(&mut target, before);
         failed(error)
     })

@@ -1,4 +1,4 @@
-//! `plyfs fist`: descriptions of file systems in the language FiST.
+//! `plyfs fist`: file systems written in the language FiST.
 
 mod begin;
 mod collapse;
@@ -41,7 +41,7 @@ fn explain(file: &Path) -> Outcome {
     print(&fist::explain::explain(&program, &text))
 }
 
-/// Prints the intermediate form of descriptions, the lowest first, as one program.
+/// Prints the intermediate representation of FiST programs, lowest first, as one program.
 fn form(files: &[PathBuf]) -> Outcome {
     let all = files.iter().map(|file| checked(file)).collect::<Outcome<Vec<_>>>()?;
     collapse::are_one_layer(files)?;
@@ -49,7 +49,7 @@ fn form(files: &[PathBuf]) -> Outcome {
     print(&fist::ir::print::print(&merged, &Target::host()))
 }
 
-/// Has a running mount read its description again: that of this file name, or the only one.
+/// Makes a running mount reload its FiST program: the one with this file name, or the only one.
 fn reload(mount_point: &Path, description: Option<&str>) -> Outcome {
     let server = running(mount_point)?;
     let mut kinds = descriptions(&server.report.stack);
@@ -65,7 +65,7 @@ fn reload(mount_point: &Path, description: Option<&str>) -> Outcome {
     print(&format!("{}\n", command_to(&server, kind, "reload", Vec::new())?))
 }
 
-/// The file names of the descriptions in a stack.
+/// Returns the file names of the FiST programs in a stack.
 pub(super) fn descriptions(stack: &str) -> Vec<String> {
     let Ok(stack) = stack::syntax::parse(stack) else { return Vec::new() };
     let named = stack.layers.iter().filter_map(|layer| match &layer.value.name.value {

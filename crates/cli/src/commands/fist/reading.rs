@@ -1,4 +1,4 @@
-//! Descriptions read for a command, and what is shown when they are wrong.
+//! Loading of FiST programs for a command, and the output of their diagnostics.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use fist::report::{self, Colours};
 use crate::commands::report as tell;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Does the same with each file. What is wrong with one is told, and the others are done all the same.
+/// Calls `act` with each file. The errors of one file are reported, and the others are processed nevertheless.
 pub(super) fn each(files: &[PathBuf], act: impl Fn(&Path) -> Outcome) -> Outcome {
     let mut outcome = Ok(());
     for file in files {
@@ -26,14 +26,14 @@ pub(super) fn each(files: &[PathBuf], act: impl Fn(&Path) -> Outcome) -> Outcome
     outcome
 }
 
-/// A description without errors.
+/// A FiST program without errors.
 pub(super) struct Checked {
     pub(super) ir: Form,
     pub(super) program: Program,
     pub(super) text: String,
 }
 
-/// Reads a description that has no errors. What is wrong, or may be, is shown.
+/// Loads a FiST program that must have no errors. Prints its errors and warnings.
 pub(super) fn checked(file: &Path) -> Outcome<Checked> {
     let Loaded { file, text, ir, program, diagnostics, .. } = load::load(file).map_err(unread)?;
     show(&file, &text, &diagnostics);
@@ -43,7 +43,7 @@ pub(super) fn checked(file: &Path) -> Outcome<Checked> {
     }
 }
 
-/// A description that cannot be used.
+/// Returns the failure for a FiST program that cannot be used.
 pub(super) fn wrong(file: &str, diagnostics: &[Diagnostic], what_is_done: &str) -> Failure {
     Failure::new(Exit::Failure, format!("{file} has {}; {what_is_done}", report::counts(diagnostics)))
 }
@@ -52,12 +52,12 @@ pub(super) fn unread(failure: load::Failure) -> Failure {
     Failure::new(Exit::Failure, failure)
 }
 
-/// Shows what is wrong, in colours on a terminal whose user wants them.
+/// Prints the diagnostics, in colour on a terminal unless the user has disabled it.
 pub(super) fn show(file: &str, text: &str, diagnostics: &[Diagnostic]) {
     let is_colourful = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let colours = if is_colourful { Colours::Always } else { Colours::Never };
     if !diagnostics.is_empty() {
-        // Standard error may be gone; the code still tells.
+        // Standard error may be closed; the exit code still reports the failure.
         let _ = writeln!(stderr(), "{}", report::report(file, text, diagnostics, colours));
     }
 }

@@ -1,7 +1,7 @@
-//! `plyfs fist test`: transcripts of what descriptions do on file systems in memory.
+//! `plyfs fist test`: transcripts that test FiST programs on file systems in memory.
 //!
-//! A transcript has commands of `plyfs shell` behind `$ `, and what each prints in the lines below it. In front of `$` stands
-//! who does it, a user's number, or `below`, on what lies below instead.
+//! A transcript has commands of `plyfs shell` after `$ `, and the output of each in the lines below it. The text before `$`
+//! names the actor: a user's number, or `below` for an action on a lower file system instead.
 
 use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use super::super::print;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::shell;
 
-/// What the name of a transcript ends with.
+/// Suffix of the name of a transcript.
 const SUFFIX: &str = ".test";
 
-/// A command of a transcript, and what it should print.
+/// A command of a transcript, and its expected output.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
     line: usize,
@@ -24,18 +24,18 @@ struct Step {
     expected: Vec<String>,
 }
 
-/// Who does a command, and where.
+/// The caller of a command, and the file system that it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Actor {
-    /// Root, on the file system that is described.
+    /// Root, on the described file system.
     Root,
-    /// A user of this number and group.
+    /// The user with this uid and gid.
     User(u32, u32),
-    /// Root, on the file system of this number below.
+    /// Root, on the lower file system with this number.
     Below(usize),
 }
 
-/// A transcript that has been read.
+/// A parsed transcript.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Transcript {
     options: Vec<(String, String)>,
@@ -61,19 +61,19 @@ pub(super) fn run(file: &Path) -> Outcome {
     if wrong.is_empty() {
         return print(&format!("{shown}: {} commands did what they should\n", transcript.steps.len()));
     }
-    // Standard error may be gone; the code still tells.
+    // Standard error may be closed; the exit code still reports the failure.
     let _ = writeln!(stderr(), "{}", wrong.join("\n"));
     let what = "did not do what they should; mend them or what is expected";
     Err(fail(format!("{shown}: {} of {} commands {what}", wrong.len(), transcript.steps.len())))
 }
 
-/// The description that a transcript is of: it stands beside it.
+/// Returns the path of the FiST program that a transcript tests: it is in the same directory.
 fn description_of(file: &Path) -> Option<PathBuf> {
     let name = file.file_name()?.to_str()?.strip_suffix(SUFFIX)?;
     name.ends_with(".fist").then(|| file.with_file_name(name))
 }
 
-/// The described file system over file systems in memory, and these.
+/// Builds the described file system on file systems in memory, and returns it together with these.
 fn build(description: &Path, options: &[(String, String)]) -> Outcome<(FileSystemRef, Vec<FileSystemRef>)> {
     let fail = |error: stack::BuildError| Failure::of_lines(Exit::Failure, &error.problem.to_string());
     let memory = stack::syntax::parse("mem:").map_err(|error| fail(error.into()))?;
@@ -86,7 +86,7 @@ fn build(description: &Path, options: &[(String, String)]) -> Outcome<(FileSyste
     Ok((described, below))
 }
 
-/// Reads a transcript; the error is that of a line.
+/// Parses a transcript; the error has its line number.
 fn read(text: &str) -> Result<Transcript, (usize, String)> {
     let mut transcript = Transcript::default();
     for (line, text) in text.lines().enumerate() {
@@ -118,7 +118,7 @@ fn read(text: &str) -> Result<Transcript, (usize, String)> {
     Ok(transcript)
 }
 
-/// The command that a line is, if it is one.
+/// Parses a line as a command, if it is one.
 fn command(text: &str) -> Result<Option<(Actor, String)>, String> {
     let Some((actor, command)) = text.split_once("$ ") else { return Ok(None) };
     let number = |text: &str| text.parse::<u32>().ok();
@@ -146,7 +146,7 @@ fn command(text: &str) -> Result<Option<(Actor, String)>, String> {
 }
 
 impl Step {
-    /// What the command prints, errors included, by lines.
+    /// Returns the lines that the command prints, including errors.
     fn run(&self, described: &FileSystemRef, below: &[FileSystemRef]) -> Result<Vec<String>, String> {
         let (file_system, caller) = match self.actor {
             Actor::Root => (described, Caller::with_groups(0, 0, &[], 0o022)),
@@ -162,7 +162,7 @@ impl Step {
     }
 }
 
-/// What was expected, and what was printed instead.
+/// Returns the expected output and the actual output.
 fn difference(expected: &[String], printed: &[String]) -> String {
     let lines = |mark: &str, lines: &[String]| match lines {
         [] => format!("  {mark} nothing"),

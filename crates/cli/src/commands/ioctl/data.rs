@@ -1,10 +1,10 @@
-//! Fields of a command's data, as text.
+//! Conversion of the fields of a command's data from and to text.
 
 use fist::code::Integer;
 
 use super::declaration::Field;
 
-/// Writes a field's value, or says what is expected.
+/// Writes the value of a field, or returns a description of what is expected.
 pub(super) fn write(field: &Field, value: &str, data: &mut [u8]) -> Result<(), String> {
     let Some(length) = field.length else {
         let place = &mut data[field.offset..field.offset + field.bytes];
@@ -35,13 +35,13 @@ pub(super) fn write(field: &Field, value: &str, data: &mut [u8]) -> Result<(), S
     Ok(())
 }
 
-/// The bytes of a number that fits the field.
+/// Returns the bytes of a number that fits the field.
 fn number(field: &Field, text: &str) -> Result<[u8; 8], String> {
     let integer = Integer { bytes: field.bytes as u8, is_unsigned: field.unsigned };
     integer.read(text).map(i64::to_le_bytes)
 }
 
-/// A field's value as text: of an array of bytes, as far as a zero byte.
+/// Returns the value of a field as text; an array of bytes is read up to its first zero byte.
 pub(super) fn read(field: &Field, data: &[u8]) -> String {
     let integer = |index: usize| {
         let start = field.offset + index * field.bytes;

@@ -1,4 +1,4 @@
-//! `plyfs ioctl`: gives a command that a description of a running mount declares.
+//! `plyfs ioctl`: issues a command that a FiST program of a running mount declares.
 
 mod data;
 mod declaration;
@@ -47,7 +47,7 @@ pub fn run(arguments: &Ioctl) -> Outcome {
     print(&lines.collect::<String>())
 }
 
-/// The commands that the descriptions of the mount declare in which a path is: those of the topmost first.
+/// Returns the commands that the FiST programs of the mount containing a path declare, those of the topmost first.
 fn declared(path: &Path) -> Outcome<Vec<Command>> {
     let mounts = client::mounts().into_iter().filter(|mount| path.starts_with(&mount.report.mount_point));
     let Some(mount) = mounts.max_by_key(|mount| mount.report.mount_point.len()) else {
