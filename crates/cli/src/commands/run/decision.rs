@@ -1,4 +1,4 @@
-//! What becomes of the changes of a fork: shown, then committed, discarded or kept.
+//! The changes of a fork after its command: shown, then committed, discarded or kept.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -11,7 +11,7 @@ use crate::arguments::Run;
 use crate::commands::{print, progress, snapshot};
 use crate::exit::{Exit, Failure, Outcome};
 
-/// What is to be done.
+/// The decision about the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     Commit,
@@ -19,12 +19,12 @@ pub enum Decision {
     Keep,
 }
 
-/// Why changes are not committed although that was asked for.
+/// The reason why changes are not committed although a commit was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// The command has failed.
     Failed,
-    /// Processes that it has left behind may still change them.
+    /// Processes that it has left running may still modify them.
     InUse,
 }
 
@@ -39,7 +39,7 @@ impl Obstacle {
     }
 }
 
-/// Shows the differences, and does with them what was asked for, now or by option.
+/// Shows the differences, and applies the decision to them that is made now or was given as an option.
 pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, obstacle: Option<Obstacle>) -> Outcome {
     let differences = progress::follow("run: comparing", |_| fork.differences()).map_err(|errno| {
         let path = scratch.path().display();
@@ -49,7 +49,7 @@ pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, obstacle: Option<O
     if arguments.json {
         print(&format!("{json}\n"))?;
     } else {
-        // Standard output is the command's.
+        // Standard output belongs to the command.
         let _ = io::stderr().write_all(snapshot::differences(&snapshot::read(&json)?).as_bytes());
     }
     let decision = match (arguments.commit, arguments.discard, arguments.keep, obstacle) {
@@ -85,8 +85,8 @@ pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, obstacle: Option<O
     }
 }
 
-/// Fails if a commit was stopped while directories were on their way to other places: they are lost with the fork, and whoever goes on
-/// in it finds them empty.
+/// Fails if a commit was interrupted while directories were being moved: they are lost with the fork, and a process that
+/// continues in it finds them empty.
 pub fn refuse_moves_under_way(fork: &Fork, scratch: &Scratch) -> Outcome {
     let path = scratch.path().display();
     let directories = fork.moves_under_way().map_err(|error| {
@@ -103,7 +103,7 @@ pub fn refuse_moves_under_way(fork: &Fork, scratch: &Scratch) -> Outcome {
     Err(Failure::new(Exit::Failure, message))
 }
 
-/// Fails if a commit would take from others what access control lists give them: a user cannot make these lists anew.
+/// Fails if a commit would revoke permissions that access control lists grant to others: a user cannot recreate these lists.
 fn refuse_lost_lists(fork: &Fork, differences: &[Difference], scratch: &Scratch) -> Outcome {
     let present = differences.iter().filter(|difference| difference.change != Change::Deleted);
     let lost = lists::of_others(&fork.file_system(), present.map(|difference| &*difference.path));
@@ -150,7 +150,7 @@ fn commit(arguments: &Run, fork: &Fork, scratch: &Scratch) -> Outcome {
     }
 }
 
-/// All is committed: the fork is removed, unless it has something yet that the stack does not keep.
+/// Removes the fork after all changes were committed, unless it still contains something that the stack does not keep.
 fn finish(arguments: &Run, committed: &Committed, scratch: &Scratch) -> Outcome {
     committed.lost.iter().for_each(|(path, lost)| {
         tell(&format!("/{} is committed without what the stack does not keep: {lost}", String::from_utf8_lossy(path)));
@@ -166,12 +166,12 @@ fn finish(arguments: &Run, committed: &Committed, scratch: &Scratch) -> Outcome 
     Err(Failure::new(Exit::Failure, message))
 }
 
-/// Asks on the terminal. Where there is none, the changes are kept.
+/// Asks on the terminal. Without one, the changes are kept.
 fn ask(scratch: &Scratch) -> Decision {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Decision::Keep;
     }
-    // Who is interrupted here keeps them as well, and has been told where.
+    // An interrupted user keeps the changes as well, and has been informed of their location.
     session::let_signals_end(true);
     tell(&format!("the changes are in {}", scratch.path().display()));
     let decision = loop {

@@ -1,27 +1,27 @@
-//! Access control lists in the fork of a user, whose user namespace has no number for others: a list that names others is seen
-//! without them, and what it gives them stays as it is.
+//! Access control lists in the fork of a user whose user namespace does not map the ids of others: a list that names others is
+//! shown without them, and the permissions that it grants them stay unchanged.
 //!
-//! A file with such a list has a mark, which its copies get as they get every attribute: to put one in the place of the file would
-//! take away what the others have.
+//! A file with such a list has a marker attribute, which its copies get like every attribute: replacing the file by a copy
+//! would revoke the permissions of the others.
 
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
     Caller, Errno, FileKind, FileSystemRef, IdKind, Name, Result, SetAttributes, VnodeRef, XattrMode, has_machine_ids,
 };
 
-/// The mark.
+/// Name of the marker attribute.
 const NAMES_OTHERS: &[u8] = b"user.plyfs-list-names-others";
 const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 const ACCESS: &[u8] = LISTS[0];
 
-/// The layer that does so.
+/// The layer that hides the entries of others.
 pub struct PartialLists {
-    /// What the others have may be taken away.
+    /// Permissions of others may be revoked.
     pub force: bool,
 }
 
 impl PartialLists {
-    /// The list without those who have no number here, if it names any.
+    /// Returns the list without the entries of ids that are not mapped here, if it has any.
     fn partial(node: &LayerVnode<Self>, name: &[u8]) -> Option<Vec<u8>> {
         node.forward_getxattr(&Caller::server(), name).ok().and_then(|list| without_others(&list))
     }
@@ -90,12 +90,12 @@ impl Layer for PartialLists {
     }
 }
 
-/// Whether there are users or groups that have no number in the user namespace of this process, see user_namespaces(7).
+/// Returns whether some users or groups are not mapped in the user namespace of this process, see user_namespaces(7).
 pub fn are_partial() -> bool {
     [IdKind::User, IdKind::Group].into_iter().any(|kind| has_machine_ids(kind) != Some(true))
 }
 
-/// Which of these objects, by their paths, are copies of files whose lists name others.
+/// Returns those of these paths whose objects are copies of files with lists that name others.
 pub fn of_others<'a>(file_system: &FileSystemRef, paths: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
     let server = Caller::server();
     let find = |path: &[u8]| {
@@ -106,7 +106,7 @@ pub fn of_others<'a>(file_system: &FileSystemRef, paths: impl Iterator<Item = &'
     paths.filter(|path| find(path).is_ok_and(|object| object.getxattr(&server, NAMES_OTHERS).is_ok())).collect()
 }
 
-/// An entry of a list, see acl(5): what it is for, what it permits, and whom it names.
+/// An entry of a list, see acl(5): its tag, its permissions, and the id that it names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ListEntry {
     tag: u16,
@@ -119,7 +119,7 @@ const USER: u16 = 0x02;
 const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
-/// What the kernel says where a number has none in the name space.
+/// The id that the kernel reports for one that is not mapped in the user namespace.
 const UNMAPPED: u32 = u32::MAX;
 const HEADER_SIZE: usize = 4;
 const ENTRY_SIZE: usize = 8;
@@ -132,7 +132,7 @@ fn entries(list: &[u8]) -> impl Iterator<Item = (ListEntry, &[u8])> {
     })
 }
 
-/// The list without entries for users and groups that have no number here; `None` if it has no such entry.
+/// Returns the list without entries for users and groups that are not mapped here; `None` if it has no such entry.
 fn without_others(list: &[u8]) -> Option<Vec<u8>> {
     let is_of_others = |entry: &ListEntry| matches!(entry.tag, USER | GROUP) && entry.id == UNMAPPED;
     entries(list).any(|(entry, _)| is_of_others(&entry)).then(|| {
@@ -141,14 +141,14 @@ fn without_others(list: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Whether the lists differ in nothing but what chmod(2) changes.
+/// Returns whether the lists differ in nothing but what chmod(2) changes.
 fn differ_by_mode(one: &[u8], other: &[u8]) -> bool {
     let named = |list| entries(list).map(|(entry, _)| entry).filter(|entry| !matches!(entry.tag, OWNER | MASK | OTHER));
     let has_mask = |list| entries(list).any(|(entry, _)| entry.tag == MASK);
     named(one).eq(named(other)) && has_mask(one) && has_mask(other)
 }
 
-/// The permission bits of a list with a mask.
+/// Returns the permission bits of a list with a mask.
 fn mode_of(list: &[u8]) -> u32 {
     entries(list).fold(0, |mode, (entry, _)| {
         let shift = match entry.tag {

@@ -1,4 +1,4 @@
-//! `plyfs run`: a command in a fork of a stack, and what becomes of its changes.
+//! `plyfs run`: runs a command in a fork of a stack, and decides about its changes.
 
 mod decision;
 mod inherited;
@@ -27,15 +27,14 @@ use message::tell;
 use scratch::{Description, Scratch};
 use session::{Ended, Finished, User};
 
-/// The kernel's clock for files is late by up to this.
+/// Maximum lag of the kernel's clock for file timestamps.
 const TICK: Duration = Duration::from_millis(12);
 
-/// Runs the command: the code to end with.
+/// Runs the command, and returns the exit status.
 pub fn run(arguments: &Run) -> Outcome<u8> {
     let inherited = Inherited::note();
     file_size::lift();
-    // Next, while the process has one thread: everything that is opened from here on is in the name space that the
-    // command gets.
+    // Next, while the process has one thread: everything opened from here on is in the mount namespace that the command gets.
     let user = session::separate()?;
     let kept = arguments.scratch.as_deref().map(Scratch::open).transpose()?.flatten();
     if arguments.command.is_empty() {
@@ -85,7 +84,7 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
     Ok(ended.code())
 }
 
-/// Makes the scratch directory of a new fork.
+/// Creates the scratch directory of a new fork.
 fn begin(arguments: &Run, user: Option<&User>) -> Outcome<(Scratch, Expression)> {
     let expression = Expression::read(arguments.stack.as_deref().unwrap_or(".".as_ref()))?;
     let directories = expression.directories();
@@ -98,7 +97,7 @@ fn begin(arguments: &Run, user: Option<&User>) -> Outcome<(Scratch, Expression)>
             return Err(Failure::new(Exit::Usage, message));
         }
     };
-    // The stack is built once before anything is made for it: what is wrong with it is told first.
+    // The stack is built once before anything is created for it, so that its errors are reported first.
     drop(expression.build()?);
     let at = place(&at)?;
     session::refuse_outside(&at, user.is_none())?;
@@ -107,8 +106,8 @@ fn begin(arguments: &Run, user: Option<&User>) -> Outcome<(Scratch, Expression)>
     Ok((scratch, expression))
 }
 
-/// Opens the fork whose changes are in a scratch directory, for this process alone. With `force`, a commit may take away what
-/// access control lists give to others.
+/// Opens the fork whose changes are in a scratch directory, for this process alone. With `force`, a commit may revoke
+/// permissions that access control lists grant to others.
 fn open(scratch: &Scratch, expression: &Expression, force: bool) -> Outcome<Fork> {
     let path = scratch.path().display();
     let failed = |error: &dyn std::fmt::Display| {
@@ -122,7 +121,7 @@ fn open(scratch: &Scratch, expression: &Expression, force: bool) -> Outcome<Fork
     let fork = fork.map_err(|error| if error.is_in_use() { in_use() } else { failed(&error) })?;
     fork.hold(scratch.is_new()).map_err(|errno| match errno {
         Errno::EBUSY => in_use(),
-        // Owners that are none in a user's name space cannot be given to anything.
+        // Ids that are not mapped in a user's namespace cannot own anything.
         Errno::EINVAL | Errno::EPERM => {
             let message =
                 "the directory belongs to another user; users can fork what is theirs, root can fork everything";
@@ -132,13 +131,13 @@ fn open(scratch: &Scratch, expression: &Expression, force: bool) -> Outcome<Fork
     })?;
     if scratch.is_new() {
         scratch.note_begin(Timestamp::now())?;
-        // What is changed from now on has a later time.
+        // Changes from now on have a later time.
         std::thread::sleep(TICK);
     }
     Ok(fork)
 }
 
-/// Where the fork is to be seen, as the kernel calls it.
+/// Returns the path at which the fork is visible, in the kernel's form.
 fn place(at: &Path) -> Outcome<PathBuf> {
     let name = at.display();
     let place = at
@@ -150,7 +149,7 @@ fn place(at: &Path) -> Outcome<PathBuf> {
     Ok(place)
 }
 
-/// Fails if the command line names another stack or place than the fork that is gone on with.
+/// Fails if the command line names another stack or path than that of the resumed fork.
 fn refuse_other(arguments: &Run, scratch: &Scratch) -> Outcome {
     let (description, path) = (&scratch.description, scratch.path().display());
     if let Some(stack) = &arguments.stack
@@ -177,7 +176,7 @@ fn no_command(scratch: Option<&Path>) -> Failure {
     Failure::new(Exit::Usage, message)
 }
 
-/// Tells why the command could not be started: the code to end with.
+/// Reports why the command could not be started, and returns the exit status.
 fn not_started(command: &[OsString], error: &io::Error) -> u8 {
     let name = command[0].display();
     let (code, remedy) = match error.kind() {

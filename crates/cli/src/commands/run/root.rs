@@ -1,7 +1,8 @@
-//! The fork of the whole tree: mounted out of the way, with what belongs to the machine in it, as the root of the command.
+//! The fork of the whole tree: mounted at a private location, together with the unforked parts of the machine, as the root of
+//! the command.
 //!
-//! The scratch directory lies in that tree, so an empty file system covers it: the command sees nothing of its own changes
-//! as such, and the fork is mounted there, where nothing is forked.
+//! The scratch directory is in that tree, so an empty file system covers it: the command does not see its own changes there,
+//! and the fork is mounted in that unforked file system.
 
 use std::ffi::CStr;
 use std::io;
@@ -16,18 +17,18 @@ use rustix::mount::{
 
 use crate::exit::{Exit, Failure, Outcome};
 
-/// What is not forked: devices, processes, and what talks to them.
+/// Directories that are not forked: devices, processes, and the means to talk to them.
 const SHARED: [&str; 4] = ["dev", "proc", "run", "sys"];
 
 /// The mount point in the file system that covers the scratch directory.
 const NAME: &str = "root";
 
-/// A place for the fork of `/`. Dropped, nothing of it stays.
+/// A mount point for the fork of `/`. Dropping it removes everything of it.
 pub struct Root {
     /// The file system over the scratch directory.
     cover: OwnedFd,
-    /// Where the fork is mounted: by the descriptor, since others may rename what is on the way to the scratch directory. For
-    /// this process, and for one that it starts, until that executes something.
+    /// Path of the fork's mount point: through the descriptor, since others may rename components of the path to the scratch
+    /// directory. Valid for this process, and for a child of it until that calls exec.
     pub mount_point: PathBuf,
 }
 
@@ -40,7 +41,7 @@ impl Root {
         Ok(Self { cover, mount_point })
     }
 
-    /// Brings what is not forked into the fork, once that is mounted.
+    /// Mounts the unforked directories in the fork, once it is mounted.
     pub fn furnish(&self) -> Outcome {
         for name in SHARED {
             let (there, here) = (Path::new("/").join(name), self.mount_point.join(name));
@@ -51,10 +52,10 @@ impl Root {
         Ok(())
     }
 
-    /// Takes that out again, before the fork goes.
+    /// Unmounts them again, before the fork is unmounted.
     pub fn clear(&self) {
         for name in SHARED {
-            // What was not there need not go.
+            // A directory that was not mounted need not be unmounted.
             let _ = unmount(self.mount_point.join(name), UnmountFlags::DETACH);
         }
     }
@@ -66,7 +67,7 @@ impl Drop for Root {
     }
 }
 
-/// Mounts an empty file system, which only the caller can search, on a directory: its root.
+/// Mounts an empty file system, which only the caller can search, on a directory, and returns its root.
 fn cover(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let file_system = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(file_system.as_fd(), "source", "plyfs")?;
@@ -87,7 +88,7 @@ fn failed(what: &str, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(Exit::Mount, format!("cannot {what}: {error}; fork the directories that matter instead of /"))
 }
 
-/// Goes into the new root, to a directory in it: for a new process, before it becomes the command.
+/// Changes to the new root and to a directory in it: for a new process, before it becomes the command.
 pub fn enter(root: &CStr, directory: &CStr) -> io::Result<()> {
     rustix::process::chroot(root)?;
     Ok(rustix::process::chdir(directory)?)

@@ -1,7 +1,8 @@
-//! The scratch directory of a fork: what was forked, and the branch of changes.
+//! The scratch directory of a fork: the description of what was forked, and the branch of changes.
 //!
-//! What is in it decides what is committed, and where: it is the caller's, and nobody else gets in. The branch of changes
-//! has the owner and the rights of what is forked. The directory is opened once; all in it is reached from there.
+//! Its contents determine what is committed, and where: it belongs to the caller, and nobody else can access it. The branch of
+//! changes has the owner and the mode of the forked directory. The directory is opened once, and everything in it is accessed
+//! through that descriptor.
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -20,32 +21,32 @@ use vnode::{FileSystemRef, Name, Timestamp};
 use crate::commands::progress;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// The file that tells what was forked.
+/// The file that describes what was forked.
 const DESCRIPTION: &str = "fork.json";
-/// What that file is called when the fork is no more, and the rest is being removed.
+/// Name of that file when the fork no longer exists and the rest is being removed.
 const REMOVED: &str = "removed.json";
-/// The branch of changes.
+/// Name of the branch of changes.
 const CHANGES: &str = "changes";
 
 /// A scratch directory.
 pub struct Scratch {
     directory: Directory,
-    /// The directory was made for the fork.
+    /// The directory was created for the fork.
     is_made: bool,
-    /// No command has run in it.
+    /// No command has run in the fork.
     is_new: Cell<bool>,
     pub description: Description,
 }
 
-/// What was forked.
+/// The description of what was forked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Description {
-    /// The stack, in its standard form.
+    /// The stack, in its canonical form.
     pub stack: String,
-    /// Where the fork is seen.
+    /// The path at which the fork is visible.
     #[serde(with = "path_bytes")]
     pub at: PathBuf,
-    /// When it began: seconds since 1970, and nanoseconds.
+    /// Start time of the fork: seconds since 1970, and nanoseconds.
     began: Cell<(i64, u32)>,
 }
 
@@ -56,10 +57,10 @@ impl Description {
 }
 
 impl Scratch {
-    /// The one that is there; `None` if there is no fork.
+    /// Opens the existing fork; returns `None` if the directory contains none.
     ///
     /// # Errors
-    /// If it is not the caller's alone, or cannot be read.
+    /// If others can access the directory, or it cannot be read.
     pub fn open(path: &Path) -> Outcome<Option<Self>> {
         let directory = match Directory::open(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -80,10 +81,10 @@ impl Scratch {
         Ok(Some(Self { directory, is_made: true, is_new: Cell::new(false), description }))
     }
 
-    /// Makes one, here or where the user's state is, out of the reach of the command.
+    /// Creates the scratch directory at `path`, or in the user's state directory, inaccessible to the command.
     ///
     /// # Errors
-    /// If a directory that is there is not the caller's alone, or not empty; if it lies in what is forked.
+    /// If an existing directory is not the caller's alone, or not empty; if it is inside what is forked.
     pub fn make(path: Option<&Path>, description: Description, stack: &[PathBuf], is_users: bool) -> Outcome<Self> {
         let (path, is_made) = match path {
             Some(path) => (path.to_owned(), make_directory(path, false)?),
@@ -107,33 +108,33 @@ impl Scratch {
         &self.directory.path
     }
 
-    /// The directory itself.
+    /// Returns a descriptor of the directory.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.directory.file.as_fd()
     }
 
-    /// Whether no command has run in it.
+    /// Returns whether no command has run in it.
     pub fn is_new(&self) -> bool {
         self.is_new.get()
     }
 
-    /// A command runs in it: from now on it is removed only if that is asked for.
+    /// Records that a command runs in it: from now on it is removed only on request.
     pub fn note_used(&self) {
         self.is_new.set(false);
     }
 
-    /// When the fork began.
+    /// Returns the start time of the fork.
     pub fn began(&self) -> Timestamp {
         let (seconds, nanoseconds) = self.description.began.get();
         Timestamp { seconds, nanoseconds }
     }
 
-    /// The branch of changes.
+    /// Returns the branch of changes.
     pub fn changes(&self) -> Outcome<FileSystemRef> {
         stack::build_directory(&self.directory.at(CHANGES)).map_err(|error| unusable(self.path(), &error))
     }
 
-    /// The fork begins now.
+    /// Records the start time of the fork.
     pub fn note_begin(&self, time: Timestamp) -> Outcome {
         self.description.began.set((time.seconds, time.nanoseconds));
         let text = serde_json::to_string(&self.description).map_err(|error| unusable(self.path(), &error))?;
@@ -142,29 +143,29 @@ impl Scratch {
         file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| unusable(self.path(), &error))
     }
 
-    /// Removes it, if no command has run in it yet.
+    /// Removes the fork, if no command has run in it yet.
     pub fn forget_if_new(&self) {
         if self.is_new() {
-            // What led here is told.
+            // The error that led here is reported.
             let _ = self.remove();
         }
     }
 
-    /// Removes the changes and all about them. Stopped half-way, it is no fork any more.
+    /// Removes the changes and all data about them. If interrupted, what remains is no longer a fork.
     pub fn remove(&self) -> Outcome {
         match fs::rename(self.directory.at(DESCRIPTION), self.directory.at(REMOVED)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(not_removed(self.path(), &error)),
             _ => self.directory.remove_rest()?,
         }
         if self.is_made {
-            // Somebody may have put something else there.
+            // Other files may have been created there.
             let _ = fs::remove_dir(self.path());
         }
         Ok(())
     }
 
     fn refuse_within(&self, stack: &[PathBuf]) -> Outcome {
-        // Where the fork takes the place of the root it is covered.
+        // A fork of the root covers it.
         let is_covered = self.description.at == Path::new("/");
         let is_within = |directory: &&PathBuf| {
             directory.canonicalize().is_ok_and(|directory| {
@@ -187,7 +188,7 @@ impl Scratch {
     fn fill(&self) -> Outcome {
         let changes = self.directory.at(CHANGES);
         DirBuilder::new().mode(0o700).create(&changes).map_err(|error| unusable(self.path(), &error))?;
-        // Without attributes of this kind moved directories and copied files would not be known again.
+        // Without attributes of this kind, moved directories and copied files could not be recognised again.
         let probe = format!("{}.plyfs.probe", stack::attributes_of_marks());
         let set = rustix::fs::setxattr(&changes, &*probe, b"y", XattrFlags::empty());
         set.and_then(|()| rustix::fs::removexattr(&changes, &*probe)).map_err(|error| {
@@ -200,15 +201,15 @@ impl Scratch {
     }
 }
 
-/// A directory that is open, whatever its path leads to by now.
+/// An open directory, whatever its path resolves to by now.
 struct Directory {
     file: File,
-    /// The path that it had when it was opened, without symlinks.
+    /// Path of the directory when it was opened, without symlinks.
     path: PathBuf,
 }
 
 impl Directory {
-    /// Opens the one that is there.
+    /// Opens the existing directory.
     fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -216,19 +217,20 @@ impl Directory {
         Ok(Self { file, path })
     }
 
-    /// A path to this name in it.
+    /// Returns a path to this name in it.
     fn at(&self, name: &str) -> PathBuf {
         place_of(&self.file).join(name)
     }
 
-    /// Fails if it is another user's, or others may come in.
+    /// Fails if it belongs to another user, or others can access it.
     fn refuse_others(&self) -> Outcome {
         let status = self.file.metadata().map_err(|error| unusable(&self.path, &error))?;
         self.refuse_other_owner(&status)?;
         self.refuse_access(&status, 0o077, &self.path, 0o700)
     }
 
-    /// Fails if no fork can begin in it: it has to be empty and the caller's, and nobody else may write in it.
+    /// Fails if no fork can begin in it: it must be empty and owned by the caller, and only the caller may have write
+    /// permission.
     fn refuse_unfit(&self) -> Outcome {
         let status = self.file.metadata().map_err(|error| unusable(&self.path, &error))?;
         self.refuse_other_owner(&status)?;
@@ -236,10 +238,10 @@ impl Directory {
         self.refuse_access(&status, 0o022, &self.path, 0o700)
     }
 
-    /// Lets nobody but the caller in any more.
+    /// Removes all access of others.
     fn close(&self) -> Outcome {
         rustix::fs::fchmod(&self.file, Mode::RWXU).map_err(|error| unusable(&self.path, &error))?;
-        // What came before that.
+        // Entries that were created before that.
         self.refuse_entries()
     }
 
@@ -265,7 +267,7 @@ impl Directory {
         Err(Failure::new(Exit::Permission, message))
     }
 
-    /// Fails if others have any of these rights: what they may have done to a fork is not committed.
+    /// Fails if others have any of these permissions: what they may have done to a fork must not be committed.
     fn refuse_access(&self, status: &Metadata, rights: u32, path: &Path, private: u32) -> Outcome {
         if status.mode() & rights == 0 {
             return Ok(());
@@ -278,7 +280,8 @@ impl Directory {
         Err(Failure::new(Exit::Permission, message))
     }
 
-    /// What the file says that tells what was forked, if it is there. Whoever wrote it says what is committed, and where.
+    /// Returns the contents of the file that describes what was forked, if it exists. Its author decides what is committed, and
+    /// where.
     fn read_description(&self) -> Outcome<Option<String>> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::RDONLY | OFlags::CLOEXEC;
         let failed = |error: io::Error| unusable(&self.path, &error);
@@ -294,7 +297,7 @@ impl Directory {
         Ok(Some(text))
     }
 
-    /// Removes what is left of a fork that is no more.
+    /// Removes the remains of a fork that no longer exists.
     fn remove_rest(&self) -> Outcome {
         let is_gone = |result: io::Result<()>| match result {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(not_removed(&self.path, &error)),
@@ -304,7 +307,7 @@ impl Directory {
         is_gone(fs::remove_file(self.at(REMOVED)))
     }
 
-    /// Removes the branch of changes, which may be deeper than the stack of a recursion.
+    /// Removes the branch of changes, which may be too deep for a recursion.
     fn remove_changes(&self) -> Outcome {
         let directory =
             stack::build_directory(&place_of(&self.file)).map_err(|error| not_removed(&self.path, &error))?;
@@ -316,7 +319,7 @@ impl Directory {
     }
 }
 
-/// A path by which the kernel finds what is open.
+/// Returns a path by which the kernel finds the open file.
 fn place_of(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
@@ -326,7 +329,7 @@ fn not_removed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(Exit::Failure, message)
 }
 
-/// Makes the directory if it is missing: whether it was.
+/// Creates the directory if it is missing, and returns whether it was.
 fn make_directory(path: &Path, with_parents: bool) -> Outcome<bool> {
     match DirBuilder::new().mode(0o700).recursive(false).create(path) {
         Ok(()) => Ok(true),
@@ -340,7 +343,7 @@ fn make_directory(path: &Path, with_parents: bool) -> Outcome<bool> {
     }
 }
 
-/// A new directory in the state of the system, or of a user.
+/// Returns the path of a new directory in the state directory of the system or of a user.
 fn default_path(is_users: bool) -> Outcome<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = if is_users {
@@ -360,7 +363,7 @@ fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(Exit::Stack, message)
 }
 
-/// Paths as text where they are text, and as their bytes where not.
+/// Serializes paths as text if they are valid text, otherwise as bytes.
 mod path_bytes {
     use super::{OsStr, OsStrExt, OsString, OsStringExt, Path, PathBuf};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,4 +1,4 @@
-//! The command in its fork: a mount name space of its own, the mount, the process and its signals.
+//! The command in its fork: a private mount namespace, the mount, the process and its signals.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -30,21 +30,21 @@ use crate::front_end::{self, MountPoint, Plan};
 use crate::mount_table;
 use crate::options::{MountFlags, MountOptions};
 
-/// What is passed on to the command.
+/// Signals that are forwarded to the command.
 const PASSED_ON: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
-/// Whether signals end this process, as they do where nothing watches for them.
+/// Whether signals end this process, as is the default without handlers.
 static ENDS: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Has signals end this process from now on, or no more: without a command that they are for, they are ignored, so that
-/// what is being committed is committed.
+/// Sets whether signals end this process from now on. Without a command to forward them to, they are ignored otherwise, so that
+/// a running commit completes.
 pub fn let_signals_end(ends: bool) {
     ENDS.store(ends, Ordering::SeqCst);
 }
 
-/// How the command ended.
+/// The way in which the command ended.
 pub enum Ended {
-    /// By itself or by a signal.
+    /// It exited, or a signal killed it.
     With(ExitStatus),
     /// It could not be started.
     NotStarted(io::Error),
@@ -54,12 +54,12 @@ pub enum Ended {
 pub struct Finished {
     /// How the command ended.
     pub ended: Ended,
-    /// Nobody can change anything in the fork any more: no process that was left behind uses it.
+    /// Nothing can change in the fork any more: no process that was left running uses it.
     pub is_at_rest: bool,
 }
 
 impl Ended {
-    /// As a shell tells it.
+    /// Returns the exit status as a shell reports it.
     pub fn code(&self) -> u8 {
         match self {
             Self::With(status) => {
@@ -71,19 +71,19 @@ impl Ended {
     }
 }
 
-/// A user who is no superuser, but has the rights of one in a name space of theirs.
+/// A user who is not root, but has root's capabilities in a user namespace of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct User {
     uid: Uid,
     gid: Gid,
 }
 
-/// Gives this process a mount name space of its own, and who is not root a user name space in which they are: who that
-/// is. Mounts that are made outside come to it, none goes out.
+/// Gives this process a private mount namespace and, for callers other than root, a user namespace in which they are root;
+/// returns that user. Mounts made outside propagate into it, none propagate out.
 pub fn separate() -> Outcome<Option<User>> {
     let user = (!geteuid().is_root()).then(|| User { uid: geteuid(), gid: getegid() });
     let flags = if user.is_some() { UnshareFlags::NEWUSER | UnshareFlags::NEWNS } else { UnshareFlags::NEWNS };
-    // SAFETY: the process has a single thread, and neither name space changes descriptors or memory.
+    // SAFETY: the process has a single thread, and neither namespace changes descriptors or memory.
     let separated = unsafe { unshare_unsafe(flags) }.map_err(io::Error::from);
     let separated = separated.and_then(|()| match &user {
         Some(user) => map_ids(Uid::ROOT, user.uid, Gid::ROOT, user.gid),
@@ -100,7 +100,7 @@ pub fn separate() -> Outcome<Option<User>> {
     Ok(user)
 }
 
-/// Says which ids outside are which in a new user name space of this process. Nothing is allocated.
+/// Maps the ids outside to those in a new user namespace of this process. Does not allocate.
 fn map_ids(inner_uid: Uid, outer_uid: Uid, inner_gid: Gid, outer_gid: Gid) -> io::Result<()> {
     let map = |path: &str, inner: u32, outer: u32| {
         let mut line = [0; 32];
@@ -111,12 +111,12 @@ fn map_ids(inner_uid: Uid, outer_uid: Uid, inner_gid: Gid, outer_gid: Gid) -> io
         File::options().write(true).open(path)?.write_all(&line[..length])
     };
     map("/proc/self/uid_map", inner_uid.as_raw(), outer_uid.as_raw())?;
-    // Without this a user could leave a group that is refused something.
+    // Otherwise a user could leave a group to which access is denied.
     File::options().write(true).open("/proc/self/setgroups")?.write_all(b"deny")?;
     map("/proc/self/gid_map", inner_gid.as_raw(), outer_gid.as_raw())
 }
 
-/// Mounts the fork, runs the command to its end, and takes the mount away.
+/// Mounts the fork, runs the command to its end, and unmounts.
 pub fn run(
     fork: &Fork,
     scratch: &Scratch,
@@ -127,7 +127,7 @@ pub fn run(
     let at = &scratch.description.at;
     let working_directory = std::env::current_dir().ok();
     tell_what_is_real(at);
-    // First: whatever comes from now on is the command's.
+    // First: whatever arrives from now on is for the command.
     let signals = watched_signals()?;
     let root = if at == Path::new("/") { Some(Root::prepare(scratch.as_fd())?) } else { None };
     let point = match &root {
@@ -138,7 +138,7 @@ pub fn run(
         mount_point: point.path().to_owned(),
         source: "fork".into(),
         options: options_like(at),
-        // Over a mount of Plyfs, which is not refused then.
+        // Over a mount of Plyfs, which is not refused in this case.
         over: root.is_none() && mount_table::on(at).is_some_and(|entry| entry.is_plyfs()),
     };
     let mount = front_end::mount(fork.file_system(), &point, &plan)?;
@@ -163,7 +163,7 @@ fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
     })
 }
 
-/// Fails if something on the way to the fork has become a symlink: the fork would take the place of something else.
+/// Fails if a component of the path to the fork has become a symlink: the fork would cover something else.
 fn refuse_moved(point: MountPoint, at: &Path) -> Outcome<MountPoint> {
     if point.path() == at {
         return Ok(point);
@@ -172,7 +172,7 @@ fn refuse_moved(point: MountPoint, at: &Path) -> Outcome<MountPoint> {
     Err(Failure::new(Exit::MountPoint, format!("{at} is {found} now; give another with --at DIR")))
 }
 
-/// The command to be started.
+/// The command to start.
 struct Process<'a> {
     command: &'a [OsString],
     working_directory: Option<PathBuf>,
@@ -182,7 +182,7 @@ struct Process<'a> {
 }
 
 impl Process<'_> {
-    /// Starts it where the caller is; in the fork, if that is there.
+    /// Starts it in the caller's working directory, if that exists in the fork.
     fn start(self) -> Outcome<io::Result<Child>> {
         let mut process = Command::new(&self.command[0]);
         process.args(&self.command[1..]);
@@ -203,19 +203,19 @@ impl Process<'_> {
         let prepare = move || {
             inherited.restore()?;
             if let Some(user) = user {
-                // SAFETY: this is the one thread of a new process; descriptors and memory stay as they are.
+                // SAFETY: this is the only thread of a new process; descriptors and memory stay unchanged.
                 unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
                 map_ids(user.uid, Uid::ROOT, user.gid, Gid::ROOT)?;
             }
             root.as_ref().map_or(Ok(()), |root| root::enter(root, &directory))
         };
-        // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
+        // SAFETY: between fork and exec only system calls are made, without allocating memory.
         unsafe { process.pre_exec(prepare) };
         Ok(process.spawn())
     }
 }
 
-/// Fails if the command would start where its changes are real. Only root can fork everything.
+/// Fails if the command would start where its changes are not confined to the fork. Only root can fork everything.
 pub fn refuse_outside(at: &Path, is_root: bool) -> Outcome {
     let fork = at.display();
     match std::env::current_dir() {
@@ -232,7 +232,7 @@ pub fn refuse_outside(at: &Path, is_root: bool) -> Outcome {
     }
 }
 
-/// Says what the command can change beside the fork.
+/// Reports what the command can change outside the fork.
 fn tell_what_is_real(at: &Path) {
     if at != Path::new("/") {
         tell(&format!("only {} is forked: what the command changes elsewhere stays changed", at.display()));
@@ -244,12 +244,12 @@ fn c_path(path: &Path) -> Outcome<CString> {
         .map_err(|error| Failure::new(Exit::Failure, format!("cannot use {}: {error}", path.display())))
 }
 
-/// The same place in another root.
+/// Returns the corresponding path below another root.
 fn below(root: &Path, place: &Path) -> PathBuf {
     root.join(place.strip_prefix("/").unwrap_or(place))
 }
 
-/// The signals that are passed on: those that are not ignored already, as under nohup(1).
+/// Returns the signals that are forwarded: those that are not already ignored, as under nohup(1).
 fn watched_signals() -> Outcome<SignalsInfo<WithRawSiginfo>> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
@@ -262,8 +262,8 @@ fn watched_signals() -> Outcome<SignalsInfo<WithRawSiginfo>> {
         .map_err(|error| Failure::new(Exit::Failure, format!("cannot watch for signals: {error}; try again")))
 }
 
-/// The fork allows what the file system in its place does, but for writing. The kernel asks for what others may have
-/// changed as often as of any mount.
+/// Returns options that permit what the file system at this path permits, except for writing. The kernel revalidates what
+/// others may have changed as often as in any mount.
 fn options_like(at: &Path) -> MountOptions {
     let flags = rustix::fs::statvfs(at).map(|found| found.f_flag).unwrap_or(StatVfsMountFlags::empty());
     MountOptions {
@@ -279,13 +279,13 @@ fn options_like(at: &Path) -> MountOptions {
     }
 }
 
-/// Waits for the command's end, and passes signals on meanwhile.
+/// Waits for the command to end, and forwards signals meanwhile.
 fn wait(mut child: Child, mut signals: SignalsInfo<WithRawSiginfo>) -> Outcome<Ended> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(Exit::Failure, format!("cannot wait for the command: {error}; end it and try again"))
     };
     let process = Pid::from_raw(child.id() as i32).expect("a process has a number");
-    // A descriptor, so that no later process with the number gets a signal.
+    // A pidfd, so that a later process with the same pid cannot get a signal.
     let process = match pidfd_open(process, PidfdFlags::empty()) {
         Ok(process) => Arc::new(process),
         Err(error) => {
@@ -299,7 +299,7 @@ fn wait(mut child: Child, mut signals: SignalsInfo<WithRawSiginfo>) -> Outcome<E
         let process = Arc::clone(&process);
         thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in signals.forever() {
-                // What a terminal sends reaches the command as well.
+                // Signals that a terminal sends reach the command as well.
                 let Some(number) = Signal::from_named_raw(signal.si_signo) else { continue };
                 if signal.si_code != libc::SI_KERNEL {
                     let _ = pidfd_send_signal(&*process, number);

@@ -1,4 +1,5 @@
-//! What the command inherits from whoever runs it, although this process changes it for itself: umask, limits and signals.
+//! The attributes that the command inherits from its caller although this process changes them for itself: umask, limits and
+//! signals.
 
 mod signals;
 
@@ -9,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use signals::Signals;
 
-/// The umask, the limits of descriptors and of a file's size, and the signals that this process was started with.
+/// The umask, the limits on descriptors and file size, and the signals that this process was started with.
 #[derive(Clone)]
 pub struct Inherited {
     umask: Mode,
@@ -19,7 +20,7 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// As they are now: to be called before a base is opened, which acts with other ones.
+    /// Captures their current values: must be called before a base is opened, which works with other values.
     pub fn note() -> Self {
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
@@ -27,10 +28,10 @@ impl Inherited {
         Self { umask, descriptors, file_size, signals: Signals::note() }
     }
 
-    /// Gives them to this process, a new one that becomes the command. Allocates nothing.
+    /// Applies them to this process, a new one that becomes the command. Does not allocate.
     ///
     /// # Errors
-    /// As setrlimit(2) and sigprocmask(2).
+    /// Fails as setrlimit(2) and sigprocmask(2) do.
     pub fn restore(&self) -> io::Result<()> {
         rustix::process::umask(self.umask);
         setrlimit(Resource::Nofile, self.descriptors)?;

@@ -1,16 +1,16 @@
-//! The signals that the process was started with: which are blocked, and whether SIGPIPE and SIGCHLD are ignored. Before `main` Rust
-//! has SIGPIPE ignored, and it gives new processes the default and no mask; where SIGCHLD is ignored, nobody learns how the command
-//! has ended. The other signals that were ignored stay so by themselves.
+//! The signal state that the process was started with: the blocked signals, and whether SIGPIPE and SIGCHLD are ignored. Before
+//! `main`, Rust ignores SIGPIPE, and it starts new processes with the default action and an empty mask; while SIGCHLD is
+//! ignored, the exit status of the command is lost. Other ignored signals stay ignored without further action.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether SIGPIPE was ignored when the process was started.
+/// Records whether SIGPIPE was ignored when the process was started.
 static IGNORES_SIGPIPE: AtomicBool = AtomicBool::new(false);
 
-/// The mask, and what is to be done about SIGPIPE and SIGCHLD.
+/// The signal mask, and the dispositions of SIGPIPE and SIGCHLD.
 #[derive(Clone)]
 pub struct Signals {
     blocked: libc::sigset_t,
@@ -19,10 +19,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Those of this thread, the first and only one. From now on SIGCHLD is not ignored.
+    /// Captures the state of this thread, the first and only one. From then on SIGCHLD is not ignored.
     pub fn note() -> Self {
         let mut blocked = MaybeUninit::uninit();
-        // SAFETY: without a set nothing is changed, and what `blocked` points to is written.
+        // SAFETY: without a new set nothing is changed, and the object that `blocked` points to is written.
         let blocked = unsafe {
             libc::sigemptyset(blocked.as_mut_ptr());
             libc::sigprocmask(libc::SIG_BLOCK, ptr::null(), blocked.as_mut_ptr());
@@ -33,13 +33,13 @@ impl Signals {
         Self { blocked, ignores_sigpipe: IGNORES_SIGPIPE.load(Ordering::Relaxed), ignores_child_ends }
     }
 
-    /// Gives them to a new process that becomes a command.
+    /// Applies them to a new process that becomes a command.
     ///
     /// # Errors
-    /// As sigprocmask(2).
+    /// Fails as sigprocmask(2) does.
     pub fn restore(&self) -> io::Result<()> {
         let ignored = [(self.ignores_sigpipe, libc::SIGPIPE), (self.ignores_child_ends, libc::SIGCHLD)];
-        // SAFETY: the set is a valid one, the signals exist, and no handler is installed.
+        // SAFETY: the set is valid, the signals exist, and no handler is installed.
         let results = unsafe {
             for (_, signal) in ignored.into_iter().filter(|(is_ignored, _)| *is_ignored) {
                 libc::signal(signal, libc::SIG_IGN);
@@ -50,7 +50,7 @@ impl Signals {
     }
 }
 
-/// Called when the program is loaded, before `main`.
+/// Records the disposition of SIGPIPE; called when the program is loaded, before `main`.
 extern "C" fn note_sigpipe() {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: without a new action nothing is changed; `action` is read only if the call has written it.
@@ -61,8 +61,8 @@ extern "C" fn note_sigpipe() {
     IGNORES_SIGPIPE.store(is_ignored, Ordering::Relaxed);
 }
 
-// SAFETY: the section holds pointers to functions that the loader calls, once each, in the only thread; this one needs nothing
-// that is set up later.
+// SAFETY: the section holds pointers to functions that the loader calls, once each, in the only thread; this function needs
+// nothing that is initialised later.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
