@@ -1,4 +1,4 @@
-//! What a server needs to know of the mount that it is to make.
+//! The parameters that a server needs for its mount.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use crate::expression::Expression;
 use crate::front_end::Plan;
 use crate::mount_table;
 
-/// All that a server needs to know.
+/// All parameters that a server needs.
 pub(super) struct Job {
     pub(super) expression: Expression,
     pub(super) plan: Plan,
@@ -15,11 +15,11 @@ pub(super) struct Job {
     pub(super) log_file: Option<PathBuf>,
     pub(super) foreground: bool,
     pub(super) explain: bool,
-    /// The mount hides something.
+    /// The mount hides existing files.
     pub(super) hides: bool,
 }
 
-/// Fails if the path, as the kernel lists it, is a mount of Plyfs.
+/// Fails if the path, in the form in which the kernel lists it, is a mount of Plyfs.
 pub(super) fn refuse_mounted(mount_point: &Path) -> Outcome {
     if !mount_table::on(mount_point).is_some_and(|entry| entry.is_plyfs()) {
         return Ok(());

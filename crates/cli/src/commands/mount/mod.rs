@@ -1,4 +1,4 @@
-//! `plyfs mount`, and the same for mount(8): from the command line to a mount that serves.
+//! `plyfs mount` and its equivalent for mount(8): from the command line to a serving mount.
 
 mod job;
 mod remount;
@@ -19,7 +19,7 @@ use crate::{mount_table, options};
 use job::{Job, refuse_mounted};
 use remount::Remount;
 
-/// As the parser says it of a mount without options.
+/// The message of the parser for a mount without options.
 const NO_MOUNT_POINT: &str = "the following required arguments were not provided: <MOUNTPOINT>; --help tells the usage";
 
 /// Runs the command.
@@ -63,7 +63,7 @@ pub fn run(arguments: &Mount) -> Outcome {
     carry_out(&Job { expression, plan, log_level, log_file, foreground, explain, hides }, point)
 }
 
-/// Does what mount(8) asks of its helper.
+/// Implements the helper of mount(8).
 pub fn as_helper(arguments: &Helper) -> Outcome {
     if let Some(kind) = arguments.kind.as_deref().filter(|kind| !matches!(*kind, "plyfs" | "fuse.plyfs")) {
         return Err(Failure::new(Exit::Usage, format!("'{kind}' is not a type that Plyfs mounts; give -t plyfs")));
@@ -79,7 +79,7 @@ pub fn as_helper(arguments: &Helper) -> Outcome {
     let point = open_mount_point(&arguments.mount_point)?;
     let plan = Plan {
         mount_point: point.path().to_owned(),
-        // As it was written: by that mount(8) knows a line of /etc/fstab that is mounted already.
+        // As written: mount(8) recognises by it that a line of /etc/fstab is already mounted.
         source: options.source_name.clone().map_or_else(|| arguments.stack.clone(), OsString::from),
         options,
         over: false,
@@ -93,7 +93,7 @@ pub fn as_helper(arguments: &Helper) -> Outcome {
     if arguments.verbose { super::print(&said) } else { Ok(()) }
 }
 
-/// Does `plyfs mount -o remount,OPTIONS [STACK] MOUNTPOINT`.
+/// Implements `plyfs mount -o remount,OPTIONS [STACK] MOUNTPOINT`.
 fn as_remount(arguments: &Mount) -> Outcome {
     let is_more = arguments.over.is_some()
         || arguments.foreground
@@ -115,7 +115,7 @@ fn as_remount(arguments: &Mount) -> Outcome {
     Remount { point, entry, stack, options: &options, is_complete: false, sloppy: false }.run()
 }
 
-/// Does what mount(8) asks of its helper for `mount -o remount`.
+/// Implements the helper of mount(8) for `mount -o remount`.
 fn remount_as_helper(arguments: &Helper, options: &str) -> Outcome {
     let mount_point = arguments.mount_point.as_path();
     let said = format!("plyfs: {} remounted\n", mount_table::canonical(mount_point).display());
@@ -158,7 +158,7 @@ fn destination(job: &Job, otherwise: Destination) -> Destination {
     job.log_file.clone().map_or(otherwise, Destination::File)
 }
 
-/// The directory to be mounted on, found once: whatever becomes of its path, the mount is made there.
+/// Opens the directory to be mounted on, once: the mount is made there even if its path changes.
 fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
     let name = path.display();
     let point = MountPoint::open(path).map_err(|error| match error.kind() {
@@ -180,12 +180,12 @@ fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
     Ok(point)
 }
 
-/// Whether there is something in the directory.
+/// Returns whether the directory has entries.
 fn is_in_use(directory: &MountPoint) -> bool {
     fs::read_dir(directory.place()).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Tells of what the mount hides, once it does.
+/// Warns of what the mount hides, once it does.
 fn warn(job: &Job) {
     if job.hides {
         let mount_point = job.plan.mount_point.display();

@@ -1,7 +1,7 @@
-//! `mount -o remount`: other flags for a mount that is there.
+//! `mount -o remount`: changes the flags of an existing mount.
 //!
-//! What was written before is on storage when it becomes read-only. The kernel keeps the flags; the server is told of those
-//! that it has to act on.
+//! Everything written before is on storage when the mount becomes read-only. The kernel keeps the flags; the server is informed
+//! of those that it must act on.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,20 +19,20 @@ use crate::mount_table::Entry;
 use crate::options::{self, MountOptions, flags};
 use crate::runtime_directory;
 
-/// How long a server has to open its root, and to take what the kernel keeps.
+/// Time that a server has to open its root and to accept the kernel's cached data.
 const LONGEST_WRITE: Duration = Duration::from_secs(30);
 
-/// What is asked for.
+/// The parameters of a remount.
 pub struct Remount<'a> {
-    /// The mount's root.
+    /// The root of the mount.
     pub point: MountPoint,
     /// The mount as the kernel lists it.
     pub entry: Entry,
-    /// The stack, if it is named; it cannot become another one.
+    /// The stack, if it is named; a remount cannot change it.
     pub stack: Option<&'a OsStr>,
-    /// The mount options, a comma list.
+    /// The mount options, a comma-separated list.
     pub options: &'a str,
-    /// The options are all that are to hold, as mount(8) has joined them, and not only those that change.
+    /// The options are the complete set, as mount(8) has merged it, and not only those that change.
     pub is_complete: bool,
     /// Ignore unknown options.
     pub sloppy: bool,
@@ -47,7 +47,7 @@ impl Remount<'_> {
                 format!("only root may change the options of {name}; unmount it and mount it again with them");
             return Err(Failure::new(Exit::Permission, message));
         }
-        // One after the other: what the kernel has and what the server is told are the same.
+        // One remount at a time, so that the flags in the kernel and in the server agree.
         let _turn = runtime_directory::turn()?;
         let server = running(self.point.path())?;
         self.refuse_other_stack(&server.report)?;
@@ -68,9 +68,9 @@ impl Remount<'_> {
         server.text(&Request::FlagsChanged { options: flags::words(&wanted) }).map(drop)
     }
 
-    /// Asks the kernel whether all that it has handed on could be written: only it knows, and syncfs(2) does not wait for what is
-    /// still under way (Linux 6.18). Where root may not look into a user's mount, nobody is told. The server of a user may
-    /// never answer, so another thread waits for it.
+    /// Asks the kernel whether everything that it has passed on could be written: only the kernel knows, and syncfs(2) does not
+    /// wait for writes still in flight (Linux 6.18). If root may not look into a user's mount, nothing is reported. The server
+    /// of a user may never answer, so another thread waits for it.
     fn check_written(&self) -> Outcome {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             let name = self.point.path().display();
@@ -80,7 +80,7 @@ impl Remount<'_> {
         let place = self.point.place();
         let synchronize = move || {
             let result = File::open(place).map_or(Ok(()), rustix::fs::syncfs);
-            // Nobody may be waiting any more.
+            // The receiver may no longer be waiting.
             let _ = synchronized.send(result);
         };
         thread::Builder::new()
@@ -111,7 +111,7 @@ impl Remount<'_> {
         Err(Failure::new(Exit::Usage, message))
     }
 
-    /// Fails if an option is named that holds as long as it is mounted, and that the mount does not have.
+    /// Fails if an option is named that a remount cannot change and that the mount does not have.
     fn refuse_fixed(&self, options: &MountOptions, report: &Report) -> Outcome {
         let has = |word: &String| match word.as_str() {
             "noallow_other" => !self.entry.options.iter().any(|option| option == "allow_other"),

@@ -1,4 +1,4 @@
-//! A mount being served: from the stack's first opening to the end of the process.
+//! The server of a mount: from opening the stack to the end of the process.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,27 +28,27 @@ pub struct Server {
     socket: ControlSocket,
 }
 
-/// What the control socket tells of the mount.
+/// The state of the mount that the control socket reports.
 struct Mounted {
     served: Served,
     file_system: FileSystemRef,
     started: Instant,
-    /// What does not change, or is the same for every report.
+    /// The part that does not change, or is the same in every report.
     report: Report,
     /// The mount options, whose flags a remount changes.
     options: Mutex<MountOptions>,
-    /// It is mounted over its own base.
+    /// The mount covers its own base.
     is_over: bool,
 }
 
-/// Builds the stack, mounts it and opens the control socket. Whatever fails, nothing stays mounted.
+/// Builds the stack, mounts it and opens the control socket. If any step fails, nothing stays mounted.
 pub fn start(job: &Job, point: MountPoint) -> Outcome<Server> {
     log_panics();
     file_size::lift();
-    // Registered first: a signal that comes while the mount is being made ends it as soon as it is there.
+    // Registered first: a signal that arrives during the mount ends it as soon as it exists.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::new(Exit::Failure, format!("cannot watch for signals: {error}; try again")))?;
-    // What a server before this one left half-way is finished, which may take long.
+    // Building the stack completes operations that an earlier server left unfinished, which may take long.
     let file_system = progress::follow("mount", |_| job.expression.build())?;
     if job.explain {
         print(&explain::text(&job.expression, file_system.as_ref(), &job.plan))?;
@@ -56,7 +56,7 @@ pub fn start(job: &Job, point: MountPoint) -> Outcome<Server> {
     let turn = runtime_directory::turn()?;
     refuse_mounted(&job.plan.mount_point)?;
     let served = front_end::mount(file_system.clone(), &point, &job.plan)?;
-    // Held longer, what it lies on could not be unmounted.
+    // Keeping it would prevent the file system that it is on from being unmounted.
     drop(point);
     drop(turn);
     let report = Report {
@@ -84,7 +84,7 @@ pub fn start(job: &Job, point: MountPoint) -> Outcome<Server> {
 }
 
 impl Server {
-    /// Serves until the mount is gone, and writes everything to storage.
+    /// Serves until the mount is gone, and flushes everything to storage.
     pub fn run(self) -> Outcome {
         self.mount.served.wait();
         if let Err(errno) = self.mount.file_system.sync() {
@@ -128,7 +128,7 @@ impl Answerer for Mounted {
     }
 }
 
-/// What storage has kept a command from, and what to do.
+/// Returns a message that names what a storage error prevented, and the remedy.
 fn failed(command: &str, error: Errno) -> String {
     let what = match command {
         "snapshot-take" => "the snapshot cannot be taken",
@@ -146,14 +146,14 @@ fn failed(command: &str, error: Errno) -> String {
 }
 
 impl Mounted {
-    /// The branches of the union, if the stack has one.
+    /// Returns the branches of the union, if the stack has one.
     fn branches(&self) -> Vec<String> {
         let (target, command) = ("union".to_owned(), "branches".to_owned());
         let list = self.file_system.control(&Control { target, command, arguments: Vec::new() }).unwrap_or_default();
         list.lines().map(str::to_owned).collect()
     }
 
-    /// The options as they are now, and that the mount is over its own base.
+    /// Returns the current options, and the option for a mount over its own base.
     fn words(&self) -> Vec<String> {
         let mut words = self.options.lock().unwrap_or_else(PoisonError::into_inner).to_words();
         if self.is_over {
@@ -188,7 +188,7 @@ impl Mounted {
     }
 }
 
-/// Ends the mount at the first signal, and at once at the second.
+/// Ends the mount gracefully at the first signal, and at once at the second.
 fn watch(mut signals: Signals, mount: Arc<Mounted>) -> Outcome {
     let (ending, ends) = channel();
     let waiting = Arc::clone(&mount);
@@ -200,13 +200,13 @@ fn watch(mut signals: Signals, mount: Arc<Mounted>) -> Outcome {
     let watch = move || {
         for (count, signal) in signals.forever().enumerate() {
             tracing::info!(signal, "ending");
-            // A second signal is heard while the other thread waits for those who use the mount.
+            // A second signal is received while the other thread waits for the processes that use the mount.
             if count > 0 || ending.send(()).is_err() {
                 mount.served.end(true);
             }
         }
     };
-    // Both are there from the start: when they are needed there may be no thread to be had.
+    // Both threads start now: when they are needed, it may be impossible to create one.
     let start = |name: &str, run: Box<dyn FnOnce() + Send>| thread::Builder::new().name(name.into()).spawn(run);
     let started = start("ending", Box::new(end)).and_then(|_| start("signals", Box::new(watch)));
     started.map(drop).map_err(|error| {
@@ -214,7 +214,7 @@ fn watch(mut signals: Signals, mount: Arc<Mounted>) -> Outcome {
     })
 }
 
-/// Whether everything that was written is on storage.
+/// Converts the result of a sync into an answer.
 fn stored(synchronized: vnode::Result<()>) -> Answer {
     match synchronized {
         Ok(()) => Answer::Text(String::new()),
@@ -222,7 +222,7 @@ fn stored(synchronized: vnode::Result<()>) -> Answer {
     }
 }
 
-/// A server in the background has no terminal that a panic could show on.
+/// Logs panics: a server in the background has no terminal to print them on.
 fn log_panics() {
     let shown = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -231,7 +231,7 @@ fn log_panics() {
     }));
 }
 
-/// Resident memory, from the second number of /proc/self/statm; 0 where that is not to be had.
+/// Returns the resident memory in bytes, from the second number of /proc/self/statm; 0 if that is not available.
 fn resident_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! What mounts have counted.
+//! The statistics of mounts.
 
 use std::collections::BTreeMap;
 use std::iter::Sum;
@@ -11,33 +11,33 @@ use crate::control::{Report, Statistics};
 use crate::exit::Outcome;
 use crate::front_end::Times;
 
-/// A mount and what it has done.
+/// A mount and its statistics.
 pub struct Counted {
-    /// What it is.
+    /// Identity and state of the mount.
     pub report: Report,
-    /// For how long it has been serving, in seconds.
+    /// Time since serving began, in seconds.
     pub uptime_seconds: f64,
-    /// How many threads serve requests.
+    /// Number of threads that serve requests.
     pub workers: usize,
-    /// What it has done.
+    /// The statistics of its operations.
     pub work: Work,
 }
 
-/// What a mount has done in some time.
+/// The statistics of a mount over some time.
 #[derive(Clone, Default)]
 pub struct Work {
     /// The requests of each operation that occurred.
     pub operations: BTreeMap<String, Requests>,
-    /// What each part of the stack took by itself of the requests that were watched and came to it.
+    /// The time that each part of the stack itself took of the sampled requests that reached it.
     pub parts: BTreeMap<String, Times>,
 }
 
-/// Some requests.
+/// The statistics of some requests.
 #[derive(Clone, Default)]
 pub struct Requests {
-    /// How many failed.
+    /// Number of requests that failed.
     pub failures: u64,
-    /// How long they took.
+    /// The latencies of the requests.
     pub times: Times,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Sum<&'a Requests> for Requests {
     }
 }
 
-/// Asks the mount on this path, or all that the caller may ask.
+/// Queries the mount on this path, or all mounts that the caller may query.
 pub fn gather(mount_point: Option<&Path>) -> Outcome<Vec<Counted>> {
     if let Some(path) = mount_point {
         return Ok(vec![Counted::ask(running(path)?)?]);
@@ -60,12 +60,12 @@ pub fn gather(mount_point: Option<&Path>) -> Outcome<Vec<Counted>> {
         let path = PathBuf::from(&mount.report.mount_point);
         match Counted::ask(mount) {
             Ok(counted) => Some(counted),
-            // No reason to tell nothing of the others.
+            // Not a reason to omit the other mounts.
             Err(failure) if is_mounted(&path) => {
                 report(&failure);
                 None
             }
-            // It has ended meanwhile.
+            // It has ended in the meantime.
             Err(_) => None,
         }
     };
@@ -85,12 +85,12 @@ impl Counted {
 }
 
 impl Work {
-    /// All operations together.
+    /// Returns all operations combined.
     pub fn all(&self) -> Requests {
         self.operations.values().sum()
     }
 
-    /// What was done since an earlier state.
+    /// Returns the difference to an earlier state.
     #[must_use]
     pub fn since(&self, earlier: &Work) -> Work {
         let operations = self.operations.iter().map(|(name, now)| {
@@ -107,7 +107,7 @@ impl Work {
         }
     }
 
-    /// The parts, those first that took most time, each with how much of it all that was, 0 to 1.
+    /// Returns the parts in descending order of total time, each with its fraction of the total, from 0 to 1.
     pub fn shares(&self) -> Vec<(&str, &Times, f64)> {
         let all: Duration = self.parts.values().map(Times::total).sum();
         let share = |times: &Times| times.total().as_secs_f64() / all.as_secs_f64().max(f64::MIN_POSITIVE);

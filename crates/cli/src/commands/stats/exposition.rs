@@ -1,4 +1,4 @@
-//! What Prometheus reads: the statistics in the text format of OpenMetrics.
+//! The statistics in the OpenMetrics text format, for Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Error;
@@ -14,15 +14,15 @@ use prometheus_client::registry::{Registry, Unit};
 use super::counted::{Counted, Requests, Work};
 use crate::front_end::Times;
 
-/// The upper bounds of a histogram's steps: 1 µs, 2 µs, 4 µs, up to a little above 16 s.
+/// Number of buckets of a histogram, with the upper bounds 1 µs, 2 µs, 4 µs, up to just above 16 s.
 const STEPS: u32 = 25;
 
-/// All mounts.
+/// Returns the statistics of all mounts.
 pub fn text(mounts: Vec<Counted>) -> String {
     let mut registry = Registry::with_prefix("plyfs");
     registry.register_collector(Box::new(Mounts(mounts)));
     let mut text = String::new();
-    // Writing to a text does not fail.
+    // Writing to a string does not fail.
     let _ = text::encode(&mut text, &registry);
     text
 }
@@ -69,7 +69,7 @@ impl Collector for Mounts {
 }
 
 impl Mounts {
-    /// Encodes what each mount has several of, with their names as a label.
+    /// Encodes what each mount has several of, with their names as labels.
     fn each<T>(
         &self,
         family: &mut MetricEncoder<'_>,
@@ -92,7 +92,7 @@ fn encode_times(mut metric: MetricEncoder<'_>, times: &Times) -> Result<(), Erro
     metric.encode_histogram::<[(&str, &str); 0]>(times.total().as_secs_f64(), times.requests(), &steps(times), None)
 }
 
-/// The upper bounds in seconds, and how many requests each step has by itself.
+/// Returns the upper bounds in seconds, each with the number of requests in its own bucket.
 fn steps(times: &Times) -> Vec<(f64, u64)> {
     let mut below = 0;
     let bounds = (0..STEPS).map(|step| Duration::from_micros(1 << step));
@@ -106,7 +106,7 @@ fn steps(times: &Times) -> Vec<(f64, u64)> {
     steps
 }
 
-/// The value of a label, which the encoder writes as it is.
+/// Returns the value of a label with its special characters escaped, since the encoder writes it unchanged.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

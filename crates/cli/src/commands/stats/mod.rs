@@ -1,4 +1,4 @@
-//! `plyfs stats`: what the mounts have done since they were made, and how long it took.
+//! `plyfs stats`: the number and latencies of the operations of mounts since they were made.
 
 mod counted;
 mod exposition;

@@ -1,4 +1,4 @@
-//! Requests and their times as tables for people.
+//! Requests and their latencies as tables for people.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use super::counted::{Counted, Requests, Work};
 use crate::commands::{headed_table, printable};
 use crate::front_end::Times;
 
-/// All that a mount has done.
+/// Returns the full statistics of a mount.
 pub fn of_mount(mount: &Counted) -> String {
     of_work(mount, &mount.work, |count| count.to_string())
 }
 
-/// What a mount has done in some time. `count` tells of a number of requests.
+/// Returns the statistics of a mount over some time. `count` formats a number of requests.
 pub fn of_work(mount: &Counted, work: &Work, count: impl Fn(u64) -> String) -> String {
     let heading = heading(mount, work.all().times.requests());
     format!("{heading}\n{}\n\n{}\n", of_operations(&work.operations, count), of_parts(work))
 }
 
-/// What a mount is, and how much it holds.
+/// Returns the heading of a mount: its identity, and the number of objects it holds.
 fn heading(mount: &Counted, requests: u64) -> String {
     let Counted { report, workers, .. } = mount;
     let (objects, kibibytes) = (report.objects, report.memory_bytes / 1_024);
@@ -28,7 +28,7 @@ fn heading(mount: &Counted, requests: u64) -> String {
     format!("{mount_point}: {stack}\n{requests} requests, {objects} objects, {workers} threads, {kibibytes} KiB\n")
 }
 
-/// Operations, those first that took most time.
+/// Returns a table of operations, in descending order of total time.
 fn of_operations(operations: &BTreeMap<String, Requests>, count: impl Fn(u64) -> String) -> String {
     let mut table = new_table("OPERATION");
     let mut rows: Vec<_> = operations.iter().collect();
@@ -37,14 +37,14 @@ fn of_operations(operations: &BTreeMap<String, Requests>, count: impl Fn(u64) ->
     table.trim_fmt()
 }
 
-/// Mounts, each with all its operations together.
+/// Returns a table of mounts, each with all its operations combined.
 pub fn of_mounts<'a>(mounts: impl Iterator<Item = (&'a str, Requests)>, count: impl Fn(u64) -> String) -> String {
     let mut table = new_table("MOUNT POINT");
     mounts.for_each(|(name, all)| add_row(&mut table, &printable(name), &all, &count));
     table.trim_fmt()
 }
 
-/// The parts of the stack, those first that took most of the watched requests.
+/// Returns a table of the parts of the stack, in descending order of the time that they took of the sampled requests.
 fn of_parts(work: &Work) -> String {
     let mut table = headed_table(["PART", "WATCHED", "MEAN", "P50", "P90", "P99", "LONGEST", "SHARE"], 1..8);
     for (name, times, share) in work.shares() {
@@ -64,13 +64,13 @@ fn add_row(table: &mut Table, name: &str, requests: &Requests, count: &impl Fn(u
     table.add_row(before.into_iter().chain(spread(times)).chain([duration(times.total())]));
 }
 
-/// The columns from the mean to the longest.
+/// Returns the columns from the mean to the maximum.
 fn spread(times: &Times) -> [String; 5] {
     let quantile = |part| times.quantile(part);
     [times.mean(), quantile(0.5), quantile(0.9), quantile(0.99), times.longest()].map(duration)
 }
 
-/// With three digits: `0.52 µs`, `12.3 ms`, `45 s`.
+/// Returns a duration with three significant digits: `0.52 µs`, `12.3 ms`, `45 s`.
 fn duration(time: Duration) -> String {
     let (number, unit) = match time.as_nanos() as f64 {
         nanoseconds if nanoseconds < 999_500.0 => (nanoseconds / 1e3, "µs"),
