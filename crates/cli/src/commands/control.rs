@@ -1,4 +1,4 @@
-//! `plyfs control`: a command to a layer or base of a running mount.
+//! `plyfs control`: sends a command to a layer or base of a running mount.
 
 use super::{command_to, print, running};
 use crate::arguments::Control;

@@ -1,4 +1,4 @@
-//! `plyfs explain`: builds a stack and tells what it is made of, without mounting it.
+//! `plyfs explain`: builds a stack and describes it without mounting it.
 
 use vnode::FileSystem;
 
@@ -15,7 +15,7 @@ pub fn run(arguments: &Explain) -> Outcome {
     print(&text(&expression, file_system.as_ref(), &Plan::default()))
 }
 
-/// The stack, its members and their declarations, and what follows for a mount.
+/// Returns the stack, its members and their declarations, and the resulting decisions for a mount.
 pub fn text(expression: &Expression, file_system: &dyn FileSystem, plan: &Plan) -> String {
     let decisions = front_end::decisions(file_system, plan);
     let decisions: String = decisions.lines().map(|line| format!("      {line}\n")).collect();

@@ -1,4 +1,4 @@
-//! `plyfs log-level`: how much a running mount logs.
+//! `plyfs log-level`: prints or sets the log level of a running mount.
 
 use super::{print, running};
 use crate::arguments::LogLevel;

@@ -31,19 +31,19 @@ use crate::front_end::MountPoint;
 use crate::mount_table;
 use progress::ProgressLine;
 
-/// The running mount on this path.
+/// Returns the running mount on this path.
 fn running(path: &Path) -> Outcome<Mount> {
     let mount_point = mount_table::canonical(path);
     client::find(&mount_point).ok_or_else(|| not_running(&mount_point))
 }
 
-/// Sends the union of the running mount on this path a command: its answer.
+/// Sends a command to the union of the running mount on this path, and returns its answer.
 fn ask_union(mount_point: &Path, command: &str, arguments: &[(&str, &str)]) -> Outcome<String> {
     let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     command_to(&running(mount_point)?, "union", command, arguments)
 }
 
-/// Sends a member of a mount's stack a command: its answer. As long as there is none, it is shown how far the command is.
+/// Sends a command to a member of a mount's stack, and returns its answer. Shows the progress of the command until then.
 fn command_to(mount: &Mount, target: &str, command: &str, arguments: Vec<(String, String)>) -> Outcome<String> {
     let (target, name) = (target.to_owned(), command.to_owned());
     let line = ProgressLine::new(&command.replace('-', " "));
@@ -51,21 +51,21 @@ fn command_to(mount: &Mount, target: &str, command: &str, arguments: Vec<(String
     mount.text_with_progress(&request, &mut |objects| line.show(objects))
 }
 
-/// Names come from others: nothing in them may speak to the terminal.
+/// Replaces control characters: names come from others, and must not be able to control the terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }
 
-/// Whether there is a mount, of anybody, on this mount point.
+/// Returns whether a mount of any user is on this mount point.
 fn is_mounted(mount_point: &Path) -> bool {
     mount_table::on(mount_point).is_some_and(|entry| entry.is_plyfs())
 }
 
-/// The mount of Plyfs on this mount point, if it is the caller's to end or change, and its root.
+/// Returns the mount of Plyfs on this mount point, if the caller may end or change it, and its root.
 fn plyfs_on(path: &Path, command: &str) -> Outcome<(MountPoint, mount_table::Entry)> {
     let Ok(point) = MountPoint::open(path) else { return Err(not_running(&mount_table::canonical(path))) };
     let mount_point = point.path();
-    // Of the mount that is held, and only if that is its root.
+    // The entry of the mount that is held, and only if that is its root.
     match mount_table::of(point.mount()).filter(|entry| entry.mount_point == mount_point) {
         Some(entry) if entry.is_plyfs() && !is_of_another_user(&entry) => Ok((point, entry)),
         Some(entry) if !entry.is_plyfs() => {
@@ -80,7 +80,7 @@ fn plyfs_on(path: &Path, command: &str) -> Outcome<(MountPoint, mount_table::Ent
     }
 }
 
-/// Why there is no mount that answers on this mount point.
+/// Returns the reason why no mount answers on this mount point.
 fn not_running(mount_point: &Path) -> Failure {
     let name = mount_point.display();
     match mount_table::on(mount_point).filter(mount_table::Entry::is_plyfs) {
@@ -99,7 +99,7 @@ fn not_running(mount_point: &Path) -> Failure {
     }
 }
 
-/// Whether the mount belongs to somebody else, so that only they and root may end or ask it.
+/// Returns whether the mount belongs to another user, so that only that user and root may end or query it.
 fn is_of_another_user(entry: &mount_table::Entry) -> bool {
     !is_root() && entry.user.is_some_and(|user| user != rustix::process::geteuid().as_raw())
 }
@@ -108,14 +108,14 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A table without lines.
+/// Returns a table without borders.
 fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table
 }
 
-/// The same with headings; the columns with these numbers hold numbers.
+/// As [`plain_table`], but with headings; the columns with these indices contain numbers.
 fn headed_table<const COLUMNS: usize>(headings: [&str; COLUMNS], numbers: impl IntoIterator<Item = usize>) -> Table {
     let mut table = plain_table();
     table.set_header(headings);

@@ -1,5 +1,5 @@
-//! A line on the terminal of standard error that says how far a long command is. It is there only as long as the command works,
-//! and nowhere else than on a terminal.
+//! A progress line for a long command on the terminal of standard error. It is shown only while the command works, and only on
+//! a terminal.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -11,33 +11,33 @@ use crossterm::queue;
 use crossterm::terminal::{Clear, ClearType, size};
 use vnode::progress::Progress;
 
-/// What is over sooner shows nothing.
+/// Commands that finish within this time show nothing.
 const DELAY: Duration = Duration::from_millis(400);
-/// How often the line of what this process does itself is drawn anew.
+/// Interval at which the line is redrawn for work of this process.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The line of one command. It is taken away when this is dropped.
+/// The progress line of one command, erased on drop.
 pub struct ProgressLine {
     command: String,
     began: Instant,
-    /// `None` where standard error is no terminal, else whether the line is there.
+    /// `None` if standard error is not a terminal, otherwise whether the line is displayed.
     is_shown: Option<Mutex<bool>>,
 }
 
 impl ProgressLine {
-    /// That of a command which begins now.
+    /// Returns the line of a command that begins now.
     pub fn new(command: &str) -> Self {
         let is_shown = stderr().is_terminal().then(Mutex::default);
         Self { command: command.to_owned(), began: Instant::now(), is_shown }
     }
 
-    /// Draws it, when so many objects have been dealt with.
+    /// Draws the line with the number of objects processed so far.
     pub fn show(&self, objects: u64) {
         let elapsed = self.began.elapsed();
         let Some(mut is_shown) = self.lock().filter(|_| elapsed >= DELAY) else { return };
-        // A terminal that nobody looks at may have none.
+        // A terminal that nobody looks at may have no columns.
         let columns = size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0).unwrap_or(80);
-        // The last column stays free: a terminal may begin a new line behind it.
+        // The last column stays free: a terminal may wrap after it.
         let line: String = text(&self.command, objects, elapsed).chars().take(columns.saturating_sub(1)).collect();
         let mut output = stderr().lock();
         let _ = write!(output, "\r{line}");
@@ -46,7 +46,7 @@ impl ProgressLine {
         *is_shown = true;
     }
 
-    /// Takes it away, so that something can be printed in its place.
+    /// Erases the line, so that something can be printed in its place.
     pub fn hide(&self) {
         if let Some(mut is_shown) = self.lock().filter(|is_shown| **is_shown) {
             let mut output = stderr().lock();
@@ -68,7 +68,7 @@ impl Drop for ProgressLine {
     }
 }
 
-/// Has this process do long work, and shows meanwhile how far it is.
+/// Runs long work in this process, and shows its progress meanwhile.
 pub fn follow<T>(command: &str, work: impl FnOnce(&ProgressLine) -> T) -> T {
     let (line, progress) = (ProgressLine::new(command), Progress::default());
     if line.is_shown.is_none() {
@@ -82,7 +82,7 @@ pub fn follow<T>(command: &str, work: impl FnOnce(&ProgressLine) -> T) -> T {
                 shown.show(counted.objects());
             }
         };
-        // Where it cannot be started, nothing is shown.
+        // Without the thread, no progress is shown.
         let _ = thread::Builder::new().name("progress".into()).spawn_scoped(scope, vnode::as_server(draw));
         let result = progress.of(|| work(&line));
         drop(over);
@@ -90,7 +90,7 @@ pub fn follow<T>(command: &str, work: impl FnOnce(&ProgressLine) -> T) -> T {
     })
 }
 
-/// How many objects have been dealt with, for how long, and how fast.
+/// Returns the number of objects processed, the elapsed time and the rate.
 fn text(command: &str, objects: u64, elapsed: Duration) -> String {
     let each_second = objects as f64 / elapsed.as_secs_f64();
     format!("{command}: {objects} objects, {} s, {each_second:.0}/s", elapsed.as_secs())

@@ -1,4 +1,4 @@
-//! `plyfs shell`: works in a stack that is not mounted.
+//! `plyfs shell`: works in an unmounted stack.
 
 use crate::arguments::Shell;
 use crate::exit::Outcome;

@@ -1,4 +1,4 @@
-//! `plyfs snapshot`: states of a mounted union that are kept.
+//! `plyfs snapshot`: snapshots of a mounted union.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use super::{ask_union, plain_table, print, printable};
 use crate::arguments::Snapshot;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// A line of the list.
+/// A snapshot in the list.
 #[derive(Deserialize)]
 struct Kept {
     name: String,
@@ -50,7 +50,7 @@ pub fn run(command: &Snapshot) -> Outcome {
     }
 }
 
-/// Reads a list that a union has answered.
+/// Parses a list that a union has returned.
 pub fn read<'a, T: Deserialize<'a>>(answer: &'a str) -> Outcome<Vec<T>> {
     serde_json::from_str(answer).map_err(|error| {
         Failure::new(Exit::NoAnswer, format!("the server's answer cannot be read: {error}; is it of another version?"))
@@ -67,8 +67,8 @@ fn list(snapshots: &[Kept]) -> String {
     if snapshots.is_empty() { String::new() } else { format!("{}\n", table.trim_fmt()) }
 }
 
-/// One a line: `+` for what was added, `~` for what was changed, `-` for what was deleted; a directory ends with a slash, and the root
-/// is `.`.
+/// Returns the differences, one per line: `+` for added, `~` for changed, `-` for deleted; a directory ends with a slash, and
+/// the root is `.`.
 pub fn differences(differences: &[Difference]) -> String {
     let line = |Difference { change, path, kind }: &Difference| {
         let sign = match change.as_str() {

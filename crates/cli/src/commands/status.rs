@@ -1,4 +1,4 @@
-//! `plyfs status`: the mounts, their servers and what they have done.
+//! `plyfs status`: the mounts, their servers and their request counts.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,21 +23,21 @@ struct Line {
     report: Report,
 }
 
-/// How a mount does.
+/// The state of a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum State {
     /// Its server answers.
     Serving,
-    /// Its server answers, but it is mounted no more: somebody still uses it.
+    /// Its server answers, but it is no longer in the mount table: a process still uses it.
     Detached,
-    /// It is served, by a program without a control socket that the caller could find.
+    /// It is served by a program without a control socket that the caller could find.
     Silent,
-    /// Its server takes no requests.
+    /// Its server does not accept requests.
     Hung,
-    /// Its server has gone.
+    /// Its server has exited.
     Dead,
-    /// It belongs to another user, whose servers do not talk to the caller.
+    /// It belongs to another user, whose servers do not answer the caller.
     OtherUser,
 }
 
@@ -62,7 +62,8 @@ pub fn run(arguments: &Status) -> Outcome {
     }
 }
 
-/// The mounts that answer, and those of the kernel's list that do not: all, or those on a mount point.
+/// Returns the mounts whose servers answer, and those in the kernel's mount table whose servers do not: all of them, or those
+/// on a mount point.
 fn lines_of(wanted: Option<&Path>) -> Vec<Line> {
     let mut table = mount_table::read();
     table.retain(|entry| entry.is_plyfs() && wanted.is_none_or(|wanted| entry.mount_point == wanted));
@@ -87,10 +88,11 @@ fn lines_of(wanted: Option<&Path>) -> Vec<Line> {
     lines
 }
 
-/// How a mount does whose server says nothing. Asked by a process of its own, which may wait for ever, and cannot be ended then.
+/// Returns the state of a mount whose server does not answer. Probes it in a separate process, which may hang forever, and
+/// cannot be killed then.
 fn probed(mount_point: &Path) -> State {
     const PATIENCE: Duration = Duration::from_secs(2);
-    // The kernel knows by itself whom it lets in.
+    // The kernel itself reports that access is denied.
     let known = rustix::fs::statx(CWD, mount_point, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS);
     if known.err() == Some(Errno::ACCESS) {
         return State::OtherUser;
@@ -98,7 +100,7 @@ fn probed(mount_point: &Path) -> State {
     let mut probe = Command::new("stat");
     probe.args(["--file-system", "--format=%T", "--"]).arg(mount_point);
     probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Without it nothing can be said but that the server is silent.
+    // Without the probe, the only certain state is that the server is silent.
     let Ok(mut probe) = probe.spawn() else { return State::Silent };
     let end = Instant::now() + PATIENCE;
     loop {
@@ -114,7 +116,7 @@ fn probed(mount_point: &Path) -> State {
     }
 }
 
-/// Whether the process has a mount table of its own, so that its mount need not be in ours.
+/// Returns whether the process has a mount namespace of its own, so that its mount need not be in ours.
 fn is_in_another_name_space(pid: u32) -> bool {
     let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     of("self") != of(&pid.to_string())
@@ -139,7 +141,7 @@ fn table(lines: &[Line]) -> String {
     table.trim_fmt()
 }
 
-/// All that is known of one mount.
+/// Returns all details of one mount.
 fn details(line: &Line) -> String {
     let report = &line.report;
     let mut text = format!("mount point  {}\n", printable(&report.mount_point));
@@ -179,7 +181,7 @@ fn state(line: &Line) -> &'static str {
     }
 }
 
-/// `3d 04:05:06`
+/// Returns a duration in the format `3d 04:05:06`.
 fn duration(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let clock = format!("{:02}:{:02}:{:02}", rest / 3_600, rest / 60 % 60, rest % 60);

@@ -1,4 +1,4 @@
-//! The commands that `plyfs-tools` carries out, an executable of its own so that servers do not contain them.
+//! The commands that `plyfs-tools` executes, a separate executable so that servers do not contain them.
 
 use std::convert::Infallible;
 use std::env;
@@ -23,7 +23,7 @@ pub fn completions(arguments: &Completions) -> Outcome {
 
 /// `plyfs man`
 pub fn man(arguments: &Man) -> Outcome {
-    // A directory may be called like an option.
+    // A directory may have a name that looks like an option.
     execute(["man".into(), "--".into(), arguments.directory.clone().into()]).map(|never| match never {})
 }
 
@@ -32,7 +32,7 @@ pub fn lsp() -> Outcome {
     execute(["lsp".into()]).map(|never| match never {})
 }
 
-/// Replaces this process.
+/// Replaces this process by `plyfs-tools`.
 fn execute<const N: usize>(words: [OsString; N]) -> Outcome<Infallible> {
     let program = env::current_exe().ok().and_then(|own| beside(&own));
     let program = program.or_else(|| in_path(&env::var_os("PATH")?)).ok_or_else(missing)?;
@@ -41,9 +41,9 @@ fn execute<const N: usize>(words: [OsString; N]) -> Outcome<Infallible> {
     Err(Failure::new(Exit::Failure, format!("cannot execute {name}: {error}; check it: ls -l {name}")))
 }
 
-/// The tools in the directory of this executable, as the kernel knows it whatever name it was called by.
+/// Returns the tools in the directory of this executable, as the kernel knows it regardless of the name by which it was called.
 ///
-/// In a directory such as /tmp others may create files: only those of root, of the caller and of the executable's owner count.
+/// In a directory such as /tmp others may create files: only files of root, the caller or the owner of the executable count.
 fn beside(own: &Path) -> Option<PathBuf> {
     let program = own.with_file_name(NAME);
     let owner = program.symlink_metadata().ok()?.uid();
@@ -53,8 +53,8 @@ fn beside(own: &Path) -> Option<PathBuf> {
     (is_owned && program.is_file()).then_some(program)
 }
 
-/// The tools in the first directory of the search path that has them. Relative directories, and with them the current one,
-/// are passed over.
+/// Returns the tools in the first directory of the search path that contains them. Relative directories, and with them the
+/// current one, are skipped.
 fn in_path(path: &OsStr) -> Option<PathBuf> {
     let directories = env::split_paths(path).filter(|directory| directory.is_absolute());
     directories.map(|directory| directory.join(NAME)).find(|program| program.is_file())

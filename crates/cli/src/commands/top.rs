@@ -1,4 +1,4 @@
-//! `plyfs top`: what the mounts do and how long it takes, again and again.
+//! `plyfs top`: what the mounts do and how long it takes, refreshed periodically.
 
 use std::io::{IsTerminal, Write, stdout};
 use std::time::{Duration, Instant};
@@ -40,10 +40,10 @@ pub fn run(arguments: &Top) -> Outcome {
     Ok(())
 }
 
-/// What happened between two states: of one mount by operation, of several by mount.
+/// Returns what happened between two states: for one mount by operation, for several by mount.
 fn text(now: &[Counted], before: &[Counted], passed: Duration, by_operation: bool) -> String {
     let each_second = |count: u64| format!("{:.0}/s", count as f64 / passed.as_secs_f64());
-    // A mount made anew on the same place begins again.
+    // A mount that was made anew at the same path starts counting anew.
     let same = |one: &Counted, other: &Counted| {
         one.report.pid == other.report.pid && one.report.mount_point == other.report.mount_point
     };
@@ -58,19 +58,19 @@ fn text(now: &[Counted], before: &[Counted], passed: Duration, by_operation: boo
     format!("{}\n", table::of_mounts(all, each_second))
 }
 
-/// The terminal, which is as it was afterwards.
+/// The terminal, whose previous state is restored on drop.
 struct Screen;
 
 impl Screen {
     fn open() -> std::io::Result<Screen> {
         enable_raw_mode()?;
-        // From here on it is set back, whatever fails.
+        // From here on the terminal is restored, whatever fails.
         let screen = Screen;
         execute!(stdout(), EnterAlternateScreen, Hide)?;
         Ok(screen)
     }
 
-    /// Waits: whether the user wants an end.
+    /// Waits, and returns whether the user has asked to quit.
     fn is_ended_within(&self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
         loop {
@@ -78,7 +78,7 @@ impl Screen {
             {
                 Ok(None) => return false,
                 Ok(Some(Event::Key(key))) if is_end(key) => return true,
-                // A new size is used at once.
+                // A new size takes effect at once.
                 Ok(Some(Event::Resize(..))) => return false,
                 Ok(Some(_)) => {}
                 // The terminal is gone.
@@ -87,7 +87,7 @@ impl Screen {
         }
     }
 
-    /// As much as there is room for.
+    /// Shows as much of the text as fits.
     fn show(&self, text: &str) {
         let (columns, rows) = size().unwrap_or((80, 24));
         let mut output = stdout().lock();

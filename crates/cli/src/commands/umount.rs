@@ -13,14 +13,14 @@ use crate::control::client;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::UnmountMode;
 
-/// How long a server may take to write everything and end after the mount is gone.
+/// Time that a server may take to write everything and exit after the mount is gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the command.
 pub fn run(arguments: &Umount) -> Outcome {
     let (point, _) = super::plyfs_on(&arguments.mount_point, "umount")?;
     let mount_point = point.path().to_owned();
-    // The server is found before the mount is gone, and held by a descriptor that no later process can take over.
+    // The server is looked up before the mount is gone, and held by a pidfd, which no later process can take over.
     let server = client::find(&mount_point)
         .and_then(|mount| mount.process())
         .and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());

@@ -1,4 +1,4 @@
-//! `plyfs union`: the branches of a union, mounted or not.
+//! `plyfs union`: the branches of a mounted or unmounted union.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -35,7 +35,7 @@ pub fn run(command: &Union) -> Outcome {
     }
 }
 
-/// Adds, lists and removes views.
+/// Adds, lists or removes views.
 fn change_views(view: &View) -> Outcome {
     match view {
         View::List { mount_point } => tell(mount_point, "views", &[]),
@@ -47,7 +47,7 @@ fn change_views(view: &View) -> Outcome {
     }
 }
 
-/// For whom a view is, as the union takes it.
+/// Returns the callers that a view is for, in the form in which the union takes them.
 fn rule(subject: &Subject) -> Outcome<(&'static str, String)> {
     let number = |key, number: Option<u32>| number.map(|number| (key, number.to_string()));
     let Subject { uid, pid, session, executable } = subject;
@@ -67,7 +67,7 @@ fn rule(subject: &Subject) -> Outcome<(&'static str, String)> {
     }
 }
 
-/// Checks the branches of a union that is not mounted.
+/// Checks the branches of an unmounted union.
 fn check(branches: &[OsString], options: CheckOptions) -> Outcome {
     let expression = Expression::read(&branches.join(OsStr::new(", ")))?;
     let branches = expression.build_branches()?;
@@ -118,7 +118,7 @@ fn check(branches: &[OsString], options: CheckOptions) -> Outcome {
     }
 }
 
-/// Fails if a mounted union has one of the branches that are to be looked through, also if it has not written there yet.
+/// Fails if a mounted union has one of the branches to be checked, even if it has not written there yet.
 fn refuse_mounted(branches: &[OpenBranch]) -> Outcome {
     let is_looked_through = |(index, branch): &(usize, &OpenBranch)| match branch.mode {
         Some(mode) => mode.to_string() != "ro",
@@ -129,7 +129,7 @@ fn refuse_mounted(branches: &[OpenBranch]) -> Outcome {
     for mount in client::mounts() {
         let ask = |name: &str| {
             let (target, name) = ("union".to_owned(), name.to_owned());
-            // One that has no union, or does not answer, knows no branches.
+            // A mount without a union, or whose server does not answer, knows no branches.
             let request = Request::Control { target, name, arguments: Vec::new(), follows: false };
             mount.text(&request).unwrap_or_default()
         };
@@ -148,7 +148,7 @@ fn refuse_mounted(branches: &[OpenBranch]) -> Outcome {
     Ok(())
 }
 
-/// One finding. Names come from others: nothing in them may speak to the terminal.
+/// Returns the line for one finding. Names come from others, and must not be able to control the terminal.
 fn line(finding: &Finding) -> String {
     let mut place = String::new();
     for character in format!("{}: {}", finding.branch, String::from_utf8_lossy(&finding.path)).chars() {
@@ -167,12 +167,12 @@ fn line(finding: &Finding) -> String {
     format!("{place} {problem}; {outcome}\n")
 }
 
-/// Sends the union a command and prints the branches, which are the answer.
+/// Sends the union a command and prints the branches, which the command returns.
 fn tell(mount_point: &Path, command: &str, arguments: &[(&str, &str)]) -> Outcome {
     print(&ask_union(mount_point, command, arguments)?)
 }
 
-/// A branch in its standard form: the server has another working directory.
+/// Returns a branch in its canonical form: the server has another working directory.
 fn branch_text(argument: &OsStr) -> Outcome<String> {
     let expression = Expression::read(argument)?;
     if !expression.is_one_branch() {
@@ -182,7 +182,7 @@ fn branch_text(argument: &OsStr) -> Outcome<String> {
     Ok(expression.standard_form())
 }
 
-/// A branch that the union has: as it was written, or its number.
+/// Returns a branch that the union has: as it was written, or its number.
 fn known(argument: &OsStr) -> Outcome<String> {
     match argument.to_str().filter(|text| text.parse::<usize>().is_ok()) {
         Some(number) => Ok(number.to_owned()),
