@@ -1,4 +1,4 @@
-//! POSIX access-control lists, set and read as the extended attributes that carry them.
+//! POSIX access control lists, set and read through their extended attributes.
 
 use super::common::group;
 use crate::acl::{ACCESS, DEFAULT, GROUP, GROUP_OBJECT, MASK, OTHER, USER, USER_OBJECT, list};
@@ -24,7 +24,7 @@ group! { "acls":
     kept_over_rename [AccessControlLists];
 }
 
-/// Owner rw, user 1002 these, group nothing, mask, others nothing.
+/// Returns a list with these permissions for user 1002: owner rw, group none, this mask, others none.
 fn for_user(permissions: u16, mask: u16) -> Vec<u8> {
     list(&[(USER_OBJECT, 6, 0), (USER, permissions, 1002), (GROUP_OBJECT, 0, 0), (MASK, mask, 0), (OTHER, 0, 0)])
 }
@@ -136,7 +136,7 @@ fn default_list_is_inherited(scene: &Scene<'_>) -> Outcome {
     let named = scene.user(1002)?;
     named.edit(b"d/f")?;
     refused!(scene.user(1003)?.get(b"d/f"), EACCES);
-    // The mode of creation narrows owner, mask and others.
+    // The mode of the creation restricts owner, mask and others.
     same!(me.stat(b"d/f")?.mode, 0o660);
     me.open(b"d/g", libc::O_CREAT | libc::O_RDWR, 0o600)?;
     refused!(named.get(b"d/g"), EACCES);
@@ -215,7 +215,7 @@ fn directory_search(scene: &Scene<'_>) -> Outcome {
     same!(named.get(b"d/f")?, b"data");
     refused!(named.names(b"d"), EACCES);
     refused!(scene.user(1003)?.get(b"d/f"), EACCES);
-    // The entry may also shut out whom the mode would let in.
+    // The entry may also deny what the mode would permit.
     let entries = [(USER_OBJECT, 7, 0), (USER, 0, 1002), (GROUP_OBJECT, 5, 0), (MASK, 5, 0), (OTHER, 5, 0)];
     me.setxattr(b"d", ACCESS, &list(&entries), 0)?;
     refused!(named.get(b"d/f"), EACCES);

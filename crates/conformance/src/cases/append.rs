@@ -1,4 +1,4 @@
-//! Several writers that append to one file.
+//! Concurrent appends to one file.
 
 use super::common::{group, together};
 use crate::check::{ensure, same};
@@ -15,7 +15,7 @@ group! { "append":
 
 const APPEND: i32 = libc::O_WRONLY | libc::O_APPEND;
 
-/// Checks that a file is made of whole records of each writer, in the order that each wrote them.
+/// Checks that a file consists of whole records of each writer, in the order in which each wrote them.
 fn check_records(contents: &[u8], size: impl Fn(u8) -> usize, writers: u8, each: usize) -> Outcome {
     let mut seen = vec![0_usize; usize::from(writers)];
     let mut at = 0;
@@ -50,7 +50,7 @@ fn by_several_clients_odd_sizes(scene: &Scene<'_>) -> Outcome {
         let writer = thread as u8 + 1;
         let client = scene.another()?;
         for _ in 0..50 {
-            // Opened anew for every record, as a shell's >> does.
+            // Opened again for every record, as with >> in a shell.
             let file = client.open(b"log", APPEND, 0)?;
             same!(file.write(&vec![writer; size(writer)])?, size(writer));
         }

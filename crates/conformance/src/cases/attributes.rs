@@ -1,4 +1,4 @@
-//! Attributes: what stat says, and chmod and chown by root.
+//! Attributes: the results of stat, and chmod and chown by root.
 
 use super::common::{group, numbered, pause};
 use crate::check::{ensure, refused, same};
@@ -53,7 +53,7 @@ fn of_a_new_directory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-/// User and group of the scene's own directory, and so of the client that made it.
+/// Returns the uid and gid of the scene's own directory, which are those of the client that created it.
 fn own_ids(scene: &Scene<'_>) -> Outcome<(u32, u32)> {
     let stat = scene.me.stat(b".")?;
     Ok((stat.uid, stat.gid))
@@ -115,7 +115,7 @@ fn change_of_mode_of_an_open_file(scene: &Scene<'_>) -> Outcome {
     let file = me.create(b"f")?;
     file.chmod(0o400)?;
     same!(me.stat(b"f")?.mode, 0o400);
-    // What an open file may be used for was decided when it was opened.
+    // The permitted uses of an open file were determined when it was opened.
     file.put_at(b"still", 0)?;
     me.unlink(b"f")?;
     file.chmod(0o640)?;

@@ -1,10 +1,10 @@
-//! What the tests share: how a group lists its tests, and what several of them do.
+//! Utilities shared by the tests: the list of a group's tests, and common operations.
 
 use std::sync::Barrier;
 
 use crate::{Failure, Outcome};
 
-/// Lists the tests of a module: name, then what each needs besides being able to write.
+/// Lists the tests of a module: the name, then the abilities that each needs besides writing.
 macro_rules! group {
     ($group:literal: $($name:ident $([$($need:ident),*])?;)+) => {
         pub(super) fn tests() -> Vec<$crate::Test> {
@@ -18,7 +18,7 @@ macro_rules! group {
     };
 }
 
-/// Waits until the clock that file systems take times from has advanced, twice: a server may have read it a tick later.
+/// Waits until the clock for file timestamps has advanced twice: a server may have read it one tick later.
 pub(super) fn pause() {
     const INTERVAL: std::time::Duration = std::time::Duration::from_millis(12);
     let now = || {
@@ -34,7 +34,7 @@ pub(super) fn pause() {
     }
 }
 
-/// Runs a function in several threads that start together; answers the first failure.
+/// Runs a function in several threads that start together; returns the first failure.
 pub(super) fn together(threads: usize, body: impl Fn(usize) -> Outcome + Sync) -> Outcome {
     let start = Barrier::new(threads);
     std::thread::scope(|scope| {
@@ -49,12 +49,12 @@ pub(super) fn together(threads: usize, body: impl Fn(usize) -> Outcome + Sync) -
         let outcomes = running
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err(Failure::new("a thread of the test panicked"))));
-        // All threads end before the first failure is answered.
+        // All threads end before the first failure is returned.
         outcomes.collect::<Vec<_>>().into_iter().collect()
     })
 }
 
-/// A name with a number.
+/// Returns a name with a number appended.
 pub(super) fn numbered(name: &str, number: usize) -> Vec<u8> {
     format!("{name}{number}").into_bytes()
 }

@@ -19,7 +19,7 @@ group! { "copy":
     of_unlinked_files [CopyRange];
 }
 
-/// Copies until all is copied: one call may copy less than asked.
+/// Copies everything: one call may copy less than requested.
 fn copy_all(from: &dyn File, offset: u64, to: &dyn File, to_offset: u64, length: u64) -> Outcome<u64> {
     let mut copied = 0;
     while copied < length {
@@ -137,7 +137,7 @@ fn sparse_file(scene: &Scene<'_>) -> Outcome {
     from.put_at(b"end", 3_000_000)?;
     to.put_at(&vec![9; 3_000_003], 0)?;
     same!(copy_all(&*from, 0, &*to, 0, 3_000_003)?, 3_000_003);
-    // The holes of the source overwrite the target's data.
+    // Holes in the source overwrite data of the target.
     ensure!(me.get(b"g")? == me.get(b"f")?, "the copy differs");
     Ok(())
 }

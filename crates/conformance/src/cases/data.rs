@@ -1,4 +1,4 @@
-//! Reading and writing: positions, ends, truncation, and a model over random operations.
+//! Reading and writing: offsets, end of file, truncation, and a model for random operations.
 
 use super::common::{group, together};
 use crate::check::{ensure, refused, same};
@@ -104,7 +104,7 @@ fn truncating_by_path_and_by_file(scene: &Scene<'_>) -> Outcome {
     same!(file.contents()?, b"0123");
     file.truncate(6)?;
     same!(me.get(b"f")?, b"0123\0\0");
-    // A file that is open elsewhere sees the cut.
+    // Another open file of the same object sees the truncation.
     let reader = scene.another()?.open(b"f", libc::O_RDONLY, 0)?;
     file.truncate(2)?;
     same!(reader.get_at(0, 10)?, b"01");
@@ -131,7 +131,7 @@ fn positions_are_of_each_open(scene: &Scene<'_>) -> Outcome {
     same!((two.read(&mut buffer)?, buffer), (2, *b"ab"));
     one.write(b"EF")?;
     same!(two.get_at(0, 10)?, b"abcdEF");
-    // Positioned calls leave the position where it is.
+    // Positioned calls do not change the file offset.
     same!((two.read(&mut buffer)?, buffer), (2, *b"cd"));
     Ok(())
 }
@@ -224,7 +224,7 @@ fn one_mebibyte_in_one_call(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-/// Random writes, cuts and reads of one file, compared with a vector that does the same.
+/// Performs random writes, truncations and reads of one file, compared with a vector that undergoes the same changes.
 fn random_operations(scene: &Scene<'_>, files: usize, rounds: usize) -> Outcome {
     let me = &scene.me;
     let mut random = scene.random();
@@ -274,7 +274,7 @@ fn random_operations_through_two_files(scene: &Scene<'_>) -> Outcome {
 fn two_writers_of_one_block(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
     me.put(b"f", &[0; 4096])?;
-    // Each writes every other byte: no write may undo the other's.
+    // Each thread writes every other byte: no write may undo the other's.
     together(2, |thread| {
         let file = scene.another()?.edit(b"f")?;
         for offset in (thread as u64..4096).step_by(2) {

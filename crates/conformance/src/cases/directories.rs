@@ -1,4 +1,4 @@
-//! Directories: making, removing, listing while they change, cookies.
+//! Directories: creation, removal, listing during changes, cookies.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -113,7 +113,7 @@ fn listing_an_empty_one(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-/// Fills a directory and answers its names.
+/// Fills a directory and returns its names.
 fn fill(scene: &Scene<'_>, directory: &[u8], count: usize) -> Outcome<BTreeSet<Vec<u8>>> {
     scene.me.mkdir(directory, 0o755)?;
     let names: BTreeSet<Vec<u8>> = (0..count).map(|number| numbered("a-rather-long-name-", number)).collect();
@@ -123,7 +123,7 @@ fn fill(scene: &Scene<'_>, directory: &[u8], count: usize) -> Outcome<BTreeSet<V
     Ok(names)
 }
 
-/// The names of entries other than dots, with a check that none comes twice.
+/// Returns the names of entries other than dots, after a check that none occurs twice.
 fn once(entries: &[Entry]) -> Outcome<BTreeSet<Vec<u8>>> {
     let mut names = BTreeSet::new();
     for entry in entries.iter().filter(|entry| entry.name != b"." && entry.name != b"..") {
@@ -204,7 +204,7 @@ fn cookies_survive_unlinks_of_others(scene: &Scene<'_>) -> Outcome {
     for index in (0..entries.len()).filter(|index| !gone(*index)) {
         listing.seek(entries[index].cookie)?;
         let found = once(&listing.rest()?)?;
-        // Names that went since the listing began may show or not, but no name from before the cookie.
+        // Names removed since the listing began may or may not appear, but no name from before the cookie.
         let later: BTreeSet<Vec<u8>> = entries[index + 1..].iter().map(|entry| entry.name.clone()).collect();
         ensure!(found.is_subset(&later), "names from before number {index} come again");
         for stays in (index + 1..entries.len()).filter(|later| !gone(*later) && !is_dot(&entries[*later])) {
@@ -282,7 +282,7 @@ fn listing_while_entries_go(scene: &Scene<'_>) -> Outcome {
 fn removing_while_listing(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
     fill(scene, b"d", 300)?;
-    // As rm -r does: a part of the listing, removal of its names, the next part.
+    // As rm -r does: part of the listing, removal of its names, the next part.
     let listing = me.open_directory(b"d")?;
     let mut removed = 0;
     loop {

@@ -81,7 +81,7 @@ fn holes_read_as_zeros(scene: &Scene<'_>) -> Outcome {
     file.put_at(b"x", MIB)?;
     ensure!(file.get_at(0, MIB as usize)?.iter().all(|b| *b == 0), "a hole has contents");
     same!(file.get_at(MIB - 2, 10)?, b"\0\0x");
-    // Data in the middle of a hole leaves the rest alone.
+    // Data in the middle of a hole leaves the rest of the hole unchanged.
     file.put_at(b"y", 5000)?;
     let data = file.get_at(0, 10_000)?;
     ensure!(data.iter().enumerate().all(|(at, b)| *b == if at == 5000 { b'y' } else { 0 }), "around data in a hole");

@@ -1,4 +1,4 @@
-//! Offsets and sizes past 2 and 4 GiB.
+//! Offsets and sizes beyond 2 and 4 GiB.
 
 use super::common::group;
 use crate::check::{ensure, same};
@@ -25,7 +25,7 @@ fn write_past_4_gib(scene: &Scene<'_>) -> Outcome {
     file.put_at(b"far out", 5 * GIB + 3)?;
     same!(me.stat(b"f")?.size, 5 * GIB + 10);
     same!(file.get_at(5 * GIB + 3, 100)?, b"far out");
-    // The same offset less 4 GiB is another place.
+    // The offset less 4 GiB is a different location.
     same!(file.get_at(GIB + 3, 7)?, [0; 7]);
     file.put_at(b"close by", GIB + 3)?;
     same!(file.get_at(5 * GIB + 3, 7)?, b"far out");

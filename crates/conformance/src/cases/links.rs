@@ -122,7 +122,7 @@ fn removing_one_name(scene: &Scene<'_>) -> Outcome {
     me.unlink(b"f")?;
     refused!(me.stat(b"f"), ENOENT);
     same!(me.stat(b"g")?.links, 1);
-    // A new file by the old name is another file.
+    // A new file with the old name is another file.
     me.put(b"f", b"new")?;
     same!(me.get(b"g")?, b"data");
     same!(me.stat(b"f")?.inode == me.stat(b"g")?.inode, false);
@@ -236,7 +236,7 @@ fn symlink_goes_up(scene: &Scene<'_>) -> Outcome {
     me.put(b"f", b"top")?;
     me.symlink(b"../../f", b"d/e/s")?;
     same!(me.get(b"d/e/s")?, b"top");
-    // A link moved with its directory leads elsewhere.
+    // A link moved together with its directory resolves to another target.
     me.rename(b"d/e", b"e")?;
     refused!(me.get(b"e/s"), ENOENT);
     Ok(())

@@ -114,7 +114,7 @@ fn own_locks_never_conflict(scene: &Scene<'_>) -> Outcome {
     let mine = scene.me.create(b"f")?;
     let again = scene.me.edit(b"f")?;
     mine.lock(write(0, 10), false)?;
-    // The owner is the client, not the open file.
+    // The client owns the lock, not the open file.
     again.lock(write(5, 10), false)?;
     again.lock(unlock(0, 0), false)?;
     scene.another()?.edit(b"f")?.lock(write(0, 0), false)?;
@@ -154,7 +154,7 @@ fn closing_any_file_releases(scene: &Scene<'_>) -> Outcome {
     let theirs = other.edit(b"f")?;
     mine.lock(write(0, 0), false)?;
     refused!(theirs.lock(write(0, 0), false), EAGAIN | EACCES);
-    // POSIX's surprise: closing any open file of the client releases the locks of all.
+    // The surprising rule of POSIX: closing any open file of the client releases the locks of all of them.
     scene.me.open(b"f", libc::O_RDONLY, 0)?.close()?;
     theirs.lock(write(0, 0), false)?;
     Ok(())
@@ -242,7 +242,7 @@ fn of_an_unlinked_file(scene: &Scene<'_>) -> Outcome {
     scene.me.unlink(b"f")?;
     mine.lock(write(0, 0), false)?;
     refused!(theirs.lock(write(0, 0), false), EAGAIN | EACCES);
-    // A new file by the name has locks of its own.
+    // A new file with this name has its own locks.
     other.create(b"f")?.lock(write(0, 0), false)?;
     Ok(())
 }
@@ -316,7 +316,7 @@ fn file_lock_ends_with_close(scene: &Scene<'_>) -> Outcome {
     mine.flock(EXCLUSIVE)?;
     refused!(theirs.flock(EXCLUSIVE), EWOULDBLOCK);
     mine.close()?;
-    // The release may follow the close a moment later.
+    // The lock may be released a moment after the close.
     for _ in 0..100 {
         if theirs.flock(EXCLUSIVE).is_ok() {
             return Ok(());

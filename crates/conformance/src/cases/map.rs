@@ -1,4 +1,4 @@
-//! Files in memory: mappings agree with reads, writes and truncation.
+//! Memory-mapped files: mappings agree with reads, writes and truncation.
 
 use super::common::group;
 use crate::check::{ensure, refused, same};
@@ -213,7 +213,7 @@ fn random_stores_and_writes_match_a_model(scene: &Scene<'_>) -> Outcome {
             0..=3 => map.store(at, &data),
             4..=6 => file.put_at(&data, at as u64)?,
             7 => {
-                // Cut and grow again: what was past the cut is gone, in the mapping too.
+                // Truncate and grow again: the data past the truncation is gone, also in the mapping.
                 file.truncate(at as u64)?;
                 file.truncate(SIZE as u64)?;
                 model[at..].fill(0);

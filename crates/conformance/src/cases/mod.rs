@@ -1,4 +1,4 @@
-//! The tests, one module a group.
+//! The tests, one module per group.
 
 mod acls;
 mod append;
@@ -29,13 +29,13 @@ use std::sync::LazyLock;
 use crate::subject::Result;
 use crate::{Abilities, Client, Test};
 
-/// Every test, in groups.
+/// Returns all tests, in groups.
 pub fn all() -> &'static [Test] {
     static ALL: LazyLock<Vec<Test>> = LazyLock::new(|| GROUPS.iter().flat_map(|group| group()).collect());
     &ALL
 }
 
-/// One function a group.
+/// The functions that return the tests, one per group.
 const GROUPS: &[fn() -> Vec<Test>] = &[
     names::tests,
     attributes::tests,
@@ -61,7 +61,7 @@ const GROUPS: &[fn() -> Vec<Test>] = &[
     readonly::tests,
 ];
 
-/// Makes the tree that read-only subjects are tested over.
+/// Creates the tree that read-only subjects are tested on.
 pub(crate) fn prepare(client: &dyn Client, abilities: Abilities) -> Result<()> {
     readonly::prepare(client, abilities)
 }

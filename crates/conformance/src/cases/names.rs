@@ -1,4 +1,4 @@
-//! Names and paths: limits, odd bytes, dot names, slashes.
+//! Names and paths: limits, unusual bytes, dot names, slashes.
 
 use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};
@@ -28,7 +28,7 @@ group! { "names":
     reused;
 }
 
-/// A name of the longest length that the file system says it takes.
+/// Returns a name of the maximum length that the file system reports.
 fn longest_name(scene: &Scene<'_>) -> Result<Vec<u8>> {
     let space = scene.me.statfs(b".")?;
     Ok(vec![b'n'; space.name_max as usize])
@@ -158,7 +158,7 @@ fn dot_dot_path(scene: &Scene<'_>) -> Outcome {
     me.mkdir(b"d/e", 0o755)?;
     me.put(b"d/e/../../f", b"found")?;
     same!(me.get(b"./d/../d/e/../../f")?, b"found");
-    // The way back up goes by the directory that a symbolic link leads to.
+    // The `..` goes up from the directory that the symbolic link leads to.
     me.symlink(b"d/e", b"s")?;
     me.put(b"s/../g", b"below d")?;
     same!(me.get(b"d/g")?, b"below d");
@@ -274,7 +274,7 @@ fn longest_path(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
     let mut path = b"./".repeat(2046);
     path.extend(b"fi");
-    // 4094 bytes and the zero at the end are within PATH_MAX, 4096 and it are not.
+    // 4094 bytes and the terminating zero are within PATH_MAX, 4096 bytes and the zero are not.
     me.put(&path, b"reached")?;
     same!(me.get(b"fi")?, b"reached");
     path.splice(0..0, *b"./");

@@ -123,7 +123,7 @@ fn no_follow(scene: &Scene<'_>) -> Outcome {
     refused!(me.open(b"s", libc::O_RDONLY | libc::O_NOFOLLOW, 0), ELOOP);
     refused!(me.open(b"s", CREATE | libc::O_NOFOLLOW, 0o600), ELOOP);
     me.open(b"f", libc::O_RDONLY | libc::O_NOFOLLOW, 0)?;
-    // Only the last component counts.
+    // Only the last component matters.
     same!(me.open(b"t/f", libc::O_RDONLY | libc::O_NOFOLLOW, 0)?.contents()?, b"below");
     Ok(())
 }
@@ -170,7 +170,7 @@ fn missing(scene: &Scene<'_>) -> Outcome {
     refused!(me.open(b"none", libc::O_RDONLY, 0), ENOENT);
     refused!(me.open(b"none", libc::O_RDWR | libc::O_TRUNC, 0), ENOENT);
     refused!(me.open(b"none/none", CREATE, 0o600), ENOENT);
-    // What was missing can be made, and is missing again once it is gone.
+    // A missing name can be created, and is missing again once it is removed.
     for _ in 0..10 {
         refused!(me.stat(b"f"), ENOENT);
         me.put(b"f", b"")?;

@@ -1,4 +1,4 @@
-//! Who may do what: owner, group, others, root, sticky and set-id bits.
+//! Access control: owner, group, others, root, sticky and set-id bits.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use super::common::group;
 use crate::check::{ensure, refused, same};
 use crate::{Ability, Client, Identity, Outcome, Scene};
 
-/// For so long a kernel may know the names in a directory that has been closed.
+/// Maximum time that a kernel may cache the names in a directory whose search permission has been revoked.
 const MOMENT_MAX: Duration = Duration::from_secs(10);
 
 group! { "permissions":
@@ -67,14 +67,14 @@ fn other(scene: &Scene<'_>) -> Outcome<Box<dyn Client>> {
     Ok(scene.user(OTHER)?)
 }
 
-/// A file of the owner and the group with this mode.
+/// Creates a file of the owner and the group with this mode.
 fn file(scene: &Scene<'_>, name: &[u8], mode: u32) -> Outcome {
     scene.me.put(name, b"contents")?;
     scene.me.chown(name, Some(OWNER), Some(GROUP))?;
     Ok(scene.me.chmod(name, mode)?)
 }
 
-/// A directory of the owner and the group with this mode.
+/// Creates a directory of the owner and the group with this mode.
 fn directory(scene: &Scene<'_>, name: &[u8], mode: u32) -> Outcome {
     scene.me.mkdir(name, 0o755)?;
     scene.me.chown(name, Some(OWNER), Some(GROUP))?;
@@ -98,7 +98,7 @@ fn reading_and_writing(scene: &Scene<'_>) -> Outcome {
 fn owner_before_group_before_others(scene: &Scene<'_>) -> Outcome {
     file(scene, b"f", 0o077)?;
     let member = scene.client(&Identity { gid: GROUP, ..Identity::user(OTHER) })?;
-    // The first class that fits decides, though a later one would allow it.
+    // The first matching class decides, even if a later one would permit it.
     refused!(owner(scene)?.get(b"f"), EACCES);
     member.get(b"f")?;
     scene.me.chmod(b"f", 0o707)?;
@@ -167,14 +167,14 @@ fn searching_every_directory_on_the_way(scene: &Scene<'_>) -> Outcome {
     directory(scene, b"a/b/c", 0o777)?;
     file(scene, b"a/b/c/f", 0o666)?;
     let (owner, other) = (owner(scene)?, other(scene)?);
-    // The owner goes first: what it looked up must not open the way for others.
+    // The owner goes first: its lookups must not grant others access.
     same!(owner.get(b"a/b/c/f")?, b"contents");
     refused!(other.get(b"a/b/c/f"), EACCES);
     refused!(other.stat(b"a/b/c"), EACCES);
     refused!(other.stat(b"a/b/none"), EACCES);
     refused!(other.stat(b"a/b/c/.."), EACCES);
     same!(owner.get(b"a/b/c/f")?, b"contents");
-    // Who is already below may go on.
+    // A process that is already below the directory may continue.
     let below = scene.user(OTHER)?;
     scene.me.chmod(b"a/b", 0o755)?;
     below.chdir(b"a/b/c")?;
@@ -184,7 +184,7 @@ fn searching_every_directory_on_the_way(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-/// Takes the right to search a directory away from others, and waits where a kernel may know a name in it for a moment longer.
+/// Revokes search permission on a directory from others, and waits where a kernel may cache a name in it for a moment longer.
 fn make_private(scene: &Scene<'_>, name: &[u8], mode: u32, known: &[u8]) -> Outcome {
     scene.me.chmod(name, mode)?;
     let (other, path, begun) = (other(scene)?, [name, b"/", known].concat(), Instant::now());
@@ -209,7 +209,7 @@ fn moving_to_a_private_directory_takes_effect_at_once(scene: &Scene<'_>) -> Outc
         refused!(other.stat(name), EACCES);
         refused!(other.get(name), EACCES);
     }
-    // What another of that name has replaced is gone for others, too.
+    // A file that another with its name has replaced is gone for others, too.
     file(scene, b"open/g", 0o666)?;
     same!(other.get(b"open/g")?, b"contents");
     me.rename(b"open/g", b"private/f")?;
@@ -254,7 +254,7 @@ fn changing_a_directory(scene: &Scene<'_>) -> Outcome {
     refused!(other.unlink(b"d/f"), EACCES);
     refused!(other.rmdir(b"d/e"), EACCES);
     refused!(other.rename(b"d/f", b"d/g"), EACCES);
-    // The file itself may be written.
+    // The file itself is writable.
     other.edit(b"d/f")?.put_at(b"x", 0)?;
     same!(scene.me.names(b"d")?.len(), 2);
     Ok(())
@@ -291,7 +291,7 @@ fn renaming_a_directory_needs_it_too(scene: &Scene<'_>) -> Outcome {
     directory(scene, b"b", 0o777)?;
     directory(scene, b"a/d", 0o755)?;
     let other = other(scene)?;
-    // Moving it elsewhere changes its "..".
+    // Moving it to another directory changes its "..".
     refused!(other.rename(b"a/d", b"b/d"), EACCES);
     other.rename(b"a/d", b"a/e")?;
     scene.me.chmod(b"a/e", 0o777)?;
@@ -391,7 +391,7 @@ fn setgid_needs_membership(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-/// Runs an operation on a set-id file of the owner, everybody may write to, and answers the mode it leaves.
+/// Runs an operation on a set-id file of the owner, writable by everybody, and returns the resulting mode.
 fn mode_after(scene: &Scene<'_>, mode: u32, operation: impl FnOnce() -> Outcome) -> Outcome<u32> {
     scene.me.chmod(b"f", mode)?;
     same!(scene.me.stat(b"f")?.mode, mode);
@@ -438,7 +438,7 @@ fn chown_clears_set_id(scene: &Scene<'_>) -> Outcome {
     let owner = scene.client(&Identity::user(OWNER).and_groups(&[GROUP, 2001]))?;
     same!(mode_after(scene, 0o6755, || Ok(owner.chown(b"f", None, Some(2001))?))?, 0o755);
     same!(mode_after(scene, 0o6755, || Ok(scene.me.chown(b"f", Some(OWNER), Some(GROUP))?))?, 0o755);
-    // A directory keeps them.
+    // A directory keeps the bits.
     directory(scene, b"d", 0o755)?;
     scene.me.chmod(b"d", 0o6755)?;
     scene.me.chown(b"d", Some(OTHER), Some(OTHER))?;
@@ -448,7 +448,7 @@ fn chown_clears_set_id(scene: &Scene<'_>) -> Outcome {
 
 fn chown_keeps_setgid_without_execution(scene: &Scene<'_>) -> Outcome {
     file(scene, b"f", 0o644)?;
-    // Set-group-id without execution for the group marks mandatory locking, not privilege.
+    // Set-group-id without group execute permission marks mandatory locking, not privilege.
     let mode = mode_after(scene, 0o2644, || Ok(scene.me.chown(b"f", Some(OTHER), None)?))?;
     same!(mode, 0o2644);
     Ok(())
@@ -486,7 +486,7 @@ fn setgid_directory_with_foreign_group(scene: &Scene<'_>) -> Outcome {
     scene.me.chown(b"d", None, Some(GROUP))?;
     scene.me.chmod(b"d", 0o2777)?;
     let other = other(scene)?;
-    // The group is inherited, but not with the bit that would lend its rights.
+    // The group is inherited, but without the bit that would grant its privileges.
     other.open(b"d/f", libc::O_CREAT | libc::O_RDWR, 0o2775)?;
     let stat = other.stat(b"d/f")?;
     same!((stat.gid, stat.mode), (GROUP, 0o755));
@@ -515,7 +515,7 @@ fn access_answers(scene: &Scene<'_>) -> Outcome {
 fn access_of_root(scene: &Scene<'_>) -> Outcome {
     file(scene, b"f", 0)?;
     scene.me.access(b"f", libc::R_OK | libc::W_OK)?;
-    // Root executes what somebody may execute.
+    // Root may execute what at least one class may execute.
     refused!(scene.me.access(b"f", libc::X_OK), EACCES);
     scene.me.chmod(b"f", 0o001)?;
     scene.me.access(b"f", libc::X_OK)?;
@@ -641,7 +641,7 @@ fn missing_or_forbidden(scene: &Scene<'_>) -> Outcome {
     directory(scene, b"d", 0o700)?;
     file(scene, b"d/f", 0o777)?;
     let other = other(scene)?;
-    // Whether a name exists must not show.
+    // Refusals must not reveal whether a name exists.
     for name in [&b"d/f"[..], b"d/none"] {
         refused!(other.stat(name), EACCES);
         refused!(other.unlink(name), EACCES);

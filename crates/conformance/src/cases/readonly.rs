@@ -1,11 +1,11 @@
-//! A subject that refuses every change, over the tree that [`prepare`] makes.
+//! A subject that refuses every change, on the tree that [`prepare`] creates.
 
 use super::common::{numbered, together};
 use crate::check::{ensure, refused, same};
 use crate::subject::Result;
 use crate::{Abilities, Ability, Client, Kind, Lock, LockKind, Outcome, Scene, Test, Time, TimeChange};
 
-/// Lists the tests: they need a read-only subject, and what they name.
+/// Lists the tests: they need a read-only subject, and the abilities that they name.
 macro_rules! tests {
     ($($name:ident $([$($need:ident),*])?;)+) => {
         pub(super) fn tests() -> Vec<Test> {
@@ -44,7 +44,7 @@ tests! {
 
 const OLD: Time = Time::new(1_000_000_000, 7);
 
-/// Makes the tree.
+/// Creates the tree.
 pub(super) fn prepare(client: &dyn Client, abilities: Abilities) -> Result<()> {
     client.put(b"readme", b"read me\n")?;
     client.mkdir(b"d", 0o755)?;
@@ -79,7 +79,7 @@ fn reading(scene: &Scene<'_>) -> Outcome {
     same!(me.get(b"readme")?, b"read me\n");
     same!(me.get(b"d/../d/f")?, b"below");
     same!(me.open(b"readme", libc::O_RDONLY, 0)?.get_at(5, 2)?, b"me");
-    // What exists is opened, though creation is allowed by the flags.
+    // An existing file can be opened even with O_CREAT.
     same!(me.open(b"readme", libc::O_RDONLY | libc::O_CREAT, 0o644)?.contents()?, b"read me\n");
     refused!(me.get(b"none"), ENOENT);
     refused!(me.get(b"readme/x"), ENOTDIR);

@@ -98,7 +98,7 @@ fn an_open_file(scene: &Scene<'_>) -> Outcome {
     file.sync(false)?;
     same!(me.get(b"d/g")?, b"dat");
     same!(me.stat(b"d/g")?.mode, 0o600);
-    // The old name is free for another file.
+    // The old name is available for another file.
     me.put(b"f", b"other")?;
     file.put_at(b"DAT", 0)?;
     same!(me.get(b"f")?, b"other");
@@ -183,7 +183,7 @@ fn onto_another_link_of_itself(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
     me.put(b"f", b"data")?;
     me.link(b"f", b"g")?;
-    // Both names stay: the man page's odd rule.
+    // Both names remain: the odd rule of the man page.
     me.rename(b"f", b"g")?;
     same!(me.names(b".")?, vec![b"f".to_vec(), b"g".to_vec()]);
     same!(me.stat(b"f")?.links, 2);
@@ -358,7 +358,7 @@ fn replacing_is_atomic(scene: &Scene<'_>) -> Outcome {
                 client.put(b"next", format!("{round:04}").as_bytes())?;
                 client.rename(b"next", b"current")?;
             } else {
-                // The name is always there and leads to a whole file.
+                // The name always exists and refers to a complete file.
                 let contents = client.get(b"current")?;
                 ensure!(contents.len() == 4, "read {contents:?} in round {round}");
                 client.stat(b"current")?;

@@ -1,4 +1,4 @@
-//! Space: statfs, and what happens when there is none left.
+//! Space: statfs, and behaviour when the file system is full.
 
 use super::common::{group, numbered, pause};
 use crate::check::{ensure, refused, same};
@@ -90,13 +90,13 @@ fn directory_sync(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-/// Bytes that are left for this client.
+/// Returns the number of bytes available to this client.
 fn left(scene: &Scene<'_>) -> Outcome<u64> {
     let space = scene.me.statfs(b".")?;
     Ok(space.blocks_available * space.block_size)
 }
 
-/// What is left when all has come back that was given up before.
+/// Returns the available bytes once all space freed before has been reclaimed.
 fn left_at_rest(scene: &Scene<'_>) -> Outcome<u64> {
     const LOOKS: usize = 5;
     let (mut seen, mut same) = (left(scene)?, 0);
@@ -126,7 +126,7 @@ fn writing_takes_space(scene: &Scene<'_>) -> Outcome {
     wait_for_space(scene, before - (1 << 20))
 }
 
-/// Writes to a file until no more fits; answers its contents' length.
+/// Writes to a file until no more fits; returns its length.
 fn fill(scene: &Scene<'_>, name: &[u8]) -> Outcome<u64> {
     let file = scene.me.open(name, libc::O_CREAT | libc::O_WRONLY | libc::O_APPEND, 0o644)?;
     let mut length = 0;
@@ -145,7 +145,7 @@ fn fill(scene: &Scene<'_>, name: &[u8]) -> Outcome<u64> {
     Ok(length)
 }
 
-/// Waits until the space of removed files has come back: that may be a moment after they are closed.
+/// Waits until the space of removed files has been reclaimed, which may happen a moment after they are closed.
 fn wait_for_space(scene: &Scene<'_>, bytes: u64) -> Outcome {
     for _ in 0..200 {
         scene.me.sync()?;
@@ -180,7 +180,7 @@ fn full_for_new_files(scene: &Scene<'_>) -> Outcome {
         Ok(file) => refused!(file.put_at(&[1; 100_000], 0), ENOSPC),
         Err(error) => same!(error.number(), libc::ENOSPC),
     }
-    // Removing works when nothing else does.
+    // Removal works when nothing else does.
     me.unlink(b"f")?;
     wait_for_space(scene, 4 << 20)?;
     for number in 0..10 {

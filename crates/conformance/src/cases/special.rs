@@ -1,4 +1,4 @@
-//! Fifos, sockets and device nodes.
+//! FIFOs, sockets and device nodes.
 
 use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};

@@ -1,4 +1,4 @@
-//! Many clients at once, and what must hold in the end.
+//! Many concurrent clients, and the invariants that must hold afterwards.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ group! { "storm":
 
 const THREADS: usize = 4;
 
-/// Whether an operation succeeded, or failed in a way that others can cause.
+/// Returns whether an operation succeeded; fails unless the error is one that other clients can cause.
 fn tolerate(result: Result<()>, errors: &[i32]) -> Outcome<bool> {
     match result {
         Ok(()) => Ok(true),
@@ -34,7 +34,7 @@ fn tolerate(result: Result<()>, errors: &[i32]) -> Outcome<bool> {
     }
 }
 
-/// The directory lists these names, each once, and no others.
+/// Checks that the directory lists these names, each once, and no others.
 fn lists_just(me: &dyn Client, expected: &BTreeSet<Vec<u8>>) -> Outcome {
     let in_words = |names: Vec<&Vec<u8>>| {
         names.into_iter().map(|name| String::from_utf8_lossy(name)).collect::<Vec<_>>().join(" ")
@@ -98,7 +98,7 @@ fn same_names(scene: &Scene<'_>) -> Outcome {
         }
         Ok(())
     })?;
-    // Listing and looking up agree in the end.
+    // Listing and lookup agree afterwards.
     let names = scene.me.names(b".")?;
     for number in 0..5 {
         let name = numbered("n", number);
@@ -189,7 +189,7 @@ fn links_are_counted(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-/// Gives `f`, which always has a name, another. A kernel may have to look once more before it knows that it has one.
+/// Gives `f`, which always has a name, another link. A kernel may need another lookup before it knows that a link exists.
 fn link_of_f(scene: &Scene<'_>, client: &dyn Client, name: &[u8]) -> Result<()> {
     const LOOKS: usize = 20;
     for _ in 0..LOOKS {
@@ -209,7 +209,7 @@ fn directories_are_moved(scene: &Scene<'_>) -> Outcome {
         me.mkdir(name, 0o755)?;
     }
     me.put(b"a/mark", b"")?;
-    // Moves into each other must never make a circle that hangs in the air.
+    // Moves into each other must never create a detached cycle.
     together(3, |thread| {
         let (client, mut random) = (scene.another()?, scene.random_of(thread as u64));
         let places: [&[u8]; 15] = [
@@ -231,7 +231,7 @@ fn directories_are_moved(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-/// All names below a directory.
+/// Collects all names below a directory.
 fn collect(client: &dyn Client, path: &[u8], names: &mut Vec<Vec<u8>>) -> Outcome {
     for entry in client.entries(path)? {
         let below = [path, b"/", &entry.name].concat();
@@ -341,7 +341,7 @@ fn create_and_unlink_one_name(scene: &Scene<'_>) -> Outcome {
         for round in 0..150 {
             if thread % 2 == 0 {
                 let file = client.open(b"f", libc::O_CREAT | libc::O_RDWR, 0o644)?;
-                // Whatever becomes of the name, the open file works.
+                // Whatever happens to the name, the open file works.
                 file.put_at(&numbered("", round), 0)?;
                 file.stat()?;
             } else {
@@ -390,7 +390,7 @@ fn users_in_a_storm(scene: &Scene<'_>) -> Outcome {
             client.chmod(&mine, 0o600)?;
             for other in (3000..3000 + THREADS as u32).filter(|other| *other != id) {
                 let theirs = format!("{other}-{}", round / 2).into_bytes();
-                // Between creation and chmod it may be read, removed never.
+                // Between creation and chmod it may be read, but never removed.
                 tolerate(client.get(&theirs).map(drop), &[libc::ENOENT, libc::EACCES])?;
                 let removed = tolerate(client.unlink(&theirs), &[libc::ENOENT, libc::EACCES, libc::EPERM])?;
                 ensure!(!removed, "user {id} removed a file of user {other}");

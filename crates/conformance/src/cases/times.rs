@@ -1,4 +1,4 @@
-//! Times, to the nanosecond: those that are set, and those that operations leave behind.
+//! Timestamps, to the nanosecond: explicitly set ones, and those that operations leave.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -51,14 +51,14 @@ fn clock() -> Time {
     Time::new(now.as_secs() as i64, now.subsec_nanos())
 }
 
-/// Fails unless the time lies between a clock reading and now, give or take a clock tick.
+/// Fails unless the time is between a clock reading and now, within a clock tick.
 fn is_now(time: Time, since: Time) -> Outcome {
     let earliest = Time::new(since.seconds - 1, since.nanoseconds);
     ensure!(time >= earliest && time <= clock(), "{time:?} is not between {since:?} and {:?}", clock());
     Ok(())
 }
 
-/// What an operation on a file did to its times, which were old before.
+/// Returns the attributes before and after an operation on a file whose times were old before.
 fn around(scene: &Scene<'_>, path: &[u8], operation: impl FnOnce() -> Outcome) -> Outcome<(Stat, Stat)> {
     set(scene, path, OLD, OLD)?;
     let before = scene.me.lstat(path)?;
@@ -175,7 +175,7 @@ fn by_others(scene: &Scene<'_>) -> Outcome {
     refused!(other.set_times(b"f", now, now, true), EACCES);
     refused!(other.set_times(b"f", to, to, true), EPERM);
     scene.me.chmod(b"f", 0o666)?;
-    // Who may write may set the present time, but no other and not one alone.
+    // A user with write permission may set the present time, but no other time, and not only one of the two.
     other.set_times(b"f", now, now, true)?;
     refused!(other.set_times(b"f", to, to, true), EPERM);
     refused!(other.set_times(b"f", keep, now, true), EPERM);
@@ -203,7 +203,7 @@ fn write_changes_modification(scene: &Scene<'_>) -> Outcome {
     is_now(after.modified, since)?;
     is_now(after.changed, since)?;
     ensure!(after.changed > before.changed, "the change time did not grow");
-    // Overwriting counts as well.
+    // Overwriting counts as a modification as well.
     let (_, after) = around(scene, b"f", || Ok(file.put_at(b"DATA", 0)?))?;
     is_now(after.modified, since)
 }
@@ -404,7 +404,7 @@ fn creation_is_now(scene: &Scene<'_>) -> Outcome {
 
 fn last_write_counts_after_setting(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
-    // As tar does: write, set the times, close. Data that is written back later must not undo it.
+    // As tar does: write, set the times, close. Later write-back of data must not undo the times.
     let file = me.create(b"f")?;
     file.put_at(&[1; 100_000], 0)?;
     file.set_times(TimeChange::To(OLD), TimeChange::To(OTHER))?;

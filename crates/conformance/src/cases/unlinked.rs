@@ -1,4 +1,4 @@
-//! Objects without a name: unlinked while open, and temporary files.
+//! Unlinked objects: files unlinked while open, and temporary files.
 
 use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};
@@ -268,7 +268,7 @@ fn another_name_for_an_open_file(scene: &Scene<'_>) -> Outcome {
     same!(file.stat()?.links, 2);
     me.unlink(b"f")?;
     me.unlink(b"g")?;
-    // What lost its last name gets none again.
+    // An object that lost its last name cannot get another one.
     refused!(file.link(b"h"), ENOENT);
     Ok(())
 }

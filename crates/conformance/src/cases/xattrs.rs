@@ -53,7 +53,7 @@ fn missing(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-/// The names in the `user.` name space.
+/// Returns the names in the `user.` namespace.
 fn user_names(scene: &Scene<'_>, path: &[u8]) -> Outcome<Vec<Vec<u8>>> {
     let mut names = scene.me.attributes(path)?;
     names.retain(|name| name.starts_with(b"user."));
@@ -218,7 +218,7 @@ fn not_inherited(scene: &Scene<'_>) -> Outcome {
     me.mkdir(b"d/e", 0o755)?;
     same!(user_names(scene, b"d/f")?.len(), 0);
     same!(user_names(scene, b"d/e")?.len(), 0);
-    // Nor does a new file have what an old one by its name had.
+    // A new file does not inherit the attributes of an old one with its name.
     me.setxattr(b"d/f", b"user.b", b"1", 0)?;
     me.unlink(b"d/f")?;
     me.put(b"d/f", b"")?;
@@ -291,7 +291,7 @@ fn capability_goes_with_a_write(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
     me.put(b"f", b"data")?;
     me.chmod(b"f", 0o777)?;
-    // Revision 2, effective, the bit of CAP_NET_BIND_SERVICE permitted.
+    // Revision 2, effective, with the bit of CAP_NET_BIND_SERVICE permitted.
     let mut capability = vec![1, 0, 0, 2];
     capability.extend([0, 4, 0, 0]);
     capability.extend([0; 12]);
