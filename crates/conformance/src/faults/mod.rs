@@ -1,6 +1,6 @@
-//! Every call to the file systems below a stack fails in turn: the caller sees the error, the tree is as it was before the
-//! operation or as it is after it but for bytes that the operation changes, each of which is old or new, and all other data
-//! are what they were.
+//! Fault injection: each call to the lower file systems of a stack fails in turn. The caller must see the error, the tree must
+//! be as before or as after the operation except for bytes that the operation changes, each of which is old or new, and all
+//! other data must be unchanged.
 
 mod operations;
 mod scene;
@@ -15,22 +15,22 @@ pub use scene::{Below, Object, State, difference, pattern, state_of};
 use scene::{Scene, is_between};
 pub use stack::Stack;
 
-/// The errors of storage, each in its turn.
+/// Storage errors that are injected, in rotation.
 const ERRORS: [Errno; 7] =
     [Errno::EIO, Errno::ENOSPC, Errno::EDQUOT, Errno::EMFILE, Errno::ENOMEM, Errno::EINTR, Errno::ESTALE];
 
-/// How a call below fails: nothing is done, or all is done.
+/// Moments at which a lower call fails: before it takes effect, or after.
 pub const MOMENTS: [&str; 2] = ["error", "late-error"];
 
-/// What a stack may answer to an operation that it does not have.
+/// Errors that a stack may return for an operation that it does not support.
 const REFUSALS: [Errno; 4] = [Errno::EOPNOTSUPP, Errno::EXDEV, Errno::EROFS, Errno::EINVAL];
 
-/// An operation where nothing fails.
+/// The result of an operation without failures.
 struct Whole {
     answer: vnode::Result<Vec<u8>>,
     before: State,
     after: State,
-    /// Number of calls to each file system below.
+    /// Number of calls to each lower file system.
     calls: Vec<u64>,
 }
 
@@ -48,7 +48,8 @@ impl Whole {
         }
     }
 
-    /// What is wrong with an answer to the operation and the state after it, where a call below failed with this error.
+    /// Returns the problem, if any, with the result of the operation and the state after it, when a lower call failed with this
+    /// error.
     fn problem(&self, error: Errno, answer: &vnode::Result<Vec<u8>>, state: &State) -> Option<String> {
         match answer {
             same if *same == self.answer && *state == self.after => None,
@@ -65,11 +66,11 @@ impl Whole {
     }
 }
 
-/// Has each call to the file systems below fail in turn, before it is done and after: the number of calls that failed. Of
-/// more than `most` calls some are chosen.
+/// Makes each call to the lower file systems fail in turn, before and after it takes effect, and returns the number of calls
+/// that failed. Of more than `most` calls, a selection is tested.
 ///
 /// # Errors
-/// What is wrong, in lines.
+/// The problems, one per line.
 pub fn each_call_fails(stack: &dyn Stack, operation: &Operation, most: usize) -> Result<usize, String> {
     let whole = Whole::of(stack, operation)?;
     let calls = whole.calls.iter().enumerate().flat_map(|(branch, calls)| (1..=*calls).map(move |call| (branch, call)));
@@ -77,7 +78,7 @@ pub fn each_call_fails(stack: &dyn Stack, operation: &Operation, most: usize) ->
     let (mut problems, mut count) = (String::new(), 0);
     for (branch, call) in calls.skip(operation.name.len() % step).step_by(step) {
         for moment in MOMENTS {
-            // Another for each operation first.
+            // Another one first for each operation.
             let error = ERRORS[(count + operation.name.len()) % ERRORS.len()];
             count += 1;
             for problem in fail(stack, operation, &whole, &Failing { branch, call, moment, error }) {
@@ -109,10 +110,11 @@ fn fail(stack: &dyn Stack, operation: &Operation, whole: &Whole, failing: &Faili
     [whole.problem(failing.error, &answer, &state), after_restart].into_iter().flatten().collect()
 }
 
-/// Has each call to the file systems below fail in turn, and does what has failed and changed nothing once more: how often.
+/// Makes each call to the lower file systems fail in turn, and repeats operations that failed without a change. Returns the
+/// number of repetitions.
 ///
 /// # Errors
-/// What is wrong, in lines.
+/// The problems, one per line.
 pub fn what_failed_can_be_done(stack: &dyn Stack, operation: &Operation) -> Result<usize, String> {
     let whole = Whole::of(stack, operation)?;
     let calls = whole.calls.iter().enumerate().flat_map(|(branch, calls)| (1..=*calls).map(move |call| (branch, call)));
@@ -135,10 +137,10 @@ pub fn what_failed_can_be_done(stack: &dyn Stack, operation: &Operation) -> Resu
     if problems.is_empty() { Ok(count) } else { Err(problems) }
 }
 
-/// Has the file systems below read, write and copy a few bytes at a time: nothing of that is seen.
+/// Makes the lower file systems read, write and copy only a few bytes at a time, which must not be visible.
 ///
 /// # Errors
-/// What is wrong, in lines.
+/// The problems, one per line.
 pub fn counts_are_short(stack: &dyn Stack, operation: &Operation) -> Result<(), String> {
     let whole = Whole::of(stack, operation)?;
     for bytes in ["1", "7", "4095"] {
@@ -154,10 +156,10 @@ pub fn counts_are_short(stack: &dyn Stack, operation: &Operation) -> Result<(), 
     Ok(())
 }
 
-/// Has the file systems below read nothing: no data are taken for zeros.
+/// Makes the lower file systems return no data on reads: missing data must not be taken for zeros.
 ///
 /// # Errors
-/// What is wrong, in lines.
+/// The problems, one per line.
 pub fn no_data_come(stack: &dyn Stack, operation: &Operation) -> Result<(), String> {
     let whole = Whole::of(stack, operation)?;
     let scene = Scene::new(stack);

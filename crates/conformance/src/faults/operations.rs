@@ -1,4 +1,4 @@
-//! The operations that are tried: each changes or reads something of the tree of a scene.
+//! The tested operations: each modifies or reads part of the tree of a scene.
 
 use std::ops::ControlFlow;
 
@@ -9,9 +9,9 @@ use vnode::{
 
 use super::scene::{FILE_BYTES, name, pattern};
 
-/// An operation on the root of a scene; what it returns is what the caller gets to see.
+/// An operation on the root of a scene; it returns what the caller sees.
 pub struct Operation {
-    /// What it does.
+    /// Description of the operation.
     pub name: &'static str,
     pub(super) run: fn(&VnodeRef) -> Result<Vec<u8>>,
 }
@@ -24,7 +24,7 @@ fn caller() -> Caller {
     Caller::with_groups(0, 0, &[], 0o022)
 }
 
-/// The object at a path.
+/// Returns the object at a path.
 fn at(root: &VnodeRef, path: &str) -> Result<VnodeRef> {
     path.split('/').try_fold(root.clone(), |node, part| Ok(node.lookup(&caller(), name(part))?.vnode))
 }
@@ -33,7 +33,7 @@ fn open(root: &VnodeRef, path: &str, flags: OpenFlags) -> Result<OpenFileRef> {
     at(root, path)?.open(&caller(), flags)
 }
 
-/// Writes into the file, and reports the errors of closing it.
+/// Writes to the file, and reports errors of closing it.
 fn write(root: &VnodeRef, flags: OpenFlags, offset: usize, bytes: usize) -> Result<Vec<u8>> {
     let file = open(root, "file", flags)?;
     write_fully(&*file, &caller(), offset as u64, &pattern(bytes, 99), false).map(|()| Vec::new())
@@ -82,7 +82,7 @@ fn list(node: &VnodeRef) -> Result<Vec<u8>> {
 
 const PUNCH: u32 = AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits();
 
-/// All that are tried.
+/// All tested operations.
 pub static OPERATIONS: &[Operation] = &[
     operation("read", |root| {
         let file = open(root, "file", OpenFlags::READ)?;

@@ -1,4 +1,4 @@
-//! Stacks over file systems that fail when told to, and all that can be seen of one.
+//! Stacks on file systems with injected faults, and the visible state of a stack.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -9,19 +9,19 @@ use vnode::{
 
 use super::stack::Stack;
 
-/// Bytes of the file that operations work on: three blocks of a page and a part.
+/// Size in bytes of the file that operations work on: three blocks of a page and a partial one.
 pub(super) const FILE_BYTES: usize = 3 * 4096 + 100;
 
-/// The file systems below, which fail as they are told.
+/// The lower file systems, which fail on command.
 pub struct Below(Vec<FileSystemRef>);
 
 impl Below {
-    /// These, each with the layer `faulty` on top.
+    /// Takes the lower file systems, each with the layer `faulty` on top.
     pub fn of(below: Vec<FileSystemRef>) -> Self {
         Self(below)
     }
 
-    /// Sets one rule for one of them, or none, from which its calls are counted.
+    /// Sets one rule or none for one of them, and restarts its call counters.
     pub fn set(&self, branch: usize, rule: &[(&str, &str)]) {
         tell(&self.0[branch], "set", rule);
         tell(&self.0[branch], "on", &[]);
@@ -32,12 +32,12 @@ impl Below {
         (0..self.0.len()).for_each(|branch| self.set(branch, rule));
     }
 
-    /// Switches all rules off.
+    /// Disables all rules.
     pub fn off(&self) {
         self.0.iter().for_each(|below| drop(tell(below, "off", &[])));
     }
 
-    /// What one of them has counted by this name since its rules were set.
+    /// Returns the value of a counter of one of them since its rules were set.
     pub fn count(&self, branch: usize, counted: &str) -> u64 {
         let stats = tell(&self.0[branch], "stats", &[]);
         let count = stats.split(' ').find_map(|word| word.strip_prefix(counted)?.strip_prefix('='));
@@ -51,17 +51,17 @@ fn tell(below: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> Str
     below.control(&control).unwrap_or_else(|error| panic!("{command}: {error}"))
 }
 
-/// A stack over a tree.
+/// A stack on a tree.
 pub(super) struct Scene<'s> {
     stack: &'s dyn Stack,
     pub below: Below,
     pub root: VnodeRef,
-    /// Lives as long as the scene.
+    /// Keeps the stack alive as long as the scene.
     top: FileSystemRef,
 }
 
 impl<'s> Scene<'s> {
-    /// The stack over a new tree.
+    /// Builds the stack on a new tree.
     pub fn new(stack: &'s dyn Stack) -> Self {
         let new = || (0..stack.width()).map(|_| stack.below()).collect::<Vec<_>>();
         let below = Below::of(new());
@@ -69,7 +69,7 @@ impl<'s> Scene<'s> {
         if stack.spreads() {
             fill(&stack.build_writable(below.0.clone()).root());
         } else {
-            // All of it lies in the last file system, as seen through the stack.
+            // All of it is in the last file system, as seen through the stack.
             let last = below.0.last().cloned();
             let others = new().into_iter().skip(1);
             fill(&stack.build_writable(last.into_iter().chain(others).collect()).root());
@@ -78,12 +78,12 @@ impl<'s> Scene<'s> {
         Self { stack, below, root: top.root(), top }
     }
 
-    /// All that can be seen.
+    /// Returns the visible state.
     pub fn state(&self) -> State {
         state_of(&self.root)
     }
 
-    /// Ends the stack: all that can be seen after a restart.
+    /// Ends the stack, and returns the visible state after a restart.
     pub fn state_of_new_stack(self) -> State {
         let Self { stack, below, root, top } = self;
         drop((root, top));
@@ -91,12 +91,12 @@ impl<'s> Scene<'s> {
     }
 }
 
-/// A name.
+/// Returns a name.
 pub(super) fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).expect("the names of scenes can be names")
 }
 
-/// The tree that operations work on.
+/// Creates the tree that operations work on.
 fn fill(root: &VnodeRef) {
     let server = Caller::server();
     let file = |directory: &VnodeRef, text: &str, bytes: usize| {
@@ -116,18 +116,18 @@ fn fill(root: &VnodeRef) {
     root.symlink(&server, name("symlink"), b"file").unwrap();
 }
 
-/// Bytes that differ from place to place.
+/// Returns bytes that differ by position.
 pub fn pattern(bytes: usize, salt: u8) -> Vec<u8> {
     (0..bytes)
         .map(|index| (index as u8).wrapping_mul(31).wrapping_add((index >> 8) as u8).wrapping_add(salt) | 1)
         .collect()
 }
 
-/// All of an object but its times.
+/// The attributes and data of an object, except for its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     attributes: String,
-    /// Of a file, unless it has another size than it shows or cannot be read.
+    /// Data of a file, unless its size differs from the reported one or it cannot be read.
     data: Option<Vec<u8>>,
 }
 
@@ -136,7 +136,7 @@ impl Object {
         Self { attributes: text, data: None }
     }
 
-    /// If it is the one or the other, but for data that are in part of the one and in part of the other.
+    /// Returns whether it equals one or the other, except for data that are partly from one and partly from the other.
     fn is_between(&self, before: &Self, after: &Self) -> bool {
         let (Some(data), Some(old), Some(new)) = (&self.data, &before.data, &after.data) else {
             return self == before || self == after;
@@ -148,10 +148,10 @@ impl Object {
     }
 }
 
-/// Objects by their paths.
+/// Objects by path.
 pub type State = BTreeMap<String, Object>;
 
-/// If a state is the one or the other, but for data of files: storage writes byte by byte.
+/// Returns whether a state equals one or the other, except for data of files: storage writes byte by byte.
 pub(super) fn is_between(state: &State, before: &State, after: &State) -> bool {
     if state.keys().ne(before.keys()) || state.keys().ne(after.keys()) {
         return state == before || state == after;
@@ -159,7 +159,7 @@ pub(super) fn is_between(state: &State, before: &State, after: &State) -> bool {
     state.iter().all(|(path, object)| object.is_between(&before[path], &after[path]))
 }
 
-/// All that can be seen from a root.
+/// Returns the state visible from a root.
 pub fn state_of(root: &VnodeRef) -> State {
     let mut state = State::new();
     let mut names = BTreeMap::new();
@@ -170,7 +170,8 @@ pub fn state_of(root: &VnodeRef) -> State {
     state
 }
 
-/// Puts an object and what is below it into the state, and the paths of each object that is no directory by its number.
+/// Adds an object and everything below it to the state, and the paths of each object other than a directory by its inode
+/// number.
 fn describe(node: &VnodeRef, path: &str, state: &mut State, names: &mut BTreeMap<u64, Vec<String>>) {
     let server = Caller::server();
     let attributes = node.getattr(&server).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -209,7 +210,7 @@ fn describe(node: &VnodeRef, path: &str, state: &mut State, names: &mut BTreeMap
     }
 }
 
-/// All data of a file that has as many as it shows.
+/// Returns all data of a file whose length matches the reported size.
 fn data_of(node: &VnodeRef) -> Option<Vec<u8>> {
     let server = Caller::server();
     let size = node.getattr(&server).unwrap().size as usize;
@@ -220,7 +221,7 @@ fn data_of(node: &VnodeRef) -> Option<Vec<u8>> {
     (length == size).then_some(data)
 }
 
-/// An object in one line.
+/// Describes an object in one line.
 fn in_words(object: Option<&Object>) -> String {
     let Some(Object { attributes, data }) = object else { return "nothing".to_owned() };
     let digest = |data: &Vec<u8>| {
@@ -230,7 +231,7 @@ fn in_words(object: Option<&Object>) -> String {
     format!("{attributes}{}", data.as_ref().map_or_else(String::new, digest))
 }
 
-/// What differs, a line each.
+/// Returns the differences, one per line.
 pub fn difference(expected: &State, found: &State) -> String {
     let paths: std::collections::BTreeSet<_> = expected.keys().chain(found.keys()).collect();
     let lines = paths.into_iter().filter(|path| expected.get(*path) != found.get(*path));

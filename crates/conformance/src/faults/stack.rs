@@ -1,27 +1,28 @@
-//! What is tested: layers on file systems that fail.
+//! The tested stacks: layers on file systems with injected faults.
 
 use vnode::FileSystemRef;
 
-/// A way to put layers on file systems.
+/// A construction of layers on file systems.
 pub trait Stack {
-    /// What it is called in messages.
+    /// Returns its name in messages.
     fn title(&self) -> String;
 
-    /// Number of file systems below.
+    /// Returns the number of lower file systems.
     fn width(&self) -> usize;
 
-    /// An empty file system to be one of them, which fails as it is told: it takes the commands of the layer `faulty`.
+    /// Returns an empty lower file system that fails on command: it accepts the commands of the layer `faulty`.
     fn below(&self) -> FileSystemRef;
 
-    /// The stack.
+    /// Builds the stack.
     fn build(&self, below: Vec<FileSystemRef>) -> FileSystemRef;
 
-    /// The same for whoever makes the tree that operations work on.
+    /// Builds the stack in a writable form, for creating the tree that operations work on.
     fn build_writable(&self, below: Vec<FileSystemRef>) -> FileSystemRef {
         self.build(below)
     }
 
-    /// Whether the tree lies in several of the file systems, as the stack puts it. Otherwise it lies in the last one.
+    /// Returns whether the tree is in several of the file systems, as the stack distributes it. Otherwise it is in the last
+    /// one.
     fn spreads(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! The system calls of a client on paths, in its own thread.
+//! The path system calls of a client, executed in its own thread.
 
 use std::ffi::CString;
 use std::os::fd::IntoRawFd;
@@ -128,7 +128,7 @@ impl Client for MountedClient {
     fn truncate(&self, path: &[u8], length: u64) -> Result<()> {
         self.at(path, move |path| {
             let path = c_string(path)?;
-            // SAFETY: the path is a live string that ends with a zero byte.
+            // SAFETY: the path is a live zero-terminated string.
             match unsafe { libc::truncate(path.as_ptr(), length as libc::off_t) } {
                 0 => Ok(()),
                 _ => Err(last_error()),
@@ -161,7 +161,7 @@ impl Client for MountedClient {
         let name = name.to_vec();
         self.at(path, move |path| {
             let (path, name) = (c_string(path)?, c_string(&name)?);
-            // SAFETY: both strings live and end with a zero byte; the buffer has the size that it says.
+            // SAFETY: both strings are live and zero-terminated; the buffer has the given size.
             sized(size, |buffer| unsafe {
                 libc::lgetxattr(path.as_ptr(), name.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
             })
@@ -209,7 +209,7 @@ fn c_string(bytes: &[u8]) -> rustix::io::Result<CString> {
     CString::new(bytes).map_err(|_| rustix::io::Errno::INVAL)
 }
 
-/// Runs a call that fills a buffer, and answers as many bytes as it says.
+/// Runs a call that fills a buffer, and returns as many bytes as the call reports.
 fn sized(size: usize, call: impl FnOnce(&mut [u8]) -> isize) -> rustix::io::Result<Vec<u8>> {
     let mut buffer = vec![0; size];
     let length = usize::try_from(call(&mut buffer)).map_err(|_| last_error())?;

@@ -1,21 +1,21 @@
-//! Values of the system and of the tests, each for the other.
+//! Conversion between system values and test values.
 
 use rustix::fs::{AtFlags, StatxFlags, Timespec, Timestamps};
 
 use crate::{Errno, Kind, Stat, Time, TimeChange};
 
-/// The error number as the interface carries it.
+/// Converts an error number to its form in the interface.
 pub(super) fn number(error: rustix::io::Errno) -> Errno {
     Errno::new(error.raw_os_error())
 }
 
-/// The error of the system call that this thread made last.
+/// Returns the error of the last system call of this thread.
 pub(super) fn last_error() -> rustix::io::Errno {
     let error = std::io::Error::last_os_error();
     rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO)
 }
 
-/// statx(2) on a path or, with an empty path, on the descriptor itself.
+/// Calls statx(2) on a path or, with an empty path, on the descriptor itself.
 pub(super) fn stat_of(at: impl std::os::fd::AsFd, path: &[u8], flags: AtFlags) -> rustix::io::Result<Stat> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let found = rustix::fs::statx(at, path, flags, wanted)?;
@@ -39,7 +39,7 @@ pub(super) fn stat_of(at: impl std::os::fd::AsFd, path: &[u8], flags: AtFlags) -
     })
 }
 
-/// The times as utimensat(2) takes them.
+/// Converts the times to the form that utimensat(2) accepts.
 pub(super) fn timestamps(access: TimeChange, modification: TimeChange) -> Timestamps {
     let timespec = |change| match change {
         TimeChange::Keep => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT as _ },

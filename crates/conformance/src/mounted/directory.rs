@@ -1,4 +1,4 @@
-//! A directory that a client lists, by getdents64(2).
+//! A directory listed by a client with getdents64(2).
 
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
@@ -11,7 +11,7 @@ use super::worker::{Worker, own};
 use crate::subject::Result;
 use crate::{Directory, Entry, Kind};
 
-/// Small, so that tests need several calls for a directory of some size.
+/// Small, so that a moderately large directory requires several calls.
 const BUFFER_SIZE: usize = 1024;
 
 pub(super) struct MountedDirectory {

@@ -1,4 +1,4 @@
-//! The system calls of a client on an open file, in its own thread.
+//! The system calls of a client on an open file, executed in its own thread.
 
 use std::any::Any;
 use std::os::fd::RawFd;
@@ -14,7 +14,7 @@ use crate::{Errno, File, Lock, LockKind, Mapping, Stat, TimeChange};
 
 pub(super) struct MountedFile {
     worker: Arc<Worker>,
-    /// Taken when the file is closed.
+    /// `None` once the file is closed.
     descriptor: Option<RawFd>,
 }
 
@@ -36,7 +36,7 @@ impl MountedFile {
         self.worker.call(move || function(descriptor)).map_err(number)
     }
 
-    /// Runs a reading call on a buffer that the client's thread can own.
+    /// Runs a reading call with a buffer that the client's thread can own.
     fn fill(
         &self,
         buffer: &mut [u8],
@@ -145,7 +145,7 @@ impl File for MountedFile {
 
     fn flock(&self, operation: i32) -> Result<()> {
         self.on(move |descriptor| {
-            // SAFETY: the call takes no memory.
+            // SAFETY: the call does not access memory.
             match unsafe { libc::flock(descriptor, operation) } {
                 0 => Ok(()),
                 _ => Err(last_error()),
@@ -169,7 +169,7 @@ impl File for MountedFile {
     fn close(mut self: Box<Self>) -> Result<()> {
         let descriptor = self.descriptor.take().expect("closing consumes the file");
         let closed = self.worker.call(move || {
-            // SAFETY: this object owned the descriptor and gave it up above.
+            // SAFETY: this object owned the descriptor and released it above.
             match unsafe { libc::close(descriptor) } {
                 0 => Ok(()),
                 _ => Err(last_error()),
@@ -207,7 +207,7 @@ fn control_lock(descriptor: RawFd, command: i32, lock: Lock) -> rustix::io::Resu
         l_len: lock.length as libc::off_t,
         l_pid: 0,
     };
-    // SAFETY: the lock is a live structure of the type that these commands take.
+    // SAFETY: the lock is a live structure of the type that these commands expect.
     if unsafe { libc::fcntl(descriptor, command, &raw mut raw) } != 0 {
         return Err(last_error());
     }

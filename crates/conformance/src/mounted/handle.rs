@@ -1,4 +1,4 @@
-//! File handles of the kernel: what an object is known by, and the object of that.
+//! Kernel file handles: obtaining one for an object, and opening the object by it.
 
 use std::ffi::CString;
 use std::os::fd::RawFd;
@@ -7,10 +7,10 @@ use rustix::io::{Errno, Result};
 
 use super::convert::last_error;
 
-/// The longest handle that the kernel makes, of its fcntl.h.
+/// Maximum length of a handle that the kernel creates, from its fcntl.h.
 const LENGTH_MAX: usize = 128;
 
-/// `struct file_handle` with room for the longest handle.
+/// `struct file_handle` with space for the longest handle.
 #[repr(C)]
 struct FileHandle {
     length: u32,
@@ -18,12 +18,13 @@ struct FileHandle {
     bytes: [u8; LENGTH_MAX],
 }
 
-/// Opens the object at a path by its handle, with the calling thread's credentials. A last symbolic link is not followed.
+/// Opens the object at a path by its handle, with the calling thread's credentials. A symbolic link in the last component is
+/// not followed.
 pub(super) fn open(path: &[u8], flags: i32) -> Result<RawFd> {
     let path = CString::new(path).map_err(|_| Errno::INVAL)?;
     let mut handle = FileHandle { length: LENGTH_MAX as u32, kind: 0, bytes: [0; LENGTH_MAX] };
     let mut mount = 0_i32;
-    // SAFETY: the handle is laid out as struct file_handle with the room that its length tells, and all pointers are valid
+    // SAFETY: the handle has the layout of struct file_handle with the space that its length states, and all pointers are valid
     // for the call.
     let named = unsafe {
         libc::syscall(libc::SYS_name_to_handle_at, libc::AT_FDCWD, path.as_ptr(), &raw mut handle, &raw mut mount, 0)
@@ -31,7 +32,7 @@ pub(super) fn open(path: &[u8], flags: i32) -> Result<RawFd> {
     if named < 0 {
         return Err(last_error());
     }
-    // SAFETY: the handle is the kernel's own, and valid for the call.
+    // SAFETY: the handle comes from the kernel, and is valid for the call.
     let opened =
         unsafe { libc::syscall(libc::SYS_open_by_handle_at, libc::AT_FDCWD, &raw mut handle, flags | libc::O_CLOEXEC) };
     if opened < 0 { Err(last_error()) } else { Ok(opened as RawFd) }

@@ -21,17 +21,17 @@ unsafe impl Send for MountedMapping {}
 unsafe impl Sync for MountedMapping {}
 
 impl MountedMapping {
-    /// Maps the start of a file of the current worker.
+    /// Maps the beginning of a file of the current worker.
     pub(super) fn new(descriptor: RawFd, length: usize, shared: bool, writable: bool) -> rustix::io::Result<Self> {
         let mut protection = ProtFlags::READ;
         protection.set(ProtFlags::WRITE, writable);
         let flags = if shared { MapFlags::SHARED } else { MapFlags::PRIVATE };
-        // SAFETY: the kernel chooses an address where nothing else is.
+        // SAFETY: the kernel chooses an unused address range.
         let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, own(descriptor), 0)? };
         Ok(Self { address: address.cast(), length })
     }
 
-    /// The address of a byte of the mapping.
+    /// Returns the address of a byte of the mapping.
     fn at(&self, offset: usize, length: usize) -> *mut u8 {
         assert!(offset + length <= self.length, "the range is mapped");
         // SAFETY: the offset is within the mapping, as was just checked.
@@ -44,8 +44,8 @@ impl Mapping for MountedMapping {
         let start = self.at(offset, length);
         let mut data = vec![0; length];
         for (index, byte) in data.iter_mut().enumerate() {
-            // SAFETY: the range is mapped and readable. Others may change the file meanwhile:
-            // volatile accesses, byte by byte, assume nothing about its contents.
+            // SAFETY: the range is mapped and readable. Others may change the file concurrently: volatile accesses, byte by
+            // byte, assume nothing about its contents.
             *byte = unsafe { start.add(index).read_volatile() };
         }
         data
@@ -68,8 +68,7 @@ impl Mapping for MountedMapping {
         let byte = libc::iovec { iov_base: self.at(offset, 1).cast(), iov_len: 1 };
         let mut copy = 0_u8;
         let to = libc::iovec { iov_base: (&raw mut copy).cast(), iov_len: 1 };
-        // SAFETY: both vectors describe one live byte of this process; a page that is not
-        // backed is answered with an error, not a signal.
+        // SAFETY: both vectors describe one live byte of this process; a page that is not backed causes an error, not a signal.
         unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &byte, 1, 0) == 1 }
     }
 }

@@ -1,7 +1,7 @@
 //! A directory of the running system as a subject.
 //!
-//! Each client is a thread with credentials, file table, working directory and umask of its own,
-//! so that in all that the kernel asks of a process it is one, and tests run at the same time.
+//! Each client is a thread with its own credentials, file table, working directory and umask, so that the kernel treats it as a
+//! process in all these respects, and tests run concurrently.
 
 mod client;
 mod convert;
@@ -23,15 +23,14 @@ pub struct Mounted {
     title: String,
     root: OwnedFd,
     abilities: Abilities,
-    /// What no file system of this kind can do.
+    /// Abilities that no file system of this kind has.
     lacking: &'static [Ability],
 }
 
-/// What no file system of this kind can do, known by its number in statfs(2).
+/// Returns the abilities that no file system of this kind has, by its type number in statfs(2).
 fn lacking(kind: i64) -> &'static [Ability] {
     match kind {
-        // Linux's file system in memory zeroes no ranges, and lists a directory anew from a position whose entry
-        // and all after it are gone.
+        // tmpfs does not zero ranges, and restarts a listing at a cookie whose entry and all later ones are gone.
         libc::TMPFS_MAGIC => &[Ability::ZeroRange, Ability::DirectoryCookies],
         libc::FUSE_SUPER_MAGIC => &[Ability::PromptLinkCounts],
         _ => &[],
@@ -39,8 +38,8 @@ fn lacking(kind: i64) -> &'static [Ability] {
 }
 
 impl Mounted {
-    /// The tests will run below this directory. Everything is taken to be possible, except
-    /// that only root can act as other users.
+    /// Returns a subject whose tests run below this directory. Assumes all abilities, except that only root can act as other
+    /// users.
     pub fn new(path: &Path) -> std::io::Result<Self> {
         let mut abilities = Abilities::complete();
         if !rustix::process::geteuid().is_root() {
@@ -51,13 +50,13 @@ impl Mounted {
         Ok(Self { title: path.display().to_string(), root, abilities, lacking })
     }
 
-    /// The same with another title.
+    /// Returns the subject with another title.
     pub fn titled(mut self, title: impl Into<String>) -> Self {
         self.title = title.into();
         self
     }
 
-    /// The same with these abilities, whatever was taken to be possible, but for what file systems of its kind cannot do.
+    /// Returns the subject with these abilities instead of the assumed ones, less those that file systems of its kind lack.
     pub fn limited_to(mut self, abilities: Abilities) -> Self {
         self.abilities = abilities;
         self

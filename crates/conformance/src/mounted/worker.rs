@@ -1,4 +1,4 @@
-//! A thread that is a process in all but its memory.
+//! A thread that behaves like a process except for its memory.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::mpsc::{Sender, channel, sync_channel};
@@ -12,15 +12,15 @@ use crate::Identity;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread with credentials, file table, working directory and umask of its own.
-/// It ends when the last file and client that use it are dropped.
+/// A thread with its own credentials, file table, working directory and umask. It ends when the last file and client that use
+/// it are dropped.
 #[derive(Debug)]
 pub(super) struct Worker {
     jobs: Sender<Job>,
 }
 
 impl Worker {
-    /// Starts a thread in this directory with umask 022, as this identity or the caller's own.
+    /// Starts a thread in this directory with umask 022, with this identity or the caller's own.
     pub(super) fn start(root: &OwnedFd, identity: Option<&Identity>) -> Result<Self> {
         let (jobs, queue) = channel::<Job>();
         let (started, outcome) = sync_channel(1);
@@ -35,7 +35,7 @@ impl Worker {
                 }
             })
             .map_err(|_| Errno::AGAIN)?;
-        // The thread uses the root only until it answers, while the caller lends it.
+        // The thread uses the root only until it replies, while the caller lends it.
         outcome.recv().unwrap_or(Err(Errno::AGAIN))?;
         Ok(Self { jobs })
     }
@@ -51,16 +51,16 @@ impl Worker {
     }
 }
 
-/// A file descriptor of the current worker's own table.
+/// Borrows a file descriptor of the current worker's own table.
 pub(super) fn own(descriptor: RawFd) -> BorrowedFd<'static> {
-    // SAFETY: descriptors are closed only by the last job of the file that owns them, which is
-    // run when the file is dropped, after all that use it.
+    // SAFETY: descriptors are closed only by the last job of the file that owns them, which runs when the file is dropped,
+    // after all jobs that use it.
     unsafe { BorrowedFd::borrow_raw(descriptor) }
 }
 
 fn become_process(root: RawFd, identity: Option<&Identity>) -> Result<()> {
-    // SAFETY: the thread is new and owns no descriptor; none that others own is used through
-    // the copied table but the root, which the caller keeps open.
+    // SAFETY: the thread is new and owns no descriptor; of the copied table it uses no descriptor of another owner except the
+    // root, which the caller keeps open.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES | UnshareFlags::FS)? };
     rustix::process::fchdir(own(root))?;
     close_copies();
@@ -71,8 +71,8 @@ fn become_process(root: RawFd, identity: Option<&Identity>) -> Result<()> {
     Ok(())
 }
 
-/// Closes what this thread's table copied from the process's, so that files are closed when
-/// their owners close them.
+/// Closes the descriptors that this thread's table copied from the process, so that files are closed when their owners close
+/// them.
 fn close_copies() {
     // SAFETY: the table is this thread's own and nothing in this thread owns a descriptor of it.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
@@ -88,7 +88,7 @@ fn assume(identity: &Identity) -> Result<()> {
     let none = CapabilitySet::empty();
     let sets = match identity {
         Identity { is_powerless: true, .. } => CapabilitySets { effective: none, permitted: none, inheritable: none },
-        // The thread that started this one may have acted for a user, who had fewer. A user has none now.
+        // The thread that started this one may have acted for a user, with fewer capabilities. A user gets none here.
         _ => {
             let sets = rustix::thread::capabilities(None)?;
             CapabilitySets { effective: sets.permitted, ..sets }
@@ -109,7 +109,7 @@ mod tests {
         }
         let root = std::fs::File::open("/").unwrap().into();
         let starter = std::thread::spawn(move || {
-            // SAFETY: this changes the file system user of this thread alone, which ends here.
+            // SAFETY: this changes only the file-system uid of this thread, which ends here.
             unsafe { libc::syscall(libc::SYS_setfsuid, 65_534) };
             let worker = Worker::start(&root, Some(&Identity::ROOT)).unwrap();
             worker.call(|| rustix::thread::capabilities(None).unwrap())

@@ -1,4 +1,4 @@
-//! Vnode calls as system calls make them: tried again where a name came to be or went meanwhile, with values that are checked.
+//! Vnode calls as made by system calls: retried if a name appeared or vanished meanwhile, with validated arguments.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,13 +6,13 @@ use vnode::{Caller, Errno, LockOwner, Result, SetAttributes, SetTime, Timestamp,
 
 use crate::TimeChange;
 
-/// A lock owner that no other client or open file is.
+/// Returns a new lock owner, distinct from those of all other clients and open files.
 pub(super) fn new_owner() -> LockOwner {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     LockOwner(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Resolves anew when an object vanished on the way, as the kernel does.
+/// Retries the resolution when an object vanished on the way, as the kernel does.
 pub(super) fn retry<R>(operation: impl Fn() -> Result<R>) -> Result<R> {
     let mut result = operation();
     for _ in 0..20 {
@@ -24,7 +24,7 @@ pub(super) fn retry<R>(operation: impl Fn() -> Result<R>) -> Result<R> {
     result
 }
 
-/// Changes attributes, unless there is nothing to change.
+/// Changes attributes, unless no change is requested.
 pub(super) fn change(caller: &Caller, vnode: &VnodeRef, changes: &SetAttributes) -> Result<()> {
     if changes.is_empty() {
         return Ok(());
@@ -41,7 +41,7 @@ pub(super) fn times(access: TimeChange, modification: TimeChange) -> SetAttribut
     SetAttributes { atime: set(access), mtime: set(modification), ..SetAttributes::default() }
 }
 
-/// A size or offset that a file can have.
+/// Returns a size or offset if a file can have it.
 pub(super) fn checked(length: u64) -> Result<u64> {
     if i64::try_from(length).is_ok() { Ok(length) } else { Err(Errno::EINVAL) }
 }

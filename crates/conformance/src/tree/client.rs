@@ -1,4 +1,4 @@
-//! A client of a tree: turns paths into vnode calls, as the kernel does.
+//! A client of a tree: translates paths into vnode calls, as the kernel does.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,7 +43,7 @@ impl TreeClient {
         self.working_directory.lock().expect("no panic with the lock held").clone()
     }
 
-    /// Runs an operation on the object that a path leads to.
+    /// Runs an operation on the object that a path resolves to.
     fn on<R>(&self, path: &[u8], follow: bool, operation: impl Fn(&Caller, &VnodeRef) -> Result<R>) -> Result<R> {
         let caller = self.caller();
         retry(|| {
@@ -52,7 +52,7 @@ impl TreeClient {
         })
     }
 
-    /// Runs an operation on the directory and name that a path says.
+    /// Runs an operation on the directory and name that a path denotes.
     fn at<R>(&self, path: &[u8], operation: impl Fn(&Caller, &Place) -> Result<R>) -> Result<R> {
         let caller = self.caller();
         retry(|| {
@@ -61,7 +61,7 @@ impl TreeClient {
         })
     }
 
-    /// Runs a creation at a path. What is no directory cannot be made by a name with a slash at the end.
+    /// Creates an object at a path. Only a directory can be created by a name with a trailing slash.
     fn make(
         &self,
         path: &[u8],
@@ -99,7 +99,7 @@ impl TreeClient {
         Ok(self.file(vnode, open, wanted))
     }
 
-    /// open(2) with `O_CREAT`: follows a last symbolic link to where the file is to be.
+    /// open(2) with `O_CREAT`: follows a symbolic link in the last component to the location of the new file.
     fn open_or_create(&self, caller: &Caller, path: &[u8], flags: i32, mode: u32) -> Result<Box<dyn File>> {
         let mut walk = Walk::new(caller, self.file_system.root());
         let (mut start, mut path) = (self.here(), path.to_vec());
@@ -194,7 +194,7 @@ impl Client for TreeClient {
         if target.is_empty() {
             return Err(Errno::ENOENT);
         }
-        // The zero at the end counts.
+        // The terminating zero counts.
         if target.len() >= libc::PATH_MAX as usize {
             return Err(Errno::ENAMETOOLONG);
         }
@@ -333,7 +333,7 @@ fn attribute_name(name: &[u8]) -> Result<&[u8]> {
     if name.is_empty() || name.len() > 255 { Err(Errno::ERANGE) } else { Ok(name) }
 }
 
-/// What a call with a buffer of this size answers.
+/// Returns the result of a call with a buffer of this size.
 fn fitting(value: Vec<u8>, size: usize) -> Result<Vec<u8>> {
     match size {
         0 => Ok(vec![0; value.len()]),

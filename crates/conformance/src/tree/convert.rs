@@ -1,10 +1,10 @@
-//! Attributes of vnodes as the tests see them.
+//! Conversion of vnode attributes to the types of the tests.
 
 use vnode::{Attributes, FileKind};
 
 use crate::{Kind, Stat, Time};
 
-/// The attributes as the tests see them.
+/// Converts attributes to the type of the tests.
 pub(super) fn stat_of(attributes: Attributes) -> Stat {
     let time = |time: vnode::Timestamp| Time::new(time.seconds, time.nanoseconds);
     Stat {
@@ -25,7 +25,7 @@ pub(super) fn stat_of(attributes: Attributes) -> Stat {
     }
 }
 
-/// The kind as the tests see it.
+/// Converts a kind to the type of the tests.
 pub(super) fn kind_of(kind: FileKind) -> Kind {
     Kind::of_mode(kind.mode_bits())
 }

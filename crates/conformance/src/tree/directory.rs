@@ -1,4 +1,4 @@
-//! A directory of a tree that is being listed.
+//! An open directory of a tree, being listed.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use vnode::{Caller, FileKind, OpenDirectoryRef, Result};
 use super::convert::kind_of;
 use crate::{Directory, Entry, Kind};
 
-/// As many bytes of names as one call gives: few, so that tests need several for a directory of some size.
+/// Maximum number of bytes of names that one call returns: small, so that a moderately large directory requires several calls.
 const BATCH_SIZE: usize = 1024;
 
 pub(super) struct TreeDirectory {

@@ -1,4 +1,4 @@
-//! An open file of a tree: position, locks and the checks that the kernel makes.
+//! An open file of a tree: offset, locks and the checks that the kernel makes.
 
 use std::any::Any;
 use std::sync::Mutex;
@@ -16,9 +16,9 @@ use crate::{File, Lock, LockKind, Mapping, Stat, TimeChange};
 
 pub(super) struct TreeFile {
     caller: Caller,
-    /// The client, which owns range locks.
+    /// The client, as the owner of range locks.
     client: LockOwner,
-    /// This open file, which owns whole-file locks.
+    /// This open file, as the owner of whole-file locks.
     own: LockOwner,
     root: VnodeRef,
     working_directory: VnodeRef,
@@ -53,12 +53,12 @@ impl TreeFile {
         }
     }
 
-    /// Whether a change must take set-id bits away.
+    /// Returns whether a change must clear the set-id bits.
     fn kills_privileges(&self) -> bool {
         !self.caller.is_superuser()
     }
 
-    /// Takes a lock, or waits for it by trying again.
+    /// Acquires a lock, or polls until it is available.
     fn take(&self, owner: LockOwner, lock: &vnode::Lock, wait: bool) -> Result<()> {
         loop {
             match self.open.lock(&self.caller, owner, lock) {
@@ -68,7 +68,7 @@ impl TreeFile {
         }
     }
 
-    /// Copies by reading and writing, as the kernel does where the file system cannot.
+    /// Copies with reads and writes, as the kernel does where the file system does not support copying.
     fn copy_by_hand(&self, offset: u64, to: &Self, to_offset: u64, length: u64) -> Result<u64> {
         let mut data = vec![0; length.min(1 << 20) as usize];
         let read = self.read_at(&mut data, offset)?;
@@ -238,7 +238,7 @@ impl Drop for TreeFile {
     }
 }
 
-/// A range lock as the vnode interface says it.
+/// Converts a range lock to the type of the vnode interface.
 fn lower(lock: Lock) -> vnode::Lock {
     let kind = match lock.kind {
         LockKind::Read => vnode::LockKind::Shared,
@@ -252,14 +252,14 @@ fn lower(lock: Lock) -> vnode::Lock {
     vnode::Lock { family: LockFamily::Posix, kind, start: lock.start, end, pid: std::process::id() }
 }
 
-/// A range lock as the tests say it.
+/// Converts a range lock to the type of the tests.
 fn upper(lock: vnode::Lock) -> Lock {
     let kind = match lock.kind {
         vnode::LockKind::Shared => LockKind::Read,
         vnode::LockKind::Exclusive => LockKind::Write,
         vnode::LockKind::Unlock => LockKind::Unlock,
     };
-    // The last offset that a file can have is the end of everything too.
+    // The maximum file offset means the end of the file as well.
     let length = if lock.end >= i64::MAX as u64 { 0 } else { lock.end - lock.start + 1 };
     Lock::new(kind, lock.start, length)
 }

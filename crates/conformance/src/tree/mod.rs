@@ -1,7 +1,7 @@
-//! A vnode tree as a subject, with no mount: paths are resolved here, as the kernel does it.
+//! A vnode tree as a subject, without a mount: paths are resolved here, as the kernel does it.
 //!
-//! What the kernel checks before a file system sees a call is checked here too, so that both kinds of subject give
-//! the file system the same calls.
+//! The checks that the kernel makes before it calls a file system are made here too, so that both kinds of subject issue the
+//! same calls to the file system.
 
 mod calls;
 mod client;
@@ -22,8 +22,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tests will run in the root. Everything is taken to be possible but what takes a kernel, and several users
-    /// where the base acts as the user it runs as.
+    /// Returns a subject whose tests run in the root. Assumes all abilities except those that require a kernel, and several
+    /// users where the base acts as the user it runs as.
     pub fn new(file_system: FileSystemRef) -> Self {
         let mut abilities = Abilities::complete().without(Ability::Kernel).without(Ability::Map);
         if !file_system.properties().checks_credentials {
@@ -32,13 +32,13 @@ impl Tree {
         Self { title: "tree".to_owned(), file_system, abilities }
     }
 
-    /// The same with another title.
+    /// Returns the subject with another title.
     pub fn titled(mut self, title: impl Into<String>) -> Self {
         self.title = title.into();
         self
     }
 
-    /// The same with these abilities, whatever was taken to be possible.
+    /// Returns the subject with these abilities instead of the assumed ones.
     pub fn limited_to(mut self, abilities: Abilities) -> Self {
         self.abilities = abilities;
         self

@@ -1,8 +1,8 @@
-//! Resolving paths over vnodes: components, dot names, symbolic links, slashes at the end.
+//! Path resolution on vnodes: components, dot names, symbolic links, trailing slashes.
 
 use vnode::{AccessMode, Caller, Errno, FileKind, Name, Result, VnodeRef};
 
-/// As many symbolic links as Linux follows in one path.
+/// Maximum number of symbolic links followed in one path, as in Linux.
 const LINKS_MAX: usize = 40;
 
 /// One resolution of a path.
@@ -12,11 +12,11 @@ pub(super) struct Walk<'a> {
     links: usize,
 }
 
-/// The directory that a path's last component is in, and that component.
+/// The directory that contains a path's last component, and that component.
 pub(super) struct Place {
     pub(super) directory: VnodeRef,
     pub(super) last: Last,
-    /// The path ends in a slash: only a directory fits.
+    /// The path ends with a slash: only a directory is valid.
     pub(super) slash: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Last {
 }
 
 impl Place {
-    /// The name, or this error for dot names.
+    /// Returns the name, or this error for dot names.
     pub(super) fn name(&self, otherwise: Errno) -> Result<Name<'_>> {
         match &self.last {
             Last::Name(name) => Name::new(name),
@@ -42,7 +42,7 @@ impl<'a> Walk<'a> {
         Self { caller, root, links: 0 }
     }
 
-    /// The object that a path leads to.
+    /// Resolves a path to an object.
     pub(super) fn resolve(&mut self, start: &VnodeRef, path: &[u8], follow: bool) -> Result<VnodeRef> {
         let place = self.place(start, path)?;
         let found = self.step(&place.directory, &place.last, follow || place.slash)?;
@@ -52,7 +52,7 @@ impl<'a> Walk<'a> {
         Ok(found)
     }
 
-    /// Resolves all of a path but its last component.
+    /// Resolves all components of a path except the last.
     pub(super) fn place(&mut self, start: &VnodeRef, path: &[u8]) -> Result<Place> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
@@ -77,7 +77,7 @@ impl<'a> Walk<'a> {
         Ok(Place { directory, last: Last::Dot, slash })
     }
 
-    /// Goes to one component of a directory.
+    /// Resolves one component in a directory.
     fn step(&mut self, directory: &VnodeRef, component: &Last, follow: bool) -> Result<VnodeRef> {
         match component {
             Last::Name(name) => {
@@ -102,7 +102,7 @@ impl<'a> Walk<'a> {
         self.resolve(directory, &target, true)
     }
 
-    /// The target of a symbolic link that is about to be followed.
+    /// Returns the target of a symbolic link that is about to be followed.
     pub(super) fn target(&mut self, link: &VnodeRef) -> Result<Vec<u8>> {
         self.links += 1;
         if self.links > LINKS_MAX {
