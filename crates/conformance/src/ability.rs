@@ -1,12 +1,12 @@
-//! What a subject can do, declared as data that the tests read.
+//! The abilities of a subject, declared as data that the tests read.
 
 use std::fmt;
 
-/// One thing that some file systems, or some ways to reach them, cannot do.
+/// An ability that some file systems, or some ways to access them, lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Ability {
-    /// Objects can be created and changed.
+    /// Objects can be created and modified.
     Write,
     /// The subject refuses every change with EROFS; its tree was made by [`crate::prepare`].
     ReadOnly,
@@ -20,19 +20,19 @@ pub enum Ability {
     RangeLocks,
     /// Whole-file locks as of flock(2).
     FileLocks,
-    /// Extended attributes in the `user.` name space.
+    /// Extended attributes in the `user.` namespace.
     ExtendedAttributes,
-    /// POSIX access-control lists.
+    /// POSIX access control lists.
     AccessControlLists,
     /// Names of 255 bytes.
     FullNames,
     /// Hard links.
     HardLinks,
-    /// Files without a name (`O_TMPFILE`), which linking can name.
+    /// Unnamed files (`O_TMPFILE`), which can be linked to a name.
     TemporaryFiles,
-    /// Fifos, sockets and device nodes.
+    /// FIFOs, sockets and device nodes.
     SpecialFiles,
-    /// Swapping two names in one step.
+    /// Atomic exchange of two names.
     Exchange,
     /// Files with holes that SEEK_HOLE finds.
     Holes,
@@ -44,41 +44,41 @@ pub enum Ability {
     ZeroRange,
     /// copy_file_range(2).
     CopyRange,
-    /// Files beyond 4 GiB.
+    /// Files larger than 4 GiB.
     LargeFiles,
     /// The kernel or the file system updates access times on reading.
     AccessTimes,
-    /// The change time of a file stays as it is until the file changes. A kernel that writes back has one of its own, as long
-    /// as it remembers the file.
+    /// The change time of a file is stable until the file changes. With write-back caching, the kernel has a change time of its
+    /// own for as long as it caches the file.
     SteadyChangeTimes,
-    /// The link count of a directory is two and one for each subdirectory.
+    /// The link count of a directory is two plus one for each subdirectory.
     DirectoryLinks,
-    /// Set-user-id and set-group-id bits are cleared when another than root writes.
+    /// Writes by users other than root clear the set-user-id and set-group-id bits.
     KillSetId,
-    /// Directory cookies stay valid when entries are removed, to the last.
+    /// Directory cookies stay valid when entries are removed, up to the last entry.
     DirectoryCookies,
-    /// A size that stat tells can be read at once, also while another appends. A kernel that caches the pages of a file
-    /// served by another process learns of the two at different moments.
+    /// A size that stat reports is readable at once, even during concurrent appends. A kernel that caches the pages of a file
+    /// served by another process learns of size and data at different moments.
     GrowingFiles,
-    /// Set-id bits stay when root writes; otherwise every write clears them.
+    /// Set-id bits are kept when root writes; otherwise every write clears them.
     RootKeepsSetId,
-    /// Times of creation are kept.
+    /// Creation times are recorded.
     BirthTimes,
-    /// When a directory becomes private, names in it that the kernel has cached are refused to others at once. A server that
-    /// checks permissions itself has the kernel ask again for them a moment later.
+    /// When a directory becomes private, access by others to names in it that the kernel has cached is refused at once. A
+    /// server that checks permissions itself makes the kernel revalidate them a moment later.
     PromptRevocation,
-    /// A file that has a name can get another at any time. A FUSE client lowers its own link count after an unlink(2) even if a
-    /// look-up in between has brought the new one: the next link(2) may find none left and say `ENOENT`, without asking the
-    /// server, until the file is looked up again.
+    /// A named file can get another link at any time. A FUSE client decrements its own link count after an unlink(2) even if a
+    /// lookup in between has fetched the new one: the next link(2) may find the count at zero and fail with `ENOENT`, without
+    /// asking the server, until the file is looked up again.
     PromptLinkCounts,
-    /// The modes of new objects come as programs ask for them, before the umask: where a default list rules, that does not count.
+    /// New objects get the mode that programs request, before the umask: where a default ACL applies, the umask is ignored.
     WholeModes,
     /// The subject holds at most 64 MiB and nothing else uses it: tests may fill it.
     SmallSpace,
 }
 
 impl Ability {
-    /// Every ability, in the order of declaration.
+    /// All abilities, in the order of declaration.
     pub const ALL: [Ability; 32] = [
         Ability::Write,
         Ability::ReadOnly,
@@ -120,30 +120,30 @@ impl Ability {
 pub struct Abilities(u64);
 
 impl Abilities {
-    /// No ability at all.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Everything a complete, writable file system can do; neither read-only nor small.
+    /// Returns all abilities of a complete, writable file system; neither read-only nor small.
     pub const fn complete() -> Self {
         Self((1_u64 << Ability::ALL.len()) - 1).without(Ability::ReadOnly).without(Ability::SmallSpace)
     }
 
-    /// The set and this ability.
+    /// Returns the set with this ability added.
     pub const fn with(self, ability: Ability) -> Self {
         Self(self.0 | 1 << ability as u64)
     }
 
-    /// The set less this ability.
+    /// Returns the set with this ability removed.
     pub const fn without(self, ability: Ability) -> Self {
         Self(self.0 & !(1 << ability as u64))
     }
 
-    /// Whether the set holds this ability.
+    /// Returns whether the set contains this ability.
     pub const fn has(self, ability: Ability) -> bool {
         self.0 & 1 << ability as u64 != 0
     }
 
-    /// The first of these abilities that the set does not hold.
+    /// Returns the first of these abilities that the set does not contain.
     pub fn missing(self, needs: &[Ability]) -> Option<Ability> {
         needs.iter().copied().find(|need| !self.has(*need))
     }

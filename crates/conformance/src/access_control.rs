@@ -1,4 +1,4 @@
-//! Compares what a tree declares of its access control with whom it admits to what.
+//! Comparison of the access control that a tree declares with the accesses that it permits.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +11,11 @@ use vnode::{
 use crate::acl::{self, AclEntry};
 use crate::{Failure, Outcome};
 
-/// Asks a tree for many callers, modes, owners and access control lists whether it admits to access, opening, looking up and
-/// changing, and fails where that is not what it declares. The base must act with the callers' credentials.
+/// Queries a tree for many callers, modes, owners and access control lists whether it permits access, open, lookup and
+/// modification, and fails where the result differs from what the tree declares. The base must act with the callers'
+/// credentials.
 ///
-/// # Errors
-/// [`Failure`], with what was asked and answered.
+/// Fails with a [`Failure`] that names the query and the result.
 pub fn check_access_control(file_system: &dyn FileSystem) -> Outcome {
     let declared = file_system.properties().access_control;
     if declared == AccessControl::NotShown {
@@ -28,19 +28,19 @@ pub fn check_access_control(file_system: &dyn FileSystem) -> Outcome {
 }
 
 const OWNER: u32 = 1001;
-/// A user whom lists name.
+/// The user named in lists.
 const NAMED: u32 = 1002;
 const STRANGER: u32 = 1003;
 const GROUP: u32 = 2000;
 const NAMED_GROUP: u32 = 2001;
 
-/// Owner and group of what is asked about.
+/// Owner and group of the tested objects.
 const OWNERS: [(u32, u32); 2] = [(OWNER, GROUP), (0, 0)];
 
-/// Each class with each permission, and those in which classes differ.
+/// Modes in which each class has each permission, and modes in which classes differ.
 const MODES: [u32; 12] = [0, 0o777, 0o700, 0o070, 0o007, 0o077, 0o707, 0o750, 0o711, 0o421, 0o124, 0o1642];
 
-/// Lists, besides none.
+/// Access control lists, besides the absence of one.
 const LISTS: [&[AclEntry]; 3] = {
     use acl::{GROUP, GROUP_OBJECT, MASK, OTHER, USER, USER_OBJECT};
     [
@@ -63,14 +63,14 @@ fn callers() -> [Caller; 7] {
     ]
 }
 
-/// What is asked of an object, and the permissions that it takes.
+/// The operation tested on an object, and the permissions that it requires.
 #[derive(Clone, Copy, Debug)]
 enum Question {
     Access(u32),
     Open(OpenFlags),
     LookUp(&'static str),
     List,
-    /// A name is made, and removed again.
+    /// A name is created and removed again.
     Change,
     SetMode,
 }
@@ -83,17 +83,17 @@ impl Question {
         } else {
             all.extend([OpenFlags::READ, OpenFlags::WRITE, OpenFlags::READ_WRITE].map(Question::Open));
         }
-        // The last: what is set is the mode that is shown.
+        // Comes last: it sets the mode that is shown.
         all.push(Question::SetMode);
         all
     }
 
-    /// Whether the kernel may answer by itself what may be searched, so that nothing else may decide it.
+    /// Returns whether the kernel may decide the operation itself by search permission, so that nothing else may decide it.
     fn is_decided_unasked(self) -> bool {
         matches!(self, Question::Access(_) | Question::LookUp(_))
     }
 
-    /// Whether what is shown admits.
+    /// Returns whether the shown attributes permit the operation.
     fn is_admitted(self, shown: &Shown<'_>) -> bool {
         match self {
             Question::Access(bits) => shown.admits(bits),
@@ -123,7 +123,7 @@ impl Question {
     }
 }
 
-/// What a caller is shown of an object.
+/// The attributes of an object as shown to a caller.
 struct Shown<'a> {
     caller: &'a Caller,
     attributes: Attributes,
@@ -137,7 +137,7 @@ impl<'a> Shown<'a> {
         Ok(Self { caller, attributes, list })
     }
 
-    /// Whether these permissions are given: as acl(5), and capabilities(7) for the superuser.
+    /// Returns whether these permissions are granted, by acl(5) and, for the superuser, capabilities(7).
     fn admits(&self, wanted: u32) -> bool {
         if self.caller.uid == 0 {
             return wanted & 1 == 0 || self.attributes.is_directory() || self.attributes.mode & 0o111 != 0;
@@ -169,7 +169,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// A directory and a file whose owners, modes and lists change.
+/// A directory and a file whose owners, modes and lists are varied.
 struct Scene {
     top: VnodeRef,
     name: Vec<u8>,
@@ -211,7 +211,7 @@ impl Scene {
                     self.set(object, uid, gid, 0o600)?;
                     match object.setxattr(&Caller::server(), acl::ACCESS, &acl::list(list), XattrMode::Set) {
                         Ok(()) => self.compare(object, declared)?,
-                        // It has none, or shows none.
+                        // The object has none, or shows none.
                         Err(Errno::EOPNOTSUPP) => break,
                         Err(error) => return Err(error.into()),
                     }
@@ -233,7 +233,7 @@ impl Scene {
         let callers = callers();
         let shown = callers.iter().map(|caller| Shown::of(object, caller)).collect::<Result<Vec<_>>>()?;
         for question in Question::all(shown[0].attributes.is_directory()) {
-            // Asked first: whether it is refused to everybody.
+            // Queried first: whether the operation is refused to everybody.
             let by_rule = refused(question.ask(&callers[0], object));
             for shown in &shown {
                 self.judge(question, shown, question.ask(shown.caller, object), by_rule, declared)?;

@@ -1,13 +1,13 @@
-//! Access control lists as the extended attributes that carry them, and whom they admit.
+//! Access control lists, encoded as extended attributes, and the permissions that they grant.
 
 use vnode::Caller;
 
-/// The extended attribute that holds the list of an object.
+/// Name of the extended attribute that holds the list of an object.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The extended attribute that holds the list which a directory gives to what is created in it.
+/// Name of the extended attribute that holds the default list, which objects created in the directory get.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// The tags of entries.
+/// Tags of entries.
 pub(crate) const USER_OBJECT: u16 = 1;
 pub(crate) const USER: u16 = 2;
 pub(crate) const GROUP_OBJECT: u16 = 4;
@@ -15,13 +15,13 @@ pub(crate) const GROUP: u16 = 8;
 pub(crate) const MASK: u16 = 16;
 pub(crate) const OTHER: u16 = 32;
 
-/// An entry: tag, permission bits and id, which counts for `USER` and `GROUP`.
+/// An entry: tag, permission bits and id, which is significant for `USER` and `GROUP`.
 pub(crate) type AclEntry = (u16, u16, u32);
 
 const VERSION: u32 = 2;
 const ENTRY_BYTES: usize = 8;
 
-/// The list as the kernel takes it.
+/// Encodes the list as the kernel accepts it.
 pub(crate) fn list(entries: &[AclEntry]) -> Vec<u8> {
     let mut bytes = VERSION.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
@@ -33,7 +33,7 @@ pub(crate) fn list(entries: &[AclEntry]) -> Vec<u8> {
     bytes
 }
 
-/// The entries of a list as the kernel shows it; `None` for what is no list.
+/// Decodes the entries of a list as the kernel shows it; `None` if it is not a list.
 pub(crate) fn entries(list: &[u8]) -> Option<Vec<AclEntry>> {
     let entry = |bytes: &[u8]| {
         let [a, b, c, d, id @ ..]: [u8; ENTRY_BYTES] = bytes.try_into().ok()?;
@@ -42,7 +42,7 @@ pub(crate) fn entries(list: &[u8]) -> Option<Vec<AclEntry>> {
     list.strip_prefix(&VERSION.to_le_bytes())?.chunks(ENTRY_BYTES).map(entry).collect()
 }
 
-/// Whether a list gives a caller other than the superuser these permissions of an object with this owner and group.
+/// Returns whether a list grants a caller other than the superuser these permissions on an object with this owner and group.
 pub(crate) fn admits(list: &[AclEntry], caller: &Caller, (uid, gid): (u32, u32), wanted: u16) -> bool {
     let permissions = |tag, id| {
         let is_meant = |entry: &&AclEntry| entry.0 == tag && (tag != USER || entry.2 == id);
@@ -61,7 +61,7 @@ pub(crate) fn admits(list: &[AclEntry], caller: &Caller, (uid, gid): (u32, u32),
         GROUP => caller.is_in_group(entry.2),
         _ => false,
     };
-    // Any group that gives it is enough; to be in one that does not keeps from what others get.
+    // Any group that grants it suffices; a caller in a group that does not grant it does not get the permissions of others.
     let mut of_groups = list.iter().filter(is_of_groups).peekable();
     match of_groups.peek() {
         Some(_) => of_groups.any(|entry| has(entry.1 & mask)),

@@ -1,14 +1,14 @@
-//! How a test fails: a message and the place, carried up by `?`.
+//! Failures of tests: a message and a source location, propagated by `?`.
 
 use std::fmt;
 use std::panic::Location;
 
 use crate::Errno;
 
-/// What a test ends with.
+/// The result of a test.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// Why a test failed, and where.
+/// The reason why a test failed, and the source location.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
@@ -16,11 +16,11 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure at the caller's place.
+    /// Returns a failure at the caller's source location.
     #[track_caller]
     pub fn new(message: impl Into<String>) -> Self {
         let mut message = message.into();
-        // Some values are long; their start tells enough.
+        // Some values are long; their beginning suffices.
         if let Some((cut, _)) = message.char_indices().nth(600) {
             message.truncate(cut);
             message.push('…');
@@ -43,7 +43,7 @@ impl From<Errno> for Failure {
     }
 }
 
-/// Fails the test unless the condition holds; the rest is the message.
+/// Fails the test unless the condition holds; the remaining arguments are the message.
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
@@ -52,7 +52,7 @@ macro_rules! ensure {
     };
 }
 
-/// Fails the test unless both values are equal; a third argument says what they are.
+/// Fails the test unless both values are equal; a third argument describes them.
 macro_rules! same {
     ($found:expr, $expected:expr) => {
         same!($found, $expected, stringify!($found))
@@ -68,7 +68,7 @@ macro_rules! same {
     };
 }
 
-/// Fails the test unless the expression is refused with one of these error numbers.
+/// Fails the test unless the expression fails with one of these error numbers.
 macro_rules! refused {
     ($result:expr, $($errno:ident)|+) => {
         match $result {

@@ -1,4 +1,4 @@
-//! Running tests over a subject, and the report of a run.
+//! Runs of the tests on a subject, and the report of a run.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,27 +9,27 @@ use std::time::{Duration, Instant};
 use crate::subject::Result;
 use crate::{Ability, Client, Errno, Identity, Outcome, Scene, Subject, Test, all, cases};
 
-/// How one test ended.
+/// The result of one test.
 #[derive(Debug)]
 pub enum Verdict {
-    /// The subject did what the test says.
+    /// The subject behaved as the test requires.
     Passed,
-    /// It did not; the message names the place and the seed.
+    /// It did not; the message contains the source location and the seed.
     Failed(String),
     /// The subject lacks this ability.
     NotApplicable(Ability),
 }
 
-/// How the tests of a run ended.
+/// The results of the tests of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     /// The subject's title.
     pub subject: String,
     /// Number of tests that passed.
     pub passed: usize,
-    /// Full names and messages of those that failed.
+    /// Full names and messages of the tests that failed.
     pub failures: Vec<(String, String)>,
-    /// Full names of those that do not apply, and the missing abilities.
+    /// Full names of the tests that do not apply, and the missing abilities.
     pub not_applicable: Vec<(String, Ability)>,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs the tests that the filter lets pass, as many at a time as there are processors.
+/// Runs the tests that the filter accepts, as many in parallel as there are CPUs.
 pub fn run(subject: &dyn Subject, filter: impl Fn(&Test) -> bool) -> Report {
     let chosen: Vec<&Test> = all().iter().filter(|test| filter(test)).collect();
     let next = AtomicUsize::new(0);
@@ -77,7 +77,7 @@ pub fn run(subject: &dyn Subject, filter: impl Fn(&Test) -> bool) -> Report {
     report.into_inner().expect("no panic while adding to the report")
 }
 
-/// Runs one test in a directory of its own, which is removed afterwards.
+/// Runs one test in its own directory, which is removed afterwards.
 pub fn run_test(subject: &dyn Subject, test: &Test) -> Verdict {
     if let Some(missing) = subject.abilities().missing(test.needs) {
         return Verdict::NotApplicable(missing);
@@ -99,8 +99,8 @@ pub fn run_test(subject: &dyn Subject, test: &Test) -> Verdict {
     }
 }
 
-/// The directory of a test. Where there is little room, what the test before has deleted may still be about to go: a kernel tells
-/// a server that a file is closed a moment after it has told the program so.
+/// Returns the scene of a test. On a small file system, the space freed by the previous test may not have been reclaimed yet: a
+/// kernel notifies the server that a file was closed a moment after the close returned to the program.
 fn new_scene<'a>(subject: &'a dyn Subject, name: &'static str, seed: u64) -> Result<Scene<'a>> {
     const PATIENCE: Duration = Duration::from_secs(10);
     let end = Instant::now() + PATIENCE;
@@ -114,13 +114,13 @@ fn new_scene<'a>(subject: &'a dyn Subject, name: &'static str, seed: u64) -> Res
     }
 }
 
-/// Makes the tree that the tests of a read-only subject expect, through a writable view of it.
+/// Creates the tree that the tests of a read-only subject expect, through a writable view of it.
 pub fn prepare(subject: &dyn Subject) -> Result<()> {
     let client: Box<dyn Client> = subject.client(&Identity::ROOT);
     cases::prepare(&*client, subject.abilities())
 }
 
-/// The seed of this run: fixed, unless `CONFORMANCE_SEED` gives another.
+/// Returns the seed of this run: fixed, unless `CONFORMANCE_SEED` sets another.
 fn seed() -> u64 {
     let given = std::env::var("CONFORMANCE_SEED").ok();
     given.and_then(|text| text.parse().ok()).unwrap_or(20_131)

@@ -1,7 +1,7 @@
-//! What the tests are written against: a subject, its clients and their open files.
+//! The interface that the tests use: a subject, its clients and their open files.
 //!
-//! Methods are named after the system calls they stand for and answer their error numbers.
-//! Flags and modes are those of libc. Paths are bytes, relative to the working directory.
+//! Methods are named after the corresponding system calls and return their error numbers. Flags and modes are those of libc.
+//! Paths are bytes, relative to the working directory.
 
 use std::any::Any;
 
@@ -11,35 +11,35 @@ pub(crate) use vnode::Result;
 
 /// A file system under test.
 pub trait Subject: Send + Sync {
-    /// A short name for reports.
+    /// Returns a short name for reports.
     fn title(&self) -> &str;
 
-    /// What the subject can do.
+    /// Returns the abilities of the subject.
     fn abilities(&self) -> Abilities;
 
-    /// A new process of this identity, with umask 022, in the root of the subject.
-    /// Without [`crate::Ability::Users`] the identity is ignored.
+    /// Starts a process with this identity and umask 022 in the root of the subject. Without [`crate::Ability::Users`], the
+    /// identity is ignored.
     fn client(&self, identity: &Identity) -> Box<dyn Client>;
 
-    /// Makes the directory that a test is to work in, if there is more to it than mkdir(2) does: whether it did.
+    /// Creates the directory for a test, if that takes more than mkdir(2), and returns whether it did.
     ///
     /// # Errors
-    /// Of making it.
+    /// Errors of creating it.
     fn make_directory(&self, _name: &[u8]) -> Result<bool> {
         Ok(false)
     }
 }
 
-/// Whom a client acts as.
+/// The credentials that a client acts with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// User.
+    /// User id.
     pub uid: u32,
-    /// Group.
+    /// Group id.
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// It has no capability, whatever its user.
+    /// The client has no capabilities, whatever its user.
     pub is_powerless: bool,
 }
 
@@ -47,38 +47,38 @@ impl Identity {
     /// The superuser.
     pub const ROOT: Self = Self { uid: 0, gid: 0, groups: Vec::new(), is_powerless: false };
 
-    /// A user with a group of the same number and no other.
+    /// Returns a user whose only group has the same number.
     pub fn user(id: u32) -> Self {
         Self { uid: id, gid: id, ..Self::ROOT }
     }
 
-    /// The same user without any capability.
+    /// Returns the same user without capabilities.
     pub fn without_capabilities(self) -> Self {
         Self { is_powerless: true, ..self }
     }
 
-    /// The same user, who is a member of these groups too.
+    /// Returns the same user as a member of these additional groups.
     pub fn and_groups(mut self, groups: &[u32]) -> Self {
         self.groups.extend_from_slice(groups);
         self
     }
 }
 
-/// What acts on a subject, as a process does: it has an identity, a working directory, a umask,
-/// and owns the range locks of its files.
+/// An actor on a subject with the properties of a process: it has an identity, a working directory and a umask, and owns the
+/// range locks of its files.
 pub trait Client: Send + Sync {
-    /// open(2); `O_TMPFILE`, `O_DIRECTORY` and `O_PATH` included where the subject can.
+    /// open(2); including `O_TMPFILE`, `O_DIRECTORY` and `O_PATH` where the subject supports them.
     fn open(&self, path: &[u8], flags: i32, mode: u32) -> Result<Box<dyn File>>;
-    /// open_by_handle_at(2) with these flags, by what name_to_handle_at(2) answers for a path whose last symbolic link is not
-    /// followed. Default: `EOPNOTSUPP`, where there are no handles of the kernel.
+    /// open_by_handle_at(2) with these flags, for the handle that name_to_handle_at(2) returns for a path; a symbolic link in
+    /// the last component is not followed. Default: `EOPNOTSUPP`, for subjects without kernel file handles.
     fn open_by_handle(&self, _path: &[u8], _flags: i32) -> Result<Box<dyn File>> {
         Err(Errno::EOPNOTSUPP)
     }
-    /// Opens a directory to list it.
+    /// Opens a directory for listing.
     fn open_directory(&self, path: &[u8]) -> Result<Box<dyn Directory>>;
     /// stat(2): follows symbolic links.
     fn stat(&self, path: &[u8]) -> Result<Stat>;
-    /// lstat(2): does not follow a last symbolic link.
+    /// lstat(2): does not follow a symbolic link in the last component.
     fn lstat(&self, path: &[u8]) -> Result<Stat>;
     /// access(2) with any of `R_OK`, `W_OK`, `X_OK`.
     fn access(&self, path: &[u8], mode: i32) -> Result<()>;
@@ -88,9 +88,9 @@ pub trait Client: Send + Sync {
     fn mknod(&self, path: &[u8], mode: u32, device: (u32, u32)) -> Result<()>;
     /// symlink(2).
     fn symlink(&self, target: &[u8], path: &[u8]) -> Result<()>;
-    /// readlink(2), whole.
+    /// readlink(2), untruncated.
     fn readlink(&self, path: &[u8]) -> Result<Vec<u8>>;
-    /// link(2): does not follow a last symbolic link.
+    /// link(2): does not follow a symbolic link in the last component.
     fn link(&self, existing: &[u8], path: &[u8]) -> Result<()>;
     /// unlink(2).
     fn unlink(&self, path: &[u8]) -> Result<()>;
@@ -100,7 +100,7 @@ pub trait Client: Send + Sync {
     fn rename_with(&self, from: &[u8], to: &[u8], flags: u32) -> Result<()>;
     /// chmod(2).
     fn chmod(&self, path: &[u8], mode: u32) -> Result<()>;
-    /// chown(2); `None` leaves an id as it is.
+    /// chown(2); `None` leaves an id unchanged.
     fn chown(&self, path: &[u8], uid: Option<u32>, gid: Option<u32>) -> Result<()>;
     /// lchown(2).
     fn lchown(&self, path: &[u8], uid: Option<u32>, gid: Option<u32>) -> Result<()>;
@@ -110,8 +110,7 @@ pub trait Client: Send + Sync {
     fn set_times(&self, path: &[u8], access: TimeChange, modification: TimeChange, follow: bool) -> Result<()>;
     /// statfs(2).
     fn statfs(&self, path: &[u8]) -> Result<Space>;
-    /// getxattr(2) into a buffer of this size; a size of 0 asks for the length, which is answered
-    /// as that many zero bytes.
+    /// getxattr(2) into a buffer of this size; a size of 0 queries the length, which is returned as that many zero bytes.
     fn getxattr(&self, path: &[u8], name: &[u8], size: usize) -> Result<Vec<u8>>;
     /// setxattr(2) with its flags.
     fn setxattr(&self, path: &[u8], name: &[u8], value: &[u8], flags: i32) -> Result<()>;
@@ -119,7 +118,7 @@ pub trait Client: Send + Sync {
     fn listxattr(&self, path: &[u8], size: usize) -> Result<Vec<u8>>;
     /// removexattr(2).
     fn removexattr(&self, path: &[u8], name: &[u8]) -> Result<()>;
-    /// umask(2): answers the previous one.
+    /// umask(2): returns the previous mask.
     fn umask(&self, mask: u32) -> u32;
     /// chdir(2).
     fn chdir(&self, path: &[u8]) -> Result<()>;
@@ -133,11 +132,11 @@ pub trait File: Send + Sync {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
     /// pwrite(2).
     fn write_at(&self, data: &[u8], offset: u64) -> Result<usize>;
-    /// read(2) at the file position.
+    /// read(2) at the file offset.
     fn read(&self, buffer: &mut [u8]) -> Result<usize>;
-    /// write(2) at the file position, or at the end with `O_APPEND`.
+    /// write(2) at the file offset, or at the end with `O_APPEND`.
     fn write(&self, data: &[u8]) -> Result<usize>;
-    /// lseek(2), with `SEEK_DATA` and `SEEK_HOLE` too.
+    /// lseek(2), including `SEEK_DATA` and `SEEK_HOLE`.
     fn seek(&self, offset: i64, whence: i32) -> Result<u64>;
     /// fstat(2).
     fn stat(&self) -> Result<Stat>;
@@ -155,9 +154,9 @@ pub trait File: Send + Sync {
     fn copy_range(&self, offset: u64, to: &dyn File, to_offset: u64, length: u64) -> Result<u64>;
     /// fsync(2), or fdatasync(2) for the data only.
     fn sync(&self, data_only: bool) -> Result<()>;
-    /// fcntl(2) `F_SETLK`, or `F_SETLKW` to wait; a length of 0 reaches to the end of all files.
+    /// fcntl(2) `F_SETLK`, or `F_SETLKW` to wait; a length of 0 extends to the maximum file offset.
     fn lock(&self, lock: Lock, wait: bool) -> Result<()>;
-    /// fcntl(2) `F_GETLK`: the first lock in the way of this one.
+    /// fcntl(2) `F_GETLK`: returns the first lock that conflicts with this one.
     fn test_lock(&self, lock: Lock) -> Result<Option<Lock>>;
     /// flock(2); `None` would block.
     fn flock(&self, operation: i32) -> Result<()>;
@@ -167,19 +166,19 @@ pub trait File: Send + Sync {
     fn map(&self, length: usize, shared: bool, writable: bool) -> Result<Box<dyn Mapping>>;
     /// close(2).
     fn close(self: Box<Self>) -> Result<()>;
-    /// For implementations that take two files.
+    /// Returns `self` for downcasting, for implementations of calls with two files.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// A directory that is being listed. Dropping it closes it.
+/// An open directory being listed. Dropping it closes it.
 pub trait Directory: Send + Sync {
-    /// One call's worth of the next entries, of about 1 KiB at least; none at the end.
+    /// Returns the next entries as one call returns them, at least about 1 KiB; empty at the end.
     fn next(&self) -> Result<Vec<Entry>>;
-    /// Continues after the entry with this cookie, or from the start with 0.
+    /// Continues after the entry with this cookie, or from the beginning with 0.
     fn seek(&self, cookie: u64) -> Result<()>;
 }
 
-/// A file in memory. Dropping it unmaps it.
+/// A memory-mapped file. Dropping it unmaps it.
 pub trait Mapping: Send + Sync {
     /// Loads bytes.
     fn load(&self, offset: usize, length: usize) -> Vec<u8>;
@@ -187,11 +186,11 @@ pub trait Mapping: Send + Sync {
     fn store(&self, offset: usize, data: &[u8]);
     /// msync(2) `MS_SYNC`.
     fn sync(&self) -> Result<()>;
-    /// Whether the page at this offset can be loaded, found out without a signal.
+    /// Returns whether the page at this offset can be loaded, determined without a signal.
     fn is_backed(&self, offset: usize) -> bool;
 }
 
-/// What kind of object a name leads to.
+/// The type of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -206,7 +205,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind that the type bits of a mode say.
+    /// Returns the kind encoded in the type bits of a mode.
     pub fn of_mode(mode: u32) -> Self {
         match mode & libc::S_IFMT {
             libc::S_IFREG => Self::Regular,
@@ -221,30 +220,30 @@ impl Kind {
     }
 }
 
-/// A point in time, since 1970.
+/// A point in time since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
     /// Whole seconds, rounded down.
     pub seconds: i64,
-    /// The rest.
+    /// Nanoseconds after the whole seconds.
     pub nanoseconds: u32,
 }
 
 impl Time {
-    /// A time from its two parts.
+    /// Returns a time from its two parts.
     pub const fn new(seconds: i64, nanoseconds: u32) -> Self {
         Self { seconds, nanoseconds }
     }
 }
 
-/// What utimensat(2) does to one time.
+/// The change that utimensat(2) applies to one time.
 #[derive(Clone, Copy, Debug)]
 pub enum TimeChange {
     /// `UTIME_OMIT`.
     Keep,
     /// `UTIME_NOW`.
     Now,
-    /// Sets it to this.
+    /// Set to this time.
     To(Time),
 }
 
@@ -259,10 +258,10 @@ pub struct Stat {
     pub links: u64,
     pub uid: u32,
     pub gid: u32,
-    /// Major and minor number of the device that the object stands for.
+    /// Major and minor number of the device that a device node represents.
     pub device: (u32, u32),
     pub size: u64,
-    /// In units of 512 bytes.
+    /// Allocated space in units of 512 bytes.
     pub blocks: u64,
     pub block_size: u32,
     pub accessed: Time,
@@ -276,15 +275,15 @@ pub struct Stat {
 pub struct Entry {
     /// The name.
     pub name: Vec<u8>,
-    /// The inode number that readdir says.
+    /// The inode number that readdir reports.
     pub inode: u64,
-    /// The kind that readdir says; it may be unknown.
+    /// The kind that readdir reports; it may be unknown.
     pub kind: Kind,
-    /// Where to seek to continue after this entry.
+    /// The position to seek to in order to continue after this entry.
     pub cookie: u64,
 }
 
-/// Which access a range lock is for.
+/// The access that a range lock is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum LockKind {
@@ -296,22 +295,22 @@ pub enum LockKind {
 /// A range lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// For which access.
+    /// The access that it is for.
     pub kind: LockKind,
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u64,
     /// Number of bytes; 0 for all that follow.
     pub length: u64,
 }
 
 impl Lock {
-    /// A lock on a range.
+    /// Returns a lock on a range.
     pub const fn new(kind: LockKind, start: u64, length: u64) -> Self {
         Self { kind, start, length }
     }
 }
 
-/// What statfs(2) says.
+/// The result of statfs(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Space {
@@ -324,54 +323,54 @@ pub struct Space {
     pub name_max: u64,
 }
 
-/// What tests often do, made from the operations above.
+/// Common operations of tests, composed of those above.
 impl dyn Client + '_ {
     /// rename(2).
     pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
         self.rename_with(from, to, 0)
     }
 
-    /// Makes a new file of mode 0644 with these contents.
+    /// Creates a new file of mode 0644 with these contents.
     pub fn put(&self, path: &[u8], contents: &[u8]) -> Result<()> {
         let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
         self.open(path, flags, 0o644)?.put_at(contents, 0)
     }
 
-    /// Opens an existing file to read and write.
+    /// Opens an existing file for reading and writing.
     pub fn edit(&self, path: &[u8]) -> Result<Box<dyn File>> {
         self.open(path, libc::O_RDWR, 0)
     }
 
-    /// Makes a new file of mode 0644, open to read and write.
+    /// Creates a new file of mode 0644, open for reading and writing.
     pub fn create(&self, path: &[u8]) -> Result<Box<dyn File>> {
         self.open(path, libc::O_CREAT | libc::O_EXCL | libc::O_RDWR, 0o644)
     }
 
-    /// The contents of a file.
+    /// Returns the contents of a file.
     pub fn get(&self, path: &[u8]) -> Result<Vec<u8>> {
         self.open(path, libc::O_RDONLY, 0)?.contents()
     }
 
-    /// All entries of a directory but "." and "..".
+    /// Returns all entries of a directory except "." and "..".
     pub fn entries(&self, path: &[u8]) -> Result<Vec<Entry>> {
         let mut entries = self.open_directory(path)?.rest()?;
         entries.retain(|entry| entry.name != b"." && entry.name != b"..");
         Ok(entries)
     }
 
-    /// All names in a directory but "." and "..", sorted.
+    /// Returns all names in a directory except "." and "..", sorted.
     pub fn names(&self, path: &[u8]) -> Result<Vec<Vec<u8>>> {
         let mut names: Vec<_> = self.entries(path)?.into_iter().map(|e| e.name).collect();
         names.sort();
         Ok(names)
     }
 
-    /// The value of an extended attribute.
+    /// Returns the value of an extended attribute.
     pub fn attribute(&self, path: &[u8], name: &[u8]) -> Result<Vec<u8>> {
         self.getxattr(path, name, 65536)
     }
 
-    /// The names of all extended attributes, sorted.
+    /// Returns the names of all extended attributes, sorted.
     pub fn attributes(&self, path: &[u8]) -> Result<Vec<Vec<u8>>> {
         let list = self.listxattr(path, 65536)?;
         let mut names: Vec<Vec<u8>> = list.split(|byte| *byte == 0).map(Vec::from).collect();
@@ -380,7 +379,7 @@ impl dyn Client + '_ {
         Ok(names)
     }
 
-    /// Whether a name exists, be it a dangling symbolic link.
+    /// Returns whether a name exists, including dangling symbolic links.
     pub fn exists(&self, path: &[u8]) -> Result<bool> {
         match self.lstat(path) {
             Ok(_) => Ok(true),
@@ -389,10 +388,10 @@ impl dyn Client + '_ {
         }
     }
 
-    /// Removes a name and all below it. A name that is gone is no error.
+    /// Removes a name and everything below it. A name that is gone is not an error.
     ///
     /// # Errors
-    /// Which call failed, on which path, and what is there.
+    /// Names the call that failed, its path, and the object there.
     pub fn remove_all(&self, path: &[u8]) -> Outcome {
         let (call, removed) = match self.lstat(path) {
             Ok(stat) if stat.kind == Kind::Directory => {
@@ -416,7 +415,7 @@ impl dyn Client + '_ {
         }
     }
 
-    /// That a call on a path failed, with what is there.
+    /// Returns the failure of a call on a path, with the object there.
     fn failure(&self, call: &str, path: &[u8], error: Errno) -> Failure {
         let object = match self.lstat(path) {
             Ok(Stat { kind, mode, uid, gid, .. }) => format!("{kind:?} of mode {mode:04o}, owner {uid}:{gid}"),
@@ -426,7 +425,7 @@ impl dyn Client + '_ {
     }
 }
 
-/// What tests often do, made from the operations above.
+/// Common operations of tests, composed of those above.
 impl dyn File + '_ {
     /// Writes all of the data.
     pub fn put_at(&self, mut data: &[u8], mut offset: u64) -> Result<()> {
@@ -438,7 +437,7 @@ impl dyn File + '_ {
         Ok(())
     }
 
-    /// Reads up to this many bytes: fewer only at the end of the file.
+    /// Reads up to this many bytes; returns fewer only at the end of the file.
     pub fn get_at(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
         let mut data = vec![0; length];
         let mut filled = 0;
@@ -452,7 +451,7 @@ impl dyn File + '_ {
         Ok(data)
     }
 
-    /// Reads everything.
+    /// Reads the whole file.
     pub fn contents(&self) -> Result<Vec<u8>> {
         let mut data = Vec::new();
         loop {
@@ -465,9 +464,9 @@ impl dyn File + '_ {
     }
 }
 
-/// What tests often do, made from the operations above.
+/// Common operations of tests, composed of those above.
 impl dyn Directory + '_ {
-    /// All entries from here on, "." and ".." too.
+    /// Returns all remaining entries, including "." and "..".
     pub fn rest(&self) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
         loop {

@@ -1,21 +1,21 @@
-//! A test: its name, what it needs and what it does.
+//! A test: its name, the abilities that it needs, and its body.
 
 use crate::{Ability, Outcome, Scene};
 
 /// A named test.
 #[derive(Debug)]
 pub struct Test {
-    /// What it is about.
+    /// The subject area of the test.
     pub group: &'static str,
-    /// Its name, unique in the group.
+    /// Name of the test, unique in the group.
     pub name: &'static str,
-    /// What a subject must be able to do for the test to make sense.
+    /// The abilities that a subject must have for the test to be meaningful.
     pub needs: &'static [Ability],
     pub(crate) body: fn(&Scene<'_>) -> Outcome,
 }
 
 impl Test {
-    /// Group and name.
+    /// Returns the group and the name.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.group, self.name)
     }
