@@ -1,4 +1,5 @@
-//! Which tests of which runs are enough that each test meets every layer and base, by vnodes and mounted, and every transport.
+//! Selection of tests per run that suffices for each test to cover every layer and base, by vnodes and mounted, and every
+//! transport.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use conformance::Test;
 use crate::plan::Plan;
 use crate::reach::Reach;
 
-/// Something that a test is to meet.
+/// A property of runs that each test must cover.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     /// A layer, or none, by vnodes or mounted.
@@ -20,7 +21,7 @@ enum Need {
     User(bool),
 }
 
-/// What a test meets in this run.
+/// Returns the properties that a test covers in this run.
 fn needs(plan: &Plan) -> BTreeSet<Need> {
     let is_mount = plan.reach.is_mount();
     let base = match (plan.in_memory, &plan.union) {
@@ -37,8 +38,8 @@ fn needs(plan: &Plan) -> BTreeSet<Need> {
     needs
 }
 
-/// For each run the indices of its tests that are chosen. Runs begin with another for each test, so that all are used; and
-/// each run has a test of each group at least.
+/// Returns, for each run, the indices of its selected tests. The first run differs from test to test, so that all runs are
+/// used; and each run has at least one test of each group.
 pub fn choose(plans: &[Plan], tests: &[&Test]) -> Vec<BTreeSet<usize>> {
     let mut chosen = vec![BTreeSet::new(); plans.len()];
     let plan_needs: Vec<BTreeSet<Need>> = plans.iter().map(needs).collect();
@@ -59,7 +60,7 @@ pub fn choose(plans: &[Plan], tests: &[&Test]) -> Vec<BTreeSet<usize>> {
     chosen
 }
 
-/// From one test to the next, this many runs are passed over first: prime to the numbers of runs that occur.
+/// Number of runs by which the first run advances from one test to the next: coprime to the numbers of runs that occur.
 const STRIDE: usize = 31;
 
 fn applies(plan: &Plan, test: &Test) -> bool {
@@ -76,7 +77,7 @@ fn one_of_each_group(plan: &Plan, tests: &[&Test], chosen: &mut BTreeSet<usize>)
     }
 }
 
-/// Deals the tests to runs of which each is to be tried with some: each test to `hands` of them, in turn.
+/// Distributes the tests over runs that are each to be tried with some of them: each test to `hands` runs, in turn.
 pub fn deal(plans: &[Plan], tests: &[&Test], hands: usize) -> Vec<BTreeSet<usize>> {
     let mut dealt = vec![BTreeSet::new(); plans.len()];
     let mut next = 0;

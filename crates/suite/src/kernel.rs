@@ -1,6 +1,6 @@
-//! The release of the running kernel, for what mounts cannot do on earlier ones.
+//! The release of the running kernel, for features that mounts lack on earlier releases.
 
-/// Whether the running kernel is this release or a later one.
+/// Returns whether the running kernel is this release or a later one.
 pub fn is_at_least(major: u32, minor: u32) -> bool {
     let release = rustix::system::uname();
     parsed(&release.release().to_string_lossy()).is_none_or(|running| running >= (major, minor))

@@ -1,4 +1,4 @@
-//! The matrix: each base, with no layer, with each and with two, by its vnodes and through mounts of either transport.
+//! The matrix: each base, without layers, with each layer and with two, by its vnodes and through mounts with either transport.
 
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,7 @@ use crate::pairs::covering;
 use crate::plan::{Layout, Plan, Sort, Union, VIEW};
 use crate::reach::Reach;
 
-/// FiST programs that change nothing, names, and data.
+/// FiST programs that change nothing, programs that change names, and programs that change data.
 const PROGRAMS: [&str; 4] = ["names.fist", "pages.fist", "rules.fist", "sizes.fist"];
 
 const DISTRIBUTED: (&str, &str) = ("create", "round-robin");
@@ -17,19 +17,20 @@ const MOST_FREE: (&str, &str) = ("create", "most-free");
 const ALL: (&str, &str) = ("delete", "all");
 const OVERLAY: (&str, &str) = ("whiteouts", "overlay");
 
-/// What can be tested on this machine.
+/// The test facilities of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Means {
-    /// Several users, and mount(2).
+    /// Several users and mount(2) are available.
     pub is_root: bool,
-    /// Mounts through /dev/fuse.
+    /// Mounts through /dev/fuse are possible.
     pub can_mount: bool,
-    /// Mounts through io_uring.
+    /// Mounts through io_uring are possible.
     pub has_uring: bool,
 }
 
 impl Means {
-    /// What this process can do. Whether the kernel's switch of io_uring is on makes no difference: only whether it has one.
+    /// Returns the facilities of this process. Whether the kernel's switch for io_uring is on makes no difference: only its
+    /// existence matters.
     pub fn here() -> Self {
         let is_root = rustix::process::geteuid().is_root();
         let opens = std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
@@ -45,7 +46,7 @@ impl Means {
 
 const URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// How requests of mounts come that this process makes, as the kernel's switch is set.
+/// Returns the transport of requests for mounts that this process makes, according to the kernel's switch.
 pub fn transport() -> Reach {
     match std::fs::read_to_string(URING_SWITCH) {
         Ok(text) if text.trim() == "Y" => Reach::Uring,
@@ -53,17 +54,17 @@ pub fn transport() -> Reach {
     }
 }
 
-/// Whether users without privileges can mount.
+/// Returns whether users without privileges can mount.
 fn has_fusermount() -> bool {
     Command::new("fusermount3").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Runs of a base with one layer at most.
+/// Returns the runs of a base with at most one layer.
 pub fn single(means: Means) -> Vec<Plan> {
     let mut plans = Vec::new();
     for reach in means.reaches() {
         for in_memory in [true, false] {
-            // By its vnodes, the memory of a process without privileges is that of any other.
+            // By its vnodes, memory of a process without privileges equals that of any other.
             if !(in_memory && !means.is_root && reach == Reach::Tree) {
                 plans.extend(over_base(means, reach, in_memory));
             }
@@ -90,7 +91,7 @@ fn over_base(means: Means, reach: Reach, in_memory: bool) -> Vec<Plan> {
         }
     }
     for layer in kinds() {
-        // Who mounts makes little difference to layers.
+        // The mounting user makes little difference to layers.
         if is_root || !reach.is_mount() || layer == "audit" {
             plans.push(plan(sort(&[layer]), &[layer]));
         }
@@ -102,7 +103,7 @@ fn over_base(means: Means, reach: Reach, in_memory: bool) -> Vec<Plan> {
     plans
 }
 
-/// The layers on one file system.
+/// Returns the names of the layers on one file system.
 fn kinds() -> impl Iterator<Item = &'static str> {
     layers::kinds().iter().filter(|kind| !kind.joins_branches()).map(|kind| kind.name)
 }
@@ -111,12 +112,12 @@ fn sort(layers: &[&str]) -> Sort {
     if layers.contains(&"readonly") { Sort::ReadOnly } else { Sort::Ordinary }
 }
 
-/// Unions of 1 to 16 branches, their new objects in one or distributed over several (DIST) or their directories in all
-/// (DUP), with either mode of deletion and either form of whiteouts. All by their vnodes, some mounted.
+/// Returns unions of 1 to 16 branches, with new objects in one branch or distributed over several (DIST), or with directories
+/// in all branches (DUP), with either mode of deletion and either form of whiteouts. All of them by their vnodes, some mounted.
 fn unions(reach: Reach, is_root: bool) -> Vec<Union> {
     use Layout::{AsMade, Duplicated};
     let mut unions = vec![Union::plain(&[ReadWrite]), Union::plain(&[ReadWrite, ReadOnly, ReadOnly, ReadOnly])];
-    // What a user without privileges writes differs, and not what many branches do.
+    // For a user without privileges, writes differ, but not the effects of many branches.
     let modes = [ReadWrite, ReadWrite, ReadOnly, NoCreate];
     unions.push(Union::of(4, &modes, AsMade, &[DISTRIBUTED, ALL, OVERLAY]));
     if !is_root {
@@ -137,8 +138,8 @@ fn unions(reach: Reach, is_root: bool) -> Vec<Union> {
     unions
 }
 
-/// Runs of stacks of up to two layers, such that every two values of different factors meet in one at least: the upper
-/// layer, the lower one, the base with its number of branches, the way to reach it, and the options of a union.
+/// Returns runs of stacks of up to two layers in which every two values of different factors occur together at least once: the
+/// upper layer, the lower layer, the base with its number of branches, the way to access it, and the options of a union.
 pub fn double(means: Means) -> Vec<Plan> {
     if !means.is_root {
         return Vec::new();
@@ -166,7 +167,7 @@ pub fn double(means: Means) -> Vec<Plan> {
         let branches = BASES[base].branches();
         let members = [branches.is_some().then_some("union"), layers[lower], layers[upper]];
         let members: Vec<_> = members.into_iter().flatten().collect();
-        // Directories that are made in the branches have their names there as they are.
+        // Directories created directly in the branches have unconverted names there.
         let layout = match members.iter().any(|layer| CHANGES_NAMES.contains(layer)) {
             true => Layout::AsMade,
             false => LAYOUTS[layout],
@@ -188,7 +189,7 @@ pub fn double(means: Means) -> Vec<Plan> {
 
 const CHANGES_NAMES: [&str; 2] = ["longnames", "names.fist"];
 
-/// Runs as if the kernel had no passthrough: of these, every mount of root's through /dev/fuse, with one layer at most.
+/// Returns runs as if the kernel had no passthrough: of these, every mount by root through /dev/fuse with at most one layer.
 pub fn without_passthrough(single: &[Plan]) -> Vec<Plan> {
     let plans = single.iter().filter(|plan| is_roots_device_mount(plan));
     plans.map(|plan| Plan { withheld: Some("passthrough"), ..plan.clone() }).collect()
@@ -198,9 +199,9 @@ fn is_roots_device_mount(plan: &Plan) -> bool {
     plan.is_root && plan.reach == Reach::Device
 }
 
-/// Runs without each other feature of the kernel's protocol, one at a time, over one of these stacks or another.
+/// Returns runs that each lack one of the other features of the kernel's protocol, alternating over these stacks.
 pub fn without_features(single: &[Plan]) -> Vec<Plan> {
-    /// Where the kernel has the data, where the stack has, and where there are several branches.
+    /// Returns whether the kernel holds the data, the stack does, or there are several branches.
     fn is_concerned(plan: &Plan) -> bool {
         let is_over_branches =
             plan.union.as_ref().is_some_and(|union| union.modes.len() == 4 && union.options.is_empty());
@@ -217,7 +218,7 @@ pub fn without_features(single: &[Plan]) -> Vec<Plan> {
     with_stack.map(|(name, plan)| Plan { withheld: Some(name), ..plan.clone() }).collect()
 }
 
-/// What a stack of two layers lies on.
+/// The base of a stack of two layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bottom {
     Memory,
@@ -259,7 +260,7 @@ mod tests {
         for means in [EVERYTHING, Means { is_root: false, ..EVERYTHING }] {
             let plans: Vec<Plan> = single(means).into_iter().chain(double(means)).collect();
             let titles: HashSet<String> = plans.iter().map(Plan::title).collect();
-            // A union of one branch has one mode, however many are given.
+            // A union of one branch has a single mode, however many are given.
             assert!(titles.len() * 10 > plans.len() * 9, "{} titles of {} runs", titles.len(), plans.len());
         }
     }

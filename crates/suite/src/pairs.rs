@@ -1,12 +1,12 @@
-//! Pairwise coverage: rows of values in which every two values of different factors meet.
+//! Pairwise coverage: rows of values in which every two values of different factors occur together.
 
 use fastrand::Rng;
 
-/// Number of random rows that are compared for each that is kept.
+/// Number of random candidate rows compared for each row that is kept.
 const CANDIDATES: usize = 40;
 
-/// The rows for factors with these numbers of values, found greedily: each begins with a pair that has not met yet, and of many random completions the one is kept in
-/// which most new pairs meet. The same factors give the same rows.
+/// Returns the rows for factors with these numbers of values, found greedily: each begins with an uncovered pair, and of many
+/// random completions the one that covers most new pairs is kept. The same factors give the same rows.
 pub fn covering(factors: &[usize]) -> Vec<Vec<usize>> {
     let mut missing = Missing::all(factors);
     let mut random = Rng::with_seed(factors.len() as u64);
@@ -20,12 +20,12 @@ pub fn covering(factors: &[usize]) -> Vec<Vec<usize>> {
     rows
 }
 
-/// Two values of different factors: each as factor and value, the earlier factor first.
+/// Two values of different factors, each as factor and value, with the earlier factor first.
 type Pair = ((usize, usize), (usize, usize));
 
-/// The pairs that have not met yet.
+/// The pairs that are not covered yet.
 struct Missing {
-    /// By the two factors, then the two values.
+    /// Ordered by the two factors, then the two values.
     pairs: std::collections::BTreeSet<Pair>,
 }
 
@@ -46,7 +46,7 @@ impl Missing {
         self.pairs.first().copied()
     }
 
-    /// A row with this pair; the other factors, in random order, each get the value with most new pairs.
+    /// Returns a row with this pair; the other factors, in random order, each get the value that covers most new pairs.
     fn complete(&self, pair: Pair, factors: &[usize], random: &mut Rng) -> Vec<usize> {
         let mut row: Vec<Option<usize>> = vec![None; factors.len()];
         for (factor, value) in [pair.0, pair.1] {

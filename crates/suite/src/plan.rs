@@ -1,4 +1,4 @@
-//! One run of the matrix: a stack, how it is reached, and what it cannot do.
+//! One run of the matrix: a stack, the way to access it, and the abilities it lacks.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,41 +14,41 @@ use vnode::FileSystemRef;
 use crate::reach::Reach;
 use crate::{Base, Place, Recipe, Served, kernel, make_branches, with_kept_credentials};
 
-/// Which tests a run is made for, and what it needs for them.
+/// The tests that a run is made for, and its requirements for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
-    /// Those that write.
+    /// Tests that write.
     Ordinary,
-    /// Those for stacks that refuse every change.
+    /// Tests for stacks that refuse every change.
     ReadOnly,
-    /// Those that fill the file system.
+    /// Tests that fill the file system.
     Small,
 }
 
-/// Layers through which all data go.
+/// Layers that all data pass through.
 const HANDLES_DATA: [&str; 4] = ["rot13", "pages.fist", "rules.fist", "sizes.fist"];
 
-/// One run: a stack, reached in one way.
+/// One run: a stack, accessed in one way.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How the stack is reached.
+    /// The way to access the stack.
     pub reach: Reach,
-    /// For which tests.
+    /// The tests that it is for.
     pub sort: Sort,
-    /// The base is in memory; otherwise a directory, or several.
+    /// The base is in memory; otherwise it is one or more directories.
     pub in_memory: bool,
-    /// The branches, of a union, which is the first layer.
+    /// The branches, if the first layer is a union.
     pub union: Option<Union>,
-    /// Layers, bottom first; one of the descriptions of this crate by its file's name.
+    /// Layers, bottom first; FiST programs of this crate are named by their files.
     pub layers: Vec<&'static str>,
     /// The tests act as root and as other users.
     pub is_root: bool,
-    /// What the kernel's protocol has and the mount does without, by its name.
+    /// Name of the protocol feature that the kernel has and the mount does without.
     pub withheld: Option<&'static str>,
 }
 
 impl Plan {
-    /// Everything that tells this run from others.
+    /// Returns everything that distinguishes this run from others.
     pub fn title(&self) -> String {
         let base = if self.in_memory { "mem" } else { "dir" };
         let user = if self.is_root { "" } else { "user " };
@@ -64,7 +64,7 @@ impl Plan {
         format!("{user}{}{without}{small} {}", self.reach, members.join("|"))
     }
 
-    /// What the stack can do, reached in this way.
+    /// Returns the abilities of the stack when it is accessed in this way.
     pub fn abilities(&self) -> Abilities {
         let mut abilities = Abilities::complete();
         if self.reach == Reach::Tree {
@@ -90,15 +90,15 @@ impl Plan {
         if let Some(union) = &self.union
             && union.options.iter().any(|(key, _)| *key == "create")
         {
-            // Nobody counts the directories in a directory of several branches; and a file that the kernel reads and writes
-            // by itself does not change places with one in another branch.
+            // The directories in a directory of several branches are not counted; and a file that the kernel reads and writes
+            // itself (passthrough) is not exchanged with one in another branch.
             abilities = abilities.without(Ability::DirectoryLinks);
             if self.reach.is_mount() {
                 abilities = abilities.without(Ability::Exchange);
             }
         }
         if self.union.as_ref().is_some_and(Union::has_view) {
-            // What is open there is not read and written by the kernel.
+            // The kernel does not itself read and write files that are open there.
             abilities = abilities.without(Ability::GrowingFiles);
         }
         if self.reach.is_mount() && !kernel::is_at_least(6, 6) {
@@ -107,7 +107,7 @@ impl Plan {
         if self.reach.is_mount() && self.lacks("dont-mask") {
             abilities = abilities.without(Ability::WholeModes);
         }
-        // Of Linux 6.3, and of later releases of 6.1.
+        // The feature is in Linux 6.3, and in later releases of 6.1.
         if self.reach.is_mount() && self.may_check_permissions() && self.kernel_has("has-expire-only", 6, 1) {
             abilities = abilities.without(Ability::PromptRevocation);
         }
@@ -122,40 +122,42 @@ impl Plan {
         }
     }
 
-    /// Whether the mount may leave permissions to the stack: to layers that need to see what is refused, or for want of lists.
+    /// Returns whether the mount may leave permission checks to the stack: to layers that need to see refusals, or for lack of
+    /// access control lists.
     fn may_check_permissions(&self) -> bool {
         let sees_refusals = |layer: &&str| layer.ends_with(".fist") || ["audit", "map"].contains(layer);
         self.lacks("posix-acl") || self.union.is_some() || self.layers.iter().any(sees_refusals)
     }
 
-    /// Whether the kernel, which has this feature of the protocol from this release on, has it here, and is asked for it.
+    /// Returns whether the kernel, which has this feature of the protocol from this release on, has it here and is asked for
+    /// it.
     fn kernel_has(&self, feature: &str, major: u32, minor: u32) -> bool {
         kernel::is_at_least(major, minor) && !self.lacks(feature)
     }
 
-    /// Whether the mount has to do without a feature, since it or what it depends on is withheld.
+    /// Returns whether the mount lacks a feature because the feature itself or one that it depends on is withheld.
     fn lacks(&self, feature: &str) -> bool {
         let feature = feature.parse().expect("features are called by their names");
         self.withheld().is_ok_and(|withheld| withheld.rule_out_all(feature))
     }
 
-    /// Whether the run is made for the test; it may still lack an ability.
+    /// Returns whether the run is made for the test; it may still lack an ability.
     pub fn has(&self, test: &Test) -> bool {
         self.sort != Sort::Small || test.group == "space"
     }
 
-    /// Builds the stack over files in this place, to be reached by its vnodes.
+    /// Builds the stack on files in this location, for access by its vnodes.
     ///
     /// # Errors
-    /// When the stack cannot be built.
+    /// If the stack cannot be built.
     pub fn build(&self, place: &Place) -> Result<FileSystemRef, Box<dyn std::error::Error>> {
         Ok(self.recipe(place)?.0.build()?)
     }
 
-    /// Makes the stack and what it stands on.
+    /// Creates the stack and everything below it.
     ///
     /// # Errors
-    /// When the place for its files cannot be made, or the stack not be built or mounted.
+    /// If the location for its files cannot be created, or the stack cannot be built or mounted.
     pub fn start(&self) -> Result<Live, Box<dyn std::error::Error>> {
         let size = if self.sort == Sort::Small { 48 } else { 2048 };
         let place = if self.in_memory { Place::plain()? } else { Place::image(size)? };
@@ -178,10 +180,11 @@ impl Plan {
         Ok(self.withheld.map_or(Ok(Features::NONE), str::parse)?)
     }
 
-    /// The stack over files in this place, and the branches in which each test's directory is made first.
+    /// Returns the recipe of the stack on files in this location, and the branches in which each test's directory is created
+    /// first.
     ///
     /// # Errors
-    /// Of making the branches.
+    /// Errors of creating the branches.
     pub fn recipe(&self, place: &Place) -> Result<(Recipe, Vec<PathBuf>), Box<dyn std::error::Error>> {
         let mut private = None;
         let base = match (self.in_memory, self.sort, &self.union) {
@@ -206,7 +209,7 @@ impl Plan {
             let log = place.beside("logs")?.join(format!("audit{index}"));
             recipe = match *layer {
                 "audit" => recipe.with_layer(layer, &[("to", &log.display().to_string())]),
-                // A user that no test has is shown as another: so the layer decides what is allowed, in all tests.
+                // A user that no test has is mapped to another, so that the layer decides about permissions in all tests.
                 "map" => recipe.with_layer(layer, &[("user-map", "70000/70001"), ("group-map", "70000/70001")]),
                 "union" => match &private {
                     Some(private) => {
@@ -223,41 +226,41 @@ impl Plan {
     }
 }
 
-/// Says that the tests are done in a view: the option itself names this program.
+/// Placeholder for a view that the tests run in: the actual option names this program.
 pub(crate) const VIEW: (&str, &str) = ("views", "own");
 
-/// What a union is made of.
+/// The configuration of a union.
 #[derive(Clone, Debug)]
 pub struct Union {
     /// The modes of its branches, leftmost first.
     pub modes: Vec<BranchMode>,
     /// Its options.
     pub options: Vec<(&'static str, &'static str)>,
-    /// Where directories are.
+    /// The placement of directories.
     pub layout: Layout,
 }
 
-/// Where in the branches directories are.
+/// The placement of directories in the branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Where they are made.
+    /// In the branch where each is created.
     AsMade,
-    /// That of each test in every branch.
+    /// The directory of each test in every branch.
     Duplicated,
 }
 
 impl Union {
-    /// With these branches and no options.
+    /// Returns a union with these branches and without options.
     pub fn plain(modes: &[BranchMode]) -> Self {
         Self { modes: modes.to_vec(), options: Vec::new(), layout: Layout::AsMade }
     }
 
-    /// Whether all tests are done in a view.
+    /// Returns whether all tests run in a view.
     pub(crate) fn has_view(&self) -> bool {
         self.options.contains(&VIEW)
     }
 
-    /// Branches with these modes over and over, as many as `count`.
+    /// Returns a union of `count` branches that repeat these modes.
     pub fn of(count: usize, modes: &[BranchMode], layout: Layout, options: &[(&'static str, &'static str)]) -> Self {
         let modes = modes.iter().copied().cycle().take(count).collect();
         Self { modes, options: options.to_vec(), layout }
@@ -275,7 +278,7 @@ impl fmt::Display for Union {
     }
 }
 
-/// A subject each of whose tests works in a directory that is made in all these branches, if there are any.
+/// A subject whose tests each work in a directory that is created in all these branches, if there are any.
 struct Duplicated<S> {
     subject: S,
     branches: Vec<PathBuf>,
@@ -299,16 +302,16 @@ impl<S: Subject> Subject for Duplicated<S> {
             return Ok(false);
         }
         let directories: Vec<_> = self.branches.iter().map(|branch| branch.join(OsStr::from_bytes(name))).collect();
-        // This thread may still act for the last caller of a test before.
+        // This thread may still have the credentials of the previous test's last caller.
         let make = move || directories.iter().try_for_each(std::fs::create_dir);
         with_kept_credentials(make).unwrap_or_else(|| Err(std::io::ErrorKind::Other.into()))?;
         Ok(true)
     }
 }
 
-/// A run under way. The fields are dropped in this order.
+/// A run in progress. The fields are dropped in this order.
 pub struct Live {
-    /// What the tests work on.
+    /// The subject of the tests.
     pub subject: Arc<dyn Subject>,
     _served: Option<Served>,
     _place: Place,

@@ -1,11 +1,11 @@
-//! How a run reaches its stack.
+//! The way in which a run accesses its stack.
 
 use std::fmt;
 
-/// How a run reaches its stack.
+/// The way in which a run accesses its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reach {
-    /// By its vnodes.
+    /// Through its vnodes.
     Tree,
     /// Through a mount whose requests come through /dev/fuse.
     Device,
@@ -14,7 +14,7 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// Whether the stack is mounted.
+    /// Returns whether the stack is mounted.
     pub fn is_mount(self) -> bool {
         self != Self::Tree
     }
