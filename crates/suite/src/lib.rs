@@ -1,4 +1,4 @@
-//! What the runs over whole stacks need: stacks by description, places for their lower files, mounts.
+//! Infrastructure for runs over whole stacks: stacks built from descriptions, directories for their lower files, mounts.
 //!
 //! The runs themselves are this crate's tests. `tests/conformance.rs` runs every conformance test over every stack of
 //! the matrix, by its vnodes and through a mount, each as one counted test.

@@ -1,14 +1,14 @@
-//! Ends the whole run when one test does not end: what hangs is to be named, not waited for.
+//! A timeout that ends the whole run when a test hangs: a hanging test must be named, not waited for.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// The longest that a test may take. The slowest take seconds, and minutes where the machine is emulated.
+/// Maximum time that a test may take. The slowest take seconds, or minutes on an emulated machine.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// The variable with another number of seconds.
+/// Name of the environment variable with another timeout, in seconds.
 const SECONDS: &str = "PLYFS_SUITE_PATIENCE";
 
-/// Runs a test. If it takes too long, says which one it was and ends the process as failed.
+/// Runs a test. If it takes too long, prints its name and ends the process as failed.
 pub fn patiently<T>(name: &str, test: impl FnOnce() -> T) -> T {
     let given = std::env::var(SECONDS).ok().and_then(|seconds| seconds.parse().ok());
     let patience = given.map_or(PATIENCE, Duration::from_secs);

@@ -1,4 +1,4 @@
-//! Where lower files of a run lie: an ext4 image in memory where that can be had, else a plain directory.
+//! The location of a run's lower files: an ext4 image in memory where possible, otherwise a plain directory.
 
 use std::fs;
 use std::io;
@@ -17,10 +17,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// An ext4 file system of this size in memory, mounted; a plain directory where mounting is not possible.
+    /// Mounts an ext4 file system of this size in memory; uses a plain directory where mounting is not possible.
     ///
     /// # Errors
-    /// Of making the directory.
+    /// Errors of creating the directory.
     pub fn image(mebibytes: u64) -> io::Result<Self> {
         let mut place = Self::plain()?;
         if rustix::process::geteuid().is_root() {
@@ -29,10 +29,10 @@ impl Place {
         Ok(place)
     }
 
-    /// A plain directory.
+    /// Creates a plain directory.
     ///
     /// # Errors
-    /// Of making it.
+    /// Errors of creating it.
     pub fn plain() -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("plyfs-suite").tempdir()?;
         let path = directory.path().join("files");
@@ -44,22 +44,22 @@ impl Place {
         Ok(Self { directory, path, is_mounted: false })
     }
 
-    /// The directory for the lower files.
+    /// Returns the directory for the lower files.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A directory beside the lower files, made when it is not there yet.
+    /// Returns a directory beside the lower files, created if it does not exist yet.
     ///
     /// # Errors
-    /// Of making it.
+    /// Errors of creating it.
     pub fn beside(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.directory.path().join(name);
         fs::create_dir_all(&path)?;
         Ok(path)
     }
 
-    /// Whether the lower files are in an image of their own.
+    /// Returns whether the lower files are in an image of their own.
     pub fn is_image(&self) -> bool {
         self.is_mounted
     }
@@ -68,7 +68,7 @@ impl Place {
         let memory = Path::new("/dev/shm");
         let name = format!("{}.image", self.directory.path().file_name().unwrap_or_default().display());
         let image = if memory.is_dir() { memory.join(name) } else { self.directory.path().join(name) };
-        // Whoever is there first is not believed.
+        // A file that already exists is not trusted.
         fs::File::options().write(true).create_new(true).mode(0o600).open(&image)?.set_len(mebibytes << 20)?;
         let made = succeeds(Command::new("mkfs.ext4").args(["-q", "-m", "0", "-E", "nodiscard"]).arg(&image));
         let mounted = made && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&self.path));
@@ -89,10 +89,10 @@ impl Drop for Place {
     }
 }
 
-/// Directories for branches with these modes.
+/// Creates directories for branches with these modes.
 ///
 /// # Errors
-/// Of making them.
+/// Errors of creating them.
 pub fn make_branches(place: &Place, modes: &[BranchMode]) -> io::Result<Vec<(PathBuf, BranchMode)>> {
     let make = |(index, mode): (usize, &BranchMode)| {
         let path = place.path().join(format!("branch{index}"));

@@ -1,4 +1,4 @@
-//! Which stack a run is over, as data that a serving process can be given.
+//! The description of a run's stack, as data that can be passed to a server process.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ pub enum Base {
     Memory(String),
     /// A directory.
     Directory(PathBuf),
-    /// Directories with the mode of each. The first layer joins them.
+    /// Directories, each with its mode. The first layer joins them.
     Branches(Vec<(PathBuf, BranchMode)>),
 }
 
-/// A layer by its name, and its options.
+/// The name of a layer, and its options.
 pub type LayerWithOptions = (String, Vec<(String, String)>);
 
 /// A base and the layers on it.
@@ -27,13 +27,13 @@ pub type LayerWithOptions = (String, Vec<(String, String)>);
 pub struct Recipe {
     /// The base.
     pub base: Base,
-    /// Whether the tree that read-only subjects are tested over is made in the base first.
+    /// The tree that read-only subjects are tested on is created in the base first.
     pub is_prepared: bool,
-    /// Layers with their options, bottom first; one of the descriptions of this crate by its file's name.
+    /// Layers with their options, bottom first; FiST programs of this crate are named by their files.
     pub layers: Vec<LayerWithOptions>,
 }
 
-/// Why a stack cannot be built, in words.
+/// The reason, as text, why a stack cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecipeError(String);
 
@@ -50,19 +50,19 @@ fn problem(error: impl fmt::Display) -> RecipeError {
 }
 
 impl Recipe {
-    /// A base with no layer.
+    /// Returns a base without layers.
     pub fn plain(base: Base) -> Self {
         Self { base, is_prepared: false, layers: Vec::new() }
     }
 
-    /// The same with a layer on top.
+    /// Returns the recipe with a layer added on top.
     pub fn with_layer(mut self, name: &str, options: &[(&str, &str)]) -> Self {
         let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         self.layers.push((name.to_owned(), options));
         self
     }
 
-    /// The same over the tree that read-only subjects are tested over.
+    /// Returns the recipe on the tree that read-only subjects are tested on.
     pub fn prepared(mut self) -> Self {
         self.is_prepared = true;
         self
@@ -91,7 +91,7 @@ impl Recipe {
         stack_on(base, layers.iter())
     }
 
-    /// Builds the stack on other file systems: as many as the base has branches, or one.
+    /// Builds the stack on other file systems: one for each branch of the base, or a single one.
     ///
     /// # Errors
     /// [`RecipeError`].
@@ -100,7 +100,7 @@ impl Recipe {
         stack_on(base, layers.iter())
     }
 
-    /// The same without the layers that refuse every change.
+    /// Builds the stack like [`Recipe::build_over`], without the layers that refuse every change.
     ///
     /// # Errors
     /// [`RecipeError`].
@@ -109,7 +109,7 @@ impl Recipe {
         stack_on(base, layers.iter().filter(is_writable))
     }
 
-    /// What the other layers lie on, and these.
+    /// Returns the file system below the other layers, and these layers.
     fn join(&self, mut below: Vec<FileSystemRef>) -> Result<(FileSystemRef, &[LayerWithOptions]), RecipeError> {
         let Base::Branches(directories) = &self.base else {
             return Ok((below.pop().ok_or_else(|| problem("there is nothing below"))?, &self.layers));
@@ -126,7 +126,7 @@ impl Recipe {
         Ok((joined, layers))
     }
 
-    /// The recipe as one line of text.
+    /// Returns the recipe as one line of text.
     pub fn to_text(&self) -> String {
         let mut text = match &self.base {
             Base::Memory(options) => format!("mem\x1f{options}"),
@@ -149,7 +149,7 @@ impl Recipe {
         text
     }
 
-    /// Reads what [`Recipe::to_text`] wrote.
+    /// Parses the output of [`Recipe::to_text`].
     pub fn of_text(text: &str) -> Option<Self> {
         let mut parts = text.split('\x1e');
         let mut words = parts.next()?.split('\x1f');
@@ -180,7 +180,7 @@ fn is_writable((name, _): &&LayerWithOptions) -> bool {
     name != "readonly"
 }
 
-/// Layers with their options, each on the one before.
+/// Stacks layers with their options, each on the one before.
 fn stack_on<'l>(
     base: FileSystemRef,
     mut layers: impl Iterator<Item = &'l LayerWithOptions>,
@@ -202,7 +202,7 @@ fn directory(path: &Path) -> Result<FileSystemRef, RecipeError> {
     Ok(Arc::new(dir::DirectoryFileSystem::open(path, dir::Options::default()).map_err(problem)?))
 }
 
-/// A branch that is added later: a directory, with a mode.
+/// Opens a branch that is added later: a directory with a mode.
 fn open_branch(text: &str) -> Result<Branch, String> {
     let (path, mode) = text.rsplit_once('=').ok_or("no mode")?;
     let named = branch_of_text(&format!("{mode}={path}")).ok_or("no such mode")?;
@@ -219,7 +219,7 @@ fn branch_of_text(text: &str) -> Option<(PathBuf, BranchMode)> {
     Some((path.into(), modes.into_iter().find(|known| known.to_string() == mode)?))
 }
 
-/// For messages: without locations, which differ from run to run.
+/// For messages: omits paths, which differ from run to run.
 impl fmt::Display for Recipe {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self.base {

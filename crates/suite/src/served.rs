@@ -1,5 +1,5 @@
-//! A stack mounted by a process of its own, so that the tests' memory and the server's have nothing to do with each
-//! other: a page fault of a test on the mount must never wait for the test's own process.
+//! A stack mounted by a separate process, so that the memory of the tests and of the server are independent: a page fault of a
+//! test on the mount must never wait for the test's own process.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::reach::Reach;
 
 const RECIPE: &str = "PLYFS_SUITE_SERVE";
 const MOUNT_POINT: &str = "PLYFS_SUITE_MOUNT_POINT";
-/// The features of the protocol that the mount does without, by their names.
+/// Name of the variable with the protocol features that the mount does without.
 const WITHHELD: &str = "PLYFS_SUITE_WITHHELD";
-/// How its requests are to come, if anything: `mount` or `mount over io_uring`.
+/// Name of the variable with the required transport of its requests, if any: `mount` or `mount over io_uring`.
 const TRANSPORT: &str = "PLYFS_SUITE_TRANSPORT";
 
-/// A server of this process failed at its end, when no test could tell.
+/// Whether a server of this process failed at its end, when no test could report it.
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
 /// A mounted stack. Dropping it unmounts.
@@ -29,11 +29,11 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts this program again as the server of a mount and waits until that is usable. The program has to begin with
+    /// Starts this program again as the server of a mount and waits until the mount is usable. The program must begin with
     /// [`serve_if_asked`].
     ///
     /// # Errors
-    /// What the server says when it cannot mount, or if requests do not come as they are to.
+    /// The server's message when it cannot mount, or if requests do not use the required transport.
     pub fn start(
         recipe: &Recipe,
         mount_point: &Path,
@@ -59,12 +59,12 @@ impl Served {
         Ok(Self { server, mount_point: mount_point.to_owned() })
     }
 
-    /// Whether a server failed when its mount was to go: it died, or could not unmount.
+    /// Returns whether a server failed when its mount was to end: it died, or could not unmount.
     pub fn has_any_failed() -> bool {
         HAS_FAILED.load(Ordering::SeqCst)
     }
 
-    /// The process that serves the mount.
+    /// Returns the pid of the process that serves the mount.
     pub fn process(&self) -> u32 {
         self.server.id()
     }
@@ -84,7 +84,7 @@ impl Drop for Served {
     }
 }
 
-/// In a server process: serves until its input ends, then ends the process. Elsewhere: nothing.
+/// Serves until its input ends and then ends the process, if this is a server process; otherwise does nothing.
 pub fn serve_if_asked() {
     let (Ok(recipe), Some(mount_point)) = (std::env::var(RECIPE), std::env::var_os(MOUNT_POINT)) else {
         return;
@@ -102,10 +102,10 @@ pub fn serve_if_asked() {
 fn serve(recipe: &str, mount_point: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let recipe = Recipe::of_text(recipe).ok_or("the recipe cannot be read")?;
     let withheld = std::env::var(WITHHELD).unwrap_or_default();
-    // Creation modes are the callers' affair.
+    // The callers apply their own umasks to creation modes.
     rustix::process::umask(rustix::fs::Mode::empty());
     let options = MountOptions {
-        // What the kernel would forbid is to be tested too.
+        // Set-id bits and devices, which the kernel would otherwise forbid, are tested too.
         flags: MountFlags { no_suid: false, no_devices: false, ..MountFlags::default() },
         source: format!("suite-{recipe}").into(),
         allow_other: rustix::process::geteuid().is_root(),

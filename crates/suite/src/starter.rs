@@ -1,5 +1,5 @@
-//! Threads with the credentials that the process began with. The base `dir` leaves a thread with those of its last caller,
-//! and a thread inherits the credentials of the one that starts it.
+//! Threads with the initial credentials of the process. The base `dir` leaves a thread with the credentials of its last caller,
+//! and a thread inherits the credentials of the thread that starts it.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
@@ -8,7 +8,7 @@ type Work = Box<dyn FnOnce() + Send>;
 
 static STARTER: OnceLock<Sender<Work>> = OnceLock::new();
 
-/// Starts the thread that starts the others. To be called by the main thread, before anything acts for a caller.
+/// Starts the thread that starts the others. Must be called by the main thread, before anything acts for a caller.
 pub fn keep_credentials() {
     let (sender, receiver) = channel::<Work>();
     std::thread::spawn(move || {
@@ -19,7 +19,7 @@ pub fn keep_credentials() {
     STARTER.set(sender).expect("credentials are kept once");
 }
 
-/// Runs a function on a new thread with the process's first credentials; `None` if it panics.
+/// Runs a function on a new thread with the initial credentials of the process; returns `None` if it panics.
 pub fn with_kept_credentials<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, receiver) = channel();
     let work = Box::new(move || {

@@ -1,10 +1,11 @@
-//! Trials that tell how long they took, which libtest-mimic does not.
+//! Trials that report their duration, which libtest-mimic does not.
 
 use std::time::Instant;
 
 use libtest_mimic::{Arguments, Failed, FormatSetting, Trial};
 
-/// A trial. Where events are printed, another follows the trial: `{"type": "time", "name": …, "exec_time": SECONDS}`.
+/// Returns a trial. When events are printed, an additional event follows the trial: `{"type": "time", "name": …, "exec_time":
+/// SECONDS}`.
 pub fn timed(arguments: &Arguments, name: String, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     let prints = arguments.format == Some(FormatSetting::Json);
     let title = name.clone();
