@@ -1,10 +1,10 @@
-//! The figures as a page.
+//! The figures as a Markdown page.
 use std::fmt::Write;
 
 use super::results::Results;
 use super::table;
 
-/// The whole of results.md.
+/// Returns the contents of results.md.
 pub fn render(results: &Results) -> String {
     let mut text = String::from("# Results\n\nWritten by `make bench`; how to read them: [README.md](README.md).\n\n");
     let machine = &results.machine;
@@ -40,7 +40,7 @@ fn medians(text: &mut String, results: &Results) {
     grid(text, results, |step, subject| Some(table::seconds(step, step.subjects.get(subject)?.seconds_median)));
 }
 
-/// Of the whole machine: what a server or the kernel does beside the program is part of the price.
+/// Writes the CPU time of the whole machine: the work of a server or the kernel besides the program is part of the cost.
 fn processor_time(text: &mut String, results: &Results) {
     line(text, "\n## Processor time of the whole machine in seconds (medians)\n".to_owned());
     grid(text, results, |step, subject| {
@@ -48,7 +48,7 @@ fn processor_time(text: &mut String, results: &Results) {
     });
 }
 
-/// Only those servers say how many requests they answered whose counts can be asked for.
+/// Writes the numbers of requests answered, which only servers with queryable counts report.
 fn requests(text: &mut String, results: &Results) {
     let has_some = |(_, result): (&str, &crate::measure::WorkloadResult)| {
         result.steps.iter().flat_map(|step| step.subjects.values()).any(|figures| !figures.requests.is_empty())
@@ -73,7 +73,7 @@ fn grid(text: &mut String, results: &Results, show: impl Fn(&crate::measure::Ste
     }
 }
 
-/// A busy machine is told, because it makes the seconds long and the ratios rough.
+/// Reports the load of the machine, because a busy machine makes the durations long and the ratios imprecise.
 fn loads(text: &mut String, results: &Results) {
     let load = |(workload, result): (&str, &crate::measure::WorkloadResult)| match result.load_average {
         Some(load) => format!("{workload} {load:.1}"),
@@ -91,7 +91,7 @@ fn failures(text: &mut String, results: &Results) {
     }
 }
 
-/// A table cell ends at a bar.
+/// Escapes bars, which end a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

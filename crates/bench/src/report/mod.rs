@@ -1,4 +1,4 @@
-//! The results: what is kept of them, and the files they are written to.
+//! The results: the data that is kept of a run, and the files that contain it.
 
 pub mod chart;
 pub mod markdown;
@@ -13,14 +13,14 @@ use serde::Serialize;
 
 pub use results::{Machine, Results};
 
-/// Writes results.json, results.md and chart.svg. Workloads left out this time keep their figures in the files.
+/// Writes results.json, results.md and chart.svg. Workloads that were not run this time keep their figures in the files.
 pub fn write(directory: &Path, results: &mut Results) -> Result<()> {
     merge_json(directory, "results.json", results)?;
     write_text(directory, "results.md", &markdown::render(results))?;
     write_text(directory, "chart.svg", &chart::ratios::render(results))
 }
 
-/// The same for the unions: union.json, union.md, union.svg and union-tree.svg.
+/// Writes the files for unions in the same way: union.json, union.md, union.svg and union-tree.svg.
 pub fn write_union(directory: &Path, results: &mut Results) -> Result<()> {
     merge_json(directory, "union.json", results)?;
     write_text(directory, "union.md", &union::markdown(results))?;

@@ -1,4 +1,4 @@
-//! What is kept of a run: where it was taken, of what, and the figures.
+//! The data that is kept of a run: the machine, the subjects, and the figures.
 
 use std::collections::BTreeMap;
 
@@ -8,55 +8,55 @@ use crate::measure::WorkloadResult;
 use crate::subjects::Subject;
 use crate::workloads;
 
-/// All that results.json holds.
+/// The contents of results.json.
 #[derive(Serialize, Deserialize)]
 pub struct Results {
-    /// Where they were taken.
+    /// The machine that the figures were measured on.
     pub machine: Machine,
-    /// In the order of the tables.
+    /// The subjects in the order of the tables.
     pub subjects: Vec<SubjectNote>,
-    /// By the name of the workload.
+    /// The figures by workload name.
     pub workloads: BTreeMap<String, WorkloadResult>,
 }
 
-/// What matters of a machine, and nothing that tells which one it is.
+/// The relevant properties of a machine, none of which identifies it.
 #[derive(PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Release of the kernel.
+    /// Kernel release.
     pub kernel: String,
-    /// Processors in use.
+    /// Number of CPUs in use.
     pub cores: usize,
-    /// Main memory.
+    /// Size of main memory in GiB.
     pub memory_gib: u64,
-    /// What carries the measured directories.
+    /// The file system that contains the measured directories.
     pub file_system: String,
 }
 
-/// What is known of a subject.
+/// The description of a subject.
 #[derive(PartialEq, Serialize, Deserialize)]
 pub struct SubjectNote {
-    /// As in the figures.
+    /// Name of the subject, as in the figures.
     pub name: String,
-    /// What it says itself.
+    /// Version that the program reports.
     pub version: Option<String>,
-    /// How it is mounted.
+    /// The command that mounts it.
     pub command: String,
-    /// Where it stands among the same with other numbers of branches, if that is what was measured.
+    /// Its position in a series with different numbers of branches, if such a series was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<Member>,
 }
 
-/// One subject of a series that differs by the number of branches only.
+/// A subject in a series that differs only in the number of branches.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Member {
-    /// What all of them are called.
+    /// The common name of the series.
     pub series: String,
-    /// How many branches this one joins.
+    /// Number of branches that this subject joins.
     pub branches: usize,
 }
 
 impl Machine {
-    /// The one that this runs on.
+    /// Returns the machine that this runs on.
     pub fn this() -> Self {
         let information = rustix::system::sysinfo();
         let bytes = information.totalram as u64 * u64::from(information.mem_unit.max(1));
@@ -70,7 +70,7 @@ impl Machine {
 }
 
 impl Results {
-    /// No figures yet.
+    /// Returns results without figures.
     pub fn new(subjects: &[Subject]) -> Self {
         let note = |subject: &Subject| SubjectNote {
             name: subject.name.clone(),
@@ -81,12 +81,12 @@ impl Results {
         Self { machine: Machine::this(), subjects: subjects.iter().map(note).collect(), workloads: BTreeMap::new() }
     }
 
-    /// In the order of the tables.
+    /// Returns the names of the subjects in the order of the tables.
     pub fn subject_names(&self) -> Vec<&str> {
         self.subjects.iter().map(|subject| subject.name.as_str()).collect()
     }
 
-    /// The workloads in their order.
+    /// Returns the workloads in their order.
     pub fn ordered(&self) -> impl Iterator<Item = (&'static str, &WorkloadResult)> {
         workloads::ALL
             .iter()
@@ -94,7 +94,7 @@ impl Results {
             .filter_map(|workload| Some((workload.name, self.workloads.get(workload.name)?)))
     }
 
-    /// Keeps the older figures of workloads that were not run now, if they were taken of the same things.
+    /// Keeps the older figures of workloads that were not run now, if they were measured under the same conditions.
     pub(super) fn keep_older(&mut self, older: Self) {
         let known = |note: &SubjectNote| self.subjects.iter().find(|own| own.name == note.name);
         let same = older.subjects.iter().all(|note| known(note).is_none_or(|own| own == note));

@@ -3,8 +3,8 @@ use std::fmt::Write;
 
 use crate::measure::{Figures, StepResult, WorkloadResult};
 
-/// One workload: a row a step, each with the median time and the ratio to the lower file system; then the time of all
-/// processors.
+/// Returns the table of one workload: one row per step, each with the median duration and the ratio to the lower file system;
+/// then the CPU time of the whole machine.
 pub fn one(name: &str, result: &WorkloadResult, subjects: &[&str]) -> String {
     let title = format!("{name}: seconds (median of {}) and ratio to {}", result.rounds, result.reference);
     let times = render(&title, result, subjects, |step, figures| timed(seconds(step, figures.seconds_median), figures));
@@ -15,7 +15,7 @@ pub fn one(name: &str, result: &WorkloadResult, subjects: &[&str]) -> String {
     times + &render(&processors, result, subjects, busy)
 }
 
-/// Single operations: microseconds instead of seconds.
+/// Returns the table for single operations: microseconds instead of seconds.
 pub fn per_operation(result: &WorkloadResult, subjects: &[&str]) -> String {
     let title = format!("microseconds per operation (median of {}) and ratio to {}", result.rounds, result.reference);
     let microseconds = |step: &StepResult, seconds: f64| seconds * 1e6 / step.operations.max(1) as f64;
@@ -24,17 +24,17 @@ pub fn per_operation(result: &WorkloadResult, subjects: &[&str]) -> String {
     })
 }
 
-/// A time with its ratio to the lower file system's.
+/// Returns a duration with its ratio to that of the lower file system.
 fn timed(time: String, figures: &Figures) -> String {
     time + &figures.ratio.map_or(String::new(), |value| format!(" {:>6}", ratio(value)))
 }
 
-/// As many digits as a time deserves.
+/// Formats a duration with the appropriate number of digits.
 pub fn seconds(_: &StepResult, seconds: f64) -> String {
     if seconds < 1.0 { format!("{seconds:.3}") } else { format!("{seconds:.2}") }
 }
 
-/// As many digits as a ratio deserves.
+/// Formats a ratio with the appropriate number of digits.
 pub fn ratio(ratio: f64) -> String {
     if ratio < 10.0 { format!("{ratio:.2}x") } else { format!("{ratio:.1}x") }
 }

@@ -1,4 +1,4 @@
-//! The figures of unions: a row a series, a column a number of branches.
+//! The figures of unions: one row per series, one column per number of branches.
 use std::fmt::Write;
 
 use super::results::{Member, Results, SubjectNote};
@@ -6,7 +6,7 @@ use super::table;
 use crate::measure::{Figures, StepResult, WorkloadResult};
 use crate::subjects::{NATIVE, OVERLAYFS};
 
-/// The series, without the lower file system, in the order of the tables.
+/// Returns the series, without the lower file system, in the order of the tables.
 pub fn series(results: &Results) -> Vec<&str> {
     let mut all = Vec::new();
     for member in members(results) {
@@ -17,7 +17,7 @@ pub fn series(results: &Results) -> Vec<&str> {
     all
 }
 
-/// The numbers of branches, the smallest first.
+/// Returns the numbers of branches in ascending order.
 pub fn branches(results: &Results) -> Vec<usize> {
     let mut all: Vec<_> = members(results).map(|member| member.branches).collect();
     all.sort_unstable();
@@ -25,12 +25,12 @@ pub fn branches(results: &Results) -> Vec<usize> {
     all
 }
 
-/// The figures of a series with that many branches in a step.
+/// Returns the figures of a series with that many branches in a step.
 pub fn figures<'a>(results: &Results, step: &'a StepResult, series: &str, branches: usize) -> Option<&'a Figures> {
     step.subjects.get(&note(results, series, branches)?.name)
 }
 
-/// For the terminal.
+/// Returns the table for the terminal.
 pub fn table(title: &str, result: &WorkloadResult, results: &Results) -> String {
     let width = series(results).iter().map(|name| name.len() + 2).max().unwrap_or(0).max(NATIVE.len() + 2);
     let mut text = format!("\n{title}");
@@ -50,7 +50,7 @@ pub fn table(title: &str, result: &WorkloadResult, results: &Results) -> String 
     text
 }
 
-/// The whole of union.md.
+/// Returns the contents of union.md.
 pub fn markdown(results: &Results) -> String {
     let mut text = String::from(
         "# Unions\n\nWritten by `bench union`; how to read them: [README.md](README.md#unions). Each cell is the time as a \
@@ -103,7 +103,7 @@ fn section(text: &mut String, workload: &str, result: &WorkloadResult, results: 
     }
 }
 
-/// How many requests those servers answered that say so, for each number of branches.
+/// Writes the numbers of requests answered by the servers that report them, for each number of branches.
 fn requests(text: &mut String, step: &StepResult, results: &Results) {
     let list = |name| {
         let requests = |count| figures(results, step, name, count).and_then(Figures::requests_median);
@@ -118,7 +118,7 @@ fn requests(text: &mut String, step: &StepResult, results: &Results) {
     }
 }
 
-/// Of those that are no part of the kernel, by the ratio: in an unsteady hour the seconds tell of the machine.
+/// Returns the fastest series outside the kernel, by ratio: with changing machine speed, the durations reflect the machine.
 fn fastest<'a>(results: &'a Results, step: &StepResult, branches: usize) -> Option<&'a str> {
     let ratio = |name| {
         let figures = figures(results, step, name, branches)?;
@@ -133,7 +133,7 @@ fn growth(results: &Results, step: &StepResult, series: &str, fewest: usize, mos
     Some(table::ratio(of(most)? / of(fewest)?))
 }
 
-/// Each series with the command for two branches, or the nearest that was measured.
+/// Writes each series with the command for two branches, or the nearest number that was measured.
 fn mounts(text: &mut String, results: &Results) {
     line(text, "\n## Subjects\n\n| subject | version | mounted by |\n|---|---|---|".to_owned());
     for name in series(results) {
@@ -170,7 +170,7 @@ fn note<'a>(results: &'a Results, series: &str, branches: usize) -> Option<&'a S
     results.subjects.iter().find(|note| note.member.as_ref().is_some_and(wanted))
 }
 
-/// A table cell ends at a bar.
+/// Escapes bars, which end a table cell.
 fn escape(text: &str) -> String {
     text.replace('|', "\\|")
 }

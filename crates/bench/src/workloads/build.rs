@@ -17,7 +17,7 @@ pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     if sizes.compile {
         session.time("configure", |_| run(Command::new("./configure").current_dir(&source)))?;
         session.time("make", |_| run(Command::new("make").arg("-j2").current_dir(&source)))?;
-        // The server refuses to say its version without a host key in some releases; the client always does.
+        // The server refuses to print its version without a host key in some releases; the client always prints it.
         session.run(Command::new("./ssh").arg("-V").current_dir(&source)).context("what was built does not run")?;
         if !source.join("sshd").is_file() {
             bail!("make built no sshd");

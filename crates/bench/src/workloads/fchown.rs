@@ -1,4 +1,4 @@
-//! The cost of one small change of attributes: the owner of an open file, again and again.
+//! The cost of one small change of attributes: repeated changes of the owner of an open file.
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 

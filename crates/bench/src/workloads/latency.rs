@@ -1,4 +1,4 @@
-//! Single operations that every mount has to answer itself, for tuning.
+//! Single operations that every mount must answer itself, for tuning.
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use super::sizes::Sizes;
 use crate::session::Session;
 use crate::tree::{open_directory, walk};
 
-/// Entries of the directory that is listed.
+/// Number of entries of the directory that is listed.
 const LISTED_ENTRIES: u64 = 100;
 
 /// One step per operation.

@@ -1,4 +1,4 @@
-//! The workloads: one module each, all of the same shape.
+//! The workloads: one module each, all with the same structure.
 
 mod build;
 mod fchown;
@@ -15,11 +15,11 @@ use anyhow::Result;
 use crate::session::Session;
 pub use sizes::Sizes;
 
-/// One workload; each of its steps is timed apart.
+/// A workload; each of its steps is timed separately.
 pub struct Workload {
-    /// For `--only` and the results.
+    /// Name for `--only` and the results.
     pub name: &'static str,
-    /// Whether the subjects do it side by side: where programs do all that is timed, which can be stopped meanwhile.
+    /// Subjects run it side by side: all timed work is done by programs, which can be stopped meanwhile.
     pub is_shared: bool,
     /// Prepares, mounts, works, and checks that the work was done.
     pub run: fn(&mut Session<'_>, &Sizes) -> Result<()>,
@@ -35,14 +35,14 @@ pub const ALL: &[Workload] = &[
     Workload { name: "fchown", is_shared: false, run: fchown::run },
 ];
 
-/// Those that only several branches make different, in the order of the results; over a union they come after build and
+/// Workloads that differ only with several branches, in the order of the results; for a union they come after build and
 /// postmark.
 pub const LAYOUTS: &[Workload] = &[
     Workload { name: "tree, DIST", is_shared: false, run: tree::run },
     Workload { name: "tree, DUP", is_shared: false, run: tree::run_duplicated },
 ];
 
-/// Those whose figures are times of single operations.
+/// Workloads whose figures are times of single operations.
 pub const OPERATIONS: &[Workload] = &[
     Workload { name: "latency", is_shared: false, run: latency::run },
     Workload { name: "parallel", is_shared: false, run: parallel::run },

@@ -1,4 +1,4 @@
-//! Many programs at the same time: what one of them gets done, what all do together, and how long one has to wait.
+//! Many concurrent programs: the throughput of one, the throughput of all together, and the waiting time of each.
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -17,16 +17,16 @@ use crate::tree::open_directory;
 const PROGRAMS: u64 = 16;
 const BYTES: usize = 4096;
 
-/// What one program did.
+/// The results of one program.
 struct Done {
-    /// How long each of its turns took.
+    /// Duration of each of its turns.
     turns: Vec<Duration>,
-    /// When it was done, since all began.
+    /// Time at which it finished, since all began.
     end: Duration,
 }
 
-/// Steps: as many turns by one program and by 16 together; of both what 99 of 100 turns did not exceed; and how soon the first of
-/// the 16 had done its share. If it was much sooner than the last, others had to wait for it.
+/// Steps: this many turns by one program and by 16 together; for both, the 99th percentile of the turns; and the time at which
+/// the first of the 16 finished its share. If that is much earlier than the last, others had to wait for it.
 pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     let turns = sizes.latency_operations;
     session.mount()?;
@@ -42,7 +42,7 @@ pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     session.unmount()
 }
 
-/// Has so many programs do so many turns in all, each in a directory of its own.
+/// Runs this many programs with this many turns in total, each in its own directory.
 fn work(directory: &Path, programs: u64, turns: u64) -> Result<Vec<Done>> {
     std::fs::create_dir(directory)?;
     let top = open_directory(directory)?;
@@ -52,7 +52,7 @@ fn work(directory: &Path, programs: u64, turns: u64) -> Result<Vec<Done>> {
             let (top, begin) = (&top, &begin);
             scope.spawn(move || -> Result<Done> {
                 let own = CString::new(number.to_string())?;
-                // All come to the barrier, also those that cannot go on.
+                // All threads reach the barrier, including those that cannot continue.
                 let made = mkdirat(top, &own, Mode::RWXU);
                 begin.wait();
                 made?;
@@ -67,7 +67,7 @@ fn work(directory: &Path, programs: u64, turns: u64) -> Result<Vec<Done>> {
     })
 }
 
-/// A file is made and written, asked for its attributes, opened again, read, and removed.
+/// Creates and writes a file, queries its attributes, opens it again, reads it, and removes it.
 fn turn(directory: &OwnedFd) -> Result<Duration> {
     let started = Instant::now();
     let name = c"file";

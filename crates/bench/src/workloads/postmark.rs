@@ -11,7 +11,7 @@ pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     session.mount()?;
     let report = session.aside().join("report");
     let script = session.aside().join("script");
-    // Postmark refuses a report where its files are, and goes on past errors: the report tells what was done.
+    // Postmark refuses to write a report where its files are, and continues after errors: the report states what was done.
     std::fs::write(
         &script,
         format!(
@@ -32,12 +32,12 @@ pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     Ok(())
 }
 
-/// The terse report is one line: seconds, seconds of transactions, transactions per second, files created per second, …
+/// Checks the terse report, one line: seconds, seconds of transactions, transactions per second, files created per second, …
 fn check(report: &str, sizes: &Sizes) -> Result<()> {
     let numbers: Vec<f64> = report.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let &[seconds, _, _, created_per_second, ..] = numbers.as_slice() else { bail!("postmark reports {report:?}") };
     let created = seconds.max(1.0) * created_per_second;
-    // Half of the transactions create or delete, each with the same chance.
+    // Half of the transactions create or delete, with equal probability.
     let expected = f64::from(sizes.postmark_files) + f64::from(sizes.postmark_transactions) / 8.0;
     if created < expected {
         bail!("postmark created {created:.0} files, fewer than the {expected:.0} it has to");

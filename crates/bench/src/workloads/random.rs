@@ -1,4 +1,4 @@
-//! Small reads and writes at random places of a large file that is in the cache.
+//! Small reads and writes at random offsets of a large cached file.
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -21,7 +21,7 @@ pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
         read(&file, number, &mut block)?;
     }
     let operations = sizes.random_operations;
-    // The same places for every subject.
+    // Every subject gets the same offsets.
     let mut random = fastrand::Rng::with_seed(1);
     let numbers: Vec<u64> = (0..operations).map(|_| random.u64(..blocks)).collect();
     session.time_operations("read", operations, |_| {

@@ -1,4 +1,4 @@
-//! A large file written, written over, read from the device and read from the cache, from its beginning to its end.
+//! A large file, written, overwritten, read from the device and read from the cache, from beginning to end.
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustix::fs::{Advice, fadvise};
 use super::sizes::Sizes;
 use crate::session::Session;
 
-/// One system call reads or writes so much.
+/// Number of bytes per read or write call.
 const BLOCK_BYTES: usize = 128 << 10;
 
 /// Steps: write (a new file), rewrite (its blocks exist), read cold, read cached.
@@ -23,13 +23,13 @@ pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     drop_cached(&session.data().join("file"))?;
     session.time("read, cold", |directory| read(&directory.join("file"), blocks))?;
     session.time("read, cached", |directory| read(&directory.join("file"), blocks))?;
-    // What has arrived below is seen through a new mount: a layer may have it in another form there.
+    // Data on the lower file system is checked through a new mount: a layer may store it in another form there.
     session.remount()?;
     read(&session.directory().join("file"), blocks)
 }
 
-/// Each block begins with its number, so that reading can tell whether it is in its place. The file is closed within
-/// the time taken.
+/// Writes the file in blocks that begin with their number, so that reading can verify their position. The file is closed within
+/// the measured time.
 fn write(mut file: File, blocks: u64) -> Result<()> {
     let mut block = vec![0x5a; BLOCK_BYTES];
     for number in 0..blocks {
@@ -54,7 +54,7 @@ fn read(path: &Path, blocks: u64) -> Result<()> {
     Ok(())
 }
 
-/// Clean pages only are dropped: write back first.
+/// Drops the cached pages of the file. Only clean pages are dropped, so it must be written back first.
 fn drop_cached(path: &Path) -> Result<()> {
     Ok(fadvise(&File::open(path)?, 0, None, Advice::DontNeed)?)
 }

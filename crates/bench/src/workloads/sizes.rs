@@ -1,34 +1,34 @@
-//! How much work there is to do.
+//! The amount of work of the workloads.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-/// How much work there is to do.
+/// The amount of work of the workloads.
 pub struct Sizes {
     archive: Option<PathBuf>,
-    /// Whether to configure and compile, beside unpacking and removing.
+    /// Configure and compile, in addition to unpacking and removing.
     pub compile: bool,
-    /// Files that postmark starts with.
+    /// Number of files that postmark starts with.
     pub postmark_files: u32,
-    /// Transactions of postmark.
+    /// Number of transactions of postmark.
     pub postmark_transactions: u32,
-    /// Directories of postmark.
+    /// Number of directories of postmark.
     pub postmark_directories: u32,
-    /// Copies of the source tree.
+    /// Number of copies of the source tree.
     pub copies: u32,
-    /// Size of the large file.
+    /// Size of the large file in bytes.
     pub file_bytes: u64,
-    /// Small reads, and as many small writes.
+    /// Number of small reads, and of small writes.
     pub random_operations: u64,
-    /// Changes of owner.
+    /// Number of changes of owner.
     pub fchown_operations: u64,
-    /// Operations of each kind in the latency run.
+    /// Number of operations of each kind in the latency run.
     pub latency_operations: u64,
 }
 
 impl Sizes {
-    /// Those of the published figures.
+    /// Returns the sizes of the published figures.
     pub fn full(archive: Option<PathBuf>) -> Self {
         Self {
             archive,
@@ -44,7 +44,7 @@ impl Sizes {
         }
     }
 
-    /// Just enough to see that everything works.
+    /// Returns sizes that just suffice to check that everything works.
     pub fn quick(archive: Option<PathBuf>) -> Self {
         Self {
             archive,
@@ -60,7 +60,7 @@ impl Sizes {
         }
     }
 
-    /// The source archive of openssh.
+    /// Returns the path of the openssh source archive.
     pub fn archive(&self) -> Result<PathBuf> {
         let archive = self.archive.clone().or_else(find_archive).context(
             "no source archive of openssh in target/bench: run scripts/bench-setup, or name one by --archive",
@@ -69,7 +69,7 @@ impl Sizes {
     }
 }
 
-/// The newest source archive where scripts/bench-setup puts it.
+/// Returns the newest source archive in the directory that scripts/bench-setup uses.
 fn find_archive() -> Option<PathBuf> {
     let is_archive = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -7,13 +7,13 @@ use super::sizes::Sizes;
 use crate::session::Session;
 use crate::tree::{Layout, Tree, open_directory, walk};
 
-/// Steps: stat first and again, readdir, unlink; each but "again" on a fresh mount. Over several branches, each object is
-/// in one of them.
+/// Steps: stat first and again, readdir, unlink; each but "again" on a new mount. With several branches, each object is in one
+/// of them.
 pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     run_in(session, sizes, Layout::Distributed)
 }
 
-/// The same with each object in every branch.
+/// Runs the same steps with each object in every branch.
 pub fn run_duplicated(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     run_in(session, sizes, Layout::Duplicated)
 }

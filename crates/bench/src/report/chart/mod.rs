@@ -1,4 +1,4 @@
-//! The charts, and what they have in common: page, legend, colours, and the logarithmic scale of ratios.
+//! The charts and their common parts: page, legend, colours, and the logarithmic scale of ratios.
 pub mod ratios;
 pub mod union;
 
@@ -7,16 +7,16 @@ use std::fmt::Write;
 use crate::subjects::NATIVE;
 
 const WIDTH: f64 = 1000.0;
-/// There is room for two rows above the pictures.
+/// Height of a row of the legend; two rows fit above the plots.
 const LEGEND_ROW: f64 = 20.0;
 const TICKS: &[f64] = &[0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
-/// In a scale that reaches less far than this, the ticks above would be too few.
+/// Upper end of a scale below which the ticks above would be too few.
 const FINE_UNTIL: f64 = 1.9;
 const FINE_TICKS: &[f64] = &[0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8];
 const STACK_COLOURS: &[&str] = &["#0b5fce", "#59a6ff", "#0a2f66"];
 const PEER_COLOURS: &[&str] = &["#7a7a7a", "#d9822b", "#b5487b", "#3a9a6b", "#8d6cc9", "#a88b00"];
 
-/// A logarithmic scale from one place on the page to another.
+/// A logarithmic scale between two positions on the page.
 struct Scale {
     least: f64,
     most: f64,
@@ -25,12 +25,12 @@ struct Scale {
 }
 
 impl Scale {
-    /// With room for all these ratios, and for equality.
+    /// Returns a scale that covers all these ratios and the ratio 1.
     fn of(ratios: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         Self::reaching(2.1, ratios, from, to)
     }
 
-    /// The same, but reaching up to that ratio at least.
+    /// As [`Scale::of`], but extends at least up to that ratio.
     fn reaching(most: f64, ratios: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let (least, most) = ratios.fold((0.9, most), |(least, most), ratio| (ratio.min(least), ratio.max(most)));
         Self { least: least * 0.93, most: most * 1.12, from, to }
@@ -47,7 +47,7 @@ impl Scale {
     }
 }
 
-/// The start of a page of that height, with its title. The legend comes below it.
+/// Returns the beginning of a page of that height, with its title. The legend comes below it.
 fn begin(title: &str, height: f64) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \

@@ -1,4 +1,4 @@
-//! The ratios as a picture: a row a step, a dot a subject, on a logarithmic scale.
+//! The chart of ratios: one row per step and one dot per subject, on a logarithmic scale.
 use super::{Scale, WIDTH, add, begin, colour, escape, is_stack, legend};
 use crate::report::results::Results;
 use crate::subjects::NATIVE;
@@ -21,7 +21,7 @@ struct Row<'a> {
     dots: Vec<Dot<'a>>,
 }
 
-/// The whole of chart.svg.
+/// Returns the contents of chart.svg.
 pub fn render(results: &Results) -> String {
     let rows = rows(results);
     let gaps = rows.windows(2).filter(|pair| pair[0].workload != pair[1].workload).count() as f64;
@@ -107,7 +107,8 @@ fn draw_row(svg: &mut String, row: &Row<'_>, y: f64, scale: &Scale, names: &[&st
         ),
     );
     let count = row.dots.len();
-    // The first subjects are drawn last, on top of the others; each has its own height, so that equals stay apart.
+    // The first subjects are drawn last, on top of the others; each has its own vertical offset, so that equal values stay
+    // distinguishable.
     for (number, dot) in row.dots.iter().enumerate().rev() {
         let offset = if count > 1 { (number as f64 / (count - 1) as f64 - 0.5) * (ROW - 14.0) } else { 0.0 };
         let radius = if is_stack(dot.subject) { 5.5 } else { 4.5 };

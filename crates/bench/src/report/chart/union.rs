@@ -1,4 +1,4 @@
-//! The unions as pictures: lines over the number of branches, and groups of bars for the layouts of a tree.
+//! The charts of unions: lines over the number of branches, and grouped bars for the layouts of a tree.
 use super::{Scale, WIDTH, add, begin, colour, escape, is_stack, legend};
 use crate::measure::StepResult;
 use crate::report::results::Results;
@@ -12,7 +12,7 @@ const GAP: f64 = 24.0;
 const LINES_HEIGHT: f64 = 320.0;
 const BARS_HEIGHT: f64 = 190.0;
 
-/// One picture among several: a step of a workload, and where it is on the page.
+/// One of several plots: a step of a workload, and its position on the page.
 struct Panel<'a> {
     title: String,
     step: &'a StepResult,
@@ -23,16 +23,16 @@ struct Panel<'a> {
     scale: Scale,
 }
 
-/// The whole of union.svg: build and postmark.
+/// Returns the contents of union.svg: build and postmark.
 pub fn lines(results: &Results) -> String {
     let wanted = [("build", "total"), ("postmark", "postmark")];
     let steps = wanted.iter().filter_map(|(workload, step)| Some((*workload, find(results, workload, step)?)));
-    // Each has a scale of its own: one is nearly all computing, the other nearly all file system.
+    // Each has its own scale: one is nearly all computation, the other nearly all file-system work.
     let panels = arrange(results, steps.collect(), LINES_HEIGHT, 1.25);
     page(results, &panels, "Build and postmark: time as a multiple of the lower file system's", draw_lines)
 }
 
-/// The whole of union-tree.svg: each step of the tree, DIST on the left and DUP on the right.
+/// Returns the contents of union-tree.svg: each step of the tree, DIST on the left and DUP on the right.
 pub fn bars(results: &Results) -> String {
     let of = |workload: &str| results.workloads.get(workload).map(|result| result.steps.as_slice()).unwrap_or_default();
     let mut steps = Vec::new();
@@ -48,7 +48,7 @@ fn find<'a>(results: &'a Results, workload: &str, step: &str) -> Option<&'a Step
     results.workloads.get(workload)?.steps.iter().find(|found| found.step == step)
 }
 
-/// Two beside each other, row after row.
+/// Arranges the plots in rows of two.
 fn arrange<'a>(results: &Results, steps: Vec<(&str, &'a StepResult)>, height: f64, most: f64) -> Vec<Panel<'a>> {
     let width = WIDTH / 2.0;
     let mut panels = Vec::new();
@@ -103,7 +103,7 @@ fn page(
     svg
 }
 
-/// The title, and a line at each tick.
+/// Draws the title, and a line at each tick.
 fn frame(svg: &mut String, panel: &Panel<'_>) {
     add(
         svg,
@@ -135,7 +135,7 @@ fn frame(svg: &mut String, panel: &Panel<'_>) {
     }
 }
 
-/// The middle of each group, as far from the next as all others.
+/// Returns the horizontal centre of each group; the groups are equally spaced.
 fn places(results: &Results, panel: &Panel<'_>) -> Vec<(f64, usize)> {
     let counts = branches(results);
     let room = (panel.right - panel.left) / counts.len().max(1) as f64;
@@ -144,7 +144,7 @@ fn places(results: &Results, panel: &Panel<'_>) -> Vec<(f64, usize)> {
 
 fn draw_lines(svg: &mut String, panel: &Panel<'_>, results: &Results) {
     let names = series(results);
-    // The first are drawn last, on top of the others.
+    // The first series are drawn last, on top of the others.
     for name in names.iter().rev() {
         let colour = colour(&names, name);
         let ratio = |count| figures(results, panel.step, name, count)?.ratio;
