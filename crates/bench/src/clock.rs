@@ -1,14 +1,14 @@
-//! What work takes: time on the wall, and time of the whole machine's processors.
+//! The cost of work: wall-clock time, and CPU time of the whole machine.
 use std::ops::{Add, Sub};
 use std::time::{Duration, Instant};
 
-/// How long something took.
+/// The time that something took.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Used {
-    /// Time that passed.
+    /// Elapsed wall-clock time.
     pub wall: Duration,
-    /// Time for which processors were busy, all of them together, with whatever it was: the programs, the kernel, servers.
-    /// It is counted in steps of 10 ms.
+    /// Time for which CPUs were busy, summed over all of them, with work of any kind: programs, the kernel, servers. It is
+    /// counted in steps of 10 ms.
     pub processors: Duration,
 }
 
@@ -28,7 +28,7 @@ impl Sub for Used {
     }
 }
 
-/// A moment from which both are counted.
+/// The starting point of a measurement of both times.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     at: Instant,
@@ -36,13 +36,13 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Now.
+    /// Returns the current moment.
     pub fn now() -> Self {
         let status = std::fs::read_to_string("/proc/stat").ok();
         Self { at: Instant::now(), idle: status.and_then(|status| idle_time(&status)) }
     }
 
-    /// What was used since then. Without `/proc/stat` processors seem to have done nothing.
+    /// Returns the time used since then. Without `/proc/stat`, CPUs appear to have been idle.
     pub fn used(self) -> Used {
         let now = Self::now();
         let wall = now.at - self.at;
@@ -52,7 +52,7 @@ impl Moment {
     }
 }
 
-/// How long processors have had nothing to do, waited for storage, or were taken by others who share the machine: the columns
+/// Returns the time for which CPUs were idle, waited for storage, or were taken by others who share the machine: the columns
 /// idle, iowait and steal of proc_stat(5), in hundredths of a second.
 fn idle_time(status: &str) -> Option<Duration> {
     let all = status.lines().next()?.strip_prefix("cpu ")?;

@@ -1,4 +1,4 @@
-//! Descriptions in FiST: beside the stack without them, beside the same filter in Rust, and how long mounting takes.
+//! FiST programs, compared with the stack without them and with the same filter in Rust, and the time of mounting them.
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -19,20 +19,20 @@ use crate::workloads::{Sizes, Workload};
 /// The workloads of a plain run.
 pub const WORKLOADS: [&str; 4] = ["build", "postmark", "tree", "sequential"];
 
-/// Control: the stack that the others are compared with, and descriptions that leave data alone.
+/// Control: the stack that the others are compared with, and FiST programs that leave data unchanged.
 const CONTROL: [&str; 3] = ["{}", "{} | ./crates/bench/empty.fist", "{} | ./examples/fist/snoopfs.fist"];
-/// A filter of data in Rust, and as a description.
+/// A filter of data in Rust, and as a FiST program.
 const FILTERS: [&str; 2] = ["{} | rot13", "{} | ./examples/fist/rot13fs.fist"];
-/// The workload that moves data.
+/// The workload that transfers data.
 const OF_DATA: &str = "sequential";
-/// How often each stack is mounted.
+/// Number of mounts of each stack.
 const MOUNTS: usize = 15;
 
 /// The program under test.
 pub struct Plyfs<'a> {
-    /// Where it is.
+    /// Path of the program.
     pub program: &'a Path,
-    /// More arguments for `plyfs mount`.
+    /// Additional arguments for `plyfs mount`.
     pub arguments: &'a str,
 }
 
@@ -41,11 +41,11 @@ struct Results {
     machine: Machine,
     control: BTreeMap<String, WorkloadResult>,
     filters: Option<WorkloadResult>,
-    /// Milliseconds from the start of `plyfs mount` until a file is seen.
+    /// Milliseconds from the start of `plyfs mount` until a file is visible.
     mounting: BTreeMap<String, Vec<f64>>,
 }
 
-/// Runs the workloads, mounts the stacks, prints and writes the figures; whether every stack did everything.
+/// Runs the workloads, mounts the stacks, prints and writes the figures; returns whether every stack completed everything.
 pub fn run(
     image: &Image,
     plyfs: &Plyfs<'_>,
@@ -86,7 +86,7 @@ pub fn run(
     Ok(results.control.values().chain(&results.filters).all(|result| result.failures.is_empty()))
 }
 
-/// How long mounting takes, by turns.
+/// Measures the time of mounting, with the stacks in turn.
 fn mounting(image: &Image, plyfs: &Plyfs<'_>) -> Result<BTreeMap<String, Vec<f64>>> {
     let (data, mount_point) = (image.directory().join("mounted"), image.mount_point(0)?);
     std::fs::create_dir(&data)?;

@@ -1,4 +1,4 @@
-//! An ext4 in RAM: a file on a tmpfs behind a loop device, in a mount namespace of its own.
+//! An ext4 file system in RAM: a file on a tmpfs behind a loop device, in a private mount namespace.
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -13,23 +13,23 @@ use crate::teardown;
 
 const WARM_UP_BYTES: usize = 256 << 20;
 
-/// Moves this thread, and what it starts later, to a mount namespace of its own: nobody else sees the mounts of the
-/// harness, and they go with its last process whatever happens. To be called before there are other threads.
+/// Moves this thread, and everything it starts later, to a private mount namespace: the harness's mounts are invisible to
+/// others, and disappear with its last process whatever happens. Must be called before there are other threads.
 pub fn enter_private_namespace() -> Result<()> {
-    // SAFETY: only the mount namespace is unshared; no file descriptor and no memory is touched.
+    // SAFETY: only the mount namespace is unshared; file descriptors and memory are not affected.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.context("cannot make a mount namespace")?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .context("cannot make the mounts of the namespace private")
 }
 
-/// The mounted file system, torn down when dropped.
+/// The mounted file system, unmounted and removed on drop.
 pub struct Image {
     root: PathBuf,
     file_system: OwnedFd,
 }
 
 impl Image {
-    /// Makes the file system, with room for that many inodes if given.
+    /// Creates the file system, with space for this many inodes if given.
     pub fn create(bytes: u64, inodes: Option<u64>) -> Result<Self> {
         require_memory(bytes)?;
         let options = std::ffi::CString::new(format!("size={},mode=755", bytes + (1 << 30)))?;
@@ -47,7 +47,8 @@ impl Image {
         Ok(image)
     }
 
-    /// The first writes to a new file system also set up its bitmaps: nobody's measurement is to pay for that.
+    /// Performs the first writes to the new file system, which also set up its bitmaps, so that no measurement includes that
+    /// cost.
     fn warm_up(&self) -> Result<()> {
         let file = self.directory().join("warm-up");
         std::fs::write(&file, vec![1; WARM_UP_BYTES])?;
@@ -59,7 +60,7 @@ impl Image {
     fn mount(root: &Path, bytes: u64, inodes: Option<u64>) -> Result<OwnedFd> {
         let file = root.join("image");
         let image = File::create(&file).context("cannot make the image")?;
-        // All memory is taken now, so that no measurement pays for it.
+        // All memory is allocated now, so that no measurement includes that cost.
         rustix::fs::fallocate(&image, FallocateFlags::empty(), 0, bytes).context("no room for the image")?;
         drop(image);
         let directory = root.join("ext4");
@@ -75,24 +76,24 @@ impl Image {
             .context("cannot open the file system in RAM")
     }
 
-    /// The tmpfs around the image: for mount points and logs.
+    /// Returns the path of the tmpfs that contains the image, for mount points and logs.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The ext4.
+    /// Returns the path of the ext4 file system.
     pub fn directory(&self) -> PathBuf {
         self.root.join("ext4")
     }
 
-    /// An empty directory to mount on, for each number another one.
+    /// Returns an empty directory to mount on, a different one for each number.
     pub fn mount_point(&self, number: usize) -> Result<PathBuf> {
         let directory = self.root.join(format!("m{number}"));
         std::fs::create_dir_all(&directory)?;
         Ok(directory)
     }
 
-    /// Writes everything back, so that what one step left behind is not paid for by the next.
+    /// Writes everything back, so that no step includes the cost of the previous one.
     pub fn sync(&self) -> Result<()> {
         rustix::fs::syncfs(&self.file_system).context("cannot write back the file system in RAM")
     }
@@ -116,7 +117,7 @@ fn quietly(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The image, and as much again as page cache while it is used, have to fit.
+/// Fails unless the image, and as much again for page cache while it is used, fit into memory.
 fn require_memory(bytes: u64) -> Result<()> {
     let information = std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
     let available = information

@@ -1,4 +1,4 @@
-//! Benchmarks: workloads timed on a mount and beside it on the lower file system and on peers.
+//! Benchmarks: workloads timed on a mount, on the lower file system beside it, and on peers.
 mod clock;
 mod fist;
 mod image;
@@ -24,13 +24,13 @@ use subjects::Subject;
 use workloads::{Sizes, Workload};
 
 const ROUNDS: u32 = 5;
-/// Of the trees. What takes a minute each is done once: there are more than thirty subjects, one for each union and each
-/// number of branches.
+/// Number of rounds of the tree workloads. Workloads of about a minute are run once: there are more than thirty subjects, one
+/// for each union and each number of branches.
 const UNION_ROUNDS: u32 = 3;
-/// The Unionfs paper's two ways to delete, and what overlayfs can do too.
+/// The two modes of deletion of the Unionfs paper, and a union limited to what overlayfs supports.
 const UNIONS: [&str; 3] = ["{rw} | union", "{rw} | union(delete=all)", "{ro} | union"];
 const UNION_COPIES: u32 = 10;
-/// The source of openssh has fewer files and directories in every release so far.
+/// Upper bound on the files and directories in the source of openssh, in every release so far.
 const OBJECTS_PER_COPY_MAX: u64 = 1_500;
 
 /// Times the same work on Plyfs, on the file system below it, and on its peers, side by side on an ext4 in RAM.
@@ -83,7 +83,7 @@ struct Unions {
     copies: Option<u32>,
 }
 
-/// More would not fit what overlayfs takes as one option.
+/// Parses a number of branches. More would exceed what overlayfs accepts as one option.
 fn branch_number(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number @ 1..=64) => Ok(number),
@@ -147,7 +147,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every subject did every workload.
+/// Runs the command; returns whether every subject completed every workload.
 fn start(line: &CommandLine) -> Result<bool> {
     let options = &line.options;
     if !rustix::process::geteuid().is_root() {
@@ -193,7 +193,7 @@ fn run_unions(options: &Options, unions: &Unions) -> Result<bool> {
     let mut sizes = sizes(options);
     sizes.copies = unions.copies.unwrap_or(if options.quick { 1 } else { UNION_COPIES });
     let most = branches.last().copied().unwrap_or(1) as u64;
-    // All copies in all branches, as many whiteouts, and what postmark makes.
+    // All copies in all branches, an equal number of whiteouts, and the files of postmark.
     let inodes = 200_000 + 2 * most * u64::from(sizes.copies) * OBJECTS_PER_COPY_MAX;
     let image = new_image(options, Some(inodes))?;
     let rounds = |workload: &Workload| {
@@ -202,7 +202,7 @@ fn run_unions(options: &Options, unions: &Unions) -> Result<bool> {
     run::unions(&image, &subjects, &workloads, &sizes, rounds, options.output().as_deref())
 }
 
-/// The image, with whatever a signal must tear down registered first.
+/// Creates the image, after registering everything that a signal must tear down.
 fn new_image(options: &Options, inodes: Option<u64>) -> Result<Image> {
     image::enter_private_namespace()?;
     teardown::watch_signals()?;
@@ -248,14 +248,14 @@ fn select_workloads(only: &[String]) -> Result<Vec<&'static Workload>> {
     Ok(all.iter().filter(|workload| only.is_empty() || only.iter().any(|name| name == workload.name)).collect())
 }
 
-/// A tree is two workloads, one for each layout.
+/// Selects the workloads for unions. A tree is two workloads, one for each layout.
 fn select_union_workloads(only: &[String]) -> Result<Vec<&'static Workload>> {
     const NAMES: &[&str] = &["build", "postmark", "tree"];
     if let Some(name) = only.iter().find(|name| !NAMES.contains(&name.as_str())) {
         bail!("no workload for unions is called {name:?}; there are {}", NAMES.join(", "));
     }
     let plain = workloads::ALL.iter().filter(|workload| matches!(workload.name, "build" | "postmark"));
-    // Up to the comma, after which the layout is named.
+    // The part before the comma; the layout is named after it.
     let family = |workload: &Workload| workload.name.split(',').next();
     let wanted = |workload: &&Workload| only.is_empty() || only.iter().any(|name| family(workload) == Some(name));
     Ok(plain.chain(workloads::LAYOUTS).filter(wanted).collect())

@@ -7,15 +7,15 @@ use crate::subjects::NATIVE;
 
 /// One timed step of one workload in one round.
 pub struct Sample {
-    /// Its name within the workload.
+    /// Name of the step within the workload.
     pub step: &'static str,
-    /// How many equal operations it did; 0 where that means nothing.
+    /// Number of equal operations that it performed; 0 where that is not meaningful.
     pub operations: u64,
-    /// How long it took.
+    /// Duration of the step in seconds.
     pub seconds: f64,
-    /// For how long all processors of the machine together were busy meanwhile; `None` if that was not measured.
+    /// CPU time in seconds for which all CPUs of the machine were busy meanwhile, in total; `None` if it was not measured.
     pub processor_seconds: Option<f64>,
-    /// How many requests the server answered meanwhile; `None` if it does not say.
+    /// Number of requests that the server answered meanwhile; `None` if the server does not report it.
     pub requests: Option<u64>,
 }
 
@@ -25,16 +25,16 @@ pub struct WorkloadResult {
     /// The subject that the ratios refer to.
     #[serde(skip, default = "native")]
     pub reference: String,
-    /// How often each subject did it.
+    /// Number of rounds that each subject completed.
     pub rounds: u32,
-    /// Whether the small sizes were used.
+    /// The small sizes were used.
     pub quick: bool,
-    /// The machine's load average just before; `None` where it was not noted.
+    /// The machine's load average just before; `None` if it was not recorded.
     #[serde(default)]
     pub load_average: Option<f64>,
-    /// In the order they were taken.
+    /// The steps in the order in which they were measured.
     pub steps: Vec<StepResult>,
-    /// Subjects that failed, with the reason; they have no figures.
+    /// The subjects that failed, with the reason; they have no figures.
     pub failures: BTreeMap<String, String>,
 }
 
@@ -58,41 +58,41 @@ impl Default for WorkloadResult {
 /// The figures of one step.
 #[derive(Serialize, Deserialize)]
 pub struct StepResult {
-    /// Its name within the workload.
+    /// Name of the step within the workload.
     pub step: String,
-    /// How many equal operations it did; 0 where that means nothing.
+    /// Number of equal operations that it performed; 0 where that is not meaningful.
     pub operations: u64,
-    /// Per subject.
+    /// The figures by subject.
     pub subjects: BTreeMap<String, Figures>,
 }
 
 /// The figures of one subject in one step.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Figures {
-    /// One time per round; of the lower file system several.
+    /// One duration in seconds per round; for the lower file system, several.
     pub seconds: Vec<f64>,
-    /// One time of all processors per round; empty if it was not measured.
+    /// One CPU time of the whole machine per round, in seconds; empty if it was not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processor_seconds: Vec<f64>,
-    /// How many requests the server answered in each round; empty if it does not say.
+    /// Number of requests that the server answered in each round; empty if the server does not report it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<u64>,
-    /// Each of them divided by the lower file system's just before.
+    /// Each duration divided by the preceding one of the lower file system.
     #[serde(skip)]
     ratios: Vec<f64>,
-    /// Their median.
+    /// Median of the durations.
     pub seconds_median: f64,
-    /// The median over the rounds of this subject's time divided by the lower file system's just before.
+    /// Median over the rounds of this subject's duration divided by the preceding one of the lower file system.
     pub ratio: Option<f64>,
 }
 
 impl Figures {
-    /// The median of the time of all processors, if it was measured.
+    /// Returns the median of the CPU time of the whole machine, if it was measured.
     pub fn processor_seconds_median(&self) -> Option<f64> {
         (!self.processor_seconds.is_empty()).then(|| median(self.processor_seconds.clone()))
     }
 
-    /// The median of the requests that the server answered, if it says how many.
+    /// Returns the median of the requests that the server answered, if the server reports it.
     pub fn requests_median(&self) -> Option<u64> {
         let requests: Vec<f64> = self.requests.iter().map(|count| *count as f64).collect();
         (!requests.is_empty()).then(|| median(requests) as u64)
@@ -100,7 +100,7 @@ impl Figures {
 }
 
 impl WorkloadResult {
-    /// Takes the samples of one subject in one round.
+    /// Adds the samples of one subject in one round.
     pub fn add(&mut self, subject: &str, samples: &[Sample]) {
         for sample in samples {
             let step = match self.steps.iter_mut().position(|step| step.step == sample.step) {
@@ -125,7 +125,7 @@ impl WorkloadResult {
         }
     }
 
-    /// Takes a subject that failed out of the figures.
+    /// Removes a failed subject from the figures.
     pub fn fail(&mut self, subject: &str, reason: String) {
         for step in &mut self.steps {
             step.subjects.remove(subject);
@@ -133,7 +133,7 @@ impl WorkloadResult {
         self.failures.insert(subject.to_owned(), reason);
     }
 
-    /// Computes medians and ratios from the times taken so far.
+    /// Computes medians and ratios from the durations measured so far.
     pub fn conclude(&mut self) {
         for step in &mut self.steps {
             for figures in step.subjects.values_mut() {
@@ -144,7 +144,7 @@ impl WorkloadResult {
     }
 }
 
-/// The middle value, or the mean of the two middle ones; 0 of nothing.
+/// Returns the middle value, or the mean of the two middle ones; 0 for an empty list.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn ratio_compares_with_the_lower_file_system_just_before() {
         let mut result = WorkloadResult::default();
-        // The machine was three times slower for a while: the ratio does not see it.
+        // The machine was three times slower for a while, which does not affect the ratio.
         for (native, own) in [(1.0, 2.0), (3.0, 6.0), (1.0, 2.0)] {
             result.add(NATIVE, &[sample(native)]);
             result.add("own", &[sample(own)]);

@@ -16,7 +16,7 @@ use crate::tree::{open_directory, walk};
 
 const FILES_PER_DIRECTORY: u64 = 1_000;
 
-/// How long the server may take to handle what the kernel tells it to forget.
+/// Maximum time in seconds that the server may take to process the kernel's FORGET requests.
 const FORGET_SECONDS_MAX: u64 = 30;
 
 #[derive(Serialize)]
@@ -36,7 +36,7 @@ struct Figures {
     walk_seconds: f64,
 }
 
-/// Measures every subject that has a server; whether all could be measured.
+/// Measures every subject that has a server; returns whether all could be measured.
 pub fn run(image: &Image, subjects: &[Subject], files: u64, output: Option<&Path>) -> Result<bool> {
     let tree = image.directory().join("tree");
     eprintln!("bench: making {files} files");
@@ -91,7 +91,7 @@ fn measure(image: &Image, subject: &Subject, tree: &Path, files: u64) -> Result<
     let turn = Turn::unshared();
     let mut session = Session::new(image, subject, 0, &turn)?;
     let place = session.data().join("tree");
-    // One tree for all: making it takes longer than walking it.
+    // One tree for all subjects: creating it takes longer than walking it.
     fs::rename(tree, &place)?;
     let outcome = measure_mounted(&mut session, files);
     let unmounted = session.unmount();
@@ -115,13 +115,13 @@ fn measure_mounted(session: &mut Session<'_>, files: u64) -> Result<Figures> {
         bail!("the walk found {found} entries, not {expected}");
     }
     let walked_bytes = resident_bytes(server)?;
-    // Dentries and inodes only: the kernel then tells the server to forget them.
+    // Drops only dentries and inodes: the kernel then sends FORGET requests to the server.
     fs::write("/proc/sys/vm/drop_caches", "2").context("cannot drop the caches of the kernel")?;
     let forgotten_bytes = wait_until_steady(server)?;
     Ok(Figures { version: None, mounted_bytes, walked_bytes, forgotten_bytes, walk_seconds })
 }
 
-/// The resident memory once it has not changed for two seconds.
+/// Returns the resident memory once it has not changed for two seconds.
 fn wait_until_steady(server: u32) -> Result<u64> {
     let deadline = Instant::now() + Duration::from_secs(FORGET_SECONDS_MAX);
     let mut last = resident_bytes(server)?;

@@ -1,4 +1,4 @@
-//! The rounds: every subject does every workload, in turns.
+//! The rounds: every subject runs every workload, in turns.
 use std::path::Path;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -13,19 +13,19 @@ use crate::slices::{self, Turn};
 use crate::subjects::{NATIVE, Subject};
 use crate::workloads::{OPERATIONS, Sizes, Workload};
 
-/// A subject that takes longer for one workload hangs.
+/// Maximum time in seconds that a subject may take for one workload; beyond it, the subject is considered hung.
 const WORKLOAD_SECONDS_MAX: u64 = 20 * 60;
 
-/// Before so many others the lower file system is measured anew.
+/// Number of other subjects after which the lower file system is measured again.
 const SUBJECTS_PER_NATIVE: usize = 4;
 
-/// How long each of several subjects runs at a time.
+/// Length of a time slice of each of several subjects.
 const SLICE: Duration = Duration::from_secs(1);
 
 /// The step that is the sum of the others.
 const TOTAL: &str = "total";
 
-/// Runs the workloads, prints and writes the results; whether every subject did everything.
+/// Runs the workloads, prints and writes the results; returns whether every subject completed everything.
 pub fn run(
     image: &Image,
     subjects: &[Subject],
@@ -47,8 +47,8 @@ pub fn run(
     Ok(!failed)
 }
 
-/// Runs the workloads over unions, prints and writes the results; whether every union did everything. It takes hours: what
-/// is done is written at once.
+/// Runs the workloads on unions, prints and writes the results; returns whether every union completed everything. It takes
+/// hours, so results are written as soon as they are available.
 pub fn unions(
     image: &Image,
     subjects: &[Subject],
@@ -71,7 +71,7 @@ pub fn unions(
     Ok(all_done)
 }
 
-/// Runs the single operations, prints and writes their figures.
+/// Runs the single operations, prints and writes their figures; returns whether every subject completed everything.
 pub fn latency(image: &Image, subjects: &[Subject], sizes: &Sizes, rounds: u32, output: Option<&Path>) -> Result<bool> {
     let mut results = Results::new(subjects);
     let mut failed = false;
@@ -87,7 +87,7 @@ pub fn latency(image: &Image, subjects: &[Subject], sizes: &Sizes, rounds: u32, 
     Ok(!failed)
 }
 
-/// One workload of all subjects by turns. Without the lower file system ratios refer to the first of them.
+/// Runs one workload of all subjects in turns. Without the lower file system, ratios refer to the first subject.
 pub fn interleave(
     image: &Image,
     subjects: &[Subject],
@@ -113,7 +113,7 @@ pub fn interleave(
     result
 }
 
-/// Takes what one subject did in a round.
+/// Records the results of one subject in a round.
 fn note(
     result: &mut WorkloadResult,
     image: &Image,
@@ -138,9 +138,9 @@ fn note(
     }
 }
 
-/// The subjects in the order of a round, those together that work at the same time. What ratios refer to comes first, or
-/// before every few others: within an hour the machine's speed changes by a third. Of the others another one begins in every
-/// round, so that none always comes after the same.
+/// Returns the subjects in the order of a round, grouped by those that work concurrently. The reference subject comes first, or
+/// before every few others, since the machine's speed changes by a third within an hour. The order of the others rotates every
+/// round, so that none always follows the same one.
 fn groups<'a>(subjects: &'a [Subject], reference: &str, workload: &Workload, round: usize) -> Vec<Vec<&'a Subject>> {
     let (first, mut others): (Vec<_>, Vec<_>) = subjects.iter().partition(|subject| subject.name == reference);
     if workload.is_shared {
@@ -156,8 +156,8 @@ fn groups<'a>(subjects: &'a [Subject], reference: &str, workload: &Workload, rou
     others.chunks(SUBJECTS_PER_NATIVE).flat_map(with_first).collect()
 }
 
-/// One workload of some subjects, of which one runs at a time. If it hangs, what runs is killed, so that every blocked call
-/// returns.
+/// Runs one workload of several subjects, one of them at a time. If it hangs, the running programs are killed, so that every
+/// blocked call returns.
 fn together(image: &Image, group: &[&Subject], workload: &Workload, sizes: &Sizes) -> Vec<Result<Vec<Sample>>> {
     let turns: Vec<Turn> = group.iter().map(|_| Turn::default()).collect();
     let seconds_max = WORKLOAD_SECONDS_MAX * group.len() as u64;
@@ -205,7 +205,7 @@ fn measured(
     Ok(samples)
 }
 
-/// Of the last minute: what others did to the figures.
+/// Returns the load average of the last minute: the influence of others on the figures.
 fn load_average() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! One subject during one workload: its directories, its mount, its server, and the times taken.
+//! One subject during one workload: its directories, its mount, its server, and the durations measured.
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -19,13 +19,13 @@ use crate::tree::open_directory;
 
 const MOUNT_SECONDS_MAX: u64 = 15;
 
-/// Starts with an empty directory and not mounted; everything is taken back when dropped.
+/// A session begins unmounted with an empty directory; everything is removed on drop.
 pub struct Session<'a> {
     image: &'a Image,
     subject: &'a Subject,
     turn: &'a Turn,
     places: Places,
-    /// Keeps the directory reachable where the subject is mounted over it.
+    /// Keeps the directory accessible where the subject is mounted over it.
     _lower: OwnedFd,
     lower_path: PathBuf,
     aside: PathBuf,
@@ -37,7 +37,7 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Makes fresh directories for the subject, which is this one of those that are mounted at the same time.
+    /// Creates new directories for the subject; `number` distinguishes subjects that are mounted at the same time.
     pub fn new(image: &'a Image, subject: &'a Subject, number: usize, turn: &'a Turn) -> Result<Self> {
         let own = image.directory().join(format!("s{number}"));
         let places = Places {
@@ -48,7 +48,7 @@ impl<'a> Session<'a> {
             work: own.join("work"),
             empty: own.join("empty"),
         };
-        // Each by itself: if a signal has taken the file system away, none must come into being elsewhere.
+        // Each one individually: if a signal has unmounted the file system, none may be created elsewhere.
         let aside = own.join("aside");
         for directory in [&own, &places.data, &places.work, &places.empty, &aside].into_iter().chain(&places.lower) {
             std::fs::create_dir(directory).with_context(|| format!("cannot make {}", directory.display()))?;
@@ -73,22 +73,22 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// The directory on the lower file system, past the mount: for preparing, and for checks.
+    /// Returns the directory on the lower file system, bypassing the mount: for preparation and checks.
     pub fn data(&self) -> &Path {
         &self.lower_path
     }
 
-    /// All directories that the subject joins, the first included, past the mount.
+    /// Returns all directories that the subject joins, including the first, bypassing the mount.
     pub fn branches(&self) -> Vec<PathBuf> {
         std::iter::once(&self.lower_path).chain(&self.places.lower).cloned().collect()
     }
 
-    /// A directory beside it, for files of the workload that are not measured.
+    /// Returns a directory beside it, for files of the workload that are not measured.
     pub fn aside(&self) -> &Path {
         &self.aside
     }
 
-    /// The directory where the workload works.
+    /// Returns the directory in which the workload operates.
     pub fn directory(&self) -> &Path {
         match self.subject.style {
             Style::Directory | Style::ServerOver => &self.places.data,
@@ -96,12 +96,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The process that serves the mount, if one does.
+    /// Returns the pid of the process that serves the mount, if there is one.
     pub fn server(&self) -> Option<u32> {
         self.server.as_ref().map(Child::id)
     }
 
-    /// Mounts the subject with nothing cached in the mount.
+    /// Mounts the subject with empty caches.
     pub fn mount(&mut self) -> Result<()> {
         self.image.sync()?;
         let mut command = self.subject.command(&self.places);
@@ -124,7 +124,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Unmounts, and waits for the server to write everything back and end.
+    /// Unmounts, and waits for the server to write everything back and exit.
     pub fn unmount(&mut self) -> Result<()> {
         if !std::mem::take(&mut self.mounted) {
             return Ok(());
@@ -154,18 +154,18 @@ impl<'a> Session<'a> {
         bail!("the server did not end {MOUNT_SECONDS_MAX} seconds after the unmount");
     }
 
-    /// Empties all caches of the mount by mounting anew.
+    /// Empties all caches of the mount by remounting.
     pub fn remount(&mut self) -> Result<()> {
         self.unmount()?;
         self.mount()
     }
 
-    /// Times a step of the workload, after writing back whatever came before it.
+    /// Times a step of the workload, after writing back everything before it.
     pub fn time<T>(&mut self, step: &'static str, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
         self.time_operations(step, 0, work)
     }
 
-    /// The same for a step of that many equal operations.
+    /// As [`Session::time`], for a step of that many equal operations.
     pub fn time_operations<T>(
         &mut self,
         step: &'static str,
@@ -184,7 +184,7 @@ impl<'a> Session<'a> {
         Ok(result)
     }
 
-    /// Takes a time that the workload has taken itself, of so many equal operations.
+    /// Records a duration of this many equal operations that the workload measured itself.
     pub fn note(&mut self, step: &'static str, operations: u64, time: Duration) {
         self.samples.push(Sample {
             step,
@@ -195,7 +195,7 @@ impl<'a> Session<'a> {
         });
     }
 
-    /// How many requests the server has answered, if it says so.
+    /// Returns the number of requests that the server has answered, if it reports that.
     fn requests(&self) -> Option<u64> {
         let mut command = self.subject.statistics(self.directory()).filter(|_| self.mounted)?;
         let output = command.stdin(Stdio::null()).output().ok()?;
@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
         mounts[0]["requests"].as_u64()
     }
 
-    /// Writes back first what the kernel holds for the mount, then what the lower file system holds.
+    /// Writes back first the kernel's cached data of the mount, then that of the lower file system.
     pub fn settle(&self) -> Result<()> {
         if self.mounted {
             let directory = open_directory(self.directory())?;
@@ -212,18 +212,18 @@ impl<'a> Session<'a> {
         self.image.sync()
     }
 
-    /// Runs a program of the workload to its end; its output is kept for the error only.
+    /// Runs a program of the workload to its end; its output is kept only for error messages.
     pub fn run(&self, command: &mut Command) -> Result<()> {
         run_logged(self.turn, command, &self.output)
     }
 
-    /// What [`Session::run`] does, for the timed closures, which cannot borrow the session.
+    /// Returns a function that does what [`Session::run`] does, for the timed closures, which cannot borrow the session.
     pub fn runner(&self) -> impl Fn(&mut Command) -> Result<()> + use<'a> {
         let (turn, log) = (self.turn, self.output.clone());
         move |command| run_logged(turn, command, &log)
     }
 
-    /// Unmounts and hands the times over.
+    /// Unmounts and returns the measured durations.
     pub fn finish(mut self) -> Result<Vec<Sample>> {
         self.unmount()?;
         Ok(std::mem::take(&mut self.samples))
@@ -256,7 +256,7 @@ impl<'a> Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        // After a success all this is done already; after a failure the mount may be in any state.
+        // After a success this is already done; after a failure the mount may be in any state.
         if !matches!(self.subject.style, Style::Directory) {
             let _ = unmount(self.directory(), UnmountFlags::DETACH);
         }
@@ -280,7 +280,7 @@ fn run_logged(turn: &Turn, command: &mut Command, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The last lines of a log, to be appended to an error.
+/// Returns the last lines of a log, to be appended to an error.
 fn tail(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

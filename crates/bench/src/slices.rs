@@ -1,7 +1,7 @@
-//! Slices of time: several subjects do the same work side by side, one of them running for a second at a time.
+//! Time slices: several subjects do the same work side by side, one of them running for a second at a time.
 //!
-//! Within a minute the speed of a machine that others share changes by more than the subjects differ. So what slows it down for
-//! a while slows all of them, where each would otherwise have its own minute. The program that works for a subject is stopped
+//! Within a minute, the speed of a shared machine varies by more than the subjects differ. With slices, a temporary slowdown
+//! affects all subjects, whereas otherwise each would have its own minute. The program that works for a subject is stopped
 //! (SIGSTOP) while others run, and its clock stands still.
 use std::process::{Command, ExitStatus};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use crate::clock::{Moment, Used};
 use crate::teardown;
 
-/// Before the next one runs, so that its server has done what nobody waits for.
+/// Pause before the next subject runs, so that the server of the last one completes work that nothing waits for.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// When a subject may run, and how long it has.
+/// The permission of a subject to run, and its time used.
 #[derive(Default)]
 pub struct Turn {
     state: Mutex<State>,
@@ -25,37 +25,37 @@ pub struct Turn {
 
 #[derive(Default)]
 struct State {
-    /// Since when it may run, if it may.
+    /// Start of the current slice; `None` while it may not run.
     since: Option<Moment>,
-    /// What it used before that.
+    /// Time used before that.
     used: Used,
-    /// The process group that works for it now.
+    /// The process group that currently works for it.
     program: Option<Pid>,
     ended: bool,
 }
 
-/// Ends a turn for good when dropped.
+/// A guard that ends a turn for good on drop.
 pub struct Ending<'a>(&'a Turn);
 
 impl Turn {
-    /// Of a subject that never waits for others.
+    /// Returns the turn of a subject that never waits for others.
     pub fn unshared() -> Self {
         Self { state: Mutex::new(State { since: Some(Moment::now()), ..State::default() }), ..Self::default() }
     }
 
-    /// Waits until the subject may run for the first time; it ends when the result is dropped.
+    /// Waits until the subject may run for the first time; the turn ends when the result is dropped.
     pub fn begin(&self) -> Ending<'_> {
         drop(self.wait());
         Ending(self)
     }
 
-    /// What the subject has used.
+    /// Returns the time that the subject has used.
     pub fn used(&self) -> Used {
         let state = self.lock();
         state.used + state.since.map_or_else(Used::default, Moment::used)
     }
 
-    /// Runs a program to its end, while the subject may run.
+    /// Runs a program to its end while the subject may run.
     pub fn run(&self, command: &mut Command) -> Result<ExitStatus> {
         let mut state = self.wait();
         let mut child = teardown::spawn(command)?;
@@ -63,7 +63,7 @@ impl Turn {
         state.program = Some(program);
         self.changed.notify_all();
         drop(state);
-        // Its number stays its own until it is no longer known here.
+        // Its pid cannot be reused until it is no longer known here.
         let ended = waitid(WaitId::Pid(program), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         self.lock().program = None;
         let status = child.wait();
@@ -73,8 +73,8 @@ impl Turn {
         Ok(status?)
     }
 
-    /// Lets the subject run for that long, and then until a program works for it, which can be stopped; whether it goes on
-    /// next time.
+    /// Lets the subject run for that long, and then until a program that can be stopped works for it; returns whether the
+    /// subject continues next time.
     fn give(&self, slice: Duration, deadline: Instant) -> bool {
         let mut state = self.lock();
         let (started, since) = (Instant::now(), Moment::now());
@@ -120,8 +120,8 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Gives each its slices in turn until all have ended; at the deadline everything that runs is killed. Every round begins with
-/// another one, so that none always comes after the same.
+/// Gives each subject its slices in turn until all have ended; at the deadline, all running programs are killed. The order
+/// rotates every round, so that none always follows the same one.
 pub fn share(turns: &[Turn], slice: Duration, deadline: Instant) {
     let mut going: Vec<&Turn> = turns.iter().collect();
     while !going.is_empty() {
@@ -144,7 +144,7 @@ mod tests {
 
     const SLICE: Duration = Duration::from_millis(30);
 
-    /// What the harness kills at a deadline is all that its process has started: also what another test has.
+    /// At a deadline the harness kills everything that its process has started, including programs of another test.
     static ALONE: Mutex<()> = Mutex::new(());
 
     fn alone() -> MutexGuard<'static, ()> {

@@ -1,23 +1,23 @@
-//! What is measured: the lower file system itself, plyfs with each stack, and the peers, each with how it is mounted.
+//! The measured subjects: the lower file system itself, plyfs with each stack, and the peers, each with its mount command.
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What `--subjects` accepts; a family is several subjects where several stacks are measured.
+/// Values that `--subjects` accepts; a family has several subjects where several stacks are measured.
 pub const FAMILIES: &[&str] = &[NATIVE, PLYFS, OVERLAYFS, "bindfs", "mergerfs", "fuse-overlayfs", "unionfs-fuse"];
 
-/// The subject that the ratios refer to.
+/// The reference subject of the ratios.
 pub const NATIVE: &str = "native";
 
-/// The one that is a part of the kernel.
+/// The subject that is part of the kernel.
 pub const OVERLAYFS: &str = "overlayfs";
 
 const PLYFS: &str = "plyfs";
 
-/// How a subject comes to be mounted.
+/// The way in which a subject is mounted.
 pub enum Style {
-    /// The directory is used as it is.
+    /// The directory is used directly.
     Directory,
-    /// A command that returns when the mount is there.
+    /// A command that returns once the mount exists.
     Command,
     /// A server that stays in the foreground.
     Server,
@@ -25,42 +25,42 @@ pub enum Style {
     ServerOver,
 }
 
-/// One thing to measure.
+/// A measured subject.
 pub struct Subject {
-    /// Shown in the results.
+    /// Name shown in the results.
     pub name: String,
     /// One of [`FAMILIES`].
     pub family: &'static str,
-    /// How it is mounted.
+    /// The way in which it is mounted.
     pub style: Style,
     /// The program.
     pub program: PathBuf,
-    /// Its arguments, with words in braces for directories: see [`Names::fill`].
+    /// Its arguments, with placeholders in braces for directories: see [`Names::fill`].
     pub arguments: Vec<String>,
-    /// How many directories it joins.
+    /// Number of directories that it joins.
     pub branches: usize,
-    /// What it is called with any number of branches; `None` where only one directory is measured.
+    /// Name for any number of branches; `None` if only one directory is measured.
     pub series: Option<String>,
     version_arguments: &'static [&'static str],
 }
 
 /// The directories of one subject.
 pub struct Places {
-    /// The directory that all of them but the mount point are in.
+    /// The directory that contains all of them except the mount point.
     pub own: PathBuf,
-    /// The directory on the lower file system; of several branches the first.
+    /// The directory on the lower file system; with several branches, the first.
     pub data: PathBuf,
     /// The branches after the first.
     pub lower: Vec<PathBuf>,
-    /// Where it is mounted.
+    /// The mount point.
     pub mount: PathBuf,
-    /// A second directory on the lower file system, for those that need one.
+    /// A second directory on the lower file system, for subjects that need one.
     pub work: PathBuf,
-    /// A directory with nothing in it.
+    /// An empty directory.
     pub empty: PathBuf,
 }
 
-/// The directories of one subject as they stand in its arguments.
+/// The directories of one subject, as written in its arguments.
 struct Names {
     branches: Vec<String>,
     mount: String,
@@ -78,7 +78,7 @@ impl Names {
         }
     }
 
-    /// For the results: no path of this machine.
+    /// Returns the names for the results, without paths of this machine.
     fn general(branches: usize) -> Self {
         let lower = (1..branches).map(|number| format!("BRANCH{number}"));
         Self {
@@ -89,7 +89,7 @@ impl Names {
         }
     }
 
-    /// Puts directories in the place of the words in braces.
+    /// Replaces the placeholders in braces by directories.
     fn fill(&self, argument: &str) -> String {
         let joined = |suffix: &str, between: &str| {
             self.branches.iter().map(|branch| format!("{branch}{suffix}")).collect::<Vec<_>>().join(between)
@@ -101,7 +101,7 @@ impl Names {
             ("{mount}", self.mount.clone()),
             ("{work}", self.work.clone()),
             ("{empty}", self.empty.clone()),
-            // All branches, all but the first, and as stacks write them: all for writing, or only the first.
+            // All branches, all but the first, and in the form of stack expressions: all writable, or only the first.
             ("{all}", joined("", ":")),
             ("{all=RW}", joined("=RW", ":")),
             ("{lower}", lower),
@@ -117,11 +117,12 @@ fn whole(path: &Path) -> String {
 }
 
 impl Subject {
-    /// The command that mounts it there.
+    /// Returns the command that mounts it there.
     pub fn command(&self, places: &Places) -> Command {
         let mut command = Command::new(&self.program);
         let names = match self.style {
-            // The options of a mount have to fit a page, in newer mounts 256 bytes each: short names for many branches.
+            // Mount options must fit into a page, and with the newer mount API into 256 bytes each, so many branches need short
+            // names.
             Style::Command => {
                 command.current_dir(&places.own);
                 Names::of(places, |path| whole(path.strip_prefix(&places.own).expect("they are in it")))
@@ -132,10 +133,10 @@ impl Subject {
         command
     }
 
-    /// The command as the results show it, with no path of this machine.
+    /// Returns the command for the results, without paths of this machine.
     pub fn shown_command(&self) -> String {
         let file = self.program.file_name().unwrap_or_default().to_string_lossy();
-        // However the program under test is called in a build directory.
+        // The program under test may have another name in a build directory.
         let program = if self.family == PLYFS { PLYFS.into() } else { file };
         let names = Names::general(self.branches);
         let words = self.arguments.iter().map(|argument| names.fill(argument));
@@ -143,7 +144,7 @@ impl Subject {
         std::iter::once(program.into_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
     }
 
-    /// The command that tells what the server of a mount has done, where there is one.
+    /// Returns the command that reports the statistics of a mount's server, if there is one.
     pub fn statistics(&self, mount_point: &Path) -> Option<Command> {
         (self.family == PLYFS).then(|| {
             let mut command = Command::new(&self.program);
@@ -152,7 +153,7 @@ impl Subject {
         })
     }
 
-    /// Why it cannot be measured, if so.
+    /// Returns the reason why it cannot be measured, if there is one.
     pub fn missing(&self) -> Option<String> {
         match self.style {
             Style::Directory => None,
@@ -167,7 +168,7 @@ impl Subject {
         }
     }
 
-    /// What the program says of its version, in one line.
+    /// Returns the version that the program reports, in one line.
     pub fn version(&self) -> Option<String> {
         if matches!(self.style, Style::Directory | Style::Command) {
             let system = rustix::system::uname();
@@ -177,14 +178,14 @@ impl Subject {
         let text = String::from_utf8_lossy(if output.stdout.is_empty() { &output.stderr } else { &output.stdout })
             .into_owned();
         let has_digits = |line: &&str| line.contains(|character: char| character.is_ascii_digit());
-        // Some tell the versions of their helpers first.
+        // Some programs report the versions of their helpers first.
         let own = text.lines().filter(has_digits).find(|line| line.contains(self.family));
         let line = own.or_else(|| text.lines().find(has_digits))?;
         Some(line.trim().replace(" version:", "").replace(": version", ""))
     }
 }
 
-/// Every subject, in the order of the results; whether it is there is for [`Subject::missing`] to say.
+/// Returns every subject, in the order of the results; [`Subject::missing`] reports whether it is available.
 pub fn all(plyfs: &Path, stacks: &[String], plyfs_arguments: &str) -> Vec<Subject> {
     let mut all = vec![native()];
     all.extend(stacks.iter().map(|stack| plyfs_subject(plyfs, stack, plyfs_arguments)));
@@ -192,12 +193,13 @@ pub fn all(plyfs: &Path, stacks: &[String], plyfs_arguments: &str) -> Vec<Subjec
     all
 }
 
-/// Stacks alone.
+/// Returns only stacks.
 pub fn stacks(plyfs: &Path, stacks: &[&str], plyfs_arguments: &str) -> Vec<Subject> {
     stacks.iter().map(|stack| plyfs_subject(plyfs, stack, plyfs_arguments)).collect()
 }
 
-/// What can join branches, once for each number of them. The lower file system needs none to hold the same, and comes once.
+/// Returns the subjects that can join branches, once for each number of branches. The lower file system needs no branches for
+/// the same contents, and is returned once.
 pub fn unions(plyfs: &Path, stacks: &[String], plyfs_arguments: &str, branches: &[usize]) -> Vec<Subject> {
     let mut all = vec![native()];
     for &branches in branches {
@@ -229,10 +231,10 @@ fn native() -> Subject {
     }
 }
 
-/// A stack that begins with this is mounted over the directory itself.
+/// Prefix of a stack that is mounted over the directory itself.
 const OVER: &str = "over:";
 
-/// One that begins with this is mounted as kernels without passthrough (before Linux 6.9) have it.
+/// Prefix of a stack that is mounted without passthrough, as on kernels before Linux 6.9.
 const NO_PASSTHROUGH: &str = "nopassthrough:";
 
 fn plyfs_subject(program: &Path, stack: &str, more: &str) -> Subject {
@@ -242,7 +244,7 @@ fn plyfs_subject(program: &Path, stack: &str, more: &str) -> Subject {
     };
     let mut arguments = vec!["mount".to_owned(), "-f".to_owned()];
     arguments.extend(more.split_whitespace().map(str::to_owned));
-    // Another subject than the one without them.
+    // A subject with additional arguments differs from the one without them.
     let more: String = more.split_whitespace().map(|argument| format!(" {argument}")).collect();
     let (name, style) = match stack.strip_prefix(OVER) {
         Some(layers) => {
@@ -270,7 +272,7 @@ struct Peer {
     name: &'static str,
     program: &'static str,
     arguments: &'static [&'static str],
-    /// More options where it is to join branches; `None` if it cannot.
+    /// Additional options for joining branches; `None` if it cannot join them.
     union_options: Option<&'static str>,
 }
 
@@ -299,8 +301,8 @@ impl Peer {
     }
 }
 
-/// Each peer with the settings that its own manual recommends for speed and that keep it correct for a directory
-/// reached through the mount only: caching for a minute, several threads, large writes.
+/// Each peer with the settings that its own manual recommends for speed and that keep it correct for a directory accessed only
+/// through the mount: caching for a minute, several threads, large writes.
 const PEERS: &[Peer] = &[
     Peer {
         name: OVERLAYFS,
@@ -332,7 +334,7 @@ const PEERS: &[Peer] = &[
             "{all}",
             "{mount}",
         ],
-        // New files in the first branch, as the others do, however little room the image has.
+        // New files are created in the first branch, as by the others, however little space the image has left.
         union_options: Some("category.create=ff,minfreespace=0"),
     },
     Peer {
@@ -351,7 +353,7 @@ const PEERS: &[Peer] = &[
             "{all=RW}",
             "{mount}",
         ],
-        // Its own directory with the names of deleted files would be listed otherwise.
+        // Its internal directory with the names of deleted files would be listed otherwise.
         union_options: Some("hide_meta_files"),
     },
 ];

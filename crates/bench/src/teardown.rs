@@ -1,4 +1,4 @@
-//! Keeps track of what the harness started, so that all of it ends with the harness, also on an error or a signal.
+//! Tracking of everything that the harness started, so that all of it ends with the harness, even after an error or a signal.
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -10,12 +10,12 @@ use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Ends everything when a signal asks for it, then exits with the shell's code for that signal.
+/// Ends everything when a signal requests it, then exits with the shell's code for that signal.
 pub fn watch_signals() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot catch signals")?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            // The lock is kept until the exit: nothing can be started behind the back of this teardown.
+            // The lock is held until the exit, so that nothing can be started concurrently with this teardown.
             let mut started = started();
             started.end();
             eprintln!("bench: interrupted, all is unmounted");
@@ -25,10 +25,10 @@ pub fn watch_signals() -> Result<()> {
     Ok(())
 }
 
-/// Starts a program in a process group of its own, to be killed with the harness.
+/// Starts a program in its own process group, to be killed with the harness.
 pub fn spawn(command: &mut Command) -> Result<Child> {
     let mut started = started();
-    // SAFETY: between fork and exec only one system call is made, and nothing is allocated.
+    // SAFETY: between fork and exec only one system call is made, without any allocation.
     unsafe {
         command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
     }
@@ -40,7 +40,7 @@ pub fn spawn(command: &mut Command) -> Result<Child> {
     Ok(child)
 }
 
-/// Says that a child has been waited for, so that its number may belong to another process from now on.
+/// Records that a child has been waited for, so that its pid may be reused from now on.
 pub fn forget(child: &Child) {
     let group = group_of(child);
     started().groups.retain(|other| *other != group);
@@ -51,7 +51,8 @@ pub fn kill_all() {
     started().kill();
 }
 
-/// Makes the directory under which everything is mounted, and has `mount` mount something on it. No signal comes between.
+/// Creates the directory under which everything is mounted, and calls `mount` to mount a file system on it. No signal is
+/// handled in between.
 pub fn make_root(mount: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let mut started = started();
     let root = tempfile::Builder::new().prefix("plyfs-bench.").tempdir().context("cannot make a directory")?;
@@ -61,7 +62,7 @@ pub fn make_root(mount: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// Unmounts the root with all below it, and removes its directory.
+/// Unmounts the root with everything below it, and removes its directory.
 pub fn end() {
     started().end();
 }
@@ -76,7 +77,7 @@ static STARTED: Mutex<Started> = Mutex::new(Started { root: None, groups: Vec::n
 impl Started {
     fn kill(&mut self) {
         for group in &self.groups {
-            // A group that is gone already is no error.
+            // A group that no longer exists is not an error.
             let _ = kill_process_group(*group, Signal::KILL);
         }
     }
@@ -84,12 +85,12 @@ impl Started {
     fn end(&mut self) {
         self.kill();
         let Some(root) = self.root.take() else { return };
-        // Detaching takes the mounts below along; the loop device frees itself with the last user of its file system.
+        // Detaching includes the mounts below; the loop device is freed with the last user of its file system.
         if let Err(error) = unmount(&root, UnmountFlags::DETACH) {
             eprintln!("bench: cannot unmount {}: {error}", root.display());
             return;
         }
-        // With what the other thread may have put there since, in the belief that it was mounted.
+        // Includes files that the other thread may have created there since, assuming that it was mounted.
         if let Err(error) = std::fs::remove_dir_all(&root) {
             eprintln!("bench: cannot remove {}: {error}", root.display());
         }

@@ -1,4 +1,4 @@
-//! A directory tree held in memory: written out as often as wanted, and walked with single system calls.
+//! A directory tree held in memory: written out any number of times, and walked with individual system calls.
 use std::collections::HashSet;
 use std::ffi::CString;
 use std::fs;
@@ -10,24 +10,24 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat, unlinkat};
 
-/// The directories, each before what is in it, and the files with their contents.
+/// The directories, each before its contents, and the files with their contents.
 pub struct Tree {
     directories: Vec<PathBuf>,
     files: Vec<(PathBuf, u32, Vec<u8>)>,
 }
 
-/// What of a tree lies in which of several branches, as the Unionfs paper has it.
+/// The distribution of a tree over several branches, as in the Unionfs paper.
 #[derive(Clone, Copy)]
 pub enum Layout {
-    /// DIST: each object in one branch, one after the other in turn, and above it as many directories as it needs.
+    /// DIST: each object is in one branch, in rotation, with the parent directories that it needs there.
     Distributed,
-    /// DUP: everything in every branch.
+    /// DUP: everything is in every branch.
     Duplicated,
 }
 
-/// Paths of copies, relative to the directory they were written to, ready for system calls.
+/// Paths of copies, relative to the directory that they were written to, in the form that system calls need.
 pub struct Paths {
-    /// Each before what is in it.
+    /// The directories, each before its contents.
     pub directories: Vec<CString>,
     /// All other objects.
     pub files: Vec<CString>,
@@ -81,7 +81,7 @@ impl Tree {
 }
 
 impl Layout {
-    /// The branches that get the next object.
+    /// Returns the branches that get the next object.
     fn choose<'a, 'b>(
         self,
         branches: &'a mut [Branch<'b>],
@@ -97,7 +97,7 @@ impl Layout {
     }
 }
 
-/// A branch that a tree is written to, and the directories that it has already.
+/// A branch that a tree is written to, and the directories that it already has.
 struct Branch<'a> {
     top: &'a Path,
     made: HashSet<PathBuf>,
@@ -123,7 +123,7 @@ impl Branch<'_> {
 }
 
 impl Paths {
-    /// Asks for the attributes of everything, by path.
+    /// Queries the attributes of everything, by path.
     pub fn stat(&self, below: impl AsFd) -> Result<()> {
         for directory in &self.directories {
             if FileType::from_raw_mode(statat(&below, directory, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)
@@ -153,19 +153,19 @@ impl Paths {
         Ok(())
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn count(&self) -> u64 {
         (self.directories.len() + self.files.len()) as u64
     }
 }
 
-/// Opens a directory as a starting point for relative paths.
+/// Opens a directory as the base of relative paths.
 pub fn open_directory(path: &Path) -> Result<OwnedFd> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .with_context(|| format!("cannot open {}", path.display()))
 }
 
-/// Lists a directory and all below it; returns how many entries there are. With `stat`, asks for the attributes of each.
+/// Lists a directory and everything below it, and returns the number of entries. With `stat`, queries the attributes of each.
 pub fn walk(directory: impl AsFd, stat: bool) -> Result<u64> {
     let mut space = Vec::with_capacity(64 << 10);
     let mut below = Vec::new();
@@ -193,7 +193,7 @@ pub fn walk(directory: impl AsFd, stat: bool) -> Result<u64> {
 }
 
 fn for_system_calls(path: &Path) -> Result<CString> {
-    // The name of a copy's top comes with a slash after it, because nothing is joined to it.
+    // The name of a copy's top has a trailing slash, because nothing is joined to it.
     let bytes = path.as_os_str().as_bytes();
     Ok(CString::new(bytes.strip_suffix(b"/").unwrap_or(bytes))?)
 }
@@ -206,7 +206,7 @@ mod tests {
     const BRANCHES: usize = 3;
     const COPIES: u32 = 2;
 
-    /// A branch for each number, and which of the paths are there.
+    /// Returns for each number a branch, and which of the paths exist there.
     fn written(layout: Layout) -> (Vec<Vec<bool>>, Paths) {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let branches: Vec<_> = (0..BRANCHES).map(|number| scratch.path().join(number.to_string())).collect();
