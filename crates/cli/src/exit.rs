@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Exit {
     /// Success.
     Success,
-    /// A shell command failed, a check found something, or another failure without a code of its own.
+    /// A command of `plyfs shell` failed, a check found something, or another failure without a code of its own.
     Failure,
     /// The command line is invalid.
     Usage,

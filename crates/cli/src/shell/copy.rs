@@ -206,7 +206,7 @@ impl Copier {
         to.flush(caller, LockOwner(0)).at(&self.target(directory, name))
     }
 
-    /// Applies for -p the owner as far as permitted, the mode and the times.
+    /// With -p, copies the owner as far as permitted, the mode and the times.
     fn finish(&self, copied: &Place, attributes: &Attributes, target: &[u8]) -> Result<(), Problem> {
         if !self.preserve {
             return Ok(());

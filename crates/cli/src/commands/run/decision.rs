@@ -39,7 +39,7 @@ impl Obstacle {
     }
 }
 
-/// Shows the differences, and applies the decision to them that is made now or was given as an option.
+/// Shows the differences, and applies the decision, made now or given as an option, to them.
 pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, obstacle: Option<Obstacle>) -> Outcome {
     let differences = progress::follow("run: comparing", |_| fork.differences()).map_err(|errno| {
         let path = scratch.path().display();

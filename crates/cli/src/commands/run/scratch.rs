@@ -60,7 +60,7 @@ impl Scratch {
     /// Opens the existing fork; returns `None` if the directory contains none.
     ///
     /// # Errors
-    /// If others can access the directory, or it cannot be read.
+    /// Fails if the directory is not accessible to the caller alone, or cannot be read.
     pub fn open(path: &Path) -> Outcome<Option<Self>> {
         let directory = match Directory::open(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -84,7 +84,7 @@ impl Scratch {
     /// Creates the scratch directory at `path`, or in the user's state directory, inaccessible to the command.
     ///
     /// # Errors
-    /// If an existing directory is not the caller's alone, or not empty; if it is inside what is forked.
+    /// Fails if an existing directory is not the caller's alone, or not empty; or if it is inside what is forked.
     pub fn make(path: Option<&Path>, description: Description, stack: &[PathBuf], is_users: bool) -> Outcome<Self> {
         let (path, is_made) = match path {
             Some(path) => (path.to_owned(), make_directory(path, false)?),

@@ -52,7 +52,7 @@ pub enum Ended {
 
 /// The end of a command in a fork.
 pub struct Finished {
-    /// How the command ended.
+    /// The way in which the command ended.
     pub ended: Ended,
     /// Nothing can change in the fork any more: no process that was left running uses it.
     pub is_at_rest: bool,
