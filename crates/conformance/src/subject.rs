@@ -24,7 +24,7 @@ pub trait Subject: Send + Sync {
     /// Creates the directory for a test, if that takes more than mkdir(2), and returns whether it did.
     ///
     /// # Errors
-    /// Errors of creating it.
+    /// Fails if it cannot be created.
     fn make_directory(&self, _name: &[u8]) -> Result<bool> {
         Ok(false)
     }
