@@ -20,7 +20,7 @@ impl Place {
     /// Mounts an ext4 file system of this size in memory; uses a plain directory where mounting is not possible.
     ///
     /// # Errors
-    /// Errors of creating the directory.
+    /// Fails if the directory cannot be created.
     pub fn image(mebibytes: u64) -> io::Result<Self> {
         let mut place = Self::plain()?;
         if rustix::process::geteuid().is_root() {
@@ -32,7 +32,7 @@ impl Place {
     /// Creates a plain directory.
     ///
     /// # Errors
-    /// Errors of creating it.
+    /// Fails if it cannot be created.
     pub fn plain() -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("plyfs-suite").tempdir()?;
         let path = directory.path().join("files");
@@ -52,7 +52,7 @@ impl Place {
     /// Returns a directory beside the lower files, created if it does not exist yet.
     ///
     /// # Errors
-    /// Errors of creating it.
+    /// Fails if it cannot be created.
     pub fn beside(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.directory.path().join(name);
         fs::create_dir_all(&path)?;
@@ -92,7 +92,7 @@ impl Drop for Place {
 /// Creates directories for branches with these modes.
 ///
 /// # Errors
-/// Errors of creating them.
+/// Fails if they cannot be created.
 pub fn make_branches(place: &Place, modes: &[BranchMode]) -> io::Result<Vec<(PathBuf, BranchMode)>> {
     let make = |(index, mode): (usize, &BranchMode)| {
         let path = place.path().join(format!("branch{index}"));

@@ -149,7 +149,7 @@ impl Plan {
     /// Builds the stack on files in this location, for access by its vnodes.
     ///
     /// # Errors
-    /// If the stack cannot be built.
+    /// Fails if the stack cannot be built.
     pub fn build(&self, place: &Place) -> Result<FileSystemRef, Box<dyn std::error::Error>> {
         Ok(self.recipe(place)?.0.build()?)
     }
@@ -157,7 +157,7 @@ impl Plan {
     /// Creates the stack and everything below it.
     ///
     /// # Errors
-    /// If the location for its files cannot be created, or the stack cannot be built or mounted.
+    /// Fails if the location for its files cannot be created, or the stack cannot be built or mounted.
     pub fn start(&self) -> Result<Live, Box<dyn std::error::Error>> {
         let size = if self.sort == Sort::Small { 48 } else { 2048 };
         let place = if self.in_memory { Place::plain()? } else { Place::image(size)? };
@@ -184,7 +184,7 @@ impl Plan {
     /// first.
     ///
     /// # Errors
-    /// Errors of creating the branches.
+    /// Fails if the branches cannot be created.
     pub fn recipe(&self, place: &Place) -> Result<(Recipe, Vec<PathBuf>), Box<dyn std::error::Error>> {
         let mut private = None;
         let base = match (self.in_memory, self.sort, &self.union) {
