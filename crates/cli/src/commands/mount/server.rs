@@ -45,7 +45,7 @@ struct Mounted {
 pub fn start(job: &Job, point: MountPoint) -> Outcome<Server> {
     log_panics();
     file_size::lift();
-    // Registered first: a signal that arrives during the mount ends it as soon as it exists.
+    // Registered first: a signal that arrives while the mount is being made ends it as soon as it exists.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::new(Exit::Failure, format!("cannot watch for signals: {error}; try again")))?;
     // Building the stack completes operations that an earlier server left unfinished, which may take long.

@@ -85,8 +85,8 @@ pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, obstacle: Option<O
     }
 }
 
-/// Fails if a commit was interrupted while directories were being moved: they are lost with the fork, and a process that
-/// continues in it finds them empty.
+/// Fails if a commit was interrupted while directories were being moved: they are lost with the fork, and are
+/// empty if the fork is resumed.
 pub fn refuse_moves_under_way(fork: &Fork, scratch: &Scratch) -> Outcome {
     let path = scratch.path().display();
     let directories = fork.moves_under_way().map_err(|error| {
