@@ -158,7 +158,7 @@ pub trait File: Send + Sync {
     fn lock(&self, lock: Lock, wait: bool) -> Result<()>;
     /// fcntl(2) `F_GETLK`: returns the first lock that conflicts with this one.
     fn test_lock(&self, lock: Lock) -> Result<Option<Lock>>;
-    /// flock(2); `None` would block.
+    /// flock(2) with this operation.
     fn flock(&self, operation: i32) -> Result<()>;
     /// linkat(2) of an open file, named or not.
     fn link(&self, path: &[u8]) -> Result<()>;
