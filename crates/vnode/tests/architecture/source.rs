@@ -23,7 +23,7 @@ pub struct Module {
     pub file: String,
     pub items: Vec<String>,
     pub imports: Vec<Import>,
-    /// Paths of two names and more in signatures and bodies.
+    /// Paths in signatures and bodies.
     pub paths: Vec<Names>,
 }
 
@@ -39,9 +39,7 @@ impl Source {
     /// Reads the crate whose root file this is.
     pub fn read(root: &str) -> Source {
         let mut source = Source::default();
-        let text = fs::read_to_string(root).unwrap();
-        let file = syn::parse_file(&text).unwrap_or_else(|error| panic!("{root}: {error}"));
-        source.add(Vec::new(), Path::new(root), Path::new(root).parent().unwrap(), &file.items);
+        source.add(Vec::new(), Path::new(root), Path::new(root).parent().unwrap(), &items_of(Path::new(root)));
         source
     }
 
@@ -71,10 +69,13 @@ impl Source {
             return self.add(path, parent_file, &folder.join(&name), items);
         }
         let file = file_of(folder, &name, declared);
-        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let items = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display())).items;
-        self.add(path, &file, &folder.join(&name), &items);
+        self.add(path, &file, &folder.join(&name), &items_of(&file));
     }
+}
+
+fn items_of(file: &Path) -> Vec<Item> {
+    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display())).items
 }
 
 /// Returns the file of a module declared without a body.
@@ -120,11 +121,14 @@ struct Paths<'a>(&'a mut Vec<Names>);
 
 impl<'ast> Visit<'ast> for Paths<'_> {
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        if path.segments.len() > 1 && path.leading_colon.is_none() {
+        if path.leading_colon.is_none() {
             self.0.push(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
         }
         syn::visit::visit_path(self, path);
     }
+
+    /// The module that an item is visible in is not used by it.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
 }
 
 fn name(item: &Item) -> Option<String> {

@@ -16,10 +16,9 @@ pub fn circles(uses: &[Use]) -> Vec<Vec<Use>> {
     };
     let mut circles: Vec<Vec<Use>> = Vec::new();
     for each in uses.iter().filter(|each| together(&each.from, &each.to)) {
-        let each = Use { from: each.from.clone(), to: each.to.clone(), names: each.names.clone() };
         match circles.iter_mut().find(|circle| together(&circle[0].from, &each.from)) {
-            Some(circle) => circle.push(each),
-            None => circles.push(vec![each]),
+            Some(circle) => circle.push(each.clone()),
+            None => circles.push(vec![each.clone()]),
         }
     }
     circles

@@ -1,7 +1,8 @@
 //! Who knows whom: the crates of the workspace depend on each other as ARCHITECTURE.md says, and no more.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
+
+use crate::metadata;
 
 /// What each crate may depend on, of those in the workspace. Tests may know more.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -22,17 +23,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 #[test]
 fn crates_know_only_what_the_architecture_allows() {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--format-version=1"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
+    let packages = metadata::packages();
     let names: BTreeSet<&str> = packages.iter().map(|package| package["name"].as_str().unwrap()).collect();
     let allowed: BTreeMap<&str, BTreeSet<&str>> =
         ALLOWED.iter().map(|(name, others)| (*name, others.iter().copied().collect())).collect();
-    for package in packages {
+    for package in &packages {
         let name = package["name"].as_str().unwrap();
         let known: BTreeSet<&str> = package["dependencies"]
             .as_array()

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::source::{Module, Names, Source};
+use crate::source::{Import, Module, Names, Source};
 
 /// The uses of one file by another.
+#[derive(Clone)]
 pub struct Use {
     pub from: String,
     pub to: String,
@@ -16,20 +17,35 @@ const REEXPORTS_MAX: usize = 16;
 
 /// Returns the uses between the files of a crate.
 ///
-/// A re-export of what lies below a module is a door, not a use: the module that has it need not know what goes through.
+/// A re-export of what is declared below a module is a door, not a use: the module that has it need not know what goes through. It
+/// is one when the module itself names what it re-exports.
 pub fn uses(source: &Source) -> Vec<Use> {
     let mut found: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for (path, module) in &source.modules {
-        let imports = module.imports.iter().filter(|import| !import.is_reexport).map(|import| &import.path);
-        for named in imports.chain(&module.paths) {
+        let own = module.paths.iter().filter_map(|named| reexported(module, named));
+        // A name alone is a variable, or one of the module's own, or imported.
+        let direct = module.paths.iter().filter(|named| named.len() > 1);
+        for (named, is_door) in imports(module).chain(direct.chain(own).map(|named| (named, false))) {
             let Some(absolute) = absolute(source, path, named) else { continue };
-            let Some((to, name)) = declaration(source, &absolute, 0) else { continue };
-            if to.file != module.file {
-                found.entry((module.file.clone(), to.file.clone())).or_default().insert(name);
+            let Some((declaring, name)) = declaration(source, &absolute, 0) else { continue };
+            let to = &source.modules[&declaring].file;
+            if *to != module.file && !(is_door && declaring.starts_with(path)) {
+                found.entry((module.file.clone(), to.clone())).or_default().insert(name);
             }
         }
     }
     found.into_iter().map(|((from, to), names)| Use { from, to, names }).collect()
+}
+
+/// Returns the imports of a module, with whether each may be a door.
+fn imports(module: &Module) -> impl Iterator<Item = (&Names, bool)> {
+    module.imports.iter().map(|import| (&import.path, import.is_reexport))
+}
+
+/// Returns what the first name of a path stands for, if the module re-exports that name.
+fn reexported<'a>(module: &'a Module, named: &Names) -> Option<&'a Names> {
+    let is_it = |import: &&Import| import.is_reexport && import.name == named[0];
+    module.imports.iter().find(is_it).map(|import| &import.path)
 }
 
 /// Returns a path from the root of the crate, or `None` for names of other crates.
@@ -58,7 +74,7 @@ fn below(module: &[String], name: &str) -> Names {
 }
 
 /// Returns the module that declares what a path from the root names, and the name there.
-fn declaration<'a>(source: &'a Source, path: &Names, depth: usize) -> Option<(&'a Module, String)> {
+fn declaration(source: &Source, path: &Names, depth: usize) -> Option<(Names, String)> {
     let mut module = Names::new();
     let mut rest = path.iter();
     let mut next = rest.next();
@@ -69,28 +85,22 @@ fn declaration<'a>(source: &'a Source, path: &Names, depth: usize) -> Option<(&'
         next = rest.next();
     }
     let here = source.modules.get(&module)?;
-    let Some(name) = next else { return Some((here, "mod".to_owned())) };
+    let Some(name) = next else { return Some((module, "mod".to_owned())) };
     if here.items.contains(name) || depth == REEXPORTS_MAX {
-        return Some((here, name.clone()));
+        return Some((module, name.clone()));
     }
     match here.imports.iter().find(|import| import.name == *name) {
         // What another crate has is no use of a file of this one.
         Some(import) => declaration(source, &absolute(source, &module, &import.path)?, depth + 1),
-        None => Some(among_all(source, &module, here, name, depth).unwrap_or((here, name.clone()))),
+        None => Some(among_all(source, &module, name, depth).unwrap_or((module, name.clone()))),
     }
 }
 
 /// Follows a name through the imports of all names of a module.
-fn among_all<'a>(
-    source: &'a Source,
-    path: &Names,
-    module: &Module,
-    name: &str,
-    depth: usize,
-) -> Option<(&'a Module, String)> {
-    module.imports.iter().filter(|import| import.name == "*").find_map(|import| {
-        let base = absolute(source, path, &import.path)?;
+fn among_all(source: &Source, module: &Names, name: &str, depth: usize) -> Option<(Names, String)> {
+    source.modules[module].imports.iter().filter(|import| import.name == "*").find_map(|import| {
+        let base = absolute(source, module, &import.path)?;
         let found = declaration(source, &below(&base, name), depth + 1)?;
-        found.0.items.iter().any(|item| item == name).then_some(found)
+        source.modules[&found.0].items.iter().any(|item| item == name).then_some(found)
     })
 }
