@@ -1,7 +1,6 @@
 //! Lists of patterns for paths and names, `GLOB[:GLOB]`.
 
-// Which of the helpers are used depends on the features.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "which of the helpers are used depends on the features")]
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

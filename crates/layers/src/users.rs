@@ -1,7 +1,6 @@
 //! Lookup of users and groups in the system's databases.
 
-// Which of the helpers are used depends on the features.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "which of the helpers are used depends on the features")]
 
 use std::ffi::CString;
 use std::mem::MaybeUninit;

@@ -1,7 +1,6 @@
 //! Options of layers: key-value pairs, checked against the options that a layer knows, with errors that list those.
 
-// Which of the helpers are used depends on the features.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "which of the helpers are used depends on the features")]
 
 mod error;
 
