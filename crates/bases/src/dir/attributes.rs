@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{Gid, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
+use rustix::fs::{Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use vnode::{Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime, StatFs};
 
 use super::credentials::{Acting, Thread};
@@ -247,6 +247,6 @@ pub fn clear_privileges(
 }
 
 /// Returns the permission, set-id and sticky bits of a mode.
-pub fn mode_bits(bits: u32) -> rustix::fs::Mode {
-    rustix::fs::Mode::from_raw_mode(bits & 0o7777)
+pub fn mode_bits(bits: u32) -> Mode {
+    Mode::from_raw_mode(bits & 0o7777)
 }
