@@ -26,11 +26,12 @@ test-all: ## Run everything: all combinations, stop points and seeds, soak, fuzz
 	@scripts/setup guest
 	@scripts/test all
 
-lint: ## Check format, lints and documentation, and that the seeded mistakes still apply
+lint: ## Check format, lints, documentation and style, and that the seeded mistakes still apply
 	@scripts/setup build
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
+	@scripts/style
 	@scripts/faults --check
 
 bench: build ## Time the workloads, the unions and descriptions on Plyfs, the lower file system and the peers; results in docs/bench

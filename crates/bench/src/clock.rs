@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The time that something took.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Used {
+pub(crate) struct Used {
     /// Elapsed wall-clock time.
     pub wall: Duration,
     /// Time for which CPUs were busy, summed over all of them, with work of any kind: programs, the kernel, servers. It is
@@ -30,20 +30,20 @@ impl Sub for Used {
 
 /// The starting point of a measurement of both times.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub(crate) struct Moment {
     at: Instant,
     idle: Option<Duration>,
 }
 
 impl Moment {
     /// Returns the current moment.
-    pub fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let status = std::fs::read_to_string("/proc/stat").ok();
         Self { at: Instant::now(), idle: status.and_then(|status| idle_time(&status)) }
     }
 
     /// Returns the time used since then. Without `/proc/stat`, CPUs appear to have been idle.
-    pub fn used(self) -> Used {
+    pub(crate) fn used(self) -> Used {
         let now = Self::now();
         let wall = now.at - self.at;
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as u32;

@@ -17,7 +17,7 @@ use crate::subjects::{self, Subject};
 use crate::workloads::{Sizes, Workload};
 
 /// The workloads of a plain run.
-pub const WORKLOADS: [&str; 4] = ["build", "postmark", "tree", "sequential"];
+pub(crate) const WORKLOADS: [&str; 4] = ["build", "postmark", "tree", "sequential"];
 
 /// Control: the stack that the others are compared with, and FiST programs that leave data unchanged.
 const CONTROL: [&str; 3] = ["{}", "{} | ./crates/bench/empty.fist", "{} | ./examples/fist/snoopfs.fist"];
@@ -29,7 +29,7 @@ const OF_DATA: &str = "sequential";
 const MOUNTS: usize = 15;
 
 /// The program under test.
-pub struct Plyfs<'a> {
+pub(crate) struct Plyfs<'a> {
     /// Path of the program.
     pub program: &'a Path,
     /// Additional arguments for `plyfs mount`.
@@ -46,7 +46,7 @@ struct Results {
 }
 
 /// Runs the workloads, mounts the stacks, prints and writes the figures; returns whether every stack completed everything.
-pub fn run(
+pub(crate) fn run(
     image: &Image,
     plyfs: &Plyfs<'_>,
     workloads: &[&Workload],

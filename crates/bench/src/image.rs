@@ -15,7 +15,7 @@ const WARM_UP_BYTES: usize = 256 << 20;
 
 /// Moves this thread, and everything it starts later, to a private mount namespace: the harness's mounts are invisible to
 /// others, and disappear with its last process whatever happens. Must be called before there are other threads.
-pub fn enter_private_namespace() -> Result<()> {
+pub(crate) fn enter_private_namespace() -> Result<()> {
     // SAFETY: only the mount namespace is unshared; file descriptors and memory are not affected.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.context("cannot make a mount namespace")?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
@@ -23,14 +23,14 @@ pub fn enter_private_namespace() -> Result<()> {
 }
 
 /// The mounted file system, unmounted and removed on drop.
-pub struct Image {
+pub(crate) struct Image {
     root: PathBuf,
     file_system: OwnedFd,
 }
 
 impl Image {
     /// Creates the file system, with space for this many inodes if given.
-    pub fn create(bytes: u64, inodes: Option<u64>) -> Result<Self> {
+    pub(crate) fn create(bytes: u64, inodes: Option<u64>) -> Result<Self> {
         require_memory(bytes)?;
         let options = std::ffi::CString::new(format!("size={},mode=755", bytes + (1 << 30)))?;
         let root = teardown::make_root(|root| {
@@ -77,24 +77,24 @@ impl Image {
     }
 
     /// Returns the path of the tmpfs that contains the image, for mount points and logs.
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
     /// Returns the path of the ext4 file system.
-    pub fn directory(&self) -> PathBuf {
+    pub(crate) fn directory(&self) -> PathBuf {
         self.root.join("ext4")
     }
 
     /// Returns an empty directory to mount on, a different one for each number.
-    pub fn mount_point(&self, number: usize) -> Result<PathBuf> {
+    pub(crate) fn mount_point(&self, number: usize) -> Result<PathBuf> {
         let directory = self.root.join(format!("m{number}"));
         std::fs::create_dir_all(&directory)?;
         Ok(directory)
     }
 
     /// Writes everything back, so that no step includes the cost of the previous one.
-    pub fn sync(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         rustix::fs::syncfs(&self.file_system).context("cannot write back the file system in RAM")
     }
 }

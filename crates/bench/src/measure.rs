@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::subjects::NATIVE;
 
 /// One timed step of one workload in one round.
-pub struct Sample {
+pub(crate) struct Sample {
     /// Name of the step within the workload.
     pub step: &'static str,
     /// Number of equal operations that it performed; 0 where that is not meaningful.
@@ -21,7 +21,7 @@ pub struct Sample {
 
 /// All figures of one workload.
 #[derive(Serialize, Deserialize)]
-pub struct WorkloadResult {
+pub(crate) struct WorkloadResult {
     /// The subject that the ratios refer to.
     #[serde(skip, default = "native")]
     pub reference: String,
@@ -57,7 +57,7 @@ impl Default for WorkloadResult {
 
 /// The figures of one step.
 #[derive(Serialize, Deserialize)]
-pub struct StepResult {
+pub(crate) struct StepResult {
     /// Name of the step within the workload.
     pub step: String,
     /// Number of equal operations that it performed; 0 where that is not meaningful.
@@ -68,7 +68,7 @@ pub struct StepResult {
 
 /// The figures of one subject in one step.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Figures {
+pub(crate) struct Figures {
     /// One duration in seconds per round; for the lower file system, several.
     pub seconds: Vec<f64>,
     /// One CPU time of the whole machine per round, in seconds; empty if it was not measured.
@@ -88,12 +88,12 @@ pub struct Figures {
 
 impl Figures {
     /// Returns the median of the CPU time of the whole machine, if it was measured.
-    pub fn processor_seconds_median(&self) -> Option<f64> {
+    pub(crate) fn processor_seconds_median(&self) -> Option<f64> {
         (!self.processor_seconds.is_empty()).then(|| median(self.processor_seconds.clone()))
     }
 
     /// Returns the median of the requests that the server answered, if the server reports it.
-    pub fn requests_median(&self) -> Option<u64> {
+    pub(crate) fn requests_median(&self) -> Option<u64> {
         let requests: Vec<f64> = self.requests.iter().map(|count| *count as f64).collect();
         (!requests.is_empty()).then(|| median(requests) as u64)
     }
@@ -101,7 +101,7 @@ impl Figures {
 
 impl WorkloadResult {
     /// Adds the samples of one subject in one round.
-    pub fn add(&mut self, subject: &str, samples: &[Sample]) {
+    pub(crate) fn add(&mut self, subject: &str, samples: &[Sample]) {
         for sample in samples {
             let step = match self.steps.iter_mut().position(|step| step.step == sample.step) {
                 Some(position) => &mut self.steps[position],
@@ -126,7 +126,7 @@ impl WorkloadResult {
     }
 
     /// Removes a failed subject from the figures.
-    pub fn fail(&mut self, subject: &str, reason: String) {
+    pub(crate) fn fail(&mut self, subject: &str, reason: String) {
         for step in &mut self.steps {
             step.subjects.remove(subject);
         }
@@ -134,7 +134,7 @@ impl WorkloadResult {
     }
 
     /// Computes medians and ratios from the durations measured so far.
-    pub fn conclude(&mut self) {
+    pub(crate) fn conclude(&mut self) {
         for step in &mut self.steps {
             for figures in step.subjects.values_mut() {
                 figures.seconds_median = median(figures.seconds.clone());
@@ -145,7 +145,7 @@ impl WorkloadResult {
 }
 
 /// Returns the middle value, or the mean of the two middle ones; 0 for an empty list.
-pub fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {

@@ -37,7 +37,7 @@ struct Figures {
 }
 
 /// Measures every subject that has a server; returns whether all could be measured.
-pub fn run(image: &Image, subjects: &[Subject], files: u64, output: Option<&Path>) -> Result<bool> {
+pub(crate) fn run(image: &Image, subjects: &[Subject], files: u64, output: Option<&Path>) -> Result<bool> {
     let tree = image.directory().join("tree");
     eprintln!("bench: making {files} files");
     make_tree(&tree, files)?;

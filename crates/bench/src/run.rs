@@ -26,7 +26,7 @@ const SLICE: Duration = Duration::from_secs(1);
 const TOTAL: &str = "total";
 
 /// Runs the workloads, prints and writes the results; returns whether every subject completed everything.
-pub fn run(
+pub(crate) fn run(
     image: &Image,
     subjects: &[Subject],
     workloads: &[&Workload],
@@ -49,7 +49,7 @@ pub fn run(
 
 /// Runs the workloads on unions, prints and writes the results; returns whether every union completed everything. It takes
 /// hours, so results are written as soon as they are available.
-pub fn unions(
+pub(crate) fn unions(
     image: &Image,
     subjects: &[Subject],
     workloads: &[&Workload],
@@ -72,7 +72,13 @@ pub fn unions(
 }
 
 /// Runs the single operations, prints and writes their figures; returns whether every subject completed everything.
-pub fn latency(image: &Image, subjects: &[Subject], sizes: &Sizes, rounds: u32, output: Option<&Path>) -> Result<bool> {
+pub(crate) fn latency(
+    image: &Image,
+    subjects: &[Subject],
+    sizes: &Sizes,
+    rounds: u32,
+    output: Option<&Path>,
+) -> Result<bool> {
     let mut results = Results::new(subjects);
     let mut failed = false;
     for workload in OPERATIONS {
@@ -88,7 +94,7 @@ pub fn latency(image: &Image, subjects: &[Subject], sizes: &Sizes, rounds: u32, 
 }
 
 /// Runs one workload of all subjects in turns. Without the lower file system, ratios refer to the first subject.
-pub fn interleave(
+pub(crate) fn interleave(
     image: &Image,
     subjects: &[Subject],
     workload: &Workload,

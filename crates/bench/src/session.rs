@@ -20,7 +20,7 @@ use crate::tree::open_directory;
 const MOUNT_SECONDS_MAX: u64 = 15;
 
 /// A session begins unmounted with an empty directory; everything is removed on drop.
-pub struct Session<'a> {
+pub(crate) struct Session<'a> {
     image: &'a Image,
     subject: &'a Subject,
     turn: &'a Turn,
@@ -38,7 +38,7 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Creates new directories for the subject; `number` distinguishes subjects that are mounted at the same time.
-    pub fn new(image: &'a Image, subject: &'a Subject, number: usize, turn: &'a Turn) -> Result<Self> {
+    pub(crate) fn new(image: &'a Image, subject: &'a Subject, number: usize, turn: &'a Turn) -> Result<Self> {
         let own = image.directory().join(format!("s{number}"));
         let places = Places {
             own: own.clone(),
@@ -74,22 +74,22 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the directory on the lower file system, bypassing the mount: for preparation and checks.
-    pub fn data(&self) -> &Path {
+    pub(crate) fn data(&self) -> &Path {
         &self.lower_path
     }
 
     /// Returns all directories that the subject joins, including the first, bypassing the mount.
-    pub fn branches(&self) -> Vec<PathBuf> {
+    pub(crate) fn branches(&self) -> Vec<PathBuf> {
         std::iter::once(&self.lower_path).chain(&self.places.lower).cloned().collect()
     }
 
     /// Returns a directory beside it, for files of the workload that are not measured.
-    pub fn aside(&self) -> &Path {
+    pub(crate) fn aside(&self) -> &Path {
         &self.aside
     }
 
     /// Returns the directory in which the workload operates.
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         match self.subject.style {
             Style::Directory | Style::ServerOver => &self.places.data,
             Style::Command | Style::Server => &self.places.mount,
@@ -97,12 +97,12 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the pid of the process that serves the mount, if there is one.
-    pub fn server(&self) -> Option<u32> {
+    pub(crate) fn server(&self) -> Option<u32> {
         self.server.as_ref().map(Child::id)
     }
 
     /// Mounts the subject with empty caches.
-    pub fn mount(&mut self) -> Result<()> {
+    pub(crate) fn mount(&mut self) -> Result<()> {
         self.image.sync()?;
         let mut command = self.subject.command(&self.places);
         match self.subject.style {
@@ -125,7 +125,7 @@ impl<'a> Session<'a> {
     }
 
     /// Unmounts, and waits for the server to write everything back and exit.
-    pub fn unmount(&mut self) -> Result<()> {
+    pub(crate) fn unmount(&mut self) -> Result<()> {
         if !std::mem::take(&mut self.mounted) {
             return Ok(());
         }
@@ -155,18 +155,18 @@ impl<'a> Session<'a> {
     }
 
     /// Empties all caches of the mount by remounting.
-    pub fn remount(&mut self) -> Result<()> {
+    pub(crate) fn remount(&mut self) -> Result<()> {
         self.unmount()?;
         self.mount()
     }
 
     /// Times a step of the workload, after writing back everything before it.
-    pub fn time<T>(&mut self, step: &'static str, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    pub(crate) fn time<T>(&mut self, step: &'static str, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
         self.time_operations(step, 0, work)
     }
 
     /// As [`Session::time`], for a step of that many equal operations.
-    pub fn time_operations<T>(
+    pub(crate) fn time_operations<T>(
         &mut self,
         step: &'static str,
         operations: u64,
@@ -185,7 +185,7 @@ impl<'a> Session<'a> {
     }
 
     /// Records a duration of this many equal operations that the workload measured itself.
-    pub fn note(&mut self, step: &'static str, operations: u64, time: Duration) {
+    pub(crate) fn note(&mut self, step: &'static str, operations: u64, time: Duration) {
         self.samples.push(Sample {
             step,
             operations,
@@ -204,7 +204,7 @@ impl<'a> Session<'a> {
     }
 
     /// Writes back first the kernel's cached data of the mount, then that of the lower file system.
-    pub fn settle(&self) -> Result<()> {
+    pub(crate) fn settle(&self) -> Result<()> {
         if self.mounted {
             let directory = open_directory(self.directory())?;
             rustix::fs::syncfs(&directory).context("cannot write back the mount")?;
@@ -213,18 +213,18 @@ impl<'a> Session<'a> {
     }
 
     /// Runs a program of the workload to its end; its output is kept only for error messages.
-    pub fn run(&self, command: &mut Command) -> Result<()> {
+    pub(crate) fn run(&self, command: &mut Command) -> Result<()> {
         run_logged(self.turn, command, &self.output)
     }
 
     /// Returns a function that does what [`Session::run`] does, for the timed closures, which cannot borrow the session.
-    pub fn runner(&self) -> impl Fn(&mut Command) -> Result<()> + use<'a> {
+    pub(crate) fn runner(&self) -> impl Fn(&mut Command) -> Result<()> + use<'a> {
         let (turn, log) = (self.turn, self.output.clone());
         move |command| run_logged(turn, command, &log)
     }
 
     /// Unmounts and returns the measured durations.
-    pub fn finish(mut self) -> Result<Vec<Sample>> {
+    pub(crate) fn finish(mut self) -> Result<Vec<Sample>> {
         self.unmount()?;
         Ok(std::mem::take(&mut self.samples))
     }

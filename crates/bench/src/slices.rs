@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The permission of a subject to run, and its time used.
 #[derive(Default)]
-pub struct Turn {
+pub(crate) struct Turn {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -35,28 +35,28 @@ struct State {
 }
 
 /// A guard that ends a turn for good on drop.
-pub struct Ending<'a>(&'a Turn);
+pub(crate) struct Ending<'a>(&'a Turn);
 
 impl Turn {
     /// Returns the turn of a subject that never waits for others.
-    pub fn unshared() -> Self {
+    pub(crate) fn unshared() -> Self {
         Self { state: Mutex::new(State { since: Some(Moment::now()), ..State::default() }), ..Self::default() }
     }
 
     /// Waits until the subject may run for the first time; the turn ends when the result is dropped.
-    pub fn begin(&self) -> Ending<'_> {
+    pub(crate) fn begin(&self) -> Ending<'_> {
         drop(self.wait());
         Ending(self)
     }
 
     /// Returns the time that the subject has used.
-    pub fn used(&self) -> Used {
+    pub(crate) fn used(&self) -> Used {
         let state = self.lock();
         state.used + state.since.map_or_else(Used::default, Moment::used)
     }
 
     /// Runs a program to its end while the subject may run.
-    pub fn run(&self, command: &mut Command) -> Result<ExitStatus> {
+    pub(crate) fn run(&self, command: &mut Command) -> Result<ExitStatus> {
         let mut state = self.wait();
         let mut child = teardown::spawn(command)?;
         let program = Pid::from_child(&child);
@@ -122,7 +122,7 @@ impl Drop for Ending<'_> {
 
 /// Gives each subject its slices in turn until all have ended; at the deadline, all running programs are killed. The order
 /// rotates every round, so that none always follows the same one.
-pub fn share(turns: &[Turn], slice: Duration, deadline: Instant) {
+pub(crate) fn share(turns: &[Turn], slice: Duration, deadline: Instant) {
     let mut going: Vec<&Turn> = turns.iter().collect();
     while !going.is_empty() {
         going.retain(|turn| {

@@ -3,18 +3,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Values that `--subjects` accepts; a family has several subjects where several stacks are measured.
-pub const FAMILIES: &[&str] = &[NATIVE, PLYFS, OVERLAYFS, "bindfs", "mergerfs", "fuse-overlayfs", "unionfs-fuse"];
+pub(crate) const FAMILIES: &[&str] =
+    &[NATIVE, PLYFS, OVERLAYFS, "bindfs", "mergerfs", "fuse-overlayfs", "unionfs-fuse"];
 
 /// The reference subject of the ratios.
-pub const NATIVE: &str = "native";
+pub(crate) const NATIVE: &str = "native";
 
 /// The subject that is part of the kernel.
-pub const OVERLAYFS: &str = "overlayfs";
+pub(crate) const OVERLAYFS: &str = "overlayfs";
 
 const PLYFS: &str = "plyfs";
 
 /// The way in which a subject is mounted.
-pub enum Style {
+pub(crate) enum Style {
     /// The directory is used directly.
     Directory,
     /// A command that returns once the mount exists.
@@ -26,7 +27,7 @@ pub enum Style {
 }
 
 /// A measured subject.
-pub struct Subject {
+pub(crate) struct Subject {
     /// Name shown in the results.
     pub name: String,
     /// One of [`FAMILIES`].
@@ -45,7 +46,7 @@ pub struct Subject {
 }
 
 /// The directories of one subject.
-pub struct Places {
+pub(crate) struct Places {
     /// The directory that contains all of them except the mount point.
     pub own: PathBuf,
     /// The directory on the lower file system; with several branches, the first.
@@ -118,7 +119,7 @@ fn whole(path: &Path) -> String {
 
 impl Subject {
     /// Returns the command that mounts it there.
-    pub fn command(&self, places: &Places) -> Command {
+    pub(crate) fn command(&self, places: &Places) -> Command {
         let mut command = Command::new(&self.program);
         let names = match self.style {
             // Mount options must fit into a page, and with the newer mount API into 256 bytes each, so many branches need short
@@ -134,7 +135,7 @@ impl Subject {
     }
 
     /// Returns the command for the results, without paths of this machine.
-    pub fn shown_command(&self) -> String {
+    pub(crate) fn shown_command(&self) -> String {
         let file = self.program.file_name().unwrap_or_default().to_string_lossy();
         // The program under test may have another name in a build directory.
         let program = if self.family == PLYFS { PLYFS.into() } else { file };
@@ -145,7 +146,7 @@ impl Subject {
     }
 
     /// Returns the command that reports the statistics of a mount's server, if there is one.
-    pub fn statistics(&self, mount_point: &Path) -> Option<Command> {
+    pub(crate) fn statistics(&self, mount_point: &Path) -> Option<Command> {
         (self.family == PLYFS).then(|| {
             let mut command = Command::new(&self.program);
             command.args(["stats", "--json"]).arg(mount_point);
@@ -154,7 +155,7 @@ impl Subject {
     }
 
     /// Returns the reason why it cannot be measured, if there is one.
-    pub fn missing(&self) -> Option<String> {
+    pub(crate) fn missing(&self) -> Option<String> {
         match self.style {
             Style::Directory => None,
             Style::Command => {
@@ -169,7 +170,7 @@ impl Subject {
     }
 
     /// Returns the version that the program reports, in one line.
-    pub fn version(&self) -> Option<String> {
+    pub(crate) fn version(&self) -> Option<String> {
         if matches!(self.style, Style::Directory | Style::Command) {
             let system = rustix::system::uname();
             return Some(format!("Linux {}", system.release().to_string_lossy()));
@@ -186,7 +187,7 @@ impl Subject {
 }
 
 /// Returns every subject, in the order of the results; [`Subject::missing`] reports whether it is available.
-pub fn all(plyfs: &Path, stacks: &[String], plyfs_arguments: &str) -> Vec<Subject> {
+pub(crate) fn all(plyfs: &Path, stacks: &[String], plyfs_arguments: &str) -> Vec<Subject> {
     let mut all = vec![native()];
     all.extend(stacks.iter().map(|stack| plyfs_subject(plyfs, stack, plyfs_arguments)));
     all.extend(PEERS.iter().map(Peer::subject));
@@ -194,13 +195,13 @@ pub fn all(plyfs: &Path, stacks: &[String], plyfs_arguments: &str) -> Vec<Subjec
 }
 
 /// Returns only stacks.
-pub fn stacks(plyfs: &Path, stacks: &[&str], plyfs_arguments: &str) -> Vec<Subject> {
+pub(crate) fn stacks(plyfs: &Path, stacks: &[&str], plyfs_arguments: &str) -> Vec<Subject> {
     stacks.iter().map(|stack| plyfs_subject(plyfs, stack, plyfs_arguments)).collect()
 }
 
 /// Returns the subjects that can join branches, once for each number of branches. The lower file system needs no branches for
 /// the same contents, and is returned once.
-pub fn unions(plyfs: &Path, stacks: &[String], plyfs_arguments: &str, branches: &[usize]) -> Vec<Subject> {
+pub(crate) fn unions(plyfs: &Path, stacks: &[String], plyfs_arguments: &str, branches: &[usize]) -> Vec<Subject> {
     let mut all = vec![native()];
     for &branches in branches {
         let own = stacks.iter().map(|stack| {

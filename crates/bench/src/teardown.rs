@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// Ends everything when a signal requests it, then exits with the shell's code for that signal.
-pub fn watch_signals() -> Result<()> {
+pub(crate) fn watch_signals() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot catch signals")?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
@@ -26,7 +26,7 @@ pub fn watch_signals() -> Result<()> {
 }
 
 /// Starts a program in its own process group, to be killed with the harness.
-pub fn spawn(command: &mut Command) -> Result<Child> {
+pub(crate) fn spawn(command: &mut Command) -> Result<Child> {
     let mut started = started();
     // SAFETY: between fork and exec only one system call is made, without any allocation.
     unsafe {
@@ -41,19 +41,19 @@ pub fn spawn(command: &mut Command) -> Result<Child> {
 }
 
 /// Records that a child has been waited for, so that its pid may be reused from now on.
-pub fn forget(child: &Child) {
+pub(crate) fn forget(child: &Child) {
     let group = group_of(child);
     started().groups.retain(|other| *other != group);
 }
 
 /// Kills every running child with its whole process group.
-pub fn kill_all() {
+pub(crate) fn kill_all() {
     started().kill();
 }
 
 /// Creates the directory under which everything is mounted, and calls `mount` to mount a file system on it. No signal is
 /// handled in between.
-pub fn make_root(mount: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+pub(crate) fn make_root(mount: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let mut started = started();
     let root = tempfile::Builder::new().prefix("plyfs-bench.").tempdir().context("cannot make a directory")?;
     mount(root.path())?;
@@ -63,7 +63,7 @@ pub fn make_root(mount: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
 }
 
 /// Unmounts the root with everything below it, and removes its directory.
-pub fn end() {
+pub(crate) fn end() {
     started().end();
 }
 

@@ -11,14 +11,14 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat, unlinkat};
 
 /// The directories, each before its contents, and the files with their contents.
-pub struct Tree {
+pub(crate) struct Tree {
     directories: Vec<PathBuf>,
     files: Vec<(PathBuf, u32, Vec<u8>)>,
 }
 
 /// The distribution of a tree over several branches, as in the Unionfs paper.
 #[derive(Clone, Copy)]
-pub enum Layout {
+pub(crate) enum Layout {
     /// DIST: each object is in one branch, in rotation, with the parent directories that it needs there.
     Distributed,
     /// DUP: everything is in every branch.
@@ -26,7 +26,7 @@ pub enum Layout {
 }
 
 /// Paths of copies, relative to the directory that they were written to, in the form that system calls need.
-pub struct Paths {
+pub(crate) struct Paths {
     /// The directories, each before its contents.
     pub directories: Vec<CString>,
     /// All other objects.
@@ -35,7 +35,7 @@ pub struct Paths {
 
 impl Tree {
     /// Reads the regular files and directories below a directory.
-    pub fn read(top: &Path) -> Result<Self> {
+    pub(crate) fn read(top: &Path) -> Result<Self> {
         let mut tree = Self { directories: vec![PathBuf::new()], files: Vec::new() };
         let mut next = 0;
         while let Some(directory) = tree.directories.get(next).cloned() {
@@ -55,7 +55,7 @@ impl Tree {
     }
 
     /// Writes that many copies to the branches.
-    pub fn write_copies(&self, branches: &[PathBuf], copies: u32, layout: Layout) -> Result<Paths> {
+    pub(crate) fn write_copies(&self, branches: &[PathBuf], copies: u32, layout: Layout) -> Result<Paths> {
         let mut paths = Paths { directories: Vec::new(), files: Vec::new() };
         let mut branches: Vec<_> = branches.iter().map(|top| Branch { top, made: HashSet::new() }).collect();
         let mut turn = (0..branches.len()).cycle();
@@ -124,7 +124,7 @@ impl Branch<'_> {
 
 impl Paths {
     /// Queries the attributes of everything, by path.
-    pub fn stat(&self, below: impl AsFd) -> Result<()> {
+    pub(crate) fn stat(&self, below: impl AsFd) -> Result<()> {
         for directory in &self.directories {
             if FileType::from_raw_mode(statat(&below, directory, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)
                 != FileType::Directory
@@ -143,7 +143,7 @@ impl Paths {
     }
 
     /// Removes everything, by path.
-    pub fn unlink(&self, below: impl AsFd) -> Result<()> {
+    pub(crate) fn unlink(&self, below: impl AsFd) -> Result<()> {
         for file in &self.files {
             unlinkat(&below, file, AtFlags::empty())?;
         }
@@ -154,19 +154,19 @@ impl Paths {
     }
 
     /// Returns the number of objects.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         (self.directories.len() + self.files.len()) as u64
     }
 }
 
 /// Opens a directory as the base of relative paths.
-pub fn open_directory(path: &Path) -> Result<OwnedFd> {
+pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .with_context(|| format!("cannot open {}", path.display()))
 }
 
 /// Lists a directory and everything below it, and returns the number of entries. With `stat`, queries the attributes of each.
-pub fn walk(directory: impl AsFd, stat: bool) -> Result<u64> {
+pub(crate) fn walk(directory: impl AsFd, stat: bool) -> Result<u64> {
     let mut space = Vec::with_capacity(64 << 10);
     let mut below = Vec::new();
     let mut count = 0;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// The process in which [`split`] returned.
-pub enum Side {
+pub(crate) enum Side {
     /// The original process, which ends with the outcome that the server reported.
     Parent(Outcome),
     /// The server, which must report its outcome.
@@ -19,7 +19,7 @@ pub enum Side {
 }
 
 /// The server's obligation to report to its parent how the start went.
-pub struct Ready {
+pub(crate) struct Ready {
     pipe: File,
 }
 
@@ -33,7 +33,7 @@ enum Told {
 /// Forks the server off. The parent waits for the server's report.
 ///
 /// Must be called while the process has a single thread.
-pub fn split() -> Outcome<Side> {
+pub(crate) fn split() -> Outcome<Side> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| cannot(&error))?;
     // SAFETY: the process has a single thread, so that the child finds no lock held by a thread that it lacks.
     match unsafe { libc::fork() } {
@@ -53,7 +53,7 @@ pub fn split() -> Outcome<Side> {
 impl Ready {
     /// Reports that the mount is usable: the parent ends, and the server detaches from its terminal and working directory. From
     /// then on, standard error goes to `errors`, or nowhere.
-    pub fn usable(self, errors: Option<&Path>) {
+    pub(crate) fn usable(self, errors: Option<&Path>) {
         // Failing to detach affects only the terminal.
         if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
             let _ = rustix::stdio::dup2_stdin(&null);
@@ -66,7 +66,7 @@ impl Ready {
     }
 
     /// Reports that the mount failed; the parent prints the failure.
-    pub fn failed(self, failure: &Failure) {
+    pub(crate) fn failed(self, failure: &Failure) {
         self.tell(&Told::Failed {
             number: failure.exit.number(),
             message: failure.message.clone(),
@@ -84,7 +84,7 @@ impl Ready {
 
 /// Closes every descriptor but the standard ones. Must be called before the process opens anything: every open descriptor was
 /// inherited, and another process may be waiting for it to be closed.
-pub fn close_inherited() {
+pub(crate) fn close_inherited() {
     const FIRST: libc::c_uint = 3;
     // SAFETY: nothing in this process owns a descriptor from `FIRST` on. Kernels without the call (before Linux 5.9) and
     // refusals leave the descriptors open, which only delays processes that wait for them to be closed.

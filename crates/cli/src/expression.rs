@@ -12,14 +12,14 @@ use crate::exit::{Exit, Failure, Outcome};
 
 /// An expression with its text, so that errors can show their location.
 #[derive(Clone, Debug)]
-pub struct Expression {
+pub(crate) struct Expression {
     text: String,
     stack: Stack,
 }
 
 impl Expression {
     /// Reads a stack. Relative paths in it are made absolute.
-    pub fn read(argument: &OsStr) -> Outcome<Expression> {
+    pub(crate) fn read(argument: &OsStr) -> Outcome<Expression> {
         let text = syntax::from_argument(argument);
         let mut stack = syntax::parse(&text).map_err(|error| failure(&error.into(), &text))?;
         stack::make_absolute(&mut stack, &working_directory()?);
@@ -27,7 +27,7 @@ impl Expression {
     }
 
     /// Reads the layers for a directory that is to be mounted over.
-    pub fn read_over(directory: &Path, argument: &OsStr) -> Outcome<Expression> {
+    pub(crate) fn read_over(directory: &Path, argument: &OsStr) -> Outcome<Expression> {
         let text = syntax::from_argument(argument);
         let layers = syntax::parse_layers(&text).map_err(|error| failure(&error.into(), &text))?;
         let mut stack = Stack { source: vec![plain(directory.as_os_str().to_owned())], layers };
@@ -36,7 +36,7 @@ impl Expression {
     }
 
     /// Builds the stack, with a warning for each branch that is left out.
-    pub fn build(&self) -> Outcome<FileSystemRef> {
+    pub(crate) fn build(&self) -> Outcome<FileSystemRef> {
         let warn = &mut |error: &stack::BuildError| {
             // A server that has detached from its terminal has its log.
             let _ = writeln!(io::stderr(), "plyfs: warning: a branch is left out: {error}");
@@ -45,17 +45,17 @@ impl Expression {
     }
 
     /// Builds the stack only to describe its members: changes nothing in it, even while it is mounted.
-    pub fn build_to_describe(&self) -> Outcome<FileSystemRef> {
+    pub(crate) fn build_to_describe(&self) -> Outcome<FileSystemRef> {
         stack::only_described(|| self.build())
     }
 
     /// Returns whether it is a single branch, with or without a mode, without layers on it.
-    pub fn is_one_branch(&self) -> bool {
+    pub(crate) fn is_one_branch(&self) -> bool {
         self.stack.source.len() == 1 && self.stack.layers.is_empty()
     }
 
     /// Opens the branches of the union that this is, or, without any layer, the branches that it names.
-    pub fn build_branches(&self) -> Outcome<Vec<OpenBranch>> {
+    pub(crate) fn build_branches(&self) -> Outcome<Vec<OpenBranch>> {
         let branches = stack::build_branches(&self.stack).ok_or_else(|| {
             let message = "this is no union; name its branches, or the stack as it is mounted";
             Failure::new(Exit::Expression, message)
@@ -64,14 +64,14 @@ impl Expression {
     }
 
     /// Returns the directories that it is on, as far as it names them.
-    pub fn directories(&self) -> Vec<PathBuf> {
+    pub(crate) fn directories(&self) -> Vec<PathBuf> {
         let mut directories = Vec::new();
         add_directories(&self.stack, &mut directories);
         directories
     }
 
     /// Returns the expression in its canonical form with absolute paths: it means the same wherever it is read.
-    pub fn standard_form(&self) -> String {
+    pub(crate) fn standard_form(&self) -> String {
         self.stack.to_string()
     }
 }

@@ -14,14 +14,14 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::options::{MountOptions, Uring};
 
 /// Latencies of requests, and directories to mount on.
-pub use frontends::fuse::{MountPoint, Times, UnmountMode};
+pub(crate) use frontends::fuse::{MountPoint, Times, UnmountMode};
 
 /// Target of the log lines about individual operations.
-pub const TRACE_TARGET: &str = fuse::TRACE_TARGET;
+pub(crate) const TRACE_TARGET: &str = fuse::TRACE_TARGET;
 
 /// The parameters of a mount.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The mount point, in the form in which the kernel lists it.
     pub mount_point: PathBuf,
     /// The source that mount(8) shows.
@@ -33,7 +33,7 @@ pub struct Plan {
 }
 
 /// A mount that serves requests. Dropping it unmounts.
-pub struct Served {
+pub(crate) struct Served {
     mount: Mount,
     /// Processes that use the mount are no longer waited for.
     forced: AtomicBool,
@@ -44,7 +44,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 impl Served {
     /// Waits until the mount is gone and the last request is served, or until the end is forced.
-    pub fn wait(&self) {
+    pub(crate) fn wait(&self) {
         const INTERVAL: Duration = Duration::from_millis(500);
         while !self.mount.wait_timeout(INTERVAL) {
             if self.forced.load(Ordering::Acquire) {
@@ -74,7 +74,7 @@ impl Served {
     }
 
     /// Unmounts. Processes that use the mount may continue for some time; with `at_once`, their operations fail.
-    pub fn end(&self, at_once: bool) {
+    pub(crate) fn end(&self, at_once: bool) {
         if !at_once {
             self.write_back();
             match self.mount.unmount(UnmountMode::Clean) {
@@ -99,7 +99,7 @@ impl Served {
     /// Unmounts after the processes that used the mount have ended; operations on files that others still have open fail.
     /// Returns whether nothing can change anything through the mount any more: not so if it is also mounted in another mount
     /// namespace, or if the kernel itself writes open files to the base.
-    pub fn finish(&self) -> bool {
+    pub(crate) fn finish(&self) -> bool {
         const ATTEMPTS: usize = 20;
         const INTERVAL: Duration = Duration::from_millis(10);
         for _ in 0..ATTEMPTS {
@@ -117,18 +117,18 @@ impl Served {
     }
 
     /// Applies a change of the mount's flags.
-    pub fn flags_changed(&self, flags: &MountFlags) -> vnode::Result<()> {
+    pub(crate) fn flags_changed(&self, flags: &MountFlags) -> vnode::Result<()> {
         self.mount.flags_changed(flags)
     }
 
     /// Flushes everything written so far to storage, including the kernel's cached data.
-    pub fn sync(&self) -> vnode::Result<()> {
+    pub(crate) fn sync(&self) -> vnode::Result<()> {
         self.write_back();
         self.mount.sync()
     }
 
     /// Waits until the users of the mount see what has changed in the stack.
-    pub fn settle(&self) {
+    pub(crate) fn settle(&self) {
         const LONGEST: Duration = Duration::from_secs(30);
         if !self.mount.wait_until_told(LONGEST) {
             tracing::warn!(
@@ -138,46 +138,46 @@ impl Served {
     }
 
     /// Returns the number of requests answered, by operation, for the operations that occurred.
-    pub fn requests(&self) -> BTreeMap<String, u64> {
+    pub(crate) fn requests(&self) -> BTreeMap<String, u64> {
         let counts = self.mount.statistics().into_iter();
         counts.map(|count| (count.operation.to_lowercase(), count.times.requests())).collect()
     }
 
     /// Returns the statistics since the mount, by operation.
-    pub fn operations(&self) -> BTreeMap<String, Operation> {
+    pub(crate) fn operations(&self) -> BTreeMap<String, Operation> {
         let all = self.mount.statistics().into_iter();
         let steps = |one: &OperationStatistics| Operation { failures: one.failures, times: one.times.steps() };
         all.map(|one| (one.operation.to_lowercase(), steps(&one))).collect()
     }
 
     /// Returns the time that the parts of the stack took of the sampled requests.
-    pub fn parts(&self) -> BTreeMap<String, Steps> {
+    pub(crate) fn parts(&self) -> BTreeMap<String, Steps> {
         self.mount.parts().into_iter().map(|one| (one.part.to_owned(), one.times.steps())).collect()
     }
 
     /// Returns the number of threads that serve requests.
-    pub fn workers(&self) -> usize {
+    pub(crate) fn workers(&self) -> usize {
         self.mount.workers()
     }
 
     /// Returns the transport of requests from the kernel, and the reason for it.
-    pub fn transport(&self) -> String {
+    pub(crate) fn transport(&self) -> String {
         self.mount.decisions().transport()
     }
 
     /// Returns the number of objects that the kernel holds references to.
-    pub fn objects(&self) -> u64 {
+    pub(crate) fn objects(&self) -> u64 {
         self.mount.nodes()
     }
 }
 
 /// Returns as text the decisions about caching and the data path that follow from the stack, the plan and the running kernel.
-pub fn decisions(file_system: &dyn FileSystem, plan: &Plan) -> String {
+pub(crate) fn decisions(file_system: &dyn FileSystem, plan: &Plan) -> String {
     fuse::explain(&file_system.properties(), &options(plan)).to_string()
 }
 
 /// Mounts on this directory, and returns when the mount is usable.
-pub fn mount(file_system: FileSystemRef, point: &MountPoint, plan: &Plan) -> Outcome<Served> {
+pub(crate) fn mount(file_system: FileSystemRef, point: &MountPoint, plan: &Plan) -> Outcome<Served> {
     if file_system.properties().overlay && !plan.over {
         let message = "the stack is to be mounted over its base (mntstyle overlay): \
             write plyfs mount --over DIRECTORY and the layers";

@@ -17,7 +17,7 @@ use crate::exit::{Exit, Failure, Outcome};
 
 /// The destination of log lines.
 #[derive(Clone, Debug)]
-pub enum Destination {
+pub(crate) enum Destination {
     /// Standard error.
     StandardError,
     /// A file, opened for appending; created readable only by its owner, since it may contain the names of other users' files.
@@ -38,7 +38,7 @@ struct Current {
 static CURRENT: OnceLock<Current> = OnceLock::new();
 
 /// Starts logging. Must be called once, before threads are started.
-pub fn start(level: &str, destination: &Destination) -> Outcome {
+pub(crate) fn start(level: &str, destination: &Destination) -> Outcome {
     let (filter, handle) = reload::Layer::new(filter(level)?);
     let registry = tracing_subscriber::registry().with(filter);
     let started = match destination {
@@ -57,12 +57,12 @@ pub fn start(level: &str, destination: &Destination) -> Outcome {
 }
 
 /// Returns the current level, as it was set.
-pub fn level() -> String {
+pub(crate) fn level() -> String {
     CURRENT.get().map_or_else(|| "off".to_owned(), |current| lock(&current.level).clone())
 }
 
 /// Changes the level.
-pub fn set_level(level: &str) -> Outcome {
+pub(crate) fn set_level(level: &str) -> Outcome {
     let filter = filter(level)?;
     let Some(current) = CURRENT.get() else {
         return Err(Failure::new(Exit::Failure, "this process does not log; restart the mount"));
@@ -76,12 +76,12 @@ pub fn set_level(level: &str) -> Outcome {
 }
 
 /// Checks a level without setting it.
-pub fn check(level: &str) -> Outcome {
+pub(crate) fn check(level: &str) -> Outcome {
     filter(level).map(drop)
 }
 
 /// Returns the level with a trace line for each operation added.
-pub fn with_trace(level: &str) -> String {
+pub(crate) fn with_trace(level: &str) -> String {
     format!("{level},{}=trace", crate::front_end::TRACE_TARGET)
 }
 

@@ -10,7 +10,7 @@ use vnode::mount_table::{Mount, OWN, mounts, unescape};
 
 /// One mount of the caller's mount namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The kernel's mount ID.
     pub mount: u64,
     /// Path of the mount point.
@@ -27,36 +27,36 @@ pub struct Entry {
 
 impl Entry {
     /// Returns whether it is a mount of Plyfs.
-    pub fn is_plyfs(&self) -> bool {
+    pub(crate) fn is_plyfs(&self) -> bool {
         self.kind == "fuse.plyfs"
     }
 }
 
 /// Returns all mounts, in the order in which they were made.
-pub fn read() -> Vec<Entry> {
+pub(crate) fn read() -> Vec<Entry> {
     let table = fs::read(OWN).unwrap_or_default();
     mounts(&table).map(entry).collect()
 }
 
 /// Returns the mount points of file systems that processes serve through FUSE.
-pub fn served() -> Vec<PathBuf> {
+pub(crate) fn served() -> Vec<PathBuf> {
     let table = fs::read(OWN).unwrap_or_default();
     mounts(&table).filter(Mount::is_fuse).map(|mount| path(mount.mount_point)).collect()
 }
 
 /// Returns the topmost mount on exactly this path.
-pub fn on(mount_point: &Path) -> Option<Entry> {
+pub(crate) fn on(mount_point: &Path) -> Option<Entry> {
     read().into_iter().rfind(|entry| entry.mount_point == mount_point)
 }
 
 /// Returns the mount with this ID, if it is attached to the tree.
-pub fn of(mount: u64) -> Option<Entry> {
+pub(crate) fn of(mount: u64) -> Option<Entry> {
     read().into_iter().find(|entry| entry.mount == mount)
 }
 
 /// Returns the path in the form in which the kernel lists mounts: absolute, without symlinks or `..`. Does not access a mount
 /// point itself if its path is already listed: its server might not answer.
-pub fn canonical(path: &Path) -> PathBuf {
+pub(crate) fn canonical(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let listed = |path: &Path| read().iter().any(|entry| entry.is_plyfs() && entry.mount_point == path);
     // `absolute` keeps `..` and empty trailing components; mounts are never listed with them.

@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::mount_table;
 
 /// An open directory of control sockets.
-pub struct Directory {
+pub(crate) struct Directory {
     file: File,
     /// The path by which it was found.
     path: PathBuf,
@@ -39,22 +39,22 @@ impl Directory {
     }
 
     /// Returns the path by which it was found.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns a path that resolves to it regardless of renames, in this process, as long as the value lives.
-    pub fn place(&self) -> PathBuf {
+    pub(crate) fn place(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
 
     /// Returns the uid of its owner.
-    pub fn owner(&self) -> u32 {
+    pub(crate) fn owner(&self) -> u32 {
         self.owner
     }
 
     /// Returns whether the caller owns it.
-    pub fn is_own(&self) -> bool {
+    pub(crate) fn is_own(&self) -> bool {
         self.owner == geteuid().as_raw()
     }
 }
@@ -69,7 +69,7 @@ impl AsFd for Directory {
 const SUBDIRECTORY: &str = "plyfs";
 
 /// Returns every directory that may contain sockets for the caller to use: for root, those of all users.
-pub fn all() -> Vec<Directory> {
+pub(crate) fn all() -> Vec<Directory> {
     let uid = geteuid();
     let (mut paths, served) = (vec![usual()], mount_table::served());
     if uid.is_root() {
@@ -90,7 +90,7 @@ pub fn all() -> Vec<Directory> {
 
 /// Creates the caller's directory with mode 0700, or opens the existing one: /run/plyfs for root, else below $XDG_RUNTIME_DIR,
 /// else in /tmp under the user's id. In /tmp other users may have taken that name; then it gets another name.
-pub fn make() -> Outcome<Directory> {
+pub(crate) fn make() -> Outcome<Directory> {
     let path = usual();
     let failed = |error: &io::Error| {
         let remedy = "make it, or set XDG_RUNTIME_DIR to a directory of yours";
@@ -119,7 +119,7 @@ pub fn make() -> Outcome<Directory> {
 }
 
 /// Waits until no other process of this user is about to mount. The next process may continue once the value is dropped.
-pub fn turn() -> Outcome<Option<File>> {
+pub(crate) fn turn() -> Outcome<Option<File>> {
     const PATIENCE: Duration = Duration::from_secs(10);
     let directory = make()?;
     let end = Instant::now() + PATIENCE;

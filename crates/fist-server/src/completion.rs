@@ -12,7 +12,7 @@ use crate::symbols::{Kind, Symbol};
 
 /// A proposal.
 #[derive(Clone, Debug)]
-pub struct Proposal {
+pub(crate) struct Proposal {
     /// The text to be inserted.
     pub label: String,
     pub kind: As,
@@ -27,7 +27,7 @@ fn proposal(label: impl Into<String>, kind: As, detail: impl Into<String>, summa
 }
 
 /// Returns all proposals at a byte, and the span of the word there that a proposal replaces.
-pub fn of(document: &Document, byte: usize) -> (Span, Vec<Proposal>) {
+pub(crate) fn of(document: &Document, byte: usize) -> (Span, Vec<Proposal>) {
     let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let text = &document.text;
     let start = byte - text[..byte].chars().rev().take_while(|character| is_part(*character)).count();

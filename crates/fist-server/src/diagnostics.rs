@@ -12,7 +12,7 @@ use crate::positions::Encoding;
 const TOLD_MAX: usize = 500;
 
 /// Returns the diagnostics of a document.
-pub fn of(document: &Document, uri: &Uri, encoding: Encoding) -> Vec<Diagnostic> {
+pub(crate) fn of(document: &Document, uri: &Uri, encoding: Encoding) -> Vec<Diagnostic> {
     let told = document.diagnostics.iter().take(TOLD_MAX);
     told.map(|one| diagnostic(document, one, uri, encoding)).collect()
 }

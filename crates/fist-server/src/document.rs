@@ -13,7 +13,7 @@ use crate::symbols::{self, Symbol};
 
 /// A text that is open in an editor.
 #[derive(Debug)]
-pub struct Document {
+pub(crate) struct Document {
     pub text: String,
     pub lines: Lines,
     pub tokens: Vec<Token>,
@@ -27,7 +27,7 @@ pub struct Document {
 
 /// A section of a FiST program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Section {
+pub(crate) enum Section {
     Preamble,
     Declarations,
     Rules,
@@ -36,7 +36,7 @@ pub enum Section {
 
 impl Document {
     /// Parses and checks the text of a file with this name.
-    pub fn new(file: &str, text: String) -> Document {
+    pub(crate) fn new(file: &str, text: String) -> Document {
         let Loaded { text, diagnostics, .. } = Loaded::of(file, text);
         let lexed = lex(&text);
         let depth = section(&lexed.tokens, text.len()).1;
@@ -48,7 +48,7 @@ impl Document {
     }
 
     /// Returns the index of the token that contains a byte, or ends there.
-    pub fn token_at(&self, byte: usize) -> Option<usize> {
+    pub(crate) fn token_at(&self, byte: usize) -> Option<usize> {
         let first = self.tokens.partition_point(|token| (token.span.end as usize) < byte);
         let holds = |index: &usize| {
             let token = &self.tokens[*index];
@@ -61,18 +61,18 @@ impl Document {
     }
 
     /// Returns the text of a token.
-    pub fn word(&self, index: usize) -> &str {
+    pub(crate) fn word(&self, index: usize) -> &str {
         self.tokens[index].span.of(&self.text)
     }
 
     /// Returns the index of the token before this one, if it is one of these punctuators.
-    pub fn behind(&self, index: usize, marks: &[&str]) -> Option<usize> {
+    pub(crate) fn behind(&self, index: usize, marks: &[&str]) -> Option<usize> {
         let before = index.checked_sub(1)?;
         matches!(self.tokens[before].kind, TokenKind::Mark(mark) if marks.contains(&mark)).then_some(before)
     }
 
     /// Returns whether a byte is in a comment or in quotes, where words have no meaning.
-    pub fn is_quoted(&self, byte: usize) -> bool {
+    pub(crate) fn is_quoted(&self, byte: usize) -> bool {
         let comment = self.comments.iter().any(|comment| {
             let is_line = comment.span.of(&self.text).starts_with("//");
             let end = comment.span.end as usize;
@@ -89,18 +89,18 @@ impl Document {
     }
 
     /// Returns the section that a byte is in, and the number of braces open around it.
-    pub fn section(&self, byte: usize) -> (Section, u32) {
+    pub(crate) fn section(&self, byte: usize) -> (Section, u32) {
         section(&self.tokens, byte)
     }
 
     /// Returns the symbol that a name refers to at a byte: the innermost.
-    pub fn symbol(&self, name: &str, byte: usize) -> Option<&Symbol> {
+    pub(crate) fn symbol(&self, name: &str, byte: usize) -> Option<&Symbol> {
         let known = self.symbols.iter().filter(|symbol| symbol.name == name && symbol.is_known_at(byte));
         known.min_by_key(|symbol| symbol.rank())
     }
 
     /// Returns the span of the whole text.
-    pub fn whole(&self) -> Span {
+    pub(crate) fn whole(&self) -> Span {
         Span::new(0, self.text.len())
     }
 }

@@ -11,7 +11,7 @@ use crate::document::{Document, Section};
 use crate::symbols::Kind;
 
 /// Returns the help at a byte, and the span that it applies to.
-pub fn of(document: &Document, byte: usize) -> Option<(Span, String)> {
+pub(crate) fn of(document: &Document, byte: usize) -> Option<(Span, String)> {
     let word = if document.is_quoted(byte) { None } else { document.token_at(byte) };
     let help = word.and_then(|index| Some((document.tokens[index].span, help(document, index)?)));
     let mut problems = document.diagnostics.iter().filter(|one| {
@@ -56,7 +56,7 @@ fn help(document: &Document, index: usize) -> Option<String> {
 }
 
 /// Returns the help on a variable: `$dir:1`, `$name`, `$0`.
-pub fn variable(written: &str, name: &str, branch: Option<u32>) -> Option<String> {
+pub(crate) fn variable(written: &str, name: &str, branch: Option<u32>) -> Option<String> {
     if let (Some((_, _, summary)), None) = (OPERATION_VALUES.iter().find(|(_, known, _)| *known == name), branch) {
         return Some(entry(written, summary));
     }
@@ -165,7 +165,7 @@ fn member(document: &Document, dot: usize, word: &str) -> Option<String> {
 }
 
 /// Returns the description of a kind of symbol, in one sentence.
-pub fn kind(kind: &Kind) -> &'static str {
+pub(crate) fn kind(kind: &Kind) -> &'static str {
     match kind {
         Kind::Constant => "a constant",
         Kind::Type => "a type",

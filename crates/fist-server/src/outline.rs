@@ -9,7 +9,7 @@ use crate::positions::Encoding;
 use crate::symbols::{declared, field_detail, field_span, one_line};
 
 /// Returns the outline, in the order of the text.
-pub fn of(document: &Document, encoding: Encoding) -> Vec<DocumentSymbol> {
+pub(crate) fn of(document: &Document, encoding: Encoding) -> Vec<DocumentSymbol> {
     let outline = Outline { document, encoding };
     let tree = &document.tree;
     let mut all: Vec<DocumentSymbol> = tree.preamble.iter().flat_map(|item| outline.item(item)).collect();

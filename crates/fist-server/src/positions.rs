@@ -6,7 +6,7 @@ use lsp_types::{Position, PositionEncodingKind, Range};
 
 /// The unit of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     /// Bytes.
     Utf8,
     /// UTF-16 code units, the default for editors that announce no encoding.
@@ -15,7 +15,7 @@ pub enum Encoding {
 
 impl Encoding {
     /// Returns the best of the encodings that the editor supports.
-    pub fn of(known: Option<&[PositionEncodingKind]>) -> Encoding {
+    pub(crate) fn of(known: Option<&[PositionEncodingKind]>) -> Encoding {
         match known.is_some_and(|known| known.contains(&PositionEncodingKind::UTF8)) {
             true => Encoding::Utf8,
             false => Encoding::Utf16,
@@ -23,7 +23,7 @@ impl Encoding {
     }
 
     /// Returns the protocol's name of the encoding.
-    pub fn kind(self) -> PositionEncodingKind {
+    pub(crate) fn kind(self) -> PositionEncodingKind {
         match self {
             Encoding::Utf8 => PositionEncodingKind::UTF8,
             Encoding::Utf16 => PositionEncodingKind::UTF16,
@@ -38,7 +38,7 @@ impl Encoding {
     }
 
     /// Returns the position of a byte; for one past the text, that of its end.
-    pub fn position(self, text: &str, lines: &Lines, byte: usize) -> Position {
+    pub(crate) fn position(self, text: &str, lines: &Lines, byte: usize) -> Position {
         let byte = byte.min(text.len());
         let line = lines.line(byte);
         let before = text.get(lines.start(text, line)..byte).unwrap_or_default();
@@ -47,13 +47,13 @@ impl Encoding {
     }
 
     /// Returns the range of a span.
-    pub fn range(self, text: &str, lines: &Lines, span: Span) -> Range {
+    pub(crate) fn range(self, text: &str, lines: &Lines, span: Span) -> Range {
         let position = |byte| self.position(text, lines, byte as usize);
         Range { start: position(span.start), end: position(span.end) }
     }
 
     /// Returns the byte at a position; for one past the end of its line or of the text, that end.
-    pub fn byte(self, text: &str, lines: &Lines, position: Position) -> usize {
+    pub(crate) fn byte(self, text: &str, lines: &Lines, position: Position) -> usize {
         let start = lines.start(text, position.line as usize);
         let mut column = 0;
         for (offset, character) in text[start..].char_indices() {

@@ -8,7 +8,7 @@ use fist::tree::{
 
 /// A named item.
 #[derive(Clone, Debug)]
-pub struct Symbol {
+pub(crate) struct Symbol {
     pub name: String,
     pub kind: Kind,
     /// Its declaration, on one line.
@@ -21,7 +21,7 @@ pub struct Symbol {
 
 /// The kind of a named item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Constant,
     Type,
     Data,
@@ -37,20 +37,20 @@ pub enum Kind {
 
 impl Symbol {
     /// Returns whether it is known at a byte.
-    pub fn is_known_at(&self, byte: usize) -> bool {
+    pub(crate) fn is_known_at(&self, byte: usize) -> bool {
         let byte = byte as u32;
         self.scope.is_none_or(|scope| self.span.start <= byte && byte <= scope.end)
     }
 
     /// Returns its rank for name resolution: of two symbols known at a byte, the one with the lower rank is used.
-    pub fn rank(&self) -> (bool, u32, u32) {
+    pub(crate) fn rank(&self) -> (bool, u32, u32) {
         let size = self.scope.map_or(u32::MAX, |scope| scope.end - scope.start);
         (matches!(self.kind, Kind::Field(_)), size, u32::MAX - self.span.start)
     }
 }
 
 /// Returns all symbols of a FiST program.
-pub fn of(text: &str, description: &Description) -> Vec<Symbol> {
+pub(crate) fn of(text: &str, description: &Description) -> Vec<Symbol> {
     let mut finder = Finder { text, found: Vec::new() };
     finder.items(&description.preamble);
     finder.declarations(description);
@@ -62,23 +62,23 @@ pub fn of(text: &str, description: &Description) -> Vec<Symbol> {
 }
 
 /// Returns a type with its declarator on one line, without the initial value.
-pub fn declared(text: &str, r#type: &TypeName, span: Span) -> String {
+pub(crate) fn declared(text: &str, r#type: &TypeName, span: Span) -> String {
     let declarator = span.of(text).split('=').next().unwrap_or_default();
     one_line(&format!("{} {declarator}", r#type.span.of(text)))
 }
 
 /// Returns a text on one line.
-pub fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the span of a field, from its name to its last length.
-pub fn field_span(field: &Field) -> Span {
+pub(crate) fn field_span(field: &Field) -> Span {
     field.lengths.last().map_or(field.name.span, |length| field.name.span.to(length.span))
 }
 
 /// Returns a field as it is declared.
-pub fn field_detail(text: &str, field: &Field) -> String {
+pub(crate) fn field_detail(text: &str, field: &Field) -> String {
     let lengths: String = field.lengths.iter().map(|length| format!("[{}]", length.span.of(text))).collect();
     one_line(&format!("{} {}{lengths}", field.r#type.span.of(text), field.name.value))
 }

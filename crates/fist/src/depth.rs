@@ -4,7 +4,7 @@ use crate::code::{Expression as E, Statement as S};
 use crate::visit::parts;
 
 /// The depth of a sequence of statements.
-pub fn of(statements: &[S]) -> u32 {
+pub(crate) fn of(statements: &[S]) -> u32 {
     1 + statements.iter().map(statement).max().unwrap_or(0)
 }
 

@@ -3,12 +3,12 @@
 use crate::tree::{Block, Expression, ExpressionKind as E, Initializer, Statement, StatementKind as S, Variable};
 
 /// Visits every expression of a block, outer ones first.
-pub fn block<'t>(block: &'t Block, see: &mut dyn FnMut(&'t Expression)) {
+pub(crate) fn block<'t>(block: &'t Block, see: &mut dyn FnMut(&'t Expression)) {
     statements(&block.statements, see);
 }
 
 /// Visits every variable that a block declares, including those in nested blocks.
-pub fn variables<'t>(block: &'t Block, see: &mut dyn FnMut(&'t Variable)) {
+pub(crate) fn variables<'t>(block: &'t Block, see: &mut dyn FnMut(&'t Variable)) {
     block.statements.iter().for_each(|one| variables_of(one, see));
 }
 
@@ -85,13 +85,13 @@ fn initializer<'t>(value: &'t Initializer, see: &mut dyn FnMut(&'t Expression)) 
 }
 
 /// Visits an expression and every one nested in it.
-pub fn expression<'t>(whole: &'t Expression, see: &mut dyn FnMut(&'t Expression)) {
+pub(crate) fn expression<'t>(whole: &'t Expression, see: &mut dyn FnMut(&'t Expression)) {
     see(whole);
     whole.kind.parts(&mut |part| expression(part, see));
 }
 
 /// Returns the name of the variable or data that an lvalue is in: `a` in `a.b[3]`.
-pub fn root(whole: &Expression) -> Option<&str> {
+pub(crate) fn root(whole: &Expression) -> Option<&str> {
     match &whole.kind {
         E::Name(name) => Some(name),
         E::Member { of, is_arrow: false, .. } | E::Index(of, _) => root(of),

@@ -1,7 +1,7 @@
 //! The release of the running kernel, for features that mounts lack on earlier releases.
 
 /// Returns whether the running kernel is this release or a later one.
-pub fn is_at_least(major: u32, minor: u32) -> bool {
+pub(crate) fn is_at_least(major: u32, minor: u32) -> bool {
     let release = rustix::system::uname();
     parsed(&release.release().to_string_lossy()).is_none_or(|running| running >= (major, minor))
 }

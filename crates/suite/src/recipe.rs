@@ -20,7 +20,7 @@ pub enum Base {
 }
 
 /// The name of a layer, and its options.
-pub type LayerWithOptions = (String, Vec<(String, String)>);
+pub(crate) type LayerWithOptions = (String, Vec<(String, String)>);
 
 /// A base and the layers on it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// One test that ran, or was to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Case {
+pub(crate) struct Case {
     /// The job that it belongs to.
     pub job: String,
     /// Its name, unique in the job.
@@ -22,7 +22,7 @@ pub struct Case {
 /// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// It ran to completion.
     Passed,
     /// An assertion failed, or it did not finish.
@@ -33,7 +33,7 @@ pub enum Verdict {
 
 /// The result of a job.
 #[derive(Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// The job's title.
     pub title: String,
     /// Its cases, in order of completion.
@@ -46,14 +46,14 @@ pub struct Outcome {
 
 impl Outcome {
     /// Returns the number of cases with this verdict.
-    pub fn count(&self, verdict: Verdict) -> usize {
+    pub(crate) fn count(&self, verdict: Verdict) -> usize {
         count(&self.cases, verdict)
     }
 }
 
 /// The results of the whole run.
 #[derive(Debug, Default)]
-pub struct Results {
+pub(crate) struct Results {
     /// All cases.
     pub cases: Vec<Case>,
     /// Tests that programs reported to have left out in this tier.
@@ -67,14 +67,14 @@ const LEFT: &str = "left: ";
 
 impl Results {
     /// Adds the result of a job.
-    pub fn add(&mut self, outcome: Outcome) {
+    pub(crate) fn add(&mut self, outcome: Outcome) {
         self.jobs.push((outcome.title, outcome.elapsed.as_secs_f64()));
         self.left.extend(outcome.notes.iter().filter_map(|line| line.strip_prefix(LEFT)).map(str::to_owned));
         self.cases.extend(outcome.cases);
     }
 
     /// Returns the number of cases with this verdict.
-    pub fn count(&self, verdict: Verdict) -> usize {
+    pub(crate) fn count(&self, verdict: Verdict) -> usize {
         count(&self.cases, verdict)
     }
 }
@@ -86,7 +86,7 @@ fn count(cases: &[Case], verdict: Verdict) -> usize {
 #[cfg(test)]
 impl Results {
     /// Creates the results of one job, for tests: one case passed, one failed.
-    pub fn of_two() -> Self {
+    pub(crate) fn of_two() -> Self {
         let case = |name: &str, verdict, output: &str| Case {
             job: "layers lib".to_owned(),
             name: name.to_owned(),

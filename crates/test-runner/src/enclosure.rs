@@ -14,7 +14,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// The environment of one job. Without permission to create a mount namespace, the job runs in that of this process.
 #[derive(Debug)]
-pub struct Enclosure {
+pub(crate) struct Enclosure {
     /// The identifier of the namespace in /proc, if it was created.
     namespace: Option<PathBuf>,
     /// Value of the environment variable of the job's processes, including those that create a namespace of their own.
@@ -36,7 +36,7 @@ impl Enclosure {
     ///
     /// # Errors
     /// Fails if unshare(2) or mount(2) does.
-    pub fn enter() -> anyhow::Result<Self> {
+    pub(crate) fn enter() -> anyhow::Result<Self> {
         static JOBS: AtomicUsize = AtomicUsize::new(0);
         let mark = format!("{}.{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
         if !geteuid().is_root() {
@@ -56,13 +56,13 @@ impl Enclosure {
     }
 
     /// Marks the processes of a command, so that they are found.
-    pub fn mark(&self, command: &mut Command) {
+    pub(crate) fn mark(&self, command: &mut Command) {
         command.env(MARK, &self.mark);
     }
 
     /// Aborts the FUSE mounts created here: processes that wait for a server that does not reply get an error. Such a waiting
     /// process cannot be killed, and is often the server itself.
-    pub fn abort_mounts(&self) {
+    pub(crate) fn abort_mounts(&self) {
         const CONNECTIONS: &str = "/sys/fs/fuse/connections";
         if self.namespace.is_none() {
             return;
@@ -80,7 +80,7 @@ impl Enclosure {
     ///
     /// # Errors
     /// Fails if some remain.
-    pub fn clear(&self) -> anyhow::Result<()> {
+    pub(crate) fn clear(&self) -> anyhow::Result<()> {
         /// A killed process may still have to wait for a disk.
         const PATIENCE: Duration = Duration::from_secs(10);
         let begin = Instant::now();
@@ -98,7 +98,7 @@ impl Enclosure {
     ///
     /// # Errors
     /// Fails if they cannot be searched for.
-    pub fn kill_all(&self) -> anyhow::Result<usize> {
+    pub(crate) fn kill_all(&self) -> anyhow::Result<usize> {
         let mark = format!("{MARK}={}", self.mark);
         let is_in_it = |process: Pid| {
             let of_process = |name: &str| format!("/proc/{}/{name}", process.as_raw_nonzero());

@@ -27,7 +27,7 @@ struct Event {
 
 /// Collects the cases of one job from the lines that it prints.
 #[derive(Debug, Default)]
-pub struct Collector {
+pub(crate) struct Collector {
     job: String,
     /// Number of parts that have begun and not ended, and total number of parts.
     parts: (usize, usize),
@@ -42,16 +42,16 @@ pub struct Collector {
 }
 
 /// Prefix of the line that a test prints if it cannot run here.
-pub const SKIPPED: &str = "skipped: ";
+pub(crate) const SKIPPED: &str = "skipped: ";
 
 impl Collector {
     /// Creates a collector without any cases of this job.
-    pub fn of(job: &str) -> Self {
+    pub(crate) fn of(job: &str) -> Self {
         Self { job: job.to_owned(), ..Self::default() }
     }
 
     /// Processes one line.
-    pub fn line(&mut self, line: &str) {
+    pub(crate) fn line(&mut self, line: &str) {
         if let Ok(event) = serde_json::from_str::<Event>(line) {
             self.event(event);
         } else if let Some((name, verdict)) = plain(line) {
@@ -113,14 +113,14 @@ impl Collector {
     }
 
     /// Returns whether the program has reported which tests it has, at least one if `at_least_one`, and their results.
-    pub fn has_tests(&self, at_least_one: bool) -> bool {
+    pub(crate) fn has_tests(&self, at_least_one: bool) -> bool {
         let says_so = self.cases.iter().any(|case| case.verdict == Verdict::Failed) || !self.has_failed;
         self.parts.1 > 0 && self.parts.0 == 0 && says_so && (self.announced > 0 || !at_least_one)
     }
 
     /// Returns the cases and notes once the program has ended. Tests that were announced and did not finish have failed, for
     /// this reason.
-    pub fn finish(mut self, reason: &str) -> (Vec<Case>, Vec<String>) {
+    pub(crate) fn finish(mut self, reason: &str) -> (Vec<Case>, Vec<String>) {
         let missing = self.announced.saturating_sub(self.cases.len());
         let mut names: Vec<String> = self.running.drain().collect();
         names.sort();

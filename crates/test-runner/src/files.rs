@@ -9,7 +9,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use crate::case::{Case, Results, Verdict};
 
 /// Name of the JSON file in the directory of results.
-pub const RESULTS: &str = "results.json";
+pub(crate) const RESULTS: &str = "results.json";
 
 /// Name of the JUnit file, for continuous-integration systems.
 const JUNIT: &str = "junit.xml";
@@ -18,7 +18,7 @@ const JUNIT: &str = "junit.xml";
 ///
 /// # Errors
 /// Fails if an existing file cannot be removed.
-pub fn remove(directory: &Path) -> anyhow::Result<()> {
+pub(crate) fn remove(directory: &Path) -> anyhow::Result<()> {
     for name in [RESULTS, JUNIT] {
         let path = directory.join(name);
         match std::fs::remove_file(&path) {
@@ -35,7 +35,7 @@ pub fn remove(directory: &Path) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// Fails if a file cannot be written.
-pub fn write(results: &Results, directory: &Path) -> anyhow::Result<()> {
+pub(crate) fn write(results: &Results, directory: &Path) -> anyhow::Result<()> {
     let path = directory.join(RESULTS);
     write_whole(&path, &serde_json::to_vec_pretty(&results.cases)?)?;
     let mut text = Vec::new();

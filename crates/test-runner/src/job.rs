@@ -20,7 +20,7 @@ use crate::switch::State;
 
 /// A program to run.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub(crate) struct Job {
     /// Package and target, and the particulars of this run.
     pub title: String,
     /// The file to run.
@@ -45,7 +45,7 @@ pub struct Job {
 
 /// The source of a job's cases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub(crate) enum Source {
     /// The events that it prints.
     Events,
     /// The lines that it prints, as documentation tests do.
@@ -72,7 +72,7 @@ impl Job {
     ///
     /// # Errors
     /// Fails if it cannot be started, or its output cannot be stored.
-    pub fn run(&self, results: &Path, is_stopped: &(dyn Fn() -> bool + Sync)) -> anyhow::Result<Outcome> {
+    pub(crate) fn run(&self, results: &Path, is_stopped: &(dyn Fn() -> bool + Sync)) -> anyhow::Result<Outcome> {
         let enclosed = || {
             let enclosure = Enclosure::enter()?;
             let outcome = self.run_here(results, &enclosure, is_stopped);

@@ -12,7 +12,7 @@ use crate::switch::{self, State};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Tier {
+pub(crate) enum Tier {
     /// Every test, with a covering part of the combinations and of the random runs.
     Quick,
     /// The full matrix, every stop point, all seeds, the outside suites on every stack, soak, fuzzing, another kernel.
@@ -23,7 +23,7 @@ pub enum Tier {
 
 impl Tier {
     /// Returns the title for the list of [`left`].
-    pub fn left_title(self) -> &'static str {
+    pub(crate) fn left_title(self) -> &'static str {
         match self {
             Self::Quick => "left to `make test-all`",
             Self::All => "left to `make fuzz`, `make soak` and `make bench`",
@@ -240,7 +240,7 @@ const OF_PERSONS: &[&str] = &[
 ];
 
 /// Makes a job that was selected by its title run with the variables that the caller has set.
-pub fn as_called(job: &mut Job) {
+pub(crate) fn as_called(job: &mut Job) {
     job.environment.retain(|(name, _)| std::env::var_os(name).is_none());
 }
 
@@ -248,7 +248,7 @@ pub fn as_called(job: &mut Job) {
 ///
 /// # Errors
 /// Fails if a program named in this module is missing.
-pub fn jobs(tier: Tier, programs: &[Program], results: &Path) -> anyhow::Result<Vec<Job>> {
+pub(crate) fn jobs(tier: Tier, programs: &[Program], results: &Path) -> anyhow::Result<Vec<Job>> {
     for title in known() {
         let is_there = programs.iter().any(|program| program.title == title);
         anyhow::ensure!(is_there, "no program {title:?} was built: build all with `make test`, or correct its title");
@@ -379,7 +379,7 @@ fn command(title: &str, executable: PathBuf, arguments: &[&str]) -> Job {
 }
 
 /// Returns what a tier leaves to others, in addition to what its programs report.
-pub fn left(tier: Tier) -> Vec<String> {
+pub(crate) fn left(tier: Tier) -> Vec<String> {
     let extents = EXTENTS.iter().map(|extent| format!("{}: {}", extent.program, extent.left));
     match tier {
         Tier::Quick => extents.chain(ONLY_ALL.iter().map(|text| (*text).to_owned())).collect(),
@@ -389,7 +389,7 @@ pub fn left(tier: Tier) -> Vec<String> {
 }
 
 /// Returns whether everything can run here, in which case a skipped test is a failure.
-pub fn can_mount() -> bool {
+pub(crate) fn can_mount() -> bool {
     rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists()
 }
 

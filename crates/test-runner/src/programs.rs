@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub(crate) struct Program {
     /// Package and target, such as `layers union_crash`; unit tests are `layers lib` or `cli plyfs`.
     pub title: String,
     /// The file to run.
@@ -47,7 +47,7 @@ struct End {
 ///
 /// # Errors
 /// Fails if the file cannot be read, names no test program, or is of a build that failed or was cut off.
-pub fn read(messages: &Path) -> anyhow::Result<Vec<Program>> {
+pub(crate) fn read(messages: &Path) -> anyhow::Result<Vec<Program>> {
     let text = std::fs::read_to_string(messages)
         .with_context(|| format!("reading {}: build the tests first with `make test`", messages.display()))?;
     let is_whole = text

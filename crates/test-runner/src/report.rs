@@ -11,7 +11,7 @@ use crate::switch;
 const SLOWEST: usize = 20;
 
 /// Prints a finished job, with the output of its failed tests.
-pub fn job(outcome: &Outcome) {
+pub(crate) fn job(outcome: &Outcome) {
     for note in &outcome.notes {
         say!("    {note}");
     }
@@ -27,7 +27,7 @@ fn counts(count: impl Fn(Verdict) -> usize) -> String {
 }
 
 /// Prints the summary of the whole run; the counts come last.
-pub fn end(results: &Results, tier: Tier, elapsed: Duration) {
+pub(crate) fn end(results: &Results, tier: Tier, elapsed: Duration) {
     section("seeds", results.cases.iter().filter(|case| case.verdict == Verdict::Passed).flat_map(seeds));
     section("slowest tests", slowest(results));
     section(tier.left_title(), results.left.iter().cloned().chain(plan::left(tier)));
@@ -68,7 +68,7 @@ fn first_line(case: &Case) -> &str {
 }
 
 /// Returns the result recorded for jobs that did not finish.
-pub fn cut_off(error: &anyhow::Error) -> Outcome {
+pub(crate) fn cut_off(error: &anyhow::Error) -> Outcome {
     let job = "the run".to_owned();
     let name = "all jobs".to_owned();
     let case = Case { job: job.clone(), name, verdict: Verdict::Failed, seconds: None, output: format!("{error:#}") };
@@ -76,7 +76,7 @@ pub fn cut_off(error: &anyhow::Error) -> Outcome {
 }
 
 /// Returns whether nothing failed, something passed, and nothing was skipped where everything can run.
-pub fn is_success(results: &Results) -> bool {
+pub(crate) fn is_success(results: &Results) -> bool {
     let unexcused = of(results, Verdict::Skipped).filter(|case| !is_excused(case)).count();
     let may_skip = unexcused == 0 || !plan::can_mount();
     if !may_skip {
@@ -95,7 +95,7 @@ fn is_excused(case: &Case) -> bool {
 }
 
 /// Prints what cannot be tested on this machine.
-pub fn limits() {
+pub(crate) fn limits() {
     if !rustix::process::geteuid().is_root() {
         say!("not root: tests that need several users or mount(2) are skipped");
     }

@@ -14,14 +14,14 @@ use crate::switch::State;
 
 /// Flag that ends the whole run.
 #[derive(Debug)]
-pub struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// Creates a flag that is set when a signal of a user or terminal arrives.
     ///
     /// # Errors
     /// Fails if a signal handler cannot be installed.
-    pub fn at_signals() -> anyhow::Result<Self> {
+    pub(crate) fn at_signals() -> anyhow::Result<Self> {
         let stop = Self(Arc::new(AtomicBool::new(false)));
         for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
             signal_hook::flag::register(signal, stop.0.clone())?;
@@ -43,7 +43,7 @@ impl Stop {
 ///
 /// # Errors
 /// Fails if a job cannot be started, or a signal arrived; running programs are then ended.
-pub fn run(
+pub(crate) fn run(
     mut jobs: Vec<Job>,
     side_by_side: Option<usize>,
     results: &Path,
@@ -84,7 +84,7 @@ pub fn run(
 }
 
 /// Groups the jobs by state, in the order in which the states run.
-pub fn phases(jobs: Vec<Job>) -> BTreeMap<State, Vec<Job>> {
+pub(crate) fn phases(jobs: Vec<Job>) -> BTreeMap<State, Vec<Job>> {
     let mut phases: BTreeMap<State, Vec<Job>> = BTreeMap::new();
     for job in jobs {
         phases.entry(job.state).or_default().push(job);

@@ -11,7 +11,7 @@ const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// The state of the io_uring parameter that a job needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub(crate) enum State {
     /// Requests arrive through /dev/fuse.
     Device,
     /// Requests arrive through io_uring.
@@ -33,7 +33,7 @@ impl fmt::Display for State {
 }
 
 /// Returns whether this process can change the parameter.
-pub fn is_here() -> bool {
+pub(crate) fn is_here() -> bool {
     // The kernel loads the module when the device is opened.
     let _ = File::open("/dev/fuse");
     rustix::process::geteuid().is_root() && Path::new(SWITCH).exists()
@@ -43,7 +43,7 @@ pub fn is_here() -> bool {
 ///
 /// # Errors
 /// Fails if another run has locked it.
-pub fn alone() -> anyhow::Result<Option<File>> {
+pub(crate) fn alone() -> anyhow::Result<Option<File>> {
     if !is_here() {
         return Ok(None);
     }
@@ -56,7 +56,7 @@ pub fn alone() -> anyhow::Result<Option<File>> {
 const PROTECTED_SYMLINKS: &str = "/proc/sys/fs/protected_symlinks";
 
 /// A parameter that is set to a value. Dropping this restores it.
-pub struct Set {
+pub(crate) struct Set {
     before: Option<(&'static str, String)>,
 }
 
@@ -65,7 +65,7 @@ impl Set {
     ///
     /// # Errors
     /// Fails if it cannot be written.
-    pub fn to(state: State) -> anyhow::Result<Self> {
+    pub(crate) fn to(state: State) -> anyhow::Result<Self> {
         match is_here() {
             true => Self::write(SWITCH, if state == State::Uring { "Y" } else { "N" }),
             false => Ok(Self { before: None }),
@@ -76,7 +76,7 @@ impl Set {
     ///
     /// # Errors
     /// Fails if it cannot be written.
-    pub fn protected_symlinks() -> anyhow::Result<Self> {
+    pub(crate) fn protected_symlinks() -> anyhow::Result<Self> {
         match rustix::process::geteuid().is_root() && Path::new(PROTECTED_SYMLINKS).exists() {
             true => Self::write(PROTECTED_SYMLINKS, "1"),
             false => Ok(Self { before: None }),

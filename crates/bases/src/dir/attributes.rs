@@ -11,18 +11,18 @@ use super::status::Status;
 use super::{errno, restrictions};
 
 /// Returns the attributes of an object.
-pub fn get(node: &Node) -> Result<Attributes> {
+pub(crate) fn get(node: &Node) -> Result<Attributes> {
     of_descriptor(node, node.descriptor(&mut node.tree().credentials.thread())?.as_fd())
 }
 
 /// Returns the attributes of an open object.
-pub fn of_descriptor(node: &Node, descriptor: BorrowedFd<'_>) -> Result<Attributes> {
+pub(crate) fn of_descriptor(node: &Node, descriptor: BorrowedFd<'_>) -> Result<Attributes> {
     let status = Status::of_descriptor(descriptor)?;
     Ok(restrictions::attributes(&node.mount(), &status))
 }
 
 /// Returns the statistics of the file system that an object is on.
-pub fn statfs(node: &Node) -> Result<StatFs> {
+pub(crate) fn statfs(node: &Node) -> Result<StatFs> {
     let descriptor = node.descriptor(&mut node.tree().credentials.thread())?;
     let state = rustix::fs::fstatfs(&descriptor).map_err(errno)?;
     Ok(StatFs {
@@ -39,7 +39,7 @@ pub fn statfs(node: &Node) -> Result<StatFs> {
 
 /// Changes attributes, all or none: changes that may be refused are tried first or checked beforehand, and undone if a later
 /// change fails all the same.
-pub fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+pub(crate) fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
     // Before Linux 6.6, some file systems would change the mode of a symlink.
     if changes.mode.is_some() && node.file_kind() == FileKind::Symlink {
         return Err(Errno::EOPNOTSUPP);
@@ -221,7 +221,7 @@ fn set_times(
 
 /// Clears the set-id bits of a file as Linux does when a process without CAP_FSETID writes to it; with `capabilities`, also
 /// the file capabilities, which Linux itself clears at every write.
-pub fn clear_privileges(
+pub(crate) fn clear_privileges(
     node: &Node,
     thread: &mut Thread,
     descriptor: BorrowedFd<'_>,
@@ -247,6 +247,6 @@ pub fn clear_privileges(
 }
 
 /// Returns the permission, set-id and sticky bits of a mode.
-pub fn mode_bits(bits: u32) -> Mode {
+pub(crate) fn mode_bits(bits: u32) -> Mode {
     Mode::from_raw_mode(bits & 0o7777)
 }

@@ -20,17 +20,17 @@ use super::system::{self, DescriptorPath};
 /// Objects by name.
 impl Acting<'_> {
     /// openat(2) of an existing object.
-    pub fn open_at(&self, directory: impl AsFd, name: impl Arg, flags: OFlags) -> Result<OwnedFd> {
+    pub(crate) fn open_at(&self, directory: impl AsFd, name: impl Arg, flags: OFlags) -> Result<OwnedFd> {
         rustix::fs::openat(directory, name, flags, Mode::empty())
     }
 
     /// openat(2), with `O_CREAT` or `O_TMPFILE`.
-    pub fn create_at(&self, directory: impl AsFd, name: impl Arg, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
+    pub(crate) fn create_at(&self, directory: impl AsFd, name: impl Arg, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
         rustix::fs::openat(directory, name, flags, mode)
     }
 
     /// openat2(2).
-    pub fn open_within(
+    pub(crate) fn open_within(
         &self,
         directory: impl AsFd,
         name: impl Arg,
@@ -41,27 +41,27 @@ impl Acting<'_> {
     }
 
     /// statx(2) by name, without following a symlink.
-    pub fn status_at(&self, directory: impl AsFd, name: impl Arg) -> vnode::Result<Status> {
+    pub(crate) fn status_at(&self, directory: impl AsFd, name: impl Arg) -> vnode::Result<Status> {
         Status::at(directory, name)
     }
 
     /// statx(2) by name; see [`Status::known_at`].
-    pub fn known_status_at(&self, directory: impl AsFd, name: impl Arg) -> vnode::Result<Status> {
+    pub(crate) fn known_status_at(&self, directory: impl AsFd, name: impl Arg) -> vnode::Result<Status> {
         Status::known_at(directory, name)
     }
 
     /// name_to_handle_at(2) by name; see [`system::name_to_handle_at`].
-    pub fn handle_at(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<FileHandle> {
+    pub(crate) fn handle_at(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<FileHandle> {
         system::name_to_handle_at(directory, name, 0)
     }
 
     /// mkdirat(2).
-    pub fn make_directory_at(&self, directory: impl AsFd, name: impl Arg, mode: Mode) -> Result<()> {
+    pub(crate) fn make_directory_at(&self, directory: impl AsFd, name: impl Arg, mode: Mode) -> Result<()> {
         rustix::fs::mkdirat(directory, name, mode)
     }
 
     /// mknodat(2).
-    pub fn make_node_at(
+    pub(crate) fn make_node_at(
         &self,
         directory: impl AsFd,
         name: impl Arg,
@@ -73,23 +73,23 @@ impl Acting<'_> {
     }
 
     /// symlinkat(2).
-    pub fn make_symlink_at(&self, target: impl Arg, directory: impl AsFd, name: impl Arg) -> Result<()> {
+    pub(crate) fn make_symlink_at(&self, target: impl Arg, directory: impl AsFd, name: impl Arg) -> Result<()> {
         rustix::fs::symlinkat(target, directory, name)
     }
 
     /// linkat(2) of an object by descriptor.
-    pub fn link_at(&self, object: impl AsFd, directory: impl AsFd, name: impl Arg) -> Result<()> {
+    pub(crate) fn link_at(&self, object: impl AsFd, directory: impl AsFd, name: impl Arg) -> Result<()> {
         let path = DescriptorPath::new(&object);
         rustix::fs::linkat(CWD, path.as_c_str(), directory, name, AtFlags::SYMLINK_FOLLOW)
     }
 
     /// unlinkat(2).
-    pub fn remove_at(&self, directory: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<()> {
+    pub(crate) fn remove_at(&self, directory: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<()> {
         rustix::fs::unlinkat(directory, name, flags)
     }
 
     /// renameat2(2); without flags renameat(2), which all file systems support.
-    pub fn rename_at(
+    pub(crate) fn rename_at(
         &self,
         from: impl AsFd,
         name: impl Arg,
@@ -108,28 +108,28 @@ impl Acting<'_> {
 impl Acting<'_> {
     /// Reopens the object of a descriptor with other flags. The last component is a /proc link that has to be followed; the
     /// object it leads to is not followed any further.
-    pub fn reopen(&self, object: impl AsFd, flags: OFlags) -> Result<OwnedFd> {
+    pub(crate) fn reopen(&self, object: impl AsFd, flags: OFlags) -> Result<OwnedFd> {
         let flags = flags.difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
         rustix::fs::open(DescriptorPath::new(&object).as_c_str(), flags, Mode::empty())
     }
 
     /// open_by_handle_at(2); see [`system::open_by_handle_at`].
-    pub fn open_by_handle(&self, mount: BorrowedFd<'_>, handle: &FileHandle, flags: OFlags) -> Result<OwnedFd> {
+    pub(crate) fn open_by_handle(&self, mount: BorrowedFd<'_>, handle: &FileHandle, flags: OFlags) -> Result<OwnedFd> {
         system::open_by_handle_at(mount, handle, flags.bits() as c_int)
     }
 
     /// faccessat2(2).
-    pub fn access(&self, object: impl AsFd, mode: u32) -> Result<()> {
+    pub(crate) fn access(&self, object: impl AsFd, mode: u32) -> Result<()> {
         system::access(object.as_fd(), mode)
     }
 
     /// fchownat(2).
-    pub fn change_owner(&self, object: impl AsFd, uid: Option<Uid>, gid: Option<Gid>) -> Result<()> {
+    pub(crate) fn change_owner(&self, object: impl AsFd, uid: Option<Uid>, gid: Option<Gid>) -> Result<()> {
         rustix::fs::chownat(object, c"", uid, gid, AtFlags::EMPTY_PATH)
     }
 
     /// fchmodat2(2), or chmod(2) before Linux 6.6.
-    pub fn change_mode(&self, object: impl AsFd, mode: Mode) -> Result<()> {
+    pub(crate) fn change_mode(&self, object: impl AsFd, mode: Mode) -> Result<()> {
         match system::change_mode(object.as_fd(), mode.as_raw_mode()) {
             Err(rustix::io::Errno::NOSYS) => rustix::fs::chmod(DescriptorPath::new(&object).as_c_str(), mode),
             changed => changed,
@@ -137,37 +137,37 @@ impl Acting<'_> {
     }
 
     /// utimensat(2).
-    pub fn set_times(&self, object: impl AsFd, times: &Timestamps) -> Result<()> {
+    pub(crate) fn set_times(&self, object: impl AsFd, times: &Timestamps) -> Result<()> {
         rustix::fs::utimensat(object, c"", times, AtFlags::EMPTY_PATH)
     }
 
     /// truncate(2).
-    pub fn truncate(&self, object: impl AsFd, size: i64) -> Result<()> {
+    pub(crate) fn truncate(&self, object: impl AsFd, size: i64) -> Result<()> {
         system::truncate(DescriptorPath::new(&object).as_c_str(), size)
     }
 
     /// getxattr(2).
-    pub fn attribute(&self, object: impl AsFd, name: &[u8], value: &mut [u8]) -> Result<usize> {
+    pub(crate) fn attribute(&self, object: impl AsFd, name: &[u8], value: &mut [u8]) -> Result<usize> {
         rustix::fs::getxattr(DescriptorPath::new(&object).as_c_str(), name, value)
     }
 
     /// setxattr(2).
-    pub fn set_attribute(&self, object: impl AsFd, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
+    pub(crate) fn set_attribute(&self, object: impl AsFd, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         rustix::fs::setxattr(DescriptorPath::new(&object).as_c_str(), name, value, flags)
     }
 
     /// listxattr(2).
-    pub fn list_attributes(&self, object: impl AsFd, names: &mut [u8]) -> Result<usize> {
+    pub(crate) fn list_attributes(&self, object: impl AsFd, names: &mut [u8]) -> Result<usize> {
         rustix::fs::listxattr(DescriptorPath::new(&object).as_c_str(), names)
     }
 
     /// listxattrat(2); see [`system::list_attributes_at`].
-    pub fn list_attributes_at(&self, directory: impl AsFd, name: &CStr, names: &mut [u8]) -> Result<usize> {
+    pub(crate) fn list_attributes_at(&self, directory: impl AsFd, name: &CStr, names: &mut [u8]) -> Result<usize> {
         system::list_attributes_at(directory.as_fd(), name, names)
     }
 
     /// removexattr(2).
-    pub fn remove_attribute(&self, object: impl AsFd, name: &[u8]) -> Result<()> {
+    pub(crate) fn remove_attribute(&self, object: impl AsFd, name: &[u8]) -> Result<()> {
         rustix::fs::removexattr(DescriptorPath::new(&object).as_c_str(), name)
     }
 }
@@ -176,22 +176,22 @@ impl Acting<'_> {
 /// set-id bits and file capabilities.
 impl Acting<'_> {
     /// pwrite(2).
-    pub fn write(&self, file: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {
+    pub(crate) fn write(&self, file: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {
         rustix::io::pwrite(file, data, offset)
     }
 
     /// ftruncate(2).
-    pub fn set_size(&self, file: impl AsFd, size: u64) -> Result<()> {
+    pub(crate) fn set_size(&self, file: impl AsFd, size: u64) -> Result<()> {
         rustix::fs::ftruncate(file, size)
     }
 
     /// fallocate(2).
-    pub fn allocate(&self, file: impl AsFd, flags: FallocateFlags, offset: u64, length: u64) -> Result<()> {
+    pub(crate) fn allocate(&self, file: impl AsFd, flags: FallocateFlags, offset: u64, length: u64) -> Result<()> {
         rustix::fs::fallocate(file, flags, offset, length)
     }
 
     /// copy_file_range(2).
-    pub fn copy(
+    pub(crate) fn copy(
         &self,
         (from, offset): (impl AsFd, &mut u64),
         (to, to_offset): (impl AsFd, &mut u64),

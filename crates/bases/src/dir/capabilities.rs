@@ -18,7 +18,7 @@ use vnode::{Caller, Result, mount_table};
 use super::errno;
 
 /// Capabilities that the kernel drops and restores with the file system user id (capabilities(7)).
-pub const OF_PERMISSIONS: CapabilitySet = CapabilitySet::CHOWN
+pub(crate) const OF_PERMISSIONS: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
@@ -44,7 +44,7 @@ const TO_SEE_HIDDEN: CapabilitySet = CapabilitySet::SYS_PTRACE;
 
 /// The capabilities that threads of this process may have, by whom they act for.
 #[derive(Clone, Copy, Debug)]
-pub struct Powers {
+pub(crate) struct Powers {
     /// Capabilities for the server.
     pub servers: CapabilitySet,
     /// Capabilities for every user.
@@ -58,7 +58,7 @@ pub struct Powers {
 impl Powers {
     /// Returns the capabilities available to this process, whomever the thread acts for now; `None` if it cannot assume
     /// other users' ids.
-    pub fn of_this_process() -> Option<Self> {
+    pub(crate) fn of_this_process() -> Option<Self> {
         static POWERS: OnceLock<Option<Powers>> = OnceLock::new();
         if !rustix::process::geteuid().is_root() {
             return None;
@@ -74,23 +74,23 @@ impl Powers {
     }
 
     /// Returns the capabilities for a caller whose user id is 0.
-    pub fn of_root(self, caller: &Caller) -> CapabilitySet {
+    pub(crate) fn of_root(self, caller: &Caller) -> CapabilitySet {
         self.servers & own(caller) | self.users
     }
 
     /// Returns the additional capabilities needed to exceed the limits.
-    pub fn of_resources(self) -> CapabilitySet {
+    pub(crate) fn of_resources(self) -> CapabilitySet {
         self.all & OF_RESOURCES
     }
 
     /// Returns the capabilities for a user.
-    pub fn of_user(self, caller: &Caller) -> CapabilitySet {
+    pub(crate) fn of_user(self, caller: &Caller) -> CapabilitySet {
         let over_its_own = if caller.is_overriding() { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
         self.users | (self.servers & over_its_own)
     }
 
     /// Returns the capabilities for data that the server writes at the expense of a user.
-    pub fn at_expense(self) -> CapabilitySet {
+    pub(crate) fn at_expense(self) -> CapabilitySet {
         self.users | (self.servers & CapabilitySet::FSETID)
     }
 }
@@ -101,19 +101,19 @@ fn own(caller: &Caller) -> CapabilitySet {
 }
 
 /// Returns the thread's effective capabilities; none if they cannot be determined.
-pub fn effective() -> CapabilitySet {
+pub(crate) fn effective() -> CapabilitySet {
     capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
 }
 
 /// Returns the permitted capabilities of the process, which its threads keep.
-pub fn permitted() -> CapabilitySet {
+pub(crate) fn permitted() -> CapabilitySet {
     static PERMITTED: LazyLock<CapabilitySet> =
         LazyLock::new(|| capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted));
     *PERMITTED
 }
 
 /// Sets the thread's effective capabilities to those of `wanted` that it is permitted.
-pub fn set_effective(wanted: CapabilitySet) -> Result<()> {
+pub(crate) fn set_effective(wanted: CapabilitySet) -> Result<()> {
     let mut sets = capabilities(None).map_err(errno)?;
     sets.effective = wanted & sets.permitted;
     set_capabilities(None, sets).map_err(errno)

@@ -12,7 +12,7 @@ use super::status::Status;
 use super::tree::PATH_ONLY;
 
 /// The object under the mount, with the directory and name by which it would be found.
-pub struct Covered {
+pub(crate) struct Covered {
     object: OwnedFd,
     parent: Status,
     name: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct Covered {
 
 impl Covered {
     /// Opens the directory that is about to be covered.
-    pub fn new(acting: &Acting<'_>, directory: BorrowedFd<'_>) -> Result<Self> {
+    pub(crate) fn new(acting: &Acting<'_>, directory: BorrowedFd<'_>) -> Result<Self> {
         let object = acting.open_at(directory, ".", PATH_ONLY).map_err(errno)?;
         let parent = acting.status_at(directory, "..")?;
         let path = absolute_path(directory)?;
@@ -29,7 +29,7 @@ impl Covered {
     }
 
     /// Returns the covered directory, if the name in `directory` refers to it.
-    pub fn at(&self, directory: &Node, name: Name<'_>) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn at(&self, directory: &Node, name: Name<'_>) -> Option<BorrowedFd<'_>> {
         let is_it = || {
             let mount = directory.mount();
             mount.known_ino(&self.parent) == directory.ino_below() && self.parent.device() == mount.device

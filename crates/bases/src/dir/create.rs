@@ -17,7 +17,13 @@ use super::tree::{Found, PATH_ONLY};
 
 /// Creates and opens a regular file. `by`, the caller or somebody with more rights there, acts in the directory; a file that
 /// already exists is opened by the caller.
-pub fn create(directory: &Node, caller: &Caller, by: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+pub(crate) fn create(
+    directory: &Node,
+    caller: &Caller,
+    by: &Caller,
+    name: Name<'_>,
+    how: &Creation,
+) -> Result<Created> {
     only_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
@@ -92,7 +98,7 @@ fn created(
 }
 
 /// Creates an unnamed file.
-pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Created> {
+pub(crate) fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Created> {
     only_directory(directory)?;
     let share = Share::take(caller)?;
     let thread = &mut directory.tree().credentials.thread();
@@ -114,14 +120,14 @@ pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Crea
 }
 
 /// Creates a directory.
-pub fn mkdir(directory: &Node, caller: &Caller, name: Name<'_>, bits: u32) -> Result<Entry> {
+pub(crate) fn mkdir(directory: &Node, caller: &Caller, name: Name<'_>, bits: u32) -> Result<Entry> {
     make(directory, caller, name, |acting, descriptor| {
         acting.make_directory_at(descriptor, name.as_bytes(), mode_bits(bits))
     })
 }
 
 /// Creates a file, FIFO, socket or device.
-pub fn mknod(
+pub(crate) fn mknod(
     directory: &Node,
     caller: &Caller,
     name: Name<'_>,
@@ -143,12 +149,12 @@ pub fn mknod(
 }
 
 /// Creates a symlink.
-pub fn symlink(directory: &Node, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+pub(crate) fn symlink(directory: &Node, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
     make(directory, caller, name, |acting, descriptor| acting.make_symlink_at(target, descriptor, name.as_bytes()))
 }
 
 /// Adds a name to an object.
-pub fn link(directory: &Node, caller: &Caller, target: &Node, name: Name<'_>) -> Result<Entry> {
+pub(crate) fn link(directory: &Node, caller: &Caller, target: &Node, name: Name<'_>) -> Result<Entry> {
     only_directory(directory)?;
     only_on_one_mount(directory, target)?;
     let thread = &mut directory.tree().credentials.thread();

@@ -24,13 +24,13 @@ use super::{errno, system};
 
 /// How a base acts on behalf of its callers.
 #[derive(Clone, Copy, Debug)]
-pub struct Credentials {
+pub(crate) struct Credentials {
     /// `None` if it acts as the user that it runs as, whoever calls.
     powers: Option<Powers>,
 }
 
 /// The credentials of the thread that an operation runs on. Each operation has one and passes it down.
-pub struct Thread {
+pub(crate) struct Thread {
     credentials: Credentials,
     /// Whether it has assumed a caller's umask.
     creates: bool,
@@ -39,7 +39,7 @@ pub struct Thread {
 }
 
 /// Proof that the credentials of the thread do not change while this lives.
-pub struct Acting<'t>(PhantomData<&'t mut Thread>);
+pub(crate) struct Acting<'t>(PhantomData<&'t mut Thread>);
 
 /// The current credentials of this thread, as far as they have been set or queried.
 struct Current {
@@ -66,7 +66,7 @@ thread_local! {
 impl Credentials {
     /// Probes whether the process can act with callers' credentials: as root with CAP_SETUID and CAP_SETGID. Otherwise it
     /// acts as the user that it runs as.
-    pub fn probe() -> Self {
+    pub(crate) fn probe() -> Self {
         let powers = Powers::of_this_process();
         if powers.is_some() {
             let _ = own_groups();
@@ -76,26 +76,26 @@ impl Credentials {
     }
 
     /// Returns whether the callers' credentials are assumed.
-    pub fn switches(self) -> bool {
+    pub(crate) fn switches(self) -> bool {
         self.powers.is_some()
     }
 
     /// Returns the credentials of this thread, for an operation that begins.
-    pub fn thread(self) -> Thread {
+    pub(crate) fn thread(self) -> Thread {
         Thread { credentials: self, creates: false, _own: PhantomData }
     }
 }
 
 impl Thread {
     /// Assumes the caller's ids, groups and capabilities, or the server's for its own work.
-    pub fn act_for(&mut self, caller: &Caller) -> Result<Acting<'_>> {
+    pub(crate) fn act_for(&mut self, caller: &Caller) -> Result<Acting<'_>> {
         self.change(|current, powers| current.act_for(powers, caller))
     }
 
     /// Assumes the credentials for writing data of an open file for the caller: the space it takes on the file system is
     /// charged to the caller, or to the user at whose expense the caller acts. The superuser may exceed the limits of
     /// others.
-    pub fn act_for_data(&mut self, caller: &Caller) -> Result<Acting<'_>> {
+    pub(crate) fn act_for_data(&mut self, caller: &Caller) -> Result<Acting<'_>> {
         self.change(|current, powers| match caller.payer() {
             Some(payer) => current.act_as(powers, payer, powers.at_expense()),
             None => current.act_with_room(powers, caller),
@@ -104,7 +104,7 @@ impl Thread {
 
     /// Assumes the caller's ids, groups and capabilities, for an operation that may exceed the limits of others if the
     /// caller may.
-    pub fn act_with_room(&mut self, caller: &Caller) -> Result<Acting<'_>> {
+    pub(crate) fn act_with_room(&mut self, caller: &Caller) -> Result<Acting<'_>> {
         self.change(|current, powers| current.act_with_room(powers, caller))
     }
 
@@ -112,7 +112,7 @@ impl Thread {
     /// metadata stored with an object. The space is charged to the caller, or to the user at whose expense the caller acts; in
     /// the latter case the caller is the server, which acts with all its rights. A new object belongs to the user that is
     /// charged.
-    pub fn take_room<T>(&mut self, caller: &Caller, take: impl Fn(&Acting<'_>) -> SystemResult<T>) -> Result<T> {
+    pub(crate) fn take_room<T>(&mut self, caller: &Caller, take: impl Fn(&Acting<'_>) -> SystemResult<T>) -> Result<T> {
         let payer = caller.payer().filter(|_| caller.server);
         let acting = self.change(|current, powers| match payer {
             Some(payer) => current.act_as(powers, payer, powers.servers),
@@ -128,14 +128,14 @@ impl Thread {
     }
 
     /// Like [`Thread::take_room`], with the caller's umask: for a new object.
-    pub fn create<T>(&mut self, caller: &Caller, create: impl Fn(&Acting<'_>) -> SystemResult<T>) -> Result<T> {
+    pub(crate) fn create<T>(&mut self, caller: &Caller, create: impl Fn(&Acting<'_>) -> SystemResult<T>) -> Result<T> {
         self.creates = true;
         CURRENT.with_borrow_mut(|current| current.set_umask(caller.umask))?;
         self.take_room(caller, create)
     }
 
     /// Restores the server's user id, and with it the capabilities to open by handle and to override permissions.
-    pub fn act_as_server(&mut self) -> Result<Acting<'_>> {
+    pub(crate) fn act_as_server(&mut self) -> Result<Acting<'_>> {
         self.change(|current, powers| {
             let gid = current.ids().1;
             current.set_ids(0, gid)?;
@@ -144,7 +144,7 @@ impl Thread {
     }
 
     /// Returns whether the callers' credentials are assumed.
-    pub fn switches(&self) -> bool {
+    pub(crate) fn switches(&self) -> bool {
         self.credentials.switches()
     }
 

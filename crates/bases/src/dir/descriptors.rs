@@ -15,7 +15,7 @@ const OTHERS: usize = 256;
 static EXPECTED: AtomicUsize = AtomicUsize::new(0);
 
 /// The cache. Keys are the addresses of live vnodes: each vnode removes its own when it is dropped.
-pub struct Descriptors {
+pub(crate) struct Descriptors {
     shards: [Mutex<Shard>; SHARDS],
     capacity: usize,
 }
@@ -36,14 +36,14 @@ struct Slot {
 
 impl Descriptors {
     /// Creates a cache of at most about `limit` descriptors.
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         let capacity = (limit / SHARDS).max(1);
         EXPECTED.fetch_add(capacity * SHARDS, Ordering::Relaxed);
         Self { shards: Default::default(), capacity }
     }
 
     /// Returns the cached descriptor of a vnode.
-    pub fn get(&self, key: usize) -> Option<Arc<OwnedFd>> {
+    pub(crate) fn get(&self, key: usize) -> Option<Arc<OwnedFd>> {
         let mut shard = self.shard(key);
         let place = *shard.places.get(&key)?;
         let slot = &mut shard.slots[place];
@@ -52,7 +52,7 @@ impl Descriptors {
     }
 
     /// Caches a descriptor, evicting another if the cache is full; does nothing if few descriptors are left for others.
-    pub fn insert(&self, key: usize, descriptor: Arc<OwnedFd>) {
+    pub(crate) fn insert(&self, key: usize, descriptor: Arc<OwnedFd>) {
         if !may_keep(&*descriptor) {
             return;
         }
@@ -76,7 +76,7 @@ impl Descriptors {
     }
 
     /// Removes a vnode's descriptor.
-    pub fn remove(&self, key: usize) {
+    pub(crate) fn remove(&self, key: usize) {
         let _removed;
         let mut shard = self.shard(key);
         let Some(place) = shard.places.remove(&key) else { return };
@@ -87,7 +87,7 @@ impl Descriptors {
     }
 
     /// Closes all descriptors that are not in use, to make room for others.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         for shard in &self.shards {
             let _cleared = std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner));
         }
@@ -95,7 +95,7 @@ impl Descriptors {
 
     /// Number of open descriptors.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap().slots.len()).sum()
     }
 
@@ -125,7 +125,7 @@ impl Shard {
 
 /// Makes the process's descriptor table large enough for all caches, using any descriptor. It would grow by itself, but in a
 /// multi-threaded process each growth takes milliseconds in the middle of an operation.
-pub fn make_room(any: impl AsFd) {
+pub(crate) fn make_room(any: impl AsFd) {
     let wanted = EXPECTED.load(Ordering::Relaxed) + OTHERS;
     if let Ok(last) = i32::try_from(wanted.min(shares::limit().saturating_sub(1))) {
         // A failure has no effect other than slower growth.

@@ -23,7 +23,7 @@ use super::{attributes, errno, ioctl, system};
 const FOR_EXECUTION: u32 = 0x20;
 
 /// An open regular file.
-pub struct File {
+pub(crate) struct File {
     node: Arc<Node>,
     descriptor: HeldDescriptor,
     flags: OpenFlags,
@@ -36,7 +36,7 @@ pub struct File {
 }
 
 /// Opens the file of a vnode.
-pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+pub(crate) fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
     match node.file_kind() {
         FileKind::Regular => {}
         FileKind::Directory => return Err(Errno::EISDIR),
@@ -75,7 +75,7 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
 }
 
 /// Clears `O_NONBLOCK`, so that reads and writes behave as on any other file: file systems may interpret the flag.
-pub fn have_block(opened: &OwnedFd, flags: OpenFlags) -> Result<()> {
+pub(crate) fn have_block(opened: &OwnedFd, flags: OpenFlags) -> Result<()> {
     if flags.is_nonblocking() {
         let now = rustix::fs::fcntl_getfl(opened).map_err(errno)?;
         rustix::fs::fcntl_setfl(opened, now.difference(OFlags::NONBLOCK)).map_err(errno)?;
@@ -96,7 +96,7 @@ fn open_with_room(node: &Node, mut open: impl FnMut() -> Result<OwnedFd>) -> Res
 
 /// Returns the flags used for opening the file itself. `O_DIRECT` is omitted: it concerns the caller's own buffers, and ours
 /// need not be aligned.
-pub fn open_flags(flags: OpenFlags) -> OFlags {
+pub(crate) fn open_flags(flags: OpenFlags) -> OFlags {
     let kept = OFlags::RWMODE
         | OFlags::APPEND
         | OFlags::TRUNC
@@ -108,12 +108,12 @@ pub fn open_flags(flags: OpenFlags) -> OFlags {
 }
 
 /// Returns the flag for reads that the server makes for itself, without any process: they are not an access.
-pub fn without_trace(caller: &Caller) -> OFlags {
+pub(crate) fn without_trace(caller: &Caller) -> OFlags {
     if caller.server && caller.pid == 0 { OFlags::NOATIME } else { OFlags::empty() }
 }
 
 /// Opens without `O_NOATIME` if the caller may not use it: the flag is a hint, not the purpose of the open.
-pub fn open_tolerantly(
+pub(crate) fn open_tolerantly(
     flags: OFlags,
     open: impl Fn(OFlags) -> rustix::io::Result<OwnedFd>,
 ) -> rustix::io::Result<OwnedFd> {
@@ -153,13 +153,13 @@ fn copy_in_parts(length: u64, mut part: impl FnMut(u64) -> Result<u64>) -> Resul
 
 impl File {
     /// Creates the file of a vnode that `caller` opened by `descriptor`.
-    pub fn new(node: Arc<Node>, caller: &Caller, descriptor: HeldDescriptor, flags: OpenFlags) -> Self {
+    pub(crate) fn new(node: Arc<Node>, caller: &Caller, descriptor: HeldDescriptor, flags: OpenFlags) -> Self {
         let is_read_here = !caller.server && node.tree().keeps_times_of_files() && node.mount().keeps_access_times();
         Self { node, descriptor, flags, opener: caller.uncancelled(), is_read_here, locks: FileLocks::default() }
     }
 
     /// Returns the attributes.
-    pub fn attributes(&self) -> Result<Attributes> {
+    pub(crate) fn attributes(&self) -> Result<Attributes> {
         attributes::of_descriptor(&self.node, self.descriptor.as_fd())
     }
 

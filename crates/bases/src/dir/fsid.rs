@@ -12,7 +12,7 @@ const TELLING: [u32; 4] = [0xef53, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 const FUSE: u32 = 0x6573_5546;
 
 /// Returns the identifier of the file system that a descriptor is on, if it has one.
-pub fn of(descriptor: BorrowedFd<'_>) -> Option<u64> {
+pub(crate) fn of(descriptor: BorrowedFd<'_>) -> Option<u64> {
     let kind = rustix::fs::fstatfs(descriptor).ok()?.f_type as u32;
     if kind == FUSE {
         return None;

@@ -4,11 +4,11 @@ use rustix::io::Errno as SystemError;
 use vnode::{Errno, HANDLE_MAX, Handle, Result};
 
 /// Maximum number of bytes of a kernel file handle: what a [`Handle`] leaves after its form, type, device and mount.
-pub const FILE_HANDLE_MAX: usize = HANDLE_MAX - 18;
+pub(crate) const FILE_HANDLE_MAX: usize = HANDLE_MAX - 18;
 
 /// A file handle as returned by name_to_handle_at(2): the object's identity on its file system, generation included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FileHandle {
+pub(crate) struct FileHandle {
     kind: u8,
     length: u8,
     bytes: [u8; FILE_HANDLE_MAX],
@@ -19,7 +19,7 @@ impl FileHandle {
     ///
     /// # Errors
     /// `EOVERFLOW` for a type or length that does not fit into a vnode handle.
-    pub fn new(kind: i32, handle: &[u8]) -> std::result::Result<Self, SystemError> {
+    pub(crate) fn new(kind: i32, handle: &[u8]) -> std::result::Result<Self, SystemError> {
         let kind = u8::try_from(kind).map_err(|_| SystemError::OVERFLOW)?;
         let mut bytes = [0; FILE_HANDLE_MAX];
         bytes.get_mut(..handle.len()).ok_or(SystemError::OVERFLOW)?.copy_from_slice(handle);
@@ -27,18 +27,18 @@ impl FileHandle {
     }
 
     /// Returns the kernel's type number.
-    pub fn kind(&self) -> i32 {
+    pub(crate) fn kind(&self) -> i32 {
         i32::from(self.kind)
     }
 
     /// Returns the bytes.
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 
     /// Returns the offset of the inode number in the handle, for file systems that store it there: the low 32 bits, in this
     /// machine's byte order.
-    pub fn inode_offset(&self, ino: u64) -> Option<usize> {
+    pub(crate) fn inode_offset(&self, ino: u64) -> Option<usize> {
         let number = (ino as u32).to_ne_bytes();
         (0..self.as_bytes().len()).step_by(4).find(|&offset| self.as_bytes()[offset..].starts_with(&number))
     }
@@ -46,7 +46,7 @@ impl FileHandle {
 
 /// The kernel's handle as stored in vnodes: most fit into 21 bytes, and 1,000,000 vnodes should be small.
 #[derive(Debug)]
-pub enum CompactHandle {
+pub(crate) enum CompactHandle {
     /// Stored inline.
     Short {
         /// The kernel's type number.
@@ -62,7 +62,7 @@ pub enum CompactHandle {
 
 impl CompactHandle {
     /// Returns whether this is `handle`.
-    pub fn is(&self, handle: &FileHandle) -> bool {
+    pub(crate) fn is(&self, handle: &FileHandle) -> bool {
         match self {
             Self::Short { kind, length, bytes } => {
                 *kind == handle.kind && bytes[..usize::from(*length)] == *handle.as_bytes()
@@ -72,7 +72,7 @@ impl CompactHandle {
     }
 
     /// Returns the complete handle.
-    pub fn expand(&self) -> FileHandle {
+    pub(crate) fn expand(&self) -> FileHandle {
         match self {
             Self::Short { kind, length, bytes } => {
                 let mut whole = [0; FILE_HANDLE_MAX];
@@ -99,7 +99,7 @@ impl From<&FileHandle> for CompactHandle {
 
 /// The decoded content of a vnode handle of this base. The first byte encodes the form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WireHandle {
+pub(crate) enum WireHandle {
     /// A kernel handle on the root's file system (form 1).
     Root(FileHandle),
     /// A kernel handle on another file system, by its device number (form 2).
@@ -128,7 +128,7 @@ pub enum WireHandle {
 
 impl WireHandle {
     /// Returns the encoded vnode handle.
-    pub fn encode(&self) -> Handle {
+    pub(crate) fn encode(&self) -> Handle {
         let mut bytes = [0; HANDLE_MAX];
         let mut length = 0;
         let mut put = |part: &[u8]| {
@@ -166,7 +166,7 @@ impl WireHandle {
     ///
     /// # Errors
     /// `ESTALE` if it was never a handle of this base.
-    pub fn decode(handle: &Handle) -> Result<Self> {
+    pub(crate) fn decode(handle: &Handle) -> Result<Self> {
         let number = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?));
         let decoded = match handle.as_bytes() {
             [1, kind, bytes @ ..] => FileHandle::new(i32::from(*kind), bytes).ok().map(Self::Root),

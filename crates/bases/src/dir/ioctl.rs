@@ -21,7 +21,7 @@ const SET_EXTENDED: u32 = 0x401c_5820;
 const GET_UUID: u32 = 0x8011_1500;
 
 /// Returns the UUID of the file system that a descriptor is on; `None` if it has none or the kernel does not report it.
-pub fn uuid(descriptor: BorrowedFd<'_>) -> Option<[u8; 16]> {
+pub(crate) fn uuid(descriptor: BorrowedFd<'_>) -> Option<[u8; 16]> {
     let mut data = [0; 32];
     // SAFETY: the command writes 17 bytes.
     unsafe { system::ioctl(descriptor, GET_UUID, &mut data) }.ok()?;
@@ -31,7 +31,7 @@ pub fn uuid(descriptor: BorrowedFd<'_>) -> Option<[u8; 16]> {
 }
 
 /// Executes a command on a vnode.
-pub fn of_node(node: &Node, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+pub(crate) fn of_node(node: &Node, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
     // Opening any other kind could have side effects, and its commands are not ours.
     if !matches!(node.file_kind(), FileKind::Regular | FileKind::Directory) || translate(command).is_none() {
         return Err(Errno::ENOTTY);
@@ -42,7 +42,7 @@ pub fn of_node(node: &Node, caller: &Caller, command: u32, input: &[u8], output:
 }
 
 /// Executes a command on an open file.
-pub fn of_descriptor(
+pub(crate) fn of_descriptor(
     thread: &mut Thread,
     descriptor: BorrowedFd<'_>,
     caller: &Caller,

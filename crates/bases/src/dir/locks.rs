@@ -21,7 +21,7 @@ use super::{errno, system};
 
 /// The POSIX locks of all files of a tree: a file is listed while it has any.
 #[derive(Default)]
-pub struct LockTables {
+pub(crate) struct LockTables {
     files: Mutex<HashMap<usize, Weak<FileTable>>>,
     /// Number of files listed, for callers that only need to know that there are none.
     count: AtomicUsize,
@@ -54,14 +54,14 @@ struct Flock(HeldDescriptor);
 
 /// The locking state of one open file.
 #[derive(Default)]
-pub struct FileLocks {
+pub(crate) struct FileLocks {
     table: OnceLock<Arc<FileTable>>,
     flocks: Mutex<Vec<(LockOwner, Flock)>>,
 }
 
 impl LockTables {
     /// Releases all locks that the owner holds in the file.
-    pub fn release(&self, node: &Node, owner: LockOwner) {
+    pub(crate) fn release(&self, node: &Node, owner: LockOwner) {
         if let Some(table) = self.find(node) {
             let released = table.owners().remove(&owner);
             drop(released);
@@ -69,7 +69,13 @@ impl LockTables {
     }
 
     /// Returns the lock that conflicts with `lock` for `owner`.
-    pub fn test(&self, node: &Node, file: BorrowedFd<'_>, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+    pub(crate) fn test(
+        &self,
+        node: &Node,
+        file: BorrowedFd<'_>,
+        owner: LockOwner,
+        lock: &Lock,
+    ) -> Result<Option<Lock>> {
         let table = self.find(node);
         let owners = table.as_ref().map(|table| table.owners());
         let holder = owners.as_ref().and_then(|owners| owners.get(&owner));
@@ -139,7 +145,7 @@ impl Drop for FileTable {
 
 impl FileLocks {
     /// Takes or releases a byte-range lock.
-    pub fn posix(
+    pub(crate) fn posix(
         &self,
         node: &Node,
         thread: &mut Thread,
@@ -182,7 +188,7 @@ impl FileLocks {
     }
 
     /// Takes or releases a lock on the whole file.
-    pub fn flock(
+    pub(crate) fn flock(
         &self,
         thread: &mut Thread,
         caller: &Caller,

@@ -17,7 +17,7 @@ use super::{errno, system};
 
 /// One mount. A file system mounted at several points of the tree has several, since the flags of each forbid different
 /// things. One mount that shows several devices, such as overlayfs, counts once for each.
-pub struct Mount {
+pub(crate) struct Mount {
     /// Index in the list; 0 is the root's mount.
     pub index: u16,
     /// Device number.
@@ -63,7 +63,7 @@ struct Handles {
 }
 
 /// The mounts of the tree that have been seen, and that still exist or have live vnodes.
-pub struct Mounts {
+pub(crate) struct Mounts {
     root: Arc<Mount>,
     others: RwLock<Others>,
     use_handles: bool,
@@ -131,52 +131,52 @@ impl Mount {
     }
 
     /// Returns whether the object with this status is on the mount.
-    pub fn has(&self, status: &Status) -> bool {
+    pub(crate) fn has(&self, status: &Status) -> bool {
         self.is(status.mount_id(), status.device())
     }
 
     /// Returns whether the kernel answers for it without querying a server.
-    pub fn answers_by_itself(&self) -> bool {
+    pub(crate) fn answers_by_itself(&self) -> bool {
         self.behaviour.is_local || self.behaviour.is_overlay
     }
 
     /// Returns whether the object with this status is the root of this mount and a FUSE server, which may not reply, serves it.
     /// Only callers that need that very object query the server: querying it in a look-up would block everybody else from the
     /// directory above.
-    pub fn is_root_of_server(&self, status: &Status) -> bool {
+    pub(crate) fn is_root_of_server(&self, status: &Status) -> bool {
         self.is_served && status.is_mount_root()
     }
 
     /// Returns the inode number by which the object with this status is known. The kernel's number for the root of a FUSE
     /// mount changes when the server is first queried.
-    pub fn known_ino(&self, status: &Status) -> u64 {
+    pub(crate) fn known_ino(&self, status: &Status) -> u64 {
         if self.is_root_of_server(status) { SERVER_ROOT_INO } else { status.ino() }
     }
 
     /// Returns whether an object with that [`Mount::known_ino`] is the root of a FUSE mount.
-    pub fn is_server_root_ino(&self, ino: u64) -> bool {
+    pub(crate) fn is_server_root_ino(&self, ino: u64) -> bool {
         self.is_served && ino == SERVER_ROOT_INO
     }
 
     /// Returns the creation time by which the object with this status is known, see [`Status::generation`]: `None` for the root
     /// of a FUSE mount, see [`Mount::known_ino`].
-    pub fn known_generation(&self, status: &Status) -> Option<u64> {
+    pub(crate) fn known_generation(&self, status: &Status) -> Option<u64> {
         if self.is_root_of_server(status) { None } else { status.generation() }
     }
 
     /// Returns the status of an open object on this mount. The root of a FUSE mount is not queried for it.
-    pub fn status_of(&self, object: BorrowedFd<'_>) -> Result<Status> {
+    pub(crate) fn status_of(&self, object: BorrowedFd<'_>) -> Result<Status> {
         let known = Status::known_of_descriptor(object)?;
         if self.has_enough(&known) { Ok(known) } else { Status::of_descriptor(object) }
     }
 
     /// Returns whether this status of an object on the mount suffices, without another query.
-    pub fn has_enough(&self, status: &Status) -> bool {
+    pub(crate) fn has_enough(&self, status: &Status) -> bool {
         status.is_asked() || self.answers_by_itself() || self.is_root_of_server(status)
     }
 
     /// Adds one to the number of vnodes on it.
-    pub fn count_vnode(&self) {
+    pub(crate) fn count_vnode(&self) {
         if self.index != 0 {
             self.vnodes.fetch_add(1, Ordering::Relaxed);
         }
@@ -197,17 +197,17 @@ impl Mount {
     }
 
     /// Returns the mount ID.
-    pub fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
     /// Returns whether its device number alone identifies it: no other mount of the device was seen before.
-    pub fn is_first(&self) -> bool {
+    pub(crate) fn is_first(&self) -> bool {
         self.is_first
     }
 
     /// Returns an `O_PATH` descriptor on it; `None` if that has been released.
-    pub fn place(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn place(&self) -> Option<BorrowedFd<'_>> {
         self.place.as_ref().map(AsFd::as_fd)
     }
 
@@ -233,13 +233,13 @@ impl Mount {
     }
 
     /// Returns a descriptor for opening by handle, where that is possible.
-    pub fn handles(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn handles(&self) -> Option<BorrowedFd<'_>> {
         self.handles.as_ref().map(|handles| handles.descriptor.as_fd())
     }
 
     /// Returns whether the handle is known to be of an object with that inode number. A handle of another object passes only
     /// if that object had the same inode number at another time.
-    pub fn handle_has_ino(&self, handle: &FileHandle, ino: u64) -> bool {
+    pub(crate) fn handle_has_ino(&self, handle: &FileHandle, ino: u64) -> bool {
         let offset = self.handles.as_ref().and_then(|handles| handles.inode_offset);
         offset.is_some_and(|offset| {
             handle.as_bytes().get(offset..offset + 4) == Some((ino as u32).to_ne_bytes().as_slice())
@@ -248,46 +248,46 @@ impl Mount {
 
     /// Returns whether reading a file updates its access time, and immediately: the mount is neither `noatime` nor read-only
     /// nor on another machine.
-    pub fn keeps_access_times(&self) -> bool {
+    pub(crate) fn keeps_access_times(&self) -> bool {
         self.behaviour.keeps_access_times
     }
 
     /// Returns whether an object is found by other spellings of its name than the one that its directory lists.
-    pub fn folds_names(&self) -> bool {
+    pub(crate) fn folds_names(&self) -> bool {
         self.behaviour.folds_names
     }
 
     /// Returns whether an object has its inode number only while in use, and another one afterwards.
-    pub fn lends_numbers(&self) -> bool {
+    pub(crate) fn lends_numbers(&self) -> bool {
         self.behaviour.lends_numbers
     }
 
     /// Returns whether a file that is removed while in use gets another name in its directory.
-    pub fn renames_removed(&self) -> bool {
+    pub(crate) fn renames_removed(&self) -> bool {
         self.behaviour.renames_removed
     }
 
     /// Returns when it was first seen, in nanoseconds on the clock of creation times, if it is a kernel overlay: an object
     /// there gets another creation time, and keeps its number, when it is copied up to the writable layer.
-    pub fn overlay_seen_at(&self) -> Option<u64> {
+    pub(crate) fn overlay_seen_at(&self) -> Option<u64> {
         self.overlay_seen_at
     }
 
     /// Returns whether closing a file may report an error of earlier writes, as on network file systems.
-    pub fn tells_errors_at_close(&self) -> bool {
+    pub(crate) fn tells_errors_at_close(&self) -> bool {
         !self.behaviour.is_local
     }
 
     /// Returns the inode number that the stack shows: the file system's own on the root's device, mixed with the device
     /// number elsewhere.
-    pub fn shown_ino(&self, ino: u64) -> u64 {
+    pub(crate) fn shown_ino(&self, ino: u64) -> u64 {
         if self.is_of_root_device { ino } else { foreign_ino(self.device, ino) }
     }
 }
 
 impl Mounts {
     /// Creates the list with the root's mount, given its root directory.
-    pub fn new(acting: &Acting<'_>, root: BorrowedFd<'_>, use_handles: bool) -> Result<Self> {
+    pub(crate) fn new(acting: &Acting<'_>, root: BorrowedFd<'_>, use_handles: bool) -> Result<Self> {
         let status = Status::of_descriptor(root)?;
         let handles = use_handles.then(|| probe(acting, root, &status)).flatten();
         let root = Arc::new(Mount::root(acting, root, &status, handles, Behaviour::of(root))?);
@@ -295,40 +295,40 @@ impl Mounts {
     }
 
     /// Returns the root's mount.
-    pub fn root(&self) -> &Arc<Mount> {
+    pub(crate) fn root(&self) -> &Arc<Mount> {
         &self.root
     }
 
     /// Returns the inode number that the stack shows for one of a device, which need not have been seen.
-    pub fn shown_ino(&self, device: u64, ino: u64) -> u64 {
+    pub(crate) fn shown_ino(&self, device: u64, ino: u64) -> u64 {
         if device == self.root.device { ino } else { foreign_ino(device, ino) }
     }
 
     /// Returns the mount at an index of the list, where it stays as long as it has vnodes.
-    pub fn get(&self, index: u16) -> Arc<Mount> {
+    pub(crate) fn get(&self, index: u16) -> Arc<Mount> {
         let other = usize::from(index).checked_sub(1).map(|place| self.others().0[place].clone());
         other.flatten().unwrap_or_else(|| Arc::clone(&self.root))
     }
 
     /// Subtracts one from the number of vnodes on that mount.
-    pub fn discount_vnode(&self, index: u16) {
+    pub(crate) fn discount_vnode(&self, index: u16) {
         if index != 0 {
             self.get(index).vnodes.fetch_sub(1, Ordering::Release);
         }
     }
 
     /// Returns all mounts.
-    pub fn all(&self) -> Vec<Arc<Mount>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Mount>> {
         std::iter::once(&self.root).chain(self.others().all()).cloned().collect()
     }
 
     /// Returns the first mount of a device that has been seen below the root's mount.
-    pub fn first_of_device(&self, device: u64) -> Option<Arc<Mount>> {
+    pub(crate) fn first_of_device(&self, device: u64) -> Option<Arc<Mount>> {
         self.others().all().find(|mount| mount.device == device && mount.is_first).cloned()
     }
 
     /// Returns the mount with this mount ID and device, if it has been seen.
-    pub fn find(&self, id: u64, device: u64) -> Option<Arc<Mount>> {
+    pub(crate) fn find(&self, id: u64, device: u64) -> Option<Arc<Mount>> {
         if self.root.is(id, device) {
             return Some(Arc::clone(&self.root));
         }
@@ -340,12 +340,12 @@ impl Mounts {
     }
 
     /// Returns the mount that the object with this status is on, if it has been seen.
-    pub fn of(&self, status: &Status) -> Option<Arc<Mount>> {
+    pub(crate) fn of(&self, status: &Status) -> Option<Arc<Mount>> {
         self.find(status.mount_id(), status.device())
     }
 
     /// Returns the mount that an object is on; a mount not seen before is added now, with the server's credentials.
-    pub fn of_object(&self, acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status) -> Result<Arc<Mount>> {
+    pub(crate) fn of_object(&self, acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status) -> Result<Arc<Mount>> {
         if let Some(mount) = self.of(status) {
             return Ok(mount);
         }

@@ -15,7 +15,7 @@ use super::tree::{Found, PATH_ONLY, Tree};
 use super::{errno, removed, system};
 
 /// Returns the object with that name.
-pub fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+pub(crate) fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<Entry> {
     only_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
@@ -25,24 +25,24 @@ pub fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<Entry
 
 /// Returns `ENOTDIR` for anything but a directory: an `O_PATH` descriptor of something else would fail the same way, but
 /// later.
-pub fn only_directory(node: &Node) -> Result<()> {
+pub(crate) fn only_directory(node: &Node) -> Result<()> {
     if node.file_kind() == FileKind::Directory { Ok(()) } else { Err(Errno::ENOTDIR) }
 }
 
 /// Returns `EXDEV` for two objects on different mounts. The kernel would do so too, but opening them may query a server that
 /// does not reply, and meanwhile nobody may change either directory.
-pub fn only_on_one_mount(one: &Node, other: &Node) -> Result<()> {
+pub(crate) fn only_on_one_mount(one: &Node, other: &Node) -> Result<()> {
     // An overlay reports several devices.
     if one.mount().id() == other.mount().id() { Ok(()) } else { Err(Errno::EXDEV) }
 }
 
 /// Removes a name that is not a directory's.
-pub fn unlink(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<()> {
+pub(crate) fn unlink(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<()> {
     remove(directory, caller, name, AtFlags::empty())
 }
 
 /// Removes an empty directory.
-pub fn rmdir(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<()> {
+pub(crate) fn rmdir(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<()> {
     remove(directory, caller, name, AtFlags::REMOVEDIR)
 }
 
@@ -67,7 +67,7 @@ fn remove(directory: &Node, caller: &Caller, name: Name<'_>, flags: AtFlags) -> 
 }
 
 /// Renames an entry.
-pub fn rename(
+pub(crate) fn rename(
     from: &Node,
     caller: &Caller,
     name: Name<'_>,
@@ -202,6 +202,6 @@ fn is_open(node: &Node, object: BorrowedFd<'_>, found: Found<'_>) -> bool {
 }
 
 /// Returns the location of an entry of a directory.
-pub fn found<'a>(directory: &'a Node, name: Name<'a>) -> Found<'a> {
+pub(crate) fn found<'a>(directory: &'a Node, name: Name<'a>) -> Found<'a> {
     Found::At(directory, name.as_bytes())
 }

@@ -18,7 +18,7 @@ use super::tree::{Found, PATH_ONLY, Tree};
 /// One object. It has at most one live vnode, however it was found.
 ///
 /// Kept small, since there may be millions: 72 bytes with its reference counts.
-pub struct Node {
+pub(crate) struct Node {
     tree: Arc<Tree>,
     ino: u64,
     identity: Identity,
@@ -29,7 +29,7 @@ pub struct Node {
 }
 
 /// How an object is recognised.
-pub enum Identity {
+pub(crate) enum Identity {
     /// By the kernel's file handle.
     Handle(CompactHandle),
     /// By inode number and creation time, at the location where it was last seen; by that location alone if the file system
@@ -38,7 +38,7 @@ pub enum Identity {
 }
 
 /// The location of an object without a file handle.
-pub struct Place {
+pub(crate) struct Place {
     /// The generation by which it is named.
     generation: u64,
     /// The current creation time: a different one once the object has been copied to another layer of an overlay.
@@ -51,10 +51,10 @@ pub struct Place {
 const LONGEST_WAY: usize = 1 << 16;
 
 /// A directory and a name in it.
-pub type Location = (Arc<Node>, Box<[u8]>);
+pub(crate) type Location = (Arc<Node>, Box<[u8]>);
 
 /// A descriptor that names an object in system calls: `O_PATH`, unless the object is identified otherwise.
-pub enum Descriptor<'a> {
+pub(crate) enum Descriptor<'a> {
     /// A descriptor that lives as long as the vnode.
     Borrowed(BorrowedFd<'a>),
     /// A descriptor from the cache.
@@ -75,7 +75,7 @@ impl AsFd for Descriptor<'_> {
 
 impl Identity {
     /// Creates the identity of an object with a file handle.
-    pub fn of(handle: &FileHandle) -> Self {
+    pub(crate) fn of(handle: &FileHandle) -> Self {
         Self::Handle(CompactHandle::from(handle))
     }
 }
@@ -88,7 +88,7 @@ const GONE: u64 = GIVEN - 1;
 impl Place {
     /// Creates the location of an object with this creation time, see [`Mount::known_generation`]; `at` is `None` if
     /// unknown.
-    pub fn new(generation: Option<u64>, at: Option<Location>) -> Self {
+    pub(crate) fn new(generation: Option<u64>, at: Option<Location>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let given = || GIVEN | NEXT.fetch_add(1, Ordering::Relaxed);
         let generation = generation.unwrap_or_else(given);
@@ -114,7 +114,7 @@ impl Place {
 
 impl Node {
     /// Creates a vnode for an object that has none.
-    pub fn new(tree: &Arc<Tree>, mount: &Mount, status: &Status, identity: Identity) -> Arc<Self> {
+    pub(crate) fn new(tree: &Arc<Tree>, mount: &Mount, status: &Status, identity: Identity) -> Arc<Self> {
         let tree = Arc::clone(tree);
         mount.count_vnode();
         let (mount, ino, kind) = (mount.index, mount.known_ino(status), status.kind);
@@ -122,54 +122,54 @@ impl Node {
     }
 
     /// Returns the state that it shares with the other vnodes.
-    pub fn tree(&self) -> &Arc<Tree> {
+    pub(crate) fn tree(&self) -> &Arc<Tree> {
         &self.tree
     }
 
     /// Returns the mount that it is on.
-    pub fn mount(&self) -> Arc<Mount> {
+    pub(crate) fn mount(&self) -> Arc<Mount> {
         self.tree.mounts.get(self.mount)
     }
 
     /// Returns the index of that mount in the list.
-    pub fn mount_index(&self) -> u16 {
+    pub(crate) fn mount_index(&self) -> u16 {
         self.mount
     }
 
     /// Returns its inode number on that file system.
-    pub fn ino_below(&self) -> u64 {
+    pub(crate) fn ino_below(&self) -> u64 {
         self.ino
     }
 
     /// Returns the kind.
-    pub fn file_kind(&self) -> FileKind {
+    pub(crate) fn file_kind(&self) -> FileKind {
         self.kind
     }
 
     /// Returns another reference to it. Looked up rather than stored, which would enlarge every vnode.
-    pub fn reference(&self) -> Arc<Node> {
+    pub(crate) fn reference(&self) -> Arc<Node> {
         let found = self.tree.table.find(fingerprint(self.mount, self.ino), |node| std::ptr::eq(node, self));
         found.expect("a vnode is in the table while it is live")
     }
 
     /// Returns the key of this vnode in the descriptor cache and the lock table.
-    pub fn key(&self) -> usize {
+    pub(crate) fn key(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
     /// Returns whether it is the root directory.
-    pub fn is_root(&self) -> bool {
+    pub(crate) fn is_root(&self) -> bool {
         self.tree.is_root(self.mount, self.ino)
     }
 
     /// Returns whether this file handle identifies it.
-    pub fn has_handle(&self, handle: &FileHandle) -> bool {
+    pub(crate) fn has_handle(&self, handle: &FileHandle) -> bool {
         matches!(&self.identity, Identity::Handle(own) if own.is(handle))
     }
 
     /// Returns whether it is the object with this status if it is where it was last seen, as far as can be determined
     /// without a file handle.
-    pub fn has_generation(&self, status: &Status) -> bool {
+    pub(crate) fn has_generation(&self, status: &Status) -> bool {
         let Identity::Place(place) = &self.identity else { return false };
         let own = place.created.load(Ordering::Relaxed);
         let generation = self.mount().known_generation(status);
@@ -189,7 +189,7 @@ impl Node {
     /// handle. A number without a creation time, or with another one on an overlay, may have been reused for another object:
     /// at the location where the vnode was last seen it is this one. Under another name it is this one if it has several
     /// names; and so is a directory, since it may have moved and nothing is known about its former content.
-    pub fn is_found_as(&self, status: &Status, found: Found<'_>) -> bool {
+    pub(crate) fn is_found_as(&self, status: &Status, found: Found<'_>) -> bool {
         let Identity::Place(place) = &self.identity else { return false };
         let may_be_elsewhere = match self.mount().known_generation(status) {
             Some(generation) if generation == place.created.load(Ordering::Relaxed) => true,
@@ -206,18 +206,18 @@ impl Node {
     }
 
     /// Returns whether the status has its device and inode number.
-    pub fn is_object_of(&self, status: &Status) -> bool {
+    pub(crate) fn is_object_of(&self, status: &Status) -> bool {
         let mount = self.mount();
         self.ino == mount.known_ino(status) && mount.has(status)
     }
 
     /// Returns whether it is the root of a FUSE mount, whose server may not reply.
-    pub fn is_root_of_server(&self) -> bool {
+    pub(crate) fn is_root_of_server(&self) -> bool {
         self.mount().is_server_root_ino(self.ino)
     }
 
     /// Returns the creation time that identifies it, or the number assigned instead; `None` if it has a handle.
-    pub fn generation(&self) -> Option<u64> {
+    pub(crate) fn generation(&self) -> Option<u64> {
         match &self.identity {
             Identity::Handle(_) => None,
             Identity::Place(place) => Some(place.generation),
@@ -225,7 +225,7 @@ impl Node {
     }
 
     /// Returns its vnode handle.
-    pub fn wire_handle(&self) -> Handle {
+    pub(crate) fn wire_handle(&self) -> Handle {
         let mount = self.mount();
         match &self.identity {
             Identity::Handle(handle) if self.mount == 0 => WireHandle::Root(handle.expand()),
@@ -244,7 +244,7 @@ impl Node {
     }
 
     /// Records that it was seen by this name in this directory: where to find it again, if it has no handle.
-    pub fn is_at(&self, directory: &Node, name: &[u8]) {
+    pub(crate) fn is_at(&self, directory: &Node, name: &[u8]) {
         let Identity::Place(place) = &self.identity else { return };
         if self.is_known_at(Found::At(directory, name)) {
             return;
@@ -256,13 +256,13 @@ impl Node {
     }
 
     /// Returns the directory that it was last seen in, if it has no handle.
-    pub fn known_parent(&self) -> Option<Arc<Node>> {
+    pub(crate) fn known_parent(&self) -> Option<Arc<Node>> {
         let Identity::Place(place) = &self.identity else { return None };
         Some(place.location()?.0)
     }
 
     /// Returns a descriptor that names the object.
-    pub fn descriptor(&self, thread: &mut Thread) -> Result<Descriptor<'_>> {
+    pub(crate) fn descriptor(&self, thread: &mut Thread) -> Result<Descriptor<'_>> {
         match self.try_descriptor(thread) {
             Err(Errno::ESTALE) => {
                 // Its last name may be about to be removed, in which case it is pinned as soon as the lock is released.
@@ -311,7 +311,7 @@ impl Node {
     }
 
     /// Opens the object with the server's credentials, for use only as the flags say: no permission is checked.
-    pub fn open_object(&self, thread: &mut Thread, flags: OFlags) -> Result<OwnedFd> {
+    pub(crate) fn open_object(&self, thread: &mut Thread, flags: OFlags) -> Result<OwnedFd> {
         if self.is_root() || self.pinned().is_some() {
             return match self.standing_descriptor() {
                 Some(descriptor) => thread.act_as_server()?.reopen(descriptor, flags).map_err(errno),
@@ -322,7 +322,7 @@ impl Node {
     }
 
     /// Like [`Node::open_object`], but never through a descriptor that is already open.
-    pub fn open_by_identity(&self, thread: &mut Thread, flags: OFlags) -> Result<OwnedFd> {
+    pub(crate) fn open_by_identity(&self, thread: &mut Thread, flags: OFlags) -> Result<OwnedFd> {
         match &self.identity {
             Identity::Handle(handle) => {
                 let mount = self.mount();
@@ -373,7 +373,7 @@ impl Node {
 
     /// Records that one of its names was removed, for a directory the only one: any object with its number from now on is
     /// another.
-    pub fn has_lost_a_name(&self) {
+    pub(crate) fn has_lost_a_name(&self) {
         if let Identity::Place(place) = &self.identity
             && self.kind == FileKind::Directory
         {
@@ -382,18 +382,18 @@ impl Node {
     }
 
     /// Keeps the object open from now on, since it has no name any more.
-    pub fn pin(&self, descriptor: OwnedFd) {
+    pub(crate) fn pin(&self, descriptor: OwnedFd) {
         // An existing one serves as well.
         let _ = self.pinned.set(descriptor);
     }
 
     /// Returns the descriptor that keeps an unlinked object open.
-    pub fn pinned(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn pinned(&self) -> Option<BorrowedFd<'_>> {
         self.pinned.get().map(AsFd::as_fd)
     }
 
     /// Returns whether the object is identified by its handle.
-    pub fn is_known_by_handle(&self) -> bool {
+    pub(crate) fn is_known_by_handle(&self) -> bool {
         matches!(self.identity, Identity::Handle(_))
     }
 }

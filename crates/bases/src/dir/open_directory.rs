@@ -26,7 +26,7 @@ const BUFFER_SIZE: usize = 32_768;
 const SMALL_OFFSETS: u64 = 0x7fff_ffff_0000_0000;
 
 /// An open directory.
-pub struct Directory {
+pub(crate) struct Directory {
     node: Arc<Node>,
     mount: Arc<Mount>,
     descriptor: HeldDescriptor,
@@ -61,7 +61,7 @@ struct Record<'a> {
 
 impl Directory {
     /// Opens the directory of a vnode.
-    pub fn open(node: &Node, caller: &Caller) -> Result<Self> {
+    pub(crate) fn open(node: &Node, caller: &Caller) -> Result<Self> {
         only_directory(node)?;
         let share = Share::take(caller)?;
         let thread = &mut node.tree().credentials.thread();

@@ -13,7 +13,7 @@ use super::tree::{Found, PATH_ONLY};
 use super::{errno, system};
 
 /// Returns the path below the root, as the kernel knows it.
-pub fn path(node: &Node) -> Result<Vec<u8>> {
+pub(crate) fn path(node: &Node) -> Result<Vec<u8>> {
     if node.is_root() {
         return Ok(Vec::new());
     }
@@ -50,7 +50,7 @@ fn below_root(node: &Node, descriptor: BorrowedFd<'_>) -> Result<Option<Vec<u8>>
 
 /// Returns whether the kernel knows a path of the object that is outside the root. It knows none for a file that was opened
 /// by handle while no name of it is in its dentry cache, and reports `/`.
-pub fn is_known_outside(root: BorrowedFd<'_>, object: BorrowedFd<'_>) -> Result<bool> {
+pub(crate) fn is_known_outside(root: BorrowedFd<'_>, object: BorrowedFd<'_>) -> Result<bool> {
     let (mut path, root) = (absolute_path(object)?, root_prefix(root)?);
     let unknown = path == b"/";
     if !path.ends_with(b"/") {
@@ -69,13 +69,13 @@ fn root_prefix(root: BorrowedFd<'_>) -> Result<Vec<u8>> {
 }
 
 /// Returns the path of an object from the process's root, as the kernel knows it.
-pub fn absolute_path(descriptor: BorrowedFd<'_>) -> Result<Vec<u8>> {
+pub(crate) fn absolute_path(descriptor: BorrowedFd<'_>) -> Result<Vec<u8>> {
     let link = system::DescriptorPath::new(descriptor);
     Ok(rustix::fs::readlink(link.as_c_str(), Vec::new()).map_err(errno)?.into_bytes())
 }
 
 /// Returns the parent of a directory.
-pub fn parent(node: &Node, caller: &Caller) -> Result<VnodeRef> {
+pub(crate) fn parent(node: &Node, caller: &Caller) -> Result<VnodeRef> {
     if node.file_kind() != FileKind::Directory {
         return Err(Errno::ENOTDIR);
     }
@@ -112,7 +112,7 @@ fn open_parent(acting: &Acting<'_>, directory: BorrowedFd<'_>, root: BorrowedFd<
 }
 
 /// Returns the target of a symlink.
-pub fn readlink(node: &Node, _caller: &Caller) -> Result<Vec<u8>> {
+pub(crate) fn readlink(node: &Node, _caller: &Caller) -> Result<Vec<u8>> {
     if node.file_kind() != FileKind::Symlink {
         return Err(Errno::EINVAL);
     }

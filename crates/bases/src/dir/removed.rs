@@ -19,14 +19,14 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Returns whether a name is one that the kernel gives to removed files (fs/nfs/unlink.c): the file's number and a count, in
 /// hexadecimal digits.
-pub fn is_name_of_removed(name: &[u8]) -> bool {
+pub(crate) fn is_name_of_removed(name: &[u8]) -> bool {
     const DIGITS: usize = 24;
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     name.strip_prefix(b".nfs").is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(is_digit))
 }
 
 /// Removes a directory if it contains nothing but files that are removed already.
-pub fn remove_directory(acting: &Acting<'_>, parent: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<()> {
+pub(crate) fn remove_directory(acting: &Acting<'_>, parent: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<()> {
     let end = Instant::now() + PATIENCE;
     loop {
         match acting.remove_at(parent, name, AtFlags::REMOVEDIR) {

@@ -13,10 +13,10 @@ use super::status::Status;
 
 /// The set of actions that a mount forbids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Restrictions(u64);
+pub(crate) struct Restrictions(u64);
 
 /// The extended attribute that holds a program's capabilities.
-pub const CAPABILITIES: &[u8] = b"security.capability";
+pub(crate) const CAPABILITIES: &[u8] = b"security.capability";
 
 /// Drivers have only major numbers below this (CHRDEV_MAJOR_MAX and BLKDEV_MAJOR_MAX of Linux are 512), so a device whose
 /// number has this bit cannot be opened: `ENXIO`.
@@ -24,18 +24,18 @@ const WITHOUT_DRIVER: u32 = 0x800;
 
 impl Restrictions {
     /// Forbids nothing.
-    pub const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
     /// Forbids any change.
-    pub const READ_ONLY: Self = Self(libc::ST_RDONLY);
+    pub(crate) const READ_ONLY: Self = Self(libc::ST_RDONLY);
     /// Forbids programs to run as somebody else, or with capabilities of their own.
-    pub const NO_SET_ID: Self = Self(libc::ST_NOSUID);
+    pub(crate) const NO_SET_ID: Self = Self(libc::ST_NOSUID);
     /// Forbids opening devices.
-    pub const NO_DEVICES: Self = Self(libc::ST_NODEV);
+    pub(crate) const NO_DEVICES: Self = Self(libc::ST_NODEV);
     /// Forbids running programs.
-    pub const NO_EXECUTION: Self = Self(libc::ST_NOEXEC);
+    pub(crate) const NO_EXECUTION: Self = Self(libc::ST_NOEXEC);
 
     /// Returns everything that either forbids.
-    pub const fn union(self, other: Self) -> Self {
+    pub(crate) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
@@ -44,7 +44,7 @@ impl Restrictions {
     }
 
     /// Parses the options of a mount as listed in the kernel's mount table.
-    pub fn of_options(options: &[u8]) -> Self {
+    pub(crate) fn of_options(options: &[u8]) -> Self {
         options.split(|&byte| byte == b',').fold(Self::NONE, |all, option| {
             all.union(match option {
                 b"ro" => Self::READ_ONLY,
@@ -58,7 +58,7 @@ impl Restrictions {
 }
 
 /// Returns whether a mount forbids something now; also true where it cannot be queried.
-pub fn forbids(mount: &Mount, what: Restrictions) -> bool {
+pub(crate) fn forbids(mount: &Mount, what: Restrictions) -> bool {
     let state = mount.place().and_then(|place| rustix::fs::fstatfs(place).ok());
     state.is_none_or(|state| Restrictions(state.f_flags as u64).contains(what))
 }
@@ -67,7 +67,7 @@ pub fn forbids(mount: &Mount, what: Restrictions) -> bool {
 /// directory mean something else), with a number that no driver has for a device on a `nodev` mount. A device 0:0 cannot be
 /// opened in any case, and marks names that are removed in unions. The attributes of an object whose server was not queried
 /// are provisional, and its mount, which would have to query the server too, is taken for one without either flag.
-pub fn attributes(mount: &Mount, status: &Status) -> Attributes {
+pub(crate) fn attributes(mount: &Mount, status: &Status) -> Attributes {
     const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
     let mut shown = status.attributes(mount.shown_ino(status.ino()));
     shown.is_provisional = !status.is_asked() && mount.is_root_of_server(status);
@@ -87,6 +87,6 @@ pub fn attributes(mount: &Mount, status: &Status) -> Attributes {
 }
 
 /// Returns whether an attribute of an object on this mount is hidden, as if it did not exist.
-pub fn hides_attribute(mount: &Mount, name: &[u8]) -> bool {
+pub(crate) fn hides_attribute(mount: &Mount, name: &[u8]) -> bool {
     name == CAPABILITIES && forbids(mount, Restrictions::NO_SET_ID)
 }

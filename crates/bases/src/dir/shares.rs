@@ -96,18 +96,18 @@ static LIMIT: LazyLock<usize> = LazyLock::new(raise);
 static HELD: LazyLock<Mutex<Held>> = LazyLock::new(Mutex::default);
 
 /// Returns the number of descriptors that the process may have, after raising the limit as far as allowed.
-pub fn limit() -> usize {
+pub(crate) fn limit() -> usize {
     *LIMIT
 }
 
 /// Returns whether a descriptor may be kept for longer than an operation: enough others are left.
-pub fn may_keep(descriptor: impl AsFd) -> bool {
+pub(crate) fn may_keep(descriptor: impl AsFd) -> bool {
     (descriptor.as_fd().as_raw_fd() as usize) < Limits::of(*LIMIT).kept
 }
 
 /// Room for a descriptor that a caller will hold, counted until this is dropped.
 #[derive(Debug)]
-pub struct Share {
+pub(crate) struct Share {
     user: u32,
 }
 
@@ -116,14 +116,14 @@ impl Share {
     ///
     /// # Errors
     /// `EMFILE` for a caller that already has as many as it may.
-    pub fn take(caller: &Caller) -> Result<Self> {
+    pub(crate) fn take(caller: &Caller) -> Result<Self> {
         let user = holder(caller.uid);
         held().take(Limits::of(*LIMIT).held, user, Right::of(caller))?;
         Ok(Self { user })
     }
 
     /// Transfers the reservation to the descriptor that it was made for.
-    pub fn of(self, descriptor: OwnedFd) -> HeldDescriptor {
+    pub(crate) fn of(self, descriptor: OwnedFd) -> HeldDescriptor {
         HeldDescriptor { descriptor, _share: self }
     }
 }
@@ -136,7 +136,7 @@ impl Drop for Share {
 
 /// A descriptor that a caller holds open.
 #[derive(Debug)]
-pub struct HeldDescriptor {
+pub(crate) struct HeldDescriptor {
     descriptor: OwnedFd,
     _share: Share,
 }

@@ -12,7 +12,7 @@ use super::errno;
 const FLAGS_OF_OBJECTS: u64 = !(libc::STATX_ATTR_MOUNT_ROOT | libc::STATX_ATTR_AUTOMOUNT) as u64;
 
 /// The status of one object at one moment.
-pub struct Status {
+pub(crate) struct Status {
     raw: Statx,
     is_asked: bool,
     /// The kind.
@@ -21,22 +21,22 @@ pub struct Status {
 
 impl Status {
     /// Queries the object with that name in a directory, without following a symlink.
-    pub fn at(directory: impl AsFd, name: impl Arg) -> Result<Self> {
+    pub(crate) fn at(directory: impl AsFd, name: impl Arg) -> Result<Self> {
         Self::of(directory, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
     /// Queries an open object.
-    pub fn of_descriptor(descriptor: impl AsFd) -> Result<Self> {
+    pub(crate) fn of_descriptor(descriptor: impl AsFd) -> Result<Self> {
         Self::of(descriptor, c"", AtFlags::EMPTY_PATH)
     }
 
     /// Like [`Status::at`], with what the kernel knows: a server, which may not reply, is not queried.
-    pub fn known_at(directory: impl AsFd, name: impl Arg) -> Result<Self> {
+    pub(crate) fn known_at(directory: impl AsFd, name: impl Arg) -> Result<Self> {
         Self::of(directory, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC)
     }
 
     /// Like [`Status::of_descriptor`], with what the kernel knows: a server, which may not reply, is not queried.
-    pub fn known_of_descriptor(descriptor: impl AsFd) -> Result<Self> {
+    pub(crate) fn known_of_descriptor(descriptor: impl AsFd) -> Result<Self> {
         Self::of(descriptor, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC)
     }
 
@@ -48,60 +48,60 @@ impl Status {
     }
 
     /// Returns whether the object's server, if it has one, has been queried.
-    pub fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.is_asked
     }
 
     /// Returns whether it is the root of a mount. Linux before 5.8 does not report this.
-    pub fn is_mount_root(&self) -> bool {
+    pub(crate) fn is_mount_root(&self) -> bool {
         self.raw.stx_attributes.bits() & libc::STATX_ATTR_MOUNT_ROOT as u64 != 0
     }
 
     /// Returns the number of the device that the object is on.
-    pub fn device(&self) -> u64 {
+    pub(crate) fn device(&self) -> u64 {
         rustix::fs::makedev(self.raw.stx_dev_major, self.raw.stx_dev_minor)
     }
 
     /// Returns the ID of the mount through which the object was reached; 0 before Linux 5.8.
-    pub fn mount_id(&self) -> u64 {
+    pub(crate) fn mount_id(&self) -> u64 {
         self.raw.stx_mnt_id
     }
 
     /// Returns the inode number on that device.
-    pub fn ino(&self) -> u64 {
+    pub(crate) fn ino(&self) -> u64 {
         self.raw.stx_ino
     }
 
     /// Returns the owner.
-    pub fn uid(&self) -> u32 {
+    pub(crate) fn uid(&self) -> u32 {
         self.raw.stx_uid
     }
 
     /// Returns the number of links.
-    pub fn nlink(&self) -> u32 {
+    pub(crate) fn nlink(&self) -> u32 {
         self.raw.stx_nlink
     }
 
     /// Returns the permission and set-id bits.
-    pub fn mode(&self) -> u32 {
+    pub(crate) fn mode(&self) -> u32 {
         u32::from(self.raw.stx_mode) & 0o7777
     }
 
     /// Returns the creation time in nanoseconds, if the file system keeps it; it distinguishes objects that had the same inode
     /// number. Less than 2^63.
-    pub fn generation(&self) -> Option<u64> {
+    pub(crate) fn generation(&self) -> Option<u64> {
         self.created().map(|time| {
             (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(time.nanoseconds)) & !(1 << 63)
         })
     }
 
     /// Returns the creation time, if the file system keeps it.
-    pub fn created(&self) -> Option<Timestamp> {
+    pub(crate) fn created(&self) -> Option<Timestamp> {
         (self.raw.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| timestamp(self.raw.stx_btime))
     }
 
     /// Returns the attributes, with the inode number that the stack shows.
-    pub fn attributes(&self, ino: u64) -> Attributes {
+    pub(crate) fn attributes(&self, ino: u64) -> Attributes {
         let raw = &self.raw;
         Attributes {
             kind: self.kind,
@@ -127,7 +127,7 @@ impl Status {
 
 /// Returns the device and inode number of the object with that name in a directory, as the kernel knows them: a file system
 /// mounted there is not queried, since it may not reply, and listing a directory does not wait for what is mounted in it.
-pub fn number_at(directory: impl AsFd, name: impl Arg) -> Result<(u64, u64)> {
+pub(crate) fn number_at(directory: impl AsFd, name: impl Arg) -> Result<(u64, u64)> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(directory, name, flags, StatxFlags::INO).map_err(errno)?;
     Ok((rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino))

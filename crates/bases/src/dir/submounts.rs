@@ -12,7 +12,7 @@ use super::restrictions::Restrictions;
 use super::tree::PATH_ONLY;
 
 /// The mount points below a directory.
-pub struct Submounts {
+pub(crate) struct Submounts {
     known: Mutex<Known>,
 }
 
@@ -25,7 +25,7 @@ struct Known {
 
 /// One mount point.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Point {
+pub(crate) struct Point {
     /// The mount ID.
     pub id: u64,
     /// The number of the mounted device.
@@ -38,7 +38,7 @@ pub struct Point {
 
 impl Submounts {
     /// Creates the list of mount points below `root`; it is empty if the mount table cannot be read.
-    pub fn new(root: BorrowedFd<'_>) -> Self {
+    pub(crate) fn new(root: BorrowedFd<'_>) -> Self {
         let table = MountTable::open().ok();
         let mut known = Known { table, points: Vec::new(), parents: HashSet::new() };
         known.read(root);
@@ -46,23 +46,23 @@ impl Submounts {
     }
 
     /// Returns whether something is mounted on an entry of this directory, so that its records describe covered objects.
-    pub fn are_in(&self, root: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> bool {
+    pub(crate) fn are_in(&self, root: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> bool {
         let known = self.current(root);
         !known.parents.is_empty() && absolute_path(directory).is_ok_and(|path| known.parents.contains(&path))
     }
 
     /// Returns whether nothing is mounted below the root.
-    pub fn are_none(&self, root: BorrowedFd<'_>) -> bool {
+    pub(crate) fn are_none(&self, root: BorrowedFd<'_>) -> bool {
         self.current(root).points.is_empty()
     }
 
     /// Returns the mount points of a device.
-    pub fn of_device(&self, root: BorrowedFd<'_>, device: u64) -> Vec<Point> {
+    pub(crate) fn of_device(&self, root: BorrowedFd<'_>, device: u64) -> Vec<Point> {
         self.current(root).points.iter().filter(|point| point.device == device).cloned().collect()
     }
 
     /// Opens the root of the mount at a point, component by component.
-    pub fn open(acting: &Acting<'_>, root: BorrowedFd<'_>, point: &Point) -> Option<OwnedFd> {
+    pub(crate) fn open(acting: &Acting<'_>, root: BorrowedFd<'_>, point: &Point) -> Option<OwnedFd> {
         let mut object: Option<OwnedFd> = None;
         for component in point.path.split(|&byte| byte == b'/') {
             let directory = object.as_ref().map_or(root, AsFd::as_fd);

@@ -9,7 +9,7 @@ static KNOWN: Mutex<Option<(Instant, Vec<Range<u32>>)>> = Mutex::new(None);
 
 /// Returns the user id that represents all ids of one holder: the first of its range for a subordinate id, else the id itself.
 /// The machine's list is read again after some seconds.
-pub fn holder(uid: u32) -> u32 {
+pub(crate) fn holder(uid: u32) -> u32 {
     const VALID: Duration = Duration::from_secs(10);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let is_valid = known.as_ref().is_some_and(|(read, _)| read.elapsed() < VALID);
@@ -28,7 +28,7 @@ pub fn holder(uid: u32) -> u32 {
 
 /// Sets the ranges for a test, for some seconds.
 #[cfg(test)]
-pub fn assume(ranges: Vec<Range<u32>>) {
+pub(crate) fn assume(ranges: Vec<Range<u32>>) {
     *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), ranges));
 }
 

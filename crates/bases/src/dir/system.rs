@@ -9,10 +9,10 @@ use rustix::path::Arg;
 use super::handle::{FILE_HANDLE_MAX, FileHandle};
 
 /// The result of the calls here.
-pub type SystemResult<T> = Result<T, SystemError>;
+pub(crate) type SystemResult<T> = Result<T, SystemError>;
 
 /// `AT_EMPTY_PATH`: the call applies to the descriptor itself.
-pub const EMPTY_PATH: c_int = libc::AT_EMPTY_PATH;
+pub(crate) const EMPTY_PATH: c_int = libc::AT_EMPTY_PATH;
 
 fn last_error() -> SystemError {
     SystemError::from_io_error(&std::io::Error::last_os_error()).unwrap_or(SystemError::IO)
@@ -34,7 +34,7 @@ struct RawFileHandle {
 ///
 /// # Errors
 /// `EOPNOTSUPP` if the file system has no handles, `EOVERFLOW` if they are longer than the room here.
-pub fn name_to_handle_at(directory: BorrowedFd<'_>, name: &[u8], flags: c_int) -> SystemResult<FileHandle> {
+pub(crate) fn name_to_handle_at(directory: BorrowedFd<'_>, name: &[u8], flags: c_int) -> SystemResult<FileHandle> {
     let mut raw = RawFileHandle { length: FILE_HANDLE_MAX as u32, kind: 0, bytes: [0; FILE_HANDLE_MAX] };
     let mut mount_id: c_int = 0;
     name.into_with_c_str(|name| {
@@ -55,7 +55,7 @@ pub fn name_to_handle_at(directory: BorrowedFd<'_>, name: &[u8], flags: c_int) -
 }
 
 /// listxattrat(2), added in Linux 6.13; `ENOSYS` before.
-pub fn list_attributes_at(directory: BorrowedFd<'_>, name: &CStr, buffer: &mut [u8]) -> SystemResult<usize> {
+pub(crate) fn list_attributes_at(directory: BorrowedFd<'_>, name: &CStr, buffer: &mut [u8]) -> SystemResult<usize> {
     // The same number on all architectures, as for all new calls; the C library has no name for it yet.
     const LISTXATTRAT: c_long = 465;
     // SAFETY: the name is a C string, the buffer is writable for the length passed to the call, and both are valid for the
@@ -70,7 +70,7 @@ pub fn list_attributes_at(directory: BorrowedFd<'_>, name: &CStr, buffer: &mut [
 ///
 /// # Errors
 /// `ESTALE` if the object is gone, `EPERM` without the capability.
-pub fn open_by_handle_at(mount: BorrowedFd<'_>, handle: &FileHandle, flags: c_int) -> SystemResult<OwnedFd> {
+pub(crate) fn open_by_handle_at(mount: BorrowedFd<'_>, handle: &FileHandle, flags: c_int) -> SystemResult<OwnedFd> {
     let mut raw =
         RawFileHandle { length: handle.as_bytes().len() as u32, kind: handle.kind(), bytes: [0; FILE_HANDLE_MAX] };
     raw.bytes[..handle.as_bytes().len()].copy_from_slice(handle.as_bytes());
@@ -96,7 +96,7 @@ pub fn open_by_handle_at(mount: BorrowedFd<'_>, handle: &FileHandle, flags: c_in
 const REUSE_ATTEMPTS_MAX: u32 = 1_000;
 
 /// Sets the thread's file system user id and returns whether it now has that value.
-pub fn set_file_system_uid(uid: u32) -> bool {
+pub(crate) fn set_file_system_uid(uid: u32) -> bool {
     // SAFETY: setfsuid takes a plain number; with an invalid one it only returns the current id.
     unsafe {
         libc::setfsuid(uid);
@@ -105,7 +105,7 @@ pub fn set_file_system_uid(uid: u32) -> bool {
 }
 
 /// Sets the thread's file system group id and returns whether it now has that value.
-pub fn set_file_system_gid(gid: u32) -> bool {
+pub(crate) fn set_file_system_gid(gid: u32) -> bool {
     // SAFETY: setfsgid takes a plain number; with an invalid one it only returns the current id.
     unsafe {
         libc::setfsgid(gid);
@@ -114,7 +114,7 @@ pub fn set_file_system_gid(gid: u32) -> bool {
 }
 
 /// Returns the thread's file system user and group ids.
-pub fn file_system_ids() -> (u32, u32) {
+pub(crate) fn file_system_ids() -> (u32, u32) {
     // SAFETY: with an invalid id these only return the current ones.
     unsafe { (libc::setfsuid(u32::MAX) as u32, libc::setfsgid(u32::MAX) as u32) }
 }
@@ -123,7 +123,7 @@ pub fn file_system_ids() -> (u32, u32) {
 ///
 /// # Errors
 /// `EPERM` without CAP_SETGID, `EINVAL` for too many groups.
-pub fn set_thread_groups(groups: &[u32]) -> SystemResult<()> {
+pub(crate) fn set_thread_groups(groups: &[u32]) -> SystemResult<()> {
     // SAFETY: the pointer and the length are those of a live slice of gid_t.
     checked(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
 }
@@ -132,13 +132,13 @@ pub fn set_thread_groups(groups: &[u32]) -> SystemResult<()> {
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn unshare_umask() -> SystemResult<()> {
+pub(crate) fn unshare_umask() -> SystemResult<()> {
     // SAFETY: unsharing the working directory, root and umask touches no memory; nothing here uses the first two.
     checked(c_long::from(unsafe { libc::unshare(libc::CLONE_FS) })).map(drop)
 }
 
 /// Sets the file mode creation mask, and returns the previous one.
-pub fn set_umask(umask: u32) -> u32 {
+pub(crate) fn set_umask(umask: u32) -> u32 {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask)).as_raw_mode()
 }
 
@@ -146,7 +146,7 @@ pub fn set_umask(umask: u32) -> u32 {
 ///
 /// # Errors
 /// As faccessat2(2).
-pub fn access(descriptor: BorrowedFd<'_>, mode: u32) -> SystemResult<()> {
+pub(crate) fn access(descriptor: BorrowedFd<'_>, mode: u32) -> SystemResult<()> {
     let flags = libc::AT_EACCESS | EMPTY_PATH;
     // SAFETY: the path is a valid C string; nothing else is a pointer.
     checked(unsafe { libc::syscall(libc::SYS_faccessat2, descriptor.as_raw_fd(), c"".as_ptr(), mode, flags) }).map(drop)
@@ -156,7 +156,7 @@ pub fn access(descriptor: BorrowedFd<'_>, mode: u32) -> SystemResult<()> {
 ///
 /// # Errors
 /// `ENOSYS` before Linux 6.6, `EOPNOTSUPP` for a symlink; otherwise as fchmodat(2).
-pub fn change_mode(descriptor: BorrowedFd<'_>, mode: u32) -> SystemResult<()> {
+pub(crate) fn change_mode(descriptor: BorrowedFd<'_>, mode: u32) -> SystemResult<()> {
     // SAFETY: the path is a valid C string; nothing else is a pointer.
     checked(unsafe { libc::syscall(libc::SYS_fchmodat2, descriptor.as_raw_fd(), c"".as_ptr(), mode, EMPTY_PATH) })
         .map(drop)
@@ -166,7 +166,7 @@ pub fn change_mode(descriptor: BorrowedFd<'_>, mode: u32) -> SystemResult<()> {
 ///
 /// # Errors
 /// As truncate(2).
-pub fn truncate(path: &CStr, size: i64) -> SystemResult<()> {
+pub(crate) fn truncate(path: &CStr, size: i64) -> SystemResult<()> {
     // SAFETY: the path is a valid C string.
     checked(c_long::from(unsafe { libc::truncate64(path.as_ptr(), size) })).map(drop)
 }
@@ -175,7 +175,7 @@ pub fn truncate(path: &CStr, size: i64) -> SystemResult<()> {
 ///
 /// # Errors
 /// As getdents(2).
-pub fn read_records(directory: BorrowedFd<'_>, buffer: &mut [u8]) -> SystemResult<usize> {
+pub(crate) fn read_records(directory: BorrowedFd<'_>, buffer: &mut [u8]) -> SystemResult<usize> {
     // SAFETY: the pointer and the length are those of a live, writable slice.
     checked(unsafe { libc::syscall(libc::SYS_getdents64, directory.as_raw_fd(), buffer.as_mut_ptr(), buffer.len()) })
         .map(|length| length as usize)
@@ -185,7 +185,11 @@ pub fn read_records(directory: BorrowedFd<'_>, buffer: &mut [u8]) -> SystemResul
 ///
 /// # Errors
 /// As fcntl(2).
-pub fn description_lock(descriptor: BorrowedFd<'_>, command: c_int, lock: &mut libc::flock64) -> SystemResult<()> {
+pub(crate) fn description_lock(
+    descriptor: BorrowedFd<'_>,
+    command: c_int,
+    lock: &mut libc::flock64,
+) -> SystemResult<()> {
     // SAFETY: both commands take a pointer to a struct flock64, which is valid and writable here.
     checked(c_long::from(unsafe { libc::fcntl(descriptor.as_raw_fd(), command, lock as *mut libc::flock64) })).map(drop)
 }
@@ -197,7 +201,7 @@ pub fn description_lock(descriptor: BorrowedFd<'_>, command: c_int, lock: &mut l
 ///
 /// # Safety
 /// The command must access no more than `data.len()` bytes at its argument.
-pub unsafe fn ioctl(descriptor: BorrowedFd<'_>, command: u32, data: &mut [u8]) -> SystemResult<i32> {
+pub(crate) unsafe fn ioctl(descriptor: BorrowedFd<'_>, command: u32, data: &mut [u8]) -> SystemResult<i32> {
     // SAFETY: the caller vouches for the size; the buffer is live and writable.
     let result = unsafe { libc::ioctl(descriptor.as_raw_fd(), command as _, data.as_mut_ptr()) };
     checked(c_long::from(result)).map(|result| result as i32)
@@ -207,20 +211,20 @@ pub unsafe fn ioctl(descriptor: BorrowedFd<'_>, command: u32, data: &mut [u8]) -
 ///
 /// # Errors
 /// As close(2). The descriptor is closed even then.
-pub fn close(descriptor: OwnedFd) -> SystemResult<()> {
+pub(crate) fn close(descriptor: OwnedFd) -> SystemResult<()> {
     // SAFETY: the number is that of an owned descriptor, released here.
     checked(c_long::from(unsafe { libc::close(descriptor.into_raw_fd()) })).map(drop)
 }
 
 /// The path for reopening a descriptor's object, or for naming it in calls that have no descriptor form: a /proc link that
 /// the kernel follows straight to the object, also for an `O_PATH` descriptor of a symlink.
-pub struct DescriptorPath {
+pub(crate) struct DescriptorPath {
     bytes: [u8; 32],
 }
 
 impl DescriptorPath {
     /// Creates the path of `descriptor`, valid while it is open.
-    pub fn new(descriptor: impl AsFd) -> Self {
+    pub(crate) fn new(descriptor: impl AsFd) -> Self {
         const PREFIX: &[u8] = b"/proc/self/fd/";
         let mut bytes = [0; 32];
         bytes[..PREFIX.len()].copy_from_slice(PREFIX);
@@ -234,7 +238,7 @@ impl DescriptorPath {
     }
 
     /// Returns the path as a C string.
-    pub fn as_c_str(&self) -> &CStr {
+    pub(crate) fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).expect("14 bytes and at most 10 digits leave room for the NUL")
     }
 }

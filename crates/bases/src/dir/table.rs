@@ -9,7 +9,7 @@ use super::node::Node;
 const SHARDS: usize = 64;
 
 /// The table. It does not keep vnodes alive.
-pub struct Table {
+pub(crate) struct Table {
     shards: [Mutex<HashTable<Slot>>; SHARDS],
 }
 
@@ -19,20 +19,20 @@ struct Slot {
 }
 
 /// Returns the hash key: identical for all objects with one device and inode number, also at different times.
-pub fn fingerprint(mount: u16, ino: u64) -> u64 {
+pub(crate) fn fingerprint(mount: u16, ino: u64) -> u64 {
     let mixed = (ino ^ u64::from(mount) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 32
 }
 
 impl Table {
     /// Creates an empty table.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { shards: std::array::from_fn(|_| Mutex::default()) }
     }
 
     /// Returns the live vnode with that fingerprint that `matches`, or a new one from `make`. Two callers never get two
     /// vnodes.
-    pub fn find_or_insert(
+    pub(crate) fn find_or_insert(
         &self,
         fingerprint: u64,
         matches: impl Fn(&Node) -> bool,
@@ -51,14 +51,14 @@ impl Table {
     }
 
     /// Returns the live vnode with that fingerprint that `matches`.
-    pub fn find(&self, fingerprint: u64, matches: impl Fn(&Node) -> bool) -> Option<Arc<Node>> {
+    pub(crate) fn find(&self, fingerprint: u64, matches: impl Fn(&Node) -> bool) -> Option<Arc<Node>> {
         let mut others = Vec::new();
         let shard = self.shard(fingerprint);
         find(&shard, fingerprint, matches, &mut others)
     }
 
     /// Returns all live vnodes with that fingerprint.
-    pub fn find_all(&self, fingerprint: u64) -> Vec<Arc<Node>> {
+    pub(crate) fn find_all(&self, fingerprint: u64) -> Vec<Arc<Node>> {
         let mut all = Vec::new();
         let shard = self.shard(fingerprint);
         find(&shard, fingerprint, |_| false, &mut all);
@@ -66,7 +66,7 @@ impl Table {
     }
 
     /// Removes a vnode that is being dropped. Another one for the object may already be listed.
-    pub fn remove(&self, fingerprint: u64, node: *const Node) {
+    pub(crate) fn remove(&self, fingerprint: u64, node: *const Node) {
         let mut shard = self.shard(fingerprint);
         if let Ok(slot) = shard.find_entry(fingerprint, |slot| Weak::as_ptr(&slot.node) == node) {
             slot.remove();
@@ -79,7 +79,7 @@ impl Table {
 
     /// Number of vnodes in the table.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }
 

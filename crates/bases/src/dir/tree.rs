@@ -26,10 +26,10 @@ use super::{errno, system};
 type NameKey = (usize, Box<[u8]>);
 
 /// `O_PATH` on the object itself, whatever its kind.
-pub const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+pub(crate) const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The state shared by all vnodes of one base.
-pub struct Tree {
+pub(crate) struct Tree {
     /// How it acts for callers.
     pub credentials: Credentials,
     /// The mounts.
@@ -53,7 +53,7 @@ pub struct Tree {
 
 /// Location where an object was found: without handles, the only way to open it again.
 #[derive(Clone, Copy)]
-pub enum Found<'a> {
+pub(crate) enum Found<'a> {
     /// Under this name in this directory.
     At(&'a Node, &'a [u8]),
     /// Not by name: it can be opened again only by handle.
@@ -62,7 +62,7 @@ pub enum Found<'a> {
 
 impl Tree {
     /// Creates the tree below the directory `root`, an `O_PATH` descriptor.
-    pub fn new(root: OwnedFd, use_handles: bool, descriptor_limit: usize) -> Result<Self> {
+    pub(crate) fn new(root: OwnedFd, use_handles: bool, descriptor_limit: usize) -> Result<Self> {
         let credentials = Credentials::probe();
         let mounts = Mounts::new(&credentials.thread().act_as_server()?, root.as_fd(), use_handles)?;
         let descriptors = Descriptors::new(descriptor_limit);
@@ -85,7 +85,7 @@ impl Tree {
     }
 
     /// Sets the directory on which the stack will be mounted.
-    pub fn set_mount_point(&self, directory: BorrowedFd<'_>) {
+    pub(crate) fn set_mount_point(&self, directory: BorrowedFd<'_>) {
         // A directory whose location cannot be determined cannot be found by one either.
         let mut thread = self.credentials.thread();
         let covered = thread.act_as_server().and_then(|acting| Covered::new(&acting, directory));
@@ -95,20 +95,20 @@ impl Tree {
     }
 
     /// Sets for which kinds of objects reading no longer updates access times.
-    pub fn keep_access_times(&self, kept: KeptAccessTimes) {
+    pub(crate) fn keep_access_times(&self, kept: KeptAccessTimes) {
         self.keeps_times_of_files.store(kept.files, Ordering::Relaxed);
         self.keeps_times_of_directories.store(kept.directories, Ordering::Relaxed);
     }
 
     /// Returns whether reading files leaves access times unchanged.
-    pub fn keeps_times_of_files(&self) -> bool {
+    pub(crate) fn keeps_times_of_files(&self) -> bool {
         self.keeps_times_of_files.load(Ordering::Relaxed)
     }
 
     /// Makes reads through a descriptor leave the access time unchanged, if set so for that kind of object, whoever has opened
     /// it: set as the server, which may do so for objects of other owners too. Where it may not, access times are those of the
     /// file system.
-    pub fn keep_access_time(&self, thread: &mut Thread, kind: FileKind, descriptor: BorrowedFd<'_>) {
+    pub(crate) fn keep_access_time(&self, thread: &mut Thread, kind: FileKind, descriptor: BorrowedFd<'_>) {
         let keeps =
             if kind == FileKind::Directory { &self.keeps_times_of_directories } else { &self.keeps_times_of_files };
         if keeps.load(Ordering::Relaxed)
@@ -120,28 +120,28 @@ impl Tree {
     }
 
     /// Returns the root directory's descriptor.
-    pub fn root(&self) -> BorrowedFd<'_> {
+    pub(crate) fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
 
     /// Returns whether an object is the root directory: its inode number is not reused, since it is kept open.
-    pub fn is_root(&self, mount: u16, ino: u64) -> bool {
+    pub(crate) fn is_root(&self, mount: u16, ino: u64) -> bool {
         mount == 0 && ino == self.root_ino
     }
 
     /// Locks removals of names of an object with that inode number; held until the object is pinned.
-    pub fn removal_lock(&self, ino: u64) -> KeyedGuard<'_, u64> {
+    pub(crate) fn removal_lock(&self, ino: u64) -> KeyedGuard<'_, u64> {
         self.removals.write(ino)
     }
 
     /// Locks a name while it is removed, or created and looked up: the system calls that create directories, symlinks and
     /// special files return no descriptor of the new object. Taken before any removal lock.
-    pub fn name_lock(&self, directory: &Node, name: Name<'_>) -> KeyedGuard<'_, NameKey> {
+    pub(crate) fn name_lock(&self, directory: &Node, name: Name<'_>) -> KeyedGuard<'_, NameKey> {
         self.names.write(name_key(directory, name))
     }
 
     /// Locks two names.
-    pub fn name_locks(
+    pub(crate) fn name_locks(
         &self,
         names: [(&Node, Name<'_>); 2],
     ) -> (KeyedGuard<'_, NameKey>, Option<KeyedGuard<'_, NameKey>>) {
@@ -154,7 +154,7 @@ impl Tree {
     /// Handle and attributes come from two calls by name, which are verified to concern the same object: an object that has
     /// the handle's inode number and is older than a few seconds existed at both calls and so is the handle's; for a younger
     /// one, the handle is queried again.
-    pub fn entry(
+    pub(crate) fn entry(
         self: &Arc<Self>,
         thread: &mut Thread,
         caller: &Caller,
@@ -198,7 +198,7 @@ impl Tree {
 
     /// Returns the status of a name in a directory on a mount. A file system mounted there is not queried, since it may not
     /// reply: meanwhile the kernel would let nobody change the directory.
-    pub fn status_at(
+    pub(crate) fn status_at(
         &self,
         acting: &Acting<'_>,
         mount: &Mount,
@@ -213,7 +213,7 @@ impl Tree {
     }
 
     /// Returns the vnode and attributes of an open object. The root of a FUSE mount is not queried.
-    pub fn entry_of(
+    pub(crate) fn entry_of(
         self: &Arc<Self>,
         thread: &mut Thread,
         object: BorrowedFd<'_>,
@@ -316,7 +316,7 @@ impl Tree {
     }
 
     /// Returns the vnode of a handle.
-    pub fn resolve(self: &Arc<Self>, wire: &WireHandle) -> Result<Arc<Node>> {
+    pub(crate) fn resolve(self: &Arc<Self>, wire: &WireHandle) -> Result<Arc<Node>> {
         let thread = &mut self.credentials.thread();
         let (mount, handle) = match wire {
             WireHandle::Root(handle) => (Arc::clone(self.mounts.root()), handle),

@@ -19,7 +19,7 @@ const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";
 
 /// Returns the value of an attribute.
-pub fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
     if name.starts_with(TRUSTED) && !may_administer(node, caller) {
         return Err(Errno::ENODATA);
     }
@@ -33,7 +33,7 @@ pub fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Sets an attribute.
-pub fn set(node: &Node, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+pub(crate) fn set(node: &Node, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
     let by = if is_for_own_namespace(node, caller, name, value)? {
         // Linux permits it by the capabilities in the namespace, which the file system here does not know of.
         &Caller::server().at_expense_of(caller)
@@ -64,7 +64,7 @@ fn may_be_mark(name: &[u8]) -> bool {
 }
 
 /// Returns the names of all attributes.
-pub fn list(node: &Node, caller: &Caller) -> Result<Vec<u8>> {
+pub(crate) fn list(node: &Node, caller: &Caller) -> Result<Vec<u8>> {
     if has_no_marks(node, caller) {
         return Ok(Vec::new());
     }
@@ -103,7 +103,7 @@ fn names_of(
 }
 
 /// Removes an attribute.
-pub fn remove(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
+pub(crate) fn remove(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
     let is_own = name == CAPABILITIES
         && get(node, caller, name).is_ok_and(|value| is_for_own_namespace(node, caller, name, &value) == Ok(true));
     let by = if is_own {

@@ -12,7 +12,7 @@ const NO_ID: u32 = u32::MAX;
 /// An ACL; once checked, it has one entry each for the owner, the owning group and others, and a mask if it has any other
 /// entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Acl {
+pub(crate) struct Acl {
     entries: Box<[Entry]>,
 }
 
@@ -40,7 +40,7 @@ impl Acl {
     ///
     /// # Errors
     /// `EOPNOTSUPP` for another version, `EINVAL` if it is not a list of entries.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Self>> {
         if bytes.is_empty() {
             return Ok(None);
         }
@@ -59,7 +59,7 @@ impl Acl {
     }
 
     /// Returns its memory in bytes.
-    pub(super) fn memory(&self) -> u64 {
+    pub(crate) fn memory(&self) -> u64 {
         size_of_val(&*self.entries) as u64
     }
 
@@ -67,14 +67,14 @@ impl Acl {
     ///
     /// # Errors
     /// `EINVAL`.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let is_valid =
             |entry: &Entry| entry.permissions <= 7 && !matches!(entry.tag, Tag::User(NO_ID) | Tag::Group(NO_ID));
         if self.entries.iter().all(is_valid) && is_ordered(&self.entries) { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
     /// Returns the binary form.
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = VERSION.to_le_bytes().to_vec();
         for entry in &self.entries {
             let (tag, id) = entry.tag.encoded();
@@ -86,7 +86,7 @@ impl Acl {
     }
 
     /// Returns whether the list grants all of `wanted` to the caller, which is neither the owner nor the superuser.
-    pub(super) fn grants(&self, caller: &Caller, owning_group: u32, wanted: u32) -> bool {
+    pub(crate) fn grants(&self, caller: &Caller, owning_group: u32, wanted: u32) -> bool {
         let mask = self.permissions_of(Tag::Mask).unwrap_or(7);
         let grants = |entry: &Entry| entry.permissions & wanted == wanted;
         let mut group_matches = false;
@@ -107,26 +107,26 @@ impl Acl {
     }
 
     /// Returns the nine permission bits of a mode for this list: the group's are the mask's if there is one.
-    pub(super) fn mode_bits(&self) -> u32 {
+    pub(crate) fn mode_bits(&self) -> u32 {
         let permissions = |tag| self.permissions_of(tag);
         let group = permissions(Tag::Mask).or(permissions(Tag::OwningGroup)).unwrap_or(0);
         permissions(Tag::Owner).unwrap_or(0) << 6 | group << 3 | permissions(Tag::Other).unwrap_or(0)
     }
 
     /// Returns whether the list expresses no more than mode bits can.
-    pub(super) fn is_mode_only(&self) -> bool {
+    pub(crate) fn is_mode_only(&self) -> bool {
         self.entries.len() == 3
     }
 
     /// Returns the list after chmod to `mode`.
     #[must_use]
-    pub(super) fn with_mode(&self, mode: u32) -> Self {
+    pub(crate) fn with_mode(&self, mode: u32) -> Self {
         self.map_classes(|_, class| class_bits(mode, class))
     }
 
     /// Returns the list that a new object of `mode` inherits from this default list.
     #[must_use]
-    pub(super) fn inherited(&self, mode: u32) -> Self {
+    pub(crate) fn inherited(&self, mode: u32) -> Self {
         self.map_classes(|permissions, class| permissions & class_bits(mode, class))
     }
 

@@ -9,7 +9,7 @@ use super::permissions;
 
 impl Inode {
     /// Changes attributes, all or none.
-    pub(super) fn change_attributes(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+    pub(crate) fn change_attributes(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
         let mut state = self.write();
         check_size(&state.metadata, caller, changes)?;
         check_ids(&state.metadata, caller, changes)?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vnode::{Errno, Result};
 
 /// A limited number of units, taken and returned by many threads.
-pub(super) struct Budget {
+pub(crate) struct Budget {
     limit: u64,
     used: AtomicU64,
     /// Number of units returned since `were_given` last returned true.
@@ -14,7 +14,7 @@ pub(super) struct Budget {
 
 impl Budget {
     /// Creates a budget of `limit` units, none of them used.
-    pub(super) fn new(limit: u64) -> Self {
+    pub(crate) fn new(limit: u64) -> Self {
         Self { limit, used: AtomicU64::new(0), given: AtomicU64::new(0) }
     }
 
@@ -22,30 +22,30 @@ impl Budget {
     ///
     /// # Errors
     /// `ENOSPC` if fewer are left.
-    pub(super) fn take(&self, units: u64) -> Result<()> {
+    pub(crate) fn take(&self, units: u64) -> Result<()> {
         let more = |used: u64| used.checked_add(units).filter(|&sum| sum <= self.limit);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map(drop).map_err(|_| Errno::ENOSPC)
     }
 
     /// Returns `units` that were taken.
-    pub(super) fn give(&self, units: u64) {
+    pub(crate) fn give(&self, units: u64) {
         self.used.fetch_sub(units, Ordering::Relaxed);
         self.given.fetch_add(units, Ordering::Relaxed);
     }
 
     /// Returns whether at least `units` were returned since this last returned true.
-    pub(super) fn were_given(&self, units: u64) -> bool {
+    pub(crate) fn were_given(&self, units: u64) -> bool {
         let rest = |given: u64| (given >= units).then_some(0);
         self.given.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
     }
 
     /// Returns the total number of units.
-    pub(super) fn limit(&self) -> u64 {
+    pub(crate) fn limit(&self) -> u64 {
         self.limit
     }
 
     /// Returns the number of units that are not taken.
-    pub(super) fn left(&self) -> u64 {
+    pub(crate) fn left(&self) -> u64 {
         self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
     }
 }

@@ -16,7 +16,7 @@ const TARGET_MAX: usize = 4095;
 
 impl Inode {
     /// Creates and opens a regular file, or opens an existing one.
-    pub(super) fn create_file(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+    pub(crate) fn create_file(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         let mut state = self.write();
         if let Some(slot) = search(&state, caller)?.get(name) {
             let old = slot.inode.clone();
@@ -35,7 +35,7 @@ impl Inode {
     }
 
     /// Creates an object with a name.
-    pub(super) fn create_named(
+    pub(crate) fn create_named(
         &self,
         caller: &Caller,
         name: Name<'_>,
@@ -59,7 +59,7 @@ impl Inode {
     }
 
     /// Creates a symlink.
-    pub(super) fn create_symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+    pub(crate) fn create_symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
         match target.len() {
             0 => return Err(Errno::ENOENT),
             1..=TARGET_MAX => {}
@@ -74,7 +74,7 @@ impl Inode {
     }
 
     /// Creates and opens an unnamed file.
-    pub(super) fn create_unnamed(&self, caller: &Caller, how: &Creation) -> Result<Created> {
+    pub(crate) fn create_unnamed(&self, caller: &Caller, how: &Creation) -> Result<Created> {
         let state = self.read();
         state.admit_creation(caller)?;
         let content = Content::File { data: Data::default(), linkable: !how.flags.is_exclusive() };
@@ -83,7 +83,7 @@ impl Inode {
     }
 
     /// Adds a link to `target`.
-    pub(super) fn add_link_to(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+    pub(crate) fn add_link_to(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
         let target = self.of_same_volume(target)?.shared();
         let mut state = self.write();
         check_new_name(&state, caller, name)?;
@@ -108,7 +108,7 @@ impl Inode {
     }
 
     /// Creates a character device 0:0, the mark of a removed name.
-    pub(super) fn new_whiteout(&self, state: &State, caller: &Caller) -> Result<Arc<Inode>> {
+    pub(crate) fn new_whiteout(&self, state: &State, caller: &Caller) -> Result<Arc<Inode>> {
         let kind = FileKind::CharacterDevice;
         self.new_inode(state, caller, kind, 0, Device::default(), Content::Special)
     }

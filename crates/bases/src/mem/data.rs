@@ -9,20 +9,20 @@ use super::budget::Budget;
 use super::memory;
 
 /// Allocation unit in bytes.
-pub(super) const PAGE_SIZE: u64 = 4096;
+pub(crate) const PAGE_SIZE: u64 = 4096;
 
 /// Maximum memory of a page in the map in bytes, without its contents.
 const RESERVED_BYTES: u64 = 64;
 
 /// Maximum size of a file in bytes, as Linux's `MAX_LFS_FILESIZE`.
-pub(super) const SIZE_MAX: u64 = i64::MAX as u64;
+pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// The contents of a regular file.
 ///
 /// Invariants: each page in the map is one unit taken from the budget; bytes of a page past `size` are zero; pages
 /// wholly past `size` are reserved only.
 #[derive(Default)]
-pub(super) struct Data {
+pub(crate) struct Data {
     size: u64,
     /// By page number. `None` is a page that is reserved but was never written: it reads as zeros.
     pages: BTreeMap<u64, Option<Box<[u8]>>>,
@@ -30,17 +30,17 @@ pub(super) struct Data {
 
 impl Data {
     /// Returns the size in bytes.
-    pub(super) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
     /// Returns the number of pages taken from the budget.
-    pub(super) fn page_count(&self) -> u64 {
+    pub(crate) fn page_count(&self) -> u64 {
         self.pages.len() as u64
     }
 
     /// Reads at `offset`; returns fewer bytes than requested only at the end.
-    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
+    pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         if offset >= self.size || buffer.is_empty() {
             return 0;
         }
@@ -65,7 +65,7 @@ impl Data {
     ///
     /// # Errors
     /// `EFBIG` from the maximum size on, `ENOSPC` if not one byte fits, in the budget or in memory.
-    pub(super) fn write(&mut self, space: &Budget, offset: u64, data: &[u8]) -> Result<usize> {
+    pub(crate) fn write(&mut self, space: &Budget, offset: u64, data: &[u8]) -> Result<usize> {
         if data.is_empty() {
             return Ok(0);
         }
@@ -109,7 +109,7 @@ impl Data {
     ///
     /// # Errors
     /// `EFBIG` past the maximum size.
-    pub(super) fn resize(&mut self, space: &Budget, size: u64) -> Result<()> {
+    pub(crate) fn resize(&mut self, space: &Budget, size: u64) -> Result<()> {
         if size > SIZE_MAX {
             return Err(Errno::EFBIG);
         }
@@ -126,7 +126,7 @@ impl Data {
     ///
     /// # Errors
     /// `ENOSPC`.
-    pub(super) fn reserve(&mut self, space: &Budget, start: u64, end: u64, grow: bool) -> Result<()> {
+    pub(crate) fn reserve(&mut self, space: &Budget, start: u64, end: u64, grow: bool) -> Result<()> {
         let pages = start / PAGE_SIZE..end.div_ceil(PAGE_SIZE);
         let missing = (pages.end - pages.start) - self.pages.range(pages.clone()).count() as u64;
         space.take(missing)?;
@@ -143,7 +143,7 @@ impl Data {
     }
 
     /// Turns a range into a hole; the size stays.
-    pub(super) fn punch(&mut self, space: &Budget, start: u64, end: u64) {
+    pub(crate) fn punch(&mut self, space: &Budget, start: u64, end: u64) {
         self.zero_edges(start, end);
         let (first, last) = (start.div_ceil(PAGE_SIZE), end / PAGE_SIZE);
         if first < last {
@@ -155,7 +155,7 @@ impl Data {
     ///
     /// # Errors
     /// `ENOSPC`.
-    pub(super) fn zero(&mut self, space: &Budget, start: u64, end: u64, grow: bool) -> Result<()> {
+    pub(crate) fn zero(&mut self, space: &Budget, start: u64, end: u64, grow: bool) -> Result<()> {
         self.reserve(space, start, end, grow)?;
         self.zero_edges(start, end);
         let (first, last) = (start.div_ceil(PAGE_SIZE), end / PAGE_SIZE);
@@ -169,7 +169,7 @@ impl Data {
     ///
     /// # Errors
     /// `EINVAL` for partial pages, and for a range that reaches the end.
-    pub(super) fn collapse(&mut self, space: &Budget, start: u64, end: u64) -> Result<()> {
+    pub(crate) fn collapse(&mut self, space: &Budget, start: u64, end: u64) -> Result<()> {
         if !start.is_multiple_of(PAGE_SIZE) || !end.is_multiple_of(PAGE_SIZE) || end >= self.size {
             return Err(Errno::EINVAL);
         }
@@ -185,7 +185,7 @@ impl Data {
     ///
     /// # Errors
     /// `EINVAL` for partial pages, and at or past the end; `EFBIG` if the file would grow too large.
-    pub(super) fn insert(&mut self, start: u64, length: u64) -> Result<()> {
+    pub(crate) fn insert(&mut self, start: u64, length: u64) -> Result<()> {
         if !start.is_multiple_of(PAGE_SIZE) || !length.is_multiple_of(PAGE_SIZE) || start >= self.size {
             return Err(Errno::EINVAL);
         }
@@ -203,7 +203,7 @@ impl Data {
     ///
     /// # Errors
     /// `ENXIO` at or past the end, and if only a hole follows when seeking data.
-    pub(super) fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {
+    pub(crate) fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {
         if offset >= self.size {
             return Err(Errno::ENXIO);
         }

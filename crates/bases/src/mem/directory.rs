@@ -20,7 +20,7 @@ const BATCH: usize = 64;
 /// The entries of a directory, in order of creation.
 ///
 /// Invariant: both maps have the same entries. Cookies only grow, so that none is ever reused.
-pub(super) struct Directory {
+pub(crate) struct Directory {
     by_name: HashMap<Arc<[u8]>, Slot>,
     by_cookie: BTreeMap<u64, Listed>,
     next_cookie: u64,
@@ -29,9 +29,9 @@ pub(super) struct Directory {
 
 /// The object that a name refers to.
 #[derive(Clone)]
-pub(super) struct Slot {
-    pub(super) cookie: u64,
-    pub(super) inode: Arc<Inode>,
+pub(crate) struct Slot {
+    pub(crate) cookie: u64,
+    pub(crate) inode: Arc<Inode>,
 }
 
 #[derive(Clone)]
@@ -55,27 +55,27 @@ impl Default for Directory {
 
 impl Directory {
     /// Returns the number of entries.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_name.len()
     }
 
     /// Returns whether the directory was removed: nothing is ever created in it again.
-    pub(super) fn is_removed(&self) -> bool {
+    pub(crate) fn is_removed(&self) -> bool {
         self.removed
     }
 
     /// Marks the directory, which is empty, as removed.
-    pub(super) fn set_removed(&mut self) {
+    pub(crate) fn set_removed(&mut self) {
         self.removed = true;
     }
 
     /// Returns the slot of `name`.
-    pub(super) fn get(&self, name: Name<'_>) -> Option<&Slot> {
+    pub(crate) fn get(&self, name: Name<'_>) -> Option<&Slot> {
         self.by_name.get(name.as_bytes())
     }
 
     /// Returns the name with that cookie.
-    pub(super) fn name_of(&self, cookie: u64) -> Option<Arc<[u8]>> {
+    pub(crate) fn name_of(&self, cookie: u64) -> Option<Arc<[u8]>> {
         self.by_cookie.get(&cookie).map(|listed| listed.name.clone())
     }
 
@@ -83,13 +83,13 @@ impl Directory {
     ///
     /// # Errors
     /// `ENOSPC` without memory.
-    pub(super) fn reserve(&mut self) -> Result<()> {
+    pub(crate) fn reserve(&mut self) -> Result<()> {
         memory::ask(memory::ENTRY_BYTES)?;
         self.by_name.try_reserve(1).map_err(|_| Errno::ENOSPC)
     }
 
     /// Adds a name that does not exist yet, and returns its cookie. Its memory has been reserved.
-    pub(super) fn insert(&mut self, name: Name<'_>, inode: Arc<Inode>) -> u64 {
+    pub(crate) fn insert(&mut self, name: Name<'_>, inode: Arc<Inode>) -> u64 {
         let name: Arc<[u8]> = name.as_bytes().into();
         let cookie = self.next_cookie;
         self.next_cookie += 1;
@@ -100,7 +100,7 @@ impl Directory {
     }
 
     /// Makes an existing name refer to another inode. Its cookie stays, and is returned with the old inode.
-    pub(super) fn replace(&mut self, name: Name<'_>, inode: Arc<Inode>) -> Option<Slot> {
+    pub(crate) fn replace(&mut self, name: Name<'_>, inode: Arc<Inode>) -> Option<Slot> {
         let slot = self.by_name.get_mut(name.as_bytes())?;
         if let Some(listed) = self.by_cookie.get_mut(&slot.cookie) {
             *listed = Listed::new(listed.name.clone(), &inode);
@@ -110,14 +110,14 @@ impl Directory {
     }
 
     /// Removes a name.
-    pub(super) fn remove(&mut self, name: Name<'_>) -> Option<Slot> {
+    pub(crate) fn remove(&mut self, name: Name<'_>) -> Option<Slot> {
         let slot = self.by_name.remove(name.as_bytes())?;
         self.by_cookie.remove(&slot.cookie);
         Some(slot)
     }
 
     /// Removes all entries, and returns their inodes.
-    pub(super) fn take_all(&mut self) -> Vec<Arc<Inode>> {
+    pub(crate) fn take_all(&mut self) -> Vec<Arc<Inode>> {
         self.by_cookie.clear();
         self.by_name.drain().map(|(_, slot)| slot.inode).collect()
     }
@@ -129,8 +129,8 @@ impl Directory {
 }
 
 /// A directory opened for reading.
-pub(super) struct MemoryDirectory {
-    pub(super) inode: Arc<Inode>,
+pub(crate) struct MemoryDirectory {
+    pub(crate) inode: Arc<Inode>,
 }
 
 impl OpenDirectory for MemoryDirectory {

@@ -22,7 +22,7 @@ const COPY_STEP: u64 = 256 * 1024;
 const LOCK_BYTES: u64 = 256;
 
 /// An open regular file.
-pub(super) struct MemoryFile {
+pub(crate) struct MemoryFile {
     inode: Arc<Inode>,
     flags: OpenFlags,
     /// Distinguishes this open file's locks from others'.
@@ -31,7 +31,7 @@ pub(super) struct MemoryFile {
 
 impl Inode {
     /// Opens a regular file.
-    pub(super) fn open_file(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+    pub(crate) fn open_file(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
         match self.kind {
             FileKind::Regular => {}
             FileKind::Directory => return Err(Errno::EISDIR),
@@ -67,7 +67,7 @@ fn keeps_access_time(flags: OpenFlags) -> bool {
 
 impl MemoryFile {
     /// Creates the open file of an inode after the permission check.
-    pub(super) fn new(inode: Arc<Inode>, flags: OpenFlags) -> Self {
+    pub(crate) fn new(inode: Arc<Inode>, flags: OpenFlags) -> Self {
         let number = inode.volume.next_open();
         Self { inode, flags, number }
     }

@@ -13,7 +13,7 @@ use super::volume::{ROOT_NUMBER, Volume};
 use super::xattrs::Xattrs;
 
 /// Maximum number of hard links of a non-directory, as ext4's.
-pub(super) const LINKS_MAX: u32 = 65_000;
+pub(crate) const LINKS_MAX: u32 = 65_000;
 
 /// Bytes that each entry adds to a directory's size.
 const ENTRY_SIZE: u64 = 32;
@@ -26,10 +26,10 @@ const SHORT_TARGET_MAX: usize = 127;
 /// Invariant of locking: no thread waits for an inode's lock while holding that of one of its descendants, of its links (for
 /// non-directories: directories come first), or of a file with a higher number. Two directories are locked together only
 /// with their parent, or under the volume's rename lock with ancestors first.
-pub(super) struct Inode {
-    pub(super) volume: Arc<Volume>,
-    pub(super) number: u64,
-    pub(super) kind: FileKind,
+pub(crate) struct Inode {
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) number: u64,
+    pub(crate) kind: FileKind,
     device: Device,
     this: Weak<Inode>,
     state: RwLock<State>,
@@ -38,38 +38,38 @@ pub(super) struct Inode {
 }
 
 /// The mutable state of an object.
-pub(super) struct State {
-    pub(super) metadata: Metadata,
+pub(crate) struct State {
+    pub(crate) metadata: Metadata,
     /// Its links. A directory has at most one; the root has none.
-    pub(super) links: Vec<Link>,
-    pub(super) content: Content,
+    pub(crate) links: Vec<Link>,
+    pub(crate) content: Content,
 }
 
 /// The attributes of an object without its contents.
-pub(super) struct Metadata {
-    pub(super) kind: FileKind,
-    pub(super) mode: u32,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) nlink: u32,
-    pub(super) atime: Timestamp,
-    pub(super) mtime: Timestamp,
-    pub(super) ctime: Timestamp,
-    pub(super) btime: Timestamp,
-    pub(super) access_acl: Option<Box<Acl>>,
-    pub(super) default_acl: Option<Box<Acl>>,
-    pub(super) xattrs: Xattrs,
+pub(crate) struct Metadata {
+    pub(crate) kind: FileKind,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) nlink: u32,
+    pub(crate) atime: Timestamp,
+    pub(crate) mtime: Timestamp,
+    pub(crate) ctime: Timestamp,
+    pub(crate) btime: Timestamp,
+    pub(crate) access_acl: Option<Box<Acl>>,
+    pub(crate) default_acl: Option<Box<Acl>>,
+    pub(crate) xattrs: Xattrs,
 }
 
 /// One link of an object: the directory, and the cookie of the entry there.
 #[derive(Clone)]
-pub(super) struct Link {
-    pub(super) parent: Weak<Inode>,
-    pub(super) cookie: u64,
+pub(crate) struct Link {
+    pub(crate) parent: Weak<Inode>,
+    pub(crate) cookie: u64,
 }
 
 /// The contents by kind.
-pub(super) enum Content {
+pub(crate) enum Content {
     File { data: Data, linkable: bool },
     Directory(Box<Directory>),
     Symlink(Box<[u8]>),
@@ -77,12 +77,12 @@ pub(super) enum Content {
 }
 
 /// The initial state of a new inode.
-pub(super) struct NewInode {
-    pub(super) kind: FileKind,
-    pub(super) device: Device,
-    pub(super) uid: u32,
-    pub(super) inherited: Inherited,
-    pub(super) content: Content,
+pub(crate) struct NewInode {
+    pub(crate) kind: FileKind,
+    pub(crate) device: Device,
+    pub(crate) uid: u32,
+    pub(crate) inherited: Inherited,
+    pub(crate) content: Content,
 }
 
 impl Inode {
@@ -90,7 +90,7 @@ impl Inode {
     ///
     /// # Errors
     /// `ENOSPC` without a free inode, memory, or a page for its initial contents.
-    pub(super) fn new(volume: &Arc<Volume>, new: NewInode) -> Result<Arc<Self>> {
+    pub(crate) fn new(volume: &Arc<Volume>, new: NewInode) -> Result<Arc<Self>> {
         let acls = [&new.inherited.access_acl, &new.inherited.default_acl].into_iter().flatten();
         memory::ask(memory::ENTRY_BYTES + acls.map(|acl| acl.memory()).sum::<u64>())?;
         let number = volume.next_number();
@@ -129,45 +129,45 @@ impl Inode {
     }
 
     /// Returns another reference to this inode.
-    pub(super) fn shared(&self) -> Arc<Self> {
+    pub(crate) fn shared(&self) -> Arc<Self> {
         self.this.upgrade().expect("an inode in use is referred to")
     }
 
     /// Locks the state for reading.
-    pub(super) fn read(&self) -> RwLockReadGuard<'_, State> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the state for writing.
-    pub(super) fn write(&self) -> RwLockWriteGuard<'_, State> {
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `action` on the table of advisory locks, which is created on first use.
-    pub(super) fn with_locks<T>(&self, action: impl FnOnce(&mut LockTable) -> T) -> T {
+    pub(crate) fn with_locks<T>(&self, action: impl FnOnce(&mut LockTable) -> T) -> T {
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         action(locks.get_or_insert_default())
     }
 
     /// Releases advisory locks, if there ever were any.
-    pub(super) fn release_locks(&self, release: impl FnOnce(&mut LockTable)) {
+    pub(crate) fn release_locks(&self, release: impl FnOnce(&mut LockTable)) {
         if let Some(table) = &mut *self.locks.lock().unwrap_or_else(PoisonError::into_inner) {
             release(table);
         }
     }
 
     /// Returns the identity: the volume's and the inode's number. Numbers are never reused.
-    pub(super) fn identity(&self) -> Handle {
+    pub(crate) fn identity(&self) -> Handle {
         self.volume.handle(self.number)
     }
 
     /// Returns the current attributes.
-    pub(super) fn attributes(&self) -> Attributes {
+    pub(crate) fn attributes(&self) -> Attributes {
         self.attributes_in(&self.read())
     }
 
     /// Returns the attributes in a state whose lock the caller holds.
-    pub(super) fn attributes_in(&self, state: &State) -> Attributes {
+    pub(crate) fn attributes_in(&self, state: &State) -> Attributes {
         let metadata = &state.metadata;
         let size = match &state.content {
             Content::File { data, .. } => data.size(),
@@ -197,7 +197,7 @@ impl Inode {
     }
 
     /// Returns the inode as the result of a look-up.
-    pub(super) fn entry(&self) -> Entry {
+    pub(crate) fn entry(&self) -> Entry {
         Entry { vnode: self.shared(), attributes: self.attributes() }
     }
 
@@ -205,23 +205,23 @@ impl Inode {
     ///
     /// # Errors
     /// `EXDEV` for a vnode of another file system.
-    pub(super) fn of_same_volume<'a>(&self, vnode: &'a VnodeRef) -> Result<&'a Self> {
+    pub(crate) fn of_same_volume<'a>(&self, vnode: &'a VnodeRef) -> Result<&'a Self> {
         let inode = vnode.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?;
         if Arc::ptr_eq(&inode.volume, &self.volume) { Ok(inode) } else { Err(Errno::EXDEV) }
     }
 
     /// Returns whether this is the root directory.
-    pub(super) fn is_root(&self) -> bool {
+    pub(crate) fn is_root(&self) -> bool {
         self.number == ROOT_NUMBER
     }
 
     /// Returns the parent of this directory; `None` for the root and for removed directories.
-    pub(super) fn parent_directory(&self) -> Option<Arc<Self>> {
+    pub(crate) fn parent_directory(&self) -> Option<Arc<Self>> {
         self.read().links.first().and_then(|link| link.parent.upgrade())
     }
 
     /// Updates the access time by the rules of `relatime`: only if it is not later than the last change, or a day old.
-    pub(super) fn accessed(&self) {
+    pub(crate) fn accessed(&self) {
         let now = Timestamp::now();
         if self.read().metadata.wants_access_time(now) {
             self.write().metadata.atime = now;
@@ -255,7 +255,7 @@ impl State {
     ///
     /// # Errors
     /// `ENOTDIR`.
-    pub(super) fn directory(&self) -> Result<&Directory> {
+    pub(crate) fn directory(&self) -> Result<&Directory> {
         match &self.content {
             Content::Directory(directory) => Ok(directory),
             _ => Err(Errno::ENOTDIR),
@@ -266,7 +266,7 @@ impl State {
     ///
     /// # Errors
     /// `ENOTDIR`.
-    pub(super) fn directory_mut(&mut self) -> Result<&mut Directory> {
+    pub(crate) fn directory_mut(&mut self) -> Result<&mut Directory> {
         match &mut self.content {
             Content::Directory(directory) => Ok(directory),
             _ => Err(Errno::ENOTDIR),
@@ -277,7 +277,7 @@ impl State {
     ///
     /// # Errors
     /// `ENOTDIR`, `EACCES`, and `ENOENT` for a removed directory.
-    pub(super) fn admit_creation(&self, caller: &Caller) -> Result<()> {
+    pub(crate) fn admit_creation(&self, caller: &Caller) -> Result<()> {
         if self.directory()?.is_removed() {
             return Err(Errno::ENOENT);
         }
@@ -288,7 +288,7 @@ impl State {
     ///
     /// # Errors
     /// `EINVAL` for anything but a regular file.
-    pub(super) fn data(&self) -> Result<&Data> {
+    pub(crate) fn data(&self) -> Result<&Data> {
         match &self.content {
             Content::File { data, .. } => Ok(data),
             _ => Err(Errno::EINVAL),
@@ -299,7 +299,7 @@ impl State {
     ///
     /// # Errors
     /// `EINVAL` for anything but a regular file.
-    pub(super) fn file_mut(&mut self) -> Result<(&mut Data, &mut Metadata)> {
+    pub(crate) fn file_mut(&mut self) -> Result<(&mut Data, &mut Metadata)> {
         match &mut self.content {
             Content::File { data, .. } => Ok((data, &mut self.metadata)),
             _ => Err(Errno::EINVAL),
@@ -307,7 +307,7 @@ impl State {
     }
 
     /// Removes one link from the object.
-    pub(super) fn remove_link(&mut self, parent: &Inode, cookie: u64) {
+    pub(crate) fn remove_link(&mut self, parent: &Inode, cookie: u64) {
         let is_it = |link: &Link| link.cookie == cookie && std::ptr::eq(link.parent.as_ptr(), parent);
         if let Some(index) = self.links.iter().position(is_it) {
             self.links.swap_remove(index);
@@ -318,12 +318,12 @@ impl State {
     ///
     /// # Errors
     /// `ENOSPC` without memory.
-    pub(super) fn reserve_link(&mut self) -> Result<()> {
+    pub(crate) fn reserve_link(&mut self) -> Result<()> {
         self.links.try_reserve(1).map_err(|_| Errno::ENOSPC)
     }
 
     /// Adds a link to the object. Its memory has been reserved.
-    pub(super) fn add_link(&mut self, parent: &Inode, cookie: u64) {
+    pub(crate) fn add_link(&mut self, parent: &Inode, cookie: u64) {
         self.links.push(Link { parent: parent.this.clone(), cookie });
     }
 
@@ -350,13 +350,13 @@ impl Content {
 
 impl Metadata {
     /// Updates the times after a change of data or entries.
-    pub(super) fn modified(&mut self) {
+    pub(crate) fn modified(&mut self) {
         self.mtime = Timestamp::now();
         self.ctime = self.mtime;
     }
 
     /// Updates the time after a change of attributes.
-    pub(super) fn changed(&mut self) {
+    pub(crate) fn changed(&mut self) {
         self.ctime = Timestamp::now();
     }
 

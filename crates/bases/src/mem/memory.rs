@@ -21,13 +21,13 @@ const CREDIT: u64 = 1 << 20;
 static CREDIT_LEFT: AtomicU64 = AtomicU64::new(0);
 
 /// Maximum memory in bytes of a directory entry with its object.
-pub(super) const ENTRY_BYTES: u64 = 2048;
+pub(crate) const ENTRY_BYTES: u64 = 2048;
 
 /// Checks that memory is available, which the caller then allocates.
 ///
 /// # Errors
 /// `ENOSPC` if too little would be left.
-pub(super) fn ask(bytes: u64) -> Result<()> {
+pub(crate) fn ask(bytes: u64) -> Result<()> {
     let less = |left: u64| left.checked_sub(bytes);
     if CREDIT_LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
         return Ok(());
@@ -44,7 +44,7 @@ pub(super) fn ask(bytes: u64) -> Result<()> {
 ///
 /// # Errors
 /// `ENOSPC` without memory for it.
-pub(super) fn copy(bytes: &[u8]) -> Result<Box<[u8]>> {
+pub(crate) fn copy(bytes: &[u8]) -> Result<Box<[u8]>> {
     let mut copy = room_for(bytes.len())?;
     copy.extend_from_slice(bytes);
     Ok(copy.into_boxed_slice())
@@ -54,7 +54,7 @@ pub(super) fn copy(bytes: &[u8]) -> Result<Box<[u8]>> {
 ///
 /// # Errors
 /// As [`copy`].
-pub(super) fn zeros(length: usize) -> Result<Box<[u8]>> {
+pub(crate) fn zeros(length: usize) -> Result<Box<[u8]>> {
     let mut zeros = room_for(length)?;
     zeros.resize(length, 0);
     Ok(zeros.into_boxed_slice())

@@ -7,30 +7,30 @@ use super::acl::Acl;
 use super::inode::Metadata;
 
 /// Reading, as a bit in a digit of a mode.
-pub(super) const READ: u32 = 4;
+pub(crate) const READ: u32 = 4;
 /// Writing; for a directory, changing its entries.
-pub(super) const WRITE: u32 = 2;
+pub(crate) const WRITE: u32 = 2;
 /// Executing.
-pub(super) const EXECUTE: u32 = 1;
+pub(crate) const EXECUTE: u32 = 1;
 /// Searching a directory.
-pub(super) const SEARCH: u32 = EXECUTE;
+pub(crate) const SEARCH: u32 = EXECUTE;
 
 /// The extended attribute that holds a program's capabilities.
-pub(super) const CAPABILITY: &[u8] = b"security.capability";
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
 /// The attributes that a new object gets from its directory and its creator.
-pub(super) struct Inherited {
-    pub(super) mode: u32,
-    pub(super) gid: u32,
-    pub(super) access_acl: Option<Box<Acl>>,
-    pub(super) default_acl: Option<Box<Acl>>,
+pub(crate) struct Inherited {
+    pub(crate) mode: u32,
+    pub(crate) gid: u32,
+    pub(crate) access_acl: Option<Box<Acl>>,
+    pub(crate) default_acl: Option<Box<Acl>>,
 }
 
 /// Checks whether the caller has all of the permissions `wanted`.
 ///
 /// # Errors
 /// `EACCES`.
-pub(super) fn check(metadata: &Metadata, caller: &Caller, wanted: u32) -> Result<()> {
+pub(crate) fn check(metadata: &Metadata, caller: &Caller, wanted: u32) -> Result<()> {
     // The kernel knows what the root of a user namespace may do to objects that its user owns.
     let is_overriding = caller.uid == metadata.uid && caller.is_admitted_by_kernel();
     let admitted = if caller.is_superuser() || is_overriding {
@@ -63,7 +63,7 @@ fn granted_by_class(metadata: &Metadata, caller: &Caller, wanted: u32) -> bool {
 ///
 /// # Errors
 /// `EPERM`.
-pub(super) fn check_owner(metadata: &Metadata, caller: &Caller) -> Result<()> {
+pub(crate) fn check_owner(metadata: &Metadata, caller: &Caller) -> Result<()> {
     if caller.uid == metadata.uid || caller.is_superuser() { Ok(()) } else { Err(Errno::EPERM) }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn check_owner(metadata: &Metadata, caller: &Caller) -> Result<()> {
 ///
 /// # Errors
 /// `EACCES`; `EPERM` if the sticky bit forbids it; `ENOTDIR` and `EISDIR` for an object of the wrong kind.
-pub(super) fn check_removal(
+pub(crate) fn check_removal(
     directory: &Metadata,
     victim: &Metadata,
     caller: &Caller,
@@ -90,12 +90,12 @@ pub(super) fn check_removal(
 }
 
 /// Returns whether the caller may keep the set-group-id bit of an object of group `gid`.
-pub(super) fn may_keep_setgid(caller: &Caller, gid: u32) -> bool {
+pub(crate) fn may_keep_setgid(caller: &Caller, gid: u32) -> bool {
     caller.is_superuser() || caller.is_in_group(gid)
 }
 
 /// Returns the set-id bits that a change of the owner clears, whoever makes it.
-pub(super) fn setid_bits_lost_by_chown(metadata: &Metadata, caller: &Caller) -> u32 {
+pub(crate) fn setid_bits_lost_by_chown(metadata: &Metadata, caller: &Caller) -> u32 {
     if metadata.kind == FileKind::Directory {
         return 0;
     }
@@ -105,7 +105,7 @@ pub(super) fn setid_bits_lost_by_chown(metadata: &Metadata, caller: &Caller) -> 
 
 /// Clears the capabilities of a regular file that is written or truncated; also its set-id bits, unless the superuser does
 /// so without requesting that (`forced`).
-pub(super) fn kill_privileges(metadata: &mut Metadata, caller: &Caller, forced: bool) {
+pub(crate) fn kill_privileges(metadata: &mut Metadata, caller: &Caller, forced: bool) {
     if metadata.mode & (S_ISUID | S_ISGID) != 0 && (forced || !caller.is_superuser()) {
         metadata.mode &= !setid_bits_lost_by_chown(metadata, caller);
     }
@@ -113,7 +113,7 @@ pub(super) fn kill_privileges(metadata: &mut Metadata, caller: &Caller, forced: 
 }
 
 /// Returns mode, group and ACLs of a new object in a directory. The umask applies only without a default list.
-pub(super) fn inherit(directory: &Metadata, caller: &Caller, kind: FileKind, mode: u32) -> Inherited {
+pub(crate) fn inherit(directory: &Metadata, caller: &Caller, kind: FileKind, mode: u32) -> Inherited {
     let setgid = directory.mode & S_ISGID != 0;
     let gid = if setgid { directory.gid } else { caller.gid };
     let mode = match kind {

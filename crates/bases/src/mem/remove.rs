@@ -10,7 +10,7 @@ use super::permissions;
 
 impl Inode {
     /// Removes a name of a non-directory.
-    pub(super) fn remove_file(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+    pub(crate) fn remove_file(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
         // Declared first, so that an inode whose last reference this is is dropped after the locks are released.
         let victim: Arc<Inode>;
         let mut state = self.write();
@@ -21,7 +21,7 @@ impl Inode {
     }
 
     /// Removes an empty directory.
-    pub(super) fn remove_directory(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+    pub(crate) fn remove_directory(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
         let victim: Arc<Inode>;
         let mut state = self.write();
         victim = find(&state, caller, name)?;
@@ -46,7 +46,7 @@ impl Inode {
 
 impl State {
     /// Removes one link, in directory `parent`; this removes a directory. Returns whether the object is one.
-    pub(super) fn lose_name(&mut self, parent: &Inode, cookie: u64) -> bool {
+    pub(crate) fn lose_name(&mut self, parent: &Inode, cookie: u64) -> bool {
         self.remove_link(parent, cookie);
         self.metadata.changed();
         match self.directory_mut() {
@@ -67,13 +67,13 @@ impl State {
 ///
 /// # Errors
 /// `ENOTDIR`, then `EACCES`.
-pub(super) fn search<'a>(state: &'a State, caller: &Caller) -> Result<&'a Directory> {
+pub(crate) fn search<'a>(state: &'a State, caller: &Caller) -> Result<&'a Directory> {
     let directory = state.directory()?;
     permissions::check(&state.metadata, caller, permissions::SEARCH)?;
     Ok(directory)
 }
 
 /// Returns the object that the caller finds by that name.
-pub(super) fn find(state: &State, caller: &Caller, name: Name<'_>) -> Result<Arc<Inode>> {
+pub(crate) fn find(state: &State, caller: &Caller, name: Name<'_>) -> Result<Arc<Inode>> {
     search(state, caller)?.get(name).map(|slot| slot.inode.clone()).ok_or(Errno::ENOENT)
 }

@@ -72,7 +72,7 @@ impl<'a> Moved<'a> {
 
 impl Inode {
     /// Renames `name` in this directory to `to_name` in the directory `to`.
-    pub(super) fn move_entry(
+    pub(crate) fn move_entry(
         &self,
         caller: &Caller,
         name: Name<'_>,

@@ -15,7 +15,7 @@ use super::data::PAGE_SIZE;
 use super::inode::Inode;
 
 /// The inode number of the root directory: the first.
-pub(super) const ROOT_NUMBER: u64 = 1;
+pub(crate) const ROOT_NUMBER: u64 = 1;
 
 const SHARDS: usize = 64;
 
@@ -29,11 +29,11 @@ const INODES_WORTH_RETURNING: u64 = 100_000;
 type Shard = RwLock<HashMap<u64, Weak<Inode>>>;
 
 /// Budgets, numbers, the inode table, and the lock for renames across directories.
-pub(super) struct Volume {
+pub(crate) struct Volume {
     /// Pages of data and extended attributes.
-    pub(super) pages: Budget,
+    pub(crate) pages: Budget,
     /// Inodes, including unlinked ones that are still in use.
-    pub(super) inodes: Budget,
+    pub(crate) inodes: Budget,
     /// Distinguishes this instance's handles from those of every other.
     instance: u64,
     last_number: AtomicU64,
@@ -44,7 +44,7 @@ pub(super) struct Volume {
 
 impl Volume {
     /// Creates an empty volume.
-    pub(super) fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &Options) -> Self {
         Self {
             pages: Budget::new(options.size / PAGE_SIZE),
             inodes: Budget::new(options.inodes),
@@ -58,22 +58,22 @@ impl Volume {
     }
 
     /// Returns a number for a new inode: the root's first.
-    pub(super) fn next_number(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Returns a number for an open file, never reused.
-    pub(super) fn next_open(&self) -> u64 {
+    pub(crate) fn next_open(&self) -> u64 {
         self.last_open.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Locks the directory tree: only the holder of the lock moves objects between directories.
-    pub(super) fn lock_renames(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock_renames(&self) -> MutexGuard<'_, ()> {
         self.renames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the handle of inode `number`.
-    pub(super) fn handle(&self, number: u64) -> Handle {
+    pub(crate) fn handle(&self, number: u64) -> Handle {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.instance.to_le_bytes());
         bytes[8..].copy_from_slice(&number.to_le_bytes());
@@ -84,7 +84,7 @@ impl Volume {
     ///
     /// # Errors
     /// `ESTALE` if it no longer exists, or the handle is not of this volume.
-    pub(super) fn resolve(&self, handle: &Handle) -> Result<Arc<Inode>> {
+    pub(crate) fn resolve(&self, handle: &Handle) -> Result<Arc<Inode>> {
         let bytes: [u8; 16] = handle.as_bytes().try_into().map_err(|_| Errno::ESTALE)?;
         let [instance, number] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index])));
         if instance != self.instance {
@@ -98,24 +98,24 @@ impl Volume {
     ///
     /// # Errors
     /// `ENOSPC` without memory.
-    pub(super) fn reserve_entry(&self, number: u64) -> Result<()> {
+    pub(crate) fn reserve_entry(&self, number: u64) -> Result<()> {
         let mut shard = self.shard(number).write().unwrap_or_else(PoisonError::into_inner);
         shard.try_reserve(1).map_err(|_| Errno::ENOSPC)
     }
 
     /// Adds an inode to the table.
-    pub(super) fn register(&self, inode: &Arc<Inode>) {
+    pub(crate) fn register(&self, inode: &Arc<Inode>) {
         let mut shard = self.shard(inode.number).write().unwrap_or_else(PoisonError::into_inner);
         shard.insert(inode.number, Arc::downgrade(inode));
     }
 
     /// Removes an inode from the table.
-    pub(super) fn forget(&self, number: u64) {
+    pub(crate) fn forget(&self, number: u64) {
         self.shard(number).write().unwrap_or_else(PoisonError::into_inner).remove(&number);
     }
 
     /// Returns free memory to the system if much has become free. Must not be called with a lock held: it may take long.
-    pub(super) fn return_memory(&self) {
+    pub(crate) fn return_memory(&self) {
         let pages = self.pages.were_given(PAGES_WORTH_RETURNING);
         let inodes = self.inodes.were_given(INODES_WORTH_RETURNING);
         if pages || inodes {
@@ -124,7 +124,7 @@ impl Volume {
     }
 
     /// Returns the state of the budgets.
-    pub(super) fn statfs(&self) -> StatFs {
+    pub(crate) fn statfs(&self) -> StatFs {
         StatFs {
             block_size: PAGE_SIZE as u32,
             fragment_size: PAGE_SIZE as u32,

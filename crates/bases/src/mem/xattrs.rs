@@ -26,7 +26,7 @@ const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 ///
 /// Invariant: `page_count` pages are taken from the volume's budget for them.
 #[derive(Default)]
-pub(super) struct Xattrs {
+pub(crate) struct Xattrs {
     values: BTreeMap<Box<[u8]>, Box<[u8]>>,
     bytes: u64,
     taken: u64,
@@ -46,12 +46,12 @@ enum Namespace {
 
 impl Xattrs {
     /// Returns the number of pages taken from the budget.
-    pub(super) fn page_count(&self) -> u64 {
+    pub(crate) fn page_count(&self) -> u64 {
         self.taken
     }
 
     /// Removes `security.capability`. Its space is returned at the next change.
-    pub(super) fn forget_capability(&mut self) {
+    pub(crate) fn forget_capability(&mut self) {
         if !self.values.is_empty()
             && let Some(value) = self.values.remove(CAPABILITY)
         {
@@ -97,7 +97,7 @@ impl Xattrs {
 
 impl Inode {
     /// Returns the value of an attribute.
-    pub(super) fn get_xattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn get_xattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
         let namespace = namespace_of(name)?;
         let state = self.read();
         let metadata = &state.metadata;
@@ -118,7 +118,7 @@ impl Inode {
     }
 
     /// Sets an attribute.
-    pub(super) fn set_xattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+    pub(crate) fn set_xattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let namespace = namespace_of(name)?;
         if value.len() > VALUE_MAX {
             return Err(Errno::E2BIG);
@@ -148,7 +148,7 @@ impl Inode {
     }
 
     /// Returns the names of all attributes that the caller may see, each terminated by a NUL.
-    pub(super) fn list_xattrs(&self, caller: &Caller) -> Vec<u8> {
+    pub(crate) fn list_xattrs(&self, caller: &Caller) -> Vec<u8> {
         let state = self.read();
         let metadata = &state.metadata;
         let acls = [(ACCESS_ACL, &metadata.access_acl), (DEFAULT_ACL, &metadata.default_acl)];
@@ -159,7 +159,7 @@ impl Inode {
     }
 
     /// Removes an attribute.
-    pub(super) fn remove_xattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
+    pub(crate) fn remove_xattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
         let namespace = namespace_of(name)?;
         let mut state = self.write();
         let metadata = &mut state.metadata;

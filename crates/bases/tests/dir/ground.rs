@@ -9,7 +9,7 @@ use bases::dir::{DirectoryFileSystem, Options};
 use vnode::{Caller, Creation, FileSystem, Name, OpenFileRef, OpenFlags, VnodeRef};
 
 /// A fresh directory, served.
-pub struct Ground {
+pub(crate) struct Ground {
     /// What it is, for messages.
     pub label: &'static str,
     /// The directory.
@@ -24,7 +24,7 @@ pub struct Ground {
 
 impl Ground {
     /// Runs a test on every kind of ground. Says so and does nothing without root, which mounts need.
-    pub fn each(test: impl Fn(&Ground)) {
+    pub(crate) fn each(test: impl Fn(&Ground)) {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: needs root to mount file systems");
             return;
@@ -60,17 +60,17 @@ impl Ground {
     }
 
     /// The same directory opened anew, as after a restart.
-    pub fn again(&self) -> DirectoryFileSystem {
+    pub(crate) fn again(&self) -> DirectoryFileSystem {
         DirectoryFileSystem::open(&self.path, self.options).unwrap()
     }
 
     /// Whether objects are known by handle.
-    pub fn has_handles(&self) -> bool {
+    pub(crate) fn has_handles(&self) -> bool {
         self.options.file_handles
     }
 
     /// Mounts another file system on a directory of the tree.
-    pub fn mount_below(&self, name: &str, kind: &str) -> PathBuf {
+    pub(crate) fn mount_below(&self, name: &str, kind: &str) -> PathBuf {
         let point = self.path.join(name);
         std::fs::create_dir_all(&point).unwrap();
         mount(kind, &self.scratch, &format!("image-{}", name.replace('/', "-")), &point);
@@ -100,40 +100,46 @@ fn mount(kind: &str, scratch: &Path, image: &str, point: &Path) {
 }
 
 /// Runs a command that has to succeed.
-pub fn run(command: &str, arguments: &[&str]) {
+pub(crate) fn run(command: &str, arguments: &[&str]) {
     let output = Command::new(command).args(arguments).output().unwrap();
     assert!(output.status.success(), "{command} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The superuser.
-pub fn root() -> Caller {
+pub(crate) fn root() -> Caller {
     Caller::with_groups(0, 0, &[], 0o022)
 }
 
 /// A user with supplementary groups.
-pub fn user(uid: u32, groups: &[u32]) -> Caller {
+pub(crate) fn user(uid: u32, groups: &[u32]) -> Caller {
     Caller::with_groups(uid, uid, groups, 0o022)
 }
 
 /// A name.
-pub fn name(bytes: &(impl AsRef<[u8]> + ?Sized)) -> Name<'_> {
+pub(crate) fn name(bytes: &(impl AsRef<[u8]> + ?Sized)) -> Name<'_> {
     Name::new(bytes.as_ref()).unwrap()
 }
 
 /// Creation for reading and writing.
-pub fn creation(mode: u32) -> Creation {
+pub(crate) fn creation(mode: u32) -> Creation {
     Creation { mode, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) }
 }
 
 /// A new file with this content.
-pub fn make(directory: &VnodeRef, caller: &Caller, file: &str, mode: u32, content: &[u8]) -> (VnodeRef, OpenFileRef) {
+pub(crate) fn make(
+    directory: &VnodeRef,
+    caller: &Caller,
+    file: &str,
+    mode: u32,
+    content: &[u8],
+) -> (VnodeRef, OpenFileRef) {
     let created = directory.create(caller, name(file), &creation(mode)).unwrap();
     assert_eq!(created.file.write_at(caller, 0, content, false), Ok(content.len()));
     (created.entry.vnode, created.file)
 }
 
 /// The content of an open file, up to 64 KiB.
-pub fn content(file: &OpenFileRef) -> Vec<u8> {
+pub(crate) fn content(file: &OpenFileRef) -> Vec<u8> {
     let mut buffer = vec![0; 65_536];
     let length = file.read_at(&root(), 0, &mut buffer).unwrap();
     buffer.truncate(length);
@@ -141,7 +147,7 @@ pub fn content(file: &OpenFileRef) -> Vec<u8> {
 }
 
 /// The names in a directory with their numbers and cookies.
-pub fn entries(directory: &VnodeRef) -> Vec<(Vec<u8>, u64, u64)> {
+pub(crate) fn entries(directory: &VnodeRef) -> Vec<(Vec<u8>, u64, u64)> {
     let open = directory.open_directory(&root()).unwrap();
     let mut all = Vec::new();
     open.read(&root(), 0, &mut |entry| {

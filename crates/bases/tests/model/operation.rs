@@ -7,11 +7,11 @@ use vnode::{
 };
 
 /// How many files and vnodes are kept open.
-pub const SLOTS: usize = 4;
+pub(crate) const SLOTS: usize = 4;
 
 /// Who does it, what, and to what.
 #[derive(Clone, Debug)]
-pub struct Operation {
+pub(crate) struct Operation {
     pub user: usize,
     pub umask: u32,
     pub path: Path,
@@ -19,11 +19,11 @@ pub struct Operation {
 }
 
 /// Components from the root.
-pub type Path = Vec<&'static str>;
+pub(crate) type Path = Vec<&'static str>;
 
 /// What is done. Slots hold what earlier operations have opened.
 #[derive(Clone, Debug)]
-pub enum Action {
+pub(crate) enum Action {
     Lookup,
     Create { mode: u32, flags: u32, slot: usize },
     Temporary { mode: u32, exclusive: bool, slot: usize },
@@ -63,7 +63,7 @@ pub enum Action {
 
 impl Operation {
     /// The next operation.
-    pub fn random(random: &mut Rng) -> Self {
+    pub(crate) fn random(random: &mut Rng) -> Self {
         Self {
             user: random.usize(0..USERS.len()),
             umask: pick(random, &[0, 0o022, 0o077, 0o007]),
@@ -73,7 +73,7 @@ impl Operation {
     }
 
     /// Who does it.
-    pub fn caller(&self) -> Caller {
+    pub(crate) fn caller(&self) -> Caller {
         let (uid, gid, groups) = USERS[self.user];
         Caller::with_groups(uid, gid, groups, self.umask)
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::operation::{Action, Operation};
 
 /// A directory open to all, made for one test, and what has to be undone after it.
-pub struct Place {
+pub(crate) struct Place {
     path: PathBuf,
     mounted: bool,
     is_tmpfs: bool,
@@ -16,7 +16,7 @@ pub struct Place {
 
 impl Place {
     /// A directory on a new ext4 image; `None`, with the reason told, where that cannot be made.
-    pub fn image() -> Option<Self> {
+    pub(crate) fn image() -> Option<Self> {
         let scratch = scratch_in(&std::env::temp_dir())?;
         let image = scratch.path().join("image");
         let mount = scratch.path().join("mount");
@@ -32,30 +32,30 @@ impl Place {
     }
 
     /// A directory in the machine's tmpfs.
-    pub fn tmpfs() -> Option<Self> {
+    pub(crate) fn tmpfs() -> Option<Self> {
         let scratch = scratch_in(Path::new("/dev/shm"))?;
         Some(Self::within(scratch.path().to_owned(), false, true, scratch))
     }
 
     /// A directory where `MODEL_DIRECTORY` says, if it says.
-    pub fn given() -> Option<Self> {
+    pub(crate) fn given() -> Option<Self> {
         let scratch = scratch_in(Path::new(&std::env::var_os("MODEL_DIRECTORY")?))?;
         Some(Self::within(scratch.path().to_owned(), false, false, scratch))
     }
 
     /// The directory.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether every change there shows in the times: the coarse clock that tmpfs takes for a directory may stand still.
-    pub fn keeps_times(&self) -> bool {
+    pub(crate) fn keeps_times(&self) -> bool {
         !self.is_tmpfs
     }
 
     /// Whether the operation is the same there as elsewhere. tmpfs cannot zero ranges, cut them out or put them in, and
     /// taking the ACL from a directory of a group that one is not in takes its set-group-id bit too.
-    pub fn has(&self, operation: &Operation) -> bool {
+    pub(crate) fn has(&self, operation: &Operation) -> bool {
         const ACCESS: &str = "system.posix_acl_access";
         const EMPTY_ACL: usize = 4;
         let differs = match &operation.action {

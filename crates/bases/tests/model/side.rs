@@ -15,7 +15,7 @@ use crate::operation::{Action, Operation, Path, SLOTS};
 const SET_TIME_MAX: i64 = 1 << 30;
 
 /// A file system, and what is open on it.
-pub struct Side {
+pub(crate) struct Side {
     file_system: Box<dyn FileSystem>,
     /// Which times an operation changes is looked at.
     times: bool,
@@ -30,12 +30,12 @@ type Before = Option<Attributes>;
 
 impl Side {
     /// A file system on which nothing is open; `times` says whether it is compared which times an operation changes.
-    pub fn new(file_system: Box<dyn FileSystem>, times: bool) -> Self {
+    pub(crate) fn new(file_system: Box<dyn FileSystem>, times: bool) -> Self {
         Self { file_system, times, files: Default::default(), held: Default::default() }
     }
 
     /// Does the operation: its result, then what became of the objects that it named.
-    pub fn apply(&mut self, operation: &Operation) -> String {
+    pub(crate) fn apply(&mut self, operation: &Operation) -> String {
         let watched = watched(operation);
         let before: Vec<Before> = watched.iter().map(|path| self.attributes(path)).collect();
         let result = self.perform(operation);
@@ -55,7 +55,7 @@ impl Side {
 
     /// Sets the time of an open file to now and takes its set-id bits and capabilities away: ext4 does so even where it then
     /// refuses to change the range.
-    pub fn count_as_changed(&self, slot: usize) {
+    pub(crate) fn count_as_changed(&self, slot: usize) {
         let Some((vnode, file)) = &self.files[slot] else { return };
         let mode = file.getattr(&superuser()).expect("open files have attributes").mode & !(S_ISUID | S_ISGID);
         let changes = SetAttributes { mode: Some(mode), mtime: Some(SetTime::Now), ..Default::default() };
@@ -81,7 +81,7 @@ impl Side {
     }
 
     /// Every object, described, in the order of paths.
-    pub fn tree(&self) -> Vec<String> {
+    pub(crate) fn tree(&self) -> Vec<String> {
         let mut lines = Vec::new();
         self.describe_below(&self.file_system.root(), "", &mut lines);
         lines

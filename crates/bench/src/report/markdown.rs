@@ -5,7 +5,7 @@ use super::results::Results;
 use super::table;
 
 /// Returns the contents of results.md.
-pub fn render(results: &Results) -> String {
+pub(crate) fn render(results: &Results) -> String {
     let mut text = String::from("# Results\n\nWritten by `make bench`; how to read them: [README.md](README.md).\n\n");
     let machine = &results.machine;
     line(

@@ -1,27 +1,27 @@
 //! The results: the data that is kept of a run, and the files that contain it.
 
-pub mod chart;
-pub mod markdown;
+pub(crate) mod chart;
+pub(crate) mod markdown;
 mod results;
-pub mod table;
-pub mod union;
+pub(crate) mod table;
+pub(crate) mod union;
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-pub use results::{Machine, Results};
+pub(crate) use results::{Machine, Results};
 
 /// Writes results.json, results.md and chart.svg. Workloads that were not run this time keep their figures in the files.
-pub fn write(directory: &Path, results: &mut Results) -> Result<()> {
+pub(crate) fn write(directory: &Path, results: &mut Results) -> Result<()> {
     merge_json(directory, "results.json", results)?;
     write_text(directory, "results.md", &markdown::render(results))?;
     write_text(directory, "chart.svg", &chart::ratios::render(results))
 }
 
 /// Writes the files for unions in the same way: union.json, union.md, union.svg and union-tree.svg.
-pub fn write_union(directory: &Path, results: &mut Results) -> Result<()> {
+pub(crate) fn write_union(directory: &Path, results: &mut Results) -> Result<()> {
     merge_json(directory, "union.json", results)?;
     write_text(directory, "union.md", &union::markdown(results))?;
     write_text(directory, "union.svg", &chart::union::lines(results))?;
@@ -37,12 +37,12 @@ fn merge_json(directory: &Path, name: &str, results: &mut Results) -> Result<()>
 }
 
 /// Writes one file of figures.
-pub fn write_json(directory: &Path, name: &str, results: &impl Serialize) -> Result<()> {
+pub(crate) fn write_json(directory: &Path, name: &str, results: &impl Serialize) -> Result<()> {
     write_text(directory, name, &(serde_json::to_string_pretty(results)? + "\n"))
 }
 
 /// Writes one file of text.
-pub fn write_text(directory: &Path, name: &str, text: &str) -> Result<()> {
+pub(crate) fn write_text(directory: &Path, name: &str, text: &str) -> Result<()> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let path = directory.join(name);
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;

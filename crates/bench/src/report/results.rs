@@ -10,7 +10,7 @@ use crate::workloads;
 
 /// The contents of results.json.
 #[derive(Serialize, Deserialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// The machine that the figures were measured on.
     pub machine: Machine,
     /// The subjects in the order of the tables.
@@ -21,7 +21,7 @@ pub struct Results {
 
 /// The relevant properties of a machine, none of which identifies it.
 #[derive(PartialEq, Serialize, Deserialize)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// Kernel release.
     pub kernel: String,
     /// Number of CPUs in use.
@@ -34,7 +34,7 @@ pub struct Machine {
 
 /// The description of a subject.
 #[derive(PartialEq, Serialize, Deserialize)]
-pub struct SubjectNote {
+pub(crate) struct SubjectNote {
     /// Name of the subject, as in the figures.
     pub name: String,
     /// Version that the program reports.
@@ -48,7 +48,7 @@ pub struct SubjectNote {
 
 /// A subject in a series that differs only in the number of branches.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-pub struct Member {
+pub(crate) struct Member {
     /// The common name of the series.
     pub series: String,
     /// Number of branches that this subject joins.
@@ -57,7 +57,7 @@ pub struct Member {
 
 impl Machine {
     /// Returns the machine that this runs on.
-    pub fn this() -> Self {
+    pub(crate) fn this() -> Self {
         let information = rustix::system::sysinfo();
         let bytes = information.totalram as u64 * u64::from(information.mem_unit.max(1));
         Self {
@@ -71,7 +71,7 @@ impl Machine {
 
 impl Results {
     /// Returns results without figures.
-    pub fn new(subjects: &[Subject]) -> Self {
+    pub(crate) fn new(subjects: &[Subject]) -> Self {
         let note = |subject: &Subject| SubjectNote {
             name: subject.name.clone(),
             version: subject.version(),
@@ -82,12 +82,12 @@ impl Results {
     }
 
     /// Returns the names of the subjects in the order of the tables.
-    pub fn subject_names(&self) -> Vec<&str> {
+    pub(crate) fn subject_names(&self) -> Vec<&str> {
         self.subjects.iter().map(|subject| subject.name.as_str()).collect()
     }
 
     /// Returns the workloads in their order.
-    pub fn ordered(&self) -> impl Iterator<Item = (&'static str, &WorkloadResult)> {
+    pub(crate) fn ordered(&self) -> impl Iterator<Item = (&'static str, &WorkloadResult)> {
         workloads::ALL
             .iter()
             .chain(workloads::LAYOUTS)
@@ -95,7 +95,7 @@ impl Results {
     }
 
     /// Keeps the older figures of workloads that were not run now, if they were measured under the same conditions.
-    pub(super) fn keep_older(&mut self, older: Self) {
+    pub(crate) fn keep_older(&mut self, older: Self) {
         let known = |note: &SubjectNote| self.subjects.iter().find(|own| own.name == note.name);
         let same = older.subjects.iter().all(|note| known(note).is_none_or(|own| own == note));
         if older.machine != self.machine || !same {

@@ -5,7 +5,7 @@ use crate::measure::{Figures, StepResult, WorkloadResult};
 
 /// Returns the table of one workload: one row per step, each with the median duration and the ratio to the lower file system;
 /// then the CPU time of the whole machine.
-pub fn one(name: &str, result: &WorkloadResult, subjects: &[&str]) -> String {
+pub(crate) fn one(name: &str, result: &WorkloadResult, subjects: &[&str]) -> String {
     let title = format!("{name}: seconds (median of {}) and ratio to {}", result.rounds, result.reference);
     let times = render(&title, result, subjects, |step, figures| timed(seconds(step, figures.seconds_median), figures));
     let processors = format!("{name}: processor time of the whole machine in seconds");
@@ -16,7 +16,7 @@ pub fn one(name: &str, result: &WorkloadResult, subjects: &[&str]) -> String {
 }
 
 /// Returns the table for single operations: microseconds instead of seconds.
-pub fn per_operation(result: &WorkloadResult, subjects: &[&str]) -> String {
+pub(crate) fn per_operation(result: &WorkloadResult, subjects: &[&str]) -> String {
     let title = format!("microseconds per operation (median of {}) and ratio to {}", result.rounds, result.reference);
     let microseconds = |step: &StepResult, seconds: f64| seconds * 1e6 / step.operations.max(1) as f64;
     render(&title, result, subjects, |step, figures| {
@@ -30,12 +30,12 @@ fn timed(time: String, figures: &Figures) -> String {
 }
 
 /// Formats a duration with the appropriate number of digits.
-pub fn seconds(_: &StepResult, seconds: f64) -> String {
+pub(crate) fn seconds(_: &StepResult, seconds: f64) -> String {
     if seconds < 1.0 { format!("{seconds:.3}") } else { format!("{seconds:.2}") }
 }
 
 /// Formats a ratio with the appropriate number of digits.
-pub fn ratio(ratio: f64) -> String {
+pub(crate) fn ratio(ratio: f64) -> String {
     if ratio < 10.0 { format!("{ratio:.2}x") } else { format!("{ratio:.1}x") }
 }
 

@@ -7,7 +7,7 @@ use crate::measure::{Figures, StepResult, WorkloadResult};
 use crate::subjects::{NATIVE, OVERLAYFS};
 
 /// Returns the series, without the lower file system, in the order of the tables.
-pub fn series(results: &Results) -> Vec<&str> {
+pub(crate) fn series(results: &Results) -> Vec<&str> {
     let mut all = Vec::new();
     for member in members(results) {
         if !all.contains(&member.series.as_str()) {
@@ -18,7 +18,7 @@ pub fn series(results: &Results) -> Vec<&str> {
 }
 
 /// Returns the numbers of branches in ascending order.
-pub fn branches(results: &Results) -> Vec<usize> {
+pub(crate) fn branches(results: &Results) -> Vec<usize> {
     let mut all: Vec<_> = members(results).map(|member| member.branches).collect();
     all.sort_unstable();
     all.dedup();
@@ -26,12 +26,17 @@ pub fn branches(results: &Results) -> Vec<usize> {
 }
 
 /// Returns the figures of a series with that many branches in a step.
-pub fn figures<'a>(results: &Results, step: &'a StepResult, series: &str, branches: usize) -> Option<&'a Figures> {
+pub(crate) fn figures<'a>(
+    results: &Results,
+    step: &'a StepResult,
+    series: &str,
+    branches: usize,
+) -> Option<&'a Figures> {
     step.subjects.get(&note(results, series, branches)?.name)
 }
 
 /// Returns the table for the terminal.
-pub fn table(title: &str, result: &WorkloadResult, results: &Results) -> String {
+pub(crate) fn table(title: &str, result: &WorkloadResult, results: &Results) -> String {
     let width = series(results).iter().map(|name| name.len() + 2).max().unwrap_or(0).max(NATIVE.len() + 2);
     let mut text = format!("\n{title}");
     for step in &result.steps {
@@ -51,7 +56,7 @@ pub fn table(title: &str, result: &WorkloadResult, results: &Results) -> String 
 }
 
 /// Returns the contents of union.md.
-pub fn markdown(results: &Results) -> String {
+pub(crate) fn markdown(results: &Results) -> String {
     let mut text = String::from(
         "# Unions\n\nWritten by `bench union`; how to read them: [README.md](README.md#unions). Each cell is the time as a \
          multiple of the lower file system's without a union, and the median in seconds; in bold the fastest outside the \

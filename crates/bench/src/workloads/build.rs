@@ -8,7 +8,7 @@ use super::sizes::Sizes;
 use crate::session::Session;
 
 /// Steps: untar, configure, make, remove.
-pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+pub(crate) fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     let archive = sizes.archive()?;
     session.mount()?;
     let run = session.runner();

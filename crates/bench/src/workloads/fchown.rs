@@ -9,7 +9,7 @@ use super::sizes::Sizes;
 use crate::session::Session;
 
 /// One step: fchown.
-pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+pub(crate) fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     session.mount()?;
     let file = File::create(session.directory().join("file"))?;
     let operations = sizes.fchown_operations;

@@ -18,7 +18,7 @@ use crate::tree::{open_directory, walk};
 const LISTED_ENTRIES: u64 = 100;
 
 /// One step per operation.
-pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+pub(crate) fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     let count = sizes.latency_operations;
     let names: Vec<CString> = (0..count).map(|number| name("file", number)).collect();
     prepare(session, &names)?;

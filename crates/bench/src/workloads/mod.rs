@@ -13,10 +13,10 @@ mod tree;
 use anyhow::Result;
 
 use crate::session::Session;
-pub use sizes::Sizes;
+pub(crate) use sizes::Sizes;
 
 /// A workload; each of its steps is timed separately.
-pub struct Workload {
+pub(crate) struct Workload {
     /// Name for `--only` and the results.
     pub name: &'static str,
     /// Subjects run it side by side: all timed work is done by programs, which can be stopped meanwhile.
@@ -26,7 +26,7 @@ pub struct Workload {
 }
 
 /// The workloads of a plain run, in the order of the results.
-pub const ALL: &[Workload] = &[
+pub(crate) const ALL: &[Workload] = &[
     Workload { name: "build", is_shared: true, run: build::run },
     Workload { name: "postmark", is_shared: true, run: postmark::run },
     Workload { name: "tree", is_shared: false, run: tree::run },
@@ -37,13 +37,13 @@ pub const ALL: &[Workload] = &[
 
 /// Workloads that differ only with several branches, in the order of the results; for a union they come after build and
 /// postmark.
-pub const LAYOUTS: &[Workload] = &[
+pub(crate) const LAYOUTS: &[Workload] = &[
     Workload { name: "tree, DIST", is_shared: false, run: tree::run },
     Workload { name: "tree, DUP", is_shared: false, run: tree::run_duplicated },
 ];
 
 /// Workloads whose figures are times of single operations.
-pub const OPERATIONS: &[Workload] = &[
+pub(crate) const OPERATIONS: &[Workload] = &[
     Workload { name: "latency", is_shared: false, run: latency::run },
     Workload { name: "parallel", is_shared: false, run: parallel::run },
 ];

@@ -27,7 +27,7 @@ struct Done {
 
 /// Steps: this many turns by one program and by 16 together; for both, the 99th percentile of the turns; and the time at which
 /// the first of the 16 finished its share. If that is much earlier than the last, others had to wait for it.
-pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+pub(crate) fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     let turns = sizes.latency_operations;
     session.mount()?;
     let alone = session.time_operations("turn of 1 program", turns, |top| work(&top.join("one"), 1, turns))?;

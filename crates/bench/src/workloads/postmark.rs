@@ -7,7 +7,7 @@ use super::sizes::Sizes;
 use crate::session::Session;
 
 /// One step: postmark.
-pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+pub(crate) fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     session.mount()?;
     let report = session.aside().join("report");
     let script = session.aside().join("script");

@@ -11,7 +11,7 @@ use crate::session::Session;
 const BLOCK_BYTES: usize = 4 << 10;
 
 /// Steps: read, write.
-pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+pub(crate) fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     let blocks = sizes.file_bytes / BLOCK_BYTES as u64;
     prepare(File::create(session.data().join("file"))?, blocks)?;
     session.mount()?;

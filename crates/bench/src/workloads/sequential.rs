@@ -13,7 +13,7 @@ use crate::session::Session;
 const BLOCK_BYTES: usize = 128 << 10;
 
 /// Steps: write (a new file), rewrite (its blocks exist), read cold, read cached.
-pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+pub(crate) fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     session.mount()?;
     let blocks = sizes.file_bytes / BLOCK_BYTES as u64;
     session.time("write", |directory| write(File::create(directory.join("file"))?, blocks))?;

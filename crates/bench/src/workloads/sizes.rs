@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 /// The amount of work of the workloads.
-pub struct Sizes {
+pub(crate) struct Sizes {
     archive: Option<PathBuf>,
     /// Configure and compile, in addition to unpacking and removing.
     pub compile: bool,
@@ -29,7 +29,7 @@ pub struct Sizes {
 
 impl Sizes {
     /// Returns the sizes of the published figures.
-    pub fn full(archive: Option<PathBuf>) -> Self {
+    pub(crate) fn full(archive: Option<PathBuf>) -> Self {
         Self {
             archive,
             compile: true,
@@ -45,7 +45,7 @@ impl Sizes {
     }
 
     /// Returns sizes that just suffice to check that everything works.
-    pub fn quick(archive: Option<PathBuf>) -> Self {
+    pub(crate) fn quick(archive: Option<PathBuf>) -> Self {
         Self {
             archive,
             compile: false,
@@ -61,7 +61,7 @@ impl Sizes {
     }
 
     /// Returns the path of the openssh source archive.
-    pub fn archive(&self) -> Result<PathBuf> {
+    pub(crate) fn archive(&self) -> Result<PathBuf> {
         let archive = self.archive.clone().or_else(find_archive).context(
             "no source archive of openssh in target/bench: run scripts/bench-setup, or name one by --archive",
         )?;

@@ -9,12 +9,12 @@ use crate::tree::{Layout, Tree, open_directory, walk};
 
 /// Steps: stat first and again, readdir, unlink; each but "again" on a new mount. With several branches, each object is in one
 /// of them.
-pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+pub(crate) fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     run_in(session, sizes, Layout::Distributed)
 }
 
 /// Runs the same steps with each object in every branch.
-pub fn run_duplicated(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+pub(crate) fn run_duplicated(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     run_in(session, sizes, Layout::Duplicated)
 }
 

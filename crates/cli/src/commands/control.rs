@@ -5,7 +5,7 @@ use crate::arguments::Control;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Runs the command.
-pub fn run(arguments: &Control) -> Outcome {
+pub(crate) fn run(arguments: &Control) -> Outcome {
     let pair = |argument: &String| {
         let (key, value) = argument.split_once('=').ok_or_else(|| {
             Failure::new(Exit::Usage, format!("the argument '{argument}' has no '='; write KEY=VALUE"))

@@ -7,7 +7,7 @@ use crate::exit::Outcome;
 use crate::logging;
 
 /// Runs the command.
-pub fn run(arguments: &LogLevel) -> Outcome {
+pub(crate) fn run(arguments: &LogLevel) -> Outcome {
     if let Some(level) = &arguments.level {
         logging::check(level)?;
     }

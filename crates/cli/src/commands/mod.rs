@@ -1,28 +1,28 @@
 //! The commands of `plyfs`, one module each.
 
-pub mod control;
-pub mod explain;
-pub mod fist;
-pub mod ioctl;
-pub mod log_level;
-pub mod mount;
-pub mod progress;
-pub mod run;
-pub mod shell;
-pub mod snapshot;
-pub mod stats;
-pub mod status;
-pub mod tools;
-pub mod top;
-pub mod umount;
-pub mod union;
+pub(crate) mod control;
+pub(crate) mod explain;
+pub(crate) mod fist;
+pub(crate) mod ioctl;
+pub(crate) mod log_level;
+pub(crate) mod mount;
+pub(crate) mod progress;
+pub(crate) mod run;
+pub(crate) mod shell;
+pub(crate) mod snapshot;
+pub(crate) mod stats;
+pub(crate) mod status;
+pub(crate) mod tools;
+pub(crate) mod top;
+pub(crate) mod umount;
+pub(crate) mod union;
 
 use std::path::Path;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-pub use cli::output::{print, report};
+pub(crate) use cli::output::{print, report};
 
 use crate::control::Request;
 use crate::control::client::{self, Mount};

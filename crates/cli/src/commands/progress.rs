@@ -17,7 +17,7 @@ const DELAY: Duration = Duration::from_millis(400);
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// The progress line of one command, erased on drop.
-pub struct ProgressLine {
+pub(crate) struct ProgressLine {
     command: String,
     began: Instant,
     /// `None` if standard error is not a terminal, otherwise whether the line is displayed.
@@ -26,13 +26,13 @@ pub struct ProgressLine {
 
 impl ProgressLine {
     /// Returns the line of a command that begins now.
-    pub fn new(command: &str) -> Self {
+    pub(crate) fn new(command: &str) -> Self {
         let is_shown = stderr().is_terminal().then(Mutex::default);
         Self { command: command.to_owned(), began: Instant::now(), is_shown }
     }
 
     /// Draws the line with the number of objects processed so far.
-    pub fn show(&self, objects: u64) {
+    pub(crate) fn show(&self, objects: u64) {
         let elapsed = self.began.elapsed();
         let Some(mut is_shown) = self.lock().filter(|_| elapsed >= DELAY) else { return };
         // A terminal that nobody looks at may have no columns.
@@ -47,7 +47,7 @@ impl ProgressLine {
     }
 
     /// Erases the line, so that something can be printed in its place.
-    pub fn hide(&self) {
+    pub(crate) fn hide(&self) {
         if let Some(mut is_shown) = self.lock().filter(|is_shown| **is_shown) {
             let mut output = stderr().lock();
             let _ = write!(output, "\r");
@@ -69,7 +69,7 @@ impl Drop for ProgressLine {
 }
 
 /// Runs long work in this process, and shows its progress meanwhile.
-pub fn follow<T>(command: &str, work: impl FnOnce(&ProgressLine) -> T) -> T {
+pub(crate) fn follow<T>(command: &str, work: impl FnOnce(&ProgressLine) -> T) -> T {
     let (line, progress) = (ProgressLine::new(command), Progress::default());
     if line.is_shown.is_none() {
         return work(&line);

@@ -6,7 +6,7 @@ use crate::expression::Expression;
 use crate::shell;
 
 /// Runs the command.
-pub fn run(arguments: &Shell) -> Outcome {
+pub(crate) fn run(arguments: &Shell) -> Outcome {
     let file_system = Expression::read(&arguments.stack)?.build()?;
     shell::run(file_system, arguments.commands.as_deref())
 }

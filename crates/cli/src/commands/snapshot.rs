@@ -15,14 +15,14 @@ struct Kept {
 
 /// A difference between two states.
 #[derive(Deserialize)]
-pub struct Difference {
+pub(crate) struct Difference {
     change: String,
     path: String,
     kind: String,
 }
 
 /// Runs the command.
-pub fn run(command: &Snapshot) -> Outcome {
+pub(crate) fn run(command: &Snapshot) -> Outcome {
     match command {
         Snapshot::Take { mount_point, name } => {
             let name = name.clone().unwrap_or_else(|| jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S").to_string());
@@ -51,7 +51,7 @@ pub fn run(command: &Snapshot) -> Outcome {
 }
 
 /// Parses a list that a union has returned.
-pub fn read<'a, T: Deserialize<'a>>(answer: &'a str) -> Outcome<Vec<T>> {
+pub(crate) fn read<'a, T: Deserialize<'a>>(answer: &'a str) -> Outcome<Vec<T>> {
     serde_json::from_str(answer).map_err(|error| {
         Failure::new(Exit::NoAnswer, format!("the server's answer cannot be read: {error}; is it of another version?"))
     })
@@ -69,7 +69,7 @@ fn list(snapshots: &[Kept]) -> String {
 
 /// Returns the differences, one per line: `+` for added, `~` for changed, `-` for deleted; a directory ends with a slash, and
 /// the root is `.`.
-pub fn differences(differences: &[Difference]) -> String {
+pub(crate) fn differences(differences: &[Difference]) -> String {
     let line = |Difference { change, path, kind }: &Difference| {
         let sign = match change.as_str() {
             "added" => '+',

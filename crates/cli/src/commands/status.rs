@@ -48,7 +48,7 @@ impl Line {
 }
 
 /// Runs the command.
-pub fn run(arguments: &Status) -> Outcome {
+pub(crate) fn run(arguments: &Status) -> Outcome {
     let wanted = arguments.mount_point.as_deref().map(mount_table::canonical);
     let lines = lines_of(wanted.as_deref());
     if let (Some(mount_point), true) = (&wanted, lines.is_empty()) {

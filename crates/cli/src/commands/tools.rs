@@ -16,19 +16,19 @@ use crate::exit::{Exit, Failure, Outcome};
 const NAME: &str = "plyfs-tools";
 
 /// `plyfs completions`
-pub fn completions(arguments: &Completions) -> Outcome {
+pub(crate) fn completions(arguments: &Completions) -> Outcome {
     let shell = arguments.shell.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     execute(["completions".into(), shell.into()]).map(|never| match never {})
 }
 
 /// `plyfs man`
-pub fn man(arguments: &Man) -> Outcome {
+pub(crate) fn man(arguments: &Man) -> Outcome {
     // A directory may have a name that looks like an option.
     execute(["man".into(), "--".into(), arguments.directory.clone().into()]).map(|never| match never {})
 }
 
 /// `plyfs fist lsp`
-pub fn lsp() -> Outcome {
+pub(crate) fn lsp() -> Outcome {
     execute(["lsp".into()]).map(|never| match never {})
 }
 

@@ -16,7 +16,7 @@ use crate::arguments::Top;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Runs the command.
-pub fn run(arguments: &Top) -> Outcome {
+pub(crate) fn run(arguments: &Top) -> Outcome {
     let screen = stdout().is_terminal().then(Screen::open).transpose().map_err(|error| {
         Failure::new(Exit::Failure, format!("cannot use the terminal: {error}; write to a file or a pipe instead"))
     })?;

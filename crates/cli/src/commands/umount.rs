@@ -17,7 +17,7 @@ use crate::front_end::UnmountMode;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the command.
-pub fn run(arguments: &Umount) -> Outcome {
+pub(crate) fn run(arguments: &Umount) -> Outcome {
     let (point, _) = super::plyfs_on(&arguments.mount_point, "umount")?;
     let mount_point = point.path().to_owned();
     // The server is looked up before the mount is gone, and held by a pidfd, which no later process can take over.

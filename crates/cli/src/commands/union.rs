@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
 
 /// Runs the command.
-pub fn run(command: &Union) -> Outcome {
+pub(crate) fn run(command: &Union) -> Outcome {
     match command {
         Union::List { mount_point } => tell(mount_point, "branches", &[]),
         Union::Add { mount_point, branch, at } => {

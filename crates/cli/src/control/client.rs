@@ -27,7 +27,7 @@ use crate::runtime_directory::{self, Directory};
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(2);
 
 /// A mount whose server answered.
-pub struct Mount {
+pub(crate) struct Mount {
     stream: UnixStream,
     /// The server's own report, except for its pid and uid, which come from the kernel.
     pub report: Report,
@@ -35,12 +35,12 @@ pub struct Mount {
 
 /// Returns every mount that the caller may query and whose server answers. A server's claim to serve a mount point is accepted
 /// unless the kernel reports that the mount there is another user's.
-pub fn mounts() -> Vec<Mount> {
+pub(crate) fn mounts() -> Vec<Mount> {
     mounts_on(None)
 }
 
 /// As [`mounts`], but limited to one mount point, in the form in which the kernel lists it, if one is given.
-pub fn mounts_on(wanted: Option<&Path>) -> Vec<Mount> {
+pub(crate) fn mounts_on(wanted: Option<&Path>) -> Vec<Mount> {
     let table = mount_table::read();
     let listed = table.iter().filter(|entry| Some(&*entry.mount_point) == wanted).count();
     let is_enough = |report: &Report| listed == 1 && wanted == Some(Path::new(&report.mount_point));
@@ -59,7 +59,7 @@ pub fn mounts_on(wanted: Option<&Path>) -> Vec<Mount> {
 
 /// Returns the mount on this mount point, a path in the form in which the kernel lists it; of several stacked mounts, the most
 /// recent. Queries only servers of the user who owns the mount according to the kernel.
-pub fn find(mount_point: &Path) -> Option<Mount> {
+pub(crate) fn find(mount_point: &Path) -> Option<Mount> {
     let wanted = mount_point.to_string_lossy();
     let mut on_it = mount_table::read();
     on_it.retain(|entry| entry.mount_point == mount_point);
@@ -147,24 +147,24 @@ impl Asked {
 }
 
 /// Removes the sockets of servers that are gone.
-pub fn remove_stale(directory: &Directory) {
+pub(crate) fn remove_stale(directory: &Directory) {
     sockets(directory).into_iter().for_each(|name| drop(connection(directory, name)));
 }
 
 impl Mount {
     /// Returns the server's pid; `None` if the server is in another pid namespace.
-    pub fn process(&self) -> Option<Pid> {
+    pub(crate) fn process(&self) -> Option<Pid> {
         i32::try_from(self.report.pid).ok().and_then(Pid::from_raw)
     }
 
     /// Sends a request that is answered with text.
-    pub fn text(&self, request: &Request) -> Outcome<String> {
+    pub(crate) fn text(&self, request: &Request) -> Outcome<String> {
         self.text_with_progress(request, &mut |_| {})
     }
 
     /// As [`Mount::text`], for a request that may be [followed](Request::Control): `progress` receives the number of objects
     /// processed so far.
-    pub fn text_with_progress(&self, request: &Request, progress: &mut dyn FnMut(u64)) -> Outcome<String> {
+    pub(crate) fn text_with_progress(&self, request: &Request, progress: &mut dyn FnMut(u64)) -> Outcome<String> {
         match self.answer(request, progress)? {
             Answer::Text(text) => Ok(text),
             _ => Err(self.another_question()),
@@ -172,7 +172,7 @@ impl Mount {
     }
 
     /// Requests the statistics.
-    pub fn statistics(&self) -> Outcome<Statistics> {
+    pub(crate) fn statistics(&self) -> Outcome<Statistics> {
         let remedy = "its server may be of an older version: mount it again";
         let older = |failure: Failure| match failure.exit {
             Exit::Failure => Failure::new(failure.exit, format!("{failure}; {remedy}")),
@@ -231,7 +231,7 @@ fn connection(directory: &Directory, name: OsString) -> io::Result<UnixStream> {
 }
 
 /// Sends the request and waits for the answer, as long as the time between two lines does not exceed `patience`.
-pub(super) fn follow(
+pub(crate) fn follow(
     stream: &UnixStream,
     request: &Request,
     patience: Duration,

@@ -6,8 +6,8 @@
 //! connect: the modes of the directory and the socket exclude everybody else, and the server asks the kernel for the peer's
 //! credentials.
 
-pub mod client;
-pub mod server;
+pub(crate) mod client;
+pub(crate) mod server;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// A request to a mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
-pub enum Request {
+pub(crate) enum Request {
     /// Query the identity and state of the mount.
     Status,
     /// Query the statistics: counts and latencies of operations.
@@ -57,7 +57,7 @@ pub enum Request {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub(crate) enum Answer {
     /// To `status`.
     Status(Box<Report>),
     /// To `statistics`.
@@ -74,7 +74,7 @@ pub enum Answer {
 
 /// The identity and state of a mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub(crate) struct Report {
     /// Path of the mount point.
     pub mount_point: String,
     /// The stack, as a stack expression.
@@ -108,7 +108,7 @@ pub struct Report {
 
 /// The counts and latencies of a mount's operations since it was mounted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Statistics {
+pub(crate) struct Statistics {
     /// Time since serving began, in seconds.
     pub uptime_seconds: f64,
     /// Number of threads that serve requests.
@@ -122,11 +122,11 @@ pub struct Statistics {
 }
 
 /// Durations in nanoseconds, each with the number of requests that took it.
-pub type Steps = Vec<(u64, u64)>;
+pub(crate) type Steps = Vec<(u64, u64)>;
 
 /// The requests of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Operation {
+pub(crate) struct Operation {
     /// Number of requests that failed.
     pub failures: u64,
     /// Time that requests took in the server, including failed ones.

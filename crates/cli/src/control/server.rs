@@ -25,20 +25,20 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::runtime_directory::{self, Directory};
 
 /// Answers requests. Called from several threads.
-pub trait Answerer: Send + Sync + 'static {
+pub(crate) trait Answerer: Send + Sync + 'static {
     /// Returns the answer to `request`.
     fn answer(&self, request: Request) -> Answer;
 }
 
 /// The control socket of this process, removed on drop.
-pub struct Server {
+pub(crate) struct Server {
     directory: Directory,
     name: String,
 }
 
 impl Server {
     /// Creates the socket and answers requests in dedicated threads.
-    pub fn start(answerer: Arc<dyn Answerer>) -> Outcome<Server> {
+    pub(crate) fn start(answerer: Arc<dyn Answerer>) -> Outcome<Server> {
         let directory = runtime_directory::make()?;
         super::client::remove_stale(&directory);
         let name = format!("{}.sock", std::process::id());
@@ -134,7 +134,7 @@ impl Control {
 const IDLE: Duration = Duration::from_secs(4 * PATIENCE.as_secs());
 
 /// Answers the requests of one connection until it ends.
-pub(super) fn converse(stream: &UnixStream, answerer: &dyn Answerer) {
+pub(crate) fn converse(stream: &UnixStream, answerer: &dyn Answerer) {
     if !is_allowed(stream) {
         let _ =
             send(stream, &Answer::Error("only root and the user who mounted may do this; become one of them".into()));

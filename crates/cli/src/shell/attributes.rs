@@ -8,7 +8,7 @@ use super::place::Place;
 use super::session::{At, Problem, Session, options};
 
 /// `chmod`
-pub(super) fn chmod(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn chmod(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     // A mode may begin with a minus sign, so only -R and -- are options.
     let (recursive, operands) = match words {
         [first, rest @ ..] if first == b"-R" => (true, rest),
@@ -28,7 +28,7 @@ pub(super) fn chmod(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), 
 }
 
 /// `chown`
-pub(super) fn chown(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn chown(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let (letters, operands) = options(words, "hR")?;
     let Some((owner, paths)) = operands.split_first().filter(|(_, paths)| !paths.is_empty()) else {
         return Err(Problem::Usage);
@@ -94,7 +94,7 @@ fn change_one(
 }
 
 /// `umask`
-pub(super) fn umask(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn umask(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     match words {
         [] => {
             let text = format!("{:04o}\n", session.caller().umask);
@@ -111,7 +111,7 @@ pub(super) fn umask(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), 
 }
 
 /// `xattr`
-pub(super) fn xattr(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn xattr(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     match words.as_slice() {
         [b"list", path] => list(session, path),

@@ -6,10 +6,10 @@ use super::format;
 use super::session::{At, Problem, Session, options};
 
 /// Maximum number of bytes that one call reads or writes.
-pub(super) const CHUNK: usize = 1 << 20;
+pub(crate) const CHUNK: usize = 1 << 20;
 
 /// `cat`
-pub(super) fn cat(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn cat(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     if words.is_empty() {
         return Err(Problem::Usage);
     }
@@ -29,7 +29,7 @@ pub(super) fn cat(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pr
 }
 
 /// `echo`
-pub(super) fn echo(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn echo(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let (line_end, words): (&[u8], _) = match words {
         [first, rest @ ..] if first == b"-n" => (b"", rest),
         words => (b"\n", words),
@@ -43,7 +43,7 @@ pub(super) fn echo(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), P
 }
 
 /// `write`
-pub(super) fn write(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn write(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     match words {
         [path] => store(session, path, b"", OpenFlags::TRUNCATE),
         [path, text] => store(session, path, text, OpenFlags::TRUNCATE),
@@ -52,7 +52,7 @@ pub(super) fn write(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), 
 }
 
 /// `append`
-pub(super) fn append(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn append(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     match words {
         [path, text] => store(session, path, text, OpenFlags::APPEND),
         _ => Err(Problem::Usage),
@@ -60,7 +60,7 @@ pub(super) fn append(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(),
 }
 
 /// `truncate`
-pub(super) fn truncate(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn truncate(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let [flag, size, paths @ ..] = words else { return Err(Problem::Usage) };
     if flag != b"-s" || paths.is_empty() {
         return Err(Problem::Usage);
@@ -83,7 +83,7 @@ pub(super) fn truncate(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(
 }
 
 /// `touch`
-pub(super) fn touch(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn touch(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let (letters, operands) = options(words, "c")?;
     if operands.is_empty() {
         return Err(Problem::Usage);
@@ -123,7 +123,7 @@ fn open_for_writing(session: &Session<'_>, path: &[u8], flags: OpenFlags) -> Res
 }
 
 /// Writes all data: from `offset` on, or at the end if the file was opened for appending.
-pub(super) fn write_all(caller: &vnode::Caller, file: &OpenFileRef, offset: u64, data: &[u8]) -> vnode::Result<()> {
+pub(crate) fn write_all(caller: &vnode::Caller, file: &OpenFileRef, offset: u64, data: &[u8]) -> vnode::Result<()> {
     write_fully(&**file, caller, offset, data, false)
 }
 

@@ -29,7 +29,7 @@ struct Copier {
 }
 
 /// `cp`
-pub(super) fn cp(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn cp(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let (letters, operands) = options(words, "rRp")?;
     let Some((target, sources)) = operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
         return Err(Problem::Usage);
@@ -47,7 +47,7 @@ pub(super) fn cp(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pro
 }
 
 /// `get`
-pub(super) fn get(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn get(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let (letters, operands) = options(words, "rRp")?;
     let Some((target, sources)) = operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
         return Err(Problem::Usage);
@@ -67,7 +67,7 @@ pub(super) fn get(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pr
 }
 
 /// `put`
-pub(super) fn put(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn put(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let (letters, operands) = options(words, "rRp")?;
     let Some((target, sources)) = operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
         return Err(Problem::Usage);

@@ -14,7 +14,7 @@ use super::words;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Reads and runs commands until the end of the input or `exit`.
-pub(super) fn converse(session: &mut Session<'_>) -> Outcome {
+pub(crate) fn converse(session: &mut Session<'_>) -> Outcome {
     let config = Config::builder().auto_add_history(true).max_history_size(1_000).map(|builder| builder.build());
     let editor = config.and_then(Editor::<Assistant, DefaultHistory>::with_config);
     let mut editor = editor.map_err(|error| unreadable(&error))?;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use vnode::{Attributes, FileKind, Timestamp};
 
 /// Returns the mode as ls(1) writes it: `drwxr-xr-x`.
-pub fn mode(attributes: &Attributes) -> String {
+pub(crate) fn mode(attributes: &Attributes) -> String {
     let bits = attributes.mode;
     let mut text = String::from(kind_letter(attributes.kind));
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
@@ -23,7 +23,7 @@ pub fn mode(attributes: &Attributes) -> String {
 }
 
 /// Returns the kind as stat(1) writes it: `regular file`.
-pub fn kind(kind: FileKind) -> &'static str {
+pub(crate) fn kind(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "regular file",
         FileKind::Directory => "directory",
@@ -36,19 +36,19 @@ pub fn kind(kind: FileKind) -> &'static str {
 }
 
 /// Returns the time in UTC: `2026-11-21 17:47:12`.
-pub fn time(time: Timestamp) -> String {
+pub(crate) fn time(time: Timestamp) -> String {
     let (days, seconds) = (time.seconds.div_euclid(86_400), time.seconds.rem_euclid(86_400));
     let (year, month, day) = date(days);
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
 /// Returns the time with its nanoseconds and the zone.
-pub fn precise_time(stamp: Timestamp) -> String {
+pub(crate) fn precise_time(stamp: Timestamp) -> String {
     format!("{}.{:09} +0000", time(stamp), stamp.nanoseconds)
 }
 
 /// Returns the new mode from octal digits or from a symbolic mode such as `u+rw,go-x`, as chmod(1); `None` if it is neither.
-pub fn changed_mode(text: &str, attributes: &Attributes, umask: u32) -> Option<u32> {
+pub(crate) fn changed_mode(text: &str, attributes: &Attributes, umask: u32) -> Option<u32> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
     }
@@ -56,7 +56,7 @@ pub fn changed_mode(text: &str, attributes: &Attributes, umask: u32) -> Option<u
 }
 
 /// Parses a size in bytes with an optional suffix K, M, G or T (powers of 1,024).
-pub fn size(text: &str) -> Option<u64> {
+pub(crate) fn size(text: &str) -> Option<u64> {
     let (digits, shift) = match text.char_indices().last()? {
         (last, 'K' | 'k') => (&text[..last], 10),
         (last, 'M') => (&text[..last], 20),
@@ -69,18 +69,18 @@ pub fn size(text: &str) -> Option<u64> {
 
 /// The names of users and groups, each looked up once with getent(1), so that every source of names is used.
 #[derive(Default)]
-pub struct Names {
+pub(crate) struct Names {
     known: HashMap<(&'static str, u32), String>,
 }
 
 impl Names {
     /// Returns the user's name, or the number.
-    pub fn user(&mut self, uid: u32) -> String {
+    pub(crate) fn user(&mut self, uid: u32) -> String {
         self.name("passwd", uid)
     }
 
     /// Returns the group's name, or the number.
-    pub fn group(&mut self, gid: u32) -> String {
+    pub(crate) fn group(&mut self, gid: u32) -> String {
         self.name("group", gid)
     }
 
@@ -91,12 +91,12 @@ impl Names {
 }
 
 /// Returns the uid of a user given by name or number.
-pub fn user_id(text: &str) -> Option<u32> {
+pub(crate) fn user_id(text: &str) -> Option<u32> {
     identifier("passwd", text)
 }
 
 /// Returns the gid of a group given by name or number.
-pub fn group_id(text: &str) -> Option<u32> {
+pub(crate) fn group_id(text: &str) -> Option<u32> {
     identifier("group", text)
 }
 

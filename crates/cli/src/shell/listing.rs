@@ -17,7 +17,7 @@ struct Style {
 }
 
 /// `ls`
-pub(super) fn ls(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn ls(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let (letters, mut operands) = options(words, "aldinR")?;
     let has = |letter| letters.contains(&letter);
     let style = Style {
@@ -135,7 +135,7 @@ fn line(session: &mut Session<'_>, style: &Style, place: &Place, name: &[u8], at
 }
 
 /// `tree`
-pub(super) fn tree(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn tree(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let (letters, operands) = options(words, "a")?;
     let path = match operands.as_slice() {
         [] => &b"."[..],
@@ -194,7 +194,7 @@ fn branches(
 }
 
 /// `stat`
-pub(super) fn stat(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn stat(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let (letters, operands) = options(words, "L")?;
     if operands.is_empty() {
         return Err(Problem::Usage);
@@ -238,7 +238,7 @@ fn description(session: &mut Session<'_>, attributes: &Attributes) -> String {
 }
 
 /// `df`
-pub(super) fn df(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn df(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     if !words.is_empty() {
         return Err(Problem::Usage);
     }
@@ -265,7 +265,7 @@ pub(super) fn df(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pro
 }
 
 /// `cd`
-pub(super) fn cd(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn cd(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let path = match words {
         [] => &b"/"[..],
         [path] => path,
@@ -281,7 +281,7 @@ pub(super) fn cd(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pro
 }
 
 /// `pwd`
-pub(super) fn pwd(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn pwd(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     if !words.is_empty() {
         return Err(Problem::Usage);
     }
@@ -290,7 +290,7 @@ pub(super) fn pwd(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pr
 }
 
 /// `readlink`
-pub(super) fn readlink(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn readlink(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     if words.is_empty() {
         return Err(Problem::Usage);
     }
@@ -301,7 +301,7 @@ pub(super) fn readlink(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(
 }
 
 /// `sync`
-pub(super) fn sync(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn sync(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     if !words.is_empty() {
         return Err(Problem::Usage);
     }
@@ -309,7 +309,7 @@ pub(super) fn sync(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), P
 }
 
 /// `help`
-pub(super) fn help(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn help(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let wanted = words.first().map(|word| String::from_utf8_lossy(word).into_owned());
     let mut text = String::new();
     for command in
@@ -327,7 +327,7 @@ pub(super) fn help(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), P
 }
 
 /// `exit`
-pub(super) fn exit(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn exit(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     if !words.is_empty() {
         return Err(Problem::Usage);
     }
@@ -336,7 +336,7 @@ pub(super) fn exit(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), P
 }
 
 /// Returns the path of an entry of a directory.
-pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if directory.ends_with(b"/") { b"" } else { b"/" };
     [directory, slash, name].concat()
 }

@@ -25,7 +25,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use session::{Command, Session};
 
 /// Runs the given commands, or those of standard input. Fails if any command failed.
-pub fn run(file_system: FileSystemRef, commands: Option<&OsStr>) -> Outcome {
+pub(crate) fn run(file_system: FileSystemRef, commands: Option<&OsStr>) -> Outcome {
     let mut output = io::stdout().lock();
     let mut errors = io::stderr();
     let mut session = Session::new(file_system.clone(), own_caller(), &COMMANDS, &mut output, &mut errors);
@@ -47,7 +47,7 @@ pub fn run(file_system: FileSystemRef, commands: Option<&OsStr>) -> Outcome {
 }
 
 /// Returns the output of the commands as a given caller, errors included. Failures are reported only there.
-pub fn transcribe(file_system: FileSystemRef, caller: Caller, commands: &[u8]) -> Vec<u8> {
+pub(crate) fn transcribe(file_system: FileSystemRef, caller: Caller, commands: &[u8]) -> Vec<u8> {
     let printed = RefCell::new(Vec::new());
     let (mut output, mut errors) = (Both(&printed), Both(&printed));
     Session::new(file_system, caller, &COMMANDS, &mut output, &mut errors).run(commands);

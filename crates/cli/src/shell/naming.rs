@@ -7,7 +7,7 @@ use super::place::Place;
 use super::session::{At, Problem, Session, options};
 
 /// `mv`
-pub(super) fn mv(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn mv(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let (letters, operands) = options(words, "n")?;
     let mode = if letters.contains(&'n') { RenameMode::NoReplace } else { RenameMode::Replace };
     let Some((target, sources)) = operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
@@ -29,7 +29,7 @@ pub(super) fn mv(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pro
 }
 
 /// `mkdir`
-pub(super) fn mkdir(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn mkdir(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let (letters, operands) = options(words, "p")?;
     if operands.is_empty() {
         return Err(Problem::Usage);
@@ -64,7 +64,7 @@ fn make_with_parents(session: &Session<'_>, path: &[u8]) -> Result<(), Problem> 
 }
 
 /// `rm`
-pub(super) fn rm(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn rm(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let (letters, operands) = options(words, "rRf")?;
     let recursive = letters.contains(&'r') || letters.contains(&'R');
     let force = letters.contains(&'f');
@@ -112,7 +112,7 @@ fn remove(
 }
 
 /// `rmdir`
-pub(super) fn rmdir(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn rmdir(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     if words.is_empty() {
         return Err(Problem::Usage);
     }
@@ -123,7 +123,7 @@ pub(super) fn rmdir(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), 
 }
 
 /// `ln`
-pub(super) fn ln(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn ln(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let (letters, operands) = options(words, "s")?;
     let [target, path] = operands.as_slice() else { return Err(Problem::Usage) };
     let (directory, name) = match directory_at(session, path, 1)? {
@@ -140,7 +140,7 @@ pub(super) fn ln(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pro
 
 /// Returns the directory that `target` is, for a command that then creates objects in it. With several sources it must be a
 /// directory.
-pub(super) fn directory_at(session: &Session<'_>, target: &[u8], sources: usize) -> Result<Option<Place>, Problem> {
+pub(crate) fn directory_at(session: &Session<'_>, target: &[u8], sources: usize) -> Result<Option<Place>, Problem> {
     match session.find(target, true) {
         Ok(place) if place.vnode().kind() == FileKind::Directory => Ok(Some(place)),
         Ok(_) if sources > 1 => Err(Problem::Path(target.to_vec(), Errno::ENOTDIR)),

@@ -10,7 +10,7 @@ const SYMLINKS_MAX: u32 = 40;
 
 /// A tree and the caller that works in it.
 #[derive(Clone)]
-pub struct Tree {
+pub(crate) struct Tree {
     file_system: FileSystemRef,
     /// The caller whose permissions apply.
     pub caller: Caller,
@@ -18,13 +18,13 @@ pub struct Tree {
 
 /// A vnode and the path by which it was reached from the root.
 #[derive(Clone)]
-pub struct Place {
+pub(crate) struct Place {
     root: VnodeRef,
     steps: Vec<(NameBuf, VnodeRef)>,
 }
 
 /// One entry of a directory.
-pub struct Listed {
+pub(crate) struct Listed {
     /// The name.
     pub name: NameBuf,
     /// The kind, if the directory reports it.
@@ -33,22 +33,22 @@ pub struct Listed {
 
 impl Tree {
     /// Returns the tree of a file system, for this caller.
-    pub fn new(file_system: FileSystemRef, caller: Caller) -> Self {
+    pub(crate) fn new(file_system: FileSystemRef, caller: Caller) -> Self {
         Tree { file_system, caller }
     }
 
     /// Returns the file system.
-    pub fn file_system(&self) -> &FileSystemRef {
+    pub(crate) fn file_system(&self) -> &FileSystemRef {
         &self.file_system
     }
 
     /// Returns the root directory.
-    pub fn root(&self) -> Place {
+    pub(crate) fn root(&self) -> Place {
         Place { root: self.file_system.root(), steps: Vec::new() }
     }
 
     /// Resolves `path` relative to `from`: follows symlinks on the way, and in the last component if `follow`.
-    pub fn find(&self, from: &Place, path: &[u8], follow: bool) -> Result<Place> {
+    pub(crate) fn find(&self, from: &Place, path: &[u8], follow: bool) -> Result<Place> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
@@ -88,7 +88,7 @@ impl Tree {
     }
 
     /// Returns the directory that contains the last component of `path`, or in which it may be created, and that component.
-    pub fn find_parent(&self, from: &Place, path: &[u8]) -> Result<(Place, NameBuf)> {
+    pub(crate) fn find_parent(&self, from: &Place, path: &[u8]) -> Result<(Place, NameBuf)> {
         let trimmed = path.iter().rposition(|byte| *byte != b'/').map_or(&b""[..], |last| &path[..=last]);
         let slash = trimmed.iter().rposition(|byte| *byte == b'/');
         let (directory, name) = match slash {
@@ -109,18 +109,18 @@ impl Tree {
     }
 
     /// Looks up an object by name, without following it.
-    pub fn child(&self, directory: &Place, name: Name<'_>) -> Result<Place> {
+    pub(crate) fn child(&self, directory: &Place, name: Name<'_>) -> Result<Place> {
         let entry = directory.vnode().lookup(&self.caller, name)?;
         Ok(directory.joined(name, entry.vnode))
     }
 
     /// Returns the attributes.
-    pub fn attributes(&self, place: &Place) -> Result<Attributes> {
+    pub(crate) fn attributes(&self, place: &Place) -> Result<Attributes> {
         place.vnode().getattr(&self.caller)
     }
 
     /// Returns all entries of a directory, ordered by name.
-    pub fn list(&self, directory: &Place) -> Result<Vec<Listed>> {
+    pub(crate) fn list(&self, directory: &Place) -> Result<Vec<Listed>> {
         let open = directory.vnode().open_directory(&self.caller)?;
         let mut entries = Vec::new();
         open.read(&self.caller, 0, &mut |entry| {
@@ -134,17 +134,17 @@ impl Tree {
 
 impl Place {
     /// Returns the vnode at this location.
-    pub fn vnode(&self) -> &VnodeRef {
+    pub(crate) fn vnode(&self) -> &VnodeRef {
         self.steps.last().map_or(&self.root, |(_, vnode)| vnode)
     }
 
     /// Returns the last component; `None` for the root.
-    pub fn name(&self) -> Option<&NameBuf> {
+    pub(crate) fn name(&self) -> Option<&NameBuf> {
         self.steps.last().map(|(name, _)| name)
     }
 
     /// Returns the path from the root, starting with a slash.
-    pub fn path(&self) -> Vec<u8> {
+    pub(crate) fn path(&self) -> Vec<u8> {
         if self.steps.is_empty() {
             return b"/".to_vec();
         }
@@ -152,14 +152,14 @@ impl Place {
     }
 
     /// Returns a location in this directory.
-    pub fn joined(&self, name: Name<'_>, vnode: VnodeRef) -> Place {
+    pub(crate) fn joined(&self, name: Name<'_>, vnode: VnodeRef) -> Place {
         let mut place = self.clone();
         place.steps.push((name.to_owned(), vnode));
         place
     }
 
     /// Returns whether this location is `other` or below it.
-    pub fn is_within(&self, other: &Place) -> bool {
+    pub(crate) fn is_within(&self, other: &Place) -> bool {
         let handle = other.vnode().handle();
         other.steps.is_empty() || self.steps.iter().any(|(_, vnode)| vnode.handle() == handle)
     }

@@ -10,28 +10,28 @@ use super::place::{Place, Tree};
 use super::{format, words};
 
 /// One command of the shell.
-pub(super) struct Command {
-    pub(super) name: &'static str,
-    pub(super) usage: &'static str,
-    pub(super) about: &'static str,
-    pub(super) run: fn(&mut Session<'_>, &[Vec<u8>]) -> Result<(), Problem>,
+pub(crate) struct Command {
+    pub(crate) name: &'static str,
+    pub(crate) usage: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) run: fn(&mut Session<'_>, &[Vec<u8>]) -> Result<(), Problem>,
 }
 
 /// The state of the shell: working directory, names, output, and whether a command has failed.
-pub(super) struct Session<'a> {
-    pub(super) tree: Tree,
-    pub(super) directory: Place,
-    pub(super) names: format::Names,
-    pub(super) output: &'a mut dyn Write,
-    pub(super) errors: &'a mut dyn Write,
-    pub(super) commands: &'static [Command],
-    pub(super) failed: bool,
-    pub(super) ended: bool,
+pub(crate) struct Session<'a> {
+    pub(crate) tree: Tree,
+    pub(crate) directory: Place,
+    pub(crate) names: format::Names,
+    pub(crate) output: &'a mut dyn Write,
+    pub(crate) errors: &'a mut dyn Write,
+    pub(crate) commands: &'static [Command],
+    pub(crate) failed: bool,
+    pub(crate) ended: bool,
 }
 
 /// The reason why a command failed.
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(crate) enum Problem {
     /// An operation on a path.
     Path(Vec<u8>, Errno),
     /// An invalid command line, described in words.
@@ -46,7 +46,7 @@ pub(super) enum Problem {
 
 impl<'a> Session<'a> {
     /// Returns a session at the root that has these commands.
-    pub(super) fn new(
+    pub(crate) fn new(
         file_system: FileSystemRef,
         caller: Caller,
         commands: &'static [Command],
@@ -68,7 +68,7 @@ impl<'a> Session<'a> {
     }
 
     /// Runs a text of commands to its end, even if some fail.
-    pub(super) fn run(&mut self, text: &[u8]) {
+    pub(crate) fn run(&mut self, text: &[u8]) {
         for command in words::commands(text) {
             if self.ended {
                 return;
@@ -102,7 +102,7 @@ impl<'a> Session<'a> {
     }
 
     /// Does `work` for each operand; reports those that fail and continues with the others.
-    pub(super) fn each(
+    pub(crate) fn each(
         &mut self,
         command: &str,
         operands: &[Vec<u8>],
@@ -123,7 +123,7 @@ impl<'a> Session<'a> {
         result
     }
 
-    pub(super) fn report(&mut self, command: &str, problem: &Problem) {
+    pub(crate) fn report(&mut self, command: &str, problem: &Problem) {
         self.failed = true;
         let prefix = if command.is_empty() { String::new() } else { format!("{command}: ") };
         match problem {
@@ -136,26 +136,26 @@ impl<'a> Session<'a> {
     }
 
     /// Resolves a path to its location.
-    pub(super) fn find(&self, path: &[u8], follow: bool) -> Result<Place, Problem> {
+    pub(crate) fn find(&self, path: &[u8], follow: bool) -> Result<Place, Problem> {
         self.tree.find(&self.directory, path, follow).at(path)
     }
 
     /// Returns the directory that contains a path's last component, and that component.
-    pub(super) fn find_parent(&self, path: &[u8]) -> Result<(Place, vnode::NameBuf), Problem> {
+    pub(crate) fn find_parent(&self, path: &[u8]) -> Result<(Place, vnode::NameBuf), Problem> {
         self.tree.find_parent(&self.directory, path).at(path)
     }
 
-    pub(super) fn caller(&self) -> &Caller {
+    pub(crate) fn caller(&self) -> &Caller {
         &self.tree.caller
     }
 
-    pub(super) fn print(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+    pub(crate) fn print(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         self.output.write_all(bytes).map_err(Problem::Output)
     }
 }
 
 /// Adds to an error the path that it is about.
-pub(super) trait At<T> {
+pub(crate) trait At<T> {
     /// Returns the error with its path.
     fn at(self, path: &[u8]) -> Result<T, Problem>;
 }
@@ -167,7 +167,7 @@ impl<T> At<T> for vnode::Result<T> {
 }
 
 /// Splits one-letter options from operands. Every letter must be among `known`; `--` ends the options.
-pub(super) fn options(words: &[Vec<u8>], known: &str) -> Result<(Vec<char>, Vec<Vec<u8>>), Problem> {
+pub(crate) fn options(words: &[Vec<u8>], known: &str) -> Result<(Vec<char>, Vec<Vec<u8>>), Problem> {
     let mut letters = Vec::new();
     let mut operands = Vec::new();
     let mut rest = words.iter();

@@ -2,7 +2,7 @@
 
 /// Returns the commands of a text: separated by unquoted `;` and line breaks. `#` at the start of a word begins a comment that
 /// lasts to the end of the line.
-pub fn commands(text: &[u8]) -> Vec<&[u8]> {
+pub(crate) fn commands(text: &[u8]) -> Vec<&[u8]> {
     let mut commands = Vec::new();
     let mut start = 0;
     let mut position = 0;
@@ -33,12 +33,12 @@ pub fn commands(text: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Returns the words of one command, with quotes and backslashes removed; `None` if a quote is not closed.
-pub fn words(command: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn words(command: &[u8]) -> Option<Vec<Vec<u8>>> {
     shlex::bytes::split(command)
 }
 
 /// Returns whether the text ends within quotes or after a backslash, so that more must follow.
-pub fn is_unfinished(text: &[u8]) -> bool {
+pub(crate) fn is_unfinished(text: &[u8]) -> bool {
     commands(text).last().is_some_and(|last| words(last).is_none())
 }
 

@@ -14,7 +14,7 @@ const TABLES: u32 = 2;
 const TABLE_SECTORS: u32 = (SECTORS * 4).div_ceil(SECTOR_BYTES);
 
 /// The image of one.
-pub fn image(scratch: &Scratch) -> PathBuf {
+pub(crate) fn image(scratch: &Scratch) -> PathBuf {
     let (path, mut file) = empty_image(scratch, "fat image", u64::from(SECTORS * SECTOR_BYTES));
     let mut put = |sector: u32, bytes: &[u8]| {
         file.seek(SeekFrom::Start(u64::from(sector * SECTOR_BYTES))).expect("the image is written");

@@ -10,7 +10,7 @@ use crate::support::{Scratch, is_mounted, run, umount};
 use crate::{fat, nfs};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Tmpfs,
     Ext4,
     /// The kernel's overlayfs on a tmpfs.
@@ -25,7 +25,7 @@ pub enum Kind {
 impl Kind {
     const ALL: [Self; 6] = [Self::Tmpfs, Self::Ext4, Self::Overlay, Self::Fuse, Self::Fat, Self::Nfs];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Tmpfs => "tmpfs",
             Self::Ext4 => "ext4",
@@ -36,22 +36,22 @@ impl Kind {
         }
     }
 
-    pub fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         Self::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or_else(|| panic!("no kind {name:?}"))
     }
 
     /// Whether each object has an owner, a mode, hard links, and may be a symlink.
-    pub fn is_posix(self) -> bool {
+    pub(crate) fn is_posix(self) -> bool {
         self != Self::Fat
     }
 
     /// Whether marks of a superuser's server are kept.
-    pub fn keeps_marks(self) -> bool {
+    pub(crate) fn keeps_marks(self) -> bool {
         !matches!(self, Self::Fat | Self::Nfs)
     }
 
     /// Whether two names can change places, and a name be taken only if it is free, in one step.
-    pub fn has_rename_flags(self) -> bool {
+    pub(crate) fn has_rename_flags(self) -> bool {
         self != Self::Nfs
     }
 }
@@ -60,7 +60,7 @@ impl Kind {
 const FAT_OPTIONS: &str = "utf8=1,codepage=437,iocharset=iso8859-1,fmask=022,dmask=022";
 
 /// A file system that is mounted until this is dropped.
-pub struct FileSystem {
+pub(crate) struct FileSystem {
     /// A directory of it.
     pub path: PathBuf,
     mounts: Vec<PathBuf>,
@@ -68,7 +68,7 @@ pub struct FileSystem {
 
 impl FileSystem {
     /// A new one.
-    pub fn new(kind: Kind, scratch: &Scratch) -> Self {
+    pub(crate) fn new(kind: Kind, scratch: &Scratch) -> Self {
         let made = |name: &str| {
             let path = scratch.path(name);
             fs::create_dir_all(&path).expect("a directory is made");
@@ -143,7 +143,7 @@ impl Drop for FileSystem {
 }
 
 /// An ext4 for the branch that is only read, which has extended attributes on every kernel. It is unmounted with the directories.
-pub fn mount_lower(scratch: &Scratch) {
+pub(crate) fn mount_lower(scratch: &Scratch) {
     let path = scratch.path("lower");
     fs::create_dir(&path).expect("a directory is made");
     let image = ext4_image(scratch, "lower image");
@@ -152,18 +152,18 @@ pub fn mount_lower(scratch: &Scratch) {
 }
 
 /// Has the kernel have these modules; built in, they are there.
-pub fn load(modules: &[&str]) {
+pub(crate) fn load(modules: &[&str]) {
     command(Command::new("modprobe").arg("--all").args(modules));
 }
 
 /// Runs a command that has to succeed.
-pub fn command(command: &mut Command) {
+pub(crate) fn command(command: &mut Command) {
     let ended = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
 }
 
 /// An empty file of that many bytes.
-pub fn empty_image(scratch: &Scratch, name: &str, bytes: u64) -> (PathBuf, File) {
+pub(crate) fn empty_image(scratch: &Scratch, name: &str, bytes: u64) -> (PathBuf, File) {
     let path = scratch.path(name);
     let file = File::create_new(&path).expect("the image is new");
     file.set_len(bytes).expect("the image has its size");

@@ -14,7 +14,7 @@ const NEVER: &str = "2147483647";
 const FLAGS: u32 = 0x2000 | 0x0400 | 0x0020 | 0x0002;
 
 /// Exports a directory to this machine, as what the server shows at its root. It can be served once.
-pub fn serve(directory: &Path) {
+pub(crate) fn serve(directory: &Path) {
     load(&["nfsd", "nfsv4"]);
     let server = Path::new("/proc/fs/nfsd");
     let mounted = rustix::mount::mount("nfsd", server, "nfsd", MountFlags::empty(), None);

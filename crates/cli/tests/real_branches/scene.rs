@@ -10,7 +10,7 @@ use rustix::fs::{XattrFlags, setxattr};
 use crate::file_system::{FileSystem, Kind, mount_lower};
 use crate::support::{Run, Scratch, run, umount};
 
-pub struct Scene {
+pub(crate) struct Scene {
     pub kind: Kind,
     // The file system goes before the directory that it is mounted in.
     _file_system: FileSystem,
@@ -19,7 +19,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    pub fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: Kind) -> Self {
         let scratch = Scratch::new();
         let file_system = FileSystem::new(kind, &scratch);
         let upper = file_system.path.join("upper");
@@ -32,32 +32,32 @@ impl Scene {
     }
 
     /// A path in the union.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path("mount").join(name)
     }
 
     /// A path in the branch that is written.
-    pub fn upper(&self, name: &str) -> PathBuf {
+    pub(crate) fn upper(&self, name: &str) -> PathBuf {
         self.upper.join(name)
     }
 
-    pub fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{:?}: {name}: {error}", self.kind))
     }
 
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         fs::symlink_metadata(self.path(name)).is_ok()
     }
 
-    pub fn mount(&self) {
+    pub(crate) fn mount(&self) {
         run(["mount", &self.stack(), &self.scratch.name("mount")]).succeeded();
     }
 
-    pub fn unmount(&self) {
+    pub(crate) fn unmount(&self) {
         umount(&self.scratch.name("mount"));
     }
 
-    pub fn check(&self, option: &str) -> Run {
+    pub(crate) fn check(&self, option: &str) -> Run {
         run(["union", "check", option, &self.stack()])
     }
 
@@ -66,7 +66,7 @@ impl Scene {
     }
 
     /// Each path with its kind, and its data or target.
-    pub fn seen(&self) -> BTreeMap<PathBuf, (u32, String)> {
+    pub(crate) fn seen(&self) -> BTreeMap<PathBuf, (u32, String)> {
         let (mut seen, mut way) = (BTreeMap::new(), vec![self.scratch.path("mount")]);
         while let Some(directory) = way.pop() {
             for entry in fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display())) {

@@ -13,7 +13,7 @@ use crate::file_system::Kind;
 use crate::scene::Scene;
 
 /// Tries everything in a new union over a file system of this kind, and that it is the same after another mount.
-pub fn run(kind: Kind) {
+pub(crate) fn run(kind: Kind) {
     let scene = Scene::new(kind);
     for part in [
         copies,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// What a run of the command gave.
 #[derive(Debug)]
-pub struct Run {
+pub(crate) struct Run {
     /// The exit code.
     pub code: i32,
     /// Standard output.
@@ -19,17 +19,17 @@ pub struct Run {
 }
 
 /// The command.
-pub fn plyfs() -> Command {
+pub(crate) fn plyfs() -> Command {
     Command::new(env!("CARGO_BIN_EXE_plyfs"))
 }
 
 /// Runs the command with these words.
-pub fn run<const N: usize>(words: [&str; N]) -> Run {
+pub(crate) fn run<const N: usize>(words: [&str; N]) -> Run {
     finish(plyfs().args(words).stdin(Stdio::null()).output())
 }
 
 /// Runs a command that is set up already.
-pub fn finish(output: std::io::Result<Output>) -> Run {
+pub(crate) fn finish(output: std::io::Result<Output>) -> Run {
     let output = output.expect("the command starts");
     Run {
         code: output.status.code().expect("the command ends by itself"),
@@ -40,14 +40,14 @@ pub fn finish(output: std::io::Result<Output>) -> Run {
 
 impl Run {
     /// The output of a run that succeeded without a word on standard error.
-    pub fn succeeded(self) -> String {
+    pub(crate) fn succeeded(self) -> String {
         assert!(self.code == 0 && self.errors.is_empty(), "{self:?}");
         self.output
     }
 }
 
 /// How many requests of an operation a mount has had.
-pub fn requests(mount: &str, operation: &str) -> u64 {
+pub(crate) fn requests(mount: &str, operation: &str) -> u64 {
     let status = run(["status", "--json", mount]).succeeded();
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     status[0]["requests_by_operation"][operation].as_u64().unwrap_or(0)
@@ -55,7 +55,7 @@ pub fn requests(mount: &str, operation: &str) -> u64 {
 
 /// Unmounts what is mounted here. A program that another test of this process starts has copies of all open files until it is
 /// executed: while the mount is in use, this is tried again for a while.
-pub fn umount(mount_point: &str) {
+pub(crate) fn umount(mount_point: &str) {
     const IN_USE: i32 = 12;
     let end = Instant::now() + Duration::from_secs(10);
     let mut ended = run(["umount", mount_point]);
@@ -67,13 +67,13 @@ pub fn umount(mount_point: &str) {
 }
 
 /// Directories for one test. At the end whatever is mounted on `mount` is unmounted.
-pub struct Scratch {
+pub(crate) struct Scratch {
     directory: tempfile::TempDir,
 }
 
 impl Scratch {
     /// New directories, open to all users.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::Builder::new().prefix("plyfs-cli-").tempdir().expect("a directory is made");
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("its mode is set");
@@ -82,17 +82,17 @@ impl Scratch {
     }
 
     /// A path in it.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// The same as text.
-    pub fn name(&self, name: &str) -> String {
+    pub(crate) fn name(&self, name: &str) -> String {
         self.path(name).to_str().expect("scratch paths are text").to_owned()
     }
 
     /// The mount point.
-    pub fn mount(&self) -> PathBuf {
+    pub(crate) fn mount(&self) -> PathBuf {
         self.path("mount")
     }
 }
@@ -109,14 +109,14 @@ impl Drop for Scratch {
 }
 
 /// Whether something is mounted on exactly this path.
-pub fn is_mounted(path: &Path) -> bool {
+pub(crate) fn is_mounted(path: &Path) -> bool {
     let table = fs::read_to_string("/proc/self/mountinfo").expect("the mount table is read");
     let path = path.to_str().expect("a path of text");
     table.lines().any(|line| line.split(' ').nth(4) == Some(path))
 }
 
 /// Whether FUSE file systems can be mounted here by root; says so if not, since the test is then skipped.
-pub fn can_mount() -> bool {
+pub(crate) fn can_mount() -> bool {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !can {
         eprintln!("skipped: needs root and /dev/fuse");
@@ -125,7 +125,7 @@ pub fn can_mount() -> bool {
 }
 
 /// Waits until the condition holds.
-pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !condition() {
         assert!(Instant::now() < end, "waited in vain: {what}");
@@ -134,7 +134,7 @@ pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
 }
 
 /// Whether the process is there and has not ended, with all its threads: what it has open is open until then.
-pub fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     if fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count) > 1 {
         return true;
     }
@@ -144,7 +144,7 @@ pub fn is_alive(pid: u32) -> bool {
 
 /// Copies a program to be run. A process of its own does it: what this one had open for writing for a moment, a process that
 /// another test starts just then would have open too, and nobody could run it.
-pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+pub(crate) fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let copied = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).output().expect("cp is started");
     assert!(copied.status.success(), "{}: {}", from.as_ref().display(), String::from_utf8_lossy(&copied.stderr));
 }

@@ -8,7 +8,7 @@ use crate::scene::{Scene, Union, ro, rw};
 use crate::subject::{Subject, Wish};
 use crate::{Outcome, eventually, expect, expect_equal};
 
-pub fn files_are_changed_in_several_branches(scene: &Scene) -> Outcome {
+pub(crate) fn files_are_changed_in_several_branches(scene: &Scene) -> Outcome {
     scene.files(&["one/a/f", "two/b/g", "three/c/h"]);
     let union = scene.mount(&[rw("one"), rw("two"), ro("three")]);
     for name in ["a/f", "b/g"] {
@@ -20,7 +20,7 @@ pub fn files_are_changed_in_several_branches(scene: &Scene) -> Outcome {
 }
 
 /// Whatever is tried with what it has, and whatever comes of it.
-pub fn read_only_branches_are_never_written(scene: &Scene) -> Outcome {
+pub(crate) fn read_only_branches_are_never_written(scene: &Scene) -> Outcome {
     scene.files(&["lower/d/f", "lower/d/g", "lower/d/h", "lower/d/i"]);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     let path = |name: &str| union.path("d").join(name);
@@ -60,11 +60,11 @@ fn comes_and_goes(scene: &Scene, at: usize) -> Outcome {
     expect_equal(text.as_str(), "two/d/only-two", "the open file")
 }
 
-pub fn a_branch_on_top_comes_and_goes(scene: &Scene) -> Outcome {
+pub(crate) fn a_branch_on_top_comes_and_goes(scene: &Scene) -> Outcome {
     comes_and_goes(scene, 0)
 }
 
-pub fn a_branch_anywhere_comes_and_goes(scene: &Scene) -> Outcome {
+pub(crate) fn a_branch_anywhere_comes_and_goes(scene: &Scene) -> Outcome {
     comes_and_goes(scene, 1)
 }
 
@@ -82,7 +82,7 @@ fn abilities(union: &Union<'_>) -> [bool; 6] {
 }
 
 /// As the branch that may be written: a file system without extended attributes, a FUSE mount, and another overlay.
-pub fn any_file_system_is_a_branch(scene: &Scene) -> Outcome {
+pub(crate) fn any_file_system_is_a_branch(scene: &Scene) -> Outcome {
     let lower = ["lower/d/f", "lower/d/g", "lower/d/h", "lower/e/f"];
     scene.files(&lower);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
@@ -104,7 +104,7 @@ pub fn any_file_system_is_a_branch(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-pub fn changes_in_branches_are_seen(scene: &Scene) -> Outcome {
+pub(crate) fn changes_in_branches_are_seen(scene: &Scene) -> Outcome {
     scene.files(&["upper/d/mine", "lower/d/changed", "lower/d/removed"]);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     expect_equal(union.list("d")?.len(), 3, "the number of names")?;
@@ -120,7 +120,7 @@ pub fn changes_in_branches_are_seen(scene: &Scene) -> Outcome {
     })
 }
 
-pub fn a_missing_branch_is_an_error(scene: &Scene) -> Outcome {
+pub(crate) fn a_missing_branch_is_an_error(scene: &Scene) -> Outcome {
     scene.files(&["upper/f"]);
     scene.directory("upper.work");
     scene.directory("lower");
@@ -128,7 +128,7 @@ pub fn a_missing_branch_is_an_error(scene: &Scene) -> Outcome {
     expect(mounted.is_err(), "it was mounted without the branch")
 }
 
-pub fn deleting_from_all_branches_can_be_chosen(scene: &Scene) -> Outcome {
+pub(crate) fn deleting_from_all_branches_can_be_chosen(scene: &Scene) -> Outcome {
     scene.files(&["one/f", "two/f", "two/d/g"]);
     let union = scene.try_mount(&[rw("one"), rw("two")], Some(Wish::DeleteAll))?;
     fs::remove_file(union.path("f"))?;
@@ -138,7 +138,7 @@ pub fn deleting_from_all_branches_can_be_chosen(scene: &Scene) -> Outcome {
 }
 
 /// The branch that may be written has a layer of its own, and so has the union, in one mount.
-pub fn branches_are_stacks_of_layers(scene: &Scene) -> Outcome {
+pub(crate) fn branches_are_stacks_of_layers(scene: &Scene) -> Outcome {
     scene.files(&["lower/f"]);
     let (upper, lower) = (scene.directory("upper"), scene.path("lower"));
     let mount = scene.directory("mount").display().to_string();

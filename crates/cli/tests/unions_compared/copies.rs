@@ -20,7 +20,7 @@ fn shell_as(user: u32, command: &str) -> Outcome {
     expect(output.status.success(), String::from_utf8_lossy(&output.stderr))
 }
 
-pub fn files_are_copied_to_be_written(scene: &Scene) -> Outcome {
+pub(crate) fn files_are_copied_to_be_written(scene: &Scene) -> Outcome {
     scene.files(&["lower/d/f", "lower/d/g"]);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     File::options().append(true).open(union.path("d/f"))?.write_all(b", changed")?;
@@ -48,7 +48,7 @@ fn others_files(scene: &Scene) {
     }
 }
 
-pub fn owner_and_mode_are_kept(scene: &Scene) -> Outcome {
+pub(crate) fn owner_and_mode_are_kept(scene: &Scene) -> Outcome {
     others_files(scene);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     union.write("d/written", "anew")?;
@@ -64,7 +64,7 @@ pub fn owner_and_mode_are_kept(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-pub fn times_are_kept(scene: &Scene) -> Outcome {
+pub(crate) fn times_are_kept(scene: &Scene) -> Outcome {
     others_files(scene);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     fs::set_permissions(union.path("d/changed"), fs::Permissions::from_mode(0o600))?;
@@ -87,7 +87,7 @@ const ACL: &[u8] = &[
     32, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
 ];
 
-pub fn extended_attributes_and_acls_are_kept(scene: &Scene) -> Outcome {
+pub(crate) fn extended_attributes_and_acls_are_kept(scene: &Scene) -> Outcome {
     scene.files(&["lower/f"]);
     let attributes: [(&str, &[u8]); 2] = [("user.note", b"kept"), ("system.posix_acl_access", ACL)];
     for (name, value) in attributes {
@@ -106,7 +106,7 @@ pub fn extended_attributes_and_acls_are_kept(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-pub fn hard_links_stay_links(scene: &Scene) -> Outcome {
+pub(crate) fn hard_links_stay_links(scene: &Scene) -> Outcome {
     scene.files(&["lower/f"]);
     scene.directory("lower/d");
     fs::hard_link(scene.path("lower/f"), scene.path("lower/d/g")).expect("a link is made");
@@ -125,7 +125,7 @@ pub fn hard_links_stay_links(scene: &Scene) -> Outcome {
     check("again")
 }
 
-pub fn open_descriptors_follow_the_copy(scene: &Scene) -> Outcome {
+pub(crate) fn open_descriptors_follow_the_copy(scene: &Scene) -> Outcome {
     scene.files(&["lower/f"]);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     let mut reader = File::open(union.path("f"))?;
@@ -169,7 +169,7 @@ impl Drop for Mapped {
     }
 }
 
-pub fn memory_maps_follow_the_copy(scene: &Scene) -> Outcome {
+pub(crate) fn memory_maps_follow_the_copy(scene: &Scene) -> Outcome {
     scene.directory("lower");
     fs::write(scene.path("lower/f"), "1234").expect("a file is made");
     let union = scene.mount(&[rw("upper"), ro("lower")]);
@@ -187,7 +187,7 @@ fn has_names(branch: &Path) -> bool {
     entries.flatten().any(|entry| !own.iter().any(|own| entry.file_name() == *own))
 }
 
-pub fn directories_above_copies_are_made_when_needed(scene: &Scene) -> Outcome {
+pub(crate) fn directories_above_copies_are_made_when_needed(scene: &Scene) -> Outcome {
     scene.files(&["lower/a/b/f", "lower/a/other/f"]);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     expect_equal(union.read("a/b/f")?, "lower/a/b/f".into(), "the file")?;
@@ -199,7 +199,7 @@ pub fn directories_above_copies_are_made_when_needed(scene: &Scene) -> Outcome {
     expect(!scene.has("upper/a/other"), "a directory was made that nothing needs")
 }
 
-pub fn attributes_are_copied_without_data(scene: &Scene) -> Outcome {
+pub(crate) fn attributes_are_copied_without_data(scene: &Scene) -> Outcome {
     scene.directory("lower");
     fs::write(scene.path("lower/f"), vec![b'x'; 4 << 20]).expect("a file is made");
     let union = scene.try_mount(&[rw("upper"), ro("lower")], Some(Wish::AttributesOnly))?;
@@ -212,7 +212,7 @@ pub fn attributes_are_copied_without_data(scene: &Scene) -> Outcome {
     expect(text.len() == (4 << 20) + 1 && text.starts_with(b"xx") && text.ends_with(b"xy"), "the written copy")
 }
 
-pub fn owners_of_copies_can_be_chosen(scene: &Scene) -> Outcome {
+pub(crate) fn owners_of_copies_can_be_chosen(scene: &Scene) -> Outcome {
     scene.files(&["lower/d/f"]);
     fs::set_permissions(scene.path("lower/d/f"), fs::Permissions::from_mode(0o666)).expect("its mode is set");
     let union = scene.try_mount(&[rw("upper"), ro("lower")], Some(Wish::CopiesOfCaller))?;

@@ -40,7 +40,7 @@ fn numbers(directory: &Path) -> Result<HashMap<String, (u64, u64)>, Box<dyn Erro
     Ok(found)
 }
 
-pub fn inode_numbers_are_unique(scene: &Scene) -> Outcome {
+pub(crate) fn inode_numbers_are_unique(scene: &Scene) -> Outcome {
     let union = two_file_systems(scene);
     let mut seen = HashMap::from([(fs::metadata(union.path(""))?.ino(), union.mount_point())]);
     for (path, (number, _)) in numbers(&union.path(""))? {
@@ -53,7 +53,7 @@ pub fn inode_numbers_are_unique(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-pub fn inode_numbers_are_the_same_in_listings(scene: &Scene) -> Outcome {
+pub(crate) fn inode_numbers_are_the_same_in_listings(scene: &Scene) -> Outcome {
     let union = two_file_systems(scene);
     for (path, (by_stat, listed)) in numbers(&union.path(""))? {
         expect_equal(listed, by_stat, &path)?;
@@ -61,7 +61,7 @@ pub fn inode_numbers_are_the_same_in_listings(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-pub fn inode_numbers_stay_when_files_are_copied(scene: &Scene) -> Outcome {
+pub(crate) fn inode_numbers_stay_when_files_are_copied(scene: &Scene) -> Outcome {
     let union = two_file_systems(scene);
     let paths = ["d/f-two", "e", "e/h-two"];
     let number = |path: &&str| fs::metadata(union.path(path)).map(|status| status.ino());
@@ -75,7 +75,7 @@ pub fn inode_numbers_stay_when_files_are_copied(scene: &Scene) -> Outcome {
     expect_equal(after, before, "the numbers")
 }
 
-pub fn inode_numbers_stay_over_a_remount(scene: &Scene) -> Outcome {
+pub(crate) fn inode_numbers_stay_over_a_remount(scene: &Scene) -> Outcome {
     let union = two_file_systems(scene);
     // Also of what was copied, where that is possible.
     let _ = union.write("d/f-two", "changed");
@@ -87,7 +87,7 @@ pub fn inode_numbers_stay_over_a_remount(scene: &Scene) -> Outcome {
     expect_equal(numbers(&union.path(""))?, before, "the numbers")
 }
 
-pub fn handles_stay_valid_over_a_remount(scene: &Scene) -> Outcome {
+pub(crate) fn handles_stay_valid_over_a_remount(scene: &Scene) -> Outcome {
     scene.files(&["upper/d/f", "lower/d/g"]);
     let union = scene.try_mount(&[rw("upper"), ro("lower")], Some(Wish::Handles))?;
     let handles = [Handle::of(&union.path("d/f"))?, Handle::of(&union.path("d/g"))?];

@@ -22,15 +22,15 @@ fn goes_to_the_large_one(scene: &Scene, wish: Wish) -> Outcome {
     expect(scene.has("large/b/new") && !scene.has("small/b/new"), "it is in the small branch")
 }
 
-pub fn new_files_go_where_most_is_free(scene: &Scene) -> Outcome {
+pub(crate) fn new_files_go_where_most_is_free(scene: &Scene) -> Outcome {
     goes_to_the_large_one(scene, Wish::MostFree)
 }
 
-pub fn branches_with_little_room_get_no_new_files(scene: &Scene) -> Outcome {
+pub(crate) fn branches_with_little_room_get_no_new_files(scene: &Scene) -> Outcome {
     goes_to_the_large_one(scene, Wish::MinimumFree)
 }
 
-pub fn files_move_when_their_branch_is_full(scene: &Scene) -> Outcome {
+pub(crate) fn files_move_when_their_branch_is_full(scene: &Scene) -> Outcome {
     two_sizes(scene);
     scene.files(&["small/b/f"]);
     let union = scene.try_mount(&[rw("large/b"), rw("small/b")], Some(Wish::MoveWhenFull))?;

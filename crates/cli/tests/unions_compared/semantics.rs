@@ -7,7 +7,7 @@ use rustix::fs::{CWD, FileType, Mode};
 use crate::scene::{Scene, ro, rw};
 use crate::{Outcome, expect, expect_equal};
 
-pub fn directories_are_merged_at_every_level(scene: &Scene) -> Outcome {
+pub(crate) fn directories_are_merged_at_every_level(scene: &Scene) -> Outcome {
     scene.files(&["upper/a/b/c/one", "lower/a/b/c/two", "lowest/a/b/three"]);
     let union = scene.mount(&[rw("upper"), ro("lower"), ro("lowest")]);
     expect_equal(union.list("a/b/c")?, vec!["one".into(), "two".into()], "a/b/c")?;
@@ -16,14 +16,14 @@ pub fn directories_are_merged_at_every_level(scene: &Scene) -> Outcome {
     expect_equal(union.read("a/b/three")?, "lowest/a/b/three".into(), "a file of the third branch")
 }
 
-pub fn names_are_listed_once(scene: &Scene) -> Outcome {
+pub(crate) fn names_are_listed_once(scene: &Scene) -> Outcome {
     scene.files(&["upper/d/same", "lower/d/same", "lower/d/other", "lowest/d/same"]);
     let union = scene.mount(&[rw("upper"), ro("lower"), ro("lowest")]);
     expect_equal(union.list("d")?, vec!["other".into(), "same".into()], "d")?;
     expect_equal(union.read("d/same")?, "upper/d/same".into(), "the leftmost")
 }
 
-pub fn deleting_does_not_expose(scene: &Scene) -> Outcome {
+pub(crate) fn deleting_does_not_expose(scene: &Scene) -> Outcome {
     scene.files(&["upper/f", "lower/f", "upper/d/one", "lower/d/one", "lower/d/two"]);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     fs::remove_file(union.path("f"))?;
@@ -32,7 +32,7 @@ pub fn deleting_does_not_expose(scene: &Scene) -> Outcome {
     expect(!union.has("d")?, "the directory below has come to light")
 }
 
-pub fn whiteouts_hide_what_cannot_be_deleted(scene: &Scene) -> Outcome {
+pub(crate) fn whiteouts_hide_what_cannot_be_deleted(scene: &Scene) -> Outcome {
     scene.files(&["lower/f", "lower/g"]);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     fs::remove_file(union.path("f"))?;
@@ -42,7 +42,7 @@ pub fn whiteouts_hide_what_cannot_be_deleted(scene: &Scene) -> Outcome {
     expect_equal(union.list("")?, vec!["g".into()], "after a remount")
 }
 
-pub fn directories_made_again_are_empty(scene: &Scene) -> Outcome {
+pub(crate) fn directories_made_again_are_empty(scene: &Scene) -> Outcome {
     scene.files(&["lower/d/f", "lower/d/sub/g"]);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     fs::remove_dir_all(union.path("d"))?;
@@ -52,7 +52,7 @@ pub fn directories_made_again_are_empty(scene: &Scene) -> Outcome {
     expect_equal(union.list("d")?, vec![], "the new directory after a remount")
 }
 
-pub fn both_formats_of_whiteouts_are_read(scene: &Scene) -> Outcome {
+pub(crate) fn both_formats_of_whiteouts_are_read(scene: &Scene) -> Outcome {
     scene.files(&["lower/f", "lower/g", "upper/.wh.f"]);
     let device = rustix::fs::mknodat(CWD, scene.path("upper/g"), FileType::CharacterDevice, Mode::empty(), 0);
     device.expect("a device is made");
@@ -61,7 +61,7 @@ pub fn both_formats_of_whiteouts_are_read(scene: &Scene) -> Outcome {
     expect(!union.has("g")?, "the device 0:0 does not hide g")
 }
 
-pub fn directories_of_read_only_branches_are_renamed(scene: &Scene) -> Outcome {
+pub(crate) fn directories_of_read_only_branches_are_renamed(scene: &Scene) -> Outcome {
     scene.files(&["lower/d/sub/f", "lower/e/f"]);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     fs::rename(union.path("d"), union.path("e/moved"))?;

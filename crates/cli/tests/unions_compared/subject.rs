@@ -9,7 +9,7 @@ use crate::scene::Branch;
 
 /// A union file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Subject {
+pub(crate) enum Subject {
     Plyfs,
     Overlayfs,
     FuseOverlayfs,
@@ -20,11 +20,11 @@ pub enum Subject {
 use Subject::{FuseOverlayfs, Mergerfs, Overlayfs, Plyfs, UnionfsFuse};
 
 /// All of them, in the order of the table.
-pub const SUBJECTS: &[Subject] = &[Plyfs, Overlayfs, FuseOverlayfs, Mergerfs, UnionfsFuse];
+pub(crate) const SUBJECTS: &[Subject] = &[Plyfs, Overlayfs, FuseOverlayfs, Mergerfs, UnionfsFuse];
 
 /// What is asked of a mount beyond the settings that all rows share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub(crate) enum Wish {
     /// New files go where most space is free.
     MostFree,
     /// Branches with less than 8 MiB of free space get no new files.
@@ -42,7 +42,7 @@ pub enum Wish {
 }
 
 /// A change of the branches of a mounted union.
-pub enum Change<'a> {
+pub(crate) enum Change<'a> {
     Insert(usize, Branch<'a>),
     Remove(&'a str),
     Mode(Branch<'a>),
@@ -62,7 +62,7 @@ impl fmt::Display for Subject {
 
 impl Subject {
     /// Its version, as the page states it.
-    pub fn version(self) -> String {
+    pub(crate) fn version(self) -> String {
         let first = |text: &str| text.split(['.', '-']).take(2).collect::<Vec<_>>().join(".");
         match self {
             Plyfs => env!("CARGO_PKG_VERSION").to_owned(),
@@ -111,7 +111,7 @@ impl Subject {
     }
 
     /// Mounts branches, or says why that is not possible. The paths are whole.
-    pub fn mount(self, branches: &[Branch<'_>], wish: Option<Wish>, mount_point: &Path) -> Outcome {
+    pub(crate) fn mount(self, branches: &[Branch<'_>], wish: Option<Wish>, mount_point: &Path) -> Outcome {
         let wish = match wish {
             None => "",
             Some(wish) => self.option(wish).ok_or_else(|| format!("{self} has no option for {wish:?}"))?,
@@ -137,7 +137,7 @@ impl Subject {
     }
 
     /// Changes the branches of a mounted union; they are given as they shall be.
-    pub fn change(self, change: &Change<'_>, branches: &[Branch<'_>], mount_point: &Path) -> Outcome {
+    pub(crate) fn change(self, change: &Change<'_>, branches: &[Branch<'_>], mount_point: &Path) -> Outcome {
         match self {
             Plyfs => {
                 let mut command = Command::new(self.program());
@@ -169,7 +169,7 @@ impl Subject {
     }
 
     /// Unmounts, so that the branches can be mounted again.
-    pub fn unmount(self, mount_point: &Path) -> Outcome {
+    pub(crate) fn unmount(self, mount_point: &Path) -> Outcome {
         match self {
             Plyfs => finish(Command::new(self.program()).arg("umount").arg(mount_point)),
             _ => finish(Command::new("umount").arg(mount_point)),
@@ -177,12 +177,12 @@ impl Subject {
     }
 
     /// Runs a command of Plyfs; the others have none for the purpose.
-    pub fn plyfs<S: AsRef<std::ffi::OsStr>>(self, purpose: &str, words: &[S]) -> Outcome {
+    pub(crate) fn plyfs<S: AsRef<std::ffi::OsStr>>(self, purpose: &str, words: &[S]) -> Outcome {
         self.plyfs_in(Path::new("."), purpose, words)
     }
 
     /// Likewise, in this directory.
-    pub fn plyfs_in<S: AsRef<std::ffi::OsStr>>(self, directory: &Path, purpose: &str, words: &[S]) -> Outcome {
+    pub(crate) fn plyfs_in<S: AsRef<std::ffi::OsStr>>(self, directory: &Path, purpose: &str, words: &[S]) -> Outcome {
         match self {
             Plyfs => finish(Command::new(self.program()).args(words).current_dir(directory)),
             _ => Err(format!("{self} has no command for {purpose}").into()),

@@ -12,12 +12,12 @@ const PAGE: &str = include_str!("../../../../docs/unions-compared.md");
 const TICK: &str = "✓";
 
 /// The cells of the page's first table: the rows that are as long as its heading.
-pub struct Table {
+pub(crate) struct Table {
     rows: Vec<Vec<&'static str>>,
 }
 
 impl Table {
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let row = |line: &'static str| -> Option<Vec<_>> {
             let cells = line.strip_prefix('|')?.strip_suffix('|')?;
             Some(cells.split('|').map(str::trim).collect())
@@ -29,7 +29,7 @@ impl Table {
     }
 
     /// Whether the row that names this test has a tick for the subject.
-    pub fn ticks(&self, test: &str, subject: Subject) -> Result<bool, Failed> {
+    pub(crate) fn ticks(&self, test: &str, subject: Subject) -> Result<bool, Failed> {
         let row = self.rows.iter().find(|row| named(row) == Some(test)).ok_or("no row of the table names the test")?;
         let cell = self.cell(row, subject)?;
         let note = cell.strip_prefix(TICK).unwrap_or(cell).trim();
@@ -40,13 +40,13 @@ impl Table {
     }
 
     /// The version that the table is about.
-    pub fn version(&self, subject: Subject) -> Result<&'static str, Failed> {
+    pub(crate) fn version(&self, subject: Subject) -> Result<&'static str, Failed> {
         let row = self.rows.iter().find(|row| row.contains(&"Version")).ok_or("there is no row of versions")?;
         self.cell(row, subject)
     }
 
     /// Whether every test is named by one row, and every row names a test that there is.
-    pub fn names_exactly(&self, tests: impl Iterator<Item = &'static str>) -> Result<(), Failed> {
+    pub(crate) fn names_exactly(&self, tests: impl Iterator<Item = &'static str>) -> Result<(), Failed> {
         let tests: BTreeSet<_> = tests.collect();
         let rows: Vec<_> = self.rows.iter().filter_map(|row| named(row)).collect();
         let named: BTreeSet<_> = rows.iter().copied().collect();

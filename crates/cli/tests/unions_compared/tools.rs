@@ -10,7 +10,7 @@ use crate::scene::{Scene, ro, rw};
 use crate::{Outcome, eventually, expect, expect_equal};
 
 /// As the paper does it: a new branch on top, and the others may only be read from then on.
-pub fn branches_on_top_make_snapshots(scene: &Scene) -> Outcome {
+pub(crate) fn branches_on_top_make_snapshots(scene: &Scene) -> Outcome {
     scene.files(&["base/d/kept", "base/d/f", "first/d/g"]);
     let union = scene.mount(&[rw("first"), ro("base")]);
     union.write("d/f", "first")?;
@@ -24,7 +24,7 @@ pub fn branches_on_top_make_snapshots(scene: &Scene) -> Outcome {
     expect_equal(kept, ("first".into(), "first/d/g".into()), "what the snapshot keeps")
 }
 
-pub fn snapshots_are_taken_compared_and_restored(scene: &Scene) -> Outcome {
+pub(crate) fn snapshots_are_taken_compared_and_restored(scene: &Scene) -> Outcome {
     scene.files(&["upper/f", "lower/g"]);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     let mount = union.mount_point();
@@ -50,7 +50,7 @@ fn shell_as(user: u32, command: &str) -> Result<String, Box<dyn std::error::Erro
 }
 
 /// Two users in one mount, one with a branch of its own.
-pub fn processes_have_views_of_their_own(scene: &Scene) -> Outcome {
+pub(crate) fn processes_have_views_of_their_own(scene: &Scene) -> Outcome {
     scene.files(&["upper/d/f"]);
     for (name, mode) in [("upper/d", 0o777), ("upper/d/f", 0o666)] {
         fs::set_permissions(scene.path(name), fs::Permissions::from_mode(mode)).expect("its mode is set");
@@ -65,7 +65,7 @@ pub fn processes_have_views_of_their_own(scene: &Scene) -> Outcome {
     expect_equal(scene.read("upper/d/f")?, "upper/d/f".into(), "the file in the common branch")
 }
 
-pub fn commands_run_in_forks(scene: &Scene) -> Outcome {
+pub(crate) fn commands_run_in_forks(scene: &Scene) -> Outcome {
     scene.files(&["upper/f", "lower/g"]);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     let mount = union.mount_point();
@@ -83,7 +83,7 @@ pub fn commands_run_in_forks(scene: &Scene) -> Outcome {
     eventually(|| expect_equal(union.read("f")?, "changed\n".into(), "the file after the commit"))
 }
 
-pub fn branches_are_checked_and_repaired(scene: &Scene) -> Outcome {
+pub(crate) fn branches_are_checked_and_repaired(scene: &Scene) -> Outcome {
     scene.files(&["upper/d/f", "lower/g"]);
     let union = scene.mount(&[rw("upper"), ro("lower")]);
     union.unmount()?;

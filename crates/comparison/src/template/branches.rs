@@ -7,11 +7,11 @@ use vnode::layer::{Layer, LayerVnode};
 use vnode::{Caller, Errno, FileSystemRef, Name, Result, Vnode, VnodeRef};
 
 /// Two file systems.
-pub struct Branches(pub [FileSystemRef; 2]);
+pub(crate) struct Branches(pub [FileSystemRef; 2]);
 
 impl Branches {
     /// What is in a branch where this object is in its own.
-    pub fn part<L: Layer>(&self, branch: usize, node: &LayerVnode<L>) -> Result<VnodeRef> {
+    pub(crate) fn part<L: Layer>(&self, branch: usize, node: &LayerVnode<L>) -> Result<VnodeRef> {
         let path = node.path()?;
         let mut part = self.0[branch].root();
         for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vnode::{Caller, Creation, Errno, Name, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef};
 
 /// Copies a file below to a name in a directory below, which stands for the whole copy or for what it stood for before.
-pub fn copy(caller: &Caller, file: &VnodeRef, directory: &VnodeRef, name: &[u8]) -> Result<()> {
+pub(crate) fn copy(caller: &Caller, file: &VnodeRef, directory: &VnodeRef, name: &[u8]) -> Result<()> {
     static COPIES: AtomicU64 = AtomicU64::new(0);
     let name = Name::new(name)?;
     let from = file.open(caller, OpenFlags::READ)?;

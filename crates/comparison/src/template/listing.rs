@@ -20,11 +20,16 @@ struct Listed {
 
 /// Names that are being collected.
 #[derive(Default)]
-pub struct Names(Vec<Listed>);
+pub(crate) struct Names(Vec<Listed>);
 
 impl Names {
     /// Adds the names of a directory that are shown. Of two that are the same the first to be added is listed.
-    pub fn add(&mut self, caller: &Caller, directory: &VnodeRef, is_shown: impl Fn(&[u8]) -> bool) -> Result<()> {
+    pub(crate) fn add(
+        &mut self,
+        caller: &Caller,
+        directory: &VnodeRef,
+        is_shown: impl Fn(&[u8]) -> bool,
+    ) -> Result<()> {
         directory.open_directory(caller)?.read(caller, 0, &mut |entry| {
             if is_shown(entry.name.as_bytes()) {
                 let (name, ino, kind) = (entry.name.to_owned(), entry.ino, entry.kind);
@@ -59,7 +64,7 @@ fn cookie(name: &NameBuf) -> u64 {
 type Collect<L> = fn(&LayerVnode<L>, &Caller, &mut Names) -> Result<()>;
 
 /// An open directory.
-pub struct Listing<L: Layer> {
+pub(crate) struct Listing<L: Layer> {
     node: Arc<LayerVnode<L>>,
     collect: Collect<L>,
     names: Mutex<Arc<Names>>,
@@ -67,7 +72,7 @@ pub struct Listing<L: Layer> {
 
 impl<L: Layer> Listing<L> {
     /// Opens a directory, if the template can.
-    pub fn open(node: &LayerVnode<L>, caller: &Caller, collect: Collect<L>) -> Result<OpenDirectoryRef> {
+    pub(crate) fn open(node: &LayerVnode<L>, caller: &Caller, collect: Collect<L>) -> Result<OpenDirectoryRef> {
         node.forward_open_directory(caller)?;
         Ok(Arc::new(Self { node: node.shared(), collect, names: Mutex::default() }))
     }

@@ -7,7 +7,7 @@ use super::{Mounting, Place, USER, as_user, error, names, set, wait_until};
 
 /// Snoopfs tells of users who reach for files of others, with the user's number and the file's name in one line of
 /// [`Place::log`].
-pub fn snoopfs(mounting: Mounting<'_>) {
+pub(crate) fn snoopfs(mounting: Mounting<'_>) {
     let place = Place::new();
     let _mounted = mounting(&place);
     let (mount, log) = (place.mount(), place.log());
@@ -24,7 +24,7 @@ pub fn snoopfs(mounting: Mounting<'_>) {
 
 /// Aclfs lets one more user, or group, search a directory: their numbers, as two `int`, are data of an ioctl, which only
 /// the owner may do, and are kept in the directory's file `.acl`, which nobody else sees.
-pub fn aclfs(mounting: Mounting<'_>) {
+pub(crate) fn aclfs(mounting: Mounting<'_>) {
     let place = Place::new();
     let mounted = mounting(&place);
     let private = place.mount().join("private");
@@ -45,7 +45,7 @@ pub fn aclfs(mounting: Mounting<'_>) {
 }
 
 /// Hidefs shows no names with dots in front and lets nobody change anything.
-pub fn hidefs(mounting: Mounting<'_>) {
+pub(crate) fn hidefs(mounting: Mounting<'_>) {
     let place = Place::new();
     fs::write(place.base().join(".hidden"), "").unwrap();
     fs::write(place.base().join("shown"), "text").unwrap();

@@ -5,7 +5,7 @@ use std::fs;
 use super::{Mounting, Place, error, names};
 
 /// Unionfs joins two file systems: what the first has hides what the second has.
-pub fn unionfs(mounting: Mounting<'_>) {
+pub(crate) fn unionfs(mounting: Mounting<'_>) {
     let place = Place::new();
     let (first, second, mount) = (place.first(), place.second(), place.mount());
     for (directory, file, text) in [
@@ -45,7 +45,7 @@ pub fn unionfs(mounting: Mounting<'_>) {
 }
 
 /// Lb2fs reads from both in turn, from the other where one has lost a file, and lets nobody change anything.
-pub fn lb2fs(mounting: Mounting<'_>) {
+pub(crate) fn lb2fs(mounting: Mounting<'_>) {
     let place = Place::new();
     for (directory, text) in [(place.first(), "first"), (place.second(), "second")] {
         fs::write(directory.join("file"), text).unwrap();

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use super::{Mounting, Place, error, names, set};
 
 /// Rot13fs rotates letters.
-pub fn rot13fs(mounting: Mounting<'_>) {
+pub(crate) fn rot13fs(mounting: Mounting<'_>) {
     let place = Place::new();
     let _mounted = mounting(&place);
     let text = "Hello, FiST!\n".repeat(1000);
@@ -17,7 +17,7 @@ pub fn rot13fs(mounting: Mounting<'_>) {
 }
 
 /// Cryptfs enciphers names and data by the key that was set, 16 bytes of data of an ioctl on the root.
-pub fn cryptfs(mounting: Mounting<'_>) {
+pub(crate) fn cryptfs(mounting: Mounting<'_>) {
     let place = Place::new();
     let mounted = mounting(&place);
     let mount = place.mount();
@@ -46,7 +46,7 @@ pub fn cryptfs(mounting: Mounting<'_>) {
 }
 
 /// Zstdfs takes less room below.
-pub fn zstdfs(mounting: Mounting<'_>) {
+pub(crate) fn zstdfs(mounting: Mounting<'_>) {
     let place = Place::new();
     let _mounted = mounting(&place);
     has_another_form_below(&place);
@@ -56,7 +56,7 @@ pub fn zstdfs(mounting: Mounting<'_>) {
 }
 
 /// Uuencodefs writes printable characters below, but for a few bytes that say where they are.
-pub fn uuencodefs(mounting: Mounting<'_>) {
+pub(crate) fn uuencodefs(mounting: Mounting<'_>) {
     let place = Place::new();
     let _mounted = mounting(&place);
     has_another_form_below(&place);
@@ -68,7 +68,7 @@ pub fn uuencodefs(mounting: Mounting<'_>) {
 }
 
 /// Sealfs keeps data secret and unchanged under the key that was set, 64 bytes of data of an ioctl on the root.
-pub fn sealfs(mounting: Mounting<'_>) {
+pub(crate) fn sealfs(mounting: Mounting<'_>) {
     let place = Place::new();
     let (key, other_key) = ([7; 64], [8; 64]);
     let path = place.mount().join("file");

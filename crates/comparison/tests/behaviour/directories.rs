@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::{Mounting, Place, error, names};
 
 /// Usenetfs breaks large directories into small ones.
-pub fn usenetfs(mounting: Mounting<'_>) {
+pub(crate) fn usenetfs(mounting: Mounting<'_>) {
     let place = Place::new();
     let _mounted = mounting(&place);
     let (group, below) = (place.mount().join("group"), place.base().join("group"));

@@ -5,7 +5,7 @@ use std::fs;
 use super::{Mounting, Place, as_user};
 
 /// Quotafs, mounted with a limit of 10,000 bytes, limits what the files of a user grow by.
-pub fn quotafs(mounting: Mounting<'_>) {
+pub(crate) fn quotafs(mounting: Mounting<'_>) {
     let place = Place::new();
     let _mounted = mounting(&place);
     let mount = place.mount();

@@ -22,28 +22,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub use access::{aclfs, hidefs, snoopfs};
-pub use branches::{lb2fs, unionfs};
-pub use data::{cryptfs, rot13fs, sealfs, uuencodefs, zstdfs};
-pub use directories::usenetfs;
-pub use limits::quotafs;
-pub use removal::{keepfs, trashfs, versionfs};
+pub(crate) use access::{aclfs, hidefs, snoopfs};
+pub(crate) use branches::{lb2fs, unionfs};
+pub(crate) use data::{cryptfs, rot13fs, sealfs, uuencodefs, zstdfs};
+pub(crate) use directories::usenetfs;
+pub(crate) use limits::quotafs;
+pub(crate) use removal::{keepfs, trashfs, versionfs};
 
 /// Mounts a new instance of the sample on [`Place::mount`], for all users, over [`Place::base`], or, of samples with
 /// two branches, over [`Place::first`] and [`Place::second`]. Dropping the answer unmounts.
-pub type Mounting<'a> = &'a dyn Fn(&Place) -> Box<dyn Any>;
+pub(crate) type Mounting<'a> = &'a dyn Fn(&Place) -> Box<dyn Any>;
 
 /// A user without a name.
-pub const USER: u32 = 54_321;
+pub(crate) const USER: u32 = 54_321;
 
 /// Directories for one test, gone at its end.
-pub struct Place {
+pub(crate) struct Place {
     directory: tempfile::TempDir,
 }
 
 impl Place {
     /// New directories, the one below open to all users.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = tempfile::Builder::new().prefix("plyfs-comparison-").tempdir().unwrap();
         let place = Place { directory };
         fs::set_permissions(place.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -55,33 +55,33 @@ impl Place {
     }
 
     /// The mount point.
-    pub fn mount(&self) -> PathBuf {
+    pub(crate) fn mount(&self) -> PathBuf {
         self.directory.path().join("mount")
     }
 
     /// The directory below, of samples with one branch.
-    pub fn base(&self) -> PathBuf {
+    pub(crate) fn base(&self) -> PathBuf {
         self.first()
     }
 
     /// The first directory below, of samples with two branches.
-    pub fn first(&self) -> PathBuf {
+    pub(crate) fn first(&self) -> PathBuf {
         self.directory.path().join("first")
     }
 
     /// The second.
-    pub fn second(&self) -> PathBuf {
+    pub(crate) fn second(&self) -> PathBuf {
         self.directory.path().join("second")
     }
 
     /// The file that messages go to, a line each: whoever mounts a sample that tells of something opens it.
-    pub fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.directory.path().join("log")
     }
 }
 
 /// Whether FUSE file systems can be mounted here by root; says so if not, since the test is then skipped.
-pub fn can_mount() -> bool {
+pub(crate) fn can_mount() -> bool {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !can {
         eprintln!("skipped: needs root and /dev/fuse");
@@ -90,7 +90,7 @@ pub fn can_mount() -> bool {
 }
 
 /// What a shell prints as another user, or `None` if it fails.
-pub fn as_user(commands: &str) -> Option<String> {
+pub(crate) fn as_user(commands: &str) -> Option<String> {
     let mut shell = Command::new("sh");
     shell.args(["-c", commands]).stdin(Stdio::null()).uid(USER).gid(USER);
     let output = shell.output().expect("a shell runs");
@@ -98,7 +98,7 @@ pub fn as_user(commands: &str) -> Option<String> {
 }
 
 /// The names in a directory, sorted.
-pub fn names(directory: &Path) -> Vec<String> {
+pub(crate) fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
     names.sort();
@@ -106,12 +106,12 @@ pub fn names(directory: &Path) -> Vec<String> {
 }
 
 /// The error number of what should have failed.
-pub fn error<T: std::fmt::Debug>(result: std::io::Result<T>) -> i32 {
+pub(crate) fn error<T: std::fmt::Debug>(result: std::io::Result<T>) -> i32 {
     result.unwrap_err().raw_os_error().expect("an error of the system")
 }
 
 /// Does the ioctl `_IOW('F', 1, data)` to a file or directory.
-pub fn set(path: &Path, data: &[u8]) -> std::io::Result<()> {
+pub(crate) fn set(path: &Path, data: &[u8]) -> std::io::Result<()> {
     let file = fs::File::open(path)?;
     let command = 1 << 30 | (data.len() as u64) << 16 | u64::from(b'F') << 8 | 1;
     // SAFETY: the command says how many bytes are read, and so many are there.

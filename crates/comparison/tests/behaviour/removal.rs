@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use super::{Mounting, Place, error, names};
 
 /// Trashfs renames what is deleted.
-pub fn trashfs(mounting: Mounting<'_>) {
+pub(crate) fn trashfs(mounting: Mounting<'_>) {
     let place = Place::new();
     let _mounted = mounting(&place);
     let mount = place.mount();
@@ -22,7 +22,7 @@ pub fn trashfs(mounting: Mounting<'_>) {
 }
 
 /// Keepfs copies what is deleted.
-pub fn keepfs(mounting: Mounting<'_>) {
+pub(crate) fn keepfs(mounting: Mounting<'_>) {
     let place = Place::new();
     let _mounted = mounting(&place);
     let mount = place.mount();
@@ -41,7 +41,7 @@ pub fn keepfs(mounting: Mounting<'_>) {
 }
 
 /// Versionfs, mounted to keep 2, keeps the last versions.
-pub fn versionfs(mounting: Mounting<'_>) {
+pub(crate) fn versionfs(mounting: Mounting<'_>) {
     let place = Place::new();
     let _mounted = mounting(&place);
     let mount = place.mount();

@@ -7,7 +7,7 @@ use crate::{Failure, Outcome};
 /// Lists the tests of a module: the name, then the abilities that each needs besides writing.
 macro_rules! group {
     ($group:literal: $($name:ident $([$($need:ident),*])?;)+) => {
-        pub(super) fn tests() -> Vec<$crate::Test> {
+        pub(crate) fn tests() -> Vec<$crate::Test> {
             vec![$($crate::test::Test {
                 group: $group,
                 name: stringify!($name),
@@ -19,7 +19,7 @@ macro_rules! group {
 }
 
 /// Waits until the clock for file timestamps has advanced twice: a server may have read it one tick later.
-pub(super) fn pause() {
+pub(crate) fn pause() {
     const INTERVAL: std::time::Duration = std::time::Duration::from_millis(12);
     let now = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
@@ -35,7 +35,7 @@ pub(super) fn pause() {
 }
 
 /// Runs a function in several threads that start together; returns the first failure.
-pub(super) fn together(threads: usize, body: impl Fn(usize) -> Outcome + Sync) -> Outcome {
+pub(crate) fn together(threads: usize, body: impl Fn(usize) -> Outcome + Sync) -> Outcome {
     let start = Barrier::new(threads);
     std::thread::scope(|scope| {
         let run = |thread| {
@@ -55,8 +55,8 @@ pub(super) fn together(threads: usize, body: impl Fn(usize) -> Outcome + Sync) -
 }
 
 /// Returns a name with a number appended.
-pub(super) fn numbered(name: &str, number: usize) -> Vec<u8> {
+pub(crate) fn numbered(name: &str, number: usize) -> Vec<u8> {
     format!("{name}{number}").into_bytes()
 }
 
-pub(super) use group;
+pub(crate) use group;

@@ -8,7 +8,7 @@ use crate::{Abilities, Ability, Client, Kind, Lock, LockKind, Outcome, Scene, Te
 /// Lists the tests: they need a read-only subject, and the abilities that they name.
 macro_rules! tests {
     ($($name:ident $([$($need:ident),*])?;)+) => {
-        pub(super) fn tests() -> Vec<Test> {
+        pub(crate) fn tests() -> Vec<Test> {
             vec![$(Test {
                 group: "readonly",
                 name: stringify!($name),
@@ -45,7 +45,7 @@ tests! {
 const OLD: Time = Time::new(1_000_000_000, 7);
 
 /// Creates the tree.
-pub(super) fn prepare(client: &dyn Client, abilities: Abilities) -> Result<()> {
+pub(crate) fn prepare(client: &dyn Client, abilities: Abilities) -> Result<()> {
     client.put(b"readme", b"read me\n")?;
     client.mkdir(b"d", 0o755)?;
     client.put(b"d/f", b"below")?;

@@ -13,7 +13,7 @@ use super::scene::{FILE_BYTES, name, pattern};
 pub struct Operation {
     /// Description of the operation.
     pub name: &'static str,
-    pub(super) run: fn(&VnodeRef) -> Result<Vec<u8>>,
+    pub(crate) run: fn(&VnodeRef) -> Result<Vec<u8>>,
 }
 
 const fn operation(name: &'static str, run: fn(&VnodeRef) -> Result<Vec<u8>>) -> Operation {

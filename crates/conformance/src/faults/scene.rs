@@ -10,7 +10,7 @@ use vnode::{
 use super::stack::Stack;
 
 /// Size in bytes of the file that operations work on: three blocks of a page and a partial one.
-pub(super) const FILE_BYTES: usize = 3 * 4096 + 100;
+pub(crate) const FILE_BYTES: usize = 3 * 4096 + 100;
 
 /// The lower file systems, which fail on command.
 pub struct Below(Vec<FileSystemRef>);
@@ -52,7 +52,7 @@ fn tell(below: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> Str
 }
 
 /// A stack on a tree.
-pub(super) struct Scene<'s> {
+pub(crate) struct Scene<'s> {
     stack: &'s dyn Stack,
     pub below: Below,
     pub root: VnodeRef,
@@ -62,7 +62,7 @@ pub(super) struct Scene<'s> {
 
 impl<'s> Scene<'s> {
     /// Builds the stack on a new tree.
-    pub fn new(stack: &'s dyn Stack) -> Self {
+    pub(crate) fn new(stack: &'s dyn Stack) -> Self {
         let new = || (0..stack.width()).map(|_| stack.below()).collect::<Vec<_>>();
         let below = Below::of(new());
         below.off();
@@ -79,12 +79,12 @@ impl<'s> Scene<'s> {
     }
 
     /// Returns the visible state.
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         state_of(&self.root)
     }
 
     /// Ends the stack, and returns the visible state after a restart.
-    pub fn state_of_new_stack(self) -> State {
+    pub(crate) fn state_of_new_stack(self) -> State {
         let Self { stack, below, root, top } = self;
         drop((root, top));
         state_of(&stack.build(below.0).root())
@@ -92,7 +92,7 @@ impl<'s> Scene<'s> {
 }
 
 /// Returns a name.
-pub(super) fn name(text: &str) -> Name<'_> {
+pub(crate) fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).expect("the names of scenes can be names")
 }
 
@@ -152,7 +152,7 @@ impl Object {
 pub type State = BTreeMap<String, Object>;
 
 /// Returns whether a state equals one or the other, except for data of files: storage writes byte by byte.
-pub(super) fn is_between(state: &State, before: &State, after: &State) -> bool {
+pub(crate) fn is_between(state: &State, before: &State, after: &State) -> bool {
     if state.keys().ne(before.keys()) || state.keys().ne(after.keys()) {
         return state == before || state == after;
     }

@@ -14,12 +14,12 @@ use super::worker::Worker;
 use crate::subject::Result;
 use crate::{Client, Directory, File, Space, Stat, TimeChange};
 
-pub(super) struct MountedClient {
+pub(crate) struct MountedClient {
     worker: Arc<Worker>,
 }
 
 impl MountedClient {
-    pub(super) fn new(worker: Worker) -> Self {
+    pub(crate) fn new(worker: Worker) -> Self {
         Self { worker: Arc::new(worker) }
     }
 

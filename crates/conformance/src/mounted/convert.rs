@@ -5,18 +5,18 @@ use rustix::fs::{AtFlags, StatxFlags, Timespec, Timestamps};
 use crate::{Errno, Kind, Stat, Time, TimeChange};
 
 /// Converts an error number to its form in the interface.
-pub(super) fn number(error: rustix::io::Errno) -> Errno {
+pub(crate) fn number(error: rustix::io::Errno) -> Errno {
     Errno::new(error.raw_os_error())
 }
 
 /// Returns the error of the last system call of this thread.
-pub(super) fn last_error() -> rustix::io::Errno {
+pub(crate) fn last_error() -> rustix::io::Errno {
     let error = std::io::Error::last_os_error();
     rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO)
 }
 
 /// Calls statx(2) on a path or, with an empty path, on the descriptor itself.
-pub(super) fn stat_of(at: impl std::os::fd::AsFd, path: &[u8], flags: AtFlags) -> rustix::io::Result<Stat> {
+pub(crate) fn stat_of(at: impl std::os::fd::AsFd, path: &[u8], flags: AtFlags) -> rustix::io::Result<Stat> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let found = rustix::fs::statx(at, path, flags, wanted)?;
     let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
@@ -40,7 +40,7 @@ pub(super) fn stat_of(at: impl std::os::fd::AsFd, path: &[u8], flags: AtFlags) -
 }
 
 /// Converts the times to the form that utimensat(2) accepts.
-pub(super) fn timestamps(access: TimeChange, modification: TimeChange) -> Timestamps {
+pub(crate) fn timestamps(access: TimeChange, modification: TimeChange) -> Timestamps {
     let timespec = |change| match change {
         TimeChange::Keep => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT as _ },
         TimeChange::Now => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW as _ },

@@ -14,13 +14,13 @@ use crate::{Directory, Entry, Kind};
 /// Small, so that a moderately large directory requires several calls.
 const BUFFER_SIZE: usize = 1024;
 
-pub(super) struct MountedDirectory {
+pub(crate) struct MountedDirectory {
     worker: Arc<Worker>,
     descriptor: RawFd,
 }
 
 impl MountedDirectory {
-    pub(super) fn new(worker: Arc<Worker>, descriptor: RawFd) -> Self {
+    pub(crate) fn new(worker: Arc<Worker>, descriptor: RawFd) -> Self {
         Self { worker, descriptor }
     }
 }

@@ -12,14 +12,14 @@ use super::worker::{Worker, own};
 use crate::subject::Result;
 use crate::{Errno, File, Lock, LockKind, Mapping, Stat, TimeChange};
 
-pub(super) struct MountedFile {
+pub(crate) struct MountedFile {
     worker: Arc<Worker>,
     /// `None` once the file is closed.
     descriptor: Option<RawFd>,
 }
 
 impl MountedFile {
-    pub(super) fn new(worker: Arc<Worker>, descriptor: RawFd) -> Self {
+    pub(crate) fn new(worker: Arc<Worker>, descriptor: RawFd) -> Self {
         Self { worker, descriptor: Some(descriptor) }
     }
 

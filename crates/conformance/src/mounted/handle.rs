@@ -20,7 +20,7 @@ struct FileHandle {
 
 /// Opens the object at a path by its handle, with the calling thread's credentials. A symbolic link in the last component is
 /// not followed.
-pub(super) fn open(path: &[u8], flags: i32) -> Result<RawFd> {
+pub(crate) fn open(path: &[u8], flags: i32) -> Result<RawFd> {
     let path = CString::new(path).map_err(|_| Errno::INVAL)?;
     let mut handle = FileHandle { length: LENGTH_MAX as u32, kind: 0, bytes: [0; LENGTH_MAX] };
     let mut mount = 0_i32;

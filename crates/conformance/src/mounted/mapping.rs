@@ -10,7 +10,7 @@ use super::worker::own;
 use crate::Mapping;
 use crate::subject::Result;
 
-pub(super) struct MountedMapping {
+pub(crate) struct MountedMapping {
     address: *mut u8,
     length: usize,
 }
@@ -22,7 +22,7 @@ unsafe impl Sync for MountedMapping {}
 
 impl MountedMapping {
     /// Maps the beginning of a file of the current worker.
-    pub(super) fn new(descriptor: RawFd, length: usize, shared: bool, writable: bool) -> rustix::io::Result<Self> {
+    pub(crate) fn new(descriptor: RawFd, length: usize, shared: bool, writable: bool) -> rustix::io::Result<Self> {
         let mut protection = ProtFlags::READ;
         protection.set(ProtFlags::WRITE, writable);
         let flags = if shared { MapFlags::SHARED } else { MapFlags::PRIVATE };

@@ -15,13 +15,13 @@ type Job = Box<dyn FnOnce() + Send>;
 /// A thread with its own credentials, file table, working directory and umask. It ends when the last file and client that use
 /// it are dropped.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(crate) struct Worker {
     jobs: Sender<Job>,
 }
 
 impl Worker {
     /// Starts a thread in this directory with umask 022, with this identity or the caller's own.
-    pub(super) fn start(root: &OwnedFd, identity: Option<&Identity>) -> Result<Self> {
+    pub(crate) fn start(root: &OwnedFd, identity: Option<&Identity>) -> Result<Self> {
         let (jobs, queue) = channel::<Job>();
         let (started, outcome) = sync_channel(1);
         let root = root.as_raw_fd();
@@ -41,7 +41,7 @@ impl Worker {
     }
 
     /// Runs a function in the thread and waits for its result.
-    pub(super) fn call<R: Send + 'static>(&self, function: impl FnOnce() -> R + Send + 'static) -> R {
+    pub(crate) fn call<R: Send + 'static>(&self, function: impl FnOnce() -> R + Send + 'static) -> R {
         let (done, result) = sync_channel(1);
         let job = Box::new(move || {
             let _ = done.send(function());
@@ -52,7 +52,7 @@ impl Worker {
 }
 
 /// Borrows a file descriptor of the current worker's own table.
-pub(super) fn own(descriptor: RawFd) -> BorrowedFd<'static> {
+pub(crate) fn own(descriptor: RawFd) -> BorrowedFd<'static> {
     // SAFETY: descriptors are closed only by the last job of the file that owns them, which runs when the file is dropped,
     // after all jobs that use it.
     unsafe { BorrowedFd::borrow_raw(descriptor) }

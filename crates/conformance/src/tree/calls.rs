@@ -7,13 +7,13 @@ use vnode::{Caller, Errno, LockOwner, Result, SetAttributes, SetTime, Timestamp,
 use crate::TimeChange;
 
 /// Returns a new lock owner, distinct from those of all other clients and open files.
-pub(super) fn new_owner() -> LockOwner {
+pub(crate) fn new_owner() -> LockOwner {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     LockOwner(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Retries the resolution when an object vanished on the way, as the kernel does.
-pub(super) fn retry<R>(operation: impl Fn() -> Result<R>) -> Result<R> {
+pub(crate) fn retry<R>(operation: impl Fn() -> Result<R>) -> Result<R> {
     let mut result = operation();
     for _ in 0..20 {
         if !matches!(result, Err(Errno::ESTALE)) {
@@ -25,14 +25,14 @@ pub(super) fn retry<R>(operation: impl Fn() -> Result<R>) -> Result<R> {
 }
 
 /// Changes attributes, unless no change is requested.
-pub(super) fn change(caller: &Caller, vnode: &VnodeRef, changes: &SetAttributes) -> Result<()> {
+pub(crate) fn change(caller: &Caller, vnode: &VnodeRef, changes: &SetAttributes) -> Result<()> {
     if changes.is_empty() {
         return Ok(());
     }
     vnode.setattr(caller, changes).map(drop)
 }
 
-pub(super) fn times(access: TimeChange, modification: TimeChange) -> SetAttributes {
+pub(crate) fn times(access: TimeChange, modification: TimeChange) -> SetAttributes {
     let set = |change| match change {
         TimeChange::Keep => None,
         TimeChange::Now => Some(SetTime::Now),
@@ -42,6 +42,6 @@ pub(super) fn times(access: TimeChange, modification: TimeChange) -> SetAttribut
 }
 
 /// Returns a size or offset if a file can have it.
-pub(super) fn checked(length: u64) -> Result<u64> {
+pub(crate) fn checked(length: u64) -> Result<u64> {
     if i64::try_from(length).is_ok() { Ok(length) } else { Err(Errno::EINVAL) }
 }

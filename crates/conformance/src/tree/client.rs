@@ -15,7 +15,7 @@ use super::file::TreeFile;
 use super::walk::{Place, Walk};
 use crate::{Client, Directory, File, Identity, Space, Stat, TimeChange};
 
-pub(super) struct TreeClient {
+pub(crate) struct TreeClient {
     file_system: FileSystemRef,
     identity: Identity,
     umask: AtomicU32,
@@ -24,7 +24,7 @@ pub(super) struct TreeClient {
 }
 
 impl TreeClient {
-    pub(super) fn new(file_system: FileSystemRef, identity: Identity) -> Self {
+    pub(crate) fn new(file_system: FileSystemRef, identity: Identity) -> Self {
         Self {
             working_directory: Mutex::new(file_system.root()),
             file_system,

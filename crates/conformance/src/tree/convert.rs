@@ -5,7 +5,7 @@ use vnode::{Attributes, FileKind};
 use crate::{Kind, Stat, Time};
 
 /// Converts attributes to the type of the tests.
-pub(super) fn stat_of(attributes: Attributes) -> Stat {
+pub(crate) fn stat_of(attributes: Attributes) -> Stat {
     let time = |time: vnode::Timestamp| Time::new(time.seconds, time.nanoseconds);
     Stat {
         inode: attributes.ino,
@@ -26,6 +26,6 @@ pub(super) fn stat_of(attributes: Attributes) -> Stat {
 }
 
 /// Converts a kind to the type of the tests.
-pub(super) fn kind_of(kind: FileKind) -> Kind {
+pub(crate) fn kind_of(kind: FileKind) -> Kind {
     Kind::of_mode(kind.mode_bits())
 }

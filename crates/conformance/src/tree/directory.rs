@@ -11,10 +11,10 @@ use crate::{Directory, Entry, Kind};
 /// Maximum number of bytes of names that one call returns: small, so that a moderately large directory requires several calls.
 const BATCH_SIZE: usize = 1024;
 
-pub(super) struct TreeDirectory {
-    pub(super) caller: Caller,
-    pub(super) open: OpenDirectoryRef,
-    pub(super) cookie: Mutex<u64>,
+pub(crate) struct TreeDirectory {
+    pub(crate) caller: Caller,
+    pub(crate) open: OpenDirectoryRef,
+    pub(crate) cookie: Mutex<u64>,
 }
 
 impl Directory for TreeDirectory {

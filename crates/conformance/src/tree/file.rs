@@ -14,7 +14,7 @@ use super::convert::stat_of;
 use super::walk::Walk;
 use crate::{File, Lock, LockKind, Mapping, Stat, TimeChange};
 
-pub(super) struct TreeFile {
+pub(crate) struct TreeFile {
     caller: Caller,
     /// The client, as the owner of range locks.
     client: LockOwner,
@@ -30,7 +30,7 @@ pub(super) struct TreeFile {
 }
 
 impl TreeFile {
-    pub(super) fn new(
+    pub(crate) fn new(
         caller: Caller,
         client: LockOwner,
         root: VnodeRef,

@@ -6,22 +6,22 @@ use vnode::{AccessMode, Caller, Errno, FileKind, Name, Result, VnodeRef};
 const LINKS_MAX: usize = 40;
 
 /// One resolution of a path.
-pub(super) struct Walk<'a> {
+pub(crate) struct Walk<'a> {
     caller: &'a Caller,
     root: VnodeRef,
     links: usize,
 }
 
 /// The directory that contains a path's last component, and that component.
-pub(super) struct Place {
-    pub(super) directory: VnodeRef,
-    pub(super) last: Last,
+pub(crate) struct Place {
+    pub(crate) directory: VnodeRef,
+    pub(crate) last: Last,
     /// The path ends with a slash: only a directory is valid.
-    pub(super) slash: bool,
+    pub(crate) slash: bool,
 }
 
 /// The last component of a path.
-pub(super) enum Last {
+pub(crate) enum Last {
     Name(Vec<u8>),
     Dot,
     DotDot,
@@ -29,7 +29,7 @@ pub(super) enum Last {
 
 impl Place {
     /// Returns the name, or this error for dot names.
-    pub(super) fn name(&self, otherwise: Errno) -> Result<Name<'_>> {
+    pub(crate) fn name(&self, otherwise: Errno) -> Result<Name<'_>> {
         match &self.last {
             Last::Name(name) => Name::new(name),
             _ => Err(otherwise),
@@ -38,12 +38,12 @@ impl Place {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(caller: &'a Caller, root: VnodeRef) -> Self {
+    pub(crate) fn new(caller: &'a Caller, root: VnodeRef) -> Self {
         Self { caller, root, links: 0 }
     }
 
     /// Resolves a path to an object.
-    pub(super) fn resolve(&mut self, start: &VnodeRef, path: &[u8], follow: bool) -> Result<VnodeRef> {
+    pub(crate) fn resolve(&mut self, start: &VnodeRef, path: &[u8], follow: bool) -> Result<VnodeRef> {
         let place = self.place(start, path)?;
         let found = self.step(&place.directory, &place.last, follow || place.slash)?;
         if place.slash && found.kind() != FileKind::Directory {
@@ -53,7 +53,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Resolves all components of a path except the last.
-    pub(super) fn place(&mut self, start: &VnodeRef, path: &[u8]) -> Result<Place> {
+    pub(crate) fn place(&mut self, start: &VnodeRef, path: &[u8]) -> Result<Place> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
@@ -103,7 +103,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the target of a symbolic link that is about to be followed.
-    pub(super) fn target(&mut self, link: &VnodeRef) -> Result<Vec<u8>> {
+    pub(crate) fn target(&mut self, link: &VnodeRef) -> Result<Vec<u8>> {
         self.links += 1;
         if self.links > LINKS_MAX {
             return Err(Errno::ELOOP);

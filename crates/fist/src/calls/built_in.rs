@@ -32,7 +32,7 @@ impl Work {
 
 impl Calls<'_> {
     /// Executes a built-in function.
-    pub(super) fn built_in(
+    pub(crate) fn built_in(
         &mut self,
         memory: &mut Memory<'_>,
         function: B,

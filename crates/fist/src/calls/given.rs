@@ -8,7 +8,7 @@ use crate::stop::Why;
 
 /// A decoded argument.
 #[derive(Clone, Debug)]
-pub(super) enum Given<'p> {
+pub(crate) enum Given<'p> {
     Missing,
     Integer(i64, Integer),
     /// Memory, and the maximum number of bytes that may be accessed.
@@ -24,13 +24,13 @@ pub(super) enum Given<'p> {
 }
 
 /// Decodes all arguments of a call.
-pub(super) fn all<'p>(operands: &'p [Operand], values: &[i64], memory: &mut Memory<'_>) -> Result<Vec<Given<'p>>, Why> {
+pub(crate) fn all<'p>(operands: &'p [Operand], values: &[i64], memory: &mut Memory<'_>) -> Result<Vec<Given<'p>>, Why> {
     let mut rest = values;
     operands.iter().map(|operand| next(operand, &mut rest, memory)).collect()
 }
 
 /// Decodes the only argument of a call.
-pub(super) fn one<'p>(operand: &'p Operand, values: &[i64], memory: &mut Memory<'_>) -> Result<Given<'p>, Why> {
+pub(crate) fn one<'p>(operand: &'p Operand, values: &[i64], memory: &mut Memory<'_>) -> Result<Given<'p>, Why> {
     next(operand, &mut { values }, memory)
 }
 
@@ -64,7 +64,7 @@ fn next<'p>(operand: &'p Operand, values: &mut &[i64], memory: &mut Memory<'_>) 
 }
 
 impl Given<'_> {
-    pub(super) fn integer(&self) -> Result<i64, Why> {
+    pub(crate) fn integer(&self) -> Result<i64, Why> {
         match self {
             Given::Integer(value, _) => Ok(*value),
             _ => Err(Why::NullPointer),
@@ -72,14 +72,14 @@ impl Given<'_> {
     }
 
     /// Returns the argument as a length in memory.
-    pub(super) fn length(&self) -> Result<usize, Why> {
+    pub(crate) fn length(&self) -> Result<usize, Why> {
         match usize::try_from(self.integer()?) {
             Ok(length) if length <= 64 << 20 => Ok(length),
             _ => Err(Why::BadLength),
         }
     }
 
-    pub(super) fn object(&self) -> Result<Object, Why> {
+    pub(crate) fn object(&self) -> Result<Object, Why> {
         match self {
             Given::Object(object) => Ok(object.clone()),
             _ => Err(Why::NullPointer),
@@ -87,7 +87,7 @@ impl Given<'_> {
     }
 
     /// Returns the argument as a pointer.
-    pub(super) fn pointer(&self) -> Result<i64, Why> {
+    pub(crate) fn pointer(&self) -> Result<i64, Why> {
         match self {
             Given::Pointer(pointer, _) => Ok(*pointer),
             _ => Err(Why::NullPointer),
@@ -95,7 +95,7 @@ impl Given<'_> {
     }
 
     /// Reads a number of bytes.
-    pub(super) fn bytes(&self, length: usize, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
+    pub(crate) fn bytes(&self, length: usize, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
         match self {
             Given::Pointer(..) if length == 0 => Ok(Vec::new()),
             Given::Pointer(pointer, limit) => {
@@ -117,7 +117,7 @@ impl Given<'_> {
     }
 
     /// Reads a string.
-    pub(super) fn string(&self, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
+    pub(crate) fn string(&self, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
         match self {
             Given::Pointer(pointer, limit) => copied_string(*pointer, *limit, memory),
             Given::Shared(_, _, length) => {
@@ -130,7 +130,7 @@ impl Given<'_> {
     }
 
     /// Reads up to `length` bytes, as many as there are.
-    pub(super) fn at_most(&self, length: usize, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
+    pub(crate) fn at_most(&self, length: usize, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
         let there = match self {
             Given::Pointer(pointer, limit) => {
                 let rest = memory.rest(*pointer)?.len();
@@ -143,7 +143,7 @@ impl Given<'_> {
     }
 
     /// Writes bytes.
-    pub(super) fn write(&self, bytes: &[u8], memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<(), Why> {
+    pub(crate) fn write(&self, bytes: &[u8], memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<(), Why> {
         match self {
             Given::Pointer(..) if bytes.is_empty() => Ok(()),
             Given::Pointer(pointer, limit) => {
@@ -162,7 +162,7 @@ impl Given<'_> {
     }
 
     /// Fills a number of bytes with one value.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &self,
         byte: u8,
         length: usize,
@@ -187,7 +187,7 @@ impl Given<'_> {
     }
 
     /// Writes an integer to an out-parameter.
-    pub(super) fn answer(&self, value: i64, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<(), Why> {
+    pub(crate) fn answer(&self, value: i64, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<(), Why> {
         match self {
             Given::Answer(pointer, integer) => memory.store(*pointer, *integer, value),
             Given::SharedAnswer(place, offset, integer) => {
@@ -199,7 +199,7 @@ impl Given<'_> {
     }
 
     /// Reads the current integer of an out-parameter.
-    pub(super) fn before(&self, memory: &Memory<'_>, host: &mut dyn Host) -> Result<i64, Why> {
+    pub(crate) fn before(&self, memory: &Memory<'_>, host: &mut dyn Host) -> Result<i64, Why> {
         match self {
             Given::Answer(pointer, integer) => memory.load(*pointer, *integer),
             Given::SharedAnswer(place, offset, integer) => {

@@ -5,12 +5,12 @@ use crate::code::{Area, Integer, Shared};
 use crate::stop::Why;
 use crate::target::ByteOrder;
 
-pub(super) fn store(bytes: &mut [u8], integer: Integer, value: i64, order: ByteOrder) {
+pub(crate) fn store(bytes: &mut [u8], integer: Integer, value: i64, order: ByteOrder) {
     order.write(value, &mut bytes[..integer.bytes.into()]);
 }
 
 /// Resolves the location of shared data; also returns the arguments after its own.
-pub(super) fn find<'v>(shared: &Shared, values: &'v [i64]) -> Result<(Place, usize, &'v [i64]), Why> {
+pub(crate) fn find<'v>(shared: &Shared, values: &'v [i64]) -> Result<(Place, usize, &'v [i64]), Why> {
     let (place, values) = match shared.area {
         Area::Vfs => (Place::Vfs, values),
         Area::Mount => (Place::Mount, values),

@@ -37,7 +37,7 @@ struct Vector<'a> {
 
 impl Checker {
     /// Warns about rules that cost more than is apparent.
-    pub(super) fn find_costs(&mut self, program: &Program) {
+    pub(crate) fn find_costs(&mut self, program: &Program) {
         self.find_lookups(program);
         self.find_held_lock(program);
     }
@@ -94,7 +94,7 @@ impl Checker {
     }
 
     /// Finds initialization vectors of a function that are the same each time.
-    pub(super) fn find_fixed_vectors(&mut self, body: &Block, parameters: &[Variable]) {
+    pub(crate) fn find_fixed_vectors(&mut self, body: &Block, parameters: &[Variable]) {
         let mut declared: HashMap<&str, bool> = HashMap::new();
         walk::variables(body, &mut |variable| {
             if let Some(name) = &variable.name {

@@ -13,13 +13,13 @@ use crate::target::Target;
 use crate::text::Span;
 
 /// A semantic error that has already been reported.
-pub(super) struct Wrong;
+pub(crate) struct Wrong;
 
-pub(super) type Understood<T> = Result<T, Wrong>;
+pub(crate) type Understood<T> = Result<T, Wrong>;
 
 /// The meaning of a name at file scope.
 #[derive(Clone, Debug)]
-pub(super) enum Symbol {
+pub(crate) enum Symbol {
     /// A number, and its type.
     Constant(Constant, Integer),
     /// Data of the program, by index.
@@ -30,52 +30,52 @@ pub(super) enum Symbol {
 
 /// Locations of the filter declarations.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Filters {
-    pub(super) data: Option<Span>,
-    pub(super) name: Option<Span>,
-    pub(super) size: Option<Span>,
+pub(crate) struct Filters {
+    pub(crate) data: Option<Span>,
+    pub(crate) name: Option<Span>,
+    pub(crate) size: Option<Span>,
 }
 
-pub(super) struct Checker {
-    pub(super) program: ir::Program,
+pub(crate) struct Checker {
+    pub(crate) program: ir::Program,
     /// The declarations and rules.
-    pub(super) level: ir::Level,
+    pub(crate) level: ir::Level,
     /// Sizes and constants on this machine, used for checking.
-    pub(super) layout: Layout,
-    pub(super) filters: Filters,
+    pub(crate) layout: Layout,
+    pub(crate) filters: Filters,
     /// Names of data that the program writes to.
-    pub(super) written: HashSet<String>,
+    pub(crate) written: HashSet<String>,
     /// Error numbers that the program assigns explicitly.
-    pub(super) given_errors: Vec<i32>,
+    pub(crate) given_errors: Vec<i32>,
     /// Ioctl numbers that the program assigns explicitly.
-    pub(super) given_ioctls: HashSet<u32>,
-    pub(super) diagnostics: Vec<Diagnostic>,
-    pub(super) comments: Comments,
-    pub(super) symbols: HashMap<String, (Symbol, Span)>,
-    pub(super) aliases: HashMap<String, Type>,
-    pub(super) structures: HashMap<String, usize>,
+    pub(crate) given_ioctls: HashSet<u32>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    pub(crate) comments: Comments,
+    pub(crate) symbols: HashMap<String, (Symbol, Span)>,
+    pub(crate) aliases: HashMap<String, Type>,
+    pub(crate) structures: HashMap<String, usize>,
     /// Signatures of the functions, in the order of the program's functions.
-    pub(super) signatures: Vec<Rc<Signature>>,
+    pub(crate) signatures: Vec<Rc<Signature>>,
     /// Whether each of them has a body.
-    pub(super) defined: Vec<bool>,
+    pub(crate) defined: Vec<bool>,
     /// Index of each intrinsic or host call in the program.
-    pub(super) sites: HashMap<Site, usize>,
+    pub(crate) sites: HashMap<Site, usize>,
     /// Index of the data object of each string, by its bytes.
-    pub(super) strings: HashMap<Vec<u8>, usize>,
+    pub(crate) strings: HashMap<Vec<u8>, usize>,
     /// Total size of the data in bytes.
-    pub(super) data_bytes: u64,
+    pub(crate) data_bytes: u64,
     /// Number of expressions visited, and number lowered.
-    pub(super) looked_at: u32,
-    pub(super) made: u64,
+    pub(crate) looked_at: u32,
+    pub(crate) made: u64,
     /// Exceeded limits, each reported once; kept apart from the other diagnostics, which may be rolled back.
-    pub(super) too_many: Vec<(&'static str, Diagnostic)>,
+    pub(crate) too_many: Vec<(&'static str, Diagnostic)>,
     /// The function that is being checked.
-    pub(super) function: Scope,
+    pub(crate) function: Scope,
 }
 
 impl Checker {
     /// Creates the state for a program of this name, with the predefined names and types.
-    pub(super) fn new(name: &str, symbols: HashMap<String, (Symbol, Span)>, aliases: HashMap<String, Type>) -> Checker {
+    pub(crate) fn new(name: &str, symbols: HashMap<String, (Symbol, Span)>, aliases: HashMap<String, Type>) -> Checker {
         Checker {
             program: ir::Program::default(),
             level: ir::Level::new(name),
@@ -102,22 +102,22 @@ impl Checker {
     }
 
     /// Evaluates a constant expression for this machine.
-    pub(super) fn known(&self, made: &Made) -> Option<i64> {
+    pub(crate) fn known(&self, made: &Made) -> Option<i64> {
         self.layout.value(made)
     }
 
-    pub(super) fn wrong(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {
+    pub(crate) fn wrong(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {
         self.diagnostics.push(Diagnostic::error(code, message, span));
         self.diagnostics.last_mut().expect("one was just put there")
     }
 
-    pub(super) fn warn(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {
+    pub(crate) fn warn(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {
         self.diagnostics.push(Diagnostic::warning(code, message, span));
         self.diagnostics.last_mut().expect("one was just put there")
     }
 
     /// Checks a count against a limit; reports the first excess.
-    pub(super) fn not_too_many(&mut self, count: usize, most: usize, what: &'static str, span: Span) -> Understood<()> {
+    pub(crate) fn not_too_many(&mut self, count: usize, most: usize, what: &'static str, span: Span) -> Understood<()> {
         if count <= most {
             return Ok(());
         }
@@ -130,7 +130,7 @@ impl Checker {
     }
 
     /// Counts a visited expression. Some are visited more than once, including their operands: hence the limit.
-    pub(super) fn looks_at(&mut self, span: Span) -> Understood<()> {
+    pub(crate) fn looks_at(&mut self, span: Span) -> Understood<()> {
         self.looked_at = self.looked_at.saturating_add(1);
         self.not_too_many(
             self.looked_at as usize,
@@ -141,7 +141,7 @@ impl Checker {
     }
 
     /// Checks that there is room for data of this size.
-    pub(super) fn has_room(&mut self, bytes: u64, span: Span) -> Understood<()> {
+    pub(crate) fn has_room(&mut self, bytes: u64, span: Span) -> Understood<()> {
         self.not_too_many(self.program.data.len() + 1, DATA_MAX, "data and strings", span)?;
         let all = self.data_bytes.saturating_add(bytes);
         self.not_too_many(all as usize, DATA_BYTES_MAX as usize, "bytes of data and strings", span)?;
@@ -150,7 +150,7 @@ impl Checker {
     }
 
     /// Defines a name at file scope; reports a duplicate.
-    pub(super) fn name(&mut self, name: &str, symbol: Symbol, span: Span) {
+    pub(crate) fn name(&mut self, name: &str, symbol: Symbol, span: Span) {
         if let Some((_, before)) = self.symbols.insert(name.to_owned(), (symbol, span)) {
             let what = format!("`{name}` has two meanings");
             let diagnostic = self.wrong(Code::Twice, what, span);
@@ -161,11 +161,11 @@ impl Checker {
         }
     }
 
-    pub(super) fn structure(&self, index: usize) -> &Structure {
+    pub(crate) fn structure(&self, index: usize) -> &Structure {
         &self.program.structures[index]
     }
 
-    pub(super) fn data(&self, index: usize) -> &Data {
+    pub(crate) fn data(&self, index: usize) -> &Data {
         &self.program.data[index]
     }
 }

@@ -6,7 +6,7 @@ use crate::tree::{Description, Item, ItemKind};
 
 /// The comments of a text, in source order, and how many of a function's have been attached.
 #[derive(Debug, Default)]
-pub(super) struct Comments {
+pub(crate) struct Comments {
     all: Vec<Spanned<String>>,
     /// Ends of the items at file scope, in source order.
     ends: Vec<u32>,
@@ -15,7 +15,7 @@ pub(super) struct Comments {
 }
 
 impl Comments {
-    pub(super) fn new(all: Vec<Spanned<String>>, description: &Description) -> Comments {
+    pub(crate) fn new(all: Vec<Spanned<String>>, description: &Description) -> Comments {
         let items = description.preamble.iter().chain(&description.code).map(|item| item.span);
         let declarations = description.declarations.iter().map(|declaration| declaration.span);
         let rules = description.rules.iter().map(|rule| rule.span);
@@ -36,14 +36,14 @@ impl Comments {
     }
 
     /// The comments before an item at file scope.
-    pub(super) fn before(&self, span: Span) -> Vec<String> {
+    pub(crate) fn before(&self, span: Span) -> Vec<String> {
         let before = self.ends.partition_point(|end| *end <= span.start);
         let start = before.checked_sub(1).map_or(0, |last| self.ends[last]);
         Comments::texts(self.between(start, span.start))
     }
 
     /// The comments before items that are not code, or after everything.
-    pub(super) fn of_declarations(&self, description: &Description) -> Vec<String> {
+    pub(crate) fn of_declarations(&self, description: &Description) -> Vec<String> {
         let declares = |item: &&Item| !matches!(&item.kind, ItemKind::Function(function) if function.body.is_some());
         let items = |items: &[Item]| items.iter().filter(declares).map(|item| item.span).collect::<Vec<_>>();
         let declarations = description.declarations.iter().map(|declaration| declaration.span);
@@ -53,12 +53,12 @@ impl Comments {
     }
 
     /// Begins the body of a function.
-    pub(super) fn begin(&mut self, body: Span) {
+    pub(crate) fn begin(&mut self, body: Span) {
         self.position = body.start;
     }
 
     /// Takes the comments up to a location in the body.
-    pub(super) fn up_to(&mut self, place: u32) -> impl Iterator<Item = Statement> + use<> {
+    pub(crate) fn up_to(&mut self, place: u32) -> impl Iterator<Item = Statement> + use<> {
         let texts = Comments::texts(self.between(self.position, place));
         self.position = self.position.max(place);
         texts.into_iter().map(Statement::Comment)

@@ -11,7 +11,7 @@ use crate::text::Span;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
 
 /// The predefined names.
-pub(super) fn known() -> HashMap<String, (Symbol, Span)> {
+pub(crate) fn known() -> HashMap<String, (Symbol, Span)> {
     let errors = ERRORS.iter().map(|(name, _)| (*name, Constant::Error(name)));
     let flags = FLAGS.iter().map(|(name, _)| (*name, Constant::Flag(name)));
     let numbers = NUMBERS.iter().map(|(name, value)| (*name, Constant::Integer(*value)));
@@ -21,7 +21,7 @@ pub(super) fn known() -> HashMap<String, (Symbol, Span)> {
 
 impl Checker {
     /// Checks a constant expression; returns it with its type.
-    pub(super) fn constant(&mut self, expression: &Expression) -> Understood<(Made, Integer)> {
+    pub(crate) fn constant(&mut self, expression: &Expression) -> Understood<(Made, Integer)> {
         let (made, r#type) = match &expression.kind {
             E::Integer { value, is_unsigned, is_long } => {
                 let r#type = type_of(*value, *is_unsigned, *is_long);
@@ -83,7 +83,7 @@ impl Checker {
     }
 
     /// Returns a constant expression as a constant; a new one gets this name.
-    pub(super) fn constant_of(&mut self, name: &str, made: Made) -> Constant {
+    pub(crate) fn constant_of(&mut self, name: &str, made: Made) -> Constant {
         if let Made::Constant(constant) = made {
             return constant;
         }

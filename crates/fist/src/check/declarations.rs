@@ -40,7 +40,7 @@ fn given_ioctl(declaration: &Declaration) -> Option<u32> {
 }
 
 impl Checker {
-    pub(super) fn declare_declarations(&mut self, description: &Description) {
+    pub(crate) fn declare_declarations(&mut self, description: &Description) {
         let mut once = Once::default();
         self.given_errors = description.declarations.iter().filter_map(given_error).collect();
         self.given_ioctls = description.declarations.iter().filter_map(given_ioctl).collect();
@@ -261,7 +261,7 @@ impl Checker {
     }
 
     /// Declares the items of a section, so that others can use them wherever they are.
-    pub(super) fn declare_items(&mut self, items: &[Item]) {
+    pub(crate) fn declare_items(&mut self, items: &[Item]) {
         for item in items {
             // The error has been reported; the other items are still useful.
             let _ = self.declare_item(item);
@@ -344,7 +344,7 @@ impl Checker {
     }
 
     /// The type of a variable, whose outermost length may be omitted if its initializer determines it.
-    pub(super) fn type_with_value(&mut self, variable: &Variable) -> Understood<Type> {
+    pub(crate) fn type_with_value(&mut self, variable: &Variable) -> Understood<Type> {
         let Some((None, rest)) = variable.lengths.split_first() else { return self.variable_type(variable) };
         let count = match &variable.value {
             Some(Initializer::List(values, _)) => values.len() as i64,

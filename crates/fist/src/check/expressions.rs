@@ -20,7 +20,7 @@ fn boxed(made: Made) -> Box<Made> {
 
 impl Checker {
     /// Lowers an expression to a value; an array decays to a pointer to its first element.
-    pub(super) fn value(&mut self, expression: &Expression) -> Understood<Typed> {
+    pub(crate) fn value(&mut self, expression: &Expression) -> Understood<Typed> {
         let span = expression.span;
         self.looks_at(span)?;
         match &expression.kind {
@@ -67,7 +67,7 @@ impl Checker {
     }
 
     /// Lowers an expression evaluated for its side effects: it may have no value.
-    pub(super) fn effect(&mut self, expression: &Expression) -> Understood<Made> {
+    pub(crate) fn effect(&mut self, expression: &Expression) -> Understood<Made> {
         Ok(self.value(expression)?.made)
     }
 
@@ -76,12 +76,12 @@ impl Checker {
     }
 
     /// Lowers an expression of integer type.
-    pub(super) fn integer(&mut self, expression: &Expression) -> Understood<(Made, Integer)> {
+    pub(crate) fn integer(&mut self, expression: &Expression) -> Understood<(Made, Integer)> {
         let value = self.value(expression)?;
         self.as_integer(value, expression.span)
     }
 
-    pub(super) fn as_integer(&mut self, value: Typed, span: Span) -> Understood<(Made, Integer)> {
+    pub(crate) fn as_integer(&mut self, value: Typed, span: Span) -> Understood<(Made, Integer)> {
         match value.r#type {
             Type::Integer(integer) => Ok((value.made, integer)),
             other => {
@@ -93,13 +93,13 @@ impl Checker {
     }
 
     /// Lowers an expression of integer type, converted to the given type.
-    pub(super) fn integer_as(&mut self, expression: &Expression, to: Integer) -> Understood<Made> {
+    pub(crate) fn integer_as(&mut self, expression: &Expression, to: Integer) -> Understood<Made> {
         let (made, from) = self.integer(expression)?;
         Ok(converted(made, from, to))
     }
 
     /// Lowers a condition of any type except one without a value: it holds unless it is 0.
-    pub(super) fn condition(&mut self, expression: &Expression) -> Understood<Made> {
+    pub(crate) fn condition(&mut self, expression: &Expression) -> Understood<Made> {
         let value = self.value(expression)?;
         match value.r#type {
             Type::Integer(_) | Type::Pointer { .. } | Type::Vnode => Ok(value.made),
@@ -112,7 +112,7 @@ impl Checker {
     }
 
     /// The integer that represents a type in memory and in registers.
-    pub(super) fn integer_of(&self, r#type: &Type) -> Option<Integer> {
+    pub(crate) fn integer_of(&self, r#type: &Type) -> Option<Integer> {
         match r#type {
             Type::Integer(integer) => Some(*integer),
             Type::Pointer { .. } => Some(Integer::UNSIGNED_LONG),
@@ -121,7 +121,7 @@ impl Checker {
     }
 
     /// Converts a value implicitly to another type.
-    pub(super) fn convert(&mut self, value: Typed, to: &Type, span: Span) -> Understood<Made> {
+    pub(crate) fn convert(&mut self, value: Typed, to: &Type, span: Span) -> Understood<Made> {
         let is_null = value.is_null();
         match (&value.r#type, to) {
             (Type::Integer(from), Type::Integer(to)) => Ok(converted(value.made, *from, *to)),
@@ -228,7 +228,7 @@ impl Checker {
     }
 
     /// Applies an arithmetic or comparison operator to two values.
-    pub(super) fn combine(
+    pub(crate) fn combine(
         &mut self,
         operator: B,
         one: Typed,
@@ -259,7 +259,7 @@ impl Checker {
     }
 
     /// Applies an arithmetic operator to two integers.
-    pub(super) fn compute(
+    pub(crate) fn compute(
         &mut self,
         operator: Operator,
         (one, one_type): (Made, Integer),
@@ -382,7 +382,7 @@ impl Checker {
     }
 
     /// The most similar name for a diagnostic that is shown, if the search is short.
-    pub(super) fn proposed<'a>(&self, name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    pub(crate) fn proposed<'a>(&self, name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
         if self.diagnostics.len() > PROPOSED_MAX.0 {
             return None;
         }
@@ -390,7 +390,7 @@ impl Checker {
     }
 
     /// Lowers an intrinsic or host call.
-    pub(super) fn site(&mut self, site: Site, values: Vec<Made>, span: Span) -> Made {
+    pub(crate) fn site(&mut self, site: Site, values: Vec<Made>, span: Span) -> Made {
         let (all, next) = (&mut self.program.sites, self.sites.len());
         let index = *self.sites.entry(site).or_insert_with_key(|site| {
             all.push(site.clone());
@@ -400,7 +400,7 @@ impl Checker {
     }
 
     /// Resolves a name in an expression to a variable or data.
-    pub(super) fn named_place(&mut self, name: &str, span: Span) -> Understood<Place> {
+    pub(crate) fn named_place(&mut self, name: &str, span: Span) -> Understood<Place> {
         match self.function.local(name) {
             Some(Local::Register(register, r#type)) => return Ok(Place::Register(*register, r#type.clone())),
             Some(Local::Object(object, r#type)) => {
@@ -430,7 +430,7 @@ impl Checker {
 }
 
 /// The name with the smallest edit distance, if that is small.
-pub(super) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     let (_, bytes, count) = PROPOSED_MAX;
     if name.len() > bytes {
         return None;

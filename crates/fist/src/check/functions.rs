@@ -21,7 +21,7 @@ const OBJECTS_BYTES_MAX: u64 = 1 << 20;
 
 impl Checker {
     /// Declares a function, so that code before it can call it.
-    pub(super) fn declare_function(&mut self, function: &Function) -> Understood<()> {
+    pub(crate) fn declare_function(&mut self, function: &Function) -> Understood<()> {
         let result = self.base_type(&function.result, function.result_pointers)?;
         if matches!(result, Type::Structure(_) | Type::Array(..)) {
             self.wrong(Code::NotSupported, "a function cannot answer a structure", function.name.span).remedy =
@@ -83,7 +83,7 @@ impl Checker {
     }
 
     /// Checks the bodies of all functions.
-    pub(super) fn define_functions(&mut self, items: &[Item]) {
+    pub(crate) fn define_functions(&mut self, items: &[Item]) {
         for item in items {
             if let ItemKind::Function(function) = &item.kind
                 && let Some(body) = &function.body
@@ -142,7 +142,7 @@ impl Checker {
     }
 
     /// Checks the body of the current function.
-    pub(super) fn finish(&mut self, mut begin: Vec<ir::Statement>, body: &Block) -> ir::Function {
+    pub(crate) fn finish(&mut self, mut begin: Vec<ir::Statement>, body: &Block) -> ir::Function {
         self.comments.begin(body.span);
         begin.extend(self.block(body));
         let mut made = std::mem::take(&mut self.function).function;
@@ -165,7 +165,7 @@ impl Checker {
     }
 
     /// Reports functions that are declared, and perhaps called, but nowhere defined.
-    pub(super) fn find_undefined(&mut self) {
+    pub(crate) fn find_undefined(&mut self) {
         for index in 0..self.signatures.len() {
             if !self.defined[index] {
                 let what = format!("`{}` is announced and nowhere defined", self.program.functions[index].name);
@@ -176,7 +176,7 @@ impl Checker {
 }
 
 /// The names of a function's variables whose address is taken, or that built-in functions write results to.
-pub(super) fn pointed(body: &Block) -> HashSet<String> {
+pub(crate) fn pointed(body: &Block) -> HashSet<String> {
     let mut names = HashSet::new();
     walk::block(body, &mut |expression| match &expression.kind {
         E::Unary(UnaryOperator::AddressOf, of) => names.extend(walk::root(of).map(str::to_owned)),
@@ -193,7 +193,7 @@ pub(super) fn pointed(body: &Block) -> HashSet<String> {
 }
 
 /// The arguments of a call of a built-in function, each with its parameter.
-pub(super) fn each_argument<'a>(
+pub(crate) fn each_argument<'a>(
     name: &str,
     arguments: &'a [Expression],
     mut see: impl FnMut(Parameter, &'a Expression),
@@ -209,7 +209,7 @@ pub(super) fn each_argument<'a>(
 }
 
 /// Collects the names of data that this block writes to.
-pub(super) fn written(body: &Block, names: &mut HashSet<String>) {
+pub(crate) fn written(body: &Block, names: &mut HashSet<String>) {
     walk::block(body, &mut |expression| match &expression.kind {
         E::Assign(_, target, _) | E::Step { target, .. } => names.extend(walk::root(target).map(str::to_owned)),
         E::Call { function, arguments } => each_argument(&function.value, arguments, |parameter, argument| {

@@ -8,7 +8,7 @@ use crate::tree::{Expression, ExpressionKind as E, Initializer};
 
 impl Checker {
     /// Evaluates the initializer of data.
-    pub(super) fn initial(&mut self, r#type: &Type, value: &Initializer) -> Understood<Initial> {
+    pub(crate) fn initial(&mut self, r#type: &Type, value: &Initializer) -> Understood<Initial> {
         match (r#type, value) {
             (_, Initializer::Value(value)) => self.initial_value(r#type, value),
             (Type::Array(of, length), Initializer::List(values, span)) => {
@@ -66,7 +66,7 @@ impl Checker {
     }
 
     /// The data object of a string, by index, with a terminating zero byte.
-    pub(super) fn text(&mut self, mut text: Vec<u8>, span: Span) -> Understood<usize> {
+    pub(crate) fn text(&mut self, mut text: Vec<u8>, span: Span) -> Understood<usize> {
         text.push(0);
         if let Some(known) = self.strings.get(&text) {
             return Ok(*known);
@@ -80,7 +80,7 @@ impl Checker {
     }
 
     /// Lowers the initializer of a variable in memory, which is zeroed before.
-    pub(super) fn initial_stores(
+    pub(crate) fn initial_stores(
         &mut self,
         place: Made,
         r#type: &Type,

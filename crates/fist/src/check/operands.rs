@@ -62,7 +62,7 @@ fn assignable(value: OperationValue) -> Option<Operations> {
 
 impl Checker {
     /// `%uid`.
-    pub(super) fn global(&mut self, name: &str, span: Span) -> Understood<Typed> {
+    pub(crate) fn global(&mut self, name: &str, span: Span) -> Understood<Typed> {
         let Some(global) = builtins::find(GLOBALS, name) else {
             let names: Vec<_> = GLOBALS.iter().map(|(_, name, _)| format!("%{name}")).collect();
             let what = format!("there is no global variable `%{name}`");
@@ -85,7 +85,7 @@ impl Checker {
     }
 
     /// Returns whether an expression denotes an object of a file system.
-    pub(super) fn is_object(&self, expression: &Expression) -> bool {
+    pub(crate) fn is_object(&self, expression: &Expression) -> bool {
         match &expression.kind {
             E::Argument { name, branch } => self.role(name, *branch).is_some(),
             E::Name(name) => {
@@ -96,7 +96,7 @@ impl Checker {
     }
 
     /// Returns whether an expression denotes an attribute that every object has.
-    pub(super) fn is_object_attribute(&self, expression: &Expression) -> bool {
+    pub(crate) fn is_object_attribute(&self, expression: &Expression) -> bool {
         match &expression.kind {
             E::Member { of, name, .. } => self.is_object(of) && builtins::find(ATTRIBUTES, &name.value).is_some(),
             _ => false,
@@ -137,7 +137,7 @@ impl Checker {
     }
 
     /// Lowers `$0` as a value, or `$name`.
-    pub(super) fn argument_value(&mut self, name: &str, branch: Option<u32>, span: Span) -> Understood<Typed> {
+    pub(crate) fn argument_value(&mut self, name: &str, branch: Option<u32>, span: Span) -> Understood<Typed> {
         if matches!(name, "vfs" | "mnt") {
             self.wrong(Code::BadType, format!("`${name}` is used by its fields"), span).remedy =
                 Some(format!("write `${name}.` and the name of a field"));
@@ -154,7 +154,7 @@ impl Checker {
     }
 
     /// Resolves `$name` as the target of an assignment: in a pre or replace rule.
-    pub(super) fn argument_place(&mut self, name: &str, branch: Option<u32>, span: Span) -> Understood<Place> {
+    pub(crate) fn argument_place(&mut self, name: &str, branch: Option<u32>, span: Span) -> Understood<Place> {
         let (Some(value), None) = (builtins::find(OPERATION_VALUES, name), branch) else { return self.no_place(span) };
         let Some(operations) = assignable(value) else {
             let all = OPERATION_VALUES.iter().filter(|(value, ..)| assignable(*value).is_some());
@@ -208,7 +208,7 @@ impl Checker {
     }
 
     /// `$0.owner`.
-    pub(super) fn attribute(&mut self, of: &Expression, name: &Name, span: Span) -> Understood<Typed> {
+    pub(crate) fn attribute(&mut self, of: &Expression, name: &Name, span: Span) -> Understood<Typed> {
         let Some(attribute) = builtins::find(ATTRIBUTES, &name.value) else { return Err(Wrong) };
         let (operand, values) = self.object(of)?;
         let made = self.site(Site::Attribute(attribute, operand), values, span);
@@ -218,7 +218,7 @@ impl Checker {
     }
 
     /// `$0.key`: a field of the per-vnode data.
-    pub(super) fn vnode_field(&mut self, of: &Expression, name: &Name, span: Span) -> Understood<Place> {
+    pub(crate) fn vnode_field(&mut self, of: &Expression, name: &Name, span: Span) -> Understood<Place> {
         let Some(structure) = self
             .level
             .vnode
@@ -248,7 +248,7 @@ impl Checker {
     }
 
     /// `$vfs.key`: a field of the per-mount data; `$mnt.key`: a field of the mount data, which `$vfs` reaches as well.
-    pub(super) fn mount_field(&mut self, argument: &str, name: &Name, span: Span) -> Understood<Place> {
+    pub(crate) fn mount_field(&mut self, argument: &str, name: &Name, span: Span) -> Understood<Place> {
         let has = |structure: &usize| self.structure(*structure).fields.iter().any(|field| field.name == name.value);
         let vfs = self.level.vfs.filter(|structure| argument == "vfs" && has(structure));
         let mount = self.level.mount.filter(has);
@@ -268,7 +268,7 @@ impl Checker {
     }
 
     /// Lowers a call of a built-in function.
-    pub(super) fn built_in(
+    pub(crate) fn built_in(
         &mut self,
         signature: &'static Signature,
         arguments: &[Expression],
@@ -600,7 +600,7 @@ impl Checker {
 }
 
 /// Returns whether an argument before another is omitted: the parser represents it as an empty name.
-pub(super) fn is_left_out(argument: &Expression) -> bool {
+pub(crate) fn is_left_out(argument: &Expression) -> bool {
     matches!(&argument.kind, E::Name(name) if name.is_empty())
 }
 

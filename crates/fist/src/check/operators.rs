@@ -5,7 +5,7 @@ use crate::text::Span;
 use crate::tree::{BinaryOperator as B, UnaryOperator as U};
 
 /// The arithmetic operator of a syntax operator, if it is one.
-pub(super) fn computing(operator: B) -> Option<Operator> {
+pub(crate) fn computing(operator: B) -> Option<Operator> {
     Some(match operator {
         B::Add => Operator::Add,
         B::Subtract => Operator::Subtract,
@@ -22,7 +22,7 @@ pub(super) fn computing(operator: B) -> Option<Operator> {
 }
 
 /// The comparison of a syntax operator, if it is one.
-pub(super) fn comparing(operator: B) -> Option<Comparison> {
+pub(crate) fn comparing(operator: B) -> Option<Comparison> {
     Some(match operator {
         B::Equal => Comparison::Equal,
         B::NotEqual => Comparison::NotEqual,
@@ -35,7 +35,7 @@ pub(super) fn comparing(operator: B) -> Option<Comparison> {
 }
 
 /// The type of an integer literal (C, "integer constants").
-pub(super) fn type_of(value: u64, is_unsigned: bool, is_long: bool) -> Integer {
+pub(crate) fn type_of(value: u64, is_unsigned: bool, is_long: bool) -> Integer {
     let fits = |most: u64| value <= most;
     match (is_unsigned, is_long) {
         (false, false) if fits(i32::MAX as u64) => Integer::INT,
@@ -46,12 +46,12 @@ pub(super) fn type_of(value: u64, is_unsigned: bool, is_long: bool) -> Integer {
 }
 
 /// The size of a type in bytes: 0 for `void`.
-pub(super) fn size(r#type: Type) -> Made {
+pub(crate) fn size(r#type: Type) -> Made {
     if r#type == Type::Void { Made::integer(0) } else { Made::Size(r#type) }
 }
 
 /// Unary `+`, `-` and `~`.
-pub(super) fn signed(operator: U, value: Made, from: Integer, span: Span) -> (Made, Integer) {
+pub(crate) fn signed(operator: U, value: Made, from: Integer, span: Span) -> (Made, Integer) {
     let to = from.promoted();
     let value = converted(value, from, to);
     let made = match (operator, &value) {
@@ -64,7 +64,7 @@ pub(super) fn signed(operator: U, value: Made, from: Integer, span: Span) -> (Ma
 }
 
 /// Converts an integer to another type.
-pub(super) fn converted(made: Made, from: Integer, to: Integer) -> Made {
+pub(crate) fn converted(made: Made, from: Integer, to: Integer) -> Made {
     match made {
         Made::Constant(Constant::Integer(value)) => Made::integer(to.wrap(value)),
         made if to.holds(from) || (to.bytes == 8 && from.bytes == 8) => made,

@@ -13,7 +13,7 @@ use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOpe
 
 /// The location of a value.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// In a register.
     Register(Register, Type),
     /// In memory.
@@ -25,7 +25,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    pub(super) fn r#type(&self) -> &Type {
+    pub(crate) fn r#type(&self) -> &Type {
         match self {
             Place::Register(_, r#type) | Place::Memory { r#type, .. } | Place::Operation { r#type, .. } => r#type,
             Place::Shared { shared, .. } => &shared.r#type,
@@ -50,7 +50,7 @@ struct Update {
 
 impl Checker {
     /// Resolves an expression to a place.
-    pub(super) fn place(&mut self, expression: &Expression) -> Understood<Place> {
+    pub(crate) fn place(&mut self, expression: &Expression) -> Understood<Place> {
         let span = expression.span;
         self.looks_at(span)?;
         match &expression.kind {
@@ -67,13 +67,13 @@ impl Checker {
         }
     }
 
-    pub(super) fn no_place<T>(&mut self, span: Span) -> Understood<T> {
+    pub(crate) fn no_place<T>(&mut self, span: Span) -> Understood<T> {
         self.wrong(Code::BadType, "this is a value, and no place that has one", span);
         Err(Wrong)
     }
 
     /// Data of the program.
-    pub(super) fn data_place(&self, index: usize) -> Place {
+    pub(crate) fn data_place(&self, index: usize) -> Place {
         let data = self.data(index);
         let r#type = data.r#type.clone();
         if data.is_written {
@@ -179,7 +179,7 @@ impl Checker {
     }
 
     /// Resolves a field of a structure; returns it with its type.
-    pub(super) fn field(&mut self, index: usize, name: &crate::tree::Name) -> Understood<(FieldOf, Type)> {
+    pub(crate) fn field(&mut self, index: usize, name: &crate::tree::Name) -> Understood<(FieldOf, Type)> {
         let structure = self.structure(index);
         if let Some(field) = structure.fields.iter().position(|field| field.name == name.value) {
             return Ok((FieldOf { structure: index, field }, structure.fields[field].r#type.clone()));
@@ -191,7 +191,7 @@ impl Checker {
     }
 
     /// Loads the value at a place; an array decays to a pointer to its first element.
-    pub(super) fn load(&mut self, place: Place, span: Span) -> Understood<Typed> {
+    pub(crate) fn load(&mut self, place: Place, span: Span) -> Understood<Typed> {
         match place {
             Place::Register(register, r#type) => Ok(Typed { made: Made::Register(register), r#type }),
             Place::Operation { value, r#type } => {
@@ -228,7 +228,7 @@ impl Checker {
     }
 
     /// Returns a pointer to a place.
-    pub(super) fn address(&mut self, place: Place, span: Span) -> Understood<Typed> {
+    pub(crate) fn address(&mut self, place: Place, span: Span) -> Understood<Typed> {
         match place {
             Place::Memory { pointer, r#type, is_const } => {
                 Ok(Typed { made: pointer, r#type: Type::Pointer { to: Box::new(r#type), is_const } })
@@ -247,7 +247,7 @@ impl Checker {
     }
 
     /// Stores a value of the place's type; the expression yields that value.
-    pub(super) fn store(&mut self, place: Place, value: Made, span: Span) -> Understood<Made> {
+    pub(crate) fn store(&mut self, place: Place, value: Made, span: Span) -> Understood<Made> {
         match place {
             Place::Register(register, _) => Ok(Made::Set(register, boxed(value))),
             Place::Operation { value: argument, r#type } => {
@@ -286,7 +286,7 @@ impl Checker {
     }
 
     /// Lowers `target = value` and `target op= value`.
-    pub(super) fn assign(
+    pub(crate) fn assign(
         &mut self,
         operator: Option<B>,
         target: &Expression,
@@ -321,7 +321,7 @@ impl Checker {
     }
 
     /// Lowers `target++` and the like.
-    pub(super) fn step(
+    pub(crate) fn step(
         &mut self,
         target: &Expression,
         is_increment: bool,
@@ -388,7 +388,7 @@ impl Checker {
     }
 
     /// Stores an initial value to memory through a pointer.
-    pub(super) fn assign_to_memory(&mut self, pointer: Made, r#type: &Type, value: &Expression) -> Understood<Made> {
+    pub(crate) fn assign_to_memory(&mut self, pointer: Made, r#type: &Type, value: &Expression) -> Understood<Made> {
         let typed = self.value(value)?;
         let made = self.convert(typed, r#type, value.span)?;
         self.store(Place::Memory { pointer, r#type: r#type.clone(), is_const: false }, made, value.span)

@@ -16,7 +16,7 @@ use crate::walk;
 
 impl Checker {
     /// Checks the bodies of all rules.
-    pub(super) fn define_rules(&mut self, rules: &[tree::Rule]) {
+    pub(crate) fn define_rules(&mut self, rules: &[tree::Rule]) {
         for rule in rules.iter().take(RULES_MAX) {
             let _ = self.define_rule(rule);
         }
@@ -147,7 +147,7 @@ impl Checker {
     }
 
     /// Finds the functions that encode and decode.
-    pub(super) fn find_filters(&mut self) {
+    pub(crate) fn find_filters(&mut self) {
         let filters = std::mem::take(&mut self.filters);
         self.level.filters.changes_size = filters.size.is_some();
         if let Some(span) = filters.data.or(filters.size) {

@@ -8,15 +8,15 @@ use crate::text::Span;
 
 /// The parameter and result types of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Signature {
-    pub(super) parameters: Vec<Type>,
-    pub(super) result: Type,
-    pub(super) span: Span,
+pub(crate) struct Signature {
+    pub(crate) parameters: Vec<Type>,
+    pub(crate) result: Type,
+    pub(crate) span: Span,
 }
 
 /// A local variable.
 #[derive(Clone, Debug)]
-pub(super) enum Local {
+pub(crate) enum Local {
     /// A variable in a register: its address is never taken.
     Register(Register, Type),
     /// An object in memory.
@@ -25,50 +25,50 @@ pub(super) enum Local {
 
 /// The function being checked.
 #[derive(Default)]
-pub(super) struct Scope {
+pub(crate) struct Scope {
     /// Variables by name: of several with one name the innermost is last, each with the number of its scope.
-    pub(super) names: HashMap<String, Vec<(usize, Local, Span)>>,
+    pub(crate) names: HashMap<String, Vec<(usize, Local, Span)>>,
     /// The names that the enclosing scopes declare, innermost last.
-    pub(super) blocks: Vec<Vec<String>>,
+    pub(crate) blocks: Vec<Vec<String>>,
     /// The function as lowered so far.
-    pub(super) function: ir::Function,
+    pub(crate) function: ir::Function,
     /// The result type; `None` in a rule.
-    pub(super) result: Option<Type>,
+    pub(crate) result: Option<Type>,
     /// The operations of a rule; `None` in a function.
-    pub(super) operations: Option<Operations>,
+    pub(crate) operations: Option<Operations>,
     /// The part of the operations that a rule is for.
-    pub(super) part: Option<Part>,
+    pub(crate) part: Option<Part>,
     /// Names of variables whose address is taken.
-    pub(super) pointed: HashSet<String>,
+    pub(crate) pointed: HashSet<String>,
     /// Number of enclosing loops.
-    pub(super) loops: u32,
+    pub(crate) loops: u32,
     /// Number of enclosing loops and switches.
-    pub(super) breakable: u32,
+    pub(crate) breakable: u32,
 }
 
 impl Scope {
     /// Allocates a register for a variable.
-    pub(super) fn register(&mut self, name: &str, r#type: Type) -> Register {
+    pub(crate) fn register(&mut self, name: &str, r#type: Type) -> Register {
         self.function.registers.push(ir::Variable { name: name.to_owned(), r#type });
         self.function.registers.len() - 1
     }
 
     /// Allocates an object in memory.
-    pub(super) fn object(&mut self, name: &str, r#type: Type) -> usize {
+    pub(crate) fn object(&mut self, name: &str, r#type: Type) -> usize {
         self.function.objects.push(ir::Variable { name: name.to_owned(), r#type });
         self.function.objects.len() - 1
     }
 
-    pub(super) fn local(&self, name: &str) -> Option<&Local> {
+    pub(crate) fn local(&self, name: &str) -> Option<&Local> {
         self.names.get(name)?.last().map(|(_, local, _)| local)
     }
 
-    pub(super) fn begin_block(&mut self) {
+    pub(crate) fn begin_block(&mut self) {
         self.blocks.push(Vec::new());
     }
 
     /// Closes the innermost scope.
-    pub(super) fn end_block(&mut self) {
+    pub(crate) fn end_block(&mut self) {
         for name in self.blocks.pop().unwrap_or_default() {
             if let Some(named) = self.names.get_mut(&name) {
                 named.pop();
@@ -77,7 +77,7 @@ impl Scope {
     }
 
     /// Declares a variable in the innermost scope; returns the location of a duplicate there.
-    pub(super) fn declare(&mut self, name: &str, local: Local, span: Span) -> Option<Span> {
+    pub(crate) fn declare(&mut self, name: &str, local: Local, span: Span) -> Option<Span> {
         let number = self.blocks.len();
         let named = self.names.entry(name.to_owned()).or_default();
         if let Some(last) = named.last_mut().filter(|last| last.0 == number) {
@@ -89,7 +89,7 @@ impl Scope {
     }
 
     /// The names of the visible variables.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.blocks.iter().flatten().map(String::as_str)
     }
 }

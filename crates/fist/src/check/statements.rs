@@ -12,7 +12,7 @@ use crate::tree::{Block, Expression, Initializer, Statement, StatementKind as S,
 
 impl Checker {
     /// Lowers the statements of a block in a scope of its own. An error in one does not hide those in others.
-    pub(super) fn block(&mut self, block: &Block) -> Vec<Done> {
+    pub(crate) fn block(&mut self, block: &Block) -> Vec<Done> {
         self.function.begin_block();
         let mut made = Vec::new();
         for statement in &block.statements {

@@ -10,14 +10,14 @@ use crate::text::Span;
 use crate::tree::{self, BaseType, Expression, TypeName, Variable};
 
 /// The predefined type names.
-pub(super) fn known() -> HashMap<String, Type> {
+pub(crate) fn known() -> HashMap<String, Type> {
     let page = Type::Array(Box::new(Type::Integer(Integer { bytes: 1, is_unsigned: true })), Constant::PageSize);
     HashMap::from([("page_t".to_owned(), page)])
 }
 
 impl Checker {
     /// Resolves a type name, under a number of pointers.
-    pub(super) fn base_type(&mut self, name: &TypeName, pointers: u32) -> Understood<Type> {
+    pub(crate) fn base_type(&mut self, name: &TypeName, pointers: u32) -> Understood<Type> {
         let mut r#type = match &name.base {
             BaseType::Void => Type::Void,
             BaseType::Integer { bytes, is_unsigned } => {
@@ -46,7 +46,7 @@ impl Checker {
 
     /// Checks the number of pointers and arrays in a type: the one limit of its depth, so that any walk through a type
     /// ends soon.
-    pub(super) fn not_too_deep(&mut self, of: &Type, more: usize, span: Span) -> Understood<()> {
+    pub(crate) fn not_too_deep(&mut self, of: &Type, more: usize, span: Span) -> Understood<()> {
         let (mut depth, mut inner) = (more, of);
         while let Type::Pointer { to: next, .. } | Type::Array(next, _) = inner {
             (depth, inner) = (depth + 1, next);
@@ -65,7 +65,7 @@ impl Checker {
     }
 
     /// The type of a variable with all lengths given.
-    pub(super) fn variable_type(&mut self, variable: &Variable) -> Understood<Type> {
+    pub(crate) fn variable_type(&mut self, variable: &Variable) -> Understood<Type> {
         let base = self.base_type(&variable.r#type, variable.pointers)?;
         let mut lengths = Vec::new();
         for length in &variable.lengths {
@@ -79,7 +79,7 @@ impl Checker {
     }
 
     /// An array of arrays, outermost length first.
-    pub(super) fn array(&mut self, base: Type, lengths: &[Constant], span: Span) -> Understood<Type> {
+    pub(crate) fn array(&mut self, base: Type, lengths: &[Constant], span: Span) -> Understood<Type> {
         self.not_too_deep(&base, lengths.len(), span)?;
         let r#type = lengths.iter().rev().fold(base, |of, length| Type::Array(Box::new(of), *length));
         match self.size(&r#type) {
@@ -95,7 +95,7 @@ impl Checker {
         }
     }
 
-    pub(super) fn length(&mut self, expression: &Expression) -> Understood<Constant> {
+    pub(crate) fn length(&mut self, expression: &Expression) -> Understood<Constant> {
         let (length, _) = self.constant(expression)?;
         match self.known(&length) {
             Some(1..) => Ok(self.constant_of("", length)),
@@ -107,12 +107,12 @@ impl Checker {
     }
 
     /// Returns the size of a value on this machine in bytes; `None` if the type has none or the size overflows.
-    pub(super) fn size(&self, r#type: &Type) -> Option<u64> {
+    pub(crate) fn size(&self, r#type: &Type) -> Option<u64> {
         self.layout.size(r#type)
     }
 
     /// Declares a structure of fields.
-    pub(super) fn structure_of(&mut self, name: &str, fields: &[tree::Field]) -> usize {
+    pub(crate) fn structure_of(&mut self, name: &str, fields: &[tree::Field]) -> usize {
         let mut structure = Structure { name: name.to_owned(), fields: Vec::new() };
         for field in fields {
             let most = structure.fields.len() + 1;
@@ -132,7 +132,7 @@ impl Checker {
     }
 
     /// Adds a structure within the size limit; returns its index.
-    pub(super) fn add_structure(&mut self, structure: Structure, span: Span) -> usize {
+    pub(crate) fn add_structure(&mut self, structure: Structure, span: Span) -> usize {
         let size = self.layout.add_structure(&structure).map_or(u64::MAX, |added| added.size);
         self.not_too_large(size, OBJECT_BYTES_MAX, &structure.name, span);
         self.program.structures.push(structure);
@@ -140,14 +140,14 @@ impl Checker {
     }
 
     /// Checks the size of declared data against a limit.
-    pub(super) fn not_too_large(&mut self, size: u64, most: u64, name: &str, span: Span) {
+    pub(crate) fn not_too_large(&mut self, size: u64, most: u64, name: &str, span: Span) {
         if size > most {
             self.wrong(Code::TooMany, format!("`{name}` has {size} bytes, and may have {most}"), span);
         }
     }
 
     /// Checks that a field has a basic type (FiST, section 2.2), which can be copied to and from user processes.
-    pub(super) fn field_type(&mut self, field: &tree::Field) -> Understood<Type> {
+    pub(crate) fn field_type(&mut self, field: &tree::Field) -> Understood<Type> {
         let base = self.base_type(&field.r#type, 0)?;
         if matches!(base, Type::Vnode) {
             self.wrong(Code::BadType, "declared data holds no objects", field.name.span);
@@ -161,7 +161,7 @@ impl Checker {
     }
 
     /// The name of a type in messages.
-    pub(super) fn describe(&self, r#type: &Type) -> String {
+    pub(crate) fn describe(&self, r#type: &Type) -> String {
         match r#type {
             Type::Void => "void".into(),
             Type::Vnode => "vnode".into(),

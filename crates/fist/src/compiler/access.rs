@@ -67,7 +67,7 @@ fn find(builder: &mut FunctionBuilder<'_>, machine: Value, pointer: Value) -> Fo
 
 /// Builds the function that looks a region up for others: it takes the machine and a pointer, and returns the address
 /// and a word with the readable bytes in its lower half and the writable bytes in its upper half.
-pub(super) fn make_find(mut builder: FunctionBuilder<'_>, configuration: TargetFrontendConfig) {
+pub(crate) fn make_find(mut builder: FunctionBuilder<'_>, configuration: TargetFrontendConfig) {
     let block = builder.create_block();
     builder.append_block_params_for_function_params(block);
     builder.switch_to_block(block);
@@ -83,7 +83,7 @@ pub(super) fn make_find(mut builder: FunctionBuilder<'_>, configuration: TargetF
 
 impl Translator<'_, '_> {
     /// Allocates the objects of the function.
-    pub(super) fn enter(&mut self, place: Value) {
+    pub(crate) fn enter(&mut self, place: Value) {
         let number = self.constant(self.index as i64);
         let first = self.ask("enter", &[number, place]);
         let size = self.constant(size_of::<Region>() as i64);
@@ -119,7 +119,7 @@ impl Translator<'_, '_> {
     }
 
     /// Looks up the regions of the function's bases.
-    pub(super) fn anchor(&mut self, parameters: &[Value]) {
+    pub(crate) fn anchor(&mut self, parameters: &[Value]) {
         for base in self.bases.clone() {
             let (pointer, bytes) = match base {
                 Base::Parameter(register) => (parameters[register], None),
@@ -134,7 +134,7 @@ impl Translator<'_, '_> {
     }
 
     /// Reloads the regions after a call at this location, which may have changed them.
-    pub(super) fn look_up_again(&mut self, span: Span) {
+    pub(crate) fn look_up_again(&mut self, span: Span) {
         for index in 0..self.anchors.len() {
             self.look_up(index, Some(span));
         }
@@ -159,12 +159,12 @@ impl Translator<'_, '_> {
     }
 
     /// Index of this base among those that have been looked up.
-    pub(super) fn anchored(&self, base: Base) -> Option<usize> {
+    pub(crate) fn anchored(&self, base: Base) -> Option<usize> {
         self.bases.iter().position(|known| *known == base)
     }
 
     /// A pointer to an object, to data, or to the target of a parameter.
-    pub(super) fn base(&mut self, base: Base, pointer: Value) -> Operand {
+    pub(crate) fn base(&mut self, base: Base, pointer: Value) -> Operand {
         let Some(index) = self.anchored(base) else { return Operand::Plain(pointer, Range::FULL, None) };
         let Anchor { pointer, offset, .. } = self.anchors[index];
         let (offset, range) = match base {
@@ -175,19 +175,19 @@ impl Translator<'_, '_> {
     }
 
     /// A pointer known to be in the region of a base.
-    pub(super) fn pointer_into(&mut self, base: usize, pointer: Value) -> Operand {
+    pub(crate) fn pointer_into(&mut self, base: usize, pointer: Value) -> Operand {
         let offset = self.low_half(pointer);
         Operand::Pointer { base, offset, range: Range { low: 0, high: OFFSET }, whole: Some(pointer) }
     }
 
     /// The lowest 32 bits.
-    pub(super) fn low_half(&mut self, value: Value) -> Value {
+    pub(crate) fn low_half(&mut self, value: Value) -> Value {
         let half = self.builder.ins().ireduce(types::I32, value);
         self.builder.ins().uextend(types::I64, half)
     }
 
     /// An operand as a full 64-bit value.
-    pub(super) fn whole(&mut self, operand: Operand) -> Value {
+    pub(crate) fn whole(&mut self, operand: Operand) -> Value {
         match operand {
             Operand::Plain(value, ..) | Operand::Pointer { whole: Some(value), .. } => value,
             Operand::Truth(value) => self.builder.ins().uextend(types::I64, value),
@@ -199,7 +199,7 @@ impl Translator<'_, '_> {
     }
 
     /// A pointer advanced by a number of bytes; the caller has checked that it is in range.
-    pub(super) fn further(&mut self, pointer: Operand, bytes: Value, range: Range) -> Operand {
+    pub(crate) fn further(&mut self, pointer: Operand, bytes: Value, range: Range) -> Operand {
         match pointer {
             Operand::Pointer { base, offset, range: from, .. } => {
                 let offset = self.builder.ins().iadd(offset, bytes);
@@ -216,7 +216,7 @@ impl Translator<'_, '_> {
     }
 
     /// `pointer` advanced by a number of elements.
-    pub(super) fn element(
+    pub(crate) fn element(
         &mut self,
         pointer: Operand,
         (index, mut range): (Value, Range),
@@ -248,7 +248,7 @@ impl Translator<'_, '_> {
     }
 
     /// `pointer` advanced by a number of bytes.
-    pub(super) fn field(&mut self, pointer: Operand, bytes: u64) -> Operand {
+    pub(crate) fn field(&mut self, pointer: Operand, bytes: u64) -> Operand {
         let range = Range::exactly(bytes as i64);
         if !range.is_within(Range::STEP) {
             self.stop(Why::OutOfBounds, Span::default());
@@ -262,7 +262,7 @@ impl Translator<'_, '_> {
     }
 
     /// Loads the integer at a pointer.
-    pub(super) fn load(&mut self, pointer: Operand, integer: Integer, span: Span) -> Operand {
+    pub(crate) fn load(&mut self, pointer: Operand, integer: Integer, span: Span) -> Operand {
         let (address, slow) = self.reach(pointer, integer, false, span);
         let value = self.read(address, integer);
         let Some(slow) = slow else { return Operand::Plain(value, Range::of(integer), None) };
@@ -278,7 +278,7 @@ impl Translator<'_, '_> {
     }
 
     /// Stores an integer at a pointer.
-    pub(super) fn store(&mut self, pointer: Operand, integer: Integer, value: Value, span: Span) {
+    pub(crate) fn store(&mut self, pointer: Operand, integer: Integer, value: Value, span: Span) {
         let (address, slow) = self.reach(pointer, integer, true, span);
         self.write(address, integer, value);
         let Some(slow) = slow else { return };
@@ -292,7 +292,7 @@ impl Translator<'_, '_> {
         self.go_on(done);
     }
 
-    pub(super) fn place(&mut self, span: Span) -> Value {
+    pub(crate) fn place(&mut self, span: Span) -> Value {
         let place = self.spots.place(span);
         self.constant(place)
     }
@@ -371,7 +371,7 @@ impl Translator<'_, '_> {
     }
 
     /// Start of a base's region, and the number of its accessible bytes.
-    pub(super) fn extent(&mut self, base: usize, is_write: bool) -> (Value, Value) {
+    pub(crate) fn extent(&mut self, base: usize, is_write: bool) -> (Value, Value) {
         (self.builder.use_var(self.anchors[base].address), self.limit(base, is_write))
     }
 
@@ -410,7 +410,7 @@ impl Translator<'_, '_> {
     }
 
     /// Zeroes an object.
-    pub(super) fn clear(&mut self, object: usize) {
+    pub(crate) fn clear(&mut self, object: usize) {
         let bytes = self.function().objects[object];
         let anchored = self.anchored(Base::Object(object)).filter(|_| bytes <= CLEARED_MAX);
         let Some(anchor) = anchored else {
@@ -432,7 +432,7 @@ impl Translator<'_, '_> {
     }
 
     /// Copies bytes.
-    pub(super) fn copy(&mut self, to: &E, from: &E, bytes: u64, span: Span) -> Operand {
+    pub(crate) fn copy(&mut self, to: &E, from: &E, bytes: u64, span: Span) -> Operand {
         let (to, from) = (self.value(to), self.value(from));
         let (to_whole, from_whole) = (self.whole(to), self.whole(from));
         let (bytes, place) = (self.constant(bytes as i64), self.place(span));
@@ -441,7 +441,7 @@ impl Translator<'_, '_> {
     }
 
     /// The registers of a function called with these values.
-    pub(super) fn places(&mut self, function: usize, given: &[Operand]) -> Vec<Place> {
+    pub(crate) fn places(&mut self, function: usize, given: &[Operand]) -> Vec<Place> {
         let facts = self.facts;
         let facts = &facts[function];
         // A function is never inlined into itself.
@@ -478,7 +478,7 @@ impl Translator<'_, '_> {
 }
 
 /// The base that a pointer may be derived from.
-pub(super) fn hint(operand: &Operand) -> Option<usize> {
+pub(crate) fn hint(operand: &Operand) -> Option<usize> {
     match operand {
         Operand::Plain(_, _, hint) => *hint,
         Operand::Pointer { base, .. } => Some(*base),

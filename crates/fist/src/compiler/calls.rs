@@ -14,7 +14,7 @@ use crate::text::Span;
 
 impl Translator<'_, '_> {
     /// Translates a call of a function of the program.
-    pub(super) fn call(&mut self, index: usize, values: &[E], span: Span) -> Operand {
+    pub(crate) fn call(&mut self, index: usize, values: &[E], span: Span) -> Operand {
         let given: Vec<Operand> = values.iter().map(|value| self.value(value)).collect();
         let (function, facts) = (&self.program.functions[index], self.facts);
         let facts = &facts[index];
@@ -72,7 +72,7 @@ impl Translator<'_, '_> {
     }
 
     /// Translates an intrinsic or host call.
-    pub(super) fn site(&mut self, site: usize, values: &[E], span: Span) -> Operand {
+    pub(crate) fn site(&mut self, site: usize, values: &[E], span: Span) -> Operand {
         let mut given = Vec::new();
         for value in values {
             let value = self.value(value);

@@ -12,11 +12,11 @@ pub struct CompileError {
 }
 
 impl CompileError {
-    pub(super) fn new(function: &str, what: impl fmt::Display) -> CompileError {
+    pub(crate) fn new(function: &str, what: impl fmt::Display) -> CompileError {
         CompileError { function: Some(function.to_owned()), what: what.to_string() }
     }
 
-    pub(super) fn general(what: impl fmt::Display) -> CompileError {
+    pub(crate) fn general(what: impl fmt::Display) -> CompileError {
         CompileError { function: None, what: what.to_string() }
     }
 }

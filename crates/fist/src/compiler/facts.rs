@@ -21,13 +21,13 @@ const LOOKUP: usize = 16;
 /// Maximum number of iterations of the register analysis: it converges earlier in all but contrived functions.
 const ROUNDS_MAX: usize = 16;
 /// Maximum size in bytes of an object whose zeroing is unrolled.
-pub(super) const CLEARED_MAX: u64 = 64;
+pub(crate) const CLEARED_MAX: u64 = 64;
 /// Elements and fields farther apart than this are out of reach of any pointer.
 const SIZE_MAX: u64 = 1 << 31;
 
 /// The base that a pointer is derived from: its region is looked up once, at function entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Base {
+pub(crate) enum Base {
     /// The initial value of a parameter.
     Parameter(Register),
     /// An object of the function.
@@ -38,7 +38,7 @@ pub(super) enum Base {
 
 /// The provenance of a value used as a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Root {
+pub(crate) enum Root {
     /// A null pointer.
     Nothing,
     /// A pointer derived from this base.
@@ -57,7 +57,7 @@ impl Root {
     }
 
     /// Returns the base, if there is one.
-    pub(super) fn base(self) -> Option<Base> {
+    pub(crate) fn base(self) -> Option<Base> {
         match self {
             Root::One(base) => Some(base),
             _ => None,
@@ -67,24 +67,24 @@ impl Root {
 
 /// Facts about a function.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(crate) struct Facts {
     /// Registers that are written to; other parameters keep the value of their argument.
-    pub(super) is_set: Vec<bool>,
+    pub(crate) is_set: Vec<bool>,
     /// Value ranges of the registers.
-    pub(super) ranges: Vec<Range>,
+    pub(crate) ranges: Vec<Range>,
     /// Provenance of the registers, as pointers.
-    pub(super) roots: Vec<Root>,
+    pub(crate) roots: Vec<Root>,
     /// Parameters that are written to, but only with pointers derived from their own root.
-    pub(super) is_certain: Vec<bool>,
+    pub(crate) is_certain: Vec<bool>,
     /// Bases of the memory accesses, in the order in which they are found.
-    pub(super) bases: Vec<Base>,
+    pub(crate) bases: Vec<Base>,
     reached: HashSet<Base>,
     /// Range of the return value.
-    pub(super) answer: Range,
+    pub(crate) answer: Range,
     /// It makes host calls, directly or through a callee.
-    pub(super) calls_out: bool,
+    pub(crate) calls_out: bool,
     /// It is inlined into its callers.
-    pub(super) is_inlined: bool,
+    pub(crate) is_inlined: bool,
     /// Number of expressions, including those of inlined functions.
     size: usize,
     /// Number of statements, including those of inlined functions.
@@ -99,7 +99,7 @@ pub(super) struct Facts {
 ///
 /// # Errors
 /// A function that is malformed.
-pub(super) fn all(program: &Program) -> Result<Vec<Facts>, CompileError> {
+pub(crate) fn all(program: &Program) -> Result<Vec<Facts>, CompileError> {
     let mut all = Vec::with_capacity(program.functions.len());
     for function in &program.functions {
         whole(function, program).map_err(|what| CompileError::new(&function.name, what))?;

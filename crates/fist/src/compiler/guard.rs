@@ -21,27 +21,27 @@ use super::translator::{FLAGS, Operand, Translator};
 use crate::code::Expression as E;
 
 /// Number of bytes read or written at a time.
-pub(super) const WIDTH: i64 = 16;
+pub(crate) const WIDTH: i64 = 16;
 /// Number of values of a byte index.
 const INDEXES: i64 = 256;
 /// Range of offsets in a region.
 const OFFSETS: Range = Range { low: 0, high: 0xffff_ffff };
 
 /// The bytes that a loop counts through, starting where the counter is 0.
-pub(super) struct Window {
+pub(crate) struct Window {
     address: Value,
     room: Value,
 }
 
 impl Window {
     /// The address of the first byte, for comparison with others.
-    pub(super) fn address(&self) -> Value {
+    pub(crate) fn address(&self) -> Value {
         self.address
     }
 }
 
 /// A lookup table indexed by a byte.
-pub(super) struct Table {
+pub(crate) struct Table {
     window: Window,
     /// Number of entries, 1 to 256.
     bytes: i64,
@@ -51,33 +51,33 @@ pub(super) struct Table {
 
 impl Table {
     /// The address of the first byte, for comparison with others.
-    pub(super) fn address(&self) -> Value {
+    pub(crate) fn address(&self) -> Value {
         self.window.address
     }
 }
 
 /// The windows and tables that a vectorized loop accesses, sixteen bytes at a time.
-pub(super) struct Guard {
-    pub(super) reads: Vec<Window>,
-    pub(super) tables: Vec<Table>,
-    pub(super) to: Window,
+pub(crate) struct Guard {
+    pub(crate) reads: Vec<Window>,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) to: Window,
     /// Exclusive upper bound of the counter: the requested one, or less.
-    pub(super) end: Value,
+    pub(crate) end: Value,
 }
 
 /// A count from which on every window of the guard has sixteen bytes.
-pub(super) struct Counted(Value);
+pub(crate) struct Counted(Value);
 
 impl Counted {
     /// The count, for computations.
-    pub(super) fn value(&self) -> Value {
+    pub(crate) fn value(&self) -> Value {
         self.0
     }
 }
 
 /// A loop over a guard's windows that has been opened.
-pub(super) struct GuardedLoop {
-    pub(super) count: Counted,
+pub(crate) struct GuardedLoop {
+    pub(crate) count: Counted,
     counter: Variable,
     head: Block,
     done: Block,
@@ -85,7 +85,7 @@ pub(super) struct GuardedLoop {
 
 impl Translator<'_, '_> {
     /// The bytes at a pointer into a region that has been looked up, limited to a length.
-    pub(super) fn window(&mut self, (pointer, length): (&E, Option<u64>), is_write: bool) -> Option<Window> {
+    pub(crate) fn window(&mut self, (pointer, length): (&E, Option<u64>), is_write: bool) -> Option<Window> {
         let Operand::Pointer { base, offset, range, .. } = self.value(pointer) else { return None };
         let offset = if range.is_within(OFFSETS) { offset } else { self.low_half(offset) };
         let (address, limit) = self.extent(base, is_write);
@@ -100,7 +100,7 @@ impl Translator<'_, '_> {
     }
 
     /// The table at a pointer, for indexes less than `bytes`.
-    pub(super) fn table(&mut self, pointer: &E, bytes: i64) -> Option<Table> {
+    pub(crate) fn table(&mut self, pointer: &E, bytes: i64) -> Option<Table> {
         let window = self.window((pointer, None), false)?;
         let bytes = bytes.clamp(1, INDEXES);
         Some(Table { window, bytes, is_small: bytes <= WIDTH && self.static_bytes(pointer) >= WIDTH as u64 })
@@ -116,7 +116,7 @@ impl Translator<'_, '_> {
     }
 
     /// Creates the guard of a loop that is to count up to `wanted`, a signed number.
-    pub(super) fn guard(&mut self, reads: Vec<Window>, tables: Vec<Table>, to: Window, wanted: Value) -> Guard {
+    pub(crate) fn guard(&mut self, reads: Vec<Window>, tables: Vec<Table>, to: Window, wanted: Value) -> Guard {
         // Rooms are less than 2^32, so they have the same value as signed numbers.
         let mut end = self.lesser(IntCC::SignedLessThan, wanted, to.room);
         for window in &reads {
@@ -127,7 +127,7 @@ impl Translator<'_, '_> {
 
     /// Opens the loop, in which the counter is at most the guard's end minus sixteen. It runs no iteration unless
     /// `is_wanted` is true.
-    pub(super) fn begin_guarded(&mut self, guard: &Guard, counter: Variable, is_wanted: Value) -> GuardedLoop {
+    pub(crate) fn begin_guarded(&mut self, guard: &Guard, counter: Variable, is_wanted: Value) -> GuardedLoop {
         let has_some = self.compare(IntCC::SignedGreaterThanOrEqual, guard.end, WIDTH);
         let mut is_possible = self.builder.ins().band(is_wanted, has_some);
         for table in &guard.tables {
@@ -149,7 +149,7 @@ impl Translator<'_, '_> {
     }
 
     /// Increments the counter and closes the loop. Returns the counter after the loop.
-    pub(super) fn end_guarded(&mut self, GuardedLoop { count, counter, head, done }: GuardedLoop) -> Value {
+    pub(crate) fn end_guarded(&mut self, GuardedLoop { count, counter, head, done }: GuardedLoop) -> Value {
         let width = self.constant(WIDTH);
         let next = self.builder.ins().iadd(count.0, width);
         self.builder.def_var(counter, next);
@@ -160,19 +160,19 @@ impl Translator<'_, '_> {
     }
 
     /// Reads sixteen bytes from a window of the guard.
-    pub(super) fn guarded_read(&mut self, guard: &Guard, read: usize, count: &Counted) -> Value {
+    pub(crate) fn guarded_read(&mut self, guard: &Guard, read: usize, count: &Counted) -> Value {
         let address = self.builder.ins().iadd(guard.reads[read].address, count.0);
         self.builder.ins().load(types::I8X16, FLAGS, address, 0)
     }
 
     /// Writes sixteen bytes.
-    pub(super) fn guarded_write(&mut self, guard: &Guard, count: &Counted, value: Value) {
+    pub(crate) fn guarded_write(&mut self, guard: &Guard, count: &Counted, value: Value) {
         let address = self.builder.ins().iadd(guard.to.address, count.0);
         self.builder.ins().store(FLAGS, value, address, 0);
     }
 
     /// Looks sixteen indexes up in a table.
-    pub(super) fn guarded_look(&mut self, table: &Table, mut indexes: Value) -> Value {
+    pub(crate) fn guarded_look(&mut self, table: &Table, mut indexes: Value) -> Value {
         if table.is_small {
             let all = self.builder.ins().load(types::I8X16, FLAGS, table.window.address, 0);
             return self.builder.ins().swizzle(all, indexes);
@@ -189,7 +189,7 @@ impl Translator<'_, '_> {
     }
 
     /// Looks the indexes read from a window up in a table.
-    pub(super) fn guarded_look_by_read(&mut self, guard: &Guard, table: &Table, read: usize, count: &Counted) -> Value {
+    pub(crate) fn guarded_look_by_read(&mut self, guard: &Guard, table: &Table, read: usize, count: &Counted) -> Value {
         if table.is_small || table.bytes < INDEXES {
             let indexes = self.guarded_read(guard, read, count);
             return self.guarded_look(table, indexes);
@@ -212,7 +212,7 @@ impl Translator<'_, '_> {
     }
 
     /// The lesser of two values.
-    pub(super) fn lesser(&mut self, how: IntCC, one: Value, other: Value) -> Value {
+    pub(crate) fn lesser(&mut self, how: IntCC, one: Value, other: Value) -> Value {
         let is_less = self.builder.ins().icmp(how, one, other);
         self.builder.ins().select(is_less, one, other)
     }

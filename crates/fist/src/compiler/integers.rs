@@ -14,7 +14,7 @@ const SMALL_MAX: i64 = 1 << 31;
 
 impl Translator<'_, '_> {
     /// Truncates a value to a type and extends it again.
-    pub(super) fn wrap(&mut self, value: Value, range: Range, integer: Integer) -> (Value, Range) {
+    pub(crate) fn wrap(&mut self, value: Value, range: Range, integer: Integer) -> (Value, Range) {
         let bounds = Range::of(integer);
         if range.is_within(bounds) {
             return (value, range);
@@ -34,7 +34,7 @@ impl Translator<'_, '_> {
     }
 
     /// Applies an operator to two integers of a type.
-    pub(super) fn compute(
+    pub(crate) fn compute(
         &mut self,
         operator: Operator,
         integer: Integer,
@@ -106,7 +106,7 @@ impl Translator<'_, '_> {
     }
 
     /// Signed division or remainder; the divisor is not 0.
-    pub(super) fn divided(&mut self, one: (Value, Range), other: (Value, Range), operator: Operator) -> (Value, Range) {
+    pub(crate) fn divided(&mut self, one: (Value, Range), other: (Value, Range), operator: Operator) -> (Value, Range) {
         let range = quotient(one.1, other.1, operator);
         if other.1 == Range::exactly(1) {
             let value = if operator == Operator::Divide { one.0 } else { self.constant(0) };
@@ -168,7 +168,7 @@ impl Range {
 }
 
 /// The range of a bitwise and.
-pub(super) fn masked(one: Range, other: Range) -> Range {
+pub(crate) fn masked(one: Range, other: Range) -> Range {
     match (one.is_natural(), other.is_natural()) {
         (true, true) => Range { low: 0, high: one.high.min(other.high) },
         (true, false) => Range { low: 0, high: one.high },
@@ -178,7 +178,7 @@ pub(super) fn masked(one: Range, other: Range) -> Range {
 }
 
 /// The range of a quotient or remainder.
-pub(super) fn quotient(one: Range, other: Range, operator: Operator) -> Range {
+pub(crate) fn quotient(one: Range, other: Range, operator: Operator) -> Range {
     if one.low == i64::MIN {
         return Range::FULL;
     }

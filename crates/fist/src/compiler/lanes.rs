@@ -15,7 +15,7 @@ const QUOTIENT_MAX: i64 = 3;
 
 /// A vector expression, with one value per lane. True comparisons have all bits set.
 #[derive(Clone, Debug)]
-pub(super) enum Lane {
+pub(crate) enum Lane {
     /// A constant in every lane.
     Constant(i64),
     /// The value of a register of the enclosing function, in every lane.
@@ -39,28 +39,28 @@ pub(super) enum Lane {
 
 impl Lane {
     /// Returns whether it is available without computing anything.
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         matches!(self, Lane::Constant(_) | Lane::Register(_) | Lane::Computed(_))
     }
 }
 
 /// The kinds of lane shifts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shift {
+pub(crate) enum Shift {
     Left,
     Right,
     RightSigned,
 }
 
 /// A vector expression, and the range of the values whose lowest bytes it holds.
-pub(super) type Known = (Lane, Range);
+pub(crate) type Known = (Lane, Range);
 
-pub(super) const UNSIGNED: Range = Range { low: 0, high: 255 };
+pub(crate) const UNSIGNED: Range = Range { low: 0, high: 255 };
 const SIGNED: Range = Range { low: -128, high: 127 };
 
 /// Applies an operator to two integers of a type. Operands of a multiplication or division are available without
 /// computing.
-pub(super) fn computed(operator: Operator, integer: Integer, one: Known, other: Known) -> Option<Known> {
+pub(crate) fn computed(operator: Operator, integer: Integer, one: Known, other: Known) -> Option<Known> {
     let range = match operator {
         Operator::Add => one.1.plus(other.1),
         Operator::Subtract => one.1.minus(other.1),
@@ -86,17 +86,17 @@ pub(super) fn computed(operator: Operator, integer: Integer, one: Known, other: 
     Some((Lane::Both(operator, Box::new(one.0), Box::new(other.0)), wrapped(range, integer)))
 }
 
-pub(super) fn wrapped(range: Range, integer: Integer) -> Range {
+pub(crate) fn wrapped(range: Range, integer: Integer) -> Range {
     let bounds = Range::of(integer);
     if range.is_within(bounds) { range } else { bounds }
 }
 
-pub(super) fn chosen(mask: Lane, then: Known, otherwise: Known) -> Known {
+pub(crate) fn chosen(mask: Lane, then: Known, otherwise: Known) -> Known {
     (Lane::Chosen(Box::new(mask), Box::new(then.0), Box::new(otherwise.0)), then.1.or(otherwise.1))
 }
 
 /// Narrows a range by a comparison with a constant that holds, or that does not.
-pub(super) fn narrowed(range: Range, comparison: Comparison, bound: i64, holds: bool) -> Range {
+pub(crate) fn narrowed(range: Range, comparison: Comparison, bound: i64, holds: bool) -> Range {
     let (low, high) = match (comparison, holds) {
         (Comparison::Equal, true) | (Comparison::NotEqual, false) => (bound, bound),
         (Comparison::Less, true) | (Comparison::GreaterOrEqual, false) => (i64::MIN, bound.saturating_sub(1)),
@@ -110,7 +110,7 @@ pub(super) fn narrowed(range: Range, comparison: Comparison, bound: i64, holds: 
     if narrow.low > narrow.high { range } else { narrow }
 }
 
-pub(super) fn compared(comparison: Comparison, one: Known, other: Known) -> Option<Lane> {
+pub(crate) fn compared(comparison: Comparison, one: Known, other: Known) -> Option<Lane> {
     let both = one.1.or(other.1);
     let is_signed = !both.is_within(UNSIGNED);
     if is_signed && !both.is_within(SIGNED) {

@@ -12,38 +12,38 @@ use crate::text::Span;
 /// A table of regions, in the form that compiled code reads.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Table {
+pub(crate) struct Table {
     /// The first region.
-    pub(super) regions: *const Region,
+    pub(crate) regions: *const Region,
     /// Number of regions, at least one.
-    pub(super) count: u64,
+    pub(crate) count: u64,
 }
 
 /// State of compiled code that has not trapped.
-pub(super) const RUNS: u64 = 0;
+pub(crate) const RUNS: u64 = 0;
 /// A callback trapped. Any other number is one more than the index of a trap raised by the code itself.
 const WAS_STOPPED: u64 = u64::MAX;
 
 /// Entities that compiled code refers to by number.
 #[derive(Debug, Default)]
-pub(super) struct Numbers {
+pub(crate) struct Numbers {
     /// Locations in the source text.
-    pub(super) places: Vec<Span>,
+    pub(crate) places: Vec<Span>,
     /// Traps.
-    pub(super) stops: Vec<Stop>,
+    pub(crate) stops: Vec<Stop>,
     /// Sizes of the objects of each function in bytes.
-    pub(super) objects: Vec<Vec<u64>>,
+    pub(crate) objects: Vec<Vec<u64>>,
 }
 
 /// A run. Compiled code accesses the first fields.
 #[repr(C)]
-pub(super) struct Machine<'r, 'm> {
+pub(crate) struct Machine<'r, 'm> {
     /// The region tables: data and variables, and allocations.
-    pub(super) tables: [Table; 2],
+    pub(crate) tables: [Table; 2],
     /// The reason why the code has returned.
-    pub(super) stopped: u64,
+    pub(crate) stopped: u64,
     /// The return value of the function.
-    pub(super) answer: i64,
+    pub(crate) answer: i64,
     numbers: &'r Numbers,
     memory: &'r mut Memory<'m>,
     outside: &'r mut dyn Outside,
@@ -55,7 +55,7 @@ pub(super) struct Machine<'r, 'm> {
 }
 
 impl<'r, 'm> Machine<'r, 'm> {
-    pub(super) fn new(
+    pub(crate) fn new(
         numbers: &'r Numbers,
         memory: &'r mut Memory<'m>,
         outside: &'r mut dyn Outside,
@@ -66,7 +66,7 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// The result of the run, after compiled code has returned.
-    pub(super) fn finish(mut self) -> Result<i64, Stop> {
+    pub(crate) fn finish(mut self) -> Result<i64, Stop> {
         if let Some(panic) = self.panic.take() {
             std::panic::resume_unwind(panic);
         }
@@ -83,14 +83,14 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Ends the run with a trap: compiled code returns when it sees this.
-    pub(super) fn stop(&mut self, stop: Stop) -> i64 {
+    pub(crate) fn stop(&mut self, stop: Stop) -> i64 {
         self.stopped = WAS_STOPPED;
         self.stop = Some(stop);
         0
     }
 
     /// Ends the run with a panic, which resumes when all compiled code has returned.
-    pub(super) fn panicked(&mut self, panic: Box<dyn Any + Send>) -> i64 {
+    pub(crate) fn panicked(&mut self, panic: Box<dyn Any + Send>) -> i64 {
         self.stopped = WAS_STOPPED;
         self.panic = Some(panic);
         0
@@ -107,12 +107,12 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Loads the integer at a pointer that compiled code could not validate.
-    pub(super) fn load(&mut self, pointer: i64, integer: i64, place: i64) -> Result<i64, Stop> {
+    pub(crate) fn load(&mut self, pointer: i64, integer: i64, place: i64) -> Result<i64, Stop> {
         self.memory.load(pointer, integer_of(integer)).map_err(self.at(place))
     }
 
     /// Stores an integer at a pointer that compiled code could not validate.
-    pub(super) fn store(&mut self, pointer: i64, value: i64, integer: i64, place: i64) -> Result<i64, Stop> {
+    pub(crate) fn store(&mut self, pointer: i64, value: i64, integer: i64, place: i64) -> Result<i64, Stop> {
         let at = self.at(place);
         self.memory.store(pointer, integer_of(integer), value).map_err(at).map(|()| 0)
     }
@@ -121,7 +121,7 @@ impl<'r, 'm> Machine<'r, 'm> {
     ///
     /// # Panics
     /// If the access is valid: then the compiled code is wrong.
-    pub(super) fn refuse(&mut self, pointer: i64, bytes: i64, is_write: i64, place: i64) -> Result<i64, Stop> {
+    pub(crate) fn refuse(&mut self, pointer: i64, bytes: i64, is_write: i64, place: i64) -> Result<i64, Stop> {
         let bytes = bytes as usize;
         let found = match is_write {
             0 => self.memory.read(pointer, bytes).map(|_| ()),
@@ -134,19 +134,19 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Refills the fuel up to the next clock check, after it has dropped below zero.
-    pub(super) fn more(&mut self, left: i64, place: i64) -> Result<i64, Stop> {
+    pub(crate) fn more(&mut self, left: i64, place: i64) -> Result<i64, Stop> {
         let more = self.steps.more(left.unsigned_abs(), self.memory.meter());
         more.map(|steps| steps as i64).map_err(self.at(place))
     }
 
     /// Copies bytes.
-    pub(super) fn copy(&mut self, to: i64, from: i64, bytes: i64, place: i64) -> Result<i64, Stop> {
+    pub(crate) fn copy(&mut self, to: i64, from: i64, bytes: i64, place: i64) -> Result<i64, Stop> {
         let at = self.at(place);
         self.memory.copy(to, from, bytes as usize).map_err(at).map(|()| 0)
     }
 
     /// Zeroes an object.
-    pub(super) fn clear(&mut self, pointer: i64) -> Result<i64, Stop> {
+    pub(crate) fn clear(&mut self, pointer: i64) -> Result<i64, Stop> {
         if let Ok(bytes) = self.memory.rest_mut(pointer) {
             bytes.fill(0);
         }
@@ -154,7 +154,7 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Allocates the objects of a function; returns the region number of the first one.
-    pub(super) fn enter(&mut self, function: i64, place: i64) -> Result<i64, Stop> {
+    pub(crate) fn enter(&mut self, function: i64, place: i64) -> Result<i64, Stop> {
         let frame = self.memory.enter(&self.numbers.objects[function as usize]);
         self.refresh();
         let frame = frame.map_err(self.at(place))?;
@@ -163,7 +163,7 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Frees the objects of the innermost function.
-    pub(super) fn leave(&mut self) -> Result<i64, Stop> {
+    pub(crate) fn leave(&mut self) -> Result<i64, Stop> {
         if let Some(frame) = self.frames.pop() {
             self.memory.leave(frame);
         }
@@ -171,7 +171,7 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Makes an intrinsic or host call.
-    pub(super) fn site(&mut self, site: i64, place: i64, values: &[i64]) -> Result<i64, Stop> {
+    pub(crate) fn site(&mut self, site: i64, place: i64, values: &[i64]) -> Result<i64, Stop> {
         let answer = self.outside.call(self.memory, site as usize, values);
         self.refresh();
         answer.map_err(self.at(place))
@@ -183,7 +183,7 @@ fn tables(memory: &Memory<'_>) -> [Table; 2] {
 }
 
 /// An integer type encoded as a number for compiled code.
-pub(super) fn number_of(integer: Integer) -> i64 {
+pub(crate) fn number_of(integer: Integer) -> i64 {
     i64::from(integer.bytes) << 1 | i64::from(integer.is_unsigned)
 }
 
@@ -193,4 +193,4 @@ fn integer_of(number: i64) -> Integer {
 
 /// The position of a region number's table bit in a pointer: bit 15 of the number selects the table, the others the
 /// index in it.
-pub(super) const TABLE_BIT: i64 = memory::ALLOCATED.trailing_zeros() as i64 + 32;
+pub(crate) const TABLE_BIT: i64 = memory::ALLOCATED.trailing_zeros() as i64 + 32;

@@ -4,26 +4,26 @@ use crate::code::Integer;
 
 /// A range of integers, both bounds inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) low: i64,
-    pub(super) high: i64,
+pub(crate) struct Range {
+    pub(crate) low: i64,
+    pub(crate) high: i64,
 }
 
 impl Range {
     /// The full range: nothing is known.
-    pub(super) const FULL: Range = Range { low: i64::MIN, high: i64::MAX };
+    pub(crate) const FULL: Range = Range { low: i64::MIN, high: i64::MAX };
     /// Results of comparisons.
-    pub(super) const TRUTH: Range = Range { low: 0, high: 1 };
+    pub(crate) const TRUTH: Range = Range { low: 0, high: 1 };
     /// Maximum step of a pointer at a time: see [`crate::memory::offset`].
-    pub(super) const STEP: Range = Range { low: -(1 << 31), high: (1 << 31) - 1 };
+    pub(crate) const STEP: Range = Range { low: -(1 << 31), high: (1 << 31) - 1 };
 
     /// The range of a single value.
-    pub(super) const fn exactly(value: i64) -> Range {
+    pub(crate) const fn exactly(value: i64) -> Range {
         Range { low: value, high: value }
     }
 
     /// The values of a type.
-    pub(super) const fn of(integer: Integer) -> Range {
+    pub(crate) const fn of(integer: Integer) -> Range {
         let bits = integer.bytes as u32 * 8;
         match (bits, integer.is_unsigned) {
             (64, _) => Range::FULL,
@@ -33,27 +33,27 @@ impl Range {
     }
 
     /// The smallest range that covers both.
-    pub(super) fn or(self, other: Range) -> Range {
+    pub(crate) fn or(self, other: Range) -> Range {
         Range { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 
     /// Returns whether all of it is within another.
-    pub(super) fn is_within(self, other: Range) -> bool {
+    pub(crate) fn is_within(self, other: Range) -> bool {
         self.low >= other.low && self.high <= other.high
     }
 
     /// Returns whether it contains a value.
-    pub(super) fn contains(self, value: i64) -> bool {
+    pub(crate) fn contains(self, value: i64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
     /// Returns the value, if there is only one.
-    pub(super) fn known(self) -> Option<i64> {
+    pub(crate) fn known(self) -> Option<i64> {
         (self.low == self.high).then_some(self.low)
     }
 
     /// Returns whether none of it is negative.
-    pub(super) fn is_natural(self) -> bool {
+    pub(crate) fn is_natural(self) -> bool {
         self.low >= 0
     }
 
@@ -68,17 +68,17 @@ impl Range {
     }
 
     /// The range of a sum.
-    pub(super) fn plus(self, other: Range) -> Range {
+    pub(crate) fn plus(self, other: Range) -> Range {
         Range::spanning(&[i128::from(self.low) + i128::from(other.low), i128::from(self.high) + i128::from(other.high)])
     }
 
     /// The range of a difference.
-    pub(super) fn minus(self, other: Range) -> Range {
+    pub(crate) fn minus(self, other: Range) -> Range {
         Range::spanning(&[i128::from(self.low) - i128::from(other.high), i128::from(self.high) - i128::from(other.low)])
     }
 
     /// The range of a product.
-    pub(super) fn times(self, other: Range) -> Range {
+    pub(crate) fn times(self, other: Range) -> Range {
         let product = |one: i64, other: i64| i128::from(one) * i128::from(other);
         Range::spanning(&[
             product(self.low, other.low),
@@ -89,7 +89,7 @@ impl Range {
     }
 
     /// The range of a bitwise operation: as many bits as the wider operand has.
-    pub(super) fn bitwise(self, other: Range) -> Range {
+    pub(crate) fn bitwise(self, other: Range) -> Range {
         let both = self.or(other);
         let bits = 64 - (both.low ^ both.low >> 63).leading_zeros().min((both.high ^ both.high >> 63).leading_zeros());
         if bits > 62 {

@@ -13,7 +13,7 @@ use crate::stop::Stop;
 type Entry = unsafe extern "C" fn(*mut Machine<'_, '_>, *const i64);
 
 /// Compiled code, and the entry point and number of arguments of each function that can be entered.
-pub(super) struct Code {
+pub(crate) struct Code {
     /// Kept only to free its memory.
     module: Mutex<Option<JITModule>>,
     entries: Vec<Option<(Entry, usize)>>,
@@ -22,7 +22,7 @@ pub(super) struct Code {
 impl Code {
     /// Takes the code of a finished module that this crate has generated, with the entry points of its functions, of
     /// type [`Entry`].
-    pub(super) fn new(module: JITModule, entries: &[Option<(FuncId, usize)>]) -> Code {
+    pub(crate) fn new(module: JITModule, entries: &[Option<(FuncId, usize)>]) -> Code {
         let entry = |(function, parameters): (FuncId, usize)| {
             let code = module.get_finalized_function(function);
             // SAFETY: the code at this address was generated with the signature of an `Entry`, for the calling
@@ -35,7 +35,7 @@ impl Code {
     }
 
     /// Runs a function; does nothing if it has no entry point.
-    pub(super) fn run(&self, function: usize, machine: &mut Machine<'_, '_>, values: &[i64]) {
+    pub(crate) fn run(&self, function: usize, machine: &mut Machine<'_, '_>, values: &[i64]) {
         let Some((entry, parameters)) = self.entries[function] else { return };
         assert!(values.len() >= parameters, "values for all parameters");
         let machine: *mut Machine<'_, '_> = machine;
@@ -114,7 +114,7 @@ unsafe extern "C" fn site(
 }
 
 /// The functions that compiled code calls: name, address, and number of arguments besides the machine.
-pub(super) fn callbacks() -> [(&'static str, *const u8, usize); 9] {
+pub(crate) fn callbacks() -> [(&'static str, *const u8, usize); 9] {
     [
         ("load", load as *const u8, 3),
         ("store", store as *const u8, 4),

@@ -16,29 +16,29 @@ const PARTS_MAX: usize = 160;
 const OUTPUT: Register = Register::MAX;
 
 /// A pointer to the first of the bytes that the counter indexes, and their maximum number.
-pub(super) type Counted<'e> = (&'e E, Option<u64>);
+pub(crate) type Counted<'e> = (&'e E, Option<u64>);
 
 /// A vectorizable iteration of a loop.
-pub(super) struct Round<'e> {
+pub(crate) struct Round<'e> {
     /// Values computed before the output byte, in this order.
-    pub(super) computed: Vec<Lane>,
+    pub(crate) computed: Vec<Lane>,
     /// The output bytes.
-    pub(super) value: Lane,
+    pub(crate) value: Lane,
     /// The destination of the output.
-    pub(super) to: Counted<'e>,
+    pub(crate) to: Counted<'e>,
     /// The input reads.
-    pub(super) reads: Vec<Counted<'e>>,
+    pub(crate) reads: Vec<Counted<'e>>,
     /// Tables, and the number of entries accessed in each.
-    pub(super) tables: Vec<(&'e E, i64)>,
+    pub(crate) tables: Vec<(&'e E, i64)>,
     /// Fuel consumed by the calls.
-    pub(super) calls: u32,
+    pub(crate) calls: u32,
     /// Call depth.
-    pub(super) depth: u32,
+    pub(crate) depth: u32,
 }
 
 /// Analyzes the body of a loop; returns it in vector IR if it is vectorizable. `counter` is the register
 /// that counts, `copy` the one that it is copied to before the increment.
-pub(super) fn round<'e>(
+pub(crate) fn round<'e>(
     (program, facts): (&'e Program, &'e [Facts]),
     function: usize,
     (counter, copy): (Register, Option<Register>),

@@ -36,7 +36,7 @@ fn is_nothing(statement: &S) -> bool {
 }
 
 impl<'a> Translator<'_, 'a> {
-    pub(super) fn statements(&mut self, mut statements: &'a [S]) {
+    pub(crate) fn statements(&mut self, mut statements: &'a [S]) {
         while let Some((first, rest)) = statements.split_first() {
             statements = rest;
             if let Some((condition, then, otherwise)) = self.simple_choice(first, rest) {
@@ -93,7 +93,7 @@ impl<'a> Translator<'_, 'a> {
     }
 
     /// Returns this value from the function.
-    pub(super) fn answer(&mut self, value: Value) {
+    pub(crate) fn answer(&mut self, value: Value) {
         if let Some(there) = self.scope.answer {
             self.jump_with(there, value);
             return;
@@ -208,7 +208,7 @@ impl<'a> Translator<'_, 'a> {
     }
 
     /// Branches to one block if a condition holds, and to the other if it does not.
-    pub(super) fn branch(&mut self, condition: &E, holds: Block, fails: Block) {
+    pub(crate) fn branch(&mut self, condition: &E, holds: Block, fails: Block) {
         match condition {
             E::Not(of) => self.branch(of, fails, holds),
             E::And(one, other) if !self.is_simple(other) => {

@@ -33,7 +33,7 @@ fn has_lanes() -> bool {
 }
 
 /// The register that a step increments by one, the register that it is copied to before, and the type.
-pub(super) fn counted_up(step: &E) -> Option<(Register, Option<Register>, Integer)> {
+pub(crate) fn counted_up(step: &E) -> Option<(Register, Option<Register>, Integer)> {
     let added = |set: &E, from: Register| match set {
         E::Set(register, value) => match &**value {
             E::Binary(Operator::Add, integer, one, other, _)
@@ -61,7 +61,7 @@ pub(super) fn counted_up(step: &E) -> Option<(Register, Option<Register>, Intege
 
 impl<'a> Translator<'_, 'a> {
     /// Emits a vectorized prefix of a loop, for as many iterations as can be done sixteen at a time.
-    pub(super) fn strips(
+    pub(crate) fn strips(
         &mut self,
         before: Option<&'a E>,
         body: &'a S,

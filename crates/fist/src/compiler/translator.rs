@@ -21,25 +21,25 @@ use crate::text::Span;
 
 /// The functions that compiled code calls.
 #[derive(Default)]
-pub(super) struct Imports {
+pub(crate) struct Imports {
     /// Functions of the program.
-    pub(super) functions: Vec<FuncId>,
+    pub(crate) functions: Vec<FuncId>,
     /// The region lookup.
-    pub(super) find: Option<FuncId>,
+    pub(crate) find: Option<FuncId>,
     /// Callbacks.
-    pub(super) callbacks: HashMap<&'static str, FuncId>,
+    pub(crate) callbacks: HashMap<&'static str, FuncId>,
 }
 
 /// Locations and traps, with the numbers by which compiled code refers to them.
 #[derive(Default)]
-pub(super) struct Spots {
+pub(crate) struct Spots {
     numbers: Numbers,
     places: HashMap<Span, i64>,
     stops: HashMap<(u8, Span), i64>,
 }
 
 impl Spots {
-    pub(super) fn place(&mut self, span: Span) -> i64 {
+    pub(crate) fn place(&mut self, span: Span) -> i64 {
         let places = &mut self.numbers.places;
         *self.places.entry(span).or_insert_with(|| {
             places.push(span);
@@ -56,14 +56,14 @@ impl Spots {
         })
     }
 
-    pub(super) fn numbers(self, objects: Vec<Vec<u64>>) -> Numbers {
+    pub(crate) fn numbers(self, objects: Vec<Vec<u64>>) -> Numbers {
         Numbers { objects, ..self.numbers }
     }
 }
 
 /// An operand: a value of the program.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Operand {
+pub(crate) enum Operand {
     /// A plain value; if it is a pointer, perhaps one into the region of a base, which is checked at each use.
     Plain(Value, Range, Option<usize>),
     /// 0 or 1, in 8 bits.
@@ -80,7 +80,7 @@ pub(super) enum Operand {
 
 /// Storage of a register.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// An immutable register.
     Fixed(Operand),
     /// A mutable register: its value, and the base that it may be derived from, or is if certain.
@@ -88,51 +88,51 @@ pub(super) enum Place {
 }
 
 /// A function being translated: the current one, or one being inlined.
-pub(super) struct Scope {
-    pub(super) registers: Vec<Place>,
+pub(crate) struct Scope {
+    pub(crate) registers: Vec<Place>,
     /// Values written to registers since the last merge point.
-    pub(super) latest: HashMap<Register, Operand>,
+    pub(crate) latest: HashMap<Register, Operand>,
     /// Depth relative to the enclosing function.
-    pub(super) depth: u32,
+    pub(crate) depth: u32,
     /// The block that receives its return value; `None` for the enclosing function, which returns.
-    pub(super) answer: Option<Block>,
+    pub(crate) answer: Option<Block>,
     /// Targets of `break` and `continue`.
-    pub(super) exits: Vec<(Block, Option<Block>)>,
+    pub(crate) exits: Vec<(Block, Option<Block>)>,
 }
 
 /// The translator of a function.
-pub(super) struct Translator<'t, 'a> {
-    pub(super) builder: FunctionBuilder<'t>,
+pub(crate) struct Translator<'t, 'a> {
+    pub(crate) builder: FunctionBuilder<'t>,
     module: &'t mut JITModule,
-    pub(super) program: &'a Program,
-    pub(super) facts: &'a [Facts],
+    pub(crate) program: &'a Program,
+    pub(crate) facts: &'a [Facts],
     imports: &'t Imports,
-    pub(super) spots: &'t mut Spots,
+    pub(crate) spots: &'t mut Spots,
     references: HashMap<FuncId, FuncRef>,
-    pub(super) index: usize,
-    pub(super) machine: Value,
+    pub(crate) index: usize,
+    pub(crate) machine: Value,
     /// The depth of the function, itself included.
-    pub(super) depth: Value,
+    pub(crate) depth: Value,
     /// The remaining fuel.
-    pub(super) steps: Variable,
+    pub(crate) steps: Variable,
     /// The exit block after a trap.
     stopped: Block,
     /// Blocks that report a trap, by its number.
     stops: HashMap<i64, Block>,
     /// Pointers to the objects.
-    pub(super) objects: Vec<Value>,
-    pub(super) bases: Vec<Base>,
-    pub(super) anchors: Vec<Anchor>,
-    pub(super) scope: Scope,
+    pub(crate) objects: Vec<Value>,
+    pub(crate) bases: Vec<Base>,
+    pub(crate) anchors: Vec<Anchor>,
+    pub(crate) scope: Scope,
     /// Stack slot for the arguments of intrinsic and host calls.
-    pub(super) room: Option<(StackSlot, u32)>,
+    pub(crate) room: Option<(StackSlot, u32)>,
 }
 
 /// Flags of an access to memory that certainly exists.
-pub(super) const FLAGS: MemFlagsData = MemFlagsData::new().with_trap_code(None);
+pub(crate) const FLAGS: MemFlagsData = MemFlagsData::new().with_trap_code(None);
 
 impl<'t, 'a> Translator<'t, 'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         mut builder: FunctionBuilder<'t>,
         module: &'t mut JITModule,
         program: &'a Program,
@@ -173,12 +173,12 @@ impl<'t, 'a> Translator<'t, 'a> {
         }
     }
 
-    pub(super) fn function(&self) -> &'a Function {
+    pub(crate) fn function(&self) -> &'a Function {
         &self.program.functions[self.index]
     }
 
     /// Translates the function.
-    pub(super) fn translate(mut self) {
+    pub(crate) fn translate(mut self) {
         let function = self.function();
         if function.depth > DEPTH_MAX {
             // Its callers trap before: it is unreachable.
@@ -229,17 +229,17 @@ impl<'t, 'a> Translator<'t, 'a> {
     }
 
     /// A reference to a function of the program.
-    pub(super) fn program_function(&mut self, index: usize) -> FuncRef {
+    pub(crate) fn program_function(&mut self, index: usize) -> FuncRef {
         self.reference(self.imports.functions[index])
     }
 
     /// A reference to the region lookup.
-    pub(super) fn find_function(&mut self) -> FuncRef {
+    pub(crate) fn find_function(&mut self) -> FuncRef {
         self.reference(self.imports.find.expect("it is made first"))
     }
 
     /// Emits a callback; the function returns if that traps.
-    pub(super) fn ask(&mut self, name: &'static str, values: &[Value]) -> Value {
+    pub(crate) fn ask(&mut self, name: &'static str, values: &[Value]) -> Value {
         let callback = self.reference(self.imports.callbacks[name]);
         let mut all = vec![self.machine];
         all.extend_from_slice(values);
@@ -254,7 +254,7 @@ impl<'t, 'a> Translator<'t, 'a> {
     }
 
     /// Emits a callback that traps. The code after it is unreachable.
-    pub(super) fn end_with(&mut self, name: &'static str, values: &[Value]) {
+    pub(crate) fn end_with(&mut self, name: &'static str, values: &[Value]) {
         let callback = self.reference(self.imports.callbacks[name]);
         let mut all = vec![self.machine];
         all.extend_from_slice(values);
@@ -263,7 +263,7 @@ impl<'t, 'a> Translator<'t, 'a> {
     }
 
     /// Emits a return in the trapped state, if the condition holds.
-    pub(super) fn leave_if(&mut self, condition: Value) {
+    pub(crate) fn leave_if(&mut self, condition: Value) {
         let stopped = self.stopped;
         self.unless(condition, stopped);
     }
@@ -287,19 +287,19 @@ impl<'t, 'a> Translator<'t, 'a> {
     }
 
     /// Traps if the condition holds.
-    pub(super) fn stop_if(&mut self, condition: Value, why: Why, span: Span) {
+    pub(crate) fn stop_if(&mut self, condition: Value, why: Why, span: Span) {
         let block = self.stop_block(why, span);
         self.unless(condition, block);
     }
 
     /// Traps. The code after it is unreachable.
-    pub(super) fn stop(&mut self, why: Why, span: Span) {
+    pub(crate) fn stop(&mut self, why: Why, span: Span) {
         let block = self.stop_block(why, span);
         self.jump(block);
     }
 
     /// Consumes fuel, or traps if it is used up. Checks the clock from time to time.
-    pub(super) fn step(&mut self, weight: u32, span: Span) {
+    pub(crate) fn step(&mut self, weight: u32, span: Span) {
         let steps = self.builder.use_var(self.steps);
         let taken = self.constant(weight.into());
         let left = self.builder.ins().isub(steps, taken);
@@ -316,53 +316,53 @@ impl<'t, 'a> Translator<'t, 'a> {
         self.go_on(next);
     }
 
-    pub(super) fn constant(&mut self, value: i64) -> Value {
+    pub(crate) fn constant(&mut self, value: i64) -> Value {
         self.builder.ins().iconst(types::I64, value)
     }
 
     /// Compares with a constant.
-    pub(super) fn compare(&mut self, how: IntCC, one: Value, other: i64) -> Value {
+    pub(crate) fn compare(&mut self, how: IntCC, one: Value, other: i64) -> Value {
         let other = self.constant(other);
         self.builder.ins().icmp(how, one, other)
     }
 
-    pub(super) fn block(&mut self) -> Block {
+    pub(crate) fn block(&mut self) -> Block {
         self.builder.create_block()
     }
 
     /// Creates a block with a parameter.
-    pub(super) fn block_with(&mut self, r#type: Type) -> (Block, Value) {
+    pub(crate) fn block_with(&mut self, r#type: Type) -> (Block, Value) {
         let block = self.builder.create_block();
         let value = self.builder.append_block_param(block, r#type);
         (block, value)
     }
 
     /// Continues in a block to which no more branches will be added.
-    pub(super) fn start(&mut self, block: Block) {
+    pub(crate) fn start(&mut self, block: Block) {
         self.scope.latest.clear();
         self.go_on(block);
     }
 
     /// Continues in such a block, where no predecessor has written to a register.
-    pub(super) fn go_on(&mut self, block: Block) {
+    pub(crate) fn go_on(&mut self, block: Block) {
         self.builder.switch_to_block(block);
         self.builder.seal_block(block);
     }
 
     /// Jumps to a block. The code after it is not reached by falling through.
-    pub(super) fn jump(&mut self, there: Block) {
+    pub(crate) fn jump(&mut self, there: Block) {
         self.builder.ins().jump(there, &[]);
         self.unreached();
     }
 
     /// Jumps to a block with an argument.
-    pub(super) fn jump_with(&mut self, there: Block, value: Value) {
+    pub(crate) fn jump_with(&mut self, there: Block, value: Value) {
         self.builder.ins().jump(there, &[value.into()]);
         self.unreached();
     }
 
     /// Begins an unreachable block.
-    pub(super) fn unreached(&mut self) {
+    pub(crate) fn unreached(&mut self) {
         let block = self.block();
         self.start(block);
     }

@@ -17,7 +17,7 @@ const SIMPLE_MAX: usize = 16;
 
 impl Translator<'_, '_> {
     /// Translates an expression.
-    pub(super) fn value(&mut self, expression: &E) -> Operand {
+    pub(crate) fn value(&mut self, expression: &E) -> Operand {
         match expression {
             E::Constant(value) => Operand::Plain(self.constant(*value), Range::exactly(*value), None),
             E::Register(register) => self.register(*register),
@@ -89,7 +89,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    pub(super) fn set(&mut self, register: Register, value: Operand) {
+    pub(crate) fn set(&mut self, register: Register, value: Operand) {
         let whole = self.whole(value);
         if let Place::Changing { variable, .. } = self.scope.registers[register] {
             self.builder.def_var(variable, whole);
@@ -104,7 +104,7 @@ impl Translator<'_, '_> {
     }
 
     /// Translates an expression to a 64-bit value and its range.
-    pub(super) fn integer(&mut self, expression: &E) -> (Value, Range) {
+    pub(crate) fn integer(&mut self, expression: &E) -> (Value, Range) {
         let operand = self.value(expression);
         let range = match operand {
             Operand::Plain(_, range, _) => range,
@@ -115,7 +115,7 @@ impl Translator<'_, '_> {
     }
 
     /// Translates the test of an expression for not being 0 to an 8-bit value.
-    pub(super) fn truth_of(&mut self, expression: &E) -> Value {
+    pub(crate) fn truth_of(&mut self, expression: &E) -> Value {
         match expression {
             E::Not(of) => {
                 let truth = self.truth_of(of);
@@ -223,7 +223,7 @@ impl Translator<'_, '_> {
     }
 
     /// Selects one of two simple values.
-    pub(super) fn choose(&mut self, condition: &E, then: &E, otherwise: &E) -> Operand {
+    pub(crate) fn choose(&mut self, condition: &E, then: &E, otherwise: &E) -> Operand {
         let truth = self.truth_of(condition);
         let (one, other) = (self.value(then), self.value(otherwise));
         let range = union(Some(union(None, &one)), &other);
@@ -233,7 +233,7 @@ impl Translator<'_, '_> {
     }
 
     /// Returns whether a value can be computed speculatively: without risk and at little cost.
-    pub(super) fn is_simple(&self, expression: &E) -> bool {
+    pub(crate) fn is_simple(&self, expression: &E) -> bool {
         let (mut count, mut is_simple) = (0, true);
         crate::visit::each(expression, &mut |one| {
             count += 1;
@@ -261,7 +261,7 @@ fn union(range: Option<Range>, value: &Operand) -> Range {
 }
 
 /// The Cranelift condition code of a comparison.
-pub(super) fn condition(comparison: Comparison, integer: Integer) -> IntCC {
+pub(crate) fn condition(comparison: Comparison, integer: Integer) -> IntCC {
     match (comparison, integer.is_unsigned) {
         (Comparison::Equal, _) => IntCC::Equal,
         (Comparison::NotEqual, _) => IntCC::NotEqual,

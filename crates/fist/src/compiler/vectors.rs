@@ -17,7 +17,7 @@ struct Made<'g> {
 
 impl<'a> Translator<'_, 'a> {
     /// Generates the bytes that sixteen iterations write.
-    pub(super) fn vectors(&mut self, round: &Round<'a>, guard: &Guard, count: &Counted) -> Value {
+    pub(crate) fn vectors(&mut self, round: &Round<'a>, guard: &Guard, count: &Counted) -> Value {
         let mut made = Made { guard, count, computed: Vec::new() };
         for lane in &round.computed {
             let value = self.vector(lane, &made);

@@ -5,27 +5,27 @@ use super::trivia::Place;
 /// Maximum width of a line in columns, as far as it can be wrapped.
 pub const WIDTH_MAX: usize = 100;
 /// Indentation of one level in columns.
-pub(super) const INDENT: usize = 4;
+pub(crate) const INDENT: usize = 4;
 
 /// A word on a line: a token or a comment.
 #[derive(Clone, Debug)]
-pub(super) struct Word<'a> {
-    pub(super) text: std::borrow::Cow<'a, str>,
+pub(crate) struct Word<'a> {
+    pub(crate) text: std::borrow::Cow<'a, str>,
     /// A space precedes it, unless it begins a line.
-    pub(super) is_spaced: bool,
+    pub(crate) is_spaced: bool,
     /// A line break is allowed before it: the lower the number, the more preferred.
-    pub(super) part: Option<u32>,
+    pub(crate) part: Option<u32>,
     /// If it has to begin a line, that line gets no extra indentation.
-    pub(super) is_flush: bool,
+    pub(crate) is_flush: bool,
     /// The position of a comment; `None` for a token.
-    pub(super) comment: Option<Place>,
+    pub(crate) comment: Option<Place>,
     /// The brace of an initializer list, if it is one.
-    pub(super) list: Option<Brace>,
+    pub(crate) list: Option<Brace>,
 }
 
 /// A brace of an initializer list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Brace {
+pub(crate) enum Brace {
     /// `{`.
     Begin,
     /// `}`.
@@ -33,29 +33,29 @@ pub(super) enum Brace {
 }
 
 /// The least preferred break: used only if not even the next word fits.
-pub(super) const PART_LAST: u32 = u32::MAX;
+pub(crate) const PART_LAST: u32 = u32::MAX;
 
 /// The text written so far.
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub(crate) struct Page {
     text: String,
     /// Width of the last line in columns.
     column: usize,
     /// An empty line is requested before the next one.
-    pub(super) wants_blank: bool,
+    pub(crate) wants_blank: bool,
     /// No empty line may precede the next one: a block has just begun.
-    pub(super) is_fresh: bool,
+    pub(crate) is_fresh: bool,
 }
 
 impl Page {
-    pub(super) fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
         self.text
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
@@ -83,12 +83,12 @@ impl Page {
     }
 
     /// Appends text to the last line.
-    pub(super) fn append(&mut self, text: &str) {
+    pub(crate) fn append(&mut self, text: &str) {
         self.push(text);
     }
 
     /// Writes a comment on lines of its own.
-    pub(super) fn comment(&mut self, text: &str, indent: usize, was_blank: bool) {
+    pub(crate) fn comment(&mut self, text: &str, indent: usize, was_blank: bool) {
         self.begin(indent, was_blank);
         let mut lines = text.lines();
         self.push(lines.next().unwrap_or_default());
@@ -106,7 +106,7 @@ impl Page {
     }
 
     /// Writes a line, wrapped if it is too long.
-    pub(super) fn line(&mut self, words: &[Word<'_>], indent: usize, was_blank: bool) {
+    pub(crate) fn line(&mut self, words: &[Word<'_>], indent: usize, was_blank: bool) {
         self.begin(indent, was_blank);
         self.words(words, indent, indent + 2 * INDENT);
     }

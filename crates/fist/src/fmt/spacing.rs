@@ -48,15 +48,15 @@ enum Bracket {
 
 /// How a token is placed after the preceding one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
-    pub(super) is_spaced: bool,
-    pub(super) part: Option<u32>,
-    pub(super) list: Option<Brace>,
+pub(crate) struct Standing {
+    pub(crate) is_spaced: bool,
+    pub(crate) part: Option<u32>,
+    pub(crate) list: Option<Brace>,
 }
 
 /// The state after a token.
 #[derive(Debug)]
-pub(super) struct Spacing {
+pub(crate) struct Spacing {
     before: Role,
     brackets: Vec<Bracket>,
     /// Number of conditionals without their `:` so far, per open bracket and outside of any.
@@ -69,17 +69,17 @@ const KEYWORDS: [&str; 8] = ["return", "case", "else", "do", "typedef", "extern"
 const CONTROLS: [&str; 4] = ["if", "while", "for", "switch"];
 
 impl Spacing {
-    pub(super) fn new() -> Spacing {
+    pub(crate) fn new() -> Spacing {
         Spacing { before: Role::Begin, brackets: Vec::new(), conditions: vec![0] }
     }
 
     /// Number of open brackets.
-    pub(super) fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.brackets.len()
     }
 
     /// Returns whether a `:` here would belong to no conditional.
-    pub(super) fn is_label_end(&self) -> bool {
+    pub(crate) fn is_label_end(&self) -> bool {
         self.brackets.is_empty() && self.conditions[0] == 0
     }
 
@@ -90,7 +90,7 @@ impl Spacing {
     }
 
     /// Places the next token; `following` is the one after it.
-    pub(super) fn next(&mut self, text: &str, token: &Token, following: &Token, types: &HashSet<String>) -> Standing {
+    pub(crate) fn next(&mut self, text: &str, token: &Token, following: &Token, types: &HashSet<String>) -> Standing {
         let depth = self.brackets.len() as u32;
         let mut list = None;
         let role = match token.kind {

@@ -4,7 +4,7 @@ use super::writer::Writer;
 
 impl Writer<'_> {
     /// Writes statements in braces; the line continues after the closing brace.
-    pub(super) fn block(&mut self) {
+    pub(crate) fn block(&mut self) {
         self.plain(true);
         if self.at("}") && !self.has_comments() {
             self.plain(false);

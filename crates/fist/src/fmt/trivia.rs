@@ -5,25 +5,25 @@ use crate::token::TokenKind;
 
 /// Trivia before a token.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trivia {
+pub(crate) struct Trivia {
     /// The comments; adjacent ones on a line count as one.
-    pub(super) comments: Vec<Comment>,
+    pub(crate) comments: Vec<Comment>,
     /// An empty line immediately precedes the token.
-    pub(super) is_after_blank: bool,
+    pub(crate) is_after_blank: bool,
 }
 
 /// Adjacent comments.
 #[derive(Clone, Debug)]
-pub(super) struct Comment {
-    pub(super) text: String,
-    pub(super) place: Place,
+pub(crate) struct Comment {
+    pub(crate) text: String,
+    pub(crate) place: Place,
     /// An empty line precedes it.
-    pub(super) is_after_blank: bool,
+    pub(crate) is_after_blank: bool,
 }
 
 /// The position of a comment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// After a token, at the end of its line.
     Behind,
     /// On a line of its own.
@@ -33,7 +33,7 @@ pub(super) enum Place {
 }
 
 /// Returns the trivia before each token.
-pub(super) fn of(text: &str, lexed: &Lexed) -> Vec<Trivia> {
+pub(crate) fn of(text: &str, lexed: &Lexed) -> Vec<Trivia> {
     let mut comments = lexed.comments.iter().peekable();
     let mut end = 0;
     let mut all = Vec::with_capacity(lexed.tokens.len());

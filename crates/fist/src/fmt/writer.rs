@@ -10,7 +10,7 @@ use crate::token::{Token, TokenKind};
 use crate::tree::{Description, ItemKind};
 
 /// The names of types: those of the language, and those that the FiST program defines.
-pub(super) fn type_names(description: &Description) -> HashSet<String> {
+pub(crate) fn type_names(description: &Description) -> HashSet<String> {
     let items = description.preamble.iter().chain(&description.code);
     let aliases = items.filter_map(|item| match &item.kind {
         ItemKind::TypeAlias(variable) => variable.name.as_ref().map(|name| name.value.clone()),
@@ -20,15 +20,15 @@ pub(super) fn type_names(description: &Description) -> HashSet<String> {
 }
 
 /// Walks the tokens of a syntactically valid FiST program.
-pub(super) struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     text: &'a str,
     tokens: &'a [Token],
     trivia: Vec<Trivia>,
     types: HashSet<String>,
     position: usize,
-    pub(super) page: Page,
+    pub(crate) page: Page,
     /// Nesting level of blocks.
-    pub(super) level: usize,
+    pub(crate) level: usize,
     /// The current line.
     line: Vec<Word<'a>>,
     /// An empty line preceded it in the source.
@@ -37,7 +37,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(text: &'a str, lexed: &'a Lexed, types: HashSet<String>) -> Writer<'a> {
+    pub(crate) fn new(text: &'a str, lexed: &'a Lexed, types: HashSet<String>) -> Writer<'a> {
         Writer {
             text,
             tokens: &lexed.tokens,
@@ -52,7 +52,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    pub(super) fn write(mut self) -> String {
+    pub(crate) fn write(mut self) -> String {
         if matches!(self.peek().kind, TokenKind::RawBegin) {
             self.alone();
             self.page.is_fresh = true;
@@ -94,7 +94,7 @@ impl<'a> Writer<'a> {
         matches!(self.peek().kind, TokenKind::Separator | TokenKind::RawEnd | TokenKind::End)
     }
 
-    pub(super) fn peek(&self) -> &'a Token {
+    pub(crate) fn peek(&self) -> &'a Token {
         &self.tokens[self.position]
     }
 
@@ -102,20 +102,20 @@ impl<'a> Writer<'a> {
         &self.tokens[(self.position + count).min(self.tokens.len() - 1)]
     }
 
-    pub(super) fn at(&self, mark: &str) -> bool {
+    pub(crate) fn at(&self, mark: &str) -> bool {
         matches!(self.peek().kind, TokenKind::Mark(found) if found == mark)
     }
 
-    pub(super) fn at_word(&self, word: &str) -> bool {
+    pub(crate) fn at_word(&self, word: &str) -> bool {
         matches!(self.peek().kind, TokenKind::Name) && self.peek().span.of(self.text) == word
     }
 
-    pub(super) fn at_end(&self) -> bool {
+    pub(crate) fn at_end(&self) -> bool {
         matches!(self.peek().kind, TokenKind::End)
     }
 
     /// Returns whether comments precede the next token.
-    pub(super) fn has_comments(&self) -> bool {
+    pub(crate) fn has_comments(&self) -> bool {
         !self.trivia[self.position].comments.is_empty()
     }
 
@@ -124,7 +124,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the current line.
-    pub(super) fn end_line(&mut self) {
+    pub(crate) fn end_line(&mut self) {
         let words = std::mem::take(&mut self.line);
         if !words.is_empty() {
             self.page.line(&words, self.indent(), self.was_blank);
@@ -134,7 +134,7 @@ impl<'a> Writer<'a> {
 
     /// Writes the comments before the next token on lines of their own, because the level changes or another section
     /// begins.
-    pub(super) fn comments_alone(&mut self) {
+    pub(crate) fn comments_alone(&mut self) {
         for comment in std::mem::take(&mut self.trivia[self.position].comments) {
             if comment.place == Place::Behind && !self.page.is_empty() {
                 self.page.append(" ");
@@ -146,12 +146,12 @@ impl<'a> Writer<'a> {
     }
 
     /// Drops the empty line before the next token.
-    pub(super) fn no_blank(&mut self) {
+    pub(crate) fn no_blank(&mut self) {
         self.trivia[self.position].is_after_blank = false;
     }
 
     /// Writes the next token with the spacing of an expression.
-    pub(super) fn token(&mut self) {
+    pub(crate) fn token(&mut self) {
         let standing = self.spacing.next(self.text, self.peek(), self.ahead(1), &self.types);
         self.put(standing.is_spaced, false, standing.part);
         if let Some(word) = self.line.last_mut() {
@@ -160,7 +160,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a keyword that begins a statement or a part of one.
-    pub(super) fn word(&mut self, is_spaced: bool) {
+    pub(crate) fn word(&mut self, is_spaced: bool) {
         self.spacing = Spacing::new();
         self.token();
         let word = self.line.last_mut().expect("one was just put there");
@@ -168,7 +168,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the next token, with or without a space before it.
-    pub(super) fn plain(&mut self, is_spaced: bool) {
+    pub(crate) fn plain(&mut self, is_spaced: bool) {
         self.put(is_spaced, true, None);
     }
 
@@ -220,7 +220,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes tokens up to a punctuator outside any bracket, inclusive.
-    pub(super) fn run(&mut self, end: &str) {
+    pub(crate) fn run(&mut self, end: &str) {
         let depth = self.spacing.depth();
         while !self.at_end() {
             let is_end = self.at(end) && self.spacing.depth() == depth;
@@ -232,7 +232,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a parenthesized part.
-    pub(super) fn parentheses(&mut self) {
+    pub(crate) fn parentheses(&mut self) {
         let depth = self.spacing.depth();
         self.token();
         while !self.at_end() && self.spacing.depth() > depth {
@@ -241,7 +241,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a label of `switch`, up to its `:`.
-    pub(super) fn label(&mut self) {
+    pub(crate) fn label(&mut self) {
         self.token();
         while !(self.at_end() || self.at(":") && self.spacing.is_label_end()) {
             self.token();
@@ -413,7 +413,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the `}` of a block, one level further out; the line continues.
-    pub(super) fn close_block(&mut self) {
+    pub(crate) fn close_block(&mut self) {
         self.comments_alone();
         self.level -= 1;
         self.page.wants_blank = false;

@@ -8,24 +8,24 @@ use crate::text::{Span, Spanned};
 use crate::token::{Token, TokenKind};
 use crate::tree::Name;
 
-pub(super) struct Parser<'a> {
-    pub(super) text: &'a str,
-    pub(super) tokens: &'a [Token],
-    pub(super) position: usize,
-    pub(super) depth: u32,
+pub(crate) struct Parser<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) tokens: &'a [Token],
+    pub(crate) position: usize,
+    pub(crate) depth: u32,
     /// Names of types.
-    pub(super) types: HashSet<String>,
-    pub(super) diagnostics: Vec<Diagnostic>,
+    pub(crate) types: HashSet<String>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
 /// A syntax error that has already been reported.
-pub(super) struct Unreadable;
+pub(crate) struct Unreadable;
 
-pub(super) type Read<T> = Result<T, Unreadable>;
+pub(crate) type Read<T> = Result<T, Unreadable>;
 
 impl<'a> Parser<'a> {
     /// Parses `%%`, or reports it missing.
-    pub(super) fn separator(&mut self) -> bool {
+    pub(crate) fn separator(&mut self) -> bool {
         let is_there = matches!(self.peek().kind, TokenKind::Separator);
         if is_there {
             self.next();
@@ -33,16 +33,16 @@ impl<'a> Parser<'a> {
         is_there
     }
 
-    pub(super) fn peek(&self) -> &'a Token {
+    pub(crate) fn peek(&self) -> &'a Token {
         &self.tokens[self.position]
     }
 
     /// The token at this distance after the next; the end token beyond the last.
-    pub(super) fn ahead(&self, count: usize) -> &'a Token {
+    pub(crate) fn ahead(&self, count: usize) -> &'a Token {
         &self.tokens[(self.position + count).min(self.tokens.len() - 1)]
     }
 
-    pub(super) fn next(&mut self) -> &'a Token {
+    pub(crate) fn next(&mut self) -> &'a Token {
         let token = &self.tokens[self.position];
         if !matches!(token.kind, TokenKind::End) {
             self.position += 1;
@@ -51,29 +51,29 @@ impl<'a> Parser<'a> {
     }
 
     /// Location of the preceding token.
-    pub(super) fn before(&self) -> Span {
+    pub(crate) fn before(&self) -> Span {
         self.position.checked_sub(1).map_or(Span::default(), |index| self.tokens[index].span)
     }
 
-    pub(super) fn since(&self, start: Span) -> Span {
+    pub(crate) fn since(&self, start: Span) -> Span {
         start.to(self.before())
     }
 
-    pub(super) fn at(&self, mark: &str) -> bool {
+    pub(crate) fn at(&self, mark: &str) -> bool {
         matches!(&self.peek().kind, TokenKind::Mark(found) if *found == mark)
     }
 
-    pub(super) fn at_word(&self, word: &str) -> bool {
+    pub(crate) fn at_word(&self, word: &str) -> bool {
         self.word() == Some(word)
     }
 
     /// The text of the next token, if it is a name.
-    pub(super) fn word(&self) -> Option<&'a str> {
+    pub(crate) fn word(&self) -> Option<&'a str> {
         let token = self.peek();
         matches!(token.kind, TokenKind::Name).then(|| token.span.of(self.text))
     }
 
-    pub(super) fn eat(&mut self, mark: &str) -> bool {
+    pub(crate) fn eat(&mut self, mark: &str) -> bool {
         let is_there = self.at(mark);
         if is_there {
             self.position += 1;
@@ -81,7 +81,7 @@ impl<'a> Parser<'a> {
         is_there
     }
 
-    pub(super) fn eat_word(&mut self, word: &str) -> bool {
+    pub(crate) fn eat_word(&mut self, word: &str) -> bool {
         let is_there = self.at_word(word);
         if is_there {
             self.position += 1;
@@ -89,7 +89,7 @@ impl<'a> Parser<'a> {
         is_there
     }
 
-    pub(super) fn expect(&mut self, mark: &'static str) -> Read<Span> {
+    pub(crate) fn expect(&mut self, mark: &'static str) -> Read<Span> {
         if self.at(mark) {
             return Ok(self.next().span);
         }
@@ -98,7 +98,7 @@ impl<'a> Parser<'a> {
         Err(Unreadable)
     }
 
-    pub(super) fn name(&mut self, what: &str) -> Read<Name> {
+    pub(crate) fn name(&mut self, what: &str) -> Read<Name> {
         match self.word() {
             Some(word) => Ok(Spanned::new(word.to_owned(), self.next().span)),
             None => {
@@ -110,7 +110,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The next token, as messages name it.
-    pub(super) fn found(&self) -> String {
+    pub(crate) fn found(&self) -> String {
         let token = self.peek();
         match token.kind {
             TokenKind::End => "the description ends here".into(),
@@ -120,24 +120,24 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub(super) fn expected(&mut self, what: &str, found: String) {
+    pub(crate) fn expected(&mut self, what: &str, found: String) {
         let diagnostic = self.wrong(Code::Expected, format!("{what} is expected"));
         diagnostic.label = Some(found);
     }
 
     /// Reports an error at the next token.
-    pub(super) fn wrong(&mut self, code: Code, message: impl Into<String>) -> &mut Diagnostic {
+    pub(crate) fn wrong(&mut self, code: Code, message: impl Into<String>) -> &mut Diagnostic {
         let span = self.peek().span;
         self.wrong_at(code, message, span)
     }
 
-    pub(super) fn wrong_at(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {
+    pub(crate) fn wrong_at(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {
         self.diagnostics.push(Diagnostic::error(code, message, span));
         self.diagnostics.last_mut().expect("one was just put there")
     }
 
     /// Parses one nesting level deeper, unless that is too deep.
-    pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+    pub(crate) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         self.within_depth(self.depth)?;
         self.depth += 1;
         let result = read(self);
@@ -146,7 +146,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Checks the nesting depth: the one limit for everything that nests.
-    pub(super) fn within_depth(&mut self, depth: u32) -> Read<()> {
+    pub(crate) fn within_depth(&mut self, depth: u32) -> Read<()> {
         if depth < DEPTH_MAX {
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns whether a rule or a section begins here: a synchronization point after any error.
-    pub(super) fn at_border(&self) -> bool {
+    pub(crate) fn at_border(&self) -> bool {
         match self.peek().kind {
             TokenKind::End | TokenKind::Separator | TokenKind::RawEnd => true,
             TokenKind::Mark("%") => self.peek().begins_line && self.at_rule(),
@@ -165,7 +165,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Skips what cannot be parsed: past the next `;` or `}` outside nested braces, or to a synchronization point.
-    pub(super) fn recover(&mut self) {
+    pub(crate) fn recover(&mut self) {
         let mut depth = 0;
         while !self.at_border() {
             match self.next().kind {
@@ -179,7 +179,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Skips past the next `;` of the same block, or to its `}`.
-    pub(super) fn recover_in_block(&mut self) {
+    pub(crate) fn recover_in_block(&mut self) {
         let mut depth = 0;
         while !self.at_border() {
             match self.peek().kind {

@@ -25,7 +25,7 @@ pub(crate) const KINDS: [&str; 13] = [
 
 impl Parser<'_> {
     /// All declarations, up to `%%`.
-    pub(super) fn declarations(&mut self) -> Vec<Declaration> {
+    pub(crate) fn declarations(&mut self) -> Vec<Declaration> {
         let mut declarations = Vec::new();
         loop {
             match self.peek().kind {

@@ -7,7 +7,7 @@ use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOpe
 
 impl Parser<'_> {
     /// Parses an expression; of several separated by commas the value is the last one's.
-    pub(super) fn expression(&mut self) -> Read<Expression> {
+    pub(crate) fn expression(&mut self) -> Read<Expression> {
         let mut left = self.assignment()?;
         while self.eat(",") {
             let right = self.assignment()?;
@@ -18,7 +18,7 @@ impl Parser<'_> {
     }
 
     /// Parses an expression without a comma.
-    pub(super) fn assignment(&mut self) -> Read<Expression> {
+    pub(crate) fn assignment(&mut self) -> Read<Expression> {
         self.deeper(|parser| {
             let left = parser.conditional()?;
             let TokenKind::Mark(mark) = parser.peek().kind else { return Ok(left) };
@@ -216,7 +216,7 @@ impl Parser<'_> {
     }
 
     /// Parses the value of a `case`: no assignment.
-    pub(super) fn case_value(&mut self) -> Read<Expression> {
+    pub(crate) fn case_value(&mut self) -> Read<Expression> {
         self.conditional()
     }
 }

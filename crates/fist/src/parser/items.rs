@@ -10,7 +10,7 @@ use crate::tree::{Expression, Function, Item, ItemKind as I, Name, TypeName, Var
 
 impl Parser<'_> {
     /// Parses all items up to the end of the section.
-    pub(super) fn items(&mut self) -> Vec<Item> {
+    pub(crate) fn items(&mut self) -> Vec<Item> {
         let mut items = Vec::new();
         while !matches!(self.peek().kind, TokenKind::End | TokenKind::Separator | TokenKind::RawEnd) {
             let start = self.peek().span;

@@ -13,7 +13,7 @@ pub(crate) const PARTS: [&str; 3] = ["precall", "call", "postcall"];
 
 impl Parser<'_> {
     /// Returns whether a rule begins here: `%op:`.
-    pub(super) fn at_rule(&self) -> bool {
+    pub(crate) fn at_rule(&self) -> bool {
         let [mark, set, colon] = [0, 1, 2].map(|count| self.ahead(count));
         matches!(mark.kind, TokenKind::Mark("%"))
             && SETS.contains(&set.span.of(self.text))
@@ -21,7 +21,7 @@ impl Parser<'_> {
     }
 
     /// Parses all rules, up to `%%`.
-    pub(super) fn rules(&mut self) -> Vec<Rule> {
+    pub(crate) fn rules(&mut self) -> Vec<Rule> {
         let mut rules = Vec::new();
         while !matches!(self.peek().kind, TokenKind::End | TokenKind::Separator) {
             match self.rule() {

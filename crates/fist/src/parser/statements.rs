@@ -7,7 +7,7 @@ use crate::tree::{Block, Statement, StatementKind as S, SwitchPart};
 
 impl Parser<'_> {
     /// Parses a block: statements in braces.
-    pub(super) fn block(&mut self) -> Read<Block> {
+    pub(crate) fn block(&mut self) -> Read<Block> {
         let start = self.expect("{")?;
         let statements = self.statements(|parser| parser.at("}"));
         if !self.eat("}") {

@@ -60,13 +60,13 @@ pub(crate) fn known_names() -> HashSet<String> {
 
 impl Parser<'_> {
     /// Returns whether a type begins with the token at this distance after the next.
-    pub(super) fn is_type_ahead(&self, count: usize) -> bool {
+    pub(crate) fn is_type_ahead(&self, count: usize) -> bool {
         let token = self.ahead(count);
         let word = token.span.of(self.text);
         matches!(token.kind, TokenKind::Name) && (WORDS.contains(&word) || self.types.contains(word))
     }
 
-    pub(super) fn type_name(&mut self) -> Read<TypeName> {
+    pub(crate) fn type_name(&mut self) -> Read<TypeName> {
         let start = self.peek().span;
         let mut is_const = false;
         let mut words: Vec<&str> = Vec::new();
@@ -110,7 +110,7 @@ impl Parser<'_> {
         Ok(TypeName { is_const, base, span: self.since(start) })
     }
 
-    pub(super) fn pointers(&mut self) -> Read<u32> {
+    pub(crate) fn pointers(&mut self) -> Read<u32> {
         let mut count = 0;
         while self.eat("*") {
             count += 1;
@@ -131,7 +131,7 @@ impl Parser<'_> {
     }
 
     /// Parses one more length of an array.
-    pub(super) fn length<T>(&mut self, lengths: &mut Vec<T>, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<()> {
+    pub(crate) fn length<T>(&mut self, lengths: &mut Vec<T>, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<()> {
         let length = read(self)?;
         lengths.push(length);
         self.within_type_depth(lengths.len() as u32)?;
@@ -139,7 +139,7 @@ impl Parser<'_> {
     }
 
     /// Parses the fields of declared data, including the braces.
-    pub(super) fn fields(&mut self) -> Read<Vec<Field>> {
+    pub(crate) fn fields(&mut self) -> Read<Vec<Field>> {
         self.expect("{")?;
         let mut fields = Vec::new();
         while !self.at("}") && !self.at_border() {
@@ -174,7 +174,7 @@ impl Parser<'_> {
     }
 
     /// Parses the rest of a declarator after a type: pointers, a name, arrays and an initializer.
-    pub(super) fn variable(&mut self, r#type: &TypeName, needs_name: bool) -> Read<Variable> {
+    pub(crate) fn variable(&mut self, r#type: &TypeName, needs_name: bool) -> Read<Variable> {
         let start = self.peek().span;
         let pointers = self.pointers()?;
         let name = match self.word() {

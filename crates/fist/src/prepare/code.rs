@@ -31,7 +31,7 @@ pub(crate) fn function(one: &ir::Function, layout: &Layout) -> Result<Function, 
 }
 
 /// Lowers an intrinsic or host call.
-pub(super) fn site(one: &ir::Site, layout: &Layout) -> Result<Site, Unfit> {
+pub(crate) fn site(one: &ir::Site, layout: &Layout) -> Result<Site, Unfit> {
     let preparing = Preparing { layout, name: "" };
     Ok(match one {
         ir::Site::BuiltIn(function, operands) => {

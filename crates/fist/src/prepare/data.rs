@@ -5,7 +5,7 @@ use crate::ir::{Initial, Type};
 use crate::memory::data_pointer;
 
 /// Writes the initial value of a type; `None` if the value cannot be evaluated or does not fit.
-pub(super) fn write(r#type: &Type, value: &Initial, layout: &Layout, bytes: &mut [u8]) -> Option<()> {
+pub(crate) fn write(r#type: &Type, value: &Initial, layout: &Layout, bytes: &mut [u8]) -> Option<()> {
     let order = layout.target.byte_order;
     match (value, r#type) {
         (Initial::Zero, _) => {}

@@ -15,13 +15,13 @@ const POINTER_BYTES: u64 = 8;
 pub(crate) struct Layout {
     pub(crate) target: Target,
     /// The structures, with the offsets of their fields.
-    pub(super) structures: Vec<Structure>,
+    pub(crate) structures: Vec<Structure>,
     /// The types of their fields in the intermediate form.
-    pub(super) field_types: Vec<Vec<ir::Type>>,
+    pub(crate) field_types: Vec<Vec<ir::Type>>,
     /// The values of the computed constants.
     constants: Vec<i64>,
     /// Error numbers of the errors that the program declares.
-    pub(super) errors: Vec<i32>,
+    pub(crate) errors: Vec<i32>,
 }
 
 impl Layout {
@@ -159,7 +159,7 @@ impl Layout {
     }
 
     /// Lowers a type, with its array lengths evaluated.
-    pub(super) fn r#type(&self, r#type: &ir::Type) -> Option<Type> {
+    pub(crate) fn r#type(&self, r#type: &ir::Type) -> Option<Type> {
         Some(match r#type {
             ir::Type::Void => Type::Void,
             ir::Type::Integer(integer) => Type::Integer(*integer),

@@ -11,7 +11,7 @@ const APART: usize = 8 << 30;
 /// Number of allocations at a time.
 const COUNT: usize = 2048;
 /// Every allocation is as far on as a multiple of this.
-pub(super) const ALIGNMENT: usize = 4096;
+pub(crate) const ALIGNMENT: usize = 4096;
 /// More than a page has anywhere.
 const PAGE: usize = 64 << 10;
 
@@ -35,7 +35,7 @@ fn room() -> Option<&'static Room> {
 }
 
 /// So many bytes, all zero; `None` where there is no room for them.
-pub(super) fn allocate(bytes: usize) -> Option<NonNull<u8>> {
+pub(crate) fn allocate(bytes: usize) -> Option<NonNull<u8>> {
     let room = room().filter(|_| bytes <= APART / 2)?;
     let take = |is_used: &AtomicBool| !is_used.swap(true, Ordering::AcqRel);
     let index = room.is_used.iter().position(take)?;
@@ -50,7 +50,7 @@ pub(super) fn allocate(bytes: usize) -> Option<NonNull<u8>> {
 }
 
 /// Gives an allocation back: whether it is one of these.
-pub(super) fn free(place: *mut u8, bytes: usize) -> bool {
+pub(crate) fn free(place: *mut u8, bytes: usize) -> bool {
     let Some(room) = room() else { return false };
     let Some(index) = place.addr().checked_sub(room.first).map(|far| far / APART).filter(|index| *index < COUNT) else {
         return false;

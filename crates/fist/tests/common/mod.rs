@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 mod far;
-pub mod red_zones;
+pub(crate) mod red_zones;
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use fist::program::Program;
 use fist::stop::{Stop, Why};
 
 /// Checks a description that has no errors.
-pub fn program(name: &str, text: &str) -> Program {
+pub(crate) fn program(name: &str, text: &str) -> Program {
     let parsed = fist::parser::parse(text);
     assert!(parsed.diagnostics.is_empty(), "{text}\n{:#?}", parsed.diagnostics);
     let checked = check(&parsed.description, name);
@@ -26,7 +26,7 @@ pub fn program(name: &str, text: &str) -> Program {
 }
 
 /// The codes of what is wrong with a description.
-pub fn codes(text: &str) -> Vec<&'static str> {
+pub(crate) fn codes(text: &str) -> Vec<&'static str> {
     let parsed = fist::parser::parse(text);
     let checked = check(&parsed.description, "test");
     parsed.diagnostics.iter().chain(&checked.diagnostics).map(|diagnostic| diagnostic.code.name()).collect()
@@ -34,7 +34,7 @@ pub fn codes(text: &str) -> Vec<&'static str> {
 
 /// What a program asks for is answered with constants and kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Notes {
+pub(crate) struct Notes {
     pub error: i32,
     pub printed: Vec<String>,
     pub vfs: Vec<u8>,
@@ -52,7 +52,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    pub fn new(program: &Program) -> Notes {
+    pub(crate) fn new(program: &Program) -> Notes {
         let zeros =
             |structure: Option<usize>| vec![0; structure.map_or(0, |index| program.structures[index].size as usize)];
         Notes {
@@ -67,7 +67,7 @@ impl Notes {
     }
 
     /// What a run may take, as it is said here.
-    pub fn meter(&self) -> Meter {
+    pub(crate) fn meter(&self) -> Meter {
         Meter::new(self.time_limit).with_work(self.work)
     }
 
@@ -205,12 +205,12 @@ impl Host for Notes {
 }
 
 /// Runs a function.
-pub fn run(program: &Program, notes: &mut Notes, function: &str, values: &[i64]) -> Result<i64, Stop> {
+pub(crate) fn run(program: &Program, notes: &mut Notes, function: &str, values: &[i64]) -> Result<i64, Stop> {
     run_on(program, notes, function, values, &[], &mut [])
 }
 
 /// Runs a function that is given what it reads and what it writes: interpreted and compiled, which has to be the same.
-pub fn run_on(
+pub(crate) fn run_on(
     program: &Program,
     notes: &mut Notes,
     function: &str,
@@ -230,7 +230,7 @@ pub fn run_on(
 }
 
 /// Runs a function in the interpreter.
-pub fn interpret(
+pub(crate) fn interpret(
     program: &Program,
     notes: &mut Notes,
     function: usize,
@@ -243,7 +243,7 @@ pub fn interpret(
 }
 
 /// Runs a function as it was compiled.
-pub fn run_compiled(
+pub(crate) fn run_compiled(
     compiled: &Compiled,
     program: &Program,
     notes: &mut Notes,
@@ -258,7 +258,7 @@ pub fn run_compiled(
 
 /// Does the same interpreted and compiled: the results and all that changed have to be equal, and nothing is read or written
 /// beside any allocation, as far as the allocator is [`red_zones::RedZones`].
-pub fn in_both_tiers<T: PartialEq + Debug>(
+pub(crate) fn in_both_tiers<T: PartialEq + Debug>(
     interpreted: impl FnOnce() -> T,
     compiled: impl Fn() -> T,
     what: impl Fn() -> String,

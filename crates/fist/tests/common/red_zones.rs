@@ -22,15 +22,15 @@ thread_local! {
 }
 
 /// The system's allocator, with red zones.
-pub struct RedZones;
+pub(crate) struct RedZones;
 
 /// Number of allocations that this thread has freed and beside which something had been written.
-pub fn damaged() -> u64 {
+pub(crate) fn damaged() -> u64 {
     DAMAGED.get()
 }
 
 /// Calls a function with red zones of this byte around what it allocates.
-pub fn filled_with<T>(byte: u8, call: impl FnOnce() -> T) -> T {
+pub(crate) fn filled_with<T>(byte: u8, call: impl FnOnce() -> T) -> T {
     let before = FILL.replace(byte);
     let answer = call();
     FILL.set(before);
@@ -38,7 +38,7 @@ pub fn filled_with<T>(byte: u8, call: impl FnOnce() -> T) -> T {
 }
 
 /// Calls a function with what it allocates far from all else, which takes two system calls for each allocation.
-pub fn far_from_all<T>(call: impl FnOnce() -> T) -> T {
+pub(crate) fn far_from_all<T>(call: impl FnOnce() -> T) -> T {
     let before = IS_FAR.replace(true);
     let answer = call();
     IS_FAR.set(before);

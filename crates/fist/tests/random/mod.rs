@@ -53,7 +53,7 @@ struct Variable {
 }
 
 /// A random description as it is made.
-pub struct Maker {
+pub(crate) struct Maker {
     random: fastrand::Rng,
     text: String,
     variables: Vec<Variable>,
@@ -65,7 +65,7 @@ pub struct Maker {
 }
 
 /// A random description, and how many statements it has.
-pub fn description(seed: u64) -> (String, usize) {
+pub(crate) fn description(seed: u64) -> (String, usize) {
     let random = fastrand::Rng::with_seed(seed);
     let mut maker =
         Maker { random, text: BEGIN.to_owned(), variables: Vec::new(), names: 0, loops: 0, switches: 0, statements: 0 };

@@ -26,12 +26,12 @@ enum Route {
 
 impl DeferredReply {
     /// Creates the reply to a request that was read from a descriptor of the device.
-    pub(super) fn to_device(unique: u64, connection: Arc<Connection>) -> DeferredReply {
+    pub(crate) fn to_device(unique: u64, connection: Arc<Connection>) -> DeferredReply {
         DeferredReply { unique, route: Some(Route::Device(connection)) }
     }
 
     /// Creates the reply to the request that an entry holds.
-    pub(super) fn to_ring(unique: u64, entry: Box<Entry>, reserve: Reserve) -> DeferredReply {
+    pub(crate) fn to_ring(unique: u64, entry: Box<Entry>, reserve: Reserve) -> DeferredReply {
         DeferredReply { unique, route: Some(Route::Ring(entry, reserve)) }
     }
 

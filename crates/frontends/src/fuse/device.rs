@@ -30,7 +30,7 @@ impl Device {
     /// Returns the connection for a worker: a cloned descriptor, so that workers do not contend for one list of requests in
     /// progress. If cloning fails (the device may no longer be opened), the first descriptor is shared, which is slower but
     /// otherwise equivalent.
-    pub(super) fn connection(self: &Arc<Device>) -> Connection {
+    pub(crate) fn connection(self: &Arc<Device>) -> Connection {
         let clone = open_device().ok().filter(|fd| clone_connection(fd.as_fd(), self.fd.as_fd()));
         Connection { device: Arc::clone(self), clone }
     }
@@ -100,7 +100,7 @@ fn clone_connection(new: BorrowedFd<'_>, connection: BorrowedFd<'_>) -> bool {
 }
 
 /// Writes a message, which the device accepts whole or not at all.
-pub(super) fn write_whole(fd: BorrowedFd<'_>, message: &[u8]) -> Result<(), Errno> {
+pub(crate) fn write_whole(fd: BorrowedFd<'_>, message: &[u8]) -> Result<(), Errno> {
     loop {
         match rustix::io::write(fd, message) {
             Ok(_) => return Ok(()),

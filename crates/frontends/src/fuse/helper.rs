@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Names of the set-user-ID-root helper that mounts for users. The second is that of older releases.
-pub(super) const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
+pub(crate) const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
-pub(super) fn first_found<T>(start: impl Fn(&&str) -> io::Result<T>) -> Result<T, MountError> {
+pub(crate) fn first_found<T>(start: impl Fn(&&str) -> io::Result<T>) -> Result<T, MountError> {
     for helper in &HELPERS {
         match start(helper) {
             Ok(child) => return Ok(child),
@@ -21,7 +21,7 @@ pub(super) fn first_found<T>(start: impl Fn(&&str) -> io::Result<T>) -> Result<T
 }
 
 /// Unmounts what is mounted on a name in a directory: the helper accepts only the directory in which it is started.
-pub(super) fn unmount_by_helper(directory: &Path, name: &OsStr, lazy: bool) -> io::Result<()> {
+pub(crate) fn unmount_by_helper(directory: &Path, name: &OsStr, lazy: bool) -> io::Result<()> {
     let start = |helper: &&str| {
         let mut command = Command::new(helper);
         command.arg("-u");

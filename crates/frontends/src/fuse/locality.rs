@@ -194,7 +194,7 @@ impl Drop for Worker<'_> {
 }
 
 /// Returns the set of one CPU.
-pub(super) fn only(processor: usize) -> CpuSet {
+pub(crate) fn only(processor: usize) -> CpuSet {
     let mut set = CpuSet::new();
     set.set(processor);
     set

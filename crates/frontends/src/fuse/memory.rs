@@ -7,20 +7,20 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 
 /// A buffer that is zero until it is written to.
-pub(super) struct Memory(MmapMut);
+pub(crate) struct Memory(MmapMut);
 
 impl Memory {
     /// Maps a buffer of this size in bytes.
     ///
     /// # Errors
     /// Fails if the process may have no more memory.
-    pub(super) fn of(bytes: usize) -> io::Result<Memory> {
+    pub(crate) fn of(bytes: usize) -> io::Result<Memory> {
         MmapMut::map_anon(bytes).map(Memory)
     }
 
     /// Returns the pages from an offset on to the system, where they read as zeros again. The offset is a multiple of the page
     /// size.
-    pub(super) fn give_back_from(&mut self, offset: usize) -> io::Result<()> {
+    pub(crate) fn give_back_from(&mut self, offset: usize) -> io::Result<()> {
         let length = self.0.len() - offset;
         // SAFETY: nothing borrows the memory, which is this value's alone, and any contents of it are valid bytes.
         unsafe { self.0.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, length) }

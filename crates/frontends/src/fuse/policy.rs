@@ -60,13 +60,13 @@ pub(crate) fn look_at(thread: Pid) -> Option<(u64, bool)> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use rustix::thread::gettid;
     use std::time::Duration;
 
     /// Returns the number of the calling thread's policy as reported by the kernel: 5 is SCHED_IDLE.
-    pub(in crate::fuse) fn shown() -> String {
+    pub(crate) fn shown() -> String {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         stat.rsplit(')').next().unwrap().split_whitespace().nth(38).unwrap().to_owned()
     }

@@ -133,7 +133,7 @@ impl<'a, 'b> EntryPacker<'a, 'b> {
 
 /// Returns whether the kernel accepts a reply with this error: it accepts none with a kernel-internal number, such as
 /// ERESTARTSYS, and the caller would wait forever.
-pub(super) fn is_answerable(errno: i32) -> bool {
+pub(crate) fn is_answerable(errno: i32) -> bool {
     /// The first of the kernel-internal error numbers (include/linux/errno.h).
     const KERNELS_OWN: i32 = 512;
     (1..KERNELS_OWN).contains(&errno)

@@ -16,7 +16,7 @@ use vnode::layer::Layer;
 use vnode::{FileSystemRef, Properties};
 
 /// A mount on a directory of its own, unmounted when dropped.
-pub struct Mounted {
+pub(crate) struct Mounted {
     /// The mount.
     pub mount: Mount,
     _directory: tempfile::TempDir,
@@ -24,12 +24,12 @@ pub struct Mounted {
 
 impl Mounted {
     /// A path in the mount.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.mount.mount_point().join(name)
     }
 
     /// The number of requests of an operation, by its name in the protocol.
-    pub fn requests(&self, operation: &str) -> u64 {
+    pub(crate) fn requests(&self, operation: &str) -> u64 {
         let counts = self.mount.statistics();
         counts.iter().find(|count| count.operation == operation).map_or(0, |count| count.times.requests())
     }
@@ -37,7 +37,7 @@ impl Mounted {
 
 /// Unmounts. A program that another test of this process starts has copies of all open files until it is executed: while the
 /// mount is in use, this is tried again for a while.
-pub fn unmount_when_unused(mount: &Mount) {
+pub(crate) fn unmount_when_unused(mount: &Mount) {
     let end = Instant::now() + Duration::from_secs(10);
     loop {
         match mount.unmount(UnmountMode::Clean) {
@@ -50,13 +50,13 @@ pub fn unmount_when_unused(mount: &Mount) {
 }
 
 /// An empty file system in memory.
-pub fn memory() -> FileSystemRef {
+pub(crate) fn memory() -> FileSystemRef {
     let options = bases::mem::Options { size: 64 << 20, mode: 0o755, ..Default::default() };
     Arc::new(bases::mem::MemoryFileSystem::new(options))
 }
 
 /// A mount; `None`, with a word about it, where nothing can be mounted.
-pub fn mount_with(file_system: FileSystemRef, options: MountOptions) -> Option<Mounted> {
+pub(crate) fn mount_with(file_system: FileSystemRef, options: MountOptions) -> Option<Mounted> {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
         eprintln!("skipped: mounting needs root and /dev/fuse");
         return None;
@@ -69,12 +69,12 @@ pub fn mount_with(file_system: FileSystemRef, options: MountOptions) -> Option<M
 }
 
 /// A mount of a file system in memory.
-pub fn mount_memory() -> Option<Mounted> {
+pub(crate) fn mount_memory() -> Option<Mounted> {
     mount_with(memory(), MountOptions::default())
 }
 
 /// A mount of a directory, with the directory below.
-pub fn mount_directory(options: MountOptions) -> Option<(Mounted, tempfile::TempDir)> {
+pub(crate) fn mount_directory(options: MountOptions) -> Option<(Mounted, tempfile::TempDir)> {
     let lower = tempfile::tempdir().unwrap();
     fs::set_permissions(lower.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let base = bases::dir::DirectoryFileSystem::open(lower.path(), bases::dir::Options::default()).unwrap();
@@ -82,7 +82,7 @@ pub fn mount_directory(options: MountOptions) -> Option<(Mounted, tempfile::Temp
 }
 
 /// Runs a shell command as another user: whether it succeeded.
-pub fn as_user(uid: u32, command: &str) -> bool {
+pub(crate) fn as_user(uid: u32, command: &str) -> bool {
     let status =
         Command::new("sh").args(["-c", command]).uid(uid).gid(uid).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.unwrap().success()
@@ -90,7 +90,7 @@ pub fn as_user(uid: u32, command: &str) -> bool {
 
 /// Changes a file through a shared mapping of a descriptor that is open for appending, in a process of its own: while the
 /// file is mapped, a page fault of this one would wait for itself.
-pub fn map_while_appending(path: &Path) -> bool {
+pub(crate) fn map_while_appending(path: &Path) -> bool {
     let script = "import mmap, os, sys\n\
                   fd = os.open(sys.argv[1], os.O_RDWR | os.O_APPEND)\n\
                   with mmap.mmap(fd, 8192) as mapping: mapping[10:15] = b'HELLO'\n\
@@ -100,7 +100,13 @@ pub fn map_while_appending(path: &Path) -> bool {
 }
 
 /// Takes or releases a byte-range lock, by a command of fcntl(2).
-pub fn set_lock(file: &File, command: libc::c_int, kind: libc::c_int, start: i64, length: i64) -> io::Result<()> {
+pub(crate) fn set_lock(
+    file: &File,
+    command: libc::c_int,
+    kind: libc::c_int,
+    start: i64,
+    length: i64,
+) -> io::Result<()> {
     let lock = libc::flock { l_type: kind as i16, l_whence: 0, l_start: start, l_len: length, l_pid: 0 };
     // SAFETY: the kernel reads `lock`, which outlives the call.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) };
@@ -109,13 +115,13 @@ pub fn set_lock(file: &File, command: libc::c_int, kind: libc::c_int, start: i64
 
 /// Copies a program to be run. A process of its own does it: what this one had open for writing for a moment, a process that
 /// another test starts just then would have open too, and nobody could run it.
-pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+pub(crate) fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let copied = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status();
     assert!(copied.expect("cp is started").success(), "{} is not copied", from.as_ref().display());
 }
 
 /// Locks reach the base only where others could reach it too.
-pub struct Shared;
+pub(crate) struct Shared;
 
 impl Layer for Shared {
     type State = ();
@@ -130,7 +136,7 @@ impl Layer for Shared {
 }
 
 /// Opens a file as often as there are to be waiters, each of which waits for a lock of it in a thread with little memory.
-pub fn wait_for_locks<'scope>(
+pub(crate) fn wait_for_locks<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     path: &Path,
     count: usize,
@@ -145,7 +151,7 @@ pub fn wait_for_locks<'scope>(
 }
 
 /// Waits until it holds.
-pub fn until(mut condition: impl FnMut() -> bool, what: &str) {
+pub(crate) fn until(mut condition: impl FnMut() -> bool, what: &str) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !condition() {
         assert!(Instant::now() < deadline, "{what}");
@@ -154,7 +160,7 @@ pub fn until(mut condition: impl FnMut() -> bool, what: &str) {
 }
 
 /// Has thousands wait for one lock: others are served at once meanwhile, and all get it.
-pub fn thousands_wait_for_a_lock(mounted: &Mounted) {
+pub(crate) fn thousands_wait_for_a_lock(mounted: &Mounted) {
     const WAITERS: usize = 3_000;
     use rustix::fs::{FlockOperation, flock};
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);

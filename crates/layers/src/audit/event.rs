@@ -6,23 +6,23 @@ use vnode::{AccessMode, AllocateMode, Caller, OpenFlags, RenameMode, Result, See
 
 /// An operation with everything that its line contains: complete, since paths and processes change.
 #[derive(Debug)]
-pub(super) struct Event {
-    pub(super) time: Timestamp,
-    pub(super) operation: &'static str,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) pid: u32,
-    pub(super) process: Vec<u8>,
-    pub(super) result: Result<()>,
+pub(crate) struct Event {
+    pub(crate) time: Timestamp,
+    pub(crate) operation: &'static str,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) pid: u32,
+    pub(crate) process: Vec<u8>,
+    pub(crate) result: Result<()>,
     /// Option by which `audit` itself refused the operation.
-    pub(super) refused_by: Option<&'static str>,
+    pub(crate) refused_by: Option<&'static str>,
     /// Paths, the name, and the other arguments of the operation.
-    pub(super) details: Vec<(&'static str, Value)>,
+    pub(crate) details: Vec<(&'static str, Value)>,
 }
 
 /// The value of a detail.
 #[derive(Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Number(u64),
     /// Permission bits, written in octal.
     Mode(u32),
@@ -33,7 +33,7 @@ pub(super) enum Value {
 
 impl Event {
     /// Formats the line, without its newline.
-    pub(super) fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let mut line = Line::at(self.time);
         line.text("operation", self.operation);
         for (key, value) in &self.details {
@@ -60,14 +60,14 @@ impl Event {
 }
 
 /// Formats the line that reports the number of lines lost before it.
-pub(super) fn dropped_line(time: Timestamp, count: u64) -> String {
+pub(crate) fn dropped_line(time: Timestamp, count: u64) -> String {
     let mut line = Line::at(time);
     line.number("dropped", count);
     line.end()
 }
 
 /// Returns the name of the caller's process, or an empty name if the process no longer exists.
-pub(super) fn process_name(caller: &Caller) -> Vec<u8> {
+pub(crate) fn process_name(caller: &Caller) -> Vec<u8> {
     if caller.pid == 0 {
         return Vec::new();
     }
@@ -117,7 +117,7 @@ impl Line {
 }
 
 /// Appends the arguments of an operation other than names and paths to `details`.
-pub(super) fn arguments(operation: &Operation<'_>, details: &mut Vec<(&'static str, Value)>) {
+pub(crate) fn arguments(operation: &Operation<'_>, details: &mut Vec<(&'static str, Value)>) {
     let range = |offset: u64, length: u64| [("offset", Value::Number(offset)), ("length", Value::Number(length))];
     match operation {
         Operation::SetAttributes(changes) => attributes(changes, details),

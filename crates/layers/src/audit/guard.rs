@@ -11,16 +11,16 @@ const SET_ID: u32 = 0o6000;
 
 /// Settings of what is refused.
 #[derive(Debug, Default)]
-pub(super) struct Guard {
+pub(crate) struct Guard {
     /// Refuse set-ID bits on anything but directories, to everybody except the superuser.
-    pub(super) refuse_setuid: bool,
+    pub(crate) refuse_setuid: bool,
     /// Refuse changes to these paths, to everybody.
-    pub(super) protected: Option<Protected>,
+    pub(crate) protected: Option<Protected>,
 }
 
 /// Protected paths.
 #[derive(Debug)]
-pub(super) struct Protected {
+pub(crate) struct Protected {
     paths: Globs,
     /// Ancestors of the protected paths, as far as the patterns name them: they may be neither moved nor removed.
     ancestors: Option<Globs>,
@@ -29,12 +29,12 @@ pub(super) struct Protected {
 }
 
 impl Guard {
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         !self.refuse_setuid && self.protected.is_none()
     }
 
     /// Returns the option by which the operation is refused, if it is.
-    pub(super) fn refuses<L: Layer<State = Whereabouts>>(
+    pub(crate) fn refuses<L: Layer<State = Whereabouts>>(
         &self,
         node: &LayerVnode<L>,
         caller: &Caller,
@@ -66,7 +66,7 @@ impl Protected {
     ///
     /// # Errors
     /// Returns a description of what is expected instead.
-    pub(super) fn parse(list: &str) -> Result<Self, String> {
+    pub(crate) fn parse(list: &str) -> Result<Self, String> {
         let paths = Globs::paths(list)?;
         let (mut ancestors, mut names) = (Vec::new(), Some(Vec::new()));
         for pattern in list.split(':').map(|pattern| pattern.strip_prefix('/').unwrap_or(pattern)) {

@@ -164,14 +164,14 @@ impl Layer for Audit {
 
 impl Audit {
     /// Creates a layer with these settings, shown to users as `details`.
-    pub(super) fn new(settings: Settings, details: String) -> Self {
+    pub(crate) fn new(settings: Settings, details: String) -> Self {
         let Settings { rules, guard, reporter, file } = settings;
         let needs_paths = rules.ask_for_paths() || guard.protected.is_some();
         Self { rules, guard, reporter, file, needs_paths, details }
     }
 
     /// Returns whether any decision depends on a path.
-    pub(super) fn needs_paths(&self) -> bool {
+    pub(crate) fn needs_paths(&self) -> bool {
         self.needs_paths
     }
 

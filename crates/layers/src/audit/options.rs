@@ -10,9 +10,9 @@ use super::sink::{SYSLOG, Sink};
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::rules::{self, Given};
 
-pub(super) const NAME: &str = "audit";
+pub(crate) const NAME: &str = "audit";
 
-pub(super) const KNOWN: &[OptionSpecification] = &[
+pub(crate) const KNOWN: &[OptionSpecification] = &[
     OptionSpecification {
         key: "to",
         value: "FILE|stderr|syslog",
@@ -48,16 +48,16 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
 const QUEUE: usize = 8192;
 
 /// Settings read from the options.
-pub(super) struct Settings {
-    pub(super) rules: Rules,
-    pub(super) guard: Guard,
-    pub(super) reporter: Reporter,
+pub(crate) struct Settings {
+    pub(crate) rules: Rules,
+    pub(crate) guard: Guard,
+    pub(crate) reporter: Reporter,
     /// The file that lines are written to, if they are written to a file.
-    pub(super) file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// Reads the options, and opens the file.
-pub(super) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> {
+pub(crate) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> {
     let options = Options::new(NAME, KNOWN, pairs)?;
     let queue = options.read("queue", |value| match number(value) {
         Ok(count @ 1..=16_777_216) => Ok(count),

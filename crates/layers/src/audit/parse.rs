@@ -6,7 +6,7 @@ use crate::rules::{self, all_operations, error_named, index, operations};
 use crate::users;
 
 /// Keys of a rule's parts.
-pub(super) const KEYS: [&str; 5] = ["operations", "path", "uid", "except-uid", "result"];
+pub(crate) const KEYS: [&str; 5] = ["operations", "path", "uid", "except-uid", "result"];
 
 /// Operations on the data of open files and on nothing else, which rules select only by name.
 const DATA: [&str; 10] =
@@ -14,7 +14,7 @@ const DATA: [&str; 10] =
 
 /// Returns the rules of the papers' Snoopfs: denied or failed lookups, and any other denied operation, by users other
 /// than root and the owner.
-pub(super) fn default_rules() -> Vec<Rule> {
+pub(crate) fn default_rules() -> Vec<Rule> {
     let strangers = |operations, classes| Rule {
         operations,
         results: Results { classes, errors: Vec::new() },
@@ -26,7 +26,7 @@ pub(super) fn default_rules() -> Vec<Rule> {
 }
 
 /// Returns the rule that reports everything except operations on data.
-pub(super) fn everything() -> Rule {
+pub(crate) fn everything() -> Rule {
     Rule {
         report: true,
         operations: usual_operations(),
@@ -42,7 +42,7 @@ pub(super) fn everything() -> Rule {
 ///
 /// # Errors
 /// Returns a description of the expected value.
-pub(super) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), String> {
+pub(crate) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), String> {
     match key {
         "operations" => rule.operations = operations(value)?,
         "path" => rule.paths = Some(Globs::paths(value)?),
@@ -61,7 +61,7 @@ pub(super) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), St
 ///
 /// # Errors
 /// Returns a description of the problem.
-pub(super) fn rule(line: &str) -> Result<Rule, String> {
+pub(crate) fn rule(line: &str) -> Result<Rule, String> {
     let mut words = words(line)?.into_iter();
     let report = match words.next().as_deref() {
         Some("report") => true,

@@ -14,7 +14,7 @@ pub struct Whereabouts(Mutex<Option<Box<(VnodeRef, NameBuf)>>>);
 impl Whereabouts {
     /// Records that the name in the directory refers to the vnode, whether or not the vnode belongs to the layer.
     /// Directories need no record, since they are always found again.
-    pub(super) fn note<L>(vnode: &VnodeRef, directory: &LayerVnode<L>, name: Name<'_>)
+    pub(crate) fn note<L>(vnode: &VnodeRef, directory: &LayerVnode<L>, name: Name<'_>)
     where
         L: Layer<State = Self>,
     {
@@ -39,7 +39,7 @@ impl Whereabouts {
 }
 
 /// Returns the path of a vnode, from the lower file system or from its last known location.
-pub(super) fn path_of<L: Layer<State = Whereabouts>>(vnode: &dyn Vnode) -> Result<Vec<u8>> {
+pub(crate) fn path_of<L: Layer<State = Whereabouts>>(vnode: &dyn Vnode) -> Result<Vec<u8>> {
     match vnode.path() {
         Err(error) if error != Errno::ENOENT => {
             let node = vnode.as_any().downcast_ref::<LayerVnode<L>>();
@@ -51,16 +51,16 @@ pub(super) fn path_of<L: Layer<State = Whereabouts>>(vnode: &dyn Vnode) -> Resul
 
 /// The paths of an operation, as far as they can be determined.
 #[derive(Debug, Default)]
-pub(super) struct Paths {
+pub(crate) struct Paths {
     /// Path of the object, or of the name in the directory.
-    pub(super) path: Option<Vec<u8>>,
+    pub(crate) path: Option<Vec<u8>>,
     /// New path of a rename, or path of the linked file for a link.
-    pub(super) other: Option<Vec<u8>>,
+    pub(crate) other: Option<Vec<u8>>,
 }
 
 impl Paths {
     /// Queries the lower file system, which costs a system call or more.
-    pub(super) fn of<L>(node: &LayerVnode<L>, operation: &Operation<'_>) -> Self
+    pub(crate) fn of<L>(node: &LayerVnode<L>, operation: &Operation<'_>) -> Self
     where
         L: Layer<State = Whereabouts>,
     {
@@ -79,7 +79,7 @@ impl Paths {
 }
 
 /// Returns the path of a name in the directory with this path.
-pub(super) fn join(directory: &[u8], name: Name<'_>) -> Vec<u8> {
+pub(crate) fn join(directory: &[u8], name: Name<'_>) -> Vec<u8> {
     match directory {
         [] => name.as_bytes().to_vec(),
         _ => [directory, b"/", name.as_bytes()].concat(),

@@ -16,19 +16,19 @@ const CLOSING_TIME: Duration = Duration::from_secs(2);
 
 /// Accepts events, never blocks, and counts the events that it has to drop.
 #[derive(Debug)]
-pub(super) struct Reporter(Arc<Shared>);
+pub(crate) struct Reporter(Arc<Shared>);
 
 /// Counts of events since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Number of lines written, counted before a reader can see them.
-    pub(super) written: u64,
+    pub(crate) written: u64,
     /// Number of events that found the queue full.
-    pub(super) dropped: u64,
+    pub(crate) dropped: u64,
     /// Number of lines that could not be written.
-    pub(super) unwritten: u64,
+    pub(crate) unwritten: u64,
     /// Number of events not yet counted as written or unwritten.
-    pub(super) waiting: u64,
+    pub(crate) waiting: u64,
 }
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ enum Writer {
 
 impl Reporter {
     /// Creates a queue of at most `capacity` events in front of the sink.
-    pub(super) fn new(sink: Sink, capacity: usize) -> Self {
+    pub(crate) fn new(sink: Sink, capacity: usize) -> Self {
         let queue = Queue {
             events: VecDeque::new(),
             counts: Counts::default(),
@@ -81,7 +81,7 @@ impl Reporter {
     }
 
     /// Queues an event, or drops it if there is no room.
-    pub(super) fn report(&self, event: Event) {
+    pub(crate) fn report(&self, event: Event) {
         let mut queue = self.0.lock();
         if queue.writer == Writer::NotStarted {
             self.start(&mut queue);
@@ -99,16 +99,16 @@ impl Reporter {
     }
 
     /// Makes the writer use another sink from the next line on.
-    pub(super) fn replace(&self, sink: Sink) {
+    pub(crate) fn replace(&self, sink: Sink) {
         self.0.lock().sink = Some(sink);
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         self.0.lock().counts
     }
 
     /// Returns whether the thread with this ID is the writer.
-    pub(super) fn is_writer(&self, thread: u32) -> bool {
+    pub(crate) fn is_writer(&self, thread: u32) -> bool {
         thread != 0 && self.0.writer.load(Ordering::Relaxed) == thread
     }
 

@@ -10,7 +10,7 @@ use crate::rules::index;
 
 /// Rules in order: the first rule that matches an operation decides whether it is reported.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(crate) struct Rules {
     rules: Vec<Rule>,
     /// For each operation, the classes of results that some rule reports.
     watched: [Class; Operation::NAMES.len()],
@@ -18,45 +18,45 @@ pub(super) struct Rules {
 
 /// A rule, which matches an operation if all its parts match.
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(crate) struct Rule {
     /// Whether matching operations are reported, rather than ignored.
-    pub(super) report: bool,
+    pub(crate) report: bool,
     /// Bit set of operations, by index.
-    pub(super) operations: u64,
-    pub(super) results: Results,
+    pub(crate) operations: u64,
+    pub(crate) results: Results,
     /// Paths that match; every path if `None`.
-    pub(super) paths: Option<Globs>,
+    pub(crate) paths: Option<Globs>,
     /// Users that match; every user if `None`.
-    pub(super) users: Option<Users>,
-    pub(super) except_users: Users,
+    pub(crate) users: Option<Users>,
+    pub(crate) except_users: Users,
     /// Whether the owner of the object is an exception, too.
-    pub(super) except_owner: bool,
+    pub(crate) except_owner: bool,
 }
 
 /// A set of users.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Users(pub(super) Vec<RangeInclusive<u32>>);
+pub(crate) struct Users(pub(crate) Vec<RangeInclusive<u32>>);
 
 /// A set of results: classes, and individual errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Results {
-    pub(super) classes: Class,
-    pub(super) errors: Vec<Errno>,
+pub(crate) struct Results {
+    pub(crate) classes: Class,
+    pub(crate) errors: Vec<Errno>,
 }
 
 /// Bit set of classes of results.
-pub(super) type Class = u8;
+pub(crate) type Class = u8;
 /// The operation succeeded.
-pub(super) const OK: Class = 1;
+pub(crate) const OK: Class = 1;
 /// The caller lacks permission: `EACCES`, `EPERM`.
-pub(super) const DENIED: Class = 2;
+pub(crate) const DENIED: Class = 2;
 /// The object does not exist: `ENOENT`.
-pub(super) const FAILED: Class = 4;
+pub(crate) const FAILED: Class = 4;
 /// Any other error.
-pub(super) const OTHER: Class = 8;
+pub(crate) const OTHER: Class = 8;
 
 /// Facts about an operation that rules query, most of them determined only on demand.
-pub(super) trait Facts {
+pub(crate) trait Facts {
     fn operation(&self) -> usize;
     fn result(&self) -> Result<()>;
     fn user(&self) -> u32;
@@ -67,7 +67,7 @@ pub(super) trait Facts {
 }
 
 impl Rules {
-    pub(super) fn new(rules: Vec<Rule>) -> Self {
+    pub(crate) fn new(rules: Vec<Rule>) -> Self {
         let mut watched = [0; Operation::NAMES.len()];
         for rule in rules.iter().filter(|rule| rule.report) {
             for (index, watched) in watched.iter_mut().enumerate() {
@@ -80,27 +80,27 @@ impl Rules {
     }
 
     /// Returns whether any rule might report this; cheap, since every operation calls it.
-    pub(super) fn may_report(&self, operation: usize, result: Result<()>) -> bool {
+    pub(crate) fn may_report(&self, operation: usize, result: Result<()>) -> bool {
         self.watched[operation] & class(result) != 0
     }
 
     /// Returns whether some rule reports results of these classes for the named operation.
-    pub(super) fn watches(&self, operation: &str, classes: Class) -> bool {
+    pub(crate) fn watches(&self, operation: &str, classes: Class) -> bool {
         self.watched[index(operation).unwrap_or_default()] & classes != 0
     }
 
     /// Returns whether some rule reports results of these classes for any operation.
-    pub(super) fn watches_any(&self, classes: Class) -> bool {
+    pub(crate) fn watches_any(&self, classes: Class) -> bool {
         self.watched.iter().any(|watched| watched & classes != 0)
     }
 
     /// Returns whether the first matching rule reports the operation.
-    pub(super) fn reports(&self, facts: &impl Facts) -> bool {
+    pub(crate) fn reports(&self, facts: &impl Facts) -> bool {
         self.rules.iter().find(|rule| rule.matches(facts)).is_some_and(|rule| rule.report)
     }
 
     /// Returns whether any rule depends on paths.
-    pub(super) fn ask_for_paths(&self) -> bool {
+    pub(crate) fn ask_for_paths(&self) -> bool {
         self.rules.iter().any(|rule| rule.paths.is_some())
     }
 }

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use jiff::Zoned;
 
 /// Socket of the system log.
-pub(super) const SYSLOG: &str = "/dev/log";
+pub(crate) const SYSLOG: &str = "/dev/log";
 
 /// Facility authpriv, severity notice, as in RFC 3164.
 const PRIORITY: u32 = 10 * 8 + 5;
 
 /// Destination of lines.
 #[derive(Debug)]
-pub(super) enum Sink {
+pub(crate) enum Sink {
     File {
         file: File,
         /// Whether the last write left a line incomplete: that line is ended before the next.
@@ -32,21 +32,21 @@ pub(super) enum Sink {
 impl Sink {
     /// Opens a file to which lines are appended; a new file is readable only by its owner. A FIFO without a reader is
     /// refused, rather than waited for.
-    pub(super) fn file(path: &Path) -> io::Result<Self> {
+    pub(crate) fn file(path: &Path) -> io::Result<Self> {
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(nonblocking).open(path)?;
         Ok(Self::File { file, torn: false })
     }
 
     /// Connects to the system log at this socket.
-    pub(super) fn syslog(path: &Path) -> io::Result<Self> {
+    pub(crate) fn syslog(path: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(path)?;
         Ok(Self::Syslog { socket, path: path.to_owned() })
     }
 
     /// Writes one line.
-    pub(super) fn write(&mut self, line: &str) -> io::Result<()> {
+    pub(crate) fn write(&mut self, line: &str) -> io::Result<()> {
         match self {
             Self::File { file, torn } => {
                 let text = format!("{}{line}\n", if *torn { "\n" } else { "" });

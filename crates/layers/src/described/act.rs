@@ -9,7 +9,7 @@ use super::loaded::Loaded;
 use super::outcome::Outcome;
 
 /// Invocation of an operation that has rules.
-pub(super) struct Act<'a> {
+pub(crate) struct Act<'a> {
     loaded: &'a Loaded,
     node: &'a LayerVnode<Described>,
     caller: &'a Caller,
@@ -17,10 +17,10 @@ pub(super) struct Act<'a> {
 }
 
 /// Performs the operation as the template does: on an object, as a caller, with its current arguments.
-pub(super) type Forward<'f, T> = &'f mut dyn FnMut(&LayerVnode<Described>, &Caller, &Operation<'_>) -> Result<T>;
+pub(crate) type Forward<'f, T> = &'f mut dyn FnMut(&LayerVnode<Described>, &Caller, &Operation<'_>) -> Result<T>;
 
 impl<'a> Act<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         loaded: &'a Loaded,
         node: &'a LayerVnode<Described>,
         caller: &'a Caller,
@@ -30,12 +30,12 @@ impl<'a> Act<'a> {
     }
 
     /// Performs the operation as its rules say.
-    pub(super) fn run<T: Outcome>(self, forward: Forward<'_, T>) -> Result<T> {
+    pub(crate) fn run<T: Outcome>(self, forward: Forward<'_, T>) -> Result<T> {
         self.run_or(T::nothing(), forward)
     }
 
     /// Performs the operation as its rules say; returns `nothing` where a rule reports success without performing it.
-    pub(super) fn run_or<T: Outcome>(self, nothing: Option<T>, forward: Forward<'_, T>) -> Result<T> {
+    pub(crate) fn run_or<T: Outcome>(self, nothing: Option<T>, forward: Forward<'_, T>) -> Result<T> {
         let mut outcome = None;
         let mut perform = |work: Work<'_>| {
             let done = match work {
@@ -64,7 +64,7 @@ impl<'a> Act<'a> {
     }
 
     /// Performs a declared ioctl; without rules of its own, nothing happens.
-    pub(super) fn run_ioctl(self, ioctl: usize, input: &[u8], output: &mut [u8]) -> Result<i32> {
+    pub(crate) fn run_ioctl(self, ioctl: usize, input: &[u8], output: &mut [u8]) -> Result<i32> {
         let structure = self.loaded.level().ioctls[ioctl].structure;
         let mut data = vec![0; self.loaded.program.structures[structure].size as usize];
         let given = input.len().min(data.len());

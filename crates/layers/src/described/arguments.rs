@@ -11,7 +11,7 @@ const TARGET_BYTES_MAX: usize = 4095;
 
 /// Arguments that rules have assigned.
 #[derive(Default)]
-pub(super) struct Assigned {
+pub(crate) struct Assigned {
     name: Option<NameBuf>,
     to_name: Option<NameBuf>,
     target: Option<Vec<u8>>,
@@ -25,7 +25,7 @@ pub(super) struct Assigned {
 
 impl Assigned {
     /// Returns the operation with the assigned arguments in place of the original ones.
-    pub(super) fn within<'o>(&'o self, operation: &O<'o>) -> O<'o> {
+    pub(crate) fn within<'o>(&'o self, operation: &O<'o>) -> O<'o> {
         let name = |before| self.name.as_ref().map_or(before, NameBuf::as_name);
         match *operation {
             O::SetAttributes(changes) => O::SetAttributes(self.changes.as_ref().unwrap_or(changes)),
@@ -58,7 +58,7 @@ impl Assigned {
     /// # Errors
     /// Returns the errors of [`Name::new`] for a name: it is one component, and no other directory. Returns `ENOENT`
     /// and `ENAMETOOLONG`, as symlink(2) does, for an invalid target of a symbolic link.
-    pub(super) fn set_text(&mut self, operation: &O<'_>, value: V, text: &[u8]) -> Result<()> {
+    pub(crate) fn set_text(&mut self, operation: &O<'_>, value: V, text: &[u8]) -> Result<()> {
         match (value, operation) {
             (V::Name, _) if operation.entry_name().is_some() => self.name = Some(NameBuf::new(text)?),
             (V::ToName, O::Rename { .. }) => self.to_name = Some(NameBuf::new(text)?),
@@ -77,7 +77,7 @@ impl Assigned {
     ///
     /// # Errors
     /// Returns `EINVAL` for a number that the argument cannot have.
-    pub(super) fn set_number(&mut self, operation: &O<'_>, value: V, number: i64) -> Result<()> {
+    pub(crate) fn set_number(&mut self, operation: &O<'_>, value: V, number: i64) -> Result<()> {
         match (value, operation) {
             (V::NewMode, O::Create { how, .. } | O::TemporaryFile(how)) => {
                 self.how = Some(Creation { mode: mode(number)?, ..**how });
@@ -118,12 +118,12 @@ fn unless_below_zero<T>(number: i64, make: impl Fn(i64) -> Result<T>) -> Result<
 }
 
 /// Returns the name of an operation, or `otherwise` if it has none.
-pub(super) fn name<'a>(operation: &O<'a>, otherwise: Name<'a>) -> Name<'a> {
+pub(crate) fn name<'a>(operation: &O<'a>, otherwise: Name<'a>) -> Name<'a> {
     operation.entry_name().unwrap_or(otherwise)
 }
 
 /// Returns the new name of a rename, or `otherwise` for other operations.
-pub(super) fn to_name<'a>(operation: &O<'a>, otherwise: Name<'a>) -> Name<'a> {
+pub(crate) fn to_name<'a>(operation: &O<'a>, otherwise: Name<'a>) -> Name<'a> {
     match *operation {
         O::Rename { to_name, .. } => to_name,
         _ => otherwise,
@@ -131,7 +131,7 @@ pub(super) fn to_name<'a>(operation: &O<'a>, otherwise: Name<'a>) -> Name<'a> {
 }
 
 /// Returns the target of a symbolic link to create, or `otherwise` for other operations.
-pub(super) fn target<'a>(operation: &O<'a>, otherwise: &'a [u8]) -> &'a [u8] {
+pub(crate) fn target<'a>(operation: &O<'a>, otherwise: &'a [u8]) -> &'a [u8] {
     match *operation {
         O::MakeSymlink { target, .. } => target,
         _ => otherwise,
@@ -139,7 +139,7 @@ pub(super) fn target<'a>(operation: &O<'a>, otherwise: &'a [u8]) -> &'a [u8] {
 }
 
 /// Returns the mode of a directory or node to create, or `otherwise` for other operations.
-pub(super) fn made_mode(operation: &O<'_>, otherwise: u32) -> u32 {
+pub(crate) fn made_mode(operation: &O<'_>, otherwise: u32) -> u32 {
     match *operation {
         O::MakeDirectory { mode, .. } | O::MakeNode { mode, .. } => mode,
         _ => otherwise,
@@ -147,7 +147,7 @@ pub(super) fn made_mode(operation: &O<'_>, otherwise: u32) -> u32 {
 }
 
 /// Returns the mode and flags of a file to create, or `otherwise` for other operations.
-pub(super) fn how<'a>(operation: &O<'a>, otherwise: &'a Creation) -> &'a Creation {
+pub(crate) fn how<'a>(operation: &O<'a>, otherwise: &'a Creation) -> &'a Creation {
     match *operation {
         O::Create { how, .. } | O::TemporaryFile(how) => how,
         _ => otherwise,
@@ -155,7 +155,7 @@ pub(super) fn how<'a>(operation: &O<'a>, otherwise: &'a Creation) -> &'a Creatio
 }
 
 /// Returns the changes of setattr, or `otherwise` for other operations.
-pub(super) fn changes<'a>(operation: &O<'a>, otherwise: &'a SetAttributes) -> &'a SetAttributes {
+pub(crate) fn changes<'a>(operation: &O<'a>, otherwise: &'a SetAttributes) -> &'a SetAttributes {
     match *operation {
         O::SetAttributes(changes) => changes,
         _ => otherwise,
@@ -163,7 +163,7 @@ pub(super) fn changes<'a>(operation: &O<'a>, otherwise: &'a SetAttributes) -> &'
 }
 
 /// Returns the new size of an open file, or `otherwise` for other operations.
-pub(super) fn new_size(operation: &O<'_>, otherwise: u64) -> u64 {
+pub(crate) fn new_size(operation: &O<'_>, otherwise: u64) -> u64 {
     match *operation {
         O::Truncate { size } => size,
         _ => otherwise,

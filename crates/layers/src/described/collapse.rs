@@ -12,7 +12,7 @@ use ::fist::program::Program;
 use super::loaded::Loaded;
 
 /// Describes what keeps a module from collapsing with a module below it, if anything does.
-pub(super) fn barrier(upper: &Loaded, lower: &Loaded) -> Option<String> {
+pub(crate) fn barrier(upper: &Loaded, lower: &Loaded) -> Option<String> {
     let (over, under) = (&upper.level().filters, &lower.level().filters);
     let (name, other) = (upper.kind, lower.kind);
     let filters = over.name.is_some() || over.data.is_some();

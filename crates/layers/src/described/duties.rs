@@ -7,7 +7,7 @@ use vnode::layer::Operation;
 
 /// Hooks other than rules.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Duty {
+pub(crate) enum Duty {
     /// Operations are logged.
     Traces = 59,
     /// Operations are refused.
@@ -22,36 +22,36 @@ pub(super) enum Duty {
 
 impl Duty {
     /// Returns the mask of this hook alone if `is_one`, otherwise an empty mask.
-    pub(super) fn of(self, is_one: bool) -> u64 {
+    pub(crate) fn of(self, is_one: bool) -> u64 {
         u64::from(is_one) << self as u64
     }
 }
 
 /// The hook mask: a bit for each operation that has rules, and for each other hook.
-pub(super) struct Duties(AtomicU64);
+pub(crate) struct Duties(AtomicU64);
 
 impl Duties {
-    pub(super) fn new(all: u64) -> Duties {
+    pub(crate) fn new(all: u64) -> Duties {
         Duties(AtomicU64::new(all))
     }
 
     /// Replaces the mask. The members with these hooks are already in place.
-    pub(super) fn set(&self, all: u64) {
+    pub(crate) fn set(&self, all: u64) {
         self.0.store(all, Ordering::Release);
     }
 
-    pub(super) fn have(&self, duty: Duty) -> bool {
+    pub(crate) fn have(&self, duty: Duty) -> bool {
         self.0.load(Ordering::Acquire) >> duty as u64 & 1 != 0
     }
 
     /// Returns whether an operation other than a declared ioctl has rules to run, or is to be logged.
-    pub(super) fn concern(&self, operation: &Operation<'_>) -> bool {
+    pub(crate) fn concern(&self, operation: &Operation<'_>) -> bool {
         let all = self.0.load(Ordering::Acquire);
         (all >> operation.index() | all >> Duty::Traces as u64) & 1 != 0
     }
 
     /// Returns whether an operation other than a declared ioctl has rules to run.
-    pub(super) fn have_rules(&self, operation: &Operation<'_>) -> bool {
+    pub(crate) fn have_rules(&self, operation: &Operation<'_>) -> bool {
         self.0.load(Ordering::Acquire) >> operation.index() & 1 != 0
     }
 }

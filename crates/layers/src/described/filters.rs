@@ -10,11 +10,11 @@ use super::host::Running;
 use super::loaded::Loaded;
 
 /// Size of a page of data in bytes.
-pub(super) const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_BYTES: usize = 4096;
 /// Size of a chunk of data in bytes, for filters that change sizes.
-pub(super) const CHUNK_BYTES: usize = 64 << 10;
+pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 /// Maximum number of bytes by which encoding may lengthen a chunk, including its length prefix.
-pub(super) const CHUNK_ROOM: usize = 64 << 10;
+pub(crate) const CHUNK_ROOM: usize = 64 << 10;
 /// Size in bytes of the prefix with the length of an encoded chunk: one more than its length, little-endian.
 const LENGTH_BYTES: usize = 4;
 /// Number of bytes that an encoded name may take before it is rejected as too long.
@@ -22,7 +22,7 @@ const NAME_BYTES_MAX: usize = 4096;
 
 impl Loaded {
     /// Encodes a block of data.
-    pub(super) fn encode_block(
+    pub(crate) fn encode_block(
         &self,
         node: &LayerVnode<Described>,
         caller: &Caller,
@@ -46,7 +46,7 @@ impl Loaded {
     }
 
     /// Decodes a block of data.
-    pub(super) fn decode_block(
+    pub(crate) fn decode_block(
         &self,
         node: &LayerVnode<Described>,
         caller: &Caller,
@@ -63,7 +63,7 @@ impl Loaded {
 
     /// Encodes or decodes a page, or the shorter last page of a file, after which a filter without a length parameter
     /// sees zeros.
-    pub(super) fn filter_data(
+    pub(crate) fn filter_data(
         &self,
         function: usize,
         node: &LayerVnode<Described>,
@@ -87,7 +87,7 @@ impl Loaded {
     }
 
     /// Encodes a chunk, whose encoded form may have any length that fits.
-    pub(super) fn encode_chunk(
+    pub(crate) fn encode_chunk(
         &self,
         function: usize,
         node: &LayerVnode<Described>,
@@ -104,7 +104,7 @@ impl Loaded {
     }
 
     /// Decodes a chunk. Bytes that the filter does not produce are zero.
-    pub(super) fn decode_chunk(
+    pub(crate) fn decode_chunk(
         &self,
         function: usize,
         node: &LayerVnode<Described>,
@@ -181,7 +181,7 @@ impl Loaded {
     }
 
     /// Encodes or decodes a name.
-    pub(super) fn filter_name(
+    pub(crate) fn filter_name(
         &self,
         function: usize,
         directory: &LayerVnode<Described>,

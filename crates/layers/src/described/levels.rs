@@ -22,22 +22,22 @@ type Node = LayerVnode<Described>;
 type ForwardCommand<'f> = &'f mut dyn FnMut(&Node, &Caller, &mut [u8]) -> Result<i32>;
 
 /// FiST modules collapsed into one layer.
-pub(super) struct Levels {
+pub(crate) struct Levels {
     /// Members, the topmost first; never empty.
-    pub(super) loaded: Vec<Arc<Loaded>>,
-    pub(super) kind: &'static str,
+    pub(crate) loaded: Vec<Arc<Loaded>>,
+    pub(crate) kind: &'static str,
     /// Whether a member has its operations with rules performed one at a time.
-    pub(super) is_serial: bool,
+    pub(crate) is_serial: bool,
     /// Bit set of the operations for which a member has rules.
     with_rules: u64,
     /// Whether objects keep state.
-    pub(super) keeps_state: bool,
-    pub(super) properties: Properties,
+    pub(crate) keeps_state: bool,
+    pub(crate) properties: Properties,
 }
 
 impl Levels {
     /// Joins modules that [`super::collapse::barrier`] does not keep apart.
-    pub(super) fn new(loaded: Vec<Arc<Loaded>>) -> Levels {
+    pub(crate) fn new(loaded: Vec<Arc<Loaded>>) -> Levels {
         let loaded = Loaded::join(&loaded);
         let kinds: Vec<_> = loaded.iter().map(|loaded| loaded.kind).collect();
         let properties = loaded.iter().map(|loaded| loaded.properties);
@@ -53,17 +53,17 @@ impl Levels {
     }
 
     /// Returns the member that logs operations: the topmost, since no module that logs can be below another.
-    pub(super) fn tracing(&self) -> Option<&Arc<Loaded>> {
+    pub(crate) fn tracing(&self) -> Option<&Arc<Loaded>> {
         self.loaded.iter().find(|loaded| loaded.level().traces)
     }
 
     /// Returns the member of this kind, the topmost if there are several.
-    pub(super) fn at_kind(&self, kind: &str) -> Option<&Arc<Loaded>> {
+    pub(crate) fn at_kind(&self, kind: &str) -> Option<&Arc<Loaded>> {
         self.loaded.iter().find(|loaded| loaded.kind == kind)
     }
 
     /// Describes the members for display, the lowest first, as for layers.
-    pub(super) fn describe(&self) -> Vec<Description> {
+    pub(crate) fn describe(&self) -> Vec<Description> {
         let mut lower: Option<&str> = None;
         let mut described = Vec::with_capacity(self.loaded.len());
         for loaded in self.loaded.iter().rev() {
@@ -78,7 +78,7 @@ impl Levels {
     }
 
     /// Returns the hook mask.
-    pub(super) fn duties(&self) -> u64 {
+    pub(crate) fn duties(&self) -> u64 {
         let any = |is_one: &dyn Fn(&Loaded) -> bool| self.loaded.iter().any(|loaded| is_one(loaded));
         self.with_rules
             | Duty::Traces.of(any(&|loaded| loaded.level().traces))
@@ -95,7 +95,7 @@ impl Levels {
 
     /// Checks whether the operation is permitted: where rules run in between, the lower members are checked after those
     /// rules.
-    pub(super) fn admit(&self, operation: &Operation<'_>) -> Result<()> {
+    pub(crate) fn admit(&self, operation: &Operation<'_>) -> Result<()> {
         let asks_one = self.have_rules(operation) || matches!(operation, Operation::Ioctl { .. });
         let asked = if asks_one { &self.loaded[..1] } else { &self.loaded[..] };
         asked.iter().try_for_each(|loaded| loaded.admit(operation))
@@ -103,7 +103,7 @@ impl Levels {
 
     /// Performs an operation as the rules of a member and those below it say; returns `nothing` where a rule reports
     /// success without performing it.
-    pub(super) fn act<T: Outcome>(
+    pub(crate) fn act<T: Outcome>(
         &self,
         level: usize,
         (node, caller): (&Node, &Caller),
@@ -122,7 +122,7 @@ impl Levels {
     }
 
     /// Opens a directory as the rules of a member and those below it say, and lets these rules see the names.
-    pub(super) fn open_directory(&self, level: usize, node: &Node, caller: &Caller) -> Result<OpenDirectoryRef> {
+    pub(crate) fn open_directory(&self, level: usize, node: &Node, caller: &Caller) -> Result<OpenDirectoryRef> {
         let operation = Operation::OpenDirectory;
         let Some(loaded) = self.at(level, &operation)? else {
             return node.forward_open_directory(caller);
@@ -137,7 +137,7 @@ impl Levels {
     }
 
     /// Passes an ioctl to the first member that declares it, starting at `level`, or forwards it.
-    pub(super) fn command(
+    pub(crate) fn command(
         &self,
         level: usize,
         (node, caller): (&Node, &Caller),
@@ -160,7 +160,7 @@ impl Levels {
     }
 
     /// Runs the rules for closing an open file.
-    pub(super) fn release(&self, file: &LayerFile<Described>) {
+    pub(crate) fn release(&self, file: &LayerFile<Described>) {
         for loaded in &self.loaded {
             if loaded.has_rules(&Operation::Release) {
                 // Nobody waits for an error.
@@ -179,7 +179,7 @@ impl Levels {
     }
 
     /// Encodes a name through all members.
-    pub(super) fn encode_name<'a>(&self, directory: &Node, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
+    pub(crate) fn encode_name<'a>(&self, directory: &Node, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
         let mut made = Cow::Borrowed(name.as_bytes());
         for loaded in &self.loaded {
             if let Some((encode, _)) = loaded.level().filters.name {
@@ -190,7 +190,7 @@ impl Levels {
     }
 
     /// Decodes a lower name through all members; returns `None` for a name that no member has made.
-    pub(super) fn decode_name<'a>(&self, directory: &Node, name: Name<'a>) -> Option<Cow<'a, [u8]>> {
+    pub(crate) fn decode_name<'a>(&self, directory: &Node, name: Name<'a>) -> Option<Cow<'a, [u8]>> {
         let mut made = Cow::Borrowed(name.as_bytes());
         for loaded in self.loaded.iter().rev() {
             if let Some((_, decode)) = loaded.level().filters.name {
@@ -206,11 +206,11 @@ impl Levels {
     }
 
     /// Returns whether a filter needs to know which block is the last.
-    pub(super) fn marks_last(&self) -> bool {
+    pub(crate) fn marks_last(&self) -> bool {
         self.filtering().any(|loaded| loaded.level().marks_last)
     }
 
-    pub(super) fn data_shape(&self) -> Option<DataShape> {
+    pub(crate) fn data_shape(&self) -> Option<DataShape> {
         self.filtering().next()?;
         let changes_size = self.filtering().any(|loaded| loaded.level().filters.changes_size);
         // It is unknown what a filter makes of zeros, but blocks of which it makes zeros are checked.
@@ -224,7 +224,7 @@ impl Levels {
     }
 
     /// Encodes a block of data through all members.
-    pub(super) fn encode_data(
+    pub(crate) fn encode_data(
         &self,
         (node, caller): (&Node, &Caller),
         block: Block,
@@ -243,7 +243,7 @@ impl Levels {
     }
 
     /// Decodes a block of data through all members.
-    pub(super) fn decode_data(
+    pub(crate) fn decode_data(
         &self,
         (node, caller): (&Node, &Caller),
         block: Block,

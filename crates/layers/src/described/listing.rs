@@ -38,7 +38,7 @@ struct Listed {
 
 /// Names collected so far.
 #[derive(Default)]
-pub(super) struct Names {
+pub(crate) struct Names {
     listed: Vec<Listed>,
     known: HashSet<NameBuf>,
     /// Name that is being passed to the rules.
@@ -49,12 +49,12 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn current(&self) -> Option<&[u8]> {
+    pub(crate) fn current(&self) -> Option<&[u8]> {
         self.current.as_ref().map(NameBuf::as_bytes)
     }
 
     /// Omits a name: the one that is being passed to the rules, or another.
-    pub(super) fn skip(&mut self, name: Option<&[u8]>) {
+    pub(crate) fn skip(&mut self, name: Option<&[u8]>) {
         match name {
             Some(name) if self.current() != Some(name) => self.listed.retain(|listed| listed.name.as_bytes() != name),
             _ => self.is_skipped = true,
@@ -79,7 +79,7 @@ impl Names {
     }
 
     /// Adds the names of another directory.
-    pub(super) fn read(&mut self, node: &LayerVnode<Described>, caller: &Caller, leaves_out_known: bool) -> Result<()> {
+    pub(crate) fn read(&mut self, node: &LayerVnode<Described>, caller: &Caller, leaves_out_known: bool) -> Result<()> {
         let directory = node.forward_open_directory(caller)?;
         let mut is_too_much = false;
         directory.read(caller, 0, &mut |entry| {
@@ -98,7 +98,7 @@ impl Names {
 }
 
 /// An open directory whose listing rules control.
-pub(super) struct Listing {
+pub(crate) struct Listing {
     loaded: Arc<Loaded>,
     node: Arc<LayerVnode<Described>>,
     opened: OpenDirectoryRef,
@@ -108,7 +108,7 @@ pub(super) struct Listing {
 
 impl Listing {
     /// Wraps a directory that the template opened.
-    pub(super) fn open(
+    pub(crate) fn open(
         loaded: Arc<Loaded>,
         node: Arc<LayerVnode<Described>>,
         opened: OpenDirectoryRef,

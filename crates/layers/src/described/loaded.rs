@@ -31,74 +31,74 @@ const HEAP_BYTES_MAX: u64 = 256 << 20;
 const OBJECTS_BYTES_MAX: u64 = 256 << 20;
 
 /// Data that operations share; each access is atomic.
-pub(super) type Area = Arc<Mutex<Vec<u8>>>;
+pub(crate) type Area = Arc<Mutex<Vec<u8>>>;
 
 /// A loaded FiST module, ready to run.
 #[derive(Clone)]
-pub(super) struct Loaded {
+pub(crate) struct Loaded {
     /// IR of the module alone.
     ir: ir::Program,
     /// Prepared IR of the module alone, which answers queries about it.
-    pub(super) alone: Arc<Program>,
+    pub(crate) alone: Arc<Program>,
     /// The program that runs: the one of the whole layer.
-    pub(super) program: Arc<Program>,
+    pub(crate) program: Arc<Program>,
     /// Index of the module in the levels of the program; 0 is the topmost.
     place: usize,
     /// Execution tier of the functions.
     tier: Tier,
     /// Machine code of the functions, where compiling pays.
     compiled: Option<Arc<Compiled>>,
-    pub(super) path: PathBuf,
-    pub(super) pairs: Vec<(String, String)>,
+    pub(crate) path: PathBuf,
+    pub(crate) pairs: Vec<(String, String)>,
     /// Number of other modules of the layer below this one.
-    pub(super) level: usize,
+    pub(crate) level: usize,
     /// Whether the module may be collapsed with others.
-    pub(super) collapses: bool,
+    pub(crate) collapses: bool,
     /// Number of the layout of objects' fields; each layout that differs has another number.
-    pub(super) layout: u64,
+    pub(crate) layout: u64,
     /// Name of the module in messages, without a directory.
-    pub(super) kind: &'static str,
+    pub(crate) kind: &'static str,
     /// Path and options, for display.
-    pub(super) details: String,
+    pub(crate) details: String,
     /// Kinds of the lower file systems.
-    pub(super) below: Vec<String>,
+    pub(crate) below: Vec<String>,
     /// Whether lower objects have persistent handles.
-    pub(super) has_lasting_handles: bool,
-    pub(super) properties: Properties,
-    pub(super) keeps_state: bool,
+    pub(crate) has_lasting_handles: bool,
+    pub(crate) properties: Properties,
+    pub(crate) keeps_state: bool,
     /// Whether objects keep their lookup location.
-    pub(super) needs_places: bool,
+    pub(crate) needs_places: bool,
     /// Lower errors that rules see as other errors.
-    pub(super) errors: Vec<(i32, i32)>,
+    pub(crate) errors: Vec<(i32, i32)>,
     /// Whether pages of zeros are holes below.
-    pub(super) has_holes: bool,
+    pub(crate) has_holes: bool,
     /// Rule functions of each operation.
     rules: Vec<Rules>,
     /// Rule functions of each declared ioctl.
     ioctl_rules: Vec<Rules>,
     /// The `%per_vfs` fields, shared with the module from before a reload, whose operations may still be running.
-    pub(super) vfs: Area,
-    pub(super) mount: Area,
+    pub(crate) vfs: Area,
+    pub(crate) mount: Area,
     /// Data of the module that are written to, shared as the fields are; empty for other data.
-    pub(super) data: Vec<Area>,
+    pub(crate) data: Vec<Area>,
     /// Budget of the memory that runs allocate.
-    pub(super) heap: Arc<Budget>,
+    pub(crate) heap: Arc<Budget>,
     /// Budget of the state kept for objects.
-    pub(super) objects: Arc<Budget>,
+    pub(crate) objects: Arc<Budget>,
     /// Maximum computing time of an operation's rules, or of a filter.
-    pub(super) time_limit: Duration,
+    pub(crate) time_limit: Duration,
     /// Lock by which files of auxiliary data are changed one at a time.
-    pub(super) file_data: Arc<Mutex<()>>,
+    pub(crate) file_data: Arc<Mutex<()>>,
     /// Offsets at which the lines of the text begin.
     lines: Vec<u32>,
 }
 
 /// Pre, replace and post rule functions of an operation.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rules {
-    pub(super) before: Vec<usize>,
-    pub(super) instead: Option<usize>,
-    pub(super) behind: Vec<usize>,
+pub(crate) struct Rules {
+    pub(crate) before: Vec<usize>,
+    pub(crate) instead: Option<usize>,
+    pub(crate) behind: Vec<usize>,
 }
 
 impl Rules {
@@ -116,7 +116,7 @@ impl Rules {
 }
 
 impl Loaded {
-    pub(super) fn new(
+    pub(crate) fn new(
         ir: ir::Program,
         text: &str,
         path: &Path,
@@ -166,7 +166,7 @@ impl Loaded {
     }
 
     /// Builds one program from the modules of one layer, the topmost first, and machine code where compiling pays.
-    pub(super) fn join(all: &[Arc<Loaded>]) -> Vec<Arc<Loaded>> {
+    pub(crate) fn join(all: &[Arc<Loaded>]) -> Vec<Arc<Loaded>> {
         let program = match all {
             [one] => Arc::clone(&one.alone),
             _ => Arc::new(prepared(&ir::Program::merge(all.iter().map(|loaded| loaded.ir.clone())))),
@@ -193,18 +193,18 @@ impl Loaded {
     }
 
     /// Returns the declarations and rules of the module.
-    pub(super) fn level(&self) -> &Level {
+    pub(crate) fn level(&self) -> &Level {
         &self.program.levels[self.place]
     }
 
     /// Returns the bit set of the operations that have rules.
-    pub(super) fn with_rules(&self) -> u64 {
+    pub(crate) fn with_rules(&self) -> u64 {
         let bits = self.rules.iter().enumerate().filter(|(_, rules)| !rules.is_empty()).map(|(index, _)| 1 << index);
         bits.fold(0, |all, bit: u64| all | bit)
     }
 
     /// Checks whether the module permits the operation.
-    pub(super) fn admit(&self, operation: &Operation<'_>) -> Result<()> {
+    pub(crate) fn admit(&self, operation: &Operation<'_>) -> Result<()> {
         match (self.level().access, operation) {
             (None, _) => Ok(()),
             (Some(Access::ReadOnly), Operation::Ioctl { command }) if crate::ioctl::changes(*command) => {
@@ -219,17 +219,17 @@ impl Loaded {
     }
 
     /// Returns whether an operation other than a declared ioctl has rules to run.
-    pub(super) fn has_rules(&self, operation: &Operation<'_>) -> bool {
+    pub(crate) fn has_rules(&self, operation: &Operation<'_>) -> bool {
         !self.rules[operation.index()].is_empty()
     }
 
     /// Returns the rule functions of an operation.
-    pub(super) fn rules(&self, operation: &Operation<'_>) -> &Rules {
+    pub(crate) fn rules(&self, operation: &Operation<'_>) -> &Rules {
         &self.rules[operation.index()]
     }
 
     /// Returns the rule functions of a declared ioctl: those for all ioctls around its own.
-    pub(super) fn rules_of_ioctl(&self, ioctl: usize) -> Rules {
+    pub(crate) fn rules_of_ioctl(&self, ioctl: usize) -> Rules {
         let (all, own) = (&self.rules[Operation::Ioctl { command: 0 }.index()], &self.ioctl_rules[ioctl]);
         Rules {
             before: all.before.iter().chain(&own.before).copied().collect(),
@@ -239,12 +239,12 @@ impl Loaded {
     }
 
     /// Returns the index of the declared ioctl with this command number.
-    pub(super) fn ioctl(&self, command: u32) -> Option<usize> {
+    pub(crate) fn ioctl(&self, command: u32) -> Option<usize> {
         self.level().ioctls.iter().position(|ioctl| ioctl.command == command)
     }
 
     /// Returns the declared ioctls as JSON.
-    pub(super) fn ioctls(&self) -> String {
+    pub(crate) fn ioctls(&self) -> String {
         let program = &self.program;
         let field = |field: &Field| {
             let (integer, length) = match &field.r#type {
@@ -273,7 +273,7 @@ impl Loaded {
     }
 
     /// Runs a function. If it traps, logs where; the error is `EIO`.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         host: &mut dyn Host,
         function: usize,
@@ -289,7 +289,7 @@ impl Loaded {
     }
 
     /// Logs where a function trapped, and the trap kind.
-    pub(super) fn stopped(&self, function: usize, Stop { why, span }: Stop) -> Why {
+    pub(crate) fn stopped(&self, function: usize, Stop { why, span }: Stop) -> Why {
         if why != Why::Finished {
             let name = &self.program.functions[function].name;
             let line = self.lines.partition_point(|start| *start <= span.start);

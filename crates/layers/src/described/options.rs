@@ -10,24 +10,24 @@ use super::intern::intern;
 use crate::options::{OptionError, OptionProblem, write};
 
 /// Settings read from the options.
-pub(super) struct Given {
+pub(crate) struct Given {
     /// The mount data.
-    pub(super) mount: Vec<u8>,
+    pub(crate) mount: Vec<u8>,
     /// Lower errors that rules see as other errors.
-    pub(super) errors: Vec<(i32, i32)>,
+    pub(crate) errors: Vec<(i32, i32)>,
     /// Whether pages of zeros are holes below.
-    pub(super) has_holes: bool,
+    pub(crate) has_holes: bool,
     /// Execution tier of the functions.
-    pub(super) tier: Tier,
+    pub(crate) tier: Tier,
     /// Whether the module may be collapsed with others.
-    pub(super) collapses: bool,
+    pub(crate) collapses: bool,
     /// Maximum computing time of an operation's rules, or of a filter.
-    pub(super) time_limit: Duration,
+    pub(crate) time_limit: Duration,
 }
 
 /// Execution tier of the functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Tier {
+pub(crate) enum Tier {
     /// Filters and functions with loops are compiled, others interpreted.
     #[default]
     Chosen,
@@ -51,7 +51,7 @@ const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=3600.0;
 const HOLES: &str = "holes";
 
 /// Reads the options.
-pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, String)]) -> Result<Given, OptionError> {
+pub(crate) fn read(layer: &'static str, program: &Program, pairs: &[(String, String)]) -> Result<Given, OptionError> {
     let level = program.topmost();
     let size = level.mount.map_or(0, |structure| program.structures[structure].size);
     let mut given = Given {
@@ -162,7 +162,7 @@ fn errors(value: &str) -> Result<Vec<(i32, i32)>, String> {
 }
 
 /// Formats the module's path and options in the syntax of stack expressions.
-pub(super) fn details(path: &Path, pairs: &[(String, String)]) -> String {
+pub(crate) fn details(path: &Path, pairs: &[(String, String)]) -> String {
     let path = path.display();
     if pairs.is_empty() { path.to_string() } else { format!("{path}: {}", write(pairs)) }
 }

@@ -3,7 +3,7 @@
 use vnode::{Attributes, Created, Entry, Lock, OpenDirectoryRef, OpenFileRef, StatFs, VnodeRef};
 
 /// Result of an operation.
-pub(super) trait Outcome: Sized {
+pub(crate) trait Outcome: Sized {
     /// Returns the result where a rule reports success without performing the operation; `None` where there has to be a
     /// result.
     fn nothing() -> Option<Self> {

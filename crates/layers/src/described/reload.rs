@@ -13,7 +13,7 @@ use super::{Described, collapse};
 
 impl Described {
     /// Rereads a module's program from its file, and runs the new one from then on.
-    pub(super) fn reload(&self, kind: &str, arguments: &[(String, String)]) -> Result<String, ControlError> {
+    pub(crate) fn reload(&self, kind: &str, arguments: &[(String, String)]) -> Result<String, ControlError> {
         if let Some((key, _)) = arguments.first() {
             return Err(ControlError::BadArgument(format!("`reload` takes no argument `{key}`; leave it out")));
         }

@@ -11,7 +11,7 @@ use vnode::{Caller, Creation, Errno, Name, Result, SetAttributes, SetTime};
 use super::Described;
 
 /// Logs an operation and its result.
-pub(super) fn log(
+pub(crate) fn log(
     description: &str,
     (node, caller): (&LayerVnode<Described>, &Caller),
     operation: &O<'_>,
@@ -26,7 +26,7 @@ pub(super) fn log(
 }
 
 /// Logs the arguments that rules have left an operation, where they differ.
-pub(super) fn log_assigned(description: &str, before: &O<'_>, now: &O<'_>) {
+pub(crate) fn log_assigned(description: &str, before: &O<'_>, now: &O<'_>) {
     if is_on() {
         let (before, now) = (call(before), call(now));
         if before != now {

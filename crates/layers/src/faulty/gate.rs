@@ -6,7 +6,7 @@ use vnode::{Cancellation, Result};
 
 /// A gate that holds operations back.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     state: Mutex<State>,
     opened: Condvar,
 }
@@ -24,7 +24,7 @@ impl Gate {
     ///
     /// # Errors
     /// Returns the errors of an operation that is cancelled in the meantime.
-    pub(super) fn wait(&self, cancellation: &Cancellation) -> Result<()> {
+    pub(crate) fn wait(&self, cancellation: &Cancellation) -> Result<()> {
         let mut state = self.state();
         let now = state.openings;
         state.waiting += 1;
@@ -38,13 +38,13 @@ impl Gate {
     }
 
     /// Lets all waiting operations continue.
-    pub(super) fn open(&self) {
+    pub(crate) fn open(&self) {
         self.state().openings += 1;
         self.opened.notify_all();
     }
 
     /// Number of waiting operations.
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.state().waiting
     }
 

@@ -20,7 +20,7 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    pub(super) fn new(script: Script, details: String) -> Self {
+    pub(crate) fn new(script: Script, details: String) -> Self {
         Self { script: RwLock::new(Arc::new(script)), is_on: AtomicBool::new(true), gate: Gate::default(), details }
     }
 

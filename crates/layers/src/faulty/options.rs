@@ -5,9 +5,9 @@ use super::script::Script;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::rules::{self, Given};
 
-pub(super) const NAME: &str = "faulty";
+pub(crate) const NAME: &str = "faulty";
 
-pub(super) const KNOWN: &[OptionSpecification] = &[
+pub(crate) const KNOWN: &[OptionSpecification] = &[
     OptionSpecification { key: "rules", value: "FILE", summary: "what is disturbed and how, a rule a line" },
     OptionSpecification { key: "seed", value: "NUMBER", summary: "chooses the operations of `chance` (default 0)" },
     OptionSpecification {
@@ -45,7 +45,7 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
 ];
 
 /// Builds the rules that the options define.
-pub(super) fn script(pairs: &[(String, String)]) -> Result<Script, OptionError> {
+pub(crate) fn script(pairs: &[(String, String)]) -> Result<Script, OptionError> {
     let options = Options::new(NAME, KNOWN, pairs)?;
     let seed = options.read("seed", number)?.unwrap_or(0);
     let rules = match rules::given(&options, &parse::KEYS, parse::rule)? {

@@ -10,7 +10,7 @@ use crate::options::one_of;
 use crate::rules::{self, all_operations, error_named, operations};
 
 /// Keys of a rule's parts.
-pub(super) const KEYS: [&str; 12] = [
+pub(crate) const KEYS: [&str; 12] = [
     "operations",
     "offset",
     "from",
@@ -26,10 +26,10 @@ pub(super) const KEYS: [&str; 12] = [
 ];
 
 /// Keys of effects, of which a rule has at most one.
-pub(super) const EFFECTS: [&str; 5] = ["error", "late-error", "short", "room", "stop"];
+pub(crate) const EFFECTS: [&str; 5] = ["error", "late-error", "short", "room", "stop"];
 
 /// Returns the rule that selects every operation and has no effect on it.
-pub(super) fn everything() -> Rule {
+pub(crate) fn everything() -> Rule {
     Rule {
         operations: all_operations(),
         offsets: None,
@@ -45,7 +45,7 @@ pub(super) fn everything() -> Rule {
 ///
 /// # Errors
 /// Returns a description of the expected value.
-pub(super) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), String> {
+pub(crate) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), String> {
     match key {
         "operations" => rule.operations = operations(value)?,
         "offset" => {
@@ -73,7 +73,7 @@ pub(super) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), St
 ///
 /// # Errors
 /// Returns a description of the problem.
-pub(super) fn rule(line: &str) -> Result<Rule, String> {
+pub(crate) fn rule(line: &str) -> Result<Rule, String> {
     let mut rule = everything();
     rules::parts(line.split_whitespace(), &KEYS, |seen, key, value| {
         if let Some(other) = seen.iter().find(|other| are_both_effects(key, other)) {
@@ -91,7 +91,7 @@ pub(super) fn rule(line: &str) -> Result<Rule, String> {
 }
 
 /// Returns whether the two keys cannot be given in one rule.
-pub(super) fn are_both_effects(key: &str, other: &str) -> bool {
+pub(crate) fn are_both_effects(key: &str, other: &str) -> bool {
     [key, other].iter().all(|key| EFFECTS.contains(key))
 }
 

@@ -9,7 +9,7 @@ use vnode::layer::Operation;
 
 /// Effect on an operation that a rule selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     /// No effect: the rule only delays the operation.
     None,
     /// The operation fails, and nothing is done below.
@@ -26,35 +26,35 @@ pub(super) enum Effect {
 
 /// A delay followed by an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) delay: Duration,
-    pub(super) effect: Effect,
+pub(crate) struct Fault {
+    pub(crate) delay: Duration,
+    pub(crate) effect: Effect,
 }
 
 /// Selects operations, and determines the fault injected into them.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Rule {
+pub(crate) struct Rule {
     /// Bit set of operations, indexed by position in [`Operation::NAMES`].
-    pub(super) operations: u64,
+    pub(crate) operations: u64,
     /// Range of byte offsets; if there is one, operations without an offset are not selected.
-    pub(super) offsets: Option<RangeInclusive<u64>>,
+    pub(crate) offsets: Option<RangeInclusive<u64>>,
     /// Number of the first matching operation that is selected, counted from 1.
-    pub(super) from: u64,
+    pub(crate) from: u64,
     /// Interval at which the operations that match from then on are selected; not 0.
-    pub(super) every: u64,
+    pub(crate) every: u64,
     /// Maximum number of selected operations.
-    pub(super) times: u64,
+    pub(crate) times: u64,
     /// Probability, in millionths, that an operation that would be selected is.
-    pub(super) chance: u64,
-    pub(super) fault: Fault,
+    pub(crate) chance: u64,
+    pub(crate) fault: Fault,
 }
 
 /// Probability of one, in millionths.
-pub(super) const CERTAIN: u64 = 1_000_000;
+pub(crate) const CERTAIN: u64 = 1_000_000;
 
 /// Rules with their counters.
 #[derive(Debug)]
-pub(super) struct Script {
+pub(crate) struct Script {
     rules: Vec<CountedRule>,
     seed: u64,
     calls: AtomicU64,
@@ -71,21 +71,21 @@ struct CountedRule {
 }
 
 impl Script {
-    pub(super) fn new(rules: Vec<Rule>, seed: u64) -> Self {
+    pub(crate) fn new(rules: Vec<Rule>, seed: u64) -> Self {
         let counted = |rule| CountedRule { rule, matched: AtomicU64::new(0), chosen: AtomicU64::new(0) };
         let rules = rules.into_iter().map(counted).collect();
         Self { rules, seed, calls: AtomicU64::new(0), faults: AtomicU64::new(0), granted: AtomicU64::new(0) }
     }
 
     /// Grants up to `wanted` bytes from the rest of `room` bytes of new space, and returns the number granted.
-    pub(super) fn grant(&self, room: u64, wanted: u64) -> u64 {
+    pub(crate) fn grant(&self, room: u64, wanted: u64) -> u64 {
         let more = |granted: u64| Some(granted + wanted.min(room.saturating_sub(granted)));
         let before = self.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).unwrap_or(room);
         wanted.min(room.saturating_sub(before))
     }
 
     /// Counts an operation for every rule that it matches, and returns the fault of the first rule that selects it.
-    pub(super) fn next_fault(&self, operation: &Operation<'_>) -> Option<Fault> {
+    pub(crate) fn next_fault(&self, operation: &Operation<'_>) -> Option<Fault> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let mut fault = None;
         for (index, counted) in self.rules.iter().enumerate() {
@@ -100,7 +100,7 @@ impl Script {
     }
 
     /// Formats the numbers of operations and faults since the rules were set, for display.
-    pub(super) fn counts(&self) -> String {
+    pub(crate) fn counts(&self) -> String {
         let [calls, faults] = [&self.calls, &self.faults].map(|count| count.load(Ordering::Relaxed));
         format!("calls={calls} faults={faults}")
     }

@@ -11,7 +11,7 @@ use super::options::NAME;
 /// hidden.
 #[derive(Debug)]
 pub struct LongNames {
-    pub(super) suffix: String,
+    pub(crate) suffix: String,
 }
 
 impl Layer for LongNames {

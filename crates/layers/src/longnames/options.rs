@@ -4,13 +4,13 @@ use vnode::{NAME_MAX, Name};
 
 use crate::options::{OptionError, OptionSpecification, Options};
 
-pub(super) const NAME: &str = "longnames";
+pub(crate) const NAME: &str = "longnames";
 
-pub(super) const KNOWN: &[OptionSpecification] =
+pub(crate) const KNOWN: &[OptionSpecification] =
     &[OptionSpecification { key: "suffix", value: "TEXT", summary: "what every name ends in below (default `.long`)" }];
 
 /// Returns the suffix of every lower name.
-pub(super) fn suffix(pairs: &[(String, String)]) -> Result<String, OptionError> {
+pub(crate) fn suffix(pairs: &[(String, String)]) -> Result<String, OptionError> {
     let options = Options::new(NAME, KNOWN, pairs)?;
     let suffix = options.read("suffix", |value| match Name::new(format!("x{value}").as_bytes()) {
         Ok(_) if !value.is_empty() => Ok(value.to_owned()),

@@ -8,17 +8,17 @@ use super::ways;
 use crate::ioctl;
 
 impl Map {
-    pub(super) fn hides(&self, name: Name<'_>) -> bool {
+    pub(crate) fn hides(&self, name: Name<'_>) -> bool {
         self.settings.hidden.as_ref().is_some_and(|globs| globs.matches(name.as_bytes()))
     }
 
-    pub(super) fn denies(&self, operation: &str) -> bool {
+    pub(crate) fn denies(&self, operation: &str) -> bool {
         let index = Operation::NAMES.iter().position(|name| *name == operation);
         index.is_some_and(|index| self.settings.denied & (1 << index) != 0)
     }
 
     /// Checks that the operation uses no hidden name: hidden names do not exist, and cannot be created.
-    pub(super) fn check_hidden(&self, operation: &Operation<'_>) -> Result<()> {
+    pub(crate) fn check_hidden(&self, operation: &Operation<'_>) -> Result<()> {
         if self.settings.hidden.is_none() {
             return Ok(());
         }
@@ -40,13 +40,13 @@ impl Map {
         })
     }
 
-    pub(super) fn check_denied(&self, operation: &Operation<'_>) -> Result<()> {
+    pub(crate) fn check_denied(&self, operation: &Operation<'_>) -> Result<()> {
         if self.settings.denied & ways::effects(operation) != 0 { Err(Errno::EPERM) } else { Ok(()) }
     }
 
     /// Checks whether the squashed caller may perform the operation by the attributes that it sees. Changes of
     /// attributes, access and creation are checked with the operations.
-    pub(super) fn check_view(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
+    pub(crate) fn check_view(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
         let view = || self.view(node, caller);
         match operation {
             Operation::Lookup(_) | Operation::Parent | Operation::Create { .. } => view()?.check(AccessMode::EXECUTE),
@@ -88,7 +88,7 @@ impl Map {
     /// Checks whether a name may be removed from the lower directory. A missing name is `ENOENT`, since a name created
     /// after this must not be removed unchecked. A directory that moves to another directory has to be writable itself,
     /// since its `..` changes.
-    pub(super) fn check_removal(
+    pub(crate) fn check_removal(
         &self,
         directory: &dyn Vnode,
         caller: &Caller,

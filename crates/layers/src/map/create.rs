@@ -7,9 +7,9 @@ use vnode::{Attributes, Caller, Creation, Entry, Errno, FileKind, Name, Result, 
 use super::layer::Map;
 
 /// The lower attributes that a new object is to have.
-pub(super) struct NewObject {
+pub(crate) struct NewObject {
     /// Mode with which to create the object.
-    pub(super) mode: u32,
+    pub(crate) mode: u32,
     kind: FileKind,
     /// Attributes that the object is to have once it exists.
     wanted: SetAttributes,
@@ -17,7 +17,7 @@ pub(super) struct NewObject {
 
 impl Map {
     /// Determines the attributes of an object that the caller creates in the directory `node`.
-    pub(super) fn new_object(
+    pub(crate) fn new_object(
         &self,
         node: &LayerVnode<Self>,
         caller: &Caller,
@@ -81,7 +81,7 @@ impl Map {
     }
 
     /// Creates a file, or opens an existing one: in that case the view decides by the file, not by the directory.
-    pub(super) fn create_file(
+    pub(crate) fn create_file(
         &self,
         node: &LayerVnode<Self>,
         caller: &Caller,
@@ -137,7 +137,7 @@ impl Map {
 
 impl NewObject {
     /// Gives the new object in the directory `node` its attributes, or removes it again.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &self,
         map: &Map,
         node: &LayerVnode<Map>,
@@ -171,7 +171,7 @@ impl NewObject {
 
     /// Gives the new object the attributes that it does not have yet. A server that is not the superuser cannot give
     /// objects away: it remains their owner.
-    pub(super) fn adopt(
+    pub(crate) fn adopt(
         &self,
         map: &Map,
         node: &LayerVnode<Map>,

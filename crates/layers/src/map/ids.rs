@@ -7,13 +7,13 @@ const OVERFLOW: u32 = 65534;
 
 /// Mapping of lower IDs to the IDs shown, and of given IDs to lower IDs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ids {
+pub(crate) struct Ids {
     /// ID shown for every lower ID.
-    pub(super) forced: Option<u32>,
+    pub(crate) forced: Option<u32>,
     /// Pairs of a lower ID and the ID shown for it.
-    pub(super) pairs: Vec<(u32, u32)>,
+    pub(crate) pairs: Vec<(u32, u32)>,
     /// Offset added to lower IDs.
-    pub(super) offset: i64,
+    pub(crate) offset: i64,
 }
 
 impl Ids {
@@ -21,7 +21,7 @@ impl Ids {
     ///
     /// # Errors
     /// Returns a description of what is expected instead.
-    pub(super) fn pairs(list: &str, id: impl Fn(&str) -> Option<u32>) -> Result<Vec<(u32, u32)>, String> {
+    pub(crate) fn pairs(list: &str, id: impl Fn(&str) -> Option<u32>) -> Result<Vec<(u32, u32)>, String> {
         let pairs: Option<Vec<(u32, u32)>> = list
             .split(':')
             .map(|pair| pair.split_once('/').and_then(|(below, above)| Some((id(below)?, id(above)?))))
@@ -37,7 +37,7 @@ impl Ids {
     ///
     /// # Errors
     /// Returns a description of what is expected instead.
-    pub(super) fn offset(text: &str) -> Result<i64, String> {
+    pub(crate) fn offset(text: &str) -> Result<i64, String> {
         match number::<i64>(text) {
             Ok(offset) if offset.unsigned_abs() <= u64::from(u32::MAX) => Ok(offset),
             _ => Err("a number that ids can differ by, such as 100000 or -100000".to_owned()),
@@ -45,12 +45,12 @@ impl Ids {
     }
 
     /// Returns whether every ID is shown unchanged.
-    pub(super) fn is_identity(&self) -> bool {
+    pub(crate) fn is_identity(&self) -> bool {
         *self == Self::default()
     }
 
     /// Returns the ID shown for a lower ID.
-    pub(super) fn shown(&self, below: u32) -> u32 {
+    pub(crate) fn shown(&self, below: u32) -> u32 {
         if let Some(forced) = self.forced {
             return forced;
         }
@@ -61,7 +61,7 @@ impl Ids {
     }
 
     /// Returns the lower ID that an ID given above refers to; `None` if there is none.
-    pub(super) fn meant(&self, above: u32) -> Option<u32> {
+    pub(crate) fn meant(&self, above: u32) -> Option<u32> {
         match self.pairs.iter().find(|(_, to)| *to == above) {
             Some((below, _)) => Some(*below),
             None => shift(above, -self.offset),

@@ -18,8 +18,8 @@ use crate::ioctl;
 /// Shows owners, groups and permission bits other than they are.
 #[derive(Debug)]
 pub struct Map {
-    pub(super) settings: Settings,
-    pub(super) names: NameLocks,
+    pub(crate) settings: Settings,
+    pub(crate) names: NameLocks,
     details: String,
 }
 
@@ -320,7 +320,7 @@ impl Layer for Map {
 
 impl Map {
     /// Creates a layer with these settings, shown to users as `details`.
-    pub(super) fn new(settings: Settings, details: String) -> Self {
+    pub(crate) fn new(settings: Settings, details: String) -> Self {
         Self { settings, names: NameLocks::default(), details }
     }
 
@@ -329,7 +329,7 @@ impl Map {
     ///
     /// # Errors
     /// Returns `EPERM` where permissions may not be changed this way, since setting a list is a way to change them.
-    pub(super) fn keeps_list(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<bool> {
+    pub(crate) fn keeps_list(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<bool> {
         if caller.server || !is_acl(name) || self.settings.policies.are_normal() {
             return Ok(false);
         }
@@ -340,7 +340,7 @@ impl Map {
     /// Returns the caller that performs an ioctl for a squashed caller that owns the object in the view: the lower
     /// owner, without the server's capabilities, which permit more than ownership does, such as changing immutable
     /// files. Returns `None` for a caller that has these capabilities, too.
-    pub(super) fn restricted_owner(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Option<Caller>> {
+    pub(crate) fn restricted_owner(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Option<Caller>> {
         if caller.is_superuser() && caller.may_change_flags() {
             return Ok(None);
         }
@@ -350,13 +350,13 @@ impl Map {
     }
 
     /// Returns whether changes must clear set-ID bits, since the server may keep them where the caller may not.
-    pub(super) fn kills_privileges(&self, caller: &Caller) -> bool {
+    pub(crate) fn kills_privileges(&self, caller: &Caller) -> bool {
         self.has_view() && !caller.server && !self.effective(caller).is_superuser()
     }
 
     /// Removes set-ID bits and capabilities from a file that the server is about to change for a caller that may not
     /// keep them: before the change, since data may have changed even where an error is reported.
-    pub(super) fn before_change(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<()> {
+    pub(crate) fn before_change(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<()> {
         if !self.kills_privileges(caller) {
             return Ok(());
         }
@@ -375,7 +375,7 @@ impl Map {
 }
 
 /// Returns the caller with the process ID of another.
-pub(super) fn with_process(mut caller: Caller, of: &Caller) -> Caller {
+pub(crate) fn with_process(mut caller: Caller, of: &Caller) -> Caller {
     caller.pid = of.pid;
     caller
 }

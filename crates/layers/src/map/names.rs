@@ -7,19 +7,19 @@ use vnode::{Handle, KeyedGuard, KeyedLocks};
 /// One lock per directory. Only operations that remove names from their directory hold one: a name that nobody removes
 /// keeps referring to the same object.
 #[derive(Debug, Default)]
-pub(super) struct NameLocks(KeyedLocks<Handle>);
+pub(crate) struct NameLocks(KeyedLocks<Handle>);
 
 /// Locks held on one directory or two.
-pub(super) type NameGuards<'a> = [Option<KeyedGuard<'a, Handle>>; 2];
+pub(crate) type NameGuards<'a> = [Option<KeyedGuard<'a, Handle>>; 2];
 
 impl NameLocks {
     /// Locks a directory to remove a name from it that an operation has just created.
-    pub(super) fn lock_directory(&self, node: &dyn Vnode) -> KeyedGuard<'_, Handle> {
+    pub(crate) fn lock_directory(&self, node: &dyn Vnode) -> KeyedGuard<'_, Handle> {
         self.0.write(node.handle())
     }
 
     /// Locks the directories from which the operation removes names.
-    pub(super) fn lock(&self, node: &dyn Vnode, operation: &Operation<'_>) -> NameGuards<'_> {
+    pub(crate) fn lock(&self, node: &dyn Vnode, operation: &Operation<'_>) -> NameGuards<'_> {
         match operation {
             Operation::Unlink(_) | Operation::RemoveDirectory(_) => [Some(self.0.write(node.handle())), None],
             Operation::Rename { to, .. } => {

@@ -10,13 +10,13 @@ use crate::globs::Globs;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, one_of};
 use crate::users::{group, user};
 
-pub(super) const NAME: &str = "map";
+pub(crate) const NAME: &str = "map";
 
 const fn option(key: &'static str, value: &'static str, summary: &'static str) -> OptionSpecification {
     OptionSpecification { key, value, summary }
 }
 
-pub(super) const KNOWN: &[OptionSpecification] = &[
+pub(crate) const KNOWN: &[OptionSpecification] = &[
     option("owner", "USER", "show this owner of everything"),
     option("group", "GROUP", "show this group of everything"),
     option("user-map", "BELOW/ABOVE[:…]", "show owners as others"),
@@ -45,7 +45,7 @@ const NOBODY: u32 = 65534;
 const POLICIES: [(&str, Policy); 3] = [("normal", Policy::Normal), ("ignore", Policy::Ignore), ("deny", Policy::Deny)];
 
 /// Reads the settings from the options.
-pub(super) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> {
+pub(crate) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> {
     let options = Options::new(NAME, KNOWN, pairs)?;
     for (one, other) in
         [("id-offset", "user-map"), ("id-offset", "group-map"), ("owner", "user-map"), ("group", "group-map")]

@@ -2,7 +2,7 @@
 
 /// A sequence of changes to permission bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Permissions(Vec<Change>);
+pub(crate) struct Permissions(Vec<Change>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
@@ -36,7 +36,7 @@ impl Permissions {
     ///
     /// # Errors
     /// Returns a description of what is expected instead.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut changes = Vec::new();
         for part in text.split([':', ',']) {
             if part.starts_with(|character: char| character.is_ascii_digit()) {
@@ -50,7 +50,7 @@ impl Permissions {
     }
 
     /// Returns the mode after the changes. Set-ID and sticky bits stay.
-    pub(super) fn apply(&self, mode: u32, is_directory: bool) -> u32 {
+    pub(crate) fn apply(&self, mode: u32, is_directory: bool) -> u32 {
         self.0.iter().fold(mode, |mode, change| match change {
             Change::To(bits) => (mode & !0o777) | bits,
             Change::Clause(clause) => clause.apply(mode, is_directory),

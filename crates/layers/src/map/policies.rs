@@ -7,16 +7,16 @@ use super::view::View;
 
 /// Policies for attribute changes.
 #[derive(Debug)]
-pub(super) struct Policies {
-    pub(super) chown: Policy,
-    pub(super) chgrp: Policy,
-    pub(super) chmod: Policy,
-    pub(super) chmod_filter: Option<Permissions>,
-    pub(super) xattrs: Xattrs,
+pub(crate) struct Policies {
+    pub(crate) chown: Policy,
+    pub(crate) chgrp: Policy,
+    pub(crate) chmod: Policy,
+    pub(crate) chmod_filter: Option<Permissions>,
+    pub(crate) xattrs: Xattrs,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Policy {
+pub(crate) enum Policy {
     #[default]
     Normal,
     /// Reported as done but ignored, which only a caller that checks notices.
@@ -25,7 +25,7 @@ pub(super) enum Policy {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Xattrs {
+pub(crate) enum Xattrs {
     None,
     ReadOnly,
     #[default]
@@ -34,12 +34,12 @@ pub(super) enum Xattrs {
 
 impl Policies {
     /// Returns whether all changes pass through unmodified.
-    pub(super) fn are_normal(&self) -> bool {
+    pub(crate) fn are_normal(&self) -> bool {
         [self.chown, self.chgrp, self.chmod] == [Policy::Normal; 3] && self.chmod_filter.is_none()
     }
 
     /// Returns the changes that remain. An ignored change still requires permission to make it.
-    pub(super) fn apply(&self, view: &View<'_>, changes: &SetAttributes) -> Result<SetAttributes> {
+    pub(crate) fn apply(&self, view: &View<'_>, changes: &SetAttributes) -> Result<SetAttributes> {
         let mut left = *changes;
         let keep = |policy, asked: bool| match policy {
             Policy::Deny if asked => Err(Errno::EPERM),
@@ -62,7 +62,7 @@ impl Policies {
     }
 
     /// Returns whether access control lists stay unchanged for a caller to which the change is reported as done.
-    pub(super) fn keeps_list(&self, view: &View<'_>) -> Result<bool> {
+    pub(crate) fn keeps_list(&self, view: &View<'_>) -> Result<bool> {
         match self.chmod {
             Policy::Deny => Err(Errno::EPERM),
             // The permissions that a list grants cannot be filtered as a mode can.
@@ -72,7 +72,7 @@ impl Policies {
         }
     }
 
-    pub(super) fn check_xattr_change(&self) -> Result<()> {
+    pub(crate) fn check_xattr_change(&self) -> Result<()> {
         match self.xattrs {
             Xattrs::None => Err(Errno::EOPNOTSUPP),
             Xattrs::ReadOnly => Err(Errno::EPERM),

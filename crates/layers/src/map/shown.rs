@@ -11,7 +11,7 @@ use super::view::View;
 
 impl Map {
     /// Returns whether attributes are shown other than they are, so that the shown ones decide access.
-    pub(super) fn has_view(&self) -> bool {
+    pub(crate) fn has_view(&self) -> bool {
         !self.settings.users.is_identity()
             || !self.settings.groups.is_identity()
             || self.settings.permissions.is_some()
@@ -19,7 +19,7 @@ impl Map {
     }
 
     /// Returns what the shown attributes say about access control: a view decides by them.
-    pub(super) fn access_control(&self) -> AccessControl {
+    pub(crate) fn access_control(&self) -> AccessControl {
         if self.settings.mirror.is_some() || self.denies("lookup") {
             AccessControl::NotShown
         } else if self.settings.squash.is_some() || self.denies("access") {
@@ -32,7 +32,7 @@ impl Map {
 
     /// Returns the lower identity of a squashed caller: objects created at its expense are its own from the beginning.
     /// A user as whom the lower superuser is shown is not the superuser.
-    pub(super) fn payer<'a>(&self, effective: &'a Caller) -> Cow<'a, Caller> {
+    pub(crate) fn payer<'a>(&self, effective: &'a Caller) -> Cow<'a, Caller> {
         let below = (self.settings.users.meant(effective.uid), self.settings.groups.meant(effective.gid));
         match below {
             (Some(uid), Some(gid))
@@ -47,7 +47,7 @@ impl Map {
     }
 
     /// Returns the owner and the group that a squashed caller is shown for the lower ones.
-    pub(super) fn shown_ids(&self, caller: &Caller, (uid, gid): (u32, u32)) -> (u32, u32) {
+    pub(crate) fn shown_ids(&self, caller: &Caller, (uid, gid): (u32, u32)) -> (u32, u32) {
         let mirrored = |users: &Users| {
             !caller.server
                 && (users.users.contains(&caller.uid) || users.groups.iter().any(|group| caller.is_in_group(*group)))
@@ -61,14 +61,14 @@ impl Map {
 
     /// Returns the set-ID bits that a file with this lower owner and group must not have for a squashed caller: the
     /// program would run as somebody other than shown.
-    pub(super) fn foreign_set_id(&self, caller: &Caller, below: (u32, u32)) -> u32 {
+    pub(crate) fn foreign_set_id(&self, caller: &Caller, below: (u32, u32)) -> u32 {
         let shown = self.shown_ids(caller, below);
         let user = if shown.0 == below.0 { 0 } else { libc::S_ISUID };
         user | if shown.1 == below.1 { 0 } else { libc::S_ISGID }
     }
 
     /// Changes lower attributes to those that a squashed caller sees.
-    pub(super) fn show(&self, caller: &Caller, attributes: &mut Attributes) {
+    pub(crate) fn show(&self, caller: &Caller, attributes: &mut Attributes) {
         let below = (attributes.uid, attributes.gid);
         (attributes.uid, attributes.gid) = self.shown_ids(caller, below);
         if attributes.kind == FileKind::Regular {
@@ -82,11 +82,11 @@ impl Map {
     }
 
     /// Returns the object as a squashed caller sees it.
-    pub(super) fn view<'a>(&self, node: &LayerVnode<Self>, caller: &'a Caller) -> Result<View<'a>> {
+    pub(crate) fn view<'a>(&self, node: &LayerVnode<Self>, caller: &'a Caller) -> Result<View<'a>> {
         self.view_of(&**node.lower(), caller)
     }
 
-    pub(super) fn view_of<'a>(&self, below: &dyn Vnode, caller: &'a Caller) -> Result<View<'a>> {
+    pub(crate) fn view_of<'a>(&self, below: &dyn Vnode, caller: &'a Caller) -> Result<View<'a>> {
         let mut attributes = below.getattr(&Caller::server())?;
         if self.has_view() {
             self.show(caller, &mut attributes);
@@ -95,7 +95,7 @@ impl Map {
     }
 
     /// Returns the caller, or the caller that it is squashed to.
-    pub(super) fn effective<'a>(&self, caller: &'a Caller) -> Cow<'a, Caller> {
+    pub(crate) fn effective<'a>(&self, caller: &'a Caller) -> Cow<'a, Caller> {
         match &self.settings.squash {
             Some(squash) if !caller.server && (squash.all || caller.uid == 0) => {
                 let squashed = Caller::with_groups(squash.uid, squash.gid, &[], caller.umask);

@@ -6,14 +6,14 @@ use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, OpenFlags, Result, 
 const OPEN_TO_EXECUTE: u32 = 0x20;
 
 /// An object as a caller sees it.
-pub(super) struct View<'a> {
-    pub(super) caller: &'a Caller,
-    pub(super) attributes: Attributes,
+pub(crate) struct View<'a> {
+    pub(crate) caller: &'a Caller,
+    pub(crate) attributes: Attributes,
 }
 
 impl View<'_> {
     /// Checks access as access(2) does, except for read-only file systems.
-    pub(super) fn check(&self, mode: AccessMode) -> Result<()> {
+    pub(crate) fn check(&self, mode: AccessMode) -> Result<()> {
         let Attributes { mode: bits, uid, gid, .. } = self.attributes;
         // The kernel knows what the root of a user namespace may do with objects that its user owns.
         let is_overriding = self.caller.uid == uid && self.caller.is_admitted_by_kernel();
@@ -30,7 +30,7 @@ impl View<'_> {
         if mode.bits() & !granted == 0 { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    pub(super) fn check_open(&self, flags: OpenFlags) -> Result<()> {
+    pub(crate) fn check_open(&self, flags: OpenFlags) -> Result<()> {
         let mut wanted = 0;
         if flags.bits() & OPEN_TO_EXECUTE != 0 {
             wanted |= AccessMode::EXECUTE.bits();
@@ -44,28 +44,28 @@ impl View<'_> {
     }
 
     /// Checks whether names may be added to and removed from this directory.
-    pub(super) fn check_entries(&self) -> Result<()> {
+    pub(crate) fn check_entries(&self) -> Result<()> {
         self.check(AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))
     }
 
     /// Checks whether the sticky bit permits removing the name of an object of `owner` from this directory.
-    pub(super) fn check_sticky(&self, owner: u32) -> Result<()> {
+    pub(crate) fn check_sticky(&self, owner: u32) -> Result<()> {
         let free = self.attributes.mode & libc::S_ISVTX == 0;
         if free || self.is_owner() || owner == self.caller.uid { Ok(()) } else { Err(Errno::EPERM) }
     }
 
-    pub(super) fn is_owner(&self) -> bool {
+    pub(crate) fn is_owner(&self) -> bool {
         self.caller.is_superuser() || self.caller.uid == self.attributes.uid
     }
 
-    pub(super) fn check_owner(&self) -> Result<()> {
+    pub(crate) fn check_owner(&self) -> Result<()> {
         if self.is_owner() { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     /// Checks whether the object may get another name. Where the kernel protects files (`protected_hardlinks`,
     /// proc_sys_fs(5)), so does this check: from names by which a caller that may not both read and write them would
     /// keep them.
-    pub(super) fn check_link(&self) -> Result<()> {
+    pub(crate) fn check_link(&self) -> Result<()> {
         let both = AccessMode::from_bits(AccessMode::READ.bits() | AccessMode::WRITE.bits());
         let mode = self.attributes.mode;
         let runs_as_others =
@@ -76,7 +76,7 @@ impl View<'_> {
 
     /// Checks whether the changes may be made, and adjusts them: set-group-ID is cleared where the caller has no right
     /// to it.
-    pub(super) fn check_changes(&self, changes: &mut SetAttributes) -> Result<()> {
+    pub(crate) fn check_changes(&self, changes: &mut SetAttributes) -> Result<()> {
         let superuser = self.caller.is_superuser();
         if let Some(mode) = &mut changes.mode {
             self.check_owner()?;
@@ -114,7 +114,7 @@ impl View<'_> {
     }
 
     /// Checks whether an extended attribute may be read or, with `write`, written.
-    pub(super) fn check_attribute(&self, name: &[u8], write: bool) -> Result<()> {
+    pub(crate) fn check_attribute(&self, name: &[u8], write: bool) -> Result<()> {
         let regular = matches!(self.attributes.kind, FileKind::Regular | FileKind::Directory);
         if name.starts_with(b"user.") {
             if !regular {
@@ -145,7 +145,7 @@ fn are_links_protected() -> bool {
 
 /// Returns whether the extended attribute is an ACL, which names lower IDs and grants permissions that are not in the
 /// shown mode.
-pub(super) fn is_acl(name: &[u8]) -> bool {
+pub(crate) fn is_acl(name: &[u8]) -> bool {
     name.starts_with(b"system.posix_acl_")
 }
 

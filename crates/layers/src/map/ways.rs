@@ -45,7 +45,7 @@ const WAYS: &[Way] = &[
 ];
 
 /// Returns the operations whose effect an operation has, including its own, as a bit set by index.
-pub(super) fn effects(operation: &Operation<'_>) -> u64 {
+pub(crate) fn effects(operation: &Operation<'_>) -> u64 {
     let name = operation.name();
     let others = WAYS.iter().filter(|way| way.by == name && (way.when)(operation));
     others.fold(1 << operation.index(), |set, way| set | bit(way.effect))

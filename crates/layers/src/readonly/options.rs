@@ -2,11 +2,11 @@
 
 use crate::options::{OptionError, OptionSpecification, Options};
 
-pub(super) const NAME: &str = "readonly";
+pub(crate) const NAME: &str = "readonly";
 
-pub(super) const KNOWN: &[OptionSpecification] = &[];
+pub(crate) const KNOWN: &[OptionSpecification] = &[];
 
 /// Refuses any option.
-pub(super) fn check(pairs: &[(String, String)]) -> Result<(), OptionError> {
+pub(crate) fn check(pairs: &[(String, String)]) -> Result<(), OptionError> {
     Options::new(NAME, KNOWN, pairs).map(drop)
 }

@@ -10,7 +10,7 @@ use super::options::{BLOCK_SIZE, NAME};
 #[derive(Debug)]
 pub struct Rot13 {
     /// Number of bytes encoded at a time.
-    pub(super) block_size: usize,
+    pub(crate) block_size: usize,
 }
 
 impl Layer for Rot13 {

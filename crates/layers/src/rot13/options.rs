@@ -2,18 +2,18 @@
 
 use crate::options::{OptionError, OptionSpecification, Options, number};
 
-pub(super) const NAME: &str = "rot13";
+pub(crate) const NAME: &str = "rot13";
 
-pub(super) const KNOWN: &[OptionSpecification] = &[OptionSpecification {
+pub(crate) const KNOWN: &[OptionSpecification] = &[OptionSpecification {
     key: "block-size",
     value: "BYTES",
     summary: "how much is encoded at a time (default 4096)",
 }];
 
-pub(super) const BLOCK_SIZE: usize = 4096;
+pub(crate) const BLOCK_SIZE: usize = 4096;
 
 /// Returns the number of bytes encoded at a time.
-pub(super) fn block_size(pairs: &[(String, String)]) -> Result<usize, OptionError> {
+pub(crate) fn block_size(pairs: &[(String, String)]) -> Result<usize, OptionError> {
     let options = Options::new(NAME, KNOWN, pairs)?;
     let block_size = options.read("block-size", |value| match number(value) {
         Ok(size @ 1..=1_048_576) => Ok(size),

@@ -13,7 +13,7 @@ use super::xattrs;
 
 impl Node {
     /// User-visible form of the leftmost instance's attributes.
-    pub(super) fn shown(&self, mut attributes: Attributes) -> Attributes {
+    pub(crate) fn shown(&self, mut attributes: Attributes) -> Attributes {
         attributes.ino = self.identity.ino;
         if self.kind == FileKind::Directory && self.instances().len() > 1 {
             // Nobody has counted the subdirectories of all instances together: find(1) and others know that a link count of 1
@@ -41,13 +41,13 @@ impl Node {
     }
 
     /// The entry for a look-up.
-    pub(super) fn entry(self: Arc<Self>, attributes: Attributes) -> Entry {
+    pub(crate) fn entry(self: Arc<Self>, attributes: Attributes) -> Entry {
         let attributes = self.shown(attributes);
         Entry { vnode: self, attributes }
     }
 
     /// The present attributes.
-    pub(super) fn attributes(&self, caller: &Caller) -> Result<Attributes> {
+    pub(crate) fn attributes(&self, caller: &Caller) -> Result<Attributes> {
         let Instance { member, vnode, .. } = self.leftmost();
         let attributes = vnode.getattr(caller).map_err(|error| member.judged(error))?;
         if attributes.nlink == 0 && self.kind == FileKind::Directory {
@@ -57,7 +57,7 @@ impl Node {
     }
 
     /// Changes the attributes, in a copy if the branch must not be changed.
-    pub(super) fn set_attributes(self: &Arc<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+    pub(crate) fn set_attributes(self: &Arc<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
         if !self.is_writable() && changes.mode.is_some() && self.kind == FileKind::Symlink {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -83,7 +83,7 @@ impl Node {
     }
 
     /// Checks that the caller has this access.
-    pub(super) fn may(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
+    pub(crate) fn may(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
         let instance = self.leftmost();
         let special = !matches!(self.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
         match instance.vnode.access(caller, mode) {
@@ -98,13 +98,13 @@ impl Node {
     }
 
     /// Value of an extended attribute.
-    pub(super) fn xattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn xattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
         let stored = whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?;
         self.leftmost().vnode.getxattr(caller, &stored)
     }
 
     /// Sets an extended attribute.
-    pub(super) fn set_xattr(
+    pub(crate) fn set_xattr(
         self: &Arc<Self>,
         caller: &Caller,
         name: &[u8],
@@ -131,7 +131,7 @@ impl Node {
     }
 
     /// Removes an extended attribute.
-    pub(super) fn remove_xattr(self: &Arc<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
+    pub(crate) fn remove_xattr(self: &Arc<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
         let stored = whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?;
         let leftmost = self.leftmost();
         if !self.is_writable() && self.xattr(&Caller::server(), name) == Err(Errno::ENODATA) {
@@ -147,7 +147,7 @@ impl Node {
     }
 
     /// Names of the extended attributes that are not the union's own.
-    pub(super) fn xattr_names(&self, caller: &Caller) -> Result<Vec<u8>> {
+    pub(crate) fn xattr_names(&self, caller: &Caller) -> Result<Vec<u8>> {
         Ok(whiteout::shown_attributes(&self.leftmost().vnode.listxattr(caller)?))
     }
 }

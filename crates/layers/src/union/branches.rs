@@ -18,20 +18,20 @@ use super::work::{self, Work};
 use crate::{Branch, BranchMode, Refusal};
 
 /// A branch as configured: one tree, or the several layers into which snapshots have divided it.
-pub(super) struct Base {
+pub(crate) struct Base {
     /// Its tag, serial number and identifier.
-    pub(super) known: Known,
+    pub(crate) known: Known,
     /// Its name: the stack expression.
-    pub(super) label: String,
+    pub(crate) label: String,
     /// The tree that contains all layers.
-    pub(super) file_system: FileSystemRef,
+    pub(crate) file_system: FileSystemRef,
     /// Root of the tree.
-    pub(super) root: VnodeRef,
+    pub(crate) root: VnodeRef,
     /// Its mode, regardless of its snapshots and those of higher branches.
-    pub(super) mode: Mutex<BranchMode>,
-    pub(super) history: Mutex<History>,
+    pub(crate) mode: Mutex<BranchMode>,
+    pub(crate) history: Mutex<History>,
     /// Whether it is available.
-    pub(super) health: Health,
+    pub(crate) health: Health,
     /// Claim that prevents other unions from changing it.
     claim: Mutex<Option<Claim>>,
     /// Whether interrupted work in it is finished.
@@ -39,43 +39,43 @@ pub(super) struct Base {
 }
 
 /// A tree of the union: a branch, or a layer of one.
-pub(super) struct Member {
-    pub(super) base: Arc<Base>,
+pub(crate) struct Member {
+    pub(crate) base: Arc<Base>,
     /// Number of the layer; 0 for the branch itself.
-    pub(super) layer: u32,
+    pub(crate) layer: u32,
     /// Root of the tree.
-    pub(super) root: VnodeRef,
+    pub(crate) root: VnodeRef,
     /// Inode number of the root.
-    pub(super) root_ino: u64,
+    pub(crate) root_ino: u64,
     /// Work directory, where objects are created before they become visible.
-    pub(super) work: Work,
+    pub(crate) work: Work,
     /// Cached marks of its directories.
-    pub(super) marks: MarkCache,
+    pub(crate) marks: MarkCache,
     /// Whether untrusted marks have been reported.
     has_doubts: AtomicBool,
     /// Its latency.
-    pub(super) pace: Pace,
+    pub(crate) pace: Pace,
     /// Creates its whiteouts.
-    pub(super) whiteouts: Whiteouts,
+    pub(crate) whiteouts: Whiteouts,
 }
 
 /// A tree at its position in the union.
 #[derive(Clone)]
-pub(super) struct Slot {
-    pub(super) member: Arc<Member>,
-    pub(super) mode: BranchMode,
+pub(crate) struct Slot {
+    pub(crate) member: Arc<Member>,
+    pub(crate) mode: BranchMode,
 }
 
 /// A branch that cannot be used, and the reason.
 #[derive(Debug)]
-pub(super) struct BadBranch {
-    pub(super) label: String,
-    pub(super) why: WhyBad,
+pub(crate) struct BadBranch {
+    pub(crate) label: String,
+    pub(crate) why: WhyBad,
 }
 
 /// Reason why a branch cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WhyBad {
+pub(crate) enum WhyBad {
     /// Reading it failed.
     Error(Errno),
     /// Its use was refused.
@@ -106,7 +106,7 @@ impl BadBranch {
 }
 
 /// The branches, highest priority first. They change only while no operation is in progress.
-pub(super) struct Branches {
+pub(crate) struct Branches {
     slots: ArcSwap<Vec<Slot>>,
     /// Identifiers of these branches and of all that the union has had.
     identifiers: ArcSwap<Identifiers>,
@@ -117,7 +117,7 @@ pub(super) struct Branches {
 impl Branches {
     /// Opens the configured branches, and assigns the numbers by which they are known. A branch without a mode is read-write if
     /// it is the first, and read-only otherwise.
-    pub(super) fn new(branches: Vec<Branch>) -> std::result::Result<(Self, Register), BadBranch> {
+    pub(crate) fn new(branches: Vec<Branch>) -> std::result::Result<(Self, Register), BadBranch> {
         let mut register = Register::default();
         for branch in &branches {
             let known = Register::of(&branch.file_system.root());
@@ -143,71 +143,71 @@ impl Branches {
     }
 
     /// A set of the given trees.
-    pub(super) fn of_slots(slots: Vec<Slot>, identifiers: Arc<Identifiers>) -> Self {
+    pub(crate) fn of_slots(slots: Vec<Slot>, identifiers: Arc<Identifiers>) -> Self {
         let slots = ArcSwap::from_pointee(slots);
         Self { slots, identifiers: ArcSwap::new(identifiers), generation: AtomicU64::new(0) }
     }
 
     /// All trees.
-    pub(super) fn slots(&self) -> Guard<Arc<Vec<Slot>>> {
+    pub(crate) fn slots(&self) -> Guard<Arc<Vec<Slot>>> {
         self.slots.load()
     }
 
     /// Branch-set generation: number of times the branches were changed.
-    pub(super) fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
     /// Replaces the branches.
-    pub(super) fn replace(&self, slots: Vec<Slot>, register: &Register) {
+    pub(crate) fn replace(&self, slots: Vec<Slot>, register: &Register) {
         self.slots.store(Arc::new(slots));
         self.identifiers.store(Arc::new(register.identifiers()));
         self.note_change();
     }
 
     /// Identifiers of all branches that the union has or had, by their tags.
-    pub(super) fn identifiers(&self) -> Arc<Identifiers> {
+    pub(crate) fn identifiers(&self) -> Arc<Identifiers> {
         self.identifiers.load_full()
     }
 
     /// Returns whether the branch with this tag here has that identifier: another union may use the tag for another branch.
-    pub(super) fn is_known(&self, tag: u16, identifier: u64) -> bool {
+    pub(crate) fn is_known(&self, tag: u16, identifier: u64) -> bool {
         self.identifiers.load().get(&tag) == Some(&identifier)
     }
 
     /// Increments the generation, so that cached objects are revalidated.
-    pub(super) fn note_change(&self) {
+    pub(crate) fn note_change(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
     /// Position of a member.
-    pub(super) fn position(&self, member: &Member) -> Option<usize> {
+    pub(crate) fn position(&self, member: &Member) -> Option<usize> {
         self.slots().iter().position(|slot| std::ptr::eq(&raw const *slot.member, member))
     }
 
     /// The branch with that tag.
-    pub(super) fn tagged(&self, tag: u16) -> Option<Arc<Base>> {
+    pub(crate) fn tagged(&self, tag: u16) -> Option<Arc<Base>> {
         let slots = self.slots();
         slots.iter().map(|slot| &slot.member.base).find(|base| base.known.tag == tag).cloned()
     }
 
     /// The newest layer of the branch with that identifier: the only layer that is ever changed.
-    pub(super) fn newest_of(&self, identifier: u64) -> Option<Arc<Member>> {
+    pub(crate) fn newest_of(&self, identifier: u64) -> Option<Arc<Member>> {
         self.slots().iter().map(|slot| &slot.member).find(|member| member.base.known.identifier == identifier).cloned()
     }
 
     /// Returns whether objects in the member may be changed in place.
-    pub(super) fn may_change(&self, member: &Member) -> bool {
+    pub(crate) fn may_change(&self, member: &Member) -> bool {
         self.mode(member).is_some_and(|mode| mode != BranchMode::ReadOnly)
     }
 
     /// Returns whether objects may be created in the member, and the member is available.
-    pub(super) fn may_create(&self, member: &Member) -> bool {
+    pub(crate) fn may_create(&self, member: &Member) -> bool {
         self.mode(member) == Some(BranchMode::ReadWrite) && !member.has_failed()
     }
 
     /// The nearest member at or above a position in which objects may be created.
-    pub(super) fn writable_at_or_left_of(&self, position: usize) -> Option<Arc<Member>> {
+    pub(crate) fn writable_at_or_left_of(&self, position: usize) -> Option<Arc<Member>> {
         let slots = self.slots();
         let left = slots.get(..=position)?.iter().rev();
         left.filter(|slot| slot.mode == BranchMode::ReadWrite && !slot.member.has_failed())
@@ -224,12 +224,12 @@ impl Branches {
 
 impl Slot {
     /// The tree, read-only.
-    pub(super) fn read_only(member: &Arc<Member>) -> Self {
+    pub(crate) fn read_only(member: &Arc<Member>) -> Self {
         Self { member: Arc::clone(member), mode: BranchMode::ReadOnly }
     }
 
     /// Returns whether both are layers of one branch; such layers are adjacent.
-    pub(super) fn is_beside(&self, other: &Self) -> bool {
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.member.base, &other.member.base)
     }
 }
@@ -253,12 +253,12 @@ impl Member {
     }
 
     /// Removes the whiteout beside an object that has just been created at a name in a directory of the branch.
-    pub(super) fn uncover(&self, directory: &VnodeRef, stored: Name<'_>) {
+    pub(crate) fn uncover(&self, directory: &VnodeRef, stored: Name<'_>) {
         self.whiteouts.uncover(directory, stored, &self.base.label);
     }
 
     /// Records what the branch could not preserve of a copy that is in place there.
-    pub(super) fn note_losses(&self, copy: &VnodeRef, lost: Losses) {
+    pub(crate) fn note_losses(&self, copy: &VnodeRef, lost: Losses) {
         if !lost.is_empty()
             && let Ok(path) = Self::path_in_layer(&self.base, copy)
         {
@@ -268,7 +268,7 @@ impl Member {
     }
 
     /// Reports that a directory of this name in the branch has marks that are not trusted; only the first is reported.
-    pub(super) fn doubts(&self, stored: Name<'_>) {
+    pub(crate) fn doubts(&self, stored: Name<'_>) {
         if !self.has_doubts.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 target: "union",
@@ -281,17 +281,17 @@ impl Member {
     }
 
     /// Sort key: lower for older ones.
-    pub(super) fn age(&self) -> (u32, u32) {
+    pub(crate) fn age(&self) -> (u32, u32) {
         (self.base.known.serial, self.layer)
     }
 
     /// A layer of a branch.
-    pub(super) fn of_layer(base: &Arc<Base>, layer: u32) -> Result<Arc<Self>> {
+    pub(crate) fn of_layer(base: &Arc<Base>, layer: u32) -> Result<Arc<Self>> {
         Self::new(base, layer, history::layer_root(&base.root, layer)?).map(Arc::new)
     }
 
     /// Path of a branch's object from the root of the layer that has it.
-    pub(super) fn path_in_layer(base: &Base, object: &VnodeRef) -> Result<Vec<u8>> {
+    pub(crate) fn path_in_layer(base: &Base, object: &VnodeRef) -> Result<Vec<u8>> {
         let path = object.path().map_err(|_| Errno::ESTALE)?;
         let layers = base.history().layers();
         for prefix in layers.into_iter().filter(|layer| *layer != 0).map(history::layer_path) {
@@ -306,59 +306,59 @@ impl Member {
 }
 
 impl Base {
-    pub(super) fn history(&self) -> MutexGuard<'_, History> {
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether it may be changed and has layers that belong to snapshots.
-    pub(super) fn has_snapshots(&self) -> bool {
+    pub(crate) fn has_snapshots(&self) -> bool {
         self.mode() != BranchMode::ReadOnly && !self.history().snapshots.is_empty()
     }
 
     /// Keeps a claim on it.
-    pub(super) fn hold(&self, claim: Claim) {
+    pub(crate) fn hold(&self, claim: Claim) {
         *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim);
     }
 
     /// Returns whether it is claimed.
-    pub(super) fn is_claimed(&self) -> bool {
+    pub(crate) fn is_claimed(&self) -> bool {
         self.claim.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Lets another union claim it, which may leave unfinished work in it.
-    pub(super) fn let_go(&self) {
+    pub(crate) fn let_go(&self) {
         self.is_recovered.store(false, Ordering::Relaxed);
         *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Returns whether interrupted work in it is finished.
-    pub(super) fn is_recovered(&self) -> bool {
+    pub(crate) fn is_recovered(&self) -> bool {
         self.is_recovered.load(Ordering::Relaxed)
     }
 
     /// Records that interrupted work is finished.
-    pub(super) fn note_recovered(&self) {
+    pub(crate) fn note_recovered(&self) {
         self.is_recovered.store(true, Ordering::Relaxed);
     }
 
     /// Records that a step that was recorded in it could not be completed.
-    pub(super) fn note_unfinished(&self) {
+    pub(crate) fn note_unfinished(&self) {
         self.is_recovered.store(false, Ordering::Relaxed);
     }
 
     /// Its mode, regardless of snapshots.
-    pub(super) fn mode(&self) -> BranchMode {
+    pub(crate) fn mode(&self) -> BranchMode {
         *self.mode.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes its mode.
-    pub(super) fn set_mode(&self, mode: BranchMode) {
+    pub(crate) fn set_mode(&self, mode: BranchMode) {
         *self.mode.lock().unwrap_or_else(PoisonError::into_inner) = mode;
     }
 }
 
 /// A branch's layers, newest first, with the numbers from the register.
-pub(super) fn slots_of(
+pub(crate) fn slots_of(
     branch: Branch,
     default: BranchMode,
     register: &mut Register,
@@ -386,7 +386,7 @@ pub(super) fn slots_of(
 
 /// Sets the mode of each tree. Only the newest layer of a branch is writable, and with snapshots nothing below it: they
 /// preserve the state of the whole union. Metadata-only copies do the same for the trees that have their data.
-pub(super) fn assign_modes(slots: &mut [Slot]) {
+pub(crate) fn assign_modes(slots: &mut [Slot]) {
     let mut is_kept = false;
     let mut last: Option<Arc<Base>> = None;
     for slot in slots {

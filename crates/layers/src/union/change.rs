@@ -23,7 +23,7 @@ type Answer = Result<String, ControlError>;
 
 impl Union {
     /// Executes a command to the union.
-    pub(super) fn command(self: &Arc<Self>, control: &Control) -> Answer {
+    pub(crate) fn command(self: &Arc<Self>, control: &Control) -> Answer {
         let arguments = Arguments(control);
         if let Some(answer) = self.view_command(&arguments) {
             return answer;
@@ -45,17 +45,17 @@ impl Union {
     }
 
     /// Kinds of reading that leave access times unchanged.
-    pub(super) fn kept_access_times(&self) -> KeptAccessTimes {
+    pub(crate) fn kept_access_times(&self) -> KeptAccessTimes {
         *self.kept_access_times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records missing branches.
-    pub(super) fn note_missing(&self, labels: Vec<String>) {
+    pub(crate) fn note_missing(&self, labels: Vec<String>) {
         *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = labels;
     }
 
     /// The missing branches, one line each, for the list.
-    pub(super) fn missing_lines(&self) -> Vec<String> {
+    pub(crate) fn missing_lines(&self) -> Vec<String> {
         let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         missing.iter().map(|label| format!("{label}=missing")).collect()
     }
@@ -179,7 +179,7 @@ impl Union {
 
     /// Finds read-write branches that have become read-only underneath, and treats them as such from now on; returns whether
     /// there were any. No operation guard may be held.
-    pub(super) fn learn_what_is_read_only(&self) -> bool {
+    pub(crate) fn learn_what_is_read_only(&self) -> bool {
         let is_read_only = |slot: &&Slot| {
             let wanted = AccessMode::WRITE;
             slot.mode != BranchMode::ReadOnly && slot.member.root.access(&Caller::server(), wanted) == Err(Errno::EROFS)
@@ -196,7 +196,7 @@ impl Union {
     }
 
     /// Flushes what programs have written to the branches, including the front end's caches.
-    pub(super) fn collect_written(&self) -> Result<(), ControlError> {
+    pub(crate) fn collect_written(&self) -> Result<(), ControlError> {
         let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match notifier.is_none_or(|notifier| notifier.write_back()) {
             true => Ok(()),
@@ -205,12 +205,12 @@ impl Union {
     }
 
     /// Changes the branches completely or not at all. Returns the list of branches.
-    pub(super) fn change(&self, change: impl FnOnce(&mut Groups, &mut Register) -> Result<(), ControlError>) -> Answer {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Groups, &mut Register) -> Result<(), ControlError>) -> Answer {
         self.change_within(PATIENCE, change)
     }
 
     /// Like [`Union::change`], with another bound on the wait for operations in progress.
-    pub(super) fn change_within(
+    pub(crate) fn change_within(
         &self,
         patience: Duration,
         change: impl FnOnce(&mut Groups, &mut Register) -> Result<(), ControlError>,
@@ -231,7 +231,7 @@ impl Union {
     ///
     /// # Errors
     /// `Refused` if one does not end; nobody else waits for it meanwhile.
-    pub(super) fn changing(&self) -> Result<Changing<'_>, ControlError> {
+    pub(crate) fn changing(&self) -> Result<Changing<'_>, ControlError> {
         self.changing_within(PATIENCE)
     }
 
@@ -245,7 +245,7 @@ impl Union {
 
     /// `Refused` if the kernel may be reading or writing files of the branch directly: it would not notice that they are
     /// copied, or must not be written.
-    pub(super) fn none_is_direct(&self, member: &Arc<Member>) -> Result<(), ControlError> {
+    pub(crate) fn none_is_direct(&self, member: &Arc<Member>) -> Result<(), ControlError> {
         let files = self.direct_in(member);
         if files.is_empty() {
             return Ok(());
@@ -260,25 +260,25 @@ impl Union {
     }
 
     /// Open files of a branch that the kernel may be reading and writing directly.
-    pub(super) fn direct_in(&self, member: &Arc<Member>) -> Vec<Arc<UnionFile>> {
+    pub(crate) fn direct_in(&self, member: &Arc<Member>) -> Vec<Arc<UnionFile>> {
         let files: Vec<Arc<UnionFile>> = self.direct_files().values().filter_map(std::sync::Weak::upgrade).collect();
         files.into_iter().filter(|file| Arc::ptr_eq(&file.node.leftmost().member, member)).collect()
     }
 }
 
 /// Layers grouped by branch, newest first.
-pub(super) type Groups = Vec<Vec<Slot>>;
+pub(crate) type Groups = Vec<Vec<Slot>>;
 
 /// Exclusive access to the branches.
-pub(super) struct Changing<'a> {
+pub(crate) struct Changing<'a> {
     union: &'a Union,
-    pub(super) register: MutexGuard<'a, Register>,
+    pub(crate) register: MutexGuard<'a, Register>,
     _alone: RwLockWriteGuard<'a, ()>,
 }
 
 impl Union {
     /// Notifies the front end that everything that it caches may be outdated. No operation may be waiting for this thread.
-    pub(super) fn tell_everything_changed(&self) {
+    pub(crate) fn tell_everything_changed(&self) {
         let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(notifier) = notifier {
             notifier.everything_changed();
@@ -288,17 +288,17 @@ impl Union {
 
 impl Changing<'_> {
     /// The present branches.
-    pub(super) fn groups(&self) -> Groups {
+    pub(crate) fn groups(&self) -> Groups {
         self.union.branches.slots().chunk_by(Slot::is_beside).map(<[Slot]>::to_vec).collect()
     }
 
     /// Replaces the branches.
-    pub(super) fn install(&self, groups: Groups) {
+    pub(crate) fn install(&self, groups: Groups) {
         self.union.install(groups, &self.register);
     }
 
     /// Allows operations again, and notifies the front end.
-    pub(super) fn finish(self) {
+    pub(crate) fn finish(self) {
         // In branches that may be changed from now on.
         self.union.recover();
         let union = self.union;
@@ -308,14 +308,14 @@ impl Changing<'_> {
 }
 
 /// Arguments of a command.
-pub(super) struct Arguments<'a>(pub(super) &'a Control);
+pub(crate) struct Arguments<'a>(pub(crate) &'a Control);
 
 impl Arguments<'_> {
-    pub(super) fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.arguments.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn required(&self, key: &str) -> Result<&str, ControlError> {
+    pub(crate) fn required(&self, key: &str) -> Result<&str, ControlError> {
         self.get(key).ok_or_else(|| missing(key))
     }
 
@@ -351,7 +351,7 @@ fn missing(key: &str) -> ControlError {
 }
 
 /// Error for an unusable branch.
-pub(super) fn cannot_be_used(BadBranch { label, why }: &BadBranch) -> ControlError {
+pub(crate) fn cannot_be_used(BadBranch { label, why }: &BadBranch) -> ControlError {
     let remedy = match why {
         WhyBad::Refused(Refusal::InUse) => "; unmount the other, or use it here as `ro`",
         WhyBad::Refused(Refusal::OtherSnapshots) => "; remove it and add it again",
@@ -360,6 +360,6 @@ pub(super) fn cannot_be_used(BadBranch { label, why }: &BadBranch) -> ControlErr
     refused(&format!("{label} cannot be used: {why}{remedy}"))
 }
 
-pub(super) fn refused(why: &str) -> ControlError {
+pub(crate) fn refused(why: &str) -> ControlError {
     ControlError::Refused(why.to_owned())
 }

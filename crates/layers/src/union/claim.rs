@@ -17,7 +17,7 @@ use super::history::History;
 use crate::{Branch, BranchMode, Refusal};
 
 /// Upper bound on how long a new union waits for one that is ending.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -39,7 +39,7 @@ pub fn only_described<T>(make: impl FnOnce() -> T) -> T {
 }
 
 /// Returns whether what is created on this thread is only to be described.
-pub(super) fn is_only_described() -> bool {
+pub(crate) fn is_only_described() -> bool {
     IS_ONLY_DESCRIBED.get()
 }
 
@@ -47,7 +47,7 @@ pub(super) fn is_only_described() -> bool {
 ///
 /// # Errors
 /// [`Refusal::InUse`] if another union has claimed it, and keeps it for longer than `patience`.
-pub(super) fn of(
+pub(crate) fn of(
     branch: &Branch,
     default: BranchMode,
     patience: Duration,
@@ -61,7 +61,7 @@ pub(super) fn of(
 }
 
 /// Claims of a new union's branches, in their order.
-pub(super) fn of_all(branches: &[Branch], patience: Duration) -> std::result::Result<Vec<Option<Claim>>, BadBranch> {
+pub(crate) fn of_all(branches: &[Branch], patience: Duration) -> std::result::Result<Vec<Option<Claim>>, BadBranch> {
     let default = |index| if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly };
     branches.iter().enumerate().map(|(index, branch)| of(branch, default(index), patience)).collect()
 }
@@ -70,7 +70,7 @@ pub(super) fn of_all(branches: &[Branch], patience: Duration) -> std::result::Re
 ///
 /// # Errors
 /// [`Refusal::InUse`] if a union that the branch does not know of holds its lock for longer than `patience`.
-pub(super) fn hold(layers: &[Slot], claim: Option<Claim>, patience: Duration) -> std::result::Result<(), BadBranch> {
+pub(crate) fn hold(layers: &[Slot], claim: Option<Claim>, patience: Duration) -> std::result::Result<(), BadBranch> {
     let (Some(claim), base) = (claim, &layers[0].member.base) else { return Ok(()) };
     let is_locked = |slot: &Slot| matches!(slot.member.work.lock(), Err(Errno::EBUSY));
     let probe = || if layers.iter().any(is_locked) { Err(Errno::EBUSY) } else { Ok(()) };
@@ -83,7 +83,7 @@ pub(super) fn hold(layers: &[Slot], claim: Option<Claim>, patience: Duration) ->
 ///
 /// # Errors
 /// As [`of`].
-pub(super) fn of_base(base: &Base) -> std::result::Result<Option<Claim>, BadBranch> {
+pub(crate) fn of_base(base: &Base) -> std::result::Result<Option<Claim>, BadBranch> {
     if base.is_claimed() {
         return Ok(None);
     }
@@ -95,7 +95,7 @@ pub(super) fn of_base(base: &Base) -> std::result::Result<Option<Claim>, BadBran
 ///
 /// # Errors
 /// As [`hold`], and [`Refusal::OtherSnapshots`].
-pub(super) fn again(layers: &[Slot], claim: Claim) -> std::result::Result<(), BadBranch> {
+pub(crate) fn again(layers: &[Slot], claim: Claim) -> std::result::Result<(), BadBranch> {
     let base = &layers[0].member.base;
     let bad = |error| bad(&base.label, error);
     if History::of(&base.root).map_err(bad)? != *base.history() {
@@ -126,14 +126,14 @@ fn patiently<T>(patience: Duration, attempt: impl Fn() -> Result<T>) -> Result<T
 
 impl Union {
     /// Stores these claims in the branches, in their order.
-    pub(super) fn hold(&self, claims: Vec<Option<Claim>>, patience: Duration) -> std::result::Result<(), BadBranch> {
+    pub(crate) fn hold(&self, claims: Vec<Option<Claim>>, patience: Duration) -> std::result::Result<(), BadBranch> {
         let slots = self.branches.slots();
         let branches = slots.chunk_by(Slot::is_beside);
         branches.zip(claims).try_for_each(|(layers, claim)| hold(layers, claim, patience))
     }
 
     /// Releases those of these branches that the union may no longer change.
-    pub(super) fn let_go_of(&self, before: &[Slot]) {
+    pub(crate) fn let_go_of(&self, before: &[Slot]) {
         let now = self.branches.slots();
         for slot in before {
             let base = &slot.member.base;

@@ -25,7 +25,7 @@ const ATTEMPTS: usize = 16;
 
 impl Node {
     /// Creates and opens a regular file, or opens the existing one.
-    pub(super) fn create_file(self: &Arc<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+    pub(crate) fn create_file(self: &Arc<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         let exclusive = Creation { flags: how.flags.with(OpenFlags::EXCLUSIVE), ..*how };
         for _ in 0..ATTEMPTS {
             let made = self.make(caller, name, |place, stored| {
@@ -64,7 +64,7 @@ impl Node {
     }
 
     /// Creates an unnamed file and opens it.
-    pub(super) fn make_unnamed(self: &Arc<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
+    pub(crate) fn make_unnamed(self: &Arc<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
         self.only_directory()?;
         self.may_change_names(caller)?;
         let mut full = FullBranches::default();
@@ -82,13 +82,13 @@ impl Node {
     }
 
     /// Creates a directory.
-    pub(super) fn make_directory(self: &Arc<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+    pub(crate) fn make_directory(self: &Arc<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
         let made = self.make(caller, name, |place, stored| Ok(((), place.mkdir_surely(caller, stored, mode)?)));
         made.map(|(node, (), attributes)| node.entry(attributes))
     }
 
     /// Creates a fifo, socket, device or regular file.
-    pub(super) fn make_special(
+    pub(crate) fn make_special(
         self: &Arc<Self>,
         caller: &Caller,
         name: Name<'_>,
@@ -111,13 +111,13 @@ impl Node {
     }
 
     /// Creates a symlink.
-    pub(super) fn make_symlink(self: &Arc<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+    pub(crate) fn make_symlink(self: &Arc<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
         let made = self.make(caller, name, |place, stored| Ok(((), place.symlink_surely(caller, stored, target)?)));
         made.map(|(node, (), attributes)| node.entry(attributes))
     }
 
     /// Creates one more name of an object, in the branch that has the object.
-    pub(super) fn make_link(self: &Arc<Self>, caller: &Caller, target: &Arc<Node>, name: Name<'_>) -> Result<Entry> {
+    pub(crate) fn make_link(self: &Arc<Self>, caller: &Caller, target: &Arc<Node>, name: Name<'_>) -> Result<Entry> {
         self.only_directory()?;
         let stored = whiteout::stored(name)?;
         let stored = Name::new(&stored)?;

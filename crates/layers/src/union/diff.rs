@@ -112,7 +112,7 @@ impl Differences {
 }
 
 /// Differences in the newer directory and everything below it. Parts that both have from the same branches are skipped.
-pub(super) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Difference>> {
+pub(crate) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Difference>> {
     let mut differences = Differences::default();
     let (old, new) = (entry_of_directory(older)?, entry_of_directory(newer)?);
     if !is_directory_unchanged(&old, &new)? {

@@ -12,7 +12,7 @@ use super::branches::Member;
 use super::node::{Node, Whereabouts};
 
 /// Synchronizes the names in a directory of a branch. A file system that does not support that is assumed to have done it.
-pub(super) fn sync_directory(directory: &VnodeRef) -> Result<()> {
+pub(crate) fn sync_directory(directory: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     match directory.open_directory(&server)?.fsync(&server, false) {
         Err(Errno::EROFS | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => Ok(()),
@@ -22,26 +22,26 @@ pub(super) fn sync_directory(directory: &VnodeRef) -> Result<()> {
 
 /// Returns whether changes in a directory of one branch and in a directory of another may reach the disk in another order. For
 /// branches on one disk they cannot.
-pub(super) fn are_apart((one, here): (&Member, &VnodeRef), (other, there): (&Member, &VnodeRef)) -> bool {
+pub(crate) fn are_apart((one, here): (&Member, &VnodeRef), (other, there): (&Member, &VnodeRef)) -> bool {
     let is_one_storage = || here.storage().is_some_and(|storage| there.storage() == Some(storage));
     one.is_apart_from(other) && !is_one_storage()
 }
 
 impl Member {
     /// Returns whether changes in the other branch and here may reach the disk in another order.
-    pub(super) fn is_apart_from(&self, other: &Member) -> bool {
+    pub(crate) fn is_apart_from(&self, other: &Member) -> bool {
         self.base.known.tag != other.base.known.tag
     }
 }
 
 impl Node {
     /// Records that it was copied to a branch, or its data were filled in there, which may not be on disk yet.
-    pub(super) fn has_arrived(&self) {
+    pub(crate) fn has_arrived(&self) {
         self.is_arriving.store(true, Ordering::Release);
     }
 
     /// Returns whether it may have been copied to its branch since that was last synchronized.
-    pub(super) fn is_arriving(&self) -> bool {
+    pub(crate) fn is_arriving(&self) -> bool {
         self.is_arriving.load(Ordering::Acquire)
     }
 
@@ -49,7 +49,7 @@ impl Node {
     ///
     /// # Errors
     /// Errors of fsync(2): then it is still to be done.
-    pub(super) fn sync_arrival(&self, member: &Member) -> Result<()> {
+    pub(crate) fn sync_arrival(&self, member: &Member) -> Result<()> {
         let mut node = self.reference();
         while node.is_arriving.swap(false, Ordering::AcqRel) {
             let synchronized = node.sync_directory_above(member);

@@ -19,7 +19,7 @@ use vnode::{
 const NAMES_MAX: usize = 1 << 15;
 
 /// The file system with exact names.
-pub(super) fn with_exact_names(file_system: FileSystemRef) -> FileSystemRef {
+pub(crate) fn with_exact_names(file_system: FileSystemRef) -> FileSystemRef {
     if file_system.properties().folds_names { layer::stack(ExactNames, file_system) } else { file_system }
 }
 

@@ -25,9 +25,9 @@ use crate::ioctl;
 const NOT_IN_A_VIEW: Errno = Errno::EOPNOTSUPP;
 
 /// An open file.
-pub(super) struct UnionFile {
+pub(crate) struct UnionFile {
     this: Weak<UnionFile>,
-    pub(super) node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     flags: OpenFlags,
     /// The lower file that was opened first.
     opened: LowerFile,
@@ -56,7 +56,7 @@ struct LowerFile {
 
 impl UnionFile {
     /// Opens an object that has just been created, with its open file.
-    pub(super) fn new(node: Arc<Node>, file: OpenFileRef, flags: OpenFlags) -> Arc<Self> {
+    pub(crate) fn new(node: Arc<Node>, file: OpenFileRef, flags: OpenFlags) -> Arc<Self> {
         let opened = LowerFile { copies: node.copies(), vnode: node.leftmost().vnode, file };
         Self::opened(node, opened, flags)
     }
@@ -72,7 +72,7 @@ impl UnionFile {
     }
 
     /// Opens a file as the caller; copies it first if it is opened for writing and must not be written in place.
-    pub(super) fn open(node: &Arc<Node>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+    pub(crate) fn open(node: &Arc<Node>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
         // A copy of that length already shows the pending truncation.
         let truncating = flags.truncates().then(|| caller.uncancelled());
         let mut opener = truncating.as_ref().unwrap_or(caller);
@@ -253,7 +253,7 @@ impl UnionFile {
     }
 
     /// Returns whether the kernel may be reading and writing it directly.
-    pub(super) fn is_direct(&self) -> bool {
+    pub(crate) fn is_direct(&self) -> bool {
         self.is_direct.load(Ordering::Relaxed)
     }
 
@@ -408,7 +408,7 @@ impl OpenFile for UnionFile {
 
 impl Node {
     /// Moves the open files that must follow, after the object has been copied.
-    pub(super) fn call_followers(&self) {
+    pub(crate) fn call_followers(&self) {
         for follower in self.locks.followers() {
             // A follower that cannot be opened reports so when it is used.
             let _ = follower.lower();

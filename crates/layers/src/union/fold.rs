@@ -20,13 +20,13 @@ use super::work::Purpose;
 use super::{Union, links, work};
 
 /// A merge in progress.
-pub(super) struct Fold<'a> {
+pub(crate) struct Fold<'a> {
     /// The branches below both layers.
-    pub(super) union: &'a Union,
+    pub(crate) union: &'a Union,
     /// The layer that is removed.
-    pub(super) upper: &'a Arc<Member>,
+    pub(crate) upper: &'a Arc<Member>,
     /// The layer that receives its changes.
-    pub(super) lower: &'a Arc<Member>,
+    pub(crate) lower: &'a Arc<Member>,
 }
 
 /// Copies of files with several names, by their names in the links directory.
@@ -75,7 +75,7 @@ impl Fold<'_> {
     ///
     /// # Errors
     /// `EIO` if some data are missing.
-    pub(super) fn bring_data(&self) -> Result<()> {
+    pub(crate) fn bring_data(&self) -> Result<()> {
         let both = [self.upper, self.lower].map(Slot::read_only);
         let right = self.union.branches.slots();
         self.union.view_of(both.into_iter().chain(right.iter().cloned()).collect()).bring_all(self.upper)
@@ -86,7 +86,7 @@ impl Fold<'_> {
     /// # Errors
     /// `EXDEV` if a directory was moved in the relative form that overlayfs may write: its lower part cannot be located once
     /// the directory above it has been merged. Errors from reading directories.
-    pub(super) fn may_be_run(&self) -> Result<()> {
+    pub(crate) fn may_be_run(&self) -> Result<()> {
         moved_directories(&self.upper.root, &HashSet::new()).map(drop)
     }
 
@@ -94,7 +94,7 @@ impl Fold<'_> {
     ///
     /// # Errors
     /// Also `ESTALE` if lower parts of moved directories are in transit, and their owners are unknown.
-    pub(super) fn run_again(&self) -> Result<()> {
+    pub(crate) fn run_again(&self) -> Result<()> {
         self.lower.work.undo_unfinished()?;
         // Lower parts in transit are identified by the handles of their directories, which a copy of the branch does not
         // preserve.
@@ -113,7 +113,7 @@ impl Fold<'_> {
     }
 
     /// Moves all changes.
-    pub(super) fn run(&self) -> Result<()> {
+    pub(crate) fn run(&self) -> Result<()> {
         if self.upper.work.has_copied_directories() {
             self.lower.work.note_copied_directories()?;
         }

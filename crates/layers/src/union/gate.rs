@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_micros(200);
 
 /// Held shared by operations, and exclusively to change the branches.
 #[derive(Default)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     /// Nobody ever blocks on it as a writer: that would keep others out for as long.
     lock: RwLock<()>,
     /// Whether new operations are blocked.
@@ -28,7 +28,7 @@ pub(super) struct Gate {
 
 impl Gate {
     /// Begins an operation. Must not be called by a holder of an operation guard.
-    pub(super) fn pass(&self) -> RwLockReadGuard<'_, ()> {
+    pub(crate) fn pass(&self) -> RwLockReadGuard<'_, ()> {
         if self.is_shut.load(Ordering::Acquire) {
             let shutting = self.shutting.lock().unwrap_or_else(PoisonError::into_inner);
             drop(self.has_opened.wait_while(shutting, |()| self.is_shut.load(Ordering::Acquire)));
@@ -38,7 +38,7 @@ impl Gate {
 
     /// Waits until no operation is in progress, and blocks new ones until the result is dropped; `None` if that takes longer
     /// than `patience`.
-    pub(super) fn close(&self, patience: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+    pub(crate) fn close(&self, patience: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
         let deadline = Instant::now() + patience;
         let mut moment = FIRST_MOMENT;
         loop {

@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const LIST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Availability of a branch.
-pub(super) struct Health {
+pub(crate) struct Health {
     root: VnodeRef,
     /// Inode number of the root, and whether it had links, when the branch was added.
     known: Option<(u64, bool)>,
@@ -49,7 +49,7 @@ enum Cause {
 
 impl Health {
     /// The health of the branch with this root, which is available.
-    pub(super) fn of(root: &VnodeRef) -> Self {
+    pub(crate) fn of(root: &VnodeRef) -> Self {
         let attributes = root.getattr(&Caller::server()).ok();
         Self {
             root: root.clone(),
@@ -141,12 +141,12 @@ impl Base {
     }
 
     /// The error to report to users where the branch has returned this one: `EIO` if it has failed.
-    pub(super) fn judged(&self, error: Errno) -> Errno {
+    pub(crate) fn judged(&self, error: Errno) -> Errno {
         if is_suspicious(error) && self.has_failed_now() { Errno::EIO } else { error }
     }
 
     /// Records whether layers were merged only halfway: meanwhile, the branch counts as failed.
-    pub(super) fn set_half_merged(&self, is_half_merged: bool) {
+    pub(crate) fn set_half_merged(&self, is_half_merged: bool) {
         if self.health.is_half_merged.swap(is_half_merged, Ordering::Relaxed) != is_half_merged {
             self.fails();
         }
@@ -154,7 +154,7 @@ impl Base {
 
     /// Checks a branch that is added or gets another mode: the state that an unfinished merge of its layers has left is not
     /// shown until the merge is finished, which requires that the branch may be changed.
-    pub(super) fn is_to_be_merged(&self) {
+    pub(crate) fn is_to_be_merged(&self) {
         if self.history().folding.is_some() && !is_only_described() {
             self.set_half_merged(true);
         }
@@ -192,13 +192,13 @@ impl Base {
 
 impl Member {
     /// As [`Base::has_failed`].
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.base.has_failed()
     }
 
     /// # Errors
     /// `EIO` if the branch has failed.
-    pub(super) fn must_be_there(&self) -> Result<()> {
+    pub(crate) fn must_be_there(&self) -> Result<()> {
         if self.has_failed() { Err(Errno::EIO) } else { Ok(()) }
     }
 
@@ -206,20 +206,20 @@ impl Member {
     ///
     /// # Errors
     /// `EIO` if the branch has failed.
-    pub(super) fn has_nothing(&self) -> Result<()> {
+    pub(crate) fn has_nothing(&self) -> Result<()> {
         let fails = self.has_failed() || (self.base.health.is_due(BELIEVED) && self.base.fails());
         if fails { Err(Errno::EIO) } else { Ok(()) }
     }
 
     /// As [`Base::judged`].
-    pub(super) fn judged(&self, error: Errno) -> Errno {
+    pub(crate) fn judged(&self, error: Errno) -> Errno {
         self.base.judged(error)
     }
 }
 
 impl Slot {
     /// The branch's mode as it is listed.
-    pub(super) fn state(&self) -> String {
+    pub(crate) fn state(&self) -> String {
         let note = if self.member.base.health.is_failed() { " (failed)" } else { "" };
         format!("{}{note}", self.mode)
     }
@@ -227,7 +227,7 @@ impl Slot {
 
 impl Union {
     /// Checks all branches, and waits a moment for those that do not respond.
-    pub(super) fn ask_all_branches(&self) {
+    pub(crate) fn ask_all_branches(&self) {
         let slots = self.branches.slots();
         let (sender, answers) = channel();
         let mut count = 0;
@@ -249,7 +249,7 @@ impl Union {
     }
 
     /// A branch that is known to have failed, if any.
-    pub(super) fn failed_branch(&self) -> Option<String> {
+    pub(crate) fn failed_branch(&self) -> Option<String> {
         let slots = self.branches.slots();
         slots.iter().find(|slot| slot.member.base.health.is_failed()).map(|slot| slot.member.base.label.clone())
     }
@@ -258,7 +258,7 @@ impl Union {
 impl Node {
     /// The error to report to users where an operation on the object has failed with this one: `EIO` if a branch that has it,
     /// or one that would receive new objects, has failed.
-    pub(super) fn judged(&self, error: Errno) -> Errno {
+    pub(crate) fn judged(&self, error: Errno) -> Errno {
         let slots = self.union.branches.slots();
         if error == Errno::EROFS {
             let is_lost = |slot: &Slot| slot.mode == BranchMode::ReadWrite && slot.member.has_failed();

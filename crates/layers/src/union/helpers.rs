@@ -41,13 +41,13 @@ struct Helpers {
 }
 
 /// Returns whether a helper is idle.
-pub(super) fn are_waiting() -> bool {
+pub(crate) fn are_waiting() -> bool {
     HELPERS.started.get_or_init(start);
     HELPERS.waiting.load(Ordering::Relaxed) != 0
 }
 
 /// Offers work to a helper, if one is waiting.
-pub(super) fn offer(work: impl FnOnce() + Send + 'static) {
+pub(crate) fn offer(work: impl FnOnce() + Send + 'static) {
     HELPERS.offered_on.store(sched_getcpu(), Ordering::Relaxed);
     *HELPERS.lock() = Some(Box::new(work));
     if HELPERS.looking.load(Ordering::SeqCst) == 0 {

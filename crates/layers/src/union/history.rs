@@ -16,23 +16,23 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// The layers of a branch and the snapshots that froze them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct History {
+pub(crate) struct History {
     /// Snapshots, oldest first.
-    pub(super) snapshots: Vec<Snapshot>,
+    pub(crate) snapshots: Vec<Snapshot>,
     /// The layer that is written, above all frozen ones.
-    pub(super) current: u32,
+    pub(crate) current: u32,
     /// The layer that was being merged into the one below it.
-    pub(super) folding: Option<u32>,
+    pub(crate) folding: Option<u32>,
 }
 
 /// A preserved state of the branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     /// The layer that it froze.
-    pub(super) layer: u32,
+    pub(crate) layer: u32,
     /// Time at which it was taken, in seconds since 1970.
-    pub(super) taken: i64,
-    pub(super) name: String,
+    pub(crate) taken: i64,
+    pub(crate) name: String,
 }
 
 impl History {
@@ -40,7 +40,7 @@ impl History {
     ///
     /// # Errors
     /// Errors from reading it; `EIO` if it is malformed.
-    pub(super) fn of(root: &VnodeRef) -> Result<Self> {
+    pub(crate) fn of(root: &VnodeRef) -> Result<Self> {
         match read(root)? {
             None => Ok(Self::default()),
             Some(text) => Self::of_text(&text).ok_or(Errno::EIO),
@@ -48,23 +48,23 @@ impl History {
     }
 
     /// All layers, newest first.
-    pub(super) fn layers(&self) -> Vec<u32> {
+    pub(crate) fn layers(&self) -> Vec<u32> {
         let frozen = self.snapshots.iter().rev().map(|snapshot| snapshot.layer);
         std::iter::once(self.current).chain(frozen).collect()
     }
 
     /// Position of the snapshot of that name.
-    pub(super) fn find(&self, name: &str) -> Option<usize> {
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.snapshots.iter().position(|snapshot| snapshot.name == name)
     }
 
     /// An unused layer number.
-    pub(super) fn next_layer(&self) -> u32 {
+    pub(crate) fn next_layer(&self) -> u32 {
         self.layers().into_iter().max().map_or(1, |largest| largest + 1)
     }
 
     /// Writes the history completely or not at all.
-    pub(super) fn write(&self, work: &Work) -> Result<()> {
+    pub(crate) fn write(&self, work: &Work) -> Result<()> {
         work.write_state(Work::HISTORY, self.to_text().as_bytes())
     }
 
@@ -99,7 +99,7 @@ impl History {
 }
 
 /// Root of a layer in the branch with this root.
-pub(super) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
+pub(crate) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
     if layer == 0 {
         return Ok(root.clone());
     }
@@ -110,7 +110,7 @@ pub(super) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
 }
 
 /// Prefix of the paths of a layer's objects in the file system of its branch.
-pub(super) fn layer_path(layer: u32) -> Vec<u8> {
+pub(crate) fn layer_path(layer: u32) -> Vec<u8> {
     if layer == 0 {
         return Vec::new();
     }
@@ -118,7 +118,7 @@ pub(super) fn layer_path(layer: u32) -> Vec<u8> {
 }
 
 /// Creates the root of a new layer. Remains of an unfinished one are removed.
-pub(super) fn make_layer(work: &Work, layer: u32) -> Result<VnodeRef> {
+pub(crate) fn make_layer(work: &Work, layer: u32) -> Result<VnodeRef> {
     let (layers, name) = (layers(work)?, number(layer));
     match work::remove_tree(&layers, name.as_name()) {
         Ok(()) | Err(Errno::ENOENT) => {}
@@ -128,14 +128,14 @@ pub(super) fn make_layer(work: &Work, layer: u32) -> Result<VnodeRef> {
 }
 
 /// Removes a layer that is no longer used.
-pub(super) fn discard_layer(work: &Work, layer: u32) -> Result<()> {
+pub(crate) fn discard_layer(work: &Work, layer: u32) -> Result<()> {
     let taken = work.take(&layers(work)?, number(layer).as_name())?;
     work.discard(&taken);
     Ok(())
 }
 
 /// Removes layers that are missing from the history: they were unfinished, or being removed.
-pub(super) fn discard_unknown(work: &Work, history: &History) -> Result<()> {
+pub(crate) fn discard_unknown(work: &Work, history: &History) -> Result<()> {
     let layers = layers(work)?;
     let known: Vec<NameBuf> = history.layers().into_iter().map(number).collect();
     let mut unknown = Vec::new();
@@ -150,7 +150,7 @@ pub(super) fn discard_unknown(work: &Work, history: &History) -> Result<()> {
 }
 
 /// Present time.
-pub(super) fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs() as i64)
 }

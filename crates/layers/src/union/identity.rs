@@ -12,19 +12,19 @@ use super::xattrs;
 
 /// Identity of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     /// Handle in the union.
-    pub(super) handle: Handle,
+    pub(crate) handle: Handle,
     /// Inode number in the union.
-    pub(super) ino: u64,
+    pub(crate) ino: u64,
     /// Identifier of the branch that has the tag of the handle.
-    pub(super) branch: u64,
+    pub(crate) branch: u64,
 }
 
 /// First byte of a handle.
-pub(super) const FORM: u8 = 1;
+pub(crate) const FORM: u8 = 1;
 /// First byte of handles that cannot be resolved: those of an object whose identity belongs to another.
-pub(super) const ANOTHER: u8 = 5;
+pub(crate) const ANOTHER: u8 = 5;
 /// Inode numbers below this many bits are kept; the tag is put above them.
 const INO_BITS: u32 = 47;
 /// Attribute in which a copied file stores its origin.
@@ -35,7 +35,7 @@ impl Identity {
     ///
     /// # Errors
     /// `EOVERFLOW` if the handle in the branch is too long to be part of one of the union.
-    pub(super) fn native(base: &Base, lower: &Handle, ino: u64) -> Result<Self> {
+    pub(crate) fn native(base: &Base, lower: &Handle, ino: u64) -> Result<Self> {
         let tag = base.known.tag.to_le_bytes();
         let handle = Handle::new(&[&[FORM], &tag[..], lower.as_bytes()].concat())?;
         Ok(Self { handle, ino: tagged(base.known.tag, ino), branch: base.known.identifier })
@@ -43,7 +43,7 @@ impl Identity {
 
     /// Identity of an object whose native identity is this one, while another object that claims it is in use. It is valid for
     /// that long.
-    pub(super) fn of_another(&self) -> Self {
+    pub(crate) fn of_another(&self) -> Self {
         let bytes = [&[ANOTHER], &self.handle.as_bytes()[1..]].concat();
         let handle = Handle::new(&bytes).expect("it is as long as before");
         Self { handle, ino: tagged(u16::MAX, hash(&bytes)), ..*self }
@@ -51,7 +51,7 @@ impl Identity {
 
     /// Identity of a directory whose identity is this one, while all others that it could have are in use too: derived from its
     /// name in the directory with this handle. It is valid for that long.
-    pub(super) fn of_place(&self, directory: &Handle, name: Name<'_>) -> Self {
+    pub(crate) fn of_place(&self, directory: &Handle, name: Name<'_>) -> Self {
         let place = [directory.as_bytes(), b"/", name.as_bytes()].concat();
         let numbers = [&b"1"[..], b"2"].map(|salt| hash(&[salt, &place].concat()).to_le_bytes());
         let bytes = [&[ANOTHER], &self.handle.as_bytes()[1..3], &numbers.concat()].concat();
@@ -60,7 +60,7 @@ impl Identity {
     }
 
     /// Returns whether it is the native identity of an object with this handle in a branch.
-    pub(super) fn is_native(&self, base: &Base, lower: &Handle) -> bool {
+    pub(crate) fn is_native(&self, base: &Base, lower: &Handle) -> bool {
         match self.handle.as_bytes() {
             [FORM, low, high, own @ ..] => {
                 u16::from_le_bytes([*low, *high]) == base.known.tag && own == lower.as_bytes()
@@ -70,29 +70,29 @@ impl Identity {
     }
 
     /// Stored origin of a copied object, and the number of names that lead to its original.
-    pub(super) fn brought(object: &VnodeRef) -> Result<Option<(Self, u32)>> {
+    pub(crate) fn brought(object: &VnodeRef) -> Result<Option<(Self, u32)>> {
         Ok(origin(object)?.and_then(|value| Self::decode(&value)))
     }
 
     /// Returns whether an object has a stored origin, readable or not.
-    pub(super) fn is_brought(object: &VnodeRef) -> Result<bool> {
+    pub(crate) fn is_brought(object: &VnodeRef) -> Result<bool> {
         Ok(origin(object)?.is_some())
     }
 
     /// Removes a stored origin: the object then has its native identity.
-    pub(super) fn forget(object: &VnodeRef) -> Result<()> {
+    pub(crate) fn forget(object: &VnodeRef) -> Result<()> {
         ORIGIN.remove(object)
     }
 
     /// Stores the identity of the original in a copy; returns whether that was possible. Where attributes cannot be set, the
     /// copy has another identity.
-    pub(super) fn bring(&self, writer: &Caller, object: &VnodeRef, names: u32) -> Result<bool> {
+    pub(crate) fn bring(&self, writer: &Caller, object: &VnodeRef, names: u32) -> Result<bool> {
         let (ino, names, branch) = (self.ino.to_le_bytes(), names.to_le_bytes(), self.branch.to_le_bytes());
         let value = [&ino[..], &names, &branch, self.handle.as_bytes()].concat();
         ORIGIN.set(writer, object, &value)
     }
 
-    pub(super) fn decode(value: &[u8]) -> Option<(Self, u32)> {
+    pub(crate) fn decode(value: &[u8]) -> Option<(Self, u32)> {
         let (ino, rest) = value.split_first_chunk::<8>()?;
         let (names, rest) = rest.split_first_chunk::<4>()?;
         let (branch, handle) = rest.split_first_chunk::<8>()?;
@@ -110,7 +110,7 @@ fn origin(object: &VnodeRef) -> Result<Option<Vec<u8>>> {
 }
 
 /// The branch's tag and the handle there, from a handle of the union.
-pub(super) fn parts(handle: &Handle) -> Option<(u16, Handle)> {
+pub(crate) fn parts(handle: &Handle) -> Option<(u16, Handle)> {
     match handle.as_bytes() {
         [FORM, low, high, lower @ ..] => Some((u16::from_le_bytes([*low, *high]), Handle::new(lower).ok()?)),
         _ => None,
@@ -119,7 +119,7 @@ pub(super) fn parts(handle: &Handle) -> Option<(u16, Handle)> {
 
 /// Inode number in the union of an object with number `ino` in the branch of that tag. It is below 2^63: some programs take
 /// larger ones for negative.
-pub(super) fn tagged(tag: u16, ino: u64) -> u64 {
+pub(crate) fn tagged(tag: u16, ino: u64) -> u64 {
     if ino >> INO_BITS == 0 {
         return u64::from(tag) << INO_BITS | ino;
     }
@@ -130,12 +130,12 @@ pub(super) fn tagged(tag: u16, ino: u64) -> u64 {
 }
 
 /// Bytes as hexadecimal digits.
-pub(super) fn digits(bytes: &[u8]) -> String {
+pub(crate) fn digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Bytes of hexadecimal digits; `None` for anything else.
-pub(super) fn bytes(digits: &str) -> Option<Vec<u8>> {
+pub(crate) fn bytes(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     pairs
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?, 16).ok())
@@ -143,7 +143,7 @@ pub(super) fn bytes(digits: &str) -> Option<Vec<u8>> {
 }
 
 /// Hash that never changes (FNV-1a, with a final mix of its bits).
-pub(super) fn hash(bytes: &[u8]) -> u64 {
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let hash = bytes.iter().fold(OFFSET, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));

@@ -25,17 +25,17 @@ const FORM: &str = "plyfs kept 1";
 const RECORD_BYTES_MAX: u64 = 64 << 20;
 
 /// A file that is still being written, and its copy for a snapshot.
-pub(super) struct Kept {
-    pub(super) node: Arc<Node>,
+pub(crate) struct Kept {
+    pub(crate) node: Arc<Node>,
     member: Arc<Member>,
-    pub(super) copy: NameBuf,
+    pub(crate) copy: NameBuf,
 }
 
 impl Kept {
     /// # Errors
     /// `EMLINK` for a file with several names, `EBUSY` for one that is never unchanged for long enough, and errors from
     /// copying.
-    pub(super) fn new(node: Arc<Node>, member: &Arc<Member>) -> Result<Self> {
+    pub(crate) fn new(node: Arc<Node>, member: &Arc<Member>) -> Result<Self> {
         node.find_whereabouts()?;
         let original = node.leftmost();
         if original.vnode.getattr(&Caller::server())?.nlink > 1 {
@@ -59,7 +59,7 @@ impl Kept {
 
     /// Moves the file back to its place from the new layer, if it went there, and the copy out of sight; returns whether both
     /// are so.
-    pub(super) fn comes_back_from(&self, new: &Arc<Member>) -> bool {
+    pub(crate) fn comes_back_from(&self, new: &Arc<Member>) -> bool {
         let Instance { member, vnode, ino, .. } = self.node.leftmost();
         if !Arc::ptr_eq(&member, new) {
             return true;
@@ -114,7 +114,7 @@ impl Kept {
 ///
 /// # Errors
 /// The path of the first that cannot move, and the error.
-pub(super) fn go_on_in(new: &Arc<Member>, kept: &[Kept]) -> std::result::Result<(), (String, Errno)> {
+pub(crate) fn go_on_in(new: &Arc<Member>, kept: &[Kept]) -> std::result::Result<(), (String, Errno)> {
     kept.iter().try_for_each(|kept| {
         let path = || String::from_utf8_lossy(&kept.node.path().unwrap_or_default()).into_owned();
         kept.go_on_in(new).map_err(|error| (path(), error))
@@ -123,7 +123,7 @@ pub(super) fn go_on_in(new: &Arc<Member>, kept: &[Kept]) -> std::result::Result<
 
 /// Records the locations of the files that are about to change places with their copies; returns the name of the record in the
 /// work directory, or `None` if there are no files.
-pub(super) fn record(member: &Member, kept: &[Kept]) -> Result<Option<NameBuf>> {
+pub(crate) fn record(member: &Member, kept: &[Kept]) -> Result<Option<NameBuf>> {
     if kept.is_empty() {
         return Ok(None);
     }
@@ -159,7 +159,7 @@ fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// Errors from putting them back, and [`LATER`] for a record of a later version: the record and the files stay.
-pub(super) fn put_back(root: &VnodeRef, work: &VnodeRef, record: Name<'_>) -> Result<()> {
+pub(crate) fn put_back(root: &VnodeRef, work: &VnodeRef, record: Name<'_>) -> Result<()> {
     let entry = work.lookup(&Caller::server(), record)?;
     if entry.attributes.is_directory() || entry.attributes.size > RECORD_BYTES_MAX {
         return Ok(());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use vnode::{Caller, Errno, OpenFileRef, OpenFlags, Result, VnodeRef};
 
 /// Error passed up if an open would wait. No file system returns it.
-pub(super) const LEASED: Errno = Errno::EINPROGRESS;
+pub(crate) const LEASED: Errno = Errno::EINPROGRESS;
 
 /// Time after which the kernel has broken the lease, unless somebody takes leases again and again, or the kernel is configured
 /// to wait longer.
@@ -22,7 +22,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// [`LEASED`] if it would wait.
-pub(super) fn open_at_once(file: &VnodeRef, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+pub(crate) fn open_at_once(file: &VnodeRef, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
     match file.open(caller, flags.with(OpenFlags::NONBLOCK)) {
         Err(Errno::EAGAIN) => Err(LEASED),
         opened => opened,
@@ -30,7 +30,7 @@ pub(super) fn open_at_once(file: &VnodeRef, caller: &Caller, flags: OpenFlags) -
 }
 
 /// Retries an operation until it finds no leased file. No lock may be held.
-pub(super) fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let mut patience = Patience::of_one();
     loop {
         match attempt() {
@@ -41,12 +41,12 @@ pub(super) fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> 
 }
 
 /// Error of a command that has found a file leased: it may be repeated.
-pub(super) fn for_command(error: Errno) -> Errno {
+pub(crate) fn for_command(error: Errno) -> Errno {
     if error == LEASED { Errno::EAGAIN } else { error }
 }
 
 /// Time for which an operation is retried, and its final error.
-pub(super) struct Patience {
+pub(crate) struct Patience {
     limit: Duration,
     otherwise: Errno,
     begin: Option<Instant>,
@@ -55,17 +55,17 @@ pub(super) struct Patience {
 
 impl Patience {
     /// Limit for an operation for which nobody else waits.
-    pub(super) const fn of_one() -> Self {
+    pub(crate) const fn of_one() -> Self {
         Self::new(LONGEST, Errno::EAGAIN)
     }
 
     /// Limit for an operation for which others wait too.
-    pub(super) const fn of_many(otherwise: Errno) -> Self {
+    pub(crate) const fn of_many(otherwise: Errno) -> Self {
         Self::new(BRIEFLY, otherwise)
     }
 
     /// Limit for an operation that must not wait.
-    pub(super) const fn none() -> Self {
+    pub(crate) const fn none() -> Self {
         Self::new(Duration::ZERO, Errno::EAGAIN)
     }
 
@@ -77,7 +77,7 @@ impl Patience {
     ///
     /// # Errors
     /// The final error once the limit is reached.
-    pub(super) fn wait(&mut self) -> Result<()> {
+    pub(crate) fn wait(&mut self) -> Result<()> {
         let left = self.limit.saturating_sub(self.begin.get_or_insert_with(Instant::now).elapsed());
         if left.is_zero() {
             return Err(self.otherwise);

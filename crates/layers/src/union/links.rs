@@ -20,7 +20,7 @@ use super::{Union, identity};
 
 impl Union {
     /// The copy of a file with several names in a branch, if one was made through another of them.
-    pub(super) fn shared_copy(&self, member: &Arc<Member>, original: &Entry) -> Result<Option<(Instance, Entry)>> {
+    pub(crate) fn shared_copy(&self, member: &Arc<Member>, original: &Entry) -> Result<Option<(Instance, Entry)>> {
         // A branch that may be changed now may have been read-only when the copy was made, and other names may be gone by now.
         if original.attributes.nlink < 2 && !self.branches.may_change(member) {
             return Ok(None);
@@ -56,20 +56,20 @@ impl Union {
 }
 
 /// Creates the link entry of a finished copy of a file with several names, for look-ups of the others.
-pub(super) fn share(writer: &Caller, identity: &Identity, target: &Member, copy: &VnodeRef) -> Result<()> {
+pub(crate) fn share(writer: &Caller, identity: &Identity, target: &Member, copy: &VnodeRef) -> Result<()> {
     let links = target.work.links()?;
     links.link_surely(writer, copy, name_of(identity).as_name()).map(drop)
 }
 
 /// Removes that link entry.
-pub(super) fn unshare(identity: &Identity, target: &Member) {
+pub(crate) fn unshare(identity: &Identity, target: &Member) {
     // An entry that stays by mistake only counts names that do not exist.
     let _ = target.work.links().and_then(|links| links.unlink_surely(&Caller::server(), name_of(identity).as_name()));
 }
 
 impl Node {
     /// Links up a name that leads to the original: makes it a name of the copy. The caller holds no lock.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         self: &Arc<Self>,
         caller: &Caller,
         found: &Found,
@@ -130,7 +130,7 @@ impl Node {
     }
 
     /// Records that a name is gone: after the last one, the link entry of the copy is removed too.
-    pub(super) fn has_lost_a_name(&self) {
+    pub(crate) fn has_lost_a_name(&self) {
         if self.names.load(Ordering::Relaxed) != 0 {
             return;
         }
@@ -143,11 +143,11 @@ impl Node {
 }
 
 /// Name of the link entry of an object's copy.
-pub(super) fn name_of(identity: &Identity) -> NameBuf {
+pub(crate) fn name_of(identity: &Identity) -> NameBuf {
     name_of_handle(&identity.handle)
 }
 
 /// A handle in hexadecimal digits.
-pub(super) fn name_of_handle(handle: &Handle) -> NameBuf {
+pub(crate) fn name_of_handle(handle: &Handle) -> NameBuf {
     NameBuf::new(identity::digits(handle.as_bytes()).into_bytes()).expect("a handle has a name's length at most")
 }

@@ -24,7 +24,7 @@ use super::parallel::Answers;
 use super::whiteout::{self, Meaning};
 
 /// An open directory.
-pub(super) struct Listing {
+pub(crate) struct Listing {
     node: Arc<Node>,
     /// The leftmost instance when the directory was opened, as the caller.
     place: Instance,
@@ -49,7 +49,7 @@ type Seen = Option<(u64, Option<FileKind>)>;
 const FIRST_COOKIE: u64 = 3;
 
 impl Listing {
-    pub(super) fn open(node: Arc<Node>, caller: &Caller) -> Result<Self> {
+    pub(crate) fn open(node: Arc<Node>, caller: &Caller) -> Result<Self> {
         node.only_directory()?;
         let place = node.leftmost();
         place.member.must_be_there()?;
@@ -117,7 +117,7 @@ impl Listing {
 
 impl Node {
     /// Returns whether users see nothing in this directory. The caller holds the lock.
-    pub(super) fn shows_nothing(self: &Arc<Self>) -> Result<bool> {
+    pub(crate) fn shows_nothing(self: &Arc<Self>) -> Result<bool> {
         Ok(self.gather(None, &Cancellation::default())?.items.is_empty())
     }
 
@@ -377,7 +377,7 @@ impl OpenDirectory for Listing {
 
 impl Listing {
     /// As [`OpenDirectory::read`]. The caller holds an operation guard.
-    pub(super) fn read_now(
+    pub(crate) fn read_now(
         &self,
         caller: &Caller,
         cookie: u64,

@@ -9,7 +9,7 @@ use super::file::UnionFile;
 
 /// Locks held on a file, through all of its open files.
 #[derive(Default)]
-pub(super) struct Locks(Mutex<Option<Box<Kept>>>);
+pub(crate) struct Locks(Mutex<Option<Box<Kept>>>);
 
 #[derive(Default)]
 struct Kept {
@@ -33,7 +33,7 @@ impl Locks {
     ///
     /// # Errors
     /// Errors of the lower file; `EINVAL` and `ENOLCK` as for [`LockRanges::with`].
-    pub(super) fn set(
+    pub(crate) fn set(
         &self,
         through: &Weak<UnionFile>,
         file: &OpenFileRef,
@@ -68,7 +68,7 @@ impl Locks {
     }
 
     /// Locks that were taken through an open file.
-    pub(super) fn taken_through(&self, through: usize) -> Vec<(LockOwner, Lock)> {
+    pub(crate) fn taken_through(&self, through: usize) -> Vec<(LockOwner, Lock)> {
         let kept = self.kept();
         let all = kept.iter().flat_map(|kept| &kept.held);
         let locks = all.flat_map(|((family, owner), ranges)| {
@@ -83,14 +83,14 @@ impl Locks {
 
     /// Releases all byte-range locks of an owner that closes any of its descriptors of the file, through whichever they were
     /// taken.
-    pub(super) fn release(&self, owner: LockOwner) {
+    pub(crate) fn release(&self, owner: LockOwner) {
         if let Some(kept) = &mut *self.kept() {
             kept.held.remove(&(LockFamily::Posix, owner));
         }
     }
 
     /// Releases what was taken through an open file that is closed.
-    pub(super) fn release_through(&self, through: usize) {
+    pub(crate) fn release_through(&self, through: usize) {
         if let Some(kept) = &mut *self.kept() {
             kept.held.retain(|_, ranges| {
                 ranges.retain(|range| range.held.through != through);
@@ -100,7 +100,7 @@ impl Locks {
     }
 
     /// Open files that hold locks.
-    pub(super) fn followers(&self) -> Vec<Arc<UnionFile>> {
+    pub(crate) fn followers(&self) -> Vec<Arc<UnionFile>> {
         // An open file that is dropped here releases its locks.
         let followers = self.kept().as_ref().map(|kept| kept.followers.clone());
         followers.into_iter().flatten().filter_map(|follower| follower.upgrade()).collect()

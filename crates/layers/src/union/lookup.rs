@@ -17,24 +17,24 @@ const MISSES_BEFORE_ALL: usize = 2;
 
 /// Result of a search through the branches.
 #[derive(Default)]
-pub(super) struct Search {
+pub(crate) struct Search {
     /// The object found, if any.
-    pub(super) found: Option<Found>,
+    pub(crate) found: Option<Found>,
     /// The branch whose whiteout ended the search.
-    pub(super) whiteout: Option<Arc<Member>>,
+    pub(crate) whiteout: Option<Arc<Member>>,
 }
 
 /// An object in the branches.
 #[derive(Clone)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Branch-set generation at which this result was computed.
-    pub(super) generation: u64,
+    pub(crate) generation: u64,
     /// The object in each branch, leftmost first; more than one only for directories.
-    pub(super) instances: Vec<Instance>,
+    pub(crate) instances: Vec<Instance>,
     /// Attributes of the leftmost instance; provisional if those of any instance are.
-    pub(super) attributes: Attributes,
+    pub(crate) attributes: Attributes,
     /// Whether it is a copy, and this name still leads to the original.
-    pub(super) is_borrowed: bool,
+    pub(crate) is_borrowed: bool,
 }
 
 /// Result of querying one branch for a name.
@@ -127,7 +127,7 @@ impl Question {
 
 impl Found {
     /// Kind of the leftmost instance.
-    pub(super) fn kind(&self) -> FileKind {
+    pub(crate) fn kind(&self) -> FileKind {
         self.attributes.kind
     }
 
@@ -136,7 +136,7 @@ impl Found {
     /// # Errors
     /// `EBUSY` if another server is mounted on it in a branch; that server is not queried for its contents, because nobody
     /// could change the directory meanwhile.
-    pub(super) fn is_movable(&self) -> Result<()> {
+    pub(crate) fn is_movable(&self) -> Result<()> {
         if self.attributes.is_provisional { Err(Errno::EBUSY) } else { Ok(()) }
     }
 }
@@ -144,7 +144,7 @@ impl Found {
 impl Union {
     /// Searches for a name in a directory with these instances. The leftmost is queried as the caller, whose permission to
     /// search the directory it decides; the others as the server.
-    pub(super) fn search(&self, directory: &[Instance], caller: &Caller, stored: Name<'_>) -> Result<Search> {
+    pub(crate) fn search(&self, directory: &[Instance], caller: &Caller, stored: Name<'_>) -> Result<Search> {
         // Others write to a view's branches too, and their changes are visible at once.
         if self.private.is_some() {
             return self.search_by(By::Branches, directory, caller, stored);
@@ -274,7 +274,7 @@ impl Union {
     }
 
     /// Finds the lower part of a moved directory by its redirect: a path from these roots, or a sibling's name.
-    pub(super) fn search_rest(&self, path: &[u8], roots: &[Instance], beside: &[Instance]) -> Result<Option<Found>> {
+    pub(crate) fn search_rest(&self, path: &[u8], roots: &[Instance], beside: &[Instance]) -> Result<Option<Found>> {
         match path.strip_prefix(b"/") {
             Some(path) => self.search_path(roots, path),
             None => Ok(self.search(beside, &Caller::server(), Name::new(path)?)?.found),
@@ -287,7 +287,7 @@ impl Union {
     }
 
     /// Finds the object at a path of names as they are in the branches.
-    pub(super) fn search_path(&self, roots: &[Instance], path: &[u8]) -> Result<Option<Found>> {
+    pub(crate) fn search_path(&self, roots: &[Instance], path: &[u8]) -> Result<Option<Found>> {
         let server = Caller::server();
         let mut found: Option<Found> = None;
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
@@ -302,12 +302,12 @@ impl Union {
     }
 
     /// Roots of the branches, as instances of the union's root.
-    pub(super) fn roots(&self) -> Vec<Instance> {
+    pub(crate) fn roots(&self) -> Vec<Instance> {
         self.branches.slots().iter().map(|slot| root_of(&slot.member)).collect()
     }
 
     /// Roots of the branches below a branch.
-    pub(super) fn roots_right_of(&self, member: &Member) -> Vec<Instance> {
+    pub(crate) fn roots_right_of(&self, member: &Member) -> Vec<Instance> {
         let slots = self.branches.slots();
         let from = self.branches.position(member).map_or(slots.len(), |position| position + 1);
         slots[from..].iter().map(|slot| root_of(&slot.member)).collect()
@@ -321,7 +321,7 @@ impl Union {
 
     /// The identity of an object with these instances, and the number of names that lead to its original if it is a copy. An
     /// object that claims the identity of a live one, and is another, has an identity of its own.
-    pub(super) fn identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
+    pub(crate) fn identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
         let claimed = self.claimed_identity(instances, kind)?;
         match self.table.own_identity(&claimed.0, kind, instances) {
             Some(own) => Ok((self.fitting(own)?, NO_COUNT)),
@@ -330,7 +330,7 @@ impl Union {
     }
 
     /// The identity that an object with these instances claims.
-    pub(super) fn claimed_identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
+    pub(crate) fn claimed_identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
         if kind == FileKind::Directory {
             let oldest = instances.iter().min_by_key(|instance| instance.member.age()).ok_or(Errno::ESTALE)?;
             if oldest.member.work.has_copied_directories()
@@ -355,12 +355,12 @@ impl Union {
 
     /// The stored origin of a copied object, if this union or one of the same branches stored it, and the number of names that
     /// lead to its original.
-    pub(super) fn brought(&self, object: &VnodeRef) -> Result<Option<(Identity, u32)>> {
+    pub(crate) fn brought(&self, object: &VnodeRef) -> Result<Option<(Identity, u32)>> {
         Ok(Identity::brought(object)?.filter(|(identity, _)| self.knows(identity)))
     }
 
     /// Returns whether the branch of an identity is known here by its tag.
-    pub(super) fn knows(&self, identity: &Identity) -> bool {
+    pub(crate) fn knows(&self, identity: &Identity) -> bool {
         identity::parts(&identity.handle).is_some_and(|(tag, _)| self.branches.is_known(tag, identity.branch))
     }
 }
@@ -393,25 +393,25 @@ impl Instance {
 }
 
 /// Root of a branch, as an instance of the union's root.
-pub(super) fn root_of(member: &Arc<Member>) -> Instance {
+pub(crate) fn root_of(member: &Arc<Member>) -> Instance {
     Instance::new(member, member.root.clone(), member.root_ino)
 }
 
 impl Node {
     /// Searches for a name as it is in the branches. The caller holds the lock.
-    pub(super) fn search(&self, caller: &Caller, stored: Name<'_>) -> Result<Search> {
+    pub(crate) fn search(&self, caller: &Caller, stored: Name<'_>) -> Result<Search> {
         self.union.search(&self.instances(), caller, stored)
     }
 
     /// The vnode of an object found here by a name.
-    pub(super) fn found_node(self: &Arc<Self>, found: Found, stored: Name<'_>) -> Result<Arc<Node>> {
+    pub(crate) fn found_node(self: &Arc<Self>, found: Found, stored: Name<'_>) -> Result<Arc<Node>> {
         let identity = self.identity_of(&found, stored)?;
         let place = (found.generation, found.instances.clone());
         Ok(self.union.table.find_or_insert(&self.union, identity, found.kind(), place))
     }
 
     /// Like [`Node::identity_of`], but prefers the identity that the live vnode had before the branches were changed.
-    pub(super) fn present_identity(&self, found: &Found, stored: Name<'_>) -> Result<Identity> {
+    pub(crate) fn present_identity(&self, found: &Found, stored: Name<'_>) -> Result<Identity> {
         let (identity, _) = self.identity_of(found, stored)?;
         let table = &self.union.table;
         let live = if table.has_other_names() { table.find(&identity.handle) } else { None };
@@ -460,14 +460,14 @@ impl Node {
     }
 
     /// The vnode of an object found here. The caller holds the lock.
-    pub(super) fn child(self: &Arc<Self>, found: Found, stored: Name<'_>) -> Result<Arc<Node>> {
+    pub(crate) fn child(self: &Arc<Self>, found: Found, stored: Name<'_>) -> Result<Arc<Node>> {
         let child = self.found_node(found, stored)?;
         child.is_at(self, stored);
         Ok(child)
     }
 
     /// Searches for a name and its vnode, as a hint: both may be outdated at once.
-    pub(super) fn look(self: &Arc<Self>, caller: &Caller, stored: Name<'_>) -> Result<(Search, Option<Arc<Node>>)> {
+    pub(crate) fn look(self: &Arc<Self>, caller: &Caller, stored: Name<'_>) -> Result<(Search, Option<Arc<Node>>)> {
         let _names = self.shared();
         let search = self.search(caller, stored)?;
         let node = search.found.clone().map(|found| self.child(found, stored)).transpose()?;
@@ -475,7 +475,7 @@ impl Node {
     }
 
     /// Looks up a name on behalf of users.
-    pub(super) fn look_up(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+    pub(crate) fn look_up(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
         self.only_directory()?;
         let stored = whiteout::stored(name)?;
         let stored = Name::new(&stored)?;

@@ -83,7 +83,7 @@ impl Losses {
     }
 
     /// The losses in their recorded form.
-    pub(super) fn words(self) -> String {
+    pub(crate) fn words(self) -> String {
         self.joined(",")
     }
 
@@ -92,14 +92,14 @@ impl Losses {
         words.join(separator)
     }
 
-    pub(super) fn of_words(words: &str) -> Option<Self> {
+    pub(crate) fn of_words(words: &str) -> Option<Self> {
         let loss = |word: &str| Loss::ALL.into_iter().find(|loss| loss.word() == word);
         words.split(',').try_fold(Self::NONE, |losses, word| Some(losses.with_if(true, loss(word)?)))
     }
 }
 
 /// Records what the copy at a path of the branch lacks. Without space for it, nothing is recorded.
-pub(super) fn note(state: &VnodeRef, path: &[u8], losses: Losses) -> Result<()> {
+pub(crate) fn note(state: &VnodeRef, path: &[u8], losses: Losses) -> Result<()> {
     let server = Caller::server();
     let file =
         state.create(&server, work::name(Work::LOSSES), &Creation { mode: 0o600, flags: OpenFlags::WRITE })?.file;
@@ -108,7 +108,7 @@ pub(super) fn note(state: &VnodeRef, path: &[u8], losses: Losses) -> Result<()> 
 }
 
 /// Recorded losses of a branch: paths, and what is missing there.
-pub(super) fn noted(state: &VnodeRef) -> Result<Vec<(Vec<u8>, Losses)>> {
+pub(crate) fn noted(state: &VnodeRef) -> Result<Vec<(Vec<u8>, Losses)>> {
     let Some(file) = work::find(state, work::name(Work::LOSSES))? else { return Ok(Vec::new()) };
     let text = work::read_all(&file, BYTES_MAX)?;
     // A line that was not written to its end is ignored.

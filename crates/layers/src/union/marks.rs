@@ -26,7 +26,7 @@ const REDIRECT_MAX: usize = 256;
 static CACHES: AtomicUsize = AtomicUsize::new(0);
 
 /// Cached marks of a branch's directories.
-pub(super) struct MarkCache {
+pub(crate) struct MarkCache {
     known: Mutex<HashMap<Handle, (Timestamp, Marks)>>,
 }
 
@@ -45,7 +45,7 @@ impl Drop for MarkCache {
 
 impl MarkCache {
     /// The marks of a directory with these attributes.
-    pub(super) fn of(&self, directory: &VnodeRef, attributes: &Attributes) -> Result<Marks> {
+    pub(crate) fn of(&self, directory: &VnodeRef, attributes: &Attributes) -> Result<Marks> {
         let handle = directory.handle();
         let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((ctime, marks)) = lock().get(&handle)
@@ -72,7 +72,7 @@ fn directories_of_branch(branches: usize) -> usize {
 }
 
 /// Returns whether no later change can have this time.
-pub(super) fn is_settled(time: Timestamp) -> bool {
+pub(crate) fn is_settled(time: Timestamp) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = u64::try_from(time.seconds).unwrap_or(0);
     now.saturating_sub(Duration::new(seconds, time.nanoseconds)) > CLOCK_STEP

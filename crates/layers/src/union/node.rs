@@ -20,18 +20,18 @@ use super::views::Hosting;
 
 /// An object in one branch.
 #[derive(Clone)]
-pub(super) struct Instance {
-    pub(super) member: Arc<Member>,
-    pub(super) vnode: VnodeRef,
+pub(crate) struct Instance {
+    pub(crate) member: Arc<Member>,
+    pub(crate) vnode: VnodeRef,
     /// Its inode number in the branch.
-    pub(super) ino: u64,
+    pub(crate) ino: u64,
     /// Of a directory, the cached names in it.
-    pub(super) names: Names,
+    pub(crate) names: Names,
 }
 
 impl Instance {
     /// An instance: the object in a branch, with that inode number.
-    pub(super) fn new(member: &Arc<Member>, vnode: VnodeRef, ino: u64) -> Self {
+    pub(crate) fn new(member: &Arc<Member>, vnode: VnodeRef, ino: u64) -> Self {
         let names = Names::of(vnode.kind());
         Self { member: Arc::clone(member), vnode, ino, names }
     }
@@ -39,17 +39,17 @@ impl Instance {
 
 /// A directory's instances from the given branch down; `None` if the directory is not in that branch, or no longer is: the
 /// instances that a search was given may have changed since.
-pub(super) fn starting_with<'a>(instances: &'a [Instance], member: &Member) -> Option<&'a [Instance]> {
+pub(crate) fn starting_with<'a>(instances: &'a [Instance], member: &Member) -> Option<&'a [Instance]> {
     let at = instances.iter().position(|instance| std::ptr::eq(&raw const *instance.member, member))?;
     Some(&instances[at..])
 }
 
 /// One object of the union, with at most one live vnode.
-pub(super) struct Node {
+pub(crate) struct Node {
     this: Weak<Node>,
-    pub(super) union: Arc<Union>,
-    pub(super) identity: Identity,
-    pub(super) kind: FileKind,
+    pub(crate) union: Arc<Union>,
+    pub(crate) identity: Identity,
+    pub(crate) kind: FileKind,
     /// Of a directory, guards its names: read-locked to look them up, write-locked to change them. Of anything else,
     /// write-locked while it is copied. A directory's lock is taken before that of a child directory; a file's before any
     /// directory's.
@@ -60,43 +60,43 @@ pub(super) struct Node {
     changed: AtomicU64,
     whereabouts: Mutex<Places>,
     /// Number of times it was copied to another branch.
-    pub(super) copies: AtomicU32,
+    pub(crate) copies: AtomicU32,
     /// One more than `copies` had when its own instance was last seen to have the data.
-    pub(super) own_data_at: AtomicU64,
+    pub(crate) own_data_at: AtomicU64,
     /// The file in which its data were first found through one of its several names, if its mark has no path.
-    pub(super) data_by_name: OnceLock<Box<Handle>>,
+    pub(crate) data_by_name: OnceLock<Box<Handle>>,
     /// Whether files are open that are read from the branch that has its data.
-    pub(super) is_read_elsewhere: AtomicBool,
+    pub(crate) is_read_elsewhere: AtomicBool,
     /// Whether the object or its data may have reached the branch since that was last synchronized.
-    pub(super) is_arriving: AtomicBool,
+    pub(crate) is_arriving: AtomicBool,
     /// Number of names that lead to the original of a copied file with several; otherwise [`NO_COUNT`].
-    pub(super) names: AtomicU32,
+    pub(crate) names: AtomicU32,
     /// Whether its last name was removed, but only hidden in its branch.
-    pub(super) is_hidden: AtomicBool,
+    pub(crate) is_hidden: AtomicBool,
     /// Branch-set generation for which the instances are valid.
-    pub(super) generation: AtomicU64,
+    pub(crate) generation: AtomicU64,
     /// Time of the last look-up of its instances.
-    pub(super) checked: Mutex<Instant>,
+    pub(crate) checked: Mutex<Instant>,
     /// Whether all branches that had it are gone.
-    pub(super) is_stale: AtomicBool,
+    pub(crate) is_stale: AtomicBool,
     /// Keeps an unlinked copy alive.
     held: Mutex<Option<OpenFileRef>>,
     /// Other handles by which it is found while it lives.
     other_handles: Mutex<Vec<Handle>>,
     /// Locks held on it.
-    pub(super) locks: Locks,
+    pub(crate) locks: Locks,
     /// Of a directory, if there are views.
-    pub(super) hosting: OnceLock<Box<Hosting>>,
+    pub(crate) hosting: OnceLock<Box<Hosting>>,
 }
 
 /// Write guard of a file's lock, held while it is copied.
-pub(super) struct Copying<'a> {
+pub(crate) struct Copying<'a> {
     _alone: Alone<'a>,
     _turn: KeyedGuard<'a, usize>,
 }
 
 /// Write guard of an object's lock; held while names in a directory change.
-pub(super) struct Alone<'a> {
+pub(crate) struct Alone<'a> {
     node: &'a Node,
     changes: Changes<'a>,
     _lock: RwLockWriteGuard<'a, ()>,
@@ -104,7 +104,7 @@ pub(super) struct Alone<'a> {
 
 /// Changes that a holder of a directory's write guard makes in it.
 #[derive(Clone, Copy)]
-pub(super) enum Changes<'a> {
+pub(crate) enum Changes<'a> {
     /// Any change. Also used for everything but directories.
     Anything,
     /// The objects of these names and their whiteouts, in one branch or in any.
@@ -135,11 +135,11 @@ impl Drop for Alone<'_> {
 }
 
 /// Value that means that names are not counted.
-pub(super) const NO_COUNT: u32 = u32::MAX;
+pub(crate) const NO_COUNT: u32 = u32::MAX;
 
 /// Location at which an object was last seen.
 #[derive(Clone)]
-pub(super) enum Whereabouts {
+pub(crate) enum Whereabouts {
     /// No known name: it was reached by its handle, or it has names besides those that were seen and then lost. Also the root.
     Unknown,
     /// At this name.
@@ -160,9 +160,9 @@ const OTHERS_MAX: usize = 16;
 
 /// A directory and the name in its branches.
 #[derive(Clone)]
-pub(super) struct Above {
-    pub(super) directory: Arc<Node>,
-    pub(super) stored: NameBuf,
+pub(crate) struct Above {
+    pub(crate) directory: Arc<Node>,
+    pub(crate) stored: NameBuf,
 }
 
 impl Above {
@@ -173,7 +173,7 @@ impl Above {
 
 impl Node {
     /// A new vnode without a location. It is in no table.
-    pub(super) fn new(
+    pub(crate) fn new(
         union: &Arc<Union>,
         (identity, names): (Identity, u32),
         kind: FileKind,
@@ -210,17 +210,17 @@ impl Node {
     }
 
     /// The leftmost instance: the one that users see.
-    pub(super) fn leftmost(&self) -> Instance {
+    pub(crate) fn leftmost(&self) -> Instance {
         self.read_instances()[0].clone()
     }
 
     /// All instances, leftmost first.
-    pub(super) fn instances(&self) -> Arc<[Instance]> {
+    pub(crate) fn instances(&self) -> Arc<[Instance]> {
         Arc::clone(&self.read_instances())
     }
 
     /// The instance in a branch.
-    pub(super) fn instance_in(&self, member: &Member) -> Option<VnodeRef> {
+    pub(crate) fn instance_in(&self, member: &Member) -> Option<VnodeRef> {
         let instances = self.read_instances();
         instances
             .iter()
@@ -229,12 +229,12 @@ impl Node {
     }
 
     /// Records the instances just found. The cached names in each are kept.
-    pub(super) fn set_instances(&self, instances: Vec<Instance>) {
+    pub(crate) fn set_instances(&self, instances: Vec<Instance>) {
         self.set_found(self.generation.load(Ordering::Acquire), instances);
     }
 
     /// Records the instances found at a branch-set generation, unless later ones are known. Returns whether they were recorded.
-    pub(super) fn set_found(&self, generation: u64, mut instances: Vec<Instance>) -> bool {
+    pub(crate) fn set_found(&self, generation: u64, mut instances: Vec<Instance>) -> bool {
         debug_assert!(!instances.is_empty());
         let mut known = self.instances.write().unwrap_or_else(PoisonError::into_inner);
         let before = self.generation.load(Ordering::Acquire);
@@ -258,7 +258,7 @@ impl Node {
     }
 
     /// Adds an instance to the directory.
-    pub(super) fn add_instance(&self, added: Instance) {
+    pub(crate) fn add_instance(&self, added: Instance) {
         let mut instances = self.instances.write().unwrap_or_else(PoisonError::into_inner);
         let position = |instance: &Instance| self.union.branches.position(&instance.member);
         let mut all: Vec<Instance> =
@@ -269,12 +269,12 @@ impl Node {
     }
 
     /// Keeps an unlinked copy alive as long as the vnode.
-    pub(super) fn hold(&self, file: Option<OpenFileRef>) {
+    pub(crate) fn hold(&self, file: Option<OpenFileRef>) {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = file;
     }
 
     /// Records that the object is now a copy in another branch.
-    pub(super) fn moved_to(&self, copy: Instance) {
+    pub(crate) fn moved_to(&self, copy: Instance) {
         self.set_instances(vec![copy]);
         self.has_arrived();
         self.copies.fetch_add(1, Ordering::Release);
@@ -283,7 +283,7 @@ impl Node {
 
     /// Records that the object was found again after a change of the branches. If it is now another file, as after a restore of
     /// a snapshot, its open files follow. So they do if its data have been filled in meanwhile.
-    pub(super) fn is_again(&self, generation: u64, instances: Vec<Instance>, names: u32) {
+    pub(crate) fn is_again(&self, generation: u64, instances: Vec<Instance>, names: u32) {
         let is_another = self.leftmost().vnode.handle() != instances[0].vnode.handle();
         let has_data_now =
             self.is_read_elsewhere.load(Ordering::Relaxed) && metacopy::is_marked(&instances[0].vnode) == Ok(false);
@@ -344,17 +344,17 @@ impl Node {
     }
 
     /// Number of times it was copied.
-    pub(super) fn copies(&self) -> u32 {
+    pub(crate) fn copies(&self) -> u32 {
         self.copies.load(Ordering::Acquire)
     }
 
     /// The location at which it was last seen.
-    pub(super) fn whereabouts(&self) -> Whereabouts {
+    pub(crate) fn whereabouts(&self) -> Whereabouts {
         self.lock_whereabouts().now.clone()
     }
 
     /// Records that it was seen there.
-    pub(super) fn is_at(&self, directory: &Arc<Node>, stored: Name<'_>) {
+    pub(crate) fn is_at(&self, directory: &Arc<Node>, stored: Name<'_>) {
         if self.was_at(directory, stored) {
             return;
         }
@@ -376,32 +376,32 @@ impl Node {
     }
 
     /// Records a move from one name to another.
-    pub(super) fn has_moved(&self, (directory, stored): (&Node, Name<'_>), to: (&Arc<Node>, Name<'_>)) {
+    pub(crate) fn has_moved(&self, (directory, stored): (&Node, Name<'_>), to: (&Arc<Node>, Name<'_>)) {
         self.is_at(to.0, to.1);
         self.loses(directory, stored);
     }
 
     /// Returns whether it was last seen there.
-    pub(super) fn was_at(&self, directory: &Node, stored: Name<'_>) -> bool {
+    pub(crate) fn was_at(&self, directory: &Node, stored: Name<'_>) -> bool {
         matches!(&self.lock_whereabouts().now, Whereabouts::At(above) if above.is(directory, stored))
     }
 
     /// Records that the name there is gone. An object with other names is at one of those.
-    pub(super) fn is_gone_from(&self, directory: &Node, stored: Name<'_>) {
+    pub(crate) fn is_gone_from(&self, directory: &Node, stored: Name<'_>) {
         if self.loses(directory, stored) && !self.has_names() {
             self.set_whereabouts(Whereabouts::Nowhere);
         }
     }
 
     /// Records that it was not found there after a change of the branches. Unknown names are not assumed to exist.
-    pub(super) fn is_missed_at(&self, directory: &Node, stored: Name<'_>) {
+    pub(crate) fn is_missed_at(&self, directory: &Node, stored: Name<'_>) {
         if self.loses(directory, stored) && !matches!(self.whereabouts(), Whereabouts::At(_)) {
             self.set_whereabouts(Whereabouts::Nowhere);
         }
     }
 
     /// Sets the location to nowhere or unknown.
-    pub(super) fn set_whereabouts(&self, whereabouts: Whereabouts) {
+    pub(crate) fn set_whereabouts(&self, whereabouts: Whereabouts) {
         let before = std::mem::replace(&mut *self.lock_whereabouts(), Places { now: whereabouts, others: Vec::new() });
         // Dropping a directory may take locks; this one is free by then.
         drop(before);
@@ -429,7 +429,7 @@ impl Node {
     }
 
     /// Takes the lock for reading.
-    pub(super) fn shared(&self) -> RwLockReadGuard<'_, ()> {
+    pub(crate) fn shared(&self) -> RwLockReadGuard<'_, ()> {
         self.lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -437,7 +437,7 @@ impl Node {
     ///
     /// # Errors
     /// Cancellation of the waiting caller.
-    pub(super) fn shared_unless(&self, caller: &Caller) -> Result<RwLockReadGuard<'_, ()>> {
+    pub(crate) fn shared_unless(&self, caller: &Caller) -> Result<RwLockReadGuard<'_, ()>> {
         match self.lock.try_read() {
             Ok(guard) => Ok(guard),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
@@ -452,13 +452,13 @@ impl Node {
     ///
     /// # Errors
     /// Cancellation of the waiting caller.
-    pub(super) fn alone_to_copy(&self, caller: &Caller) -> Result<Copying<'_>> {
+    pub(crate) fn alone_to_copy(&self, caller: &Caller) -> Result<Copying<'_>> {
         let turn = self.union.copying.write_unless(caller.cancellation(), self.address())?;
         Ok(Copying { _alone: self.alone(), _turn: turn })
     }
 
     /// Returns whether it is being copied now.
-    pub(super) fn is_being_copied(&self) -> bool {
+    pub(crate) fn is_being_copied(&self) -> bool {
         self.union.copying.is_held(self.address())
     }
 
@@ -467,34 +467,34 @@ impl Node {
     }
 
     /// Takes the lock for writing.
-    pub(super) fn alone(&self) -> Alone<'_> {
+    pub(crate) fn alone(&self) -> Alone<'_> {
         self.alone_for(Changes::Anything)
     }
 
     /// Takes the lock for writing, to make only these changes.
-    pub(super) fn alone_for<'a>(&'a self, changes: Changes<'a>) -> Alone<'a> {
+    pub(crate) fn alone_for<'a>(&'a self, changes: Changes<'a>) -> Alone<'a> {
         Alone { node: self, changes, _lock: self.lock.write().unwrap_or_else(PoisonError::into_inner) }
     }
 
     /// Number of times the lock was taken for writing. Earlier findings are valid as long as this has not changed.
-    pub(super) fn changed(&self) -> u64 {
+    pub(crate) fn changed(&self) -> u64 {
         self.changed.load(Ordering::Acquire)
     }
 
     /// Invalidates the cached names in this directory.
-    pub(super) fn forget_names(&self) {
+    pub(crate) fn forget_names(&self) {
         for instance in self.instances().iter() {
             instance.names.forget();
         }
     }
 
     /// `ENOTDIR` for anything but a directory.
-    pub(super) fn only_directory(&self) -> Result<()> {
+    pub(crate) fn only_directory(&self) -> Result<()> {
         if self.kind == FileKind::Directory { Ok(()) } else { Err(Errno::ENOTDIR) }
     }
 
     /// Another reference to it.
-    pub(super) fn reference(&self) -> Arc<Node> {
+    pub(crate) fn reference(&self) -> Arc<Node> {
         self.this.upgrade().expect("whoever calls has a reference")
     }
 
@@ -534,7 +534,7 @@ const SHARDS: usize = 64;
 const ROOM_MIN: usize = 256;
 
 /// Live vnodes by their handles.
-pub(super) struct Table {
+pub(crate) struct Table {
     shards: Vec<Mutex<HashMap<Handle, Weak<Node>>>>,
     has_other_names: AtomicBool,
     has_moved_directories: AtomicBool,
@@ -550,7 +550,7 @@ fn claimant(kind: FileKind, instances: &[Instance]) -> Option<&Instance> {
 }
 
 impl Table {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         Self {
             shards,
@@ -561,13 +561,13 @@ impl Table {
     }
 
     /// The live vnode with this handle.
-    pub(super) fn find(&self, handle: &Handle) -> Option<Arc<Node>> {
+    pub(crate) fn find(&self, handle: &Handle) -> Option<Arc<Node>> {
         self.shard(handle).get(handle)?.upgrade()
     }
 
     /// The live vnode with this identity, or a new one with these instances, which were found at the given branch-set
     /// generation.
-    pub(super) fn find_or_insert(
+    pub(crate) fn find_or_insert(
         &self,
         union: &Arc<Union>,
         (identity, names): (Identity, u32),
@@ -602,35 +602,35 @@ impl Table {
 
     /// The native identity of an object with these instances, if the live vnode of the identity that it claims is another
     /// object: for example a copy with all attributes that somebody made in a branch.
-    pub(super) fn own_identity(&self, claimed: &Identity, kind: FileKind, instances: &[Instance]) -> Option<Identity> {
+    pub(crate) fn own_identity(&self, claimed: &Identity, kind: FileKind, instances: &[Instance]) -> Option<Identity> {
         let node = self.find(&claimed.handle).filter(|node| node.kind == kind)?;
         node.own_identity_of_another(claimed, instances)
     }
 
     /// Makes the vnode reachable by another handle too.
-    pub(super) fn add_name(&self, handle: &Handle, node: &Arc<Node>) {
+    pub(crate) fn add_name(&self, handle: &Handle, node: &Arc<Node>) {
         self.has_other_names.store(true, Ordering::Relaxed);
         node.other_handles.lock().unwrap_or_else(PoisonError::into_inner).push(*handle);
         self.shard(handle).insert(*handle, Arc::downgrade(node));
     }
 
     /// Returns whether vnodes are found by other handles than their own.
-    pub(super) fn has_other_names(&self) -> bool {
+    pub(crate) fn has_other_names(&self) -> bool {
         self.has_other_names.load(Ordering::Relaxed)
     }
 
     /// Records that a directory may from now on have the identity of an object at another location.
-    pub(super) fn has_moved_directory(&self) {
+    pub(crate) fn has_moved_directory(&self) {
         self.has_moved_directories.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether no directory has the identity of an object that has or had another name.
-    pub(super) fn is_by_place(&self) -> bool {
+    pub(crate) fn is_by_place(&self) -> bool {
         !self.has_other_names() && !self.has_moved_directories.load(Ordering::Relaxed)
     }
 
     /// All live directories.
-    pub(super) fn directories(&self) -> Vec<Arc<Node>> {
+    pub(crate) fn directories(&self) -> Vec<Arc<Node>> {
         let shards = self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));
         let live = shards.flat_map(|shard| shard.values().filter_map(Weak::upgrade).collect::<Vec<_>>());
         // Dropping a vnode takes the lock of its shard.

@@ -10,7 +10,7 @@ use super::whiteout::Format;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::{Branch, BranchOpener};
 
-pub(super) const KNOWN: &[OptionSpecification] = &[
+pub(crate) const KNOWN: &[OptionSpecification] = &[
     OptionSpecification {
         key: "delete",
         value: "whiteout|all",

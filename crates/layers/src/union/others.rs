@@ -18,7 +18,7 @@ const SHORTLY: Duration = Duration::from_millis(100);
 
 /// Time of the last check of the branches, and actions required by its result.
 #[derive(Default)]
-pub(super) struct Others {
+pub(crate) struct Others {
     looked: Mutex<Option<Instant>>,
     /// Whether modes have to be set again, since they depend on what others have written to another branch.
     is_mode_due: AtomicBool,
@@ -38,7 +38,7 @@ impl Others {
 
 impl Union {
     /// Checks the branches that others may write, if it is time. The caller may hold an operation guard.
-    pub(super) fn look_at_others(&self) {
+    pub(crate) fn look_at_others(&self) {
         match self.family.common().filter(|_| self.private.is_some()) {
             // A view reads branches of the mount's union, which has to check them first.
             Some(common) => common.look_at_branches(),
@@ -69,7 +69,7 @@ impl Union {
 
     /// Restricts each branch's mode to what others' changes allow. No operation guard may be held. If an operation does not end
     /// this is postponed: nobody waits long for a branch that does not respond.
-    pub(super) fn follow_others(&self) {
+    pub(crate) fn follow_others(&self) {
         if self.others.is_mode_due.load(Ordering::Relaxed) && self.others.is_mode_due.swap(false, Ordering::Relaxed) {
             let is_done = self.change_within(SHORTLY, |_, _| Ok(())).is_ok();
             self.others.is_mode_due.fetch_or(!is_done, Ordering::Relaxed);

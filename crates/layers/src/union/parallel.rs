@@ -27,7 +27,7 @@ static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Latency of a branch.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// Moving average, in microseconds.
     average: AtomicU32,
     askers: Arc<Askers>,
@@ -45,7 +45,7 @@ struct Asker(Arc<Askers>);
 
 impl Pace {
     /// Runs a query of the branch, and records how long it takes.
-    pub(super) fn time<T>(&self, ask: impl FnOnce() -> T) -> T {
+    pub(crate) fn time<T>(&self, ask: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
         let answer = ask();
         let taken = u32::try_from(begin.elapsed().as_micros()).unwrap_or(u32::MAX);
@@ -60,7 +60,7 @@ impl Pace {
     }
 
     /// Waits until no thread is querying the branch, at most for the given time.
-    pub(super) fn rest(&self, limit: Duration) {
+    pub(crate) fn rest(&self, limit: Duration) {
         let count = lock(&self.askers.count);
         drop(self.askers.has_left.wait_timeout_while(count, limit, |count| *count > 0));
     }
@@ -71,7 +71,7 @@ impl Pace {
     }
 
     /// Returns whether the latency is so high that having a thread run the query adds little.
-    pub(super) fn is_slow(&self) -> bool {
+    pub(crate) fn is_slow(&self) -> bool {
         self.expected() >= SLOW
     }
 }
@@ -95,7 +95,7 @@ impl Drop for Asker {
 
 /// Results of queries that run in parallel: each is run by whoever takes it first, a thread of its own if it goes to a slow
 /// branch, a helper, which starts from the last one, or the caller.
-pub(super) struct Answers<T>(Option<Arc<Asking<T>>>);
+pub(crate) struct Answers<T>(Option<Arc<Asking<T>>>);
 
 /// Function that runs the query with a given number.
 type Ask<T> = dyn Fn(usize) -> T + Send + Sync;
@@ -124,7 +124,7 @@ enum State<T> {
 
 impl<T: Send + 'static> Answers<T> {
     /// Starts queries of the needed instances where that pays; the others are left to the caller.
-    pub(super) fn of(
+    pub(crate) fn of(
         places: &[Instance],
         is_needed: impl Fn(usize, &Instance) -> bool,
         ask: impl Fn(usize, &Instance) -> T + Send + Sync + 'static,
@@ -133,7 +133,7 @@ impl<T: Send + 'static> Answers<T> {
     }
 
     /// Like [`Answers::of`], for a query that is too short to wake a helper for: only slow branches are queried by others.
-    pub(super) fn of_slow(
+    pub(crate) fn of_slow(
         places: &[Instance],
         is_needed: impl Fn(usize, &Instance) -> bool,
         ask: impl Fn(usize, &Instance) -> T + Send + Sync + 'static,
@@ -165,7 +165,7 @@ impl<T: Send + 'static> Answers<T> {
     }
 
     /// Has a helper run part of `count` queries, if there are at least `least`.
-    pub(super) fn of_many(count: usize, least: usize, ask: impl Fn(usize) -> T + Send + Sync + 'static) -> Self {
+    pub(crate) fn of_many(count: usize, least: usize, ask: impl Fn(usize) -> T + Send + Sync + 'static) -> Self {
         if count < least.max(2) || !helpers::are_waiting() {
             return Self(None);
         }
@@ -204,7 +204,7 @@ impl<T: Send + 'static> Answers<T> {
 
     /// The result with that number, once it is available, if somebody else has run the query; otherwise nobody else will from
     /// now on. The error is that of an operation that was cancelled before: the running query is then abandoned.
-    pub(super) fn take(&self, index: usize, cancellation: &Cancellation) -> Option<Result<T>> {
+    pub(crate) fn take(&self, index: usize, cancellation: &Cancellation) -> Option<Result<T>> {
         self.0.as_ref()?.take(index, cancellation)
     }
 }
@@ -310,7 +310,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Runs a possibly long operation on each, in parallel where threads can be started. Returns the error of the first that has
 /// one.
-pub(super) fn each<T: Sync>(all: &[T], act: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
+pub(crate) fn each<T: Sync>(all: &[T], act: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
     let Some((first, others)) = all.split_first() else { return Ok(()) };
     thread::scope(|scope| {
         let act = &act;

@@ -16,14 +16,14 @@ use super::{whiteout, work};
 
 /// Branches without space for a new object.
 #[derive(Default)]
-pub(super) struct FullBranches {
+pub(crate) struct FullBranches {
     members: Vec<Arc<Member>>,
     error: Option<Errno>,
 }
 
 impl FullBranches {
     /// Skips a branch because of an error.
-    pub(super) fn note(&mut self, member: Arc<Member>, error: Errno) {
+    pub(crate) fn note(&mut self, member: Arc<Member>, error: Errno) {
         self.members.push(member);
         self.error = Some(error);
     }
@@ -34,14 +34,14 @@ impl FullBranches {
 }
 
 /// Returns whether the error says that a branch is full.
-pub(super) fn is_full(error: Errno) -> bool {
+pub(crate) fn is_full(error: Errno) -> bool {
     matches!(error, Errno::ENOSPC | Errno::EDQUOT)
 }
 
 impl Node {
     /// The branch for a new object in this directory, no lower than `limit`, and the directory there. Branches that were found
     /// full are skipped.
-    pub(super) fn place_of_new(
+    pub(crate) fn place_of_new(
         self: &Arc<Self>,
         caller: &Caller,
         limit: usize,
@@ -60,12 +60,12 @@ impl Node {
     }
 
     /// Returns whether the error says that another branch is to be tried.
-    pub(super) fn passes_over(&self, error: Errno) -> bool {
+    pub(crate) fn passes_over(&self, error: Errno) -> bool {
         self.union.settings.moves_when_full && is_full(error)
     }
 
     /// Returns whether the file would move if its branch were full.
-    pub(super) fn may_meet_a_full_branch(&self) -> bool {
+    pub(crate) fn may_meet_a_full_branch(&self) -> bool {
         let branches = &self.union.branches;
         let left = || branches.position(&self.leftmost().member)?.checked_sub(1);
         self.union.settings.moves_when_full
@@ -74,7 +74,7 @@ impl Node {
 
     /// Moves a file from a full branch to the nearest higher one with room for it and for the given number of additional bytes;
     /// returns whether that succeeded. The caller holds an operation guard.
-    pub(super) fn move_from_full(self: &Arc<Self>, caller: &Caller, bytes: u64) -> bool {
+    pub(crate) fn move_from_full(self: &Arc<Self>, caller: &Caller, bytes: u64) -> bool {
         let branches = &self.union.branches;
         let Some(mut position) = branches.position(&self.leftmost().member) else { return false };
         let Ok(attributes) = self.leftmost().vnode.getattr(&Caller::server()) else { return false };
@@ -100,7 +100,7 @@ impl Node {
     }
 
     /// The nearest branch at or above a position in which objects may be created and which can have the directory.
-    pub(super) fn nearest_branch(self: &Arc<Self>, mut position: usize) -> Result<Arc<Member>> {
+    pub(crate) fn nearest_branch(self: &Arc<Self>, mut position: usize) -> Result<Arc<Member>> {
         let branches = &self.union.branches;
         loop {
             let member = branches.writable_at_or_left_of(position).ok_or(Errno::EROFS)?;
@@ -113,7 +113,7 @@ impl Node {
     }
 
     /// Returns whether the directory is in a branch, or can be created there so that it is visible.
-    pub(super) fn can_be_in(self: &Arc<Self>, member: &Member) -> Result<bool> {
+    pub(crate) fn can_be_in(self: &Arc<Self>, member: &Member) -> Result<bool> {
         let mut node = Arc::clone(self);
         while node.instance_in(member).is_none() {
             node.find_whereabouts()?;
@@ -128,7 +128,7 @@ impl Node {
 
     /// Returns whether an instance in a branch would be visible as part of this directory: nothing there has the name, and no
     /// higher branch hides the name or redirects it.
-    pub(super) fn would_show_in(&self, member: &Member, above: &Above) -> Result<bool> {
+    pub(crate) fn would_show_in(&self, member: &Member, above: &Above) -> Result<bool> {
         let branches = &self.union.branches;
         let own = branches.position(member).ok_or(Errno::ESTALE)?;
         if branches.position(&self.leftmost().member).is_some_and(|leftmost| own < leftmost) {

@@ -19,7 +19,7 @@ const BELIEVED: Duration = Duration::from_secs(1);
 
 /// The most recently found directories.
 #[derive(Default)]
-pub(super) struct Recent {
+pub(crate) struct Recent {
     /// Whether the cache is on. It must be emptied in the end: it keeps the union alive, which keeps the cache.
     is_on: AtomicBool,
     kept: Mutex<Kept>,
@@ -44,19 +44,19 @@ struct Found {
 
 impl Recent {
     /// Turns the cache on.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.is_on.store(true, Ordering::Relaxed);
     }
 
     /// Empties the cache.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let kept = std::mem::take(&mut *self.kept());
         // Vnodes end here, which may take locks.
         drop(kept);
     }
 
     /// Empties the cache, and turns it off.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.is_on.store(false, Ordering::Relaxed);
         self.forget();
     }
@@ -105,7 +105,7 @@ impl Found {
 
 impl Node {
     /// Caches a directory that was found here. The caller holds the lock.
-    pub(super) fn keep_recent(self: &Arc<Self>, stored: Name<'_>, node: Arc<Node>) {
+    pub(crate) fn keep_recent(self: &Arc<Self>, stored: Name<'_>, node: Arc<Node>) {
         if !self.union.recent.is_on() {
             return;
         }
@@ -114,7 +114,7 @@ impl Node {
     }
 
     /// A directory that was found here a moment ago, if nothing has changed. The caller holds the lock.
-    pub(super) fn recent(
+    pub(crate) fn recent(
         self: &Arc<Self>,
         caller: &Caller,
         stored: Name<'_>,

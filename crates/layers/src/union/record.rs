@@ -23,34 +23,34 @@ const RECORD_BYTES_MAX: u64 = 1 << 20;
 
 /// An object at a name in a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(crate) struct Spot {
     /// Identifier of the branch.
-    pub(super) branch: u64,
+    pub(crate) branch: u64,
     /// Handle of the directory there.
     directory: Handle,
     /// Its path from the branch's root, in whichever layer, for branches whose handles do not outlive a mount.
     path: Option<Vec<u8>>,
-    pub(super) name: NameBuf,
+    pub(crate) name: NameBuf,
     /// Inode number of the object.
     ino: u64,
     /// Whether a whiteout device takes its place when it is removed.
-    pub(super) leaves_device: bool,
+    pub(crate) leaves_device: bool,
 }
 
 /// Work that remains after one rename.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(crate) struct Record {
     /// The object's location if the rename was made.
-    pub(super) moved: Spot,
+    pub(crate) moved: Spot,
     /// Objects that must not be visible then.
-    pub(super) removed: Vec<Spot>,
+    pub(crate) removed: Vec<Spot>,
     /// Location at which a user's device that is a whiteout must be visible then; the inode number is unused.
-    pub(super) device: Option<Spot>,
+    pub(crate) device: Option<Spot>,
 }
 
 /// Content of a file that may be a record.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(crate) enum Said {
     /// A complete record.
     Whole(Box<Record>),
     /// Not written to its end: the rename was not made.
@@ -71,7 +71,7 @@ impl Said {
 
 impl Spot {
     /// The object with that inode number at a name in a directory of the branch.
-    pub(super) fn new(member: &Member, directory: &VnodeRef, stored: Name<'_>, ino: u64) -> Self {
+    pub(crate) fn new(member: &Member, directory: &VnodeRef, stored: Name<'_>, ino: u64) -> Self {
         let (path, name) = (directory.path().ok(), stored.to_owned());
         Self {
             branch: member.base.known.identifier,
@@ -136,7 +136,7 @@ impl Spot {
 
 impl Record {
     /// Writes the record into the work directory of the branch in which the object moves; returns its name there.
-    pub(super) fn write(&self, member: &Member) -> Result<NameBuf> {
+    pub(crate) fn write(&self, member: &Member) -> Result<NameBuf> {
         let work = member.work.directory()?;
         loop {
             let name = member.work.name_for(Purpose::Record);
@@ -162,7 +162,7 @@ impl Record {
     }
 
     /// `None` if it was not written to its end: then the rename was not made.
-    pub(super) fn decode(text: &str) -> Option<Self> {
+    pub(crate) fn decode(text: &str) -> Option<Self> {
         let body = text.strip_prefix(FORM)?.strip_prefix('\n')?.strip_suffix("end\n")?;
         let mut lines = body.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let moved = match lines.next()?.split_first()? {
@@ -183,7 +183,7 @@ impl Record {
 
 impl Union {
     /// Finishes interrupted renames in a branch.
-    pub(super) fn recover_in(&self, member: &Member) -> Result<()> {
+    pub(crate) fn recover_in(&self, member: &Member) -> Result<()> {
         let work = member.work.directory()?;
         for (name, record) in records(&work)? {
             let is_done = match record {
@@ -239,7 +239,7 @@ fn if_there<T>(member: &Member, answer: Result<T>) -> Result<Option<T>> {
 }
 
 /// Records in a work directory.
-pub(super) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Said)>> {
+pub(crate) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Said)>> {
     let mut found = Vec::new();
     for (name, _) in work::entries(work)? {
         if Purpose::of(name.as_bytes()) == Some(Purpose::Record) {
@@ -251,12 +251,12 @@ pub(super) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Said)>> {
 }
 
 /// Synchronizes the removal of an object to disk.
-pub(super) fn sync(member: &Member, spot: &Spot) -> Result<()> {
+pub(crate) fn sync(member: &Member, spot: &Spot) -> Result<()> {
     spot.directory_in(member)?.map_or(Ok(()), |directory| sync_directory(&directory))
 }
 
 /// Removes an object if it is still there.
-pub(super) fn remove(member: &Member, spot: &Spot) -> Result<()> {
+pub(crate) fn remove(member: &Member, spot: &Spot) -> Result<()> {
     match spot.find(member)? {
         Some((directory, _)) if spot.leaves_device => {
             match member.work.replace_by_device(&directory, spot.name.as_name()) {

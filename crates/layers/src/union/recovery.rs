@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Whether recovery is incomplete, and when it was last tried.
 #[derive(Default)]
-pub(super) struct Recovery {
+pub(crate) struct Recovery {
     is_due: AtomicBool,
     tried: Mutex<Option<Instant>>,
 }
@@ -46,7 +46,7 @@ impl Recovery {
 impl Union {
     /// Finishes interrupted work in branches that may be changed, and in the layers of theirs that belong to snapshots, unless
     /// that has been done. What cannot be done now stays recorded. No operation may be in progress.
-    pub(super) fn recover(&self) {
+    pub(crate) fn recover(&self) {
         if is_only_described() {
             return;
         }
@@ -82,13 +82,13 @@ impl Union {
     }
 
     /// Schedules a retry of work that was recorded in a branch and could not be done.
-    pub(super) fn recover_again(&self, member: &Member) {
+    pub(crate) fn recover_again(&self, member: &Member) {
         member.base.note_unfinished();
         self.recovery.note(false);
     }
 
     /// Retries unfinished work, if that is due. No operation guard may be held.
-    pub(super) fn recover_late(&self) {
+    pub(crate) fn recover_late(&self) {
         if self.recovery.begins()
             && let Some(alone) = self.family.write(PATIENCE)
         {

@@ -25,7 +25,7 @@ const SILENCES_MAX: usize = 10;
 
 /// Revalidates these directories while no operation is in progress and none can begin. So nobody waits for those that do not
 /// respond, for example because a file server underneath is gone: their threads continue on their own.
-pub(super) fn refresh_all(directories: Vec<Arc<Node>>) {
+pub(crate) fn refresh_all(directories: Vec<Arc<Node>>) {
     let count = directories.len();
     let left = Arc::new(Mutex::new(directories));
     let (sender, learnt) = channel();
@@ -63,7 +63,7 @@ fn start_refreshing(left: &Arc<Mutex<Vec<Arc<Node>>>>, sender: &Sender<()>) {
 impl Union {
     /// Begins an operation: the set of branches stays the same until the result is dropped. Must not be called by a holder of
     /// an operation guard.
-    pub(super) fn steady(&self) -> RwLockReadGuard<'_, ()> {
+    pub(crate) fn steady(&self) -> RwLockReadGuard<'_, ()> {
         self.family.read()
     }
 }
@@ -73,25 +73,25 @@ impl Node {
     ///
     /// # Errors
     /// `ESTALE` if it was in a branch that has been removed.
-    pub(super) fn begin(self: &Arc<Self>) -> Result<RwLockReadGuard<'_, ()>> {
+    pub(crate) fn begin(self: &Arc<Self>) -> Result<RwLockReadGuard<'_, ()>> {
         let steady = self.union.steady();
         self.refresh()?;
         Ok(steady)
     }
 
     /// Runs a read-only operation.
-    pub(super) fn reading<T>(self: &Arc<Self>, read: impl FnOnce(&Arc<Self>) -> Result<T>) -> Result<T> {
+    pub(crate) fn reading<T>(self: &Arc<Self>, read: impl FnOnce(&Arc<Self>) -> Result<T>) -> Result<T> {
         self.begin().and_then(|_steady| read(self)).map_err(|error| self.judged(error))
     }
 
     /// Runs an operation that changes something. If a branch turns out to have become read-only, runs it once more with the
     /// branch treated as if it had been configured so (Unionfs, section 2).
-    pub(super) fn changing<T>(self: &Arc<Self>, change: impl Fn(&Arc<Self>) -> Result<T>) -> Result<T> {
+    pub(crate) fn changing<T>(self: &Arc<Self>, change: impl Fn(&Arc<Self>) -> Result<T>) -> Result<T> {
         self.changing_within(Patience::of_one(), change)
     }
 
     /// Like [`Node::changing`], with another bound on the wait for a conflicting lease.
-    pub(super) fn changing_within<T>(
+    pub(crate) fn changing_within<T>(
         self: &Arc<Self>,
         mut patience: Patience,
         change: impl Fn(&Arc<Self>) -> Result<T>,
@@ -109,7 +109,7 @@ impl Node {
     }
 
     /// Revalidates the object after changes of the branches.
-    pub(super) fn refresh(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn refresh(self: &Arc<Self>) -> Result<()> {
         let is_old = self.kind == FileKind::Directory && self.has_grown_old();
         if is_old {
             self.union.look_at_others();
@@ -180,7 +180,7 @@ impl Node {
     }
 
     /// Finds this object by its name, if users still see it there.
-    pub(super) fn find_again(&self, directory: &Arc<Node>, stored: Name<'_>) -> Result<Option<Found>> {
+    pub(crate) fn find_again(&self, directory: &Arc<Node>, stored: Name<'_>) -> Result<Option<Found>> {
         let found = match directory.search(&Caller::server(), stored) {
             Ok(search) => search.found,
             Err(Errno::ENOTDIR | Errno::ESTALE) => None,
@@ -201,7 +201,7 @@ impl Node {
     }
 
     /// Records that it is there.
-    pub(super) fn is_found(self: &Arc<Self>, found: Found) -> Result<()> {
+    pub(crate) fn is_found(self: &Arc<Self>, found: Found) -> Result<()> {
         let (natural, names) = self.union.identity(&found.instances, found.kind())?;
         if natural.handle != self.identity.handle {
             // The branch of its identity is gone. While it is in use it keeps its identity.
@@ -241,12 +241,12 @@ impl Union {
 
 impl Instance {
     /// Returns whether both are the same object of the same branch.
-    pub(super) fn is_same(&self, other: &Instance) -> bool {
+    pub(crate) fn is_same(&self, other: &Instance) -> bool {
         self.is(&other.member, &other.vnode)
     }
 
     /// Returns whether it is that object of that branch.
-    pub(super) fn is(&self, member: &Arc<Member>, vnode: &VnodeRef) -> bool {
+    pub(crate) fn is(&self, member: &Arc<Member>, vnode: &VnodeRef) -> bool {
         Arc::ptr_eq(&self.member, member) && self.vnode.handle() == vnode.handle()
     }
 }

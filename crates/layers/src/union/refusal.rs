@@ -15,13 +15,13 @@ const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 impl Node {
     /// Returns whether this caller's permission to change the object has to be checked: the object would be copied, and nobody
     /// has checked yet.
-    pub(super) fn is_asked(&self, caller: &Caller) -> bool {
+    pub(crate) fn is_asked(&self, caller: &Caller) -> bool {
         !caller.is_superuser() && !caller.is_admitted_by_kernel() && self.would_be_copied()
     }
 
     /// Returns whether a change requires a copy, and one can be made; otherwise nothing is copied, and the result of the
     /// operation itself stands.
-    pub(super) fn would_be_copied(&self) -> bool {
+    pub(crate) fn would_be_copied(&self) -> bool {
         !self.is_writable() && self.union.can_write(&self.leftmost().member)
     }
 
@@ -45,27 +45,27 @@ impl Node {
     }
 
     /// Checks that the caller may create names in this directory.
-    pub(super) fn may_change_names(&self, caller: &Caller) -> Result<()> {
+    pub(crate) fn may_change_names(&self, caller: &Caller) -> Result<()> {
         if self.is_asked(caller) { self.could_change_names(caller) } else { Ok(()) }
     }
 
     /// Like [`Node::may_change_names`], even if nothing would be copied.
-    pub(super) fn could_change_names(&self, caller: &Caller) -> Result<()> {
+    pub(crate) fn could_change_names(&self, caller: &Caller) -> Result<()> {
         self.could(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))
     }
 
     /// Checks that the caller may remove a name of an object with these attributes from this directory.
-    pub(super) fn may_take_away(&self, caller: &Caller, object: &Attributes) -> Result<()> {
+    pub(crate) fn may_take_away(&self, caller: &Caller, object: &Attributes) -> Result<()> {
         if self.is_asked(caller) { self.could_take_away(caller, object) } else { Ok(()) }
     }
 
     /// Like [`Node::may_take_away`], even if nothing would be copied.
-    pub(super) fn could_take_away(&self, caller: &Caller, object: &Attributes) -> Result<()> {
+    pub(crate) fn could_take_away(&self, caller: &Caller, object: &Attributes) -> Result<()> {
         take_away(caller, &self.original()?, object, || self.could_change_names(caller))
     }
 
     /// Checks that the caller may make these changes of attributes.
-    pub(super) fn may_set(&self, caller: &Caller, changes: &SetAttributes) -> Result<()> {
+    pub(crate) fn may_set(&self, caller: &Caller, changes: &SetAttributes) -> Result<()> {
         match self.kind {
             _ if changes.size.is_none() => {}
             FileKind::Regular => {}
@@ -97,7 +97,7 @@ impl Node {
     }
 
     /// Checks that the caller may set the extended attribute to this value, or remove it (xattr(7)).
-    pub(super) fn may_change_xattr(&self, caller: &Caller, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn may_change_xattr(&self, caller: &Caller, name: &[u8], value: Option<&[u8]>) -> Result<()> {
         const STICKY: u32 = 0o1000;
         if !self.is_asked(caller) {
             return Ok(());
@@ -135,14 +135,14 @@ impl Node {
     }
 
     /// Checks that the caller may change the flags of chattr(1).
-    pub(super) fn may_flag(&self, caller: &Caller) -> Result<()> {
+    pub(crate) fn may_flag(&self, caller: &Caller) -> Result<()> {
         if self.is_asked(caller) { only(is_owner(caller, &self.original()?)) } else { Ok(()) }
     }
 }
 
 /// Checks that the caller may remove a name of an object from a directory, with these attributes. `may_change_names` checks
 /// write and search permission in that.
-pub(super) fn take_away(
+pub(crate) fn take_away(
     caller: &Caller,
     directory: &Attributes,
     object: &Attributes,

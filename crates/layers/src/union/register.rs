@@ -24,17 +24,17 @@ const FORM: &str = "plyfs branches 2";
 const FORM_WITHOUT_ROOTS: &str = "plyfs branches 1";
 
 /// Error passed up for a register of unknown form. No file system returns it.
-pub(super) const LATER: Errno = Errno::EPROTO;
+pub(crate) const LATER: Errno = Errno::EPROTO;
 
 /// Error passed up for a register that is not text. No file system returns it.
-pub(super) const NO_TEXT: Errno = Errno::new(libc::EMEDIUMTYPE);
+pub(crate) const NO_TEXT: Errno = Errno::new(libc::EMEDIUMTYPE);
 
 /// Identifiers of branches, by their tags.
-pub(super) type Identifiers = HashMap<u16, u64>;
+pub(crate) type Identifiers = HashMap<u16, u64>;
 
 /// Numbers of all known branches, former ones included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Register {
+pub(crate) struct Register {
     lines: Vec<Line>,
 }
 
@@ -49,7 +49,7 @@ struct Line {
 
 /// Location of a branch, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// Identifier of its file system.
     fsid: Option<u64>,
     /// Handle of its root there. Some file systems assign a new one at each mount.
@@ -58,7 +58,7 @@ pub(super) struct Place {
 
 impl Place {
     /// The location of a branch.
-    pub(super) fn of(branch: &FileSystemRef) -> Self {
+    pub(crate) fn of(branch: &FileSystemRef) -> Self {
         let is_lasting = branch.properties().persistent_handles;
         Self { fsid: branch.fsid(), root: is_lasting.then(|| branch.root().handle()) }
     }
@@ -71,13 +71,13 @@ impl Place {
 
 /// Numbers by which a branch is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(crate) struct Known {
     /// Tag in its handles and inode numbers: 0 for the first branch.
-    pub(super) tag: u16,
+    pub(crate) tag: u16,
     /// Serial number: lower for older branches.
-    pub(super) serial: u32,
+    pub(crate) serial: u32,
     /// Identifier that no other branch has.
-    pub(super) identifier: u64,
+    pub(crate) identifier: u64,
 }
 
 impl Line {
@@ -94,7 +94,7 @@ impl Register {
     /// # Errors
     /// Errors from reading it: without it, objects would get other numbers. [`LATER`] if it has a form of later versions,
     /// [`NO_TEXT`].
-    pub(super) fn of(root: &VnodeRef) -> Result<Option<Self>> {
+    pub(crate) fn of(root: &VnodeRef) -> Result<Option<Self>> {
         let Some(state) = work::state_of(root)? else { return Ok(None) };
         let Some(file) = work::find(&state, work::name(Work::REGISTER))? else { return Ok(None) };
         let text = String::from_utf8(work::read_all(&file, BYTES_MAX)?).map_err(|_| NO_TEXT)?;
@@ -102,7 +102,7 @@ impl Register {
     }
 
     /// The numbers of a branch: its former ones, or new ones.
-    pub(super) fn enter(&mut self, label: &str, place: Place) -> Known {
+    pub(crate) fn enter(&mut self, label: &str, place: Place) -> Known {
         let is_same = |line: &&mut Line| line.may_be(label, &place) && !line.is_taken;
         // The line that is certainly the branch's, or the latest that may be.
         let sureness = |line: &&mut Line| (line.place.is(&place), line.place.fsid == place.fsid, line.known.serial);
@@ -135,7 +135,7 @@ impl Register {
     }
 
     /// Enters a branch with its numbers from another register, as present, unless another branch has its tag.
-    pub(super) fn enter_as(&mut self, other: &Self, tag: u16) {
+    pub(crate) fn enter_as(&mut self, other: &Self, tag: u16) {
         let known = other.lines.iter().find(|line| line.known.tag == tag);
         if let Some(line) = known.filter(|_| self.lines.iter().all(|line| line.known.tag != tag)) {
             let known = Known { serial: self.next_serial(), ..line.known };
@@ -144,7 +144,7 @@ impl Register {
     }
 
     /// Gives a branch the tag that it has in another register, if that is free, when it enters: after all others.
-    pub(super) fn prefer(&mut self, other: &Self, label: &str, place: &Place) {
+    pub(crate) fn prefer(&mut self, other: &Self, label: &str, place: &Place) {
         self.lines.retain(|line| !line.may_be(label, place));
         let known = other.lines.iter().find(|line| line.may_be(label, place));
         if let Some(tag) = known.map(|line| line.known.tag).filter(|tag| *tag != 0) {
@@ -158,17 +158,17 @@ impl Register {
     }
 
     /// Identifiers of all branches.
-    pub(super) fn identifiers(&self) -> Identifiers {
+    pub(crate) fn identifiers(&self) -> Identifiers {
         self.lines.iter().map(|line| (line.known.tag, line.known.identifier)).collect()
     }
 
     /// Marks a branch as removed: it is recognized when it is added again.
-    pub(super) fn leave(&mut self, tag: u16) {
+    pub(crate) fn leave(&mut self, tag: u16) {
         self.lines.iter_mut().filter(|line| line.known.tag == tag).for_each(|line| line.is_taken = false);
     }
 
     /// The register as text.
-    pub(super) fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let line = |Line { known: Known { tag, serial, identifier }, place, label, .. }: &Line| {
             let fsid = place.fsid.map_or("-".to_owned(), |fsid| format!("{fsid:016x}"));
             let root = place.root.map_or("-".to_owned(), |root| identity::digits(root.as_bytes()));

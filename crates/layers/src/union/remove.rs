@@ -23,7 +23,7 @@ const ATTEMPTS: usize = 16;
 
 impl Node {
     /// Removes a name of anything but a directory.
-    pub(super) fn unlink_name(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
+    pub(crate) fn unlink_name(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
         let is_file = |kind| if kind == FileKind::Directory { Err(Errno::EISDIR) } else { Ok(()) };
         self.remove(caller, name, is_file, |removal| {
             let Removal { found, directory, stored, .. } = *removal;
@@ -46,7 +46,7 @@ impl Node {
     }
 
     /// Removes a directory in which users see nothing.
-    pub(super) fn remove_directory(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
+    pub(crate) fn remove_directory(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
         let is_directory = |kind| if kind == FileKind::Directory { Ok(()) } else { Err(Errno::ENOTDIR) };
         self.remove(caller, name, is_directory, |removal| {
             let Removal { found, directory, stored, .. } = *removal;
@@ -181,7 +181,7 @@ impl Node {
     }
 
     /// Checks that the caller may remove a name of an object with these attributes, as the branch would.
-    pub(super) fn may_remove(&self, caller: &Caller, directory: &VnodeRef, victim: &Attributes) -> Result<()> {
+    pub(crate) fn may_remove(&self, caller: &Caller, directory: &VnodeRef, victim: &Attributes) -> Result<()> {
         let both = AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits());
         take_away(caller, &directory.getattr(caller)?, victim, || match caller.is_superuser() {
             true => Ok(()),
@@ -220,7 +220,7 @@ struct Removal<'a> {
 
 /// Objects that remain at a name after a removal.
 #[derive(PartialEq, Eq)]
-pub(super) enum Leaves {
+pub(crate) enum Leaves {
     Nothing,
     /// Possibly something.
     Something,
@@ -308,7 +308,7 @@ fn remove_at(
 }
 
 /// A branch's object of a name.
-pub(super) enum Reached {
+pub(crate) enum Reached {
     Directory(VnodeRef),
     /// Anything else except whiteouts.
     Other,
@@ -361,7 +361,7 @@ impl Has {
 
 /// The objects of that name that a search from above reaches, up to a whiteout of the name, and that no moved directory needs;
 /// and what else there may be. The instances are queried in parallel if that pays.
-pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec<(&'a Instance, Reached)>, Leaves) {
+pub(crate) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec<(&'a Instance, Reached)>, Leaves) {
     let (mut reached, mut leaves, mut is_whole) = (Vec::new(), Leaves::Nothing, true);
     let asked = stored.to_owned();
     // For a slow branch, validating the name cache costs a query of the directory's times.
@@ -417,7 +417,7 @@ fn has_only_marks(directory: &VnodeRef) -> Result<bool> {
 }
 
 /// Removes a directory that contains only marks; it disappears at once.
-pub(super) fn remove_own_directory(member: &Member, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+pub(crate) fn remove_own_directory(member: &Member, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     match directory.rmdir_surely(&Caller::server(), stored) {
         Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
             let (server, work) = (Caller::server(), member.work.directory()?);
@@ -438,7 +438,7 @@ pub(super) fn remove_own_directory(member: &Member, directory: &VnodeRef, stored
 impl Union {
     /// Copies a file with several names to a branch in which its names can be counted, before one of them is removed; returns
     /// whether it was not there yet.
-    pub(super) fn counts_names(&self, caller: &Caller, found: &Found, node: &Arc<Node>) -> Result<bool> {
+    pub(crate) fn counts_names(&self, caller: &Caller, found: &Found, node: &Arc<Node>) -> Result<bool> {
         let is_counted = found.kind() == FileKind::Directory || self.branches.may_change(&found.instances[0].member);
         if is_counted || node.shown(found.attributes).nlink < 2 {
             return Ok(false);

@@ -4,26 +4,26 @@ use super::whiteout::Format;
 
 /// Choices that a union's options determine.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     /// Treatment of the lower objects of a name that is removed.
-    pub(super) deletion: Deletion,
+    pub(crate) deletion: Deletion,
     /// Format of whiteouts.
-    pub(super) whiteouts: Format,
+    pub(crate) whiteouts: Format,
     /// Owner and permissions of copies.
-    pub(super) copy_up: Ownership,
+    pub(crate) copy_up: Ownership,
     /// Whether files are copied without their data as long as these are not about to be changed.
-    pub(super) metacopy: bool,
+    pub(crate) metacopy: bool,
     /// Placement policy for new objects.
-    pub(super) create: Policy,
+    pub(crate) create: Policy,
     /// Minimum number of free bytes: a branch with fewer gets new objects only if all have fewer.
-    pub(super) minimum_free: u64,
+    pub(crate) minimum_free: u64,
     /// Whether objects move on from a full branch: new objects, copies, and files that are written.
-    pub(super) moves_when_full: bool,
+    pub(crate) moves_when_full: bool,
 }
 
 /// Owner of a copy in another branch (Unionfs, section 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Ownership {
+pub(crate) enum Ownership {
     /// The original's owner.
     #[default]
     Original,
@@ -35,23 +35,23 @@ pub(super) enum Ownership {
 
 /// Owner, group and permission bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rights {
-    pub(super) uid: u32,
-    pub(super) gid: u32,
+pub(crate) struct Rights {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
     /// Of anything but a directory.
-    pub(super) mode: u32,
+    pub(crate) mode: u32,
 }
 
 impl Rights {
     /// Permission bits of a directory: whoever may read it may search it.
-    pub(super) fn directory_mode(&self) -> u32 {
+    pub(crate) fn directory_mode(&self) -> u32 {
         self.mode | (self.mode & 0o444) >> 2
     }
 }
 
 /// Policy that selects the branch for a new object among those in which objects may be created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Policy {
+pub(crate) enum Policy {
     /// The branch of the directory's leftmost instance, or the nearest higher one.
     #[default]
     First,
@@ -69,7 +69,7 @@ pub(super) enum Policy {
 
 /// Treatment of the instances below a deleted one (Unionfs, section 3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Deletion {
+pub(crate) enum Deletion {
     /// A whiteout hides them.
     #[default]
     Whiteout,

@@ -32,7 +32,7 @@ type Outcome = std::result::Result<(), ControlError>;
 
 impl Union {
     /// Executes a snapshot command.
-    pub(super) fn snapshot_command(self: &Arc<Self>, control: &Control) -> Answer {
+    pub(crate) fn snapshot_command(self: &Arc<Self>, control: &Control) -> Answer {
         let arguments = Arguments(control);
         if control.command.starts_with("snapshot-") {
             // An interrupted merge is finished before anything builds on it.
@@ -175,7 +175,7 @@ impl Union {
     }
 
     /// A read-only union of some of the trees.
-    pub(super) fn view_of(&self, slots: Vec<Slot>) -> Arc<Union> {
+    pub(crate) fn view_of(&self, slots: Vec<Slot>) -> Arc<Union> {
         let slots = slots.into_iter().map(|slot| Slot { mode: BranchMode::ReadOnly, ..slot }).collect();
         Arc::new(Union::of(
             Branches::of_slots(slots, self.branches.identifiers()),
@@ -248,7 +248,7 @@ impl Union {
     }
 
     /// Finishes interrupted merges.
-    pub(super) fn finish_folds(self: &Arc<Self>) -> Outcome {
+    pub(crate) fn finish_folds(self: &Arc<Self>) -> Outcome {
         if is_only_described() || self.branches.slots().iter().all(|slot| slot.member.base.history().folding.is_none())
         {
             return Ok(());

@@ -9,7 +9,7 @@ use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, Ren
 use super::whiteout_device::has_number;
 
 /// Operations of [`Vnode`] whose errors are reliable.
-pub(super) trait Sure {
+pub(crate) trait Sure {
     /// As [`Vnode::unlink`].
     fn unlink_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()>;
     /// As [`Vnode::rmdir`].

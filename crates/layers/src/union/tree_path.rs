@@ -7,7 +7,7 @@ use vnode::Name;
 
 /// A path from the root of a walk.
 #[derive(Clone, Default)]
-pub(super) struct TreePath(Option<Arc<Part>>);
+pub(crate) struct TreePath(Option<Arc<Part>>);
 
 struct Part {
     above: TreePath,
@@ -18,23 +18,23 @@ struct Part {
 
 impl TreePath {
     /// Path of the root.
-    pub(super) fn root() -> Self {
+    pub(crate) fn root() -> Self {
         Self::default()
     }
 
-    pub(super) fn is_root(&self) -> bool {
+    pub(crate) fn is_root(&self) -> bool {
         self.0.is_none()
     }
 
     /// Path of the object of this name in the directory here.
-    pub(super) fn join(&self, name: Name<'_>) -> Self {
+    pub(crate) fn join(&self, name: Name<'_>) -> Self {
         let above = if self.is_root() { 0 } else { self.length() + 1 };
         let name: Box<[u8]> = name.as_bytes().into();
         Self(Some(Arc::new(Part { length: above + name.len(), above: self.clone(), name })))
     }
 
     /// The last path on the way here that is no longer than that many bytes.
-    pub(super) fn start(&self, length_max: usize) -> &Self {
+    pub(crate) fn start(&self, length_max: usize) -> &Self {
         let mut path = self;
         while let Some(part) = path.0.as_ref().filter(|part| part.length > length_max) {
             path = &part.above;
@@ -43,12 +43,12 @@ impl TreePath {
     }
 
     /// Length in bytes, with slashes between the names.
-    pub(super) fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.0.as_ref().map_or(0, |part| part.length)
     }
 
     /// Names from the root on, with slashes between them.
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![b'/'; self.length()];
         let mut path = self;
         while let Some(part) = &path.0 {
@@ -59,12 +59,12 @@ impl TreePath {
     }
 
     /// Names from the root on, with a slash before each.
-    pub(super) fn slashed(&self) -> Vec<u8> {
+    pub(crate) fn slashed(&self) -> Vec<u8> {
         if self.is_root() { Vec::new() } else { [b"/", &*self.to_bytes()].concat() }
     }
 
     /// Returns whether it is the path in these bytes, with a slash before each name.
-    pub(super) fn is(&self, slashed: &[u8]) -> bool {
+    pub(crate) fn is(&self, slashed: &[u8]) -> bool {
         match slashed.split_first() {
             None => self.is_root(),
             Some((slash, names)) => *slash == b'/' && names.len() == self.length() && self.to_bytes() == names,

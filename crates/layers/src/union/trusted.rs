@@ -15,7 +15,7 @@ use super::xattrs::{self, attribute};
 
 /// A mark, with the names of its attribute.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
+pub(crate) struct Mark {
     trusted: &'static [u8],
     user: &'static [u8],
 }
@@ -26,7 +26,7 @@ pub fn attributes_of_marks() -> &'static str {
 }
 
 impl Mark {
-    pub(super) const fn new(trusted: &'static [u8], user: &'static [u8]) -> Self {
+    pub(crate) const fn new(trusted: &'static [u8], user: &'static [u8]) -> Self {
         Self { trusted, user }
     }
 
@@ -36,12 +36,12 @@ impl Mark {
     }
 
     /// Returns whether it is in a list of listxattr(2), trusted or not.
-    pub(super) fn is_in(self, names: &[u8]) -> bool {
+    pub(crate) fn is_in(self, names: &[u8]) -> bool {
         names.split(|&byte| byte == 0).any(|name| name == self.trusted || name == self.user)
     }
 
     /// Its value, if nobody else can have set it.
-    pub(super) fn of(self, object: &VnodeRef) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn of(self, object: &VnodeRef) -> Result<Option<Vec<u8>>> {
         match attribute(object, self.own()) {
             // On somebody else's object it would not be trusted.
             Err(Errno::EPERM | Errno::EACCES) if !is_own(object)? => Ok(None),
@@ -51,7 +51,7 @@ impl Mark {
     }
 
     /// Returns whether the object has an untrusted one. A superuser's is invisible to others.
-    pub(super) fn is_doubtful(self, object: &VnodeRef) -> Result<bool> {
+    pub(crate) fn is_doubtful(self, object: &VnodeRef) -> Result<bool> {
         let is_there = |name| match attribute(object, name) {
             Err(Errno::EPERM | Errno::EACCES) => Ok(true),
             value => value.map(|value| value.is_some()),
@@ -63,7 +63,7 @@ impl Mark {
     ///
     /// # Errors
     /// Storage errors, lack of space included.
-    pub(super) fn set(self, writer: &Caller, object: &VnodeRef, value: &[u8]) -> Result<bool> {
+    pub(crate) fn set(self, writer: &Caller, object: &VnodeRef, value: &[u8]) -> Result<bool> {
         if !is_own(object)? {
             return Ok(false);
         }
@@ -74,7 +74,7 @@ impl Mark {
     }
 
     /// Removes it, whoever set it.
-    pub(super) fn remove(self, object: &VnodeRef) -> Result<()> {
+    pub(crate) fn remove(self, object: &VnodeRef) -> Result<()> {
         let there = xattrs::attributes(object)?;
         let is_there = |name: &&[u8]| there.split(|&byte| byte == 0).any(|known| known == *name);
         for name in [self.trusted, self.user].into_iter().filter(is_there) {
@@ -89,7 +89,7 @@ impl Mark {
 
 /// Returns whether nobody but the server, or the superuser, can have created something in a directory with these attributes, or
 /// have moved something there.
-pub(super) fn is_private(directory: &Attributes) -> bool {
+pub(crate) fn is_private(directory: &Attributes) -> bool {
     const OTHERS_WRITE: u32 = 0o022;
     let is_owned = match server() {
         Server::Superuser => directory.uid == 0,

@@ -18,20 +18,20 @@ use super::whiteout_device::has_number;
 use super::xattrs::{attribute, attributes};
 
 /// Prefix of the name of every mark.
-pub(super) const PREFIX: &[u8] = b".wh.";
+pub(crate) const PREFIX: &[u8] = b".wh.";
 /// The union's own directory at a branch's root.
-pub(super) const STATE: &[u8] = b".wh..wh.plyfs";
+pub(crate) const STATE: &[u8] = b".wh..wh.plyfs";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 const ESCAPE: &[u8] = b".wh..wh.u";
 
 /// Extended attributes of overlayfs.
 const OVERLAY_OPAQUE: Mark = Mark::new(b"trusted.overlay.opaque", b"user.overlay.opaque");
 /// Attribute in which a moved directory stores its former path, with the same name and meaning as in overlayfs.
-pub(super) const OVERLAY_REDIRECT: Mark = Mark::new(b"trusted.overlay.redirect", b"user.overlay.redirect");
+pub(crate) const OVERLAY_REDIRECT: Mark = Mark::new(b"trusted.overlay.redirect", b"user.overlay.redirect");
 /// Attribute of a device 0:0 that is not a whiteout.
-pub(super) const USERS_DEVICE: &[u8] = b"trusted.plyfs.device";
+pub(crate) const USERS_DEVICE: &[u8] = b"trusted.plyfs.device";
 /// Maximum length of a moved directory's former path.
-pub(super) const REDIRECT_MAX: usize = 4096;
+pub(crate) const REDIRECT_MAX: usize = 4096;
 
 /// Prefixes that users' attributes may have too, like those of a kernel overlay on the union, and the escaped form in which
 /// theirs are stored: the form in which overlayfs stores those of an overlay on it.
@@ -41,12 +41,12 @@ const SHARED: [(&[u8], &[u8]); 2] =
 const OWN: [&[u8]; 2] = [b"trusted.plyfs.", b"user.plyfs."];
 
 /// Returns whether an extended attribute in a branch is hidden from users.
-pub(super) fn is_own_attribute(stored: &[u8]) -> bool {
+pub(crate) fn is_own_attribute(stored: &[u8]) -> bool {
     shown_attribute(stored).is_none()
 }
 
 /// Name in branches of a user-visible extended attribute; `None` for one that users cannot have.
-pub(super) fn stored_attribute(shown: &[u8]) -> Option<Cow<'_, [u8]>> {
+pub(crate) fn stored_attribute(shown: &[u8]) -> Option<Cow<'_, [u8]>> {
     for (prefix, escaped) in SHARED {
         if let Some(rest) = shown.strip_prefix(prefix) {
             return Some(Cow::Owned([escaped, rest].concat()));
@@ -56,7 +56,7 @@ pub(super) fn stored_attribute(shown: &[u8]) -> Option<Cow<'_, [u8]>> {
 }
 
 /// User-visible name of an extended attribute of a branch; `None` for one of the union's own.
-pub(super) fn shown_attribute(stored: &[u8]) -> Option<Cow<'_, [u8]>> {
+pub(crate) fn shown_attribute(stored: &[u8]) -> Option<Cow<'_, [u8]>> {
     for (prefix, escaped) in SHARED {
         if let Some(rest) = stored.strip_prefix(escaped) {
             return Some(Cow::Owned([prefix, rest].concat()));
@@ -69,14 +69,14 @@ pub(super) fn shown_attribute(stored: &[u8]) -> Option<Cow<'_, [u8]>> {
 }
 
 /// User-visible names of these attributes, each NUL-terminated.
-pub(super) fn shown_attributes(stored: &[u8]) -> Vec<u8> {
+pub(crate) fn shown_attributes(stored: &[u8]) -> Vec<u8> {
     let names = stored.split(|&byte| byte == 0).filter(|name| !name.is_empty());
     names.filter_map(shown_attribute).flat_map(|name| [&name, &b"\0"[..]].concat()).collect()
 }
 
 /// Format in which whiteouts and opaque directories are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Format {
+pub(crate) enum Format {
     /// Files with special names.
     #[default]
     Names,
@@ -86,7 +86,7 @@ pub(super) enum Format {
 
 /// Meaning of an entry of a branch.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Meaning<'a> {
+pub(crate) enum Meaning<'a> {
     /// An object that users see by this name.
     Object(Cow<'a, [u8]>),
     /// The absence of an object of this user-visible name.
@@ -96,12 +96,12 @@ pub(super) enum Meaning<'a> {
 }
 
 /// Returns whether a name has the form of whiteouts and marks.
-pub(super) fn is_special(stored: &[u8]) -> bool {
+pub(crate) fn is_special(stored: &[u8]) -> bool {
     stored.starts_with(PREFIX)
 }
 
 /// The meaning of an entry, by its name.
-pub(super) fn meaning(stored: &[u8]) -> Meaning<'_> {
+pub(crate) fn meaning(stored: &[u8]) -> Meaning<'_> {
     let Some(rest) = stored.strip_prefix(PREFIX) else { return Meaning::Object(Cow::Borrowed(stored)) };
     if let Some(tail) = stored.strip_prefix(ESCAPE) {
         return Meaning::Object(Cow::Owned([PREFIX, tail].concat()));
@@ -118,7 +118,7 @@ pub(super) fn meaning(stored: &[u8]) -> Meaning<'_> {
 ///
 /// # Errors
 /// `ENAMETOOLONG` for a name without room for the escape.
-pub(super) fn stored(name: Name<'_>) -> Result<Cow<'_, [u8]>> {
+pub(crate) fn stored(name: Name<'_>) -> Result<Cow<'_, [u8]>> {
     match name.as_bytes().strip_prefix(PREFIX) {
         None => Ok(Cow::Borrowed(name.as_bytes())),
         Some(rest) => {
@@ -133,12 +133,12 @@ pub(super) fn stored(name: Name<'_>) -> Result<Cow<'_, [u8]>> {
 ///
 /// # Errors
 /// `ENAMETOOLONG`: then the whiteout can only be a device.
-pub(super) fn whiteout_name(stored: Name<'_>) -> Result<NameBuf> {
+pub(crate) fn whiteout_name(stored: Name<'_>) -> Result<NameBuf> {
     NameBuf::new([PREFIX, stored.as_bytes()].concat())
 }
 
 /// Returns whether the entry is overlayfs's whiteout, and not a user's device of the same number.
-pub(super) fn is_device(found: &Entry) -> Result<bool> {
+pub(crate) fn is_device(found: &Entry) -> Result<bool> {
     Ok(has_number(&found.attributes) && attribute(&found.vnode, USERS_DEVICE)?.is_none())
 }
 
@@ -146,7 +146,7 @@ pub(super) fn is_device(found: &Entry) -> Result<bool> {
 ///
 /// # Errors
 /// `EPERM` if the mark cannot be set.
-pub(super) fn mark_as_users(device: &VnodeRef) -> Result<()> {
+pub(crate) fn mark_as_users(device: &VnodeRef) -> Result<()> {
     match device.setxattr(&Caller::server(), USERS_DEVICE, b"y", XattrMode::Set) {
         Err(Errno::EOPNOTSUPP | Errno::EACCES) => Err(Errno::EPERM),
         result => result,
@@ -154,7 +154,7 @@ pub(super) fn mark_as_users(device: &VnodeRef) -> Result<()> {
 }
 
 /// Returns whether the directory has a whiteout file of the name.
-pub(super) fn stands(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
+pub(crate) fn stands(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
     match whiteout_name(stored) {
         Ok(name) => exists(directory, name.as_name()),
         Err(_) => Ok(false),
@@ -162,7 +162,7 @@ pub(super) fn stands(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
 }
 
 /// Returns whether the directory hides its lower parts.
-pub(super) fn is_opaque(directory: &VnodeRef) -> Result<bool> {
+pub(crate) fn is_opaque(directory: &VnodeRef) -> Result<bool> {
     let value = OVERLAY_OPAQUE.of(directory)?;
     Ok(value.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?)
 }
@@ -177,17 +177,17 @@ fn has_opaque_mark(directory: &VnodeRef) -> Result<bool> {
 
 /// Marks of a directory about the lower branches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     /// Whether the directory hides them.
-    pub(super) is_opaque: bool,
+    pub(crate) is_opaque: bool,
     /// The result of [`redirect`].
-    pub(super) redirect: Option<Vec<u8>>,
+    pub(crate) redirect: Option<Vec<u8>>,
     /// Whether it has a mark that is not trusted.
-    pub(super) is_doubtful: bool,
+    pub(crate) is_doubtful: bool,
 }
 
 /// Marks of a directory, queried together: most have none, and a single query shows that.
-pub(super) fn marks(directory: &VnodeRef) -> Result<Marks> {
+pub(crate) fn marks(directory: &VnodeRef) -> Result<Marks> {
     let names = attributes(directory)?;
     let opaque = if OVERLAY_OPAQUE.is_in(&names) { OVERLAY_OPAQUE.of(directory)? } else { None };
     let is_opaque = opaque.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?;
@@ -199,12 +199,12 @@ pub(super) fn marks(directory: &VnodeRef) -> Result<Marks> {
 
 /// Location of the lower part of a moved directory: a path from the root of the lower branches, or a name in the same directory
 /// there.
-pub(super) fn redirect(directory: &VnodeRef) -> Result<Option<Vec<u8>>> {
+pub(crate) fn redirect(directory: &VnodeRef) -> Result<Option<Vec<u8>>> {
     Ok(OVERLAY_REDIRECT.of(directory)?.filter(|path| !path.is_empty() && path.len() <= REDIRECT_MAX))
 }
 
 /// Marks a directory that is not visible yet as opaque.
-pub(super) fn set_opaque(directory: &VnodeRef, format: Format) -> Result<()> {
+pub(crate) fn set_opaque(directory: &VnodeRef, format: Format) -> Result<()> {
     if format == Format::Overlay && OVERLAY_OPAQUE.set(&Caller::server(), directory, b"y")? {
         return Ok(());
     }
@@ -218,7 +218,7 @@ pub(super) fn set_opaque(directory: &VnodeRef, format: Format) -> Result<()> {
 ///
 /// # Errors
 /// `EXDEV` if the branch has no extended attributes to record it in: programs then copy.
-pub(super) fn set_redirect(writer: &Caller, directory: &VnodeRef, path: &[u8]) -> Result<()> {
+pub(crate) fn set_redirect(writer: &Caller, directory: &VnodeRef, path: &[u8]) -> Result<()> {
     if path.len() > REDIRECT_MAX {
         return Err(Errno::EXDEV);
     }
@@ -226,7 +226,7 @@ pub(super) fn set_redirect(writer: &Caller, directory: &VnodeRef, path: &[u8]) -
 }
 
 /// Removes every opaque mark.
-pub(super) fn remove_opaque(object: &VnodeRef) -> Result<()> {
+pub(crate) fn remove_opaque(object: &VnodeRef) -> Result<()> {
     OVERLAY_OPAQUE.remove(object)?;
     match object.unlink_surely(&Caller::server(), mark(OPAQUE)) {
         Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
@@ -235,29 +235,29 @@ pub(super) fn remove_opaque(object: &VnodeRef) -> Result<()> {
 }
 
 /// Returns whether anything but a directory carries an opaque mark.
-pub(super) fn is_opaque_file(file: &VnodeRef) -> Result<bool> {
+pub(crate) fn is_opaque_file(file: &VnodeRef) -> Result<bool> {
     Ok(OVERLAY_OPAQUE.of(file)?.is_some())
 }
 
 /// Returns whether there is a redirect mark, readable or not.
-pub(super) fn has_redirect(object: &VnodeRef) -> Result<bool> {
+pub(crate) fn has_redirect(object: &VnodeRef) -> Result<bool> {
     Ok(OVERLAY_REDIRECT.of(object)?.is_some())
 }
 
 /// Removes the redirect mark.
-pub(super) fn remove_redirect(object: &VnodeRef) -> Result<()> {
+pub(crate) fn remove_redirect(object: &VnodeRef) -> Result<()> {
     OVERLAY_REDIRECT.remove(object)
 }
 
 /// Returns whether the whiteout of a name can be beside the object of that name.
-pub(super) fn can_stand_beside(stored: Name<'_>, format: Format) -> bool {
+pub(crate) fn can_stand_beside(stored: Name<'_>, format: Format) -> bool {
     format == Format::Names && whiteout_name(stored).is_ok()
 }
 
 /// Creates the whiteouts of a branch. Whiteout files are hard links of one file, if the branch supports that: a link is cheaper
 /// to create than a file.
 #[derive(Default)]
-pub(super) struct Whiteouts {
+pub(crate) struct Whiteouts {
     /// The most recent whiteout created as a file.
     file: Mutex<Option<VnodeRef>>,
     /// Whether the branch lacks hard links.
@@ -268,7 +268,7 @@ pub(super) struct Whiteouts {
 
 impl Whiteouts {
     /// Hides an unused name in this directory.
-    pub(super) fn hide(&self, directory: &VnodeRef, stored: Name<'_>, format: Format) -> Result<()> {
+    pub(crate) fn hide(&self, directory: &VnodeRef, stored: Name<'_>, format: Format) -> Result<()> {
         if !can_stand_beside(stored, format) {
             match make_device(directory, stored) {
                 Err(error) if is_incapable(error) => {}
@@ -283,7 +283,7 @@ impl Whiteouts {
     ///
     /// # Errors
     /// `ENAMETOOLONG` for a name whose whiteout can only be in its place.
-    pub(super) fn cover(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
+    pub(crate) fn cover(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
         let (server, name) = (Caller::server(), whiteout_name(stored)?);
         let file = self.file().clone().filter(|_| !self.has_no_names.load(Ordering::Relaxed));
         match file.map(|file| directory.link_surely(&server, &file, name.as_name())) {
@@ -304,7 +304,7 @@ impl Whiteouts {
 
     /// Removes the whiteout file of a name after an object of that name has been created: users already see the object, and a
     /// whiteout that has to stay does no harm. The first that stays is reported.
-    pub(super) fn uncover(&self, directory: &VnodeRef, stored: Name<'_>, branch: &str) {
+    pub(crate) fn uncover(&self, directory: &VnodeRef, stored: Name<'_>, branch: &str) {
         if let Err(error) = remove(directory, stored)
             && !self.is_reported.swap(true, Ordering::Relaxed)
         {
@@ -323,7 +323,7 @@ impl Whiteouts {
 }
 
 /// Name in branches that a whiteout file of this name hides; `None` if it is not a whiteout.
-pub(super) fn stored_of_whiteout(name: &[u8]) -> Option<Name<'_>> {
+pub(crate) fn stored_of_whiteout(name: &[u8]) -> Option<Name<'_>> {
     match meaning(name) {
         Meaning::Whiteout(_) => Name::new(&name[PREFIX.len()..]).ok(),
         _ => None,
@@ -331,17 +331,17 @@ pub(super) fn stored_of_whiteout(name: &[u8]) -> Option<Name<'_>> {
 }
 
 /// Creates a device that is a whiteout.
-pub(super) fn make_device(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+pub(crate) fn make_device(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     directory.mknod(&Caller::server(), stored, FileKind::CharacterDevice, 0, Device::default()).map(drop)
 }
 
 /// Returns whether the error says that a branch lacks devices, or the renames that put them into place.
-pub(super) fn is_incapable(error: Errno) -> bool {
+pub(crate) fn is_incapable(error: Errno) -> bool {
     matches!(error, Errno::EPERM | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP)
 }
 
 /// Removes the whiteout of a name, if there is one that is a file of its own.
-pub(super) fn remove(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+pub(crate) fn remove(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     let Ok(name) = whiteout_name(stored) else { return Ok(()) };
     match directory.unlink_surely(&Caller::server(), name.as_name()) {
         Err(Errno::ENOENT) => Ok(()),
@@ -352,7 +352,7 @@ pub(super) fn remove(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
 }
 
 /// Removes the whiteout of a name, whatever its form.
-pub(super) fn lift(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+pub(crate) fn lift(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     match directory.lookup(&Caller::server(), stored) {
         Ok(entry) if is_device(&entry)? => directory.unlink_surely(&Caller::server(), stored)?,
         Ok(_) | Err(Errno::ENOENT) => {}
@@ -363,7 +363,7 @@ pub(super) fn lift(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
 
 /// Atomically turns a whiteout device into a whiteout file, so that an object can take its name. Returns whether there was a
 /// device.
-pub(super) fn make_room(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
+pub(crate) fn make_room(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
     let server = Caller::server();
     match directory.lookup(&server, stored) {
         Ok(entry) if is_device(&entry)? => {
@@ -379,7 +379,7 @@ pub(super) fn make_room(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> 
 }
 
 /// Restores the whiteout device after no object has taken its name.
-pub(super) fn take_back_room(directory: &VnodeRef, stored: Name<'_>) {
+pub(crate) fn take_back_room(directory: &VnodeRef, stored: Name<'_>) {
     let server = Caller::server();
     // If it stays a whiteout file, that hides the name as well.
     let _ = match whiteout_name(stored) {
@@ -397,7 +397,7 @@ fn exists(directory: &VnodeRef, name: Name<'_>) -> Result<bool> {
 }
 
 /// User-visible extended attributes, sorted.
-pub(super) fn users_attributes(object: &VnodeRef) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+pub(crate) fn users_attributes(object: &VnodeRef) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let server = Caller::server();
     let names = object.listxattr(&server)?;
     let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && !is_own_attribute(name));

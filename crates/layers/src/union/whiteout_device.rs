@@ -3,6 +3,6 @@
 use vnode::{Attributes, Device, FileKind};
 
 /// Returns whether the device has the number of a whiteout.
-pub(super) fn has_number(attributes: &Attributes) -> bool {
+pub(crate) fn has_number(attributes: &Attributes) -> bool {
     attributes.kind == FileKind::CharacterDevice && attributes.rdev == Device::default()
 }

@@ -28,7 +28,7 @@ use super::xattrs;
 /// Purpose of an entry in the work directory, encoded as the prefix of its name, so that a leftover name records what was not
 /// finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// An object to be moved into place, or taken out of sight to be removed.
     Passing,
     /// A copy of a file. If the links directory already has a name for it, that name is removed too, since the original still
@@ -58,7 +58,7 @@ impl Purpose {
     }
 
     /// The purpose encoded in a name; `None` if only a later version can have written it.
-    pub(super) fn of(name: &[u8]) -> Option<Self> {
+    pub(crate) fn of(name: &[u8]) -> Option<Self> {
         let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
         let words: Vec<&str> = std::str::from_utf8(name).ok()?.split('.').collect();
         let (_, words) = words.split_last().filter(|(number, _)| is_number(number))?;
@@ -81,10 +81,10 @@ const MARKED: trusted::Mark = trusted::Mark::new(b"trusted.plyfs.marked", b"user
 
 /// Error passed up for a branch that has lost its extended attributes, and with them the marks of its metadata-only copies. No
 /// file system returns it.
-pub(super) const UNMARKED: Errno = Errno::ENOTUNIQ;
+pub(crate) const UNMARKED: Errno = Errno::ENOTUNIQ;
 
 /// The work directory of a branch.
-pub(super) struct Work {
+pub(crate) struct Work {
     root: VnodeRef,
     /// Whether a union has written to the branch, now or earlier.
     exists: AtomicBool,
@@ -144,30 +144,30 @@ struct Opened {
 impl Work {
     /// Name of the work directory itself. Every other entry of the state directory has its name listed here too: the check
     /// reports all others as unknown.
-    pub(super) const WORK: &[u8] = b"work";
+    pub(crate) const WORK: &[u8] = b"work";
     /// Directory of names that lead to copies of files with several names.
-    pub(super) const LINKS: &[u8] = b"links";
+    pub(crate) const LINKS: &[u8] = b"links";
     /// File that is locked while the branch is written to.
-    pub(super) const LOCK: &[u8] = b"lock";
+    pub(crate) const LOCK: &[u8] = b"lock";
     /// Name of the file that [`super::register`] reads.
-    pub(super) const REGISTER: &[u8] = b"branches";
+    pub(crate) const REGISTER: &[u8] = b"branches";
     /// Marker file of [`Work::has_copied_directories`].
-    pub(super) const COPIED: &[u8] = b"directories";
+    pub(crate) const COPIED: &[u8] = b"directories";
     /// Marker file of [`Work::has_metacopies`]. It has the attribute [`MARKED`]: if that is missing, the branch was copied
     /// without its attributes, and the metadata-only copies have lost theirs too.
-    pub(super) const METACOPIES: &[u8] = b"metacopies";
+    pub(crate) const METACOPIES: &[u8] = b"metacopies";
     /// Name of the file that [`super::history`] reads.
-    pub(super) const HISTORY: &[u8] = b"history";
+    pub(crate) const HISTORY: &[u8] = b"history";
     /// Directory of later layers.
-    pub(super) const LAYERS: &[u8] = b"layers";
+    pub(crate) const LAYERS: &[u8] = b"layers";
     /// Journal of the commit of a fork.
-    pub(super) const COMMIT: &[u8] = b"commit";
+    pub(crate) const COMMIT: &[u8] = b"commit";
     /// Directory that holds directories in transit while a layer is merged.
-    pub(super) const MOVING: &[u8] = b"moving";
+    pub(crate) const MOVING: &[u8] = b"moving";
     /// File of [`super::losses`].
-    pub(super) const LOSSES: &[u8] = b"losses";
+    pub(crate) const LOSSES: &[u8] = b"losses";
     /// Temporary name of a state file until it is complete.
-    pub(super) const PART: &[u8] = b"part";
+    pub(crate) const PART: &[u8] = b"part";
 
     /// Opens the state of the branch with this root.
     ///
@@ -176,7 +176,7 @@ impl Work {
     /// if a later version has written to the branch.
     ///
     /// [`LATER`]: super::register::LATER
-    pub(super) fn new(root: &VnodeRef) -> Result<Self> {
+    pub(crate) fn new(root: &VnodeRef) -> Result<Self> {
         let written = Written::of(root)?;
         Ok(Self {
             root: root.clone(),
@@ -196,7 +196,7 @@ impl Work {
     ///
     /// # Errors
     /// As [`Work::new`].
-    pub(super) fn look_again(&self) -> Result<bool> {
+    pub(crate) fn look_again(&self) -> Result<bool> {
         let written = Written::of(&self.root)?;
         let is_new = |known: &AtomicBool, now: bool| known.swap(now, Ordering::Relaxed) != now;
         let flags = [
@@ -209,12 +209,12 @@ impl Work {
 
     /// Returns whether the branch may contain directories that were known by another branch; if not, no directory in it stores
     /// an identity of another.
-    pub(super) fn has_copied_directories(&self) -> bool {
+    pub(crate) fn has_copied_directories(&self) -> bool {
         self.has_copied_directories.load(Ordering::Relaxed)
     }
 
     /// Records that such a directory is about to be created.
-    pub(super) fn note_copied_directories(&self) -> Result<()> {
+    pub(crate) fn note_copied_directories(&self) -> Result<()> {
         if self.has_copied_directories() {
             return Ok(());
         }
@@ -225,13 +225,13 @@ impl Work {
     }
 
     /// Returns whether the branch may contain metadata-only copies; if so, the branches below it must not change.
-    pub(super) fn has_metacopies(&self) -> bool {
+    pub(crate) fn has_metacopies(&self) -> bool {
         self.has_metacopies.load(Ordering::Relaxed)
     }
 
     /// Records that a metadata-only copy is about to be created; returns whether it may be: whether the branch has extended
     /// attributes.
-    pub(super) fn note_metacopies(&self) -> Result<bool> {
+    pub(crate) fn note_metacopies(&self) -> Result<bool> {
         if self.has_metacopies() {
             return Ok(true);
         }
@@ -256,7 +256,7 @@ impl Work {
     }
 
     /// Returns whether a file of the branch can have several names; probed once.
-    pub(super) fn has_hard_links(&self) -> Result<bool> {
+    pub(crate) fn has_hard_links(&self) -> Result<bool> {
         if let Some(known) = self.has_hard_links.get() {
             return Ok(*known);
         }
@@ -273,14 +273,14 @@ impl Work {
     }
 
     /// Records what the branch cannot preserve of the copy at a path.
-    pub(super) fn note_losses(&self, path: &[u8], lost: Losses) -> Result<()> {
+    pub(crate) fn note_losses(&self, path: &[u8], lost: Losses) -> Result<()> {
         let state = self.state()?;
         let _one_at_a_time = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
         losses::note(&state, path, lost)
     }
 
     /// Returns whether a union has ever written to the branch; if not, nothing in it comes from another branch.
-    pub(super) fn exists(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.exists.load(Ordering::Relaxed)
     }
 
@@ -288,7 +288,7 @@ impl Work {
     ///
     /// # Errors
     /// `EBUSY` if another union writes to the branch; errors from creating the directory.
-    pub(super) fn directory(&self) -> Result<VnodeRef> {
+    pub(crate) fn directory(&self) -> Result<VnodeRef> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(opened) = &*opened {
             return Ok(opened.directory.clone());
@@ -319,23 +319,23 @@ impl Work {
     ///
     /// # Errors
     /// `EBUSY` if another union is writing to it.
-    pub(super) fn lock(&self) -> Result<Option<OpenFileRef>> {
+    pub(crate) fn lock(&self) -> Result<Option<OpenFileRef>> {
         state_of(&self.root)?.map_or(Ok(None), |state| take_lock(&state))
     }
 
     /// Undoes unfinished steps, as the next union to use the branch would. Must not run during operations.
-    pub(super) fn undo_unfinished(&self) -> Result<()> {
+    pub(crate) fn undo_unfinished(&self) -> Result<()> {
         clear(&self.root, &self.state()?, &self.directory()?)
     }
 
     /// Allows other unions to write to the branch again.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(opened);
     }
 
     /// Sets the register's text: written at once if the branch is open for writing, otherwise when it first is.
-    pub(super) fn remember(&self, text: String) {
+    pub(crate) fn remember(&self, text: String) {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let mut register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
         if *register == text {
@@ -349,13 +349,13 @@ impl Work {
     }
 
     /// Directory of names that lead to copies of files with several names.
-    pub(super) fn links(&self) -> Result<VnodeRef> {
+    pub(crate) fn links(&self) -> Result<VnodeRef> {
         self.take_back_left()?;
         self.state_directory(Work::LINKS)
     }
 
     /// A directory in the state directory, created if necessary.
-    pub(super) fn state_directory(&self, name: &'static [u8]) -> Result<VnodeRef> {
+    pub(crate) fn state_directory(&self, name: &'static [u8]) -> Result<VnodeRef> {
         directory_in(&self.state()?, name)
     }
 
@@ -363,7 +363,7 @@ impl Work {
     ///
     /// # Errors
     /// Storage errors; the file is unchanged then.
-    pub(super) fn write_state(&self, file: &'static [u8], text: &[u8]) -> Result<()> {
+    pub(crate) fn write_state(&self, file: &'static [u8], text: &[u8]) -> Result<()> {
         let state = self.state()?;
         let before = find(&state, name(file))?.map(|entry| read_all(&entry, u64::MAX)).transpose()?;
         write_whole(&state, file, text)?;
@@ -381,14 +381,14 @@ impl Work {
     }
 
     /// The state directory.
-    pub(super) fn state(&self) -> Result<VnodeRef> {
+    pub(crate) fn state(&self) -> Result<VnodeRef> {
         self.directory()?;
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.as_ref().map(|opened| opened.state.clone()).ok_or(Errno::ESTALE)
     }
 
     /// The links directory, if the branch has one.
-    pub(super) fn links_if_there(&self) -> Result<Option<VnodeRef>> {
+    pub(crate) fn links_if_there(&self) -> Result<Option<VnodeRef>> {
         if !self.exists() {
             return Ok(None);
         }
@@ -398,25 +398,25 @@ impl Work {
     }
 
     /// A name that is unused in the work directory.
-    pub(super) fn name(&self) -> NameBuf {
+    pub(crate) fn name(&self) -> NameBuf {
         self.name_for(Purpose::Passing)
     }
 
     /// An unused name that encodes its purpose.
-    pub(super) fn name_for(&self, purpose: Purpose) -> NameBuf {
+    pub(crate) fn name_for(&self, purpose: Purpose) -> NameBuf {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         NameBuf::new(format!("{}{number}", purpose.prefix()).into_bytes()).expect("a number is a name")
     }
 
     /// Moves an object out of sight, into the work directory.
-    pub(super) fn take(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<NameBuf> {
+    pub(crate) fn take(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<NameBuf> {
         let (work, name) = (self.directory()?, self.name());
         directory.rename_surely(&Caller::server(), stored, &work, name.as_name(), RenameMode::NoReplace)?;
         Ok(name)
     }
 
     /// Atomically replaces an object with a whiteout.
-    pub(super) fn replace_by_device(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    pub(crate) fn replace_by_device(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
         let (work, name) = (self.directory()?, self.name());
         whiteout::make_device(&work, name.as_name())?;
         let exchanged = work.rename_surely(&Caller::server(), name.as_name(), directory, stored, RenameMode::Exchange);
@@ -429,7 +429,7 @@ impl Work {
     ///
     /// # Errors
     /// `EINVAL` if the branch does not support such devices, or cannot mark them.
-    pub(super) fn make_users_device(&self, owner: &Caller) -> Result<NameBuf> {
+    pub(crate) fn make_users_device(&self, owner: &Caller) -> Result<NameBuf> {
         let (server, work, name) = (Caller::server(), self.directory()?, self.name());
         let to_owner = SetAttributes { uid: Some(owner.uid), gid: Some(owner.gid), ..SetAttributes::default() };
         let made = work
@@ -448,7 +448,7 @@ impl Work {
     /// Makes a user's device that is a whiteout visible at an empty name: the one that the rename in the branch left, or a new
     /// one of the owner, or else the one that was created beforehand. Until it is marked it hides the name. The whiteout beside
     /// it, which hides the name, is removed.
-    pub(super) fn leave_users_device(
+    pub(crate) fn leave_users_device(
         &self,
         directory: &VnodeRef,
         stored: Name<'_>,
@@ -475,7 +475,7 @@ impl Work {
 
     /// Removes an entry of the work directory and everything below it. What cannot be removed now is removed when the branch is
     /// next used.
-    pub(super) fn discard(&self, name: &NameBuf) {
+    pub(crate) fn discard(&self, name: &NameBuf) {
         // Nobody waits for this, and leftovers are found by the next union.
         let _ = self.directory().and_then(|work| remove_tree(&work, name.as_name()));
     }
@@ -483,7 +483,7 @@ impl Work {
     /// Undoes the step encoded in the name of an entry that has not reached its place, as the next union to use the branch
     /// would. If that fails now, it is retried before names of copies are next looked up or counted: until then the links
     /// directory may lead to a copy that is not in place.
-    pub(super) fn take_back(&self, name: &NameBuf) {
+    pub(crate) fn take_back(&self, name: &NameBuf) {
         if self.undo(name).is_err() {
             self.lock_left().push(name.clone());
         }
@@ -493,7 +493,7 @@ impl Work {
     ///
     /// # Errors
     /// Storage errors: the targets and the count of names are unknown then.
-    pub(super) fn take_back_left(&self) -> Result<()> {
+    pub(crate) fn take_back_left(&self) -> Result<()> {
         let mut left = self.lock_left();
         while let Some(name) = left.last() {
             self.undo(name)?;
@@ -520,7 +520,7 @@ impl Work {
 ///
 /// # Errors
 /// `EPERM` if others than the server can have written to it: nothing in it is trusted.
-pub(super) fn state_of(root: &VnodeRef) -> Result<Option<VnodeRef>> {
+pub(crate) fn state_of(root: &VnodeRef) -> Result<Option<VnodeRef>> {
     match find(root, name(STATE))? {
         Some(state) if !trusted::is_private(&state.attributes) => Err(Errno::EPERM),
         found => Ok(found.map(|state| state.vnode)),
@@ -528,7 +528,7 @@ pub(super) fn state_of(root: &VnodeRef) -> Result<Option<VnodeRef>> {
 }
 
 /// Returns whether the state directory is absent or trusted.
-pub(super) fn has_believed_state(root: &VnodeRef) -> Result<bool> {
+pub(crate) fn has_believed_state(root: &VnodeRef) -> Result<bool> {
     match state_of(root) {
         Err(Errno::EPERM) => Ok(false),
         found => found.map(|_| true),
@@ -573,7 +573,7 @@ fn write_whole(state: &VnodeRef, file: &'static [u8], text: &[u8]) -> Result<()>
 }
 
 /// Returns whether the first line of a text declares a later version than `form`; both end with a number.
-pub(super) fn is_later(text: &str, form: &str) -> bool {
+pub(crate) fn is_later(text: &str, form: &str) -> bool {
     fn number(line: &str) -> Option<(&str, u32)> {
         let (of, number) = line.rsplit_once(' ')?;
         Some((of, number.parse().ok()?))
@@ -583,7 +583,7 @@ pub(super) fn is_later(text: &str, form: &str) -> bool {
 }
 
 /// The text of a state file, if the file exists.
-pub(super) fn read_whole(state: &VnodeRef, file: &'static [u8], bytes_max: u64) -> Result<Option<String>> {
+pub(crate) fn read_whole(state: &VnodeRef, file: &'static [u8], bytes_max: u64) -> Result<Option<String>> {
     let server = Caller::server();
     let found = match state.lookup(&server, name(file)) {
         Err(Errno::ENOENT) => return Ok(None),
@@ -593,7 +593,7 @@ pub(super) fn read_whole(state: &VnodeRef, file: &'static [u8], bytes_max: u64) 
 }
 
 /// The data of a file, up to the given number of bytes.
-pub(super) fn read_all(file: &Entry, bytes_max: u64) -> Result<Vec<u8>> {
+pub(crate) fn read_all(file: &Entry, bytes_max: u64) -> Result<Vec<u8>> {
     let server = Caller::server();
     let opened = file.vnode.open(&server, OpenFlags::READ)?;
     let size = file.attributes.size.min(bytes_max);
@@ -604,12 +604,12 @@ pub(super) fn read_all(file: &Entry, bytes_max: u64) -> Result<Vec<u8>> {
 }
 
 /// Writes all of the data at an offset, as the server.
-pub(super) fn write_all(file: &dyn OpenFile, offset: u64, data: &[u8]) -> Result<()> {
+pub(crate) fn write_all(file: &dyn OpenFile, offset: u64, data: &[u8]) -> Result<()> {
     write_fully(file, &Caller::server(), offset, data, false)
 }
 
 /// The entry of that name in a directory, if any.
-pub(super) fn find(directory: &VnodeRef, name: Name<'_>) -> Result<Option<Entry>> {
+pub(crate) fn find(directory: &VnodeRef, name: Name<'_>) -> Result<Option<Entry>> {
     match directory.lookup(&Caller::server(), name) {
         Ok(entry) => Ok(Some(entry)),
         Err(Errno::ENOENT) => Ok(None),
@@ -728,7 +728,7 @@ pub fn remove_tree(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
 }
 
 /// All entries of a directory.
-pub(super) fn entries(directory: &VnodeRef) -> Result<Vec<(NameBuf, Option<FileKind>)>> {
+pub(crate) fn entries(directory: &VnodeRef) -> Result<Vec<(NameBuf, Option<FileKind>)>> {
     let server = Caller::server();
     let mut entries = Vec::new();
     directory.open_directory(&server)?.read(&server, 0, &mut |entry| {
@@ -739,6 +739,6 @@ pub(super) fn entries(directory: &VnodeRef) -> Result<Vec<(NameBuf, Option<FileK
 }
 
 /// A name that the union itself uses.
-pub(super) fn name(bytes: &'static [u8]) -> Name<'static> {
+pub(crate) fn name(bytes: &'static [u8]) -> Name<'static> {
     Name::new(bytes).expect("our own names are names")
 }

@@ -3,7 +3,7 @@
 use vnode::{Caller, Errno, Result, VnodeRef};
 
 /// Names of an object's extended attributes, each NUL-terminated.
-pub(super) fn attributes(object: &VnodeRef) -> Result<Vec<u8>> {
+pub(crate) fn attributes(object: &VnodeRef) -> Result<Vec<u8>> {
     match object.listxattr(&Caller::server()) {
         Err(Errno::EOPNOTSUPP) => Ok(Vec::new()),
         names => names,
@@ -14,7 +14,7 @@ pub(super) fn attributes(object: &VnodeRef) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// Errors of getxattr(2), except for those that mean that there is none: an unreadable attribute may exist.
-pub(super) fn attribute(object: &VnodeRef, name: &[u8]) -> Result<Option<Vec<u8>>> {
+pub(crate) fn attribute(object: &VnodeRef, name: &[u8]) -> Result<Option<Vec<u8>>> {
     match object.getxattr(&Caller::server(), name) {
         Ok(value) => Ok(Some(value)),
         Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),

@@ -7,7 +7,7 @@ use vnode::layer::{Block, DataShape, Holes, Layer, LayerFile, LayerVnode, Operat
 use vnode::{Caller, Errno, FileSystemRef, Properties, Result, SeekTarget};
 
 /// Every data layer of the tests, as its name and how to put it on with a block size.
-pub const CODECS: [(&str, PutOn); 6] = [
+pub(crate) const CODECS: [(&str, PutOn); 6] = [
     ("plain", |block_size, lower| stack(Plain { block_size }, lower)),
     ("rot13", |block_size, lower| super::layer("rot13", &[("block-size", &block_size.to_string())], lower)),
     ("xor", |block_size, lower| stack(Xor { block_size }, lower)),
@@ -17,13 +17,13 @@ pub const CODECS: [(&str, PutOn); 6] = [
 ];
 
 /// Puts a layer with blocks of this size on a file system.
-pub type PutOn = fn(usize, FileSystemRef) -> FileSystemRef;
+pub(crate) type PutOn = fn(usize, FileSystemRef) -> FileSystemRef;
 
 /// Bytes that [`Checksum`] adds to a block.
-pub const CHECKSUM_SIZE: usize = 8;
+pub(crate) const CHECKSUM_SIZE: usize = 8;
 
 /// Copies blocks: what the template does by itself.
-pub struct Plain {
+pub(crate) struct Plain {
     pub block_size: usize,
 }
 
@@ -44,7 +44,7 @@ impl Layer for Plain {
 }
 
 /// Mixes each byte with a key of the block's: zeros are not zeros below, so files have no holes.
-pub struct Xor {
+pub(crate) struct Xor {
     pub block_size: usize,
 }
 
@@ -96,7 +96,7 @@ impl Layer for Xor {
 }
 
 /// Puts a checksum before each block, and answers `EBADMSG` where it does not hold. Blocks of zeros are holes.
-pub struct Checksum {
+pub(crate) struct Checksum {
     pub block_size: usize,
 }
 
@@ -153,7 +153,7 @@ impl Layer for Checksum {
 /// Makes blocks of a size that depends on the data: bytes from 224 on become two, long runs
 /// become short, and zeros at the end go. In front are the
 /// length and a checksum, which answers `EBADMSG` where it does not hold. Blocks of zeros are holes.
-pub struct Packed {
+pub(crate) struct Packed {
     pub block_size: usize,
 }
 
@@ -244,7 +244,7 @@ impl Layer for Packed {
 
 /// Puts a checksum before each block, another if the file ends with it, and answers `EBADMSG` where it does not hold: so it
 /// tells where blocks were cut off or added.
-pub struct Ended {
+pub(crate) struct Ended {
     pub block_size: usize,
 }
 
@@ -301,7 +301,7 @@ impl Layer for Ended {
 }
 
 /// Changes nothing, but takes its time before each write, so that what may happen in between does.
-pub struct Slow;
+pub(crate) struct Slow;
 
 impl Layer for Slow {
     type State = ();
@@ -324,7 +324,7 @@ impl Layer for Slow {
 }
 
 /// Fails what would make files shorter, as a device may.
-pub struct Stuck;
+pub(crate) struct Stuck;
 
 impl Layer for Stuck {
     type State = ();
@@ -344,7 +344,7 @@ impl Layer for Stuck {
 
 /// Makes a file shorter before a search for data or a hole, as others may do below: which search that is, counted down to 0, and
 /// the size.
-pub struct Cutting {
+pub(crate) struct Cutting {
     pub left: AtomicUsize,
     pub size: u64,
 }
@@ -365,11 +365,11 @@ impl Layer for Cutting {
 }
 
 /// Fails calls as it is told by its `Breaks`.
-pub struct Breaking(pub Arc<Breaks>);
+pub(crate) struct Breaking(pub Arc<Breaks>);
 
 /// Which call to [`Breaking`] fails, and how.
 #[derive(Default)]
-pub struct Breaks {
+pub(crate) struct Breaks {
     /// Number of calls until one fails: 1 for the next, 0 for none.
     pub left: AtomicUsize,
     /// Bytes that a write which fails has written before it: it returns them, and the next write fails.

@@ -12,7 +12,7 @@ use vnode::{
 
 /// Which call fails, shared with the test.
 #[derive(Clone, Default)]
-pub struct Interrupted(Arc<Numbers>);
+pub(crate) struct Interrupted(Arc<Numbers>);
 
 #[derive(Default)]
 struct Numbers {
@@ -27,7 +27,7 @@ struct Numbers {
 
 impl Interrupted {
     /// From here on calls are counted from 1, and this one answers `EIO`.
-    pub fn fail(&self, call: u64, is_late: bool) {
+    pub(crate) fn fail(&self, call: u64, is_late: bool) {
         self.0.calls.store(0, Ordering::Relaxed);
         self.0.is_late.store(is_late.into(), Ordering::Relaxed);
         self.0.is_last.store(0, Ordering::Relaxed);
@@ -35,13 +35,13 @@ impl Interrupted {
     }
 
     /// The same, and so do all later ones: whoever makes them has been stopped.
-    pub fn stop(&self, call: u64, is_late: bool) {
+    pub(crate) fn stop(&self, call: u64, is_late: bool) {
         self.fail(call, is_late);
         self.0.is_last.store(1, Ordering::Relaxed);
     }
 
     /// How many calls there were.
-    pub fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.0.calls.load(Ordering::Relaxed)
     }
 

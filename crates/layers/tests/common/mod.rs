@@ -2,11 +2,11 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
-pub mod codecs;
-pub mod interrupted;
-pub mod plain;
-pub mod steps;
-pub mod unions;
+pub(crate) mod codecs;
+pub(crate) mod interrupted;
+pub(crate) mod plain;
+pub(crate) mod steps;
+pub(crate) mod unions;
 
 use std::sync::Arc;
 
@@ -16,46 +16,46 @@ use vnode::{
 };
 
 /// An empty file system in memory that anybody may write to.
-pub fn memory() -> FileSystemRef {
+pub(crate) fn memory() -> FileSystemRef {
     let options = Options { size: 1 << 30, inodes: 100_000, mode: 0o777, uid: 0, gid: 0 };
     Arc::new(MemoryFileSystem::new(options))
 }
 
 /// An empty file system in memory for this many bytes.
-pub fn small_memory(size: u64) -> FileSystemRef {
+pub(crate) fn small_memory(size: u64) -> FileSystemRef {
     Arc::new(MemoryFileSystem::new(Options { size, inodes: 100_000, mode: 0o777, uid: 0, gid: 0 }))
 }
 
 /// A layer by name, with its options, on a file system.
-pub fn layer(name: &str, options: &[(&str, &str)], lower: FileSystemRef) -> FileSystemRef {
+pub(crate) fn layer(name: &str, options: &[(&str, &str)], lower: FileSystemRef) -> FileSystemRef {
     let options: Vec<_> = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     layers::kind(name).unwrap().stack(&options, lower).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The superuser.
-pub fn root() -> Caller {
+pub(crate) fn root() -> Caller {
     Caller::with_groups(0, 0, &[], 0o022)
 }
 
 /// A user with a group of the same number.
-pub fn user(id: u32) -> Caller {
+pub(crate) fn user(id: u32) -> Caller {
     Caller::with_groups(id, id, &[], 0o022)
 }
 
 /// A name.
-pub fn name(text: &str) -> Name<'_> {
+pub(crate) fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).unwrap()
 }
 
 /// Creates a file, open for reading and writing.
-pub fn create(directory: &VnodeRef, caller: &Caller, text: &str, mode: u32) -> (VnodeRef, OpenFileRef) {
+pub(crate) fn create(directory: &VnodeRef, caller: &Caller, text: &str, mode: u32) -> (VnodeRef, OpenFileRef) {
     let how = Creation { mode, flags: OpenFlags::READ_WRITE };
     let created = directory.create(caller, name(text), &how).unwrap();
     (created.entry.vnode, created.file)
 }
 
 /// The entry at a path of several names.
-pub fn walk(file_system: &FileSystemRef, caller: &Caller, path: &str) -> Result<Entry> {
+pub(crate) fn walk(file_system: &FileSystemRef, caller: &Caller, path: &str) -> Result<Entry> {
     let vnode = file_system.root();
     let mut entry = Entry { attributes: vnode.getattr(caller)?, vnode };
     for component in path.split('/').filter(|component| !component.is_empty()) {
@@ -65,7 +65,7 @@ pub fn walk(file_system: &FileSystemRef, caller: &Caller, path: &str) -> Result<
 }
 
 /// All of a file.
-pub fn contents(vnode: &VnodeRef, caller: &Caller) -> Vec<u8> {
+pub(crate) fn contents(vnode: &VnodeRef, caller: &Caller) -> Vec<u8> {
     let file = vnode.open(caller, OpenFlags::READ).unwrap();
     let mut data = vec![0; file.getattr(caller).unwrap().size as usize + 10];
     let length = file.read_at(caller, 0, &mut data).unwrap();
@@ -74,12 +74,12 @@ pub fn contents(vnode: &VnodeRef, caller: &Caller) -> Vec<u8> {
 }
 
 /// The names in a directory, sorted.
-pub fn list(directory: &VnodeRef, caller: &Caller) -> Vec<String> {
+pub(crate) fn list(directory: &VnodeRef, caller: &Caller) -> Vec<String> {
     names(&directory.open_directory(caller).unwrap(), caller)
 }
 
 /// The names that an open directory has from its start, sorted.
-pub fn names(open: &OpenDirectoryRef, caller: &Caller) -> Vec<String> {
+pub(crate) fn names(open: &OpenDirectoryRef, caller: &Caller) -> Vec<String> {
     let listed = numbered(open, caller).into_iter();
     let mut names: Vec<String> =
         listed.map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()).collect();
@@ -88,7 +88,7 @@ pub fn names(open: &OpenDirectoryRef, caller: &Caller) -> Vec<String> {
 }
 
 /// The names that an open directory has from its start and their inode numbers, as they are listed.
-pub fn numbered(open: &OpenDirectoryRef, caller: &Caller) -> Vec<(NameBuf, u64)> {
+pub(crate) fn numbered(open: &OpenDirectoryRef, caller: &Caller) -> Vec<(NameBuf, u64)> {
     let mut listed = Vec::new();
     open.read(caller, 0, &mut |entry| {
         listed.push((entry.name.to_owned(), entry.ino));
@@ -99,7 +99,7 @@ pub fn numbered(open: &OpenDirectoryRef, caller: &Caller) -> Vec<(NameBuf, u64)>
 }
 
 /// Random numbers of the seed in `PLYFS_TEST_SEED`, or of a new one. A test that fails has its seed in its output.
-pub fn random() -> fastrand::Rng {
+pub(crate) fn random() -> fastrand::Rng {
     let given = std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| fastrand::u64(..));
     println!("PLYFS_TEST_SEED={seed}");
@@ -107,7 +107,7 @@ pub fn random() -> fastrand::Rng {
 }
 
 /// A shared file system, to be owned.
-pub struct Shared(pub FileSystemRef);
+pub(crate) struct Shared(pub FileSystemRef);
 
 impl vnode::FileSystem for Shared {
     fn root(&self) -> vnode::VnodeRef {
@@ -129,7 +129,7 @@ impl vnode::FileSystem for Shared {
 
 /// Gives every caller the number of a process.
 #[derive(Debug)]
-pub struct As(pub u32);
+pub(crate) struct As(pub u32);
 
 impl vnode::layer::Layer for As {
     type State = ();

@@ -11,7 +11,7 @@ use vnode::{
 
 /// What a file system does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lacks {
+pub(crate) struct Lacks {
     /// renameat2(2) with `RENAME_NOREPLACE`.
     pub no_replace: bool,
     /// renameat2(2) with other flags.
@@ -30,7 +30,7 @@ pub struct Lacks {
     pub fine_times: bool,
 }
 
-pub const NOTHING: Lacks = Lacks {
+pub(crate) const NOTHING: Lacks = Lacks {
     no_replace: false,
     exchange: false,
     owners: false,
@@ -44,10 +44,10 @@ pub const NOTHING: Lacks = Lacks {
 };
 
 /// As NFSv4 has it.
-pub const NFS: Lacks = Lacks { no_replace: true, exchange: true, attributes: true, ..NOTHING };
+pub(crate) const NFS: Lacks = Lacks { no_replace: true, exchange: true, attributes: true, ..NOTHING };
 
 /// As FAT has it.
-pub const FAT: Lacks = Lacks {
+pub(crate) const FAT: Lacks = Lacks {
     owners: true,
     modes: true,
     attributes: true,
@@ -59,10 +59,10 @@ pub const FAT: Lacks = Lacks {
     ..NOTHING
 };
 
-pub const EVERYTHING: Lacks = Lacks { no_replace: true, exchange: true, ..FAT };
+pub(crate) const EVERYTHING: Lacks = Lacks { no_replace: true, exchange: true, ..FAT };
 
 /// Each lack alone, and those of known file systems.
-pub fn cases() -> Vec<Lacks> {
+pub(crate) fn cases() -> Vec<Lacks> {
     vec![
         NOTHING,
         Lacks { no_replace: true, ..NOTHING },
@@ -82,7 +82,7 @@ pub fn cases() -> Vec<Lacks> {
 }
 
 /// A file system without that.
-pub fn without(lacks: Lacks, lower: FileSystemRef) -> FileSystemRef {
+pub(crate) fn without(lacks: Lacks, lower: FileSystemRef) -> FileSystemRef {
     stack(Plain(lacks), lower)
 }
 

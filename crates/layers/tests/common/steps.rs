@@ -10,7 +10,7 @@ use super::root;
 
 /// Cancels the request that is being served at its step of a number, and looks at the cancellation at each.
 #[derive(Default)]
-pub struct Steps {
+pub(crate) struct Steps {
     source: CancellationSource,
     request: AtomicU64,
     done: AtomicU64,
@@ -19,7 +19,7 @@ pub struct Steps {
 
 impl Steps {
     /// Does something as the superuser, cancelled at that step: what came of it, and whether it has so many steps.
-    pub fn run<T>(&self, cancelled_at: u64, operation: impl FnOnce(&Caller) -> Result<T>) -> (Result<T>, bool) {
+    pub(crate) fn run<T>(&self, cancelled_at: u64, operation: impl FnOnce(&Caller) -> Result<T>) -> (Result<T>, bool) {
         let request = self.request.fetch_add(1, Ordering::SeqCst) + 1;
         let caller = root().cancelled_by(self.source.begin(request, 0));
         self.done.store(0, Ordering::SeqCst);
@@ -32,7 +32,7 @@ impl Steps {
 }
 
 /// A branch whose operations are steps.
-pub struct Stepwise(pub Arc<Steps>);
+pub(crate) struct Stepwise(pub Arc<Steps>);
 
 impl Layer for Stepwise {
     type State = ();

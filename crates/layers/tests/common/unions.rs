@@ -9,7 +9,7 @@ use vnode::{Caller, Control, ControlError, Creation, Errno, FileSystemRef, Name,
 use super::memory;
 
 /// Branches in memory and the union of them.
-pub struct Scene {
+pub(crate) struct Scene {
     pub branches: Vec<FileSystemRef>,
     pub union: FileSystemRef,
     offered: Arc<Mutex<HashMap<String, FileSystemRef>>>,
@@ -17,12 +17,12 @@ pub struct Scene {
 
 impl Scene {
     /// Has the union know a branch that it can be told to add.
-    pub fn offer(&self, label: &str, branch: &FileSystemRef) {
+    pub(crate) fn offer(&self, label: &str, branch: &FileSystemRef) {
         self.offered.lock().unwrap().insert(label.to_owned(), branch.clone());
     }
 
     /// Sends the union a command.
-    pub fn tell(&self, command: &str, arguments: &[(&str, &str)]) -> std::result::Result<String, ControlError> {
+    pub(crate) fn tell(&self, command: &str, arguments: &[(&str, &str)]) -> std::result::Result<String, ControlError> {
         let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         self.union.control(&Control { target: "union".to_owned(), command: command.to_owned(), arguments })
     }
@@ -39,17 +39,17 @@ fn opener(offered: &Arc<Mutex<HashMap<String, FileSystemRef>>>) -> BranchOpener 
     })
 }
 
-pub fn server() -> Caller {
+pub(crate) fn server() -> Caller {
     Caller::server()
 }
 
-pub fn name(text: &str) -> Name<'_> {
+pub(crate) fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).unwrap()
 }
 
 /// A union of branches with these modes, each filled beforehand with these paths; a path that ends with a slash is a
 /// directory, and any other a file that holds its branch's number and its path.
-pub fn scene(branches: &[(BranchMode, &[&str])]) -> Scene {
+pub(crate) fn scene(branches: &[(BranchMode, &[&str])]) -> Scene {
     let filled = branches.iter().enumerate().map(|(index, (mode, paths))| {
         let branch = memory();
         for path in *paths {
@@ -61,12 +61,12 @@ pub fn scene(branches: &[(BranchMode, &[&str])]) -> Scene {
 }
 
 /// A union of these branches.
-pub fn joined(branches: Vec<(BranchMode, FileSystemRef)>) -> Scene {
+pub(crate) fn joined(branches: Vec<(BranchMode, FileSystemRef)>) -> Scene {
     joined_with(&[], branches)
 }
 
 /// The same with options.
-pub fn joined_with(options: &[(&str, &str)], branches: Vec<(BranchMode, FileSystemRef)>) -> Scene {
+pub(crate) fn joined_with(options: &[(&str, &str)], branches: Vec<(BranchMode, FileSystemRef)>) -> Scene {
     let options: Vec<_> = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let offered = Arc::default();
     let named = |(index, (mode, branch)): (usize, &(BranchMode, FileSystemRef))| Branch {
@@ -79,7 +79,7 @@ pub fn joined_with(options: &[(&str, &str)], branches: Vec<(BranchMode, FileSyst
     Scene { branches: branches.into_iter().map(|(_, branch)| branch).collect(), union, offered }
 }
 
-pub fn fill(branch: &FileSystemRef, index: usize, path: &str) {
+pub(crate) fn fill(branch: &FileSystemRef, index: usize, path: &str) {
     let mut directory = branch.root();
     let parts: Vec<&str> = path.split('/').collect();
     let (last, above) = parts.split_last().unwrap();
@@ -95,18 +95,18 @@ pub fn fill(branch: &FileSystemRef, index: usize, path: &str) {
     }
 }
 
-pub fn write(directory: &VnodeRef, file: &str, data: &[u8]) {
+pub(crate) fn write(directory: &VnodeRef, file: &str, data: &[u8]) {
     let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
     let created = directory.create(&server(), name(file), &how).unwrap();
     created.file.write_at(&server(), 0, data, false).unwrap();
 }
 
-pub fn at(file_system: &FileSystemRef, path: &str) -> Result<VnodeRef> {
+pub(crate) fn at(file_system: &FileSystemRef, path: &str) -> Result<VnodeRef> {
     let parts = path.split('/').filter(|part| !part.is_empty());
     parts.into_iter().try_fold(file_system.root(), |node, part| Ok(node.lookup(&server(), name(part))?.vnode))
 }
 
-pub fn read(file_system: &FileSystemRef, path: &str) -> Result<String> {
+pub(crate) fn read(file_system: &FileSystemRef, path: &str) -> Result<String> {
     let file = at(file_system, path)?.open(&server(), OpenFlags::READ)?;
     let mut buffer = [0; 100];
     let length = file.read_at(&server(), 0, &mut buffer)?;
@@ -114,6 +114,6 @@ pub fn read(file_system: &FileSystemRef, path: &str) -> Result<String> {
 }
 
 /// The names in a directory, sorted.
-pub fn list(file_system: &FileSystemRef, path: &str) -> Vec<String> {
+pub(crate) fn list(file_system: &FileSystemRef, path: &str) -> Vec<String> {
     super::list(&at(file_system, path).unwrap(), &server())
 }

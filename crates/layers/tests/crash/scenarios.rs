@@ -22,12 +22,12 @@ const fn later(
 }
 
 /// The one of that name.
-pub fn named(name: &str) -> &'static Scenario {
+pub(crate) fn named(name: &str) -> &'static Scenario {
     all().find(|scenario| scenario.name == name).unwrap_or_else(|| panic!("there is no {name}"))
 }
 
 /// Each of them.
-pub fn all() -> impl Iterator<Item = &'static Scenario> {
+pub(crate) fn all() -> impl Iterator<Item = &'static Scenario> {
     let all = [COPY_UP, METACOPY, FULL_BRANCH, RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE, SNAPSHOT];
     all.into_iter().flatten()
 }
@@ -35,7 +35,7 @@ pub fn all() -> impl Iterator<Item = &'static Scenario> {
 const DEEP: Branches = &[("rw", &[]), ("ro", &["a/b/c/f", "a/b/g", "other"])];
 const LINKED: Branches = &[("rw", &["x"]), ("ro", &["a/f", "a/g=a/f", "b/h=a/f", "b/i=a/f"])];
 
-pub const COPY_UP: &[Scenario] = &[
+pub(crate) const COPY_UP: &[Scenario] = &[
     scenario("copy-up to write", DEEP, OpenToWrite("a/b/c/f")),
     scenario("copy-up to truncate on opening", DEEP, OpenAndTruncate("a/b/c/f")),
     scenario("copy-up to resize", DEEP, Resize("a/b/c/f", 3)),
@@ -57,7 +57,7 @@ pub const COPY_UP: &[Scenario] = &[
 ];
 
 /// With `metacopy=on`: what has been copied is without its data.
-pub const METACOPY: &[Scenario] = &[
+pub(crate) const METACOPY: &[Scenario] = &[
     later("data come to write", DEEP, &[SetXattr("a/b/c/f")], OpenToWrite("a/b/c/f")),
     later("data come to a set-id file", DEEP, &[Chmod("a/b/c/f")], OpenToWrite("a/b/c/f")),
     later("a file without data is truncated on opening", DEEP, &[SetXattr("a/b/c/f")], OpenAndTruncate("a/b/c/f")),
@@ -75,7 +75,7 @@ pub const METACOPY: &[Scenario] = &[
 ];
 
 /// With `when-full=move`.
-pub const FULL_BRANCH: &[Scenario] = &[
+pub(crate) const FULL_BRANCH: &[Scenario] = &[
     // Written before, since a write that finds no room sets the time all the same.
     later(
         "move of a file that is written",
@@ -104,7 +104,7 @@ pub const FULL_BRANCH: &[Scenario] = &[
     ),
 ];
 
-pub const RENAME_FILE: &[Scenario] = &[
+pub(crate) const RENAME_FILE: &[Scenario] = &[
     scenario("rename in one branch", &[("rw", &["f", "d/"])], Rename("f", "d/g")),
     scenario("rename in one branch over a file", &[("rw", &["f", "d/g"])], Rename("f", "d/g")),
     scenario("rename over what is on the right", &[("rw", &["f"]), ("ro", &["g"])], Rename("f", "g")),
@@ -156,7 +156,7 @@ pub const RENAME_FILE: &[Scenario] = &[
     ),
 ];
 
-pub const RENAME_DIRECTORY: &[Scenario] = &[
+pub(crate) const RENAME_DIRECTORY: &[Scenario] = &[
     scenario("rename of a directory of one branch", &[("rw", &["d/f", "e/"])], Rename("d", "e/g")),
     scenario(
         "rename of a directory of a read-only branch",
@@ -212,7 +212,7 @@ pub const RENAME_DIRECTORY: &[Scenario] = &[
     scenario("exchange of directories", &[("rw", &["d/f"]), ("ro", &["d/g", "a/e/h"])], Exchange("d", "a/e")),
 ];
 
-pub const REMOVE: &[Scenario] = &[
+pub(crate) const REMOVE: &[Scenario] = &[
     scenario("unlink", &[("rw", &["f"])], Unlink("f")),
     scenario("unlink with something on the right", &[("rw", &["f"]), ("ro", &["f"])], Unlink("f")),
     scenario("unlink in a read-only branch", DEEP, Unlink("a/b/c/f")),
@@ -242,7 +242,7 @@ pub const REMOVE: &[Scenario] = &[
     ),
 ];
 
-pub const CREATE: &[Scenario] = &[
+pub(crate) const CREATE: &[Scenario] = &[
     scenario("create", DEEP, Create("a/b/c/new")),
     scenario("mkdir", DEEP, Mkdir("a/b/c/new")),
     scenario("create where a whiteout is", &[("rw", &[".wh.f"]), ("ro", &["f"])], Create("f")),
@@ -277,7 +277,7 @@ const CHANGES: &[Operation] = &[
     Create("b/new"),
 ];
 
-pub const SNAPSHOT: &[Scenario] = &[
+pub(crate) const SNAPSHOT: &[Scenario] = &[
     later("taking a snapshot", SNAPSHOT_BRANCHES, CHANGES, Snapshot("snapshot-take", "second")),
     later("merging a snapshot", SNAPSHOT_BRANCHES, CHANGES, Snapshot("snapshot-drop", "first")),
     later(

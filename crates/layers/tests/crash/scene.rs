@@ -21,7 +21,7 @@ use super::view::at;
 
 /// What is changed, and what of.
 #[derive(Clone, Copy, Debug)]
-pub enum Operation {
+pub(crate) enum Operation {
     OpenToWrite(&'static str),
     OpenAndTruncate(&'static str),
     /// A write behind the end of the file.
@@ -52,7 +52,7 @@ pub enum Operation {
 }
 
 /// A union before an operation, and the operation.
-pub struct Scenario {
+pub(crate) struct Scenario {
     pub name: &'static str,
     /// From the left: `rw`, `ro`, `nc`, or `full` for one that may be written but has no room, and what is there. A path that ends with a slash is a directory, `a=b` a hard
     /// link of `b`, `a>b` a symlink to `b`, `a!` a device 0:0, `a*` a file
@@ -67,10 +67,10 @@ pub struct Scenario {
 const FULL: &str = "full";
 
 /// Options of a union, with commas between them: `delete=all`, say, or none.
-pub type UnionOptions = &'static str;
+pub(crate) type UnionOptions = &'static str;
 
 /// The branches of a scenario, in directories.
-pub struct Scene<'a> {
+pub(crate) struct Scene<'a> {
     scenario: &'a Scenario,
     options: UnionOptions,
     directory: PathBuf,
@@ -88,7 +88,7 @@ impl Drop for Scene<'_> {
 
 impl<'a> Scene<'a> {
     /// Makes them, with all that users have done earlier.
-    pub fn make(scenario: &'a Scenario, options: UnionOptions, directory: &Path) -> Self {
+    pub(crate) fn make(scenario: &'a Scenario, options: UnionOptions, directory: &Path) -> Self {
         let mut scene = Self::made(scenario, options, directory);
         let mut full = Vec::new();
         for (index, (mode, paths)) in scenario.branches.iter().enumerate() {
@@ -119,19 +119,19 @@ impl<'a> Scene<'a> {
     }
 
     /// Those that were made already.
-    pub fn made(scenario: &'a Scenario, options: UnionOptions, directory: &Path) -> Self {
+    pub(crate) fn made(scenario: &'a Scenario, options: UnionOptions, directory: &Path) -> Self {
         Self { scenario, options, directory: directory.to_owned(), mounts: Vec::new() }
     }
 
     /// A new union of them.
-    pub fn union(&self) -> FileSystemRef {
+    pub(crate) fn union(&self) -> FileSystemRef {
         let options = self.options.split(',').filter_map(|option| option.split_once('='));
         let options: Vec<_> = options.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         layers::kind("union").unwrap().join(&options, self.branches(), None).unwrap()
     }
 
     /// What is in the work directories, without the numbers.
-    pub fn unfinished(&self) -> Vec<String> {
+    pub(crate) fn unfinished(&self) -> Vec<String> {
         let of_branch = |index| {
             let entries = fs::read_dir(self.branch(index).join(".wh..wh.plyfs/work")).into_iter().flatten();
             entries.map(move |entry| {
@@ -145,7 +145,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Them.
-    pub fn branches(&self) -> Vec<Branch> {
+    pub(crate) fn branches(&self) -> Vec<Branch> {
         let branch = |(index, (mode, _)): (usize, &(&str, &[&str]))| Branch {
             file_system: Arc::new(DirectoryFileSystem::open(&self.branch(index), Options::default()).unwrap()),
             mode: Some(match *mode {
@@ -165,7 +165,7 @@ impl<'a> Scene<'a> {
 }
 
 /// Does it, by vnode calls, as the superuser. `ready` is called when everything is found that it is done with.
-pub fn perform_from(union: &dyn FileSystem, operation: Operation, ready: impl FnOnce()) -> Result<()> {
+pub(crate) fn perform_from(union: &dyn FileSystem, operation: Operation, ready: impl FnOnce()) -> Result<()> {
     let (caller, server) = (Caller::with_groups(0, 0, &[], 0o022), Caller::server());
     let file = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
     let path = |path: &'static str| at(union, path);
@@ -269,7 +269,7 @@ fn tell(union: &dyn FileSystem, command: &str, name: &str) -> Result<()> {
 }
 
 /// Does it.
-pub fn perform(union: &dyn FileSystem, operation: Operation) -> Result<()> {
+pub(crate) fn perform(union: &dyn FileSystem, operation: Operation) -> Result<()> {
     perform_from(union, operation, || {})
 }
 

@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// What became of the process.
 #[derive(Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// It was killed before the chosen system call.
     Killed,
     /// It came to its own end before that, with this many system calls that count and this exit code.
@@ -22,7 +22,7 @@ pub enum End {
 
 /// Keeps this thread, and the processes that it runs, on one processor, each thread on the next. There a union has nobody else
 /// do a part of its work, so that its calls come in one order; and to stop at each costs less.
-pub fn stay_on_one_processor() {
+pub(crate) fn stay_on_one_processor() {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     let allowed = sched_getaffinity(None).expect("a thread may ask where it runs");
     let mut processors = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).cycle();
@@ -33,7 +33,7 @@ pub fn stay_on_one_processor() {
 
 /// Begins to be traced by the parent, and stops: the next system call is the first that is counted. For the thread that
 /// then does what is looked at, of a process that [`run`] has started.
-pub fn begin() {
+pub(crate) fn begin() {
     // SAFETY: neither call takes a pointer that is used.
     unsafe {
         assert_eq!(libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0), 0, "{}", Error::last_os_error());
@@ -42,7 +42,7 @@ pub fn begin() {
 }
 
 /// Ends the process: the last system call, and the only one that is not counted.
-pub fn end(code: i32) -> ! {
+pub(crate) fn end(code: i32) -> ! {
     // SAFETY: nothing needs to be undone in a process that exists for one operation.
     unsafe { libc::_exit(code) }
 }
@@ -88,12 +88,12 @@ const HARMLESS: [libc::c_long; 36] = [
 ];
 
 /// Every call.
-pub fn any(_: libc::c_long) -> bool {
+pub(crate) fn any(_: libc::c_long) -> bool {
     true
 }
 
 /// Calls that may change a file system.
-pub fn changes(call: libc::c_long) -> bool {
+pub(crate) fn changes(call: libc::c_long) -> bool {
     !HARMLESS.contains(&call)
 }
 
@@ -101,7 +101,7 @@ pub fn changes(call: libc::c_long) -> bool {
 /// which count.
 // Waited for by its number, as a process that is traced.
 #[allow(clippy::zombie_processes)]
-pub fn run(command: &mut Command, calls_max: usize, counts: fn(libc::c_long) -> bool) -> End {
+pub(crate) fn run(command: &mut Command, calls_max: usize, counts: fn(libc::c_long) -> bool) -> End {
     let child = command.spawn().expect("the test runs itself");
     let leader = child.id() as libc::pid_t;
     let thread = loop {

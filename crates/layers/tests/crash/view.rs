@@ -10,7 +10,7 @@ const SET_TIME_MAX: i64 = 1 << 30;
 
 /// A whole tree: each path with its object.
 #[derive(Debug)]
-pub struct View(Vec<(String, Seen)>);
+pub(crate) struct View(Vec<(String, Seen)>);
 
 #[derive(Debug)]
 struct Seen {
@@ -20,7 +20,7 @@ struct Seen {
 
 impl View {
     /// All that the superuser sees.
-    pub fn of(file_system: &dyn FileSystem) -> Self {
+    pub(crate) fn of(file_system: &dyn FileSystem) -> Self {
         let root = file_system.root();
         let mut seen = vec![("/".to_owned(), describe(&root, &root.getattr(&Caller::server()).unwrap()))];
         gather(&root, "", &mut seen);
@@ -28,7 +28,7 @@ impl View {
     }
 
     /// One line for each path. Inode numbers are told by the first path that had them in an earlier view.
-    pub fn since(&self, earlier: &View) -> Vec<String> {
+    pub(crate) fn since(&self, earlier: &View) -> Vec<String> {
         let mut names: HashMap<u64, &str> = HashMap::new();
         for (path, seen) in earlier.0.iter().rev() {
             names.insert(seen.ino, path);
@@ -96,7 +96,7 @@ fn contents(file: &VnodeRef, size: u64) -> String {
 }
 
 /// The vnode at a path.
-pub fn at(file_system: &dyn FileSystem, path: &str) -> VnodeRef {
+pub(crate) fn at(file_system: &dyn FileSystem, path: &str) -> VnodeRef {
     let parts = path.split('/').filter(|part| !part.is_empty());
     parts.fold(file_system.root(), |vnode, part| {
         let name = Name::new(part.as_bytes()).unwrap();

@@ -38,7 +38,7 @@ impl Layer for Commits {
 }
 
 /// Has each branch, which is a directory at this path, written after changes that the random numbers choose.
-pub fn with_commits(branches: Vec<Branch>, path: impl Fn(usize) -> PathBuf, random: &mut Rng) -> Vec<Branch> {
+pub(crate) fn with_commits(branches: Vec<Branch>, path: impl Fn(usize) -> PathBuf, random: &mut Rng) -> Vec<Branch> {
     let with_commits = |(index, branch): (usize, Branch)| {
         let chance = *random.choice(&[0.0, 0.3, 1.0]).expect("there are chances");
         let layer = Commits { path: path(index), random: Mutex::new(random.fork()), chance };

@@ -32,22 +32,22 @@ enum Request {
 
 /// What was asked of all devices of a test, in order: the number of the device, and the request.
 #[derive(Clone, Default)]
-pub struct Log(Arc<Mutex<Vec<(usize, Request)>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<(usize, Request)>>>);
 
 impl Log {
     /// Number of requests so far: a point at which the power can be cut.
-    pub fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.requests().len()
     }
 
     /// Forgets all requests.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.requests().clear();
     }
 
     /// What is on a device that held `image` before all requests, when the power is cut before the request `point`: all that
     /// was flushed, and of what was written later what the random numbers choose, by sectors.
-    pub fn cut(&self, device: usize, mut image: Vec<u8>, point: usize, random: &mut Rng) -> Vec<u8> {
+    pub(crate) fn cut(&self, device: usize, mut image: Vec<u8>, point: usize, random: &mut Rng) -> Vec<u8> {
         let requests = self.requests();
         let own: Vec<&Request> =
             requests[..point].iter().filter(|(number, _)| *number == device).map(|(_, request)| request).collect();
@@ -125,7 +125,7 @@ impl Layer for Recorder {
 }
 
 /// The device. Dropping it takes it away; it is not in use any more by then.
-pub struct Device {
+pub(crate) struct Device {
     mount: Mount,
     _directory: TempDir,
     file: OpenFileRef,
@@ -135,7 +135,7 @@ pub struct Device {
 
 impl Device {
     /// A device that holds this, and whose requests are logged by this number.
-    pub fn new(number: usize, image: &[u8], log: &Log) -> Self {
+    pub(crate) fn new(number: usize, image: &[u8], log: &Log) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let options = Options { size: 1 << 30, inodes: 10, mode: 0o700, uid: 0, gid: 0 };
         let memory = Arc::new(MemoryFileSystem::new(options));
@@ -159,12 +159,12 @@ impl Device {
     }
 
     /// The block special file.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// All that is on it now.
-    pub fn image(&self) -> Vec<u8> {
+    pub(crate) fn image(&self) -> Vec<u8> {
         let mut image = vec![0; self.size];
         vnode::read_fully(&*self.file, &Caller::server(), 0, &mut image).unwrap();
         image

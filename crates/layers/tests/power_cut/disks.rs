@@ -17,7 +17,7 @@ const MEBIBYTES: usize = 12;
 const LIVE: &str = "commit=3000,noatime,noauto_da_alloc";
 
 /// The disks of a test, each mounted at a path.
-pub struct Disks {
+pub(crate) struct Disks {
     log: Log,
     disks: Vec<Disk>,
 }
@@ -30,13 +30,13 @@ struct Disk {
 }
 
 /// File systems after a cut, mounted where the disks were. Dropping it unmounts.
-pub struct AfterCut {
+pub(crate) struct AfterCut {
     mounted: Vec<PathBuf>,
 }
 
 impl Disks {
     /// New empty file systems, mounted at these paths.
-    pub fn new(paths: &[PathBuf]) -> Self {
+    pub(crate) fn new(paths: &[PathBuf]) -> Self {
         let log = Log::default();
         let disk = |(number, path): (usize, &PathBuf)| {
             let device = Device::new(number, &empty_image(number), &log);
@@ -50,7 +50,7 @@ impl Disks {
     }
 
     /// All that has been done so far is on the disks. The log begins.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.sync_all();
         for disk in &mut self.disks {
             disk.image = disk.device.as_ref().unwrap().image();
@@ -59,27 +59,27 @@ impl Disks {
     }
 
     /// Number of disks.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.disks.len()
     }
 
     /// Has a disk write what it has.
-    pub fn sync(&self, index: usize) {
+    pub(crate) fn sync(&self, index: usize) {
         sync(&self.disks[index].mounted_at);
     }
 
     /// Has all disks write what they have.
-    pub fn sync_all(&self) {
+    pub(crate) fn sync_all(&self) {
         (0..self.disks.len()).for_each(|index| self.sync(index));
     }
 
     /// Number of requests to the disks since the log began.
-    pub fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.log.length()
     }
 
     /// Ends the use of the disks: they are not mounted any more.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         for disk in &mut self.disks {
             if let Some(device) = disk.device.take() {
                 release(&disk.mounted_at);
@@ -92,7 +92,7 @@ impl Disks {
     ///
     /// # Errors
     /// If ext4 does not mount one of them.
-    pub fn cut(&self, point: usize, random: &mut Rng) -> Result<AfterCut, String> {
+    pub(crate) fn cut(&self, point: usize, random: &mut Rng) -> Result<AfterCut, String> {
         let mut after = AfterCut { mounted: Vec::new() };
         for (number, disk) in self.disks.iter().enumerate() {
             let image = self.log.cut(number, disk.image.clone(), point, random);
@@ -112,7 +112,7 @@ impl Drop for Disks {
 
 impl AfterCut {
     /// What is on each disk itself, in words.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let describe = |path: &PathBuf| {
             let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
             let is_mounted = device(path).ok() != device(path.parent().unwrap()).ok();
@@ -189,6 +189,6 @@ fn release(path: &Path) {
 }
 
 /// As sync(1) of a file system.
-pub fn sync(path: &Path) {
+pub(crate) fn sync(path: &Path) {
     rustix::fs::syncfs(fs::File::open(path).unwrap()).unwrap();
 }

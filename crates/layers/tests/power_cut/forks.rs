@@ -45,7 +45,7 @@ const IN_THE_FORK: &[Step] = &[
 ///
 /// # Errors
 /// In words, what is wrong after a cut.
-pub fn cut_commit(layout: Layout, cuts: usize, random: &mut Rng) -> Result<(), String> {
+pub(crate) fn cut_commit(layout: Layout, cuts: usize, random: &mut Rng) -> Result<(), String> {
     let mut bench = Bench::new(&SCENARIO, "", layout);
     let place = bench.branch(0).parent().unwrap().to_owned();
     let before = contents(state_of(&*directory(&place, 0))?);

@@ -15,7 +15,7 @@ use super::state::{Object, State, state_of};
 
 /// How the branches are on disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub(crate) enum Layout {
     /// All on one.
     Together,
     /// Each on its own.
@@ -23,7 +23,7 @@ pub enum Layout {
 }
 
 /// A scenario's branches on disks.
-pub struct Bench<'a> {
+pub(crate) struct Bench<'a> {
     pub scene: Scene<'a>,
     pub disks: Disks,
     place: PathBuf,
@@ -32,7 +32,7 @@ pub struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     /// Makes them.
-    pub fn new(scenario: &'a Scenario, options: UnionOptions, layout: Layout) -> Self {
+    pub(crate) fn new(scenario: &'a Scenario, options: UnionOptions, layout: Layout) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (place, paths) = match layout {
             Layout::Together => (directory.path().join("disk"), vec![directory.path().join("disk")]),
@@ -47,7 +47,7 @@ impl<'a> Bench<'a> {
     }
 
     /// The directory of a branch.
-    pub fn branch(&self, index: usize) -> PathBuf {
+    pub(crate) fn branch(&self, index: usize) -> PathBuf {
         self.place.join(index.to_string())
     }
 
@@ -56,7 +56,7 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// Those of `look`.
-    pub fn cut(
+    pub(crate) fn cut(
         &mut self,
         cuts: usize,
         random: &mut Rng,
@@ -82,7 +82,7 @@ impl<'a> Bench<'a> {
 ///
 /// # Errors
 /// In words, what users see that they are not to see.
-pub fn cut_operation(
+pub(crate) fn cut_operation(
     scenario: &Scenario,
     options: UnionOptions,
     layout: Layout,
@@ -159,14 +159,14 @@ fn settle(found: &mut Object, operation: Operation, before: Option<&Object>, aft
 ///
 /// # Errors
 /// In words, if there can be none.
-pub fn join(branches: Vec<Branch>, options: UnionOptions) -> Result<FileSystemRef, String> {
+pub(crate) fn join(branches: Vec<Branch>, options: UnionOptions) -> Result<FileSystemRef, String> {
     let options = options.split(',').filter_map(|option| option.split_once('='));
     let options: Vec<_> = options.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     layers::kind("union").unwrap().join(&options, branches, None).map_err(|error| error.to_string())
 }
 
 /// Has the check find nothing that a union which has just been there leaves in anybody's way.
-pub fn check(branches: Vec<Branch>) -> Result<(), String> {
+pub(crate) fn check(branches: Vec<Branch>) -> Result<(), String> {
     let mut findings = Vec::<Finding>::new();
     let options = CheckOptions { repair: false, idle: false, losses: false };
     check_branches(branches, &options, &mut |finding| findings.push(finding)).map_err(|error| error.to_string())?;

@@ -19,7 +19,7 @@ use super::steps::User;
 const BIG: usize = 20_000;
 
 /// A union, and what is done with it.
-pub struct Program {
+pub(crate) struct Program {
     pub name: &'static str,
     options: UnionOptions,
     /// As those of a [`Scenario`].
@@ -36,7 +36,7 @@ const fn program(name: &'static str, branches: Branches, steps: &'static [Step])
 const DEEP: Branches = &[("rw", &[]), ("ro", &["a/b/c/big", "a/b/g", "other"])];
 const LINKED: Branches = &[("rw", &["x"]), ("ro", &["a/big", "a/g=a/big", "b/h=a/big"])];
 
-pub const PROGRAMS: &[Program] = &[
+pub(crate) const PROGRAMS: &[Program] = &[
     program("a new file", DEEP, &[Create("/a/b/new", b'n'), Fsync("/a/b/new"), Write("/a/b/new", b'm')]),
     program("a copied file", DEEP, &[Write("/a/b/c/big", b'x'), Fsync("/a/b/c/big"), Write("/a/b/c/big", b'y')]),
     program("the data of a copied file", DEEP, &[Write("/a/b/c/big", b'x'), Fdatasync("/a/b/c/big")]),
@@ -168,7 +168,7 @@ pub const PROGRAMS: &[Program] = &[
 ///
 /// # Errors
 /// In words, what is not as it was promised.
-pub fn cut_program(
+pub(crate) fn cut_program(
     program: &Program,
     layout: Layout,
     is_mounted: bool,

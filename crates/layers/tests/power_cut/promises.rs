@@ -10,7 +10,7 @@ use super::state::{Object, Shown, State};
 
 /// What is on the disk from now on.
 #[derive(Clone, Copy, Debug)]
-pub enum Durable {
+pub(crate) enum Durable {
     /// A file with all attributes, and its name: fsync(2).
     File(&'static str),
     /// The data of a file, under a name that is on the disk: fdatasync(2).
@@ -22,7 +22,7 @@ pub enum Durable {
 }
 
 /// What a tree went through.
-pub struct History {
+pub(crate) struct History {
     /// The first is what was on the disks at the beginning, each other what a step made.
     states: Vec<State>,
     /// Number of requests to the disks when each step began.
@@ -41,18 +41,18 @@ struct Floors<'a> {
 
 impl History {
     /// Nothing has been done yet.
-    pub fn new(first: State) -> Self {
+    pub(crate) fn new(first: State) -> Self {
         Self { states: vec![first], begun: Vec::new(), promises: Vec::new() }
     }
 
     /// A step was begun after so many requests, which made this.
-    pub fn add(&mut self, begun: usize, state: State) {
+    pub(crate) fn add(&mut self, begun: usize, state: State) {
         self.begun.push(begun);
         self.states.push(state);
     }
 
     /// What the last step made is durable, after so many requests.
-    pub fn promise(&mut self, durable: Durable, requests: usize) {
+    pub(crate) fn promise(&mut self, durable: Durable, requests: usize) {
         self.promises.push((durable, self.states.len() - 1, requests));
     }
 
@@ -60,7 +60,7 @@ impl History {
     ///
     /// # Errors
     /// In words, what may not.
-    pub fn check(&self, found: &State, point: usize) -> Result<(), String> {
+    pub(crate) fn check(&self, found: &State, point: usize) -> Result<(), String> {
         // The step that was under way may be done.
         let last = self.begun.iter().filter(|&&begun| begun <= point).count();
         let floors = self.floors(point);

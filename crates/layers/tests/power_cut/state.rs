@@ -6,7 +6,7 @@ use vnode::{Attributes, Caller, FileKind, FileSystem, Name, OpenFlags, Timestamp
 
 /// An object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Object {
+pub(crate) struct Object {
     pub ino: u64,
     pub attributes: Shown,
     /// Data, or the target of a symlink.
@@ -15,7 +15,7 @@ pub struct Object {
 
 /// Attributes that a cut may not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub(crate) struct Shown {
     pub kind: FileKind,
     pub mode: u32,
     pub owner: (u32, u32),
@@ -27,19 +27,19 @@ pub struct Shown {
 
 impl Shown {
     /// Whether it is the same but for the time.
-    pub fn is_but_for_time(&self, other: &Self) -> bool {
+    pub(crate) fn is_but_for_time(&self, other: &Self) -> bool {
         *self == Self { mtime: self.mtime, ..other.clone() }
     }
 }
 
 /// A tree: each path with its object.
-pub type State = BTreeMap<String, Object>;
+pub(crate) type State = BTreeMap<String, Object>;
 
 /// The tree that the superuser sees.
 ///
 /// # Errors
 /// In words, if something cannot be looked at.
-pub fn state_of(file_system: &dyn FileSystem) -> Result<State, String> {
+pub(crate) fn state_of(file_system: &dyn FileSystem) -> Result<State, String> {
     let mut state = State::new();
     gather(&file_system.root(), "", &mut state)?;
     Ok(state)
@@ -94,7 +94,7 @@ fn object(vnode: &VnodeRef, attributes: &Attributes) -> vnode::Result<Object> {
 }
 
 /// The vnode at a path.
-pub fn at(file_system: &dyn FileSystem, path: &str) -> VnodeRef {
+pub(crate) fn at(file_system: &dyn FileSystem, path: &str) -> VnodeRef {
     let parts = path.split('/').filter(|part| !part.is_empty());
     parts.fold(file_system.root(), |vnode, part| {
         let name = Name::new(part.as_bytes()).unwrap();

@@ -15,11 +15,11 @@ use super::promises::Durable;
 use super::state::at;
 
 /// Bytes that are written at a time: more than a block, and no whole number of blocks.
-pub const WRITTEN: usize = 6000;
+pub(crate) const WRITTEN: usize = 6000;
 
 /// One thing that a program does. Paths begin with a slash; the root is the empty path.
 #[derive(Clone, Copy, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     /// Writes over the beginning of a file: so many of this byte.
     Write(&'static str, u8),
     /// The same, opened with `O_DSYNC`.
@@ -50,7 +50,7 @@ pub enum Step {
 
 impl Step {
     /// What is on the disk when it is done, if that is more than before.
-    pub fn durable(self) -> Option<Durable> {
+    pub(crate) fn durable(self) -> Option<Durable> {
         match self {
             Self::WriteSynchronously(path, _) | Self::Fdatasync(path) => Some(Durable::Data(path)),
             Self::Fsync(path) | Self::FsyncOpen(path) => Some(Durable::File(path)),
@@ -62,7 +62,7 @@ impl Step {
 }
 
 /// A union and whoever uses it.
-pub struct User {
+pub(crate) struct User {
     union: FileSystemRef,
     mounted: Option<(Mount, TempDir)>,
     open: Option<Open>,
@@ -75,7 +75,7 @@ enum Open {
 
 impl User {
     /// Who calls vnodes, or uses a mount.
-    pub fn of(union: FileSystemRef, is_mounted: bool) -> Self {
+    pub(crate) fn of(union: FileSystemRef, is_mounted: bool) -> Self {
         let mounted = is_mounted.then(|| {
             let directory = tempfile::tempdir().unwrap();
             let options = MountOptions { source: "power-cut-union".into(), ..MountOptions::default() };
@@ -85,7 +85,7 @@ impl User {
     }
 
     /// The union.
-    pub fn union(&self) -> &FileSystemRef {
+    pub(crate) fn union(&self) -> &FileSystemRef {
         &self.union
     }
 
@@ -93,7 +93,7 @@ impl User {
     ///
     /// # Errors
     /// In words.
-    pub fn perform(&mut self, step: Step) -> Result<(), String> {
+    pub(crate) fn perform(&mut self, step: Step) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| format!("{step:?}: {error}");
         match (&self.mounted, step) {
             (_, Step::Snapshot(command, name)) => {

@@ -12,14 +12,14 @@ use layers::described::Prepared;
 use super::error::BuildProblem;
 
 /// A FiST program that has been read and checked.
-pub(super) struct Description {
+pub(crate) struct Description {
     program: Program,
     text: String,
 }
 
 impl Description {
     /// Reads and checks the file. Logs warnings.
-    pub(super) fn read(path: &Path) -> Result<Description, BuildProblem> {
+    pub(crate) fn read(path: &Path) -> Result<Description, BuildProblem> {
         let loaded = load::load(path).map_err(|failure| BuildProblem::Description(failure.to_string()))?;
         let report = |diagnostics: &[_]| report(&loaded.file, &loaded.text, diagnostics, Colours::Never);
         match loaded.ir {
@@ -38,7 +38,7 @@ impl Description {
     }
 
     /// As [`Description::read`], for a program that is to be stacked on `below` file systems.
-    pub(super) fn read_for(path: &Path, below: usize) -> Result<Description, BuildProblem> {
+    pub(crate) fn read_for(path: &Path, below: usize) -> Result<Description, BuildProblem> {
         let description = Description::read(path)?;
         match description.fan_out() {
             needed if needed == below => Ok(description),
@@ -47,12 +47,12 @@ impl Description {
     }
 
     /// Returns the number of file systems that it is stacked on.
-    pub(super) fn fan_out(&self) -> usize {
+    pub(crate) fn fan_out(&self) -> usize {
         self.program.levels[0].fan_out as usize
     }
 
     /// Applies its options.
-    pub(super) fn with(self, path: &Path, pairs: &[(String, String)]) -> Result<Prepared, OptionError> {
+    pub(crate) fn with(self, path: &Path, pairs: &[(String, String)]) -> Result<Prepared, OptionError> {
         Prepared::new(self.program, &self.text, path, pairs)
     }
 }

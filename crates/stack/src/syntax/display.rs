@@ -8,7 +8,7 @@ use super::parser::is_kind;
 use super::tree::{Argument, Base, Branch, Layer, LayerName, Stack, Tree};
 
 /// Writes one word: as it is if the lexer would read it back so, otherwise in double quotes.
-pub(super) fn quote(bytes: &[u8]) -> String {
+pub(crate) fn quote(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if is_plain(text) => text.to_owned(),
         _ => in_quotes(bytes),

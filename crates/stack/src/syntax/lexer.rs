@@ -5,7 +5,7 @@ use super::tree::Span;
 
 /// One token of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Token {
+pub(crate) enum Token {
     Word(Word),
     Pipe,
     Comma,
@@ -17,7 +17,7 @@ pub(super) enum Token {
 
 /// A word with its quoting removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word {
+pub(crate) struct Word {
     pub bytes: Vec<u8>,
     /// Length of the part before the first colon, if that part and the colon are written without any quoting. The part
     /// then has the same length in the text and in `bytes`.
@@ -25,12 +25,12 @@ pub(super) struct Word {
 }
 
 /// Returns whether a character ends an unquoted word.
-pub(super) fn is_special(byte: u8) -> bool {
+pub(crate) fn is_special(byte: u8) -> bool {
     punctuation(byte).is_some() || is_blank(byte) || matches!(byte, b'"' | b'\\')
 }
 
 /// Splits the whole text into tokens; the last one is [`Token::End`].
-pub(super) fn tokens(text: &str) -> Result<Vec<(Token, Span)>, SyntaxError> {
+pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, Span)>, SyntaxError> {
     let mut lexer = Lexer { text: text.as_bytes(), position: 0 };
     let mut tokens = Vec::new();
     loop {
@@ -45,7 +45,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(Token, Span)>, SyntaxError> {
 
 impl Token {
     /// Returns the token as a message names it.
-    pub fn found(&self) -> Found {
+    pub(crate) fn found(&self) -> Found {
         match self {
             Token::Word(word) => Found::Word(String::from_utf8_lossy(&word.bytes).into_owned()),
             Token::Pipe => Found::Character('|'),

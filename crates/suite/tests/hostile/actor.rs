@@ -13,14 +13,14 @@ use super::users::User;
 /// Says to this program, started again, in which directory it is to act.
 const DIRECTORY: &str = "PLYFS_HOSTILE_DIRECTORY";
 
-pub enum Actor {
+pub(crate) enum Actor {
     Thread { subject: Mounted, identity: Identity },
     Process { child: Child, requests: ChildStdin, answers: BufReader<ChildStdout> },
 }
 
 impl Actor {
     /// An actor for this user in a directory.
-    pub fn start(user: &User, directory: &Path) -> Result<Self, Failed> {
+    pub(crate) fn start(user: &User, directory: &Path) -> Result<Self, Failed> {
         let identity = (user.identity)();
         if !user.has_namespace {
             return Ok(Self::Thread { subject: Mounted::new(directory)?, identity });
@@ -40,7 +40,7 @@ impl Actor {
     }
 
     /// Carries out a call in a directory of objects, and tells its result.
-    pub fn act(&mut self, directory: &str, call: usize, way: Way) -> Result<String, Failed> {
+    pub(crate) fn act(&mut self, directory: &str, call: usize, way: Way) -> Result<String, Failed> {
         match self {
             // A thread for each call: its descriptors have known numbers, and its working directory is the root of the side.
             Self::Thread { subject, identity } => Ok(result(&*subject.client(identity), directory, call, way)),
@@ -67,7 +67,7 @@ impl Drop for Actor {
 }
 
 /// Carries out what is asked for on standard input if this program was started for that, and ends.
-pub fn act_if_asked() {
+pub(crate) fn act_if_asked() {
     let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) else { return };
     let subject = Mounted::new(&directory).expect("the directory can be opened by all");
     let subject = subject.limited_to(Abilities::complete().without(Ability::Users));

@@ -8,7 +8,7 @@ use super::objects::{self, Object};
 use super::stacks::Side;
 use super::state::{State, Times};
 
-pub struct Arena<'a> {
+pub(crate) struct Arena<'a> {
     side: &'a Side,
     object: &'static Object,
     /// Begins the names of its directories, which no other arena of the side has.
@@ -21,19 +21,19 @@ pub struct Arena<'a> {
 
 /// What came of a call.
 #[derive(PartialEq, Eq)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub result: String,
     /// The objects afterwards, a line for each.
     pub state: Vec<String>,
 }
 
 impl<'a> Arena<'a> {
-    pub fn new(side: &'a Side, object: &'static Object, name: String) -> Self {
+    pub(crate) fn new(side: &'a Side, object: &'static Object, name: String) -> Self {
         Self { side, object, name, made: 0, ready: None }
     }
 
     /// Carries out a call on the objects as they were made.
-    pub fn act(&mut self, actor: &mut Actor, call: usize, way: Way) -> Result<Outcome, Failed> {
+    pub(crate) fn act(&mut self, actor: &mut Actor, call: usize, way: Way) -> Result<Outcome, Failed> {
         let before = match self.ready.take() {
             Some(state) => state,
             None => self.make()?,
@@ -68,7 +68,7 @@ impl<'a> Arena<'a> {
     }
 
     /// Removes the objects.
-    pub fn clear(&mut self) -> Result<(), Failed> {
+    pub(crate) fn clear(&mut self) -> Result<(), Failed> {
         if self.ready.take().is_none() {
             return Ok(());
         }

@@ -13,7 +13,7 @@ type Result<T> = std::result::Result<T, Errno>;
 
 /// How a call reaches the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(crate) enum Way {
     /// By its path.
     Path,
     /// Through the link of /proc that a descriptor opened by `O_PATH` has.
@@ -22,11 +22,11 @@ pub enum Way {
     Handle,
 }
 
-pub const WAYS: [Way; 3] = [Way::Path, Way::Link, Way::Handle];
+pub(crate) const WAYS: [Way; 3] = [Way::Path, Way::Link, Way::Handle];
 
 impl Way {
     /// Whether a call is to be tried by a user in this way. Whoever may not use handles learns that from any call.
-    pub fn is_open_to(self, user: &User, call: &Call) -> bool {
+    pub(crate) fn is_open_to(self, user: &User, call: &Call) -> bool {
         match self {
             Self::Path => true,
             Self::Link => call.by_path,
@@ -36,7 +36,7 @@ impl Way {
 }
 
 /// The objects of a call, by their paths.
-pub struct Paths {
+pub(crate) struct Paths {
     /// The object, in one way or another.
     object: Vec<u8>,
     /// The object by its name, for calls that change names.
@@ -54,7 +54,7 @@ impl Paths {
     }
 }
 
-pub struct Call {
+pub(crate) struct Call {
     pub name: &'static str,
     /// It can reach the object in other ways than by its name.
     pub by_path: bool,
@@ -70,7 +70,7 @@ const fn of_names(name: &'static str, run: fn(&dyn Client, &Paths) -> Result<Str
 }
 
 /// Carries out a call on the object in a directory of the client's working directory.
-pub fn carry_out(client: &dyn Client, directory: &str, call: &Call, way: Way) -> Result<String> {
+pub(crate) fn carry_out(client: &dyn Client, directory: &str, call: &Call, way: Way) -> Result<String> {
     let named = format!("{directory}/{OBJECT}").into_bytes();
     let held = match way {
         Way::Path => None,
@@ -137,7 +137,7 @@ fn lock(client: &dyn Client, paths: &Paths, flags: i32, kind: LockKind) -> Resul
 const ACL: &str = "system.posix_acl_access";
 const CAPABILITIES: &str = "security.capability";
 /// A time that calls set.
-pub const PAST_SECONDS: i64 = 1_000_000_000;
+pub(crate) const PAST_SECONDS: i64 = 1_000_000_000;
 const PAST: TimeChange = TimeChange::To(Time::new(PAST_SECONDS, 0));
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
@@ -147,7 +147,7 @@ const PLAIN_LIST: &[u8] =
 /// `cap_net_raw=ep`.
 const CAPABILITY: &[u8] = &[1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-pub const CALLS: &[Call] = &[
+pub(crate) const CALLS: &[Call] = &[
     call("open to read", |client, paths| open(client, paths, O_RDONLY)),
     call("open to write", |client, paths| open(client, paths, O_WRONLY)),
     call("open to read and write", |client, paths| open(client, paths, O_RDWR)),

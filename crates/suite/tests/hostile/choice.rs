@@ -1,7 +1,7 @@
 //! Which calls are tried: all, or a share that a seed chooses, another for each user in each stack.
 
 #[derive(Clone, Copy)]
-pub struct Choice {
+pub(crate) struct Choice {
     pub seed: u64,
     /// One of so many calls.
     pub share: u64,
@@ -9,7 +9,7 @@ pub struct Choice {
 
 impl Choice {
     /// As the environment says.
-    pub fn given() -> Self {
+    pub(crate) fn given() -> Self {
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
         // The same each time, so that a share fails for what was changed only.
         Self { seed: number("HOSTILE_SEED").unwrap_or(1), share: number("HOSTILE_SHARE").unwrap_or(1).max(1) }
@@ -22,12 +22,12 @@ impl Choice {
     }
 
     /// Whether a user in a stack tries an object, by its place in the list.
-    pub fn has_object(self, trial: &str, object: usize) -> bool {
+    pub(crate) fn has_object(self, trial: &str, object: usize) -> bool {
         self.number(&format!("{trial} {object}")).is_multiple_of(self.objects())
     }
 
     /// Whether a call is tried on an object that is, in a way, by their places in the lists.
-    pub fn has_call(self, trial: &str, (object, call, way): (usize, usize, usize)) -> bool {
+    pub(crate) fn has_call(self, trial: &str, (object, call, way): (usize, usize, usize)) -> bool {
         self.number(&format!("{trial} {object} {call} {way}")).is_multiple_of(self.share / self.objects())
     }
 

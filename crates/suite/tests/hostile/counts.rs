@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Of one user, or of all in a stack.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     pub compared: usize,
     /// Whose difference is expected.
     pub expected: usize,
@@ -17,7 +17,7 @@ static OF_STACKS: Mutex<BTreeMap<&str, Counts>> = Mutex::new(BTreeMap::new());
 
 impl Counts {
     /// Adds them to those of a stack.
-    pub fn note(self, stack: &'static str) {
+    pub(crate) fn note(self, stack: &'static str) {
         let mut of_stacks = OF_STACKS.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = of_stacks.entry(stack).or_default();
         sum.compared += self.compared;
@@ -27,7 +27,7 @@ impl Counts {
 }
 
 /// Prints the counts of each stack.
-pub fn print() {
+pub(crate) fn print() {
     for (stack, counts) in &*OF_STACKS.lock().unwrap_or_else(PoisonError::into_inner) {
         println!("{stack}: {counts}");
     }

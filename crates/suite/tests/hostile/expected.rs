@@ -193,7 +193,7 @@ const EXPECTED: &[Expected] = &[
 static WAS_MET: [AtomicBool; EXPECTED.len()] = [const { AtomicBool::new(false) }; EXPECTED.len()];
 
 /// Whether a difference is expected.
-pub fn is_expected(stack: &Stack, (user, object, call, _): Names, beside: &Outcome, mounted: &Outcome) -> bool {
+pub(crate) fn is_expected(stack: &Stack, (user, object, call, _): Names, beside: &Outcome, mounted: &Outcome) -> bool {
     let mut is_expected = false;
     for (line, was_met) in EXPECTED.iter().zip(&WAS_MET) {
         let applies = line.stacks.contains(&stack.title)
@@ -233,7 +233,7 @@ impl Difference {
 }
 
 /// The reasons of the lines by which nothing was expected so far, but for times of change: not all kernels note them finely.
-pub fn needless() -> Vec<&'static str> {
+pub(crate) fn needless() -> Vec<&'static str> {
     let is_needless = |(line, was_met): &(&Expected, &AtomicBool)| {
         !matches!(line.difference, Difference::TimeOfChange) && !was_met.load(Ordering::Relaxed)
     };

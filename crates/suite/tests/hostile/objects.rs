@@ -11,14 +11,14 @@ use rustix::fs::{CWD, FileType, IFlags, Mode, XattrFlags, ioctl_getflags, ioctl_
 use super::users::{LISTED, OWNER, STRANGER};
 
 /// The object that calls are about, in its directory.
-pub const OBJECT: &str = "object";
+pub(crate) const OBJECT: &str = "object";
 /// A file of the owner's that everybody may read, beside it.
-pub const NEIGHBOUR: &str = "neighbour";
+pub(crate) const NEIGHBOUR: &str = "neighbour";
 /// A file of the stranger's, beside it.
-pub const OWN_FILE: &str = "own file";
+pub(crate) const OWN_FILE: &str = "own file";
 
 /// How an object is made.
-pub struct Object {
+pub(crate) struct Object {
     pub name: &'static str,
     make: fn(&Path) -> Result<(), Failed>,
     mode: u32,
@@ -34,7 +34,7 @@ const fn in_sticky(name: &'static str, mode: u32, make: fn(&Path) -> Result<(), 
     Object { name, make, mode, in_sticky_directory: true }
 }
 
-pub const OBJECTS: &[Object] = &[
+pub(crate) const OBJECTS: &[Object] = &[
     object("file for all", 0o666, file),
     object("file to be read", 0o644, file),
     object("file of the owner", 0o600, file),
@@ -74,7 +74,7 @@ pub const OBJECTS: &[Object] = &[
 ];
 
 /// Makes the object in a new directory, with what is beside it. All is old and the owner's but for the stranger's file.
-pub fn make(directory: &Path, object: &Object) -> Result<(), Failed> {
+pub(crate) fn make(directory: &Path, object: &Object) -> Result<(), Failed> {
     fs::create_dir(directory)?;
     let path = directory.join(OBJECT);
     let neighbour = directory.join(NEIGHBOUR);
@@ -107,7 +107,7 @@ pub fn make(directory: &Path, object: &Object) -> Result<(), Failed> {
 }
 
 /// Removes a directory of objects.
-pub fn remove(directory: &Path) -> Result<(), Failed> {
+pub(crate) fn remove(directory: &Path) -> Result<(), Failed> {
     if fs::remove_dir_all(directory).is_ok() {
         return Ok(());
     }

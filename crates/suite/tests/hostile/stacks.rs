@@ -9,7 +9,7 @@ use suite::{Base, Place, Recipe, Served};
 use super::state::are_times_fine;
 
 /// A stack of the test.
-pub struct Stack {
+pub(crate) struct Stack {
     pub title: &'static str,
     /// It has no objects whose names have this in them.
     lacks: &'static [&'static str],
@@ -44,7 +44,7 @@ fn in_memory(_: &Place) -> Result<Recipe, Failed> {
     Ok(Recipe::plain(Base::Memory("size=256m".to_owned())))
 }
 
-pub const STACKS: &[Stack] = &[
+pub(crate) const STACKS: &[Stack] = &[
     stack("dir", directory),
     Stack { lacks: &["a list"], ..stack("dir|map", mapped) },
     stack("union", union),
@@ -57,13 +57,13 @@ pub const STACKS: &[Stack] = &[
 
 impl Stack {
     /// Whether it has no objects or calls of this name.
-    pub fn lacks(&self, name: &str) -> bool {
+    pub(crate) fn lacks(&self, name: &str) -> bool {
         self.lacks.iter().any(|lacked| name.contains(lacked))
     }
 }
 
 /// A directory in which calls are tried.
-pub struct Side {
+pub(crate) struct Side {
     pub path: PathBuf,
     /// Where the objects are made that are seen there.
     pub origin: PathBuf,
@@ -74,7 +74,7 @@ pub struct Side {
 }
 
 /// A mount and a directory on the same kind of file system.
-pub struct Sides {
+pub(crate) struct Sides {
     pub stack: &'static Stack,
     pub beside: Side,
     pub mounted: Side,
@@ -83,7 +83,7 @@ pub struct Sides {
 }
 
 impl Sides {
-    pub fn start(stack: &'static Stack) -> Result<Self, Failed> {
+    pub(crate) fn start(stack: &'static Stack) -> Result<Self, Failed> {
         let places = [Place::image(256)?, Place::image(256)?];
         let recipe = (stack.recipe)(&places[1])?;
         let mount_point = places[1].beside("mount")?;

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use super::calls::PAST_SECONDS;
 
 /// Ends the line of an object whose time of change is another than it was.
-pub const CHANGED: &str = " changed";
+pub(crate) const CHANGED: &str = " changed";
 
 /// The state of a directory and all below it: each object by its name.
 #[derive(PartialEq, Eq)]
-pub struct State(BTreeMap<String, Seen>);
+pub(crate) struct State(BTreeMap<String, Seen>);
 
 /// What is seen of an object.
 #[derive(PartialEq, Eq)]
@@ -27,7 +27,7 @@ struct Seen {
 
 impl State {
     /// The state now. All times are looked at before anything is read, which may change them.
-    pub fn of(directory: &Path) -> Self {
+    pub(crate) fn of(directory: &Path) -> Self {
         let mut found = BTreeMap::new();
         collect(directory, ".", &mut found);
         let seen = |(name, (path, status)): (String, (PathBuf, Option<fs::Metadata>))| (name, Seen::of(&path, status));
@@ -35,7 +35,7 @@ impl State {
     }
 
     /// A line for each object: what is seen of it, and which of these times are others than they were before.
-    pub fn compared_to(&self, before: &Self, times: Times) -> Vec<String> {
+    pub(crate) fn compared_to(&self, before: &Self, times: Times) -> Vec<String> {
         let line = |(name, now): (&String, &Seen)| {
             let mut line = format!("{name}: {}", now.text);
             if let Some(before) = before.0.get(name).filter(|before| before.inode == now.inode) {
@@ -52,7 +52,7 @@ impl State {
 
 /// The times that are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Times {
+pub(crate) enum Times {
     None,
     Modification,
     /// That of the last change too.
@@ -61,7 +61,7 @@ pub enum Times {
 
 /// Whether a file system notes another time for each change that somebody has looked at, as ext4 does from Linux 6.13 on. Before,
 /// two changes within a tick of the clock have the same.
-pub fn are_times_fine(directory: &Path) -> std::io::Result<bool> {
+pub(crate) fn are_times_fine(directory: &Path) -> std::io::Result<bool> {
     let path = directory.join("clock");
     fs::write(&path, b"")?;
     let mut seen = BTreeSet::new();

@@ -3,7 +3,7 @@
 use conformance::Identity;
 
 /// A user, and how the acting process becomes it.
-pub struct User {
+pub(crate) struct User {
     pub name: &'static str,
     pub identity: fn() -> Identity,
     /// It is the root of a user namespace of its own.
@@ -13,19 +13,19 @@ pub struct User {
 }
 
 /// Whose the objects are.
-pub const OWNER: u32 = 1000;
+pub(crate) const OWNER: u32 = 1000;
 /// Another member of the objects' group, which has the owner's number.
-pub const MEMBER: u32 = 1001;
+pub(crate) const MEMBER: u32 = 1001;
 /// Whom no list and no mode names.
-pub const STRANGER: u32 = 1002;
+pub(crate) const STRANGER: u32 = 1002;
 /// Whom access control lists name.
-pub const LISTED: u32 = 1003;
+pub(crate) const LISTED: u32 = 1003;
 
 const fn user(name: &'static str, identity: fn() -> Identity) -> User {
     User { name, identity, has_namespace: false, may_use_handles: false }
 }
 
-pub const USERS: &[User] = &[
+pub(crate) const USERS: &[User] = &[
     user("owner", || Identity::user(OWNER)),
     user("member of the group", || Identity::user(MEMBER).and_groups(&[OWNER])),
     user("other", || Identity::user(STRANGER)),

@@ -12,7 +12,7 @@ use crate::{Errno, Result, read_fully};
 const PAGE_SIZE: u64 = 4096;
 
 /// Lower changes that an operation has made so far.
-pub(super) struct Change {
+pub(crate) struct Change {
     /// Lower size when the operation began.
     size: u64,
     /// Current lower size.
@@ -29,22 +29,22 @@ pub(super) struct Change {
 
 impl Change {
     /// Sets the upper size of the file for which blocks are encoded from now on.
-    pub(super) fn set_plain_end(&mut self, size: u64) {
+    pub(crate) fn set_plain_end(&mut self, size: u64) {
         self.plain_end = size;
     }
 
     /// Returns the lower size as the operation has changed it so far.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
     /// Records that the operation has set the lower size.
-    pub(super) fn set_end(&mut self, end: u64) {
+    pub(crate) fn set_end(&mut self, end: u64) {
         self.end = end;
     }
 
     /// Returns the error that cut the last short write short.
-    pub(super) fn failure(&self) -> Errno {
+    pub(crate) fn failure(&self) -> Errno {
         self.failure
     }
 
@@ -62,12 +62,12 @@ impl Change {
     }
 
     /// Number of writes that can be undone.
-    pub(super) fn saved(&self) -> usize {
+    pub(crate) fn saved(&self) -> usize {
         self.saved.len()
     }
 
     /// Discards the writes after the `first` if they overwrote more than this many bytes.
-    pub(super) fn forget_more_than(&mut self, bytes: usize, first: usize) {
+    pub(crate) fn forget_more_than(&mut self, bytes: usize, first: usize) {
         if self.saved[first..].iter().map(|(_, before)| before.len()).sum::<usize>() > bytes {
             self.saved.truncate(first);
         }
@@ -83,7 +83,7 @@ struct Broken {
 impl<L: Layer> Blocks<'_, L> {
     /// Runs an operation that changes the file. If it fails, the file is restored. `size` is that of the lower file,
     /// which nobody else changes meanwhile.
-    pub(super) fn all_or_nothing<T>(&self, size: u64, operation: impl FnOnce(&mut Change) -> Result<T>) -> Result<T> {
+    pub(crate) fn all_or_nothing<T>(&self, size: u64, operation: impl FnOnce(&mut Change) -> Result<T>) -> Result<T> {
         let mut change = Change {
             size,
             end: size,
@@ -127,7 +127,7 @@ impl<L: Layer> Blocks<'_, L> {
     /// Encodes and writes whole blocks from `start`; if the last is short, it ends the file or is about to. `before` is
     /// what these blocks contain below. Returns the number of upper bytes written, up to the last whole block; all else
     /// is unchanged. Fails if none were written.
-    pub(super) fn write_blocks(
+    pub(crate) fn write_blocks(
         &self,
         change: &mut Change,
         start: u64,

@@ -81,12 +81,12 @@ pub struct Block {
 }
 
 /// The encoded blocks of an open file, for one operation.
-pub(super) struct Blocks<'a, L: Layer> {
-    pub(super) node: &'a LayerVnode<L>,
-    pub(super) lower: &'a dyn OpenFile,
-    pub(super) caller: &'a Caller,
-    pub(super) lower_caller: Cow<'a, Caller>,
-    pub(super) shape: DataShape,
+pub(crate) struct Blocks<'a, L: Layer> {
+    pub(crate) node: &'a LayerVnode<L>,
+    pub(crate) lower: &'a dyn OpenFile,
+    pub(crate) caller: &'a Caller,
+    pub(crate) lower_caller: Cow<'a, Caller>,
+    pub(crate) shape: DataShape,
 }
 
 /// Approximate size in bytes of the pieces in which zeros are written out.
@@ -97,18 +97,18 @@ const FILL_SIZE: usize = 1 << 20;
 const ZEROED_BYTES_SAVED: usize = 16 << 20;
 
 /// Mode that punches a hole and keeps the size.
-pub(super) const PUNCH: AllocateMode =
+pub(crate) const PUNCH: AllocateMode =
     AllocateMode::from_bits(AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits());
 
 impl<L: Layer> Blocks<'_, L> {
     /// Reads the part of the range that the file has; see [`OpenFile::read_at`].
-    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let _guard = self.shared(offset, offset.saturating_add(buffer.len() as u64))?;
         self.read_locked(offset, buffer)
     }
 
     /// Writes at `offset`, or at the end; see [`OpenFile::write_at`].
-    pub(super) fn write(&self, offset: Option<u64>, data: &[u8], kill_privileges: bool) -> Result<usize> {
+    pub(crate) fn write(&self, offset: Option<u64>, data: &[u8], kill_privileges: bool) -> Result<usize> {
         if data.is_empty() {
             return Ok(0);
         }
@@ -138,7 +138,7 @@ impl<L: Layer> Blocks<'_, L> {
     }
 
     /// Sets the size; see [`OpenFile::truncate`].
-    pub(super) fn truncate(&self, size: u64, kill_privileges: bool) -> Result<()> {
+    pub(crate) fn truncate(&self, size: u64, kill_privileges: bool) -> Result<()> {
         let (_guard, size_below) = self.whole()?;
         let old = self.shape.plain_size(size_below);
         self.shape.encoded_size(size)?;
@@ -167,7 +167,7 @@ impl<L: Layer> Blocks<'_, L> {
     }
 
     /// Reserves, punches or zeroes; see [`OpenFile::allocate`]. Ranges cannot be collapsed or inserted.
-    pub(super) fn allocate(&self, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+    pub(crate) fn allocate(&self, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
         let keep_size = mode.contains(AllocateMode::KEEP_SIZE);
         let zero = mode.bits() & !AllocateMode::KEEP_SIZE.bits() == AllocateMode::ZERO_RANGE.bits();
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
@@ -194,7 +194,7 @@ impl<L: Layer> Blocks<'_, L> {
     }
 
     /// Finds data or a hole; see [`OpenFile::seek`].
-    pub(super) fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {
+    pub(crate) fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {
         let _guard = self.shared(offset, u64::MAX)?;
         let size = self.size()?;
         if offset >= size {
@@ -411,12 +411,12 @@ impl<L: Layer> Blocks<'_, L> {
     }
 
     /// Returns the lower position of the block at `start`.
-    pub(super) fn position(&self, start: u64) -> u64 {
+    pub(crate) fn position(&self, start: u64) -> u64 {
         start / self.block() * self.shape.encoded_block_size() as u64
     }
 
     /// Encodes whole blocks of a file of `size` bytes from `start`; the last may be short.
-    pub(super) fn encode(&self, size: u64, start: u64, plain: &[u8]) -> Result<Scratch> {
+    pub(crate) fn encode(&self, size: u64, start: u64, plain: &[u8]) -> Result<Scratch> {
         let first = start / self.block();
         let overhead = plain.len().div_ceil(self.shape.block_size) * self.shape.overhead;
         let mut encoded = Scratch::take(plain.len() + overhead)?;
@@ -529,7 +529,7 @@ impl<L: Layer> Blocks<'_, L> {
         Ok(self.lower.getattr(&self.lower_caller)?.size)
     }
 
-    pub(super) fn block(&self) -> u64 {
+    pub(crate) fn block(&self) -> u64 {
         self.shape.block_size as u64
     }
 

@@ -26,21 +26,21 @@ pub fn stack<L: Layer>(layer: L, lower: FileSystemRef) -> FileSystemRef {
 pub struct LayerFileSystem<L: Layer>(Arc<Mount<L>>);
 
 /// State shared by all vnodes of one layer on one file system.
-pub(super) struct Mount<L: Layer> {
-    pub(super) layer: L,
-    pub(super) lower: FileSystemRef,
+pub(crate) struct Mount<L: Layer> {
+    pub(crate) layer: L,
+    pub(crate) lower: FileSystemRef,
     hasher: RandomState,
     /// Live vnodes by handle, so that all references to one see the same state. Unused for layers without state.
     vnodes: [Mutex<HashMap<Handle, Weak<LayerVnode<L>>>>; SHARDS],
     /// Locks on the blocks of each encoded file, since a write is a read-modify-write.
-    pub(super) data_locks: KeyedLocks<Handle>,
+    pub(crate) data_locks: KeyedLocks<Handle>,
 }
 
 const SHARDS: usize = 64;
 
 impl<L: Layer> Mount<L> {
     /// Returns this layer's vnode over `lower`: the live one if the layer keeps state and one exists.
-    pub(super) fn wrap(self: &Arc<Self>, lower: VnodeRef) -> Arc<LayerVnode<L>> {
+    pub(crate) fn wrap(self: &Arc<Self>, lower: VnodeRef) -> Arc<LayerVnode<L>> {
         if !self.layer.keeps_state() {
             return LayerVnode::new(Arc::clone(self), lower);
         }
@@ -55,7 +55,7 @@ impl<L: Layer> Mount<L> {
     }
 
     /// Forgets a vnode that is being dropped, unless a new one has taken its place.
-    pub(super) fn forget(&self, lower: &VnodeRef) {
+    pub(crate) fn forget(&self, lower: &VnodeRef) {
         if !self.layer.keeps_state() {
             return;
         }

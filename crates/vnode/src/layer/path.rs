@@ -6,7 +6,7 @@ use super::{Layer, LayerVnode};
 use crate::{Caller, Errno, Name, Result};
 
 /// Decodes the lower path from the root down, each name in its directory.
-pub(super) fn decoded<L: Layer>(node: &LayerVnode<L>) -> Result<Vec<u8>> {
+pub(crate) fn decoded<L: Layer>(node: &LayerVnode<L>) -> Result<Vec<u8>> {
     let lower_path = node.lower().path()?;
     let mut directory = node.wrap(node.mount.lower.root());
     let mut path = Vec::with_capacity(lower_path.len());

@@ -26,7 +26,7 @@ struct Idle(Vec<Vec<u8>>);
 
 /// A buffer with unspecified content. Default: empty.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     bytes: Vec<u8>,
     length: usize,
 }
@@ -36,7 +36,7 @@ impl Scratch {
     ///
     /// # Errors
     /// `ENOMEM` if the allocation fails.
-    pub(super) fn take(length: usize) -> Result<Scratch> {
+    pub(crate) fn take(length: usize) -> Result<Scratch> {
         let mut bytes = IDLE.with_borrow_mut(Idle::take);
         if bytes.len() < length {
             bytes.clear();
@@ -50,7 +50,7 @@ impl Scratch {
     ///
     /// # Errors
     /// As [`Scratch::take`].
-    pub(super) fn zeros(length: usize) -> Result<Scratch> {
+    pub(crate) fn zeros(length: usize) -> Result<Scratch> {
         let mut zeros = Scratch::take(length)?;
         zeros.fill(0);
         Ok(zeros)

@@ -15,7 +15,7 @@ use crate::{
 
 /// A vnode of the layer `L` over a vnode of the lower file system.
 pub struct LayerVnode<L: Layer> {
-    pub(super) mount: Arc<Mount<L>>,
+    pub(crate) mount: Arc<Mount<L>>,
     lower: VnodeRef,
     state: L::State,
     /// This vnode.
@@ -23,7 +23,7 @@ pub struct LayerVnode<L: Layer> {
 }
 
 impl<L: Layer> LayerVnode<L> {
-    pub(super) fn new(mount: Arc<Mount<L>>, lower: VnodeRef) -> Arc<Self> {
+    pub(crate) fn new(mount: Arc<Mount<L>>, lower: VnodeRef) -> Arc<Self> {
         Arc::new_cyclic(|this| Self { mount, lower, state: L::State::default(), this: Weak::clone(this) })
     }
 
@@ -53,7 +53,7 @@ impl<L: Layer> LayerVnode<L> {
     }
 
     /// Runs an operation through the layer's `around`, with its time accounted to the layer.
-    pub(super) fn run<T>(
+    pub(crate) fn run<T>(
         &self,
         caller: &Caller,
         operation: Operation<'_>,
@@ -70,7 +70,7 @@ impl<L: Layer> LayerVnode<L> {
     }
 
     /// Converts lower attributes to those seen above.
-    pub(super) fn attributes(&self, caller: &Caller, mut attributes: Attributes) -> Attributes {
+    pub(crate) fn attributes(&self, caller: &Caller, mut attributes: Attributes) -> Attributes {
         let layer = self.layer();
         if attributes.kind == FileKind::Regular
             && let Some(shape) = layer.data_shape()
@@ -107,7 +107,7 @@ impl<L: Layer> LayerVnode<L> {
     ///
     /// # Errors
     /// Those of the caller's cancellation.
-    pub(super) fn lock_data(&self, caller: &Caller) -> Result<KeyedGuard<'_, Handle>> {
+    pub(crate) fn lock_data(&self, caller: &Caller) -> Result<KeyedGuard<'_, Handle>> {
         self.mount.data_locks.write_unless(caller.cancellation(), self.lower.handle())
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::references::Use;
 
 /// Returns the uses within each circle.
-pub fn circles(uses: &[Use]) -> Vec<Vec<Use>> {
+pub(crate) fn circles(uses: &[Use]) -> Vec<Vec<Use>> {
     let mut reached: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for each in uses {
         reached.entry(&each.from).or_insert_with(|| reachable(uses, &each.from));

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 /// Returns the packages of the workspace, as `cargo metadata` describes them.
-pub fn packages() -> Vec<serde_json::Value> {
+pub(crate) fn packages() -> Vec<serde_json::Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version=1"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))

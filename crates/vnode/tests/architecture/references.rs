@@ -6,7 +6,7 @@ use crate::source::{Import, Module, Names, Source};
 
 /// The uses of one file by another.
 #[derive(Clone)]
-pub struct Use {
+pub(crate) struct Use {
     pub from: String,
     pub to: String,
     pub names: BTreeSet<String>,
@@ -19,7 +19,7 @@ const REEXPORTS_MAX: usize = 16;
 ///
 /// A re-export of what is declared below a module is a door, not a use: the module that has it need not know what goes through. It
 /// is one when the module itself names what it re-exports.
-pub fn uses(source: &Source) -> Vec<Use> {
+pub(crate) fn uses(source: &Source) -> Vec<Use> {
     let mut found: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for (path, module) in &source.modules {
         let own = module.paths.iter().filter_map(|named| reexported(module, named));

@@ -8,18 +8,18 @@ use syn::visit::Visit;
 use syn::{Attribute, Item, UseTree, Visibility};
 
 /// A path of names, from the crate's root or relative to a module.
-pub type Names = Vec<String>;
+pub(crate) type Names = Vec<String>;
 
 /// The modules of a crate.
 #[derive(Default)]
-pub struct Source {
+pub(crate) struct Source {
     /// By their path from the root; the root is the empty path.
     pub modules: BTreeMap<Names, Module>,
 }
 
 /// One module, in a file of its own or within another's.
 #[derive(Default)]
-pub struct Module {
+pub(crate) struct Module {
     pub file: String,
     pub items: Vec<String>,
     pub imports: Vec<Import>,
@@ -28,7 +28,7 @@ pub struct Module {
 }
 
 /// One name that a `use` item brings in.
-pub struct Import {
+pub(crate) struct Import {
     /// The name here; `*` for all names of a module.
     pub name: String,
     pub path: Names,
@@ -37,7 +37,7 @@ pub struct Import {
 
 impl Source {
     /// Reads the crate whose root file this is.
-    pub fn read(root: &str) -> Source {
+    pub(crate) fn read(root: &str) -> Source {
         let mut source = Source::default();
         source.add(Vec::new(), Path::new(root), Path::new(root).parent().unwrap(), &items_of(Path::new(root)));
         source

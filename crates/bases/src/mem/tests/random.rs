@@ -7,7 +7,7 @@ use vnode::{FileSystem, OpenFlags, RenameMode};
 use super::*;
 
 /// Returns the seed of a random test: `SEED`, or a new one; printed, so that a failure can be replayed.
-pub(super) fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let given = std::env::var("SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or_else(|| fastrand::u64(..1 << 32));
     println!("SEED={seed}");

@@ -1,6 +1,6 @@
 //! The charts and their common parts: page, legend, colours, and the logarithmic scale of ratios.
-pub mod ratios;
-pub mod union;
+pub(crate) mod ratios;
+pub(crate) mod union;
 
 use std::fmt::Write;
 

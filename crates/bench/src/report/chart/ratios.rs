@@ -22,7 +22,7 @@ struct Row<'a> {
 }
 
 /// Returns the contents of chart.svg.
-pub fn render(results: &Results) -> String {
+pub(crate) fn render(results: &Results) -> String {
     let rows = rows(results);
     let gaps = rows.windows(2).filter(|pair| pair[0].workload != pair[1].workload).count() as f64;
     let height = TOP + rows.len() as f64 * ROW + gaps * GAP + BOTTOM;

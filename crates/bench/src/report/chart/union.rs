@@ -24,7 +24,7 @@ struct Panel<'a> {
 }
 
 /// Returns the contents of union.svg: build and postmark.
-pub fn lines(results: &Results) -> String {
+pub(crate) fn lines(results: &Results) -> String {
     let wanted = [("build", "total"), ("postmark", "postmark")];
     let steps = wanted.iter().filter_map(|(workload, step)| Some((*workload, find(results, workload, step)?)));
     // Each has its own scale: one is nearly all computation, the other nearly all file-system work.
@@ -33,7 +33,7 @@ pub fn lines(results: &Results) -> String {
 }
 
 /// Returns the contents of union-tree.svg: each step of the tree, DIST on the left and DUP on the right.
-pub fn bars(results: &Results) -> String {
+pub(crate) fn bars(results: &Results) -> String {
     let of = |workload: &str| results.workloads.get(workload).map(|result| result.steps.as_slice()).unwrap_or_default();
     let mut steps = Vec::new();
     for step in of("tree, DIST") {

@@ -8,7 +8,7 @@ use super::super::{print, printable};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Writes the program, unless the file exists.
-pub fn run(name: &str, directory: Option<&Path>) -> Outcome {
+pub(crate) fn run(name: &str, directory: Option<&Path>) -> Outcome {
     if !is_name(name) {
         let remedy = "give a name of letters, digits and _ that begins with no digit, without .fist";
         return Err(Failure::new(Exit::Usage, format!("'{name}' cannot be the name of a description; {remedy}")));

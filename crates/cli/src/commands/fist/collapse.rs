@@ -18,7 +18,7 @@ const ROUND: Duration = Duration::from_millis(4);
 const FILE_BYTES: usize = 64 << 10;
 
 /// Runs the command on FiST programs, lowest first.
-pub(super) fn run(files: &[PathBuf]) -> Outcome {
+pub(crate) fn run(files: &[PathBuf]) -> Outcome {
     let mut programs = Vec::new();
     for file in files {
         programs.push(checked(file)?);
@@ -31,7 +31,7 @@ pub(super) fn run(files: &[PathBuf]) -> Outcome {
 }
 
 /// Reports what prevents FiST programs, lowest first, from being one layer.
-pub(super) fn are_one_layer(files: &[PathBuf]) -> Outcome {
+pub(crate) fn are_one_layer(files: &[PathBuf]) -> Outcome {
     for (place, lower) in files.iter().enumerate() {
         for upper in &files[place + 1..] {
             if let Some(barrier) = stack::barrier(upper, lower).map_err(wrong)? {

@@ -12,7 +12,7 @@ use crate::commands::{print, printable};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Reformats all files, or with `checks` reports which would change.
-pub fn run(files: &[PathBuf], checks: bool) -> Outcome {
+pub(crate) fn run(files: &[PathBuf], checks: bool) -> Outcome {
     each(files, |file| {
         let is_input = file == Path::new("-");
         let name = if is_input { Path::new("standard input") } else { file };

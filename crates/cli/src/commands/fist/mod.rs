@@ -18,7 +18,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use reading::{Checked, checked, each};
 
 /// Runs the command.
-pub fn run(command: &Fist) -> Outcome {
+pub(crate) fn run(command: &Fist) -> Outcome {
     match command {
         Fist::Check { files } => each(files, check),
         Fist::Test { files } => each(files, trial::run),
@@ -66,7 +66,7 @@ fn reload(mount_point: &Path, description: Option<&str>) -> Outcome {
 }
 
 /// Returns the file names of the FiST programs in a stack.
-pub(super) fn descriptions(stack: &str) -> Vec<String> {
+pub(crate) fn descriptions(stack: &str) -> Vec<String> {
     let Ok(stack) = stack::syntax::parse(stack) else { return Vec::new() };
     let named = stack.layers.iter().filter_map(|layer| match &layer.value.name.value {
         LayerName::Description(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),

@@ -13,7 +13,7 @@ use crate::commands::report as tell;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Calls `act` with each file. The errors of one file are reported, and the others are processed nevertheless.
-pub(super) fn each(files: &[PathBuf], act: impl Fn(&Path) -> Outcome) -> Outcome {
+pub(crate) fn each(files: &[PathBuf], act: impl Fn(&Path) -> Outcome) -> Outcome {
     let mut outcome = Ok(());
     for file in files {
         if let Err(failure) = act(file) {
@@ -27,14 +27,14 @@ pub(super) fn each(files: &[PathBuf], act: impl Fn(&Path) -> Outcome) -> Outcome
 }
 
 /// A FiST program without errors.
-pub(super) struct Checked {
-    pub(super) ir: Form,
-    pub(super) program: Program,
-    pub(super) text: String,
+pub(crate) struct Checked {
+    pub(crate) ir: Form,
+    pub(crate) program: Program,
+    pub(crate) text: String,
 }
 
 /// Loads a FiST program that must have no errors. Prints its errors and warnings.
-pub(super) fn checked(file: &Path) -> Outcome<Checked> {
+pub(crate) fn checked(file: &Path) -> Outcome<Checked> {
     let Loaded { file, text, ir, program, diagnostics, .. } = load::load(file).map_err(unread)?;
     show(&file, &text, &diagnostics);
     match ir.zip(program) {
@@ -44,16 +44,16 @@ pub(super) fn checked(file: &Path) -> Outcome<Checked> {
 }
 
 /// Returns the failure for a FiST program that cannot be used.
-pub(super) fn wrong(file: &str, diagnostics: &[Diagnostic], what_is_done: &str) -> Failure {
+pub(crate) fn wrong(file: &str, diagnostics: &[Diagnostic], what_is_done: &str) -> Failure {
     Failure::new(Exit::Failure, format!("{file} has {}; {what_is_done}", report::counts(diagnostics)))
 }
 
-pub(super) fn unread(failure: load::Failure) -> Failure {
+pub(crate) fn unread(failure: load::Failure) -> Failure {
     Failure::new(Exit::Failure, failure)
 }
 
 /// Prints the diagnostics, in colour on a terminal unless the user has disabled it.
-pub(super) fn show(file: &str, text: &str, diagnostics: &[Diagnostic]) {
+pub(crate) fn show(file: &str, text: &str, diagnostics: &[Diagnostic]) {
     let is_colourful = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let colours = if is_colourful { Colours::Always } else { Colours::Never };
     if !diagnostics.is_empty() {

@@ -43,7 +43,7 @@ struct Transcript {
 }
 
 /// Runs the transcript in a file.
-pub(super) fn run(file: &Path) -> Outcome {
+pub(crate) fn run(file: &Path) -> Outcome {
     let fail = |message: String| Failure::new(Exit::Failure, message);
     let shown = file.display();
     let text = fist::load::text(file).map_err(|failure| fail(failure.to_string()))?;

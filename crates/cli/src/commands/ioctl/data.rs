@@ -5,7 +5,7 @@ use fist::code::Integer;
 use super::declaration::Field;
 
 /// Writes the value of a field, or returns a description of what is expected.
-pub(super) fn write(field: &Field, value: &str, data: &mut [u8]) -> Result<(), String> {
+pub(crate) fn write(field: &Field, value: &str, data: &mut [u8]) -> Result<(), String> {
     let Some(length) = field.length else {
         let place = &mut data[field.offset..field.offset + field.bytes];
         place.copy_from_slice(&number(field, value)?[..field.bytes]);
@@ -42,7 +42,7 @@ fn number(field: &Field, text: &str) -> Result<[u8; 8], String> {
 }
 
 /// Returns the value of a field as text; an array of bytes is read up to its first zero byte.
-pub(super) fn read(field: &Field, data: &[u8]) -> String {
+pub(crate) fn read(field: &Field, data: &[u8]) -> String {
     let integer = |index: usize| {
         let start = field.offset + index * field.bytes;
         let bytes = &data[start..start + field.bytes];

@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use declaration::Command;
 
 /// Runs the command.
-pub fn run(arguments: &Ioctl) -> Outcome {
+pub(crate) fn run(arguments: &Ioctl) -> Outcome {
     let usage = |message: String| Failure::new(Exit::Usage, message);
     let path = std::fs::canonicalize(&arguments.path).map_err(|error| {
         let path = arguments.path.display();

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 ///
 /// # Errors
 /// Fails as ioctl(2) does, and with `InvalidInput` if the command number encodes another size than that of the data.
-pub(super) fn ioctl(file: &File, command: u32, data: &mut [u8]) -> io::Result<()> {
+pub(crate) fn ioctl(file: &File, command: u32, data: &mut [u8]) -> io::Result<()> {
     const SIZE_BITS: u32 = 14;
     let bytes = (command >> 16 & ((1 << SIZE_BITS) - 1)) as usize;
     if bytes != data.len() {

@@ -8,19 +8,19 @@ use crate::front_end::Plan;
 use crate::mount_table;
 
 /// All parameters that a server needs.
-pub(super) struct Job {
-    pub(super) expression: Expression,
-    pub(super) plan: Plan,
-    pub(super) log_level: String,
-    pub(super) log_file: Option<PathBuf>,
-    pub(super) foreground: bool,
-    pub(super) explain: bool,
+pub(crate) struct Job {
+    pub(crate) expression: Expression,
+    pub(crate) plan: Plan,
+    pub(crate) log_level: String,
+    pub(crate) log_file: Option<PathBuf>,
+    pub(crate) foreground: bool,
+    pub(crate) explain: bool,
     /// The mount hides existing files.
-    pub(super) hides: bool,
+    pub(crate) hides: bool,
 }
 
 /// Fails if the path, in the form in which the kernel lists it, is a mount of Plyfs.
-pub(super) fn refuse_mounted(mount_point: &Path) -> Outcome {
+pub(crate) fn refuse_mounted(mount_point: &Path) -> Outcome {
     if !mount_table::on(mount_point).is_some_and(|entry| entry.is_plyfs()) {
         return Ok(());
     }

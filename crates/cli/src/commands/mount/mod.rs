@@ -23,7 +23,7 @@ use remount::Remount;
 const NO_MOUNT_POINT: &str = "the following required arguments were not provided: <MOUNTPOINT>; --help tells the usage";
 
 /// Runs the command.
-pub fn run(arguments: &Mount) -> Outcome {
+pub(crate) fn run(arguments: &Mount) -> Outcome {
     let mut options = options::parse(&arguments.options.join(","), false)?;
     options.uring = arguments.uring.or(options.uring);
     if options.remount {
@@ -64,7 +64,7 @@ pub fn run(arguments: &Mount) -> Outcome {
 }
 
 /// Implements the helper of mount(8).
-pub fn as_helper(arguments: &Helper) -> Outcome {
+pub(crate) fn as_helper(arguments: &Helper) -> Outcome {
     if let Some(kind) = arguments.kind.as_deref().filter(|kind| !matches!(*kind, "plyfs" | "fuse.plyfs")) {
         return Err(Failure::new(Exit::Usage, format!("'{kind}' is not a type that Plyfs mounts; give -t plyfs")));
     }

@@ -23,7 +23,7 @@ use crate::runtime_directory;
 const LONGEST_WRITE: Duration = Duration::from_secs(30);
 
 /// The parameters of a remount.
-pub struct Remount<'a> {
+pub(crate) struct Remount<'a> {
     /// The root of the mount.
     pub point: MountPoint,
     /// The mount as the kernel lists it.
@@ -40,7 +40,7 @@ pub struct Remount<'a> {
 
 impl Remount<'_> {
     /// Changes the flags.
-    pub fn run(&self) -> Outcome {
+    pub(crate) fn run(&self) -> Outcome {
         let name = self.point.path().display();
         if !is_root() {
             let message =

@@ -23,7 +23,7 @@ use crate::options::{self, MountOptions};
 use crate::runtime_directory;
 
 /// A mount that is usable.
-pub struct Server {
+pub(crate) struct Server {
     mount: Arc<Mounted>,
     socket: ControlSocket,
 }
@@ -42,7 +42,7 @@ struct Mounted {
 }
 
 /// Builds the stack, mounts it and opens the control socket. If any step fails, nothing stays mounted.
-pub fn start(job: &Job, point: MountPoint) -> Outcome<Server> {
+pub(crate) fn start(job: &Job, point: MountPoint) -> Outcome<Server> {
     log_panics();
     file_size::lift();
     // Registered first: a signal that arrives while the mount is being made ends it as soon as it exists.
@@ -85,7 +85,7 @@ pub fn start(job: &Job, point: MountPoint) -> Outcome<Server> {
 
 impl Server {
     /// Serves until the mount is gone, and flushes everything to storage.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         self.mount.served.wait();
         if let Err(errno) = self.mount.file_system.sync() {
             tracing::error!(%errno, "not everything could be written to storage");

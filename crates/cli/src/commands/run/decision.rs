@@ -13,7 +13,7 @@ use crate::exit::{Exit, Failure, Outcome};
 
 /// The decision about the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub(crate) enum Decision {
     Commit,
     Discard,
     Keep,
@@ -21,7 +21,7 @@ pub enum Decision {
 
 /// The reason why changes are not committed although a commit was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Obstacle {
+pub(crate) enum Obstacle {
     /// The command has failed.
     Failed,
     /// Processes that it has left running may still modify them.
@@ -40,7 +40,7 @@ impl Obstacle {
 }
 
 /// Shows the differences, and applies the decision, made now or given as an option, to them.
-pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, obstacle: Option<Obstacle>) -> Outcome {
+pub(crate) fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, obstacle: Option<Obstacle>) -> Outcome {
     let differences = progress::follow("run: comparing", |_| fork.differences()).map_err(|errno| {
         let path = scratch.path().display();
         Failure::new(Exit::Failure, format!("cannot compare the fork: {errno}; its changes are kept in {path}"))
@@ -87,7 +87,7 @@ pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, obstacle: Option<O
 
 /// Fails if a commit was interrupted while directories were being moved: they are lost with the fork, and are
 /// empty if the fork is resumed.
-pub fn refuse_moves_under_way(fork: &Fork, scratch: &Scratch) -> Outcome {
+pub(crate) fn refuse_moves_under_way(fork: &Fork, scratch: &Scratch) -> Outcome {
     let path = scratch.path().display();
     let directories = fork.moves_under_way().map_err(|error| {
         Failure::new(Exit::Failure, format!("cannot tell what a commit has left: {error}; the fork is kept in {path}"))

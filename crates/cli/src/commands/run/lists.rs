@@ -15,7 +15,7 @@ const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_defaul
 const ACCESS: &[u8] = LISTS[0];
 
 /// The layer that hides the entries of others.
-pub struct PartialLists {
+pub(crate) struct PartialLists {
     /// Permissions of others may be revoked.
     pub force: bool,
 }
@@ -91,12 +91,12 @@ impl Layer for PartialLists {
 }
 
 /// Returns whether some users or groups are not mapped in the user namespace of this process, see user_namespaces(7).
-pub fn are_partial() -> bool {
+pub(crate) fn are_partial() -> bool {
     [IdKind::User, IdKind::Group].into_iter().any(|kind| has_machine_ids(kind) != Some(true))
 }
 
 /// Returns those of these paths whose objects are copies of files with lists that name others.
-pub fn of_others<'a>(file_system: &FileSystemRef, paths: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
+pub(crate) fn of_others<'a>(file_system: &FileSystemRef, paths: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
     let server = Caller::server();
     let find = |path: &[u8]| {
         path.split(|&byte| byte == b'/').try_fold(file_system.root(), |directory: VnodeRef, name| {

@@ -31,7 +31,7 @@ use session::{Ended, Finished, User};
 const TICK: Duration = Duration::from_millis(12);
 
 /// Runs the command, and returns the exit status.
-pub fn run(arguments: &Run) -> Outcome<u8> {
+pub(crate) fn run(arguments: &Run) -> Outcome<u8> {
     let inherited = Inherited::note();
     file_size::lift();
     // Next, while the process has one thread: everything opened from here on is in the mount namespace that the command gets.

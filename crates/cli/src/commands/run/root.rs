@@ -24,7 +24,7 @@ const SHARED: [&str; 4] = ["dev", "proc", "run", "sys"];
 const NAME: &str = "root";
 
 /// A mount point for the fork of `/`. Dropping it removes everything of it.
-pub struct Root {
+pub(crate) struct Root {
     /// The file system over the scratch directory.
     cover: OwnedFd,
     /// Path of the fork's mount point: through the descriptor, since others may rename components of the path to the scratch
@@ -34,7 +34,7 @@ pub struct Root {
 
 impl Root {
     /// Covers the scratch directory and makes the mount point.
-    pub fn prepare(scratch: BorrowedFd<'_>) -> Outcome<Self> {
+    pub(crate) fn prepare(scratch: BorrowedFd<'_>) -> Outcome<Self> {
         let cover = cover(scratch).map_err(|error| failed("cover the scratch directory", &error))?;
         mkdirat(&cover, NAME, Mode::RWXU).map_err(|error| failed("make a mount point", &error))?;
         let mount_point = place_of(cover.as_fd()).join(NAME);
@@ -42,7 +42,7 @@ impl Root {
     }
 
     /// Mounts the unforked directories in the fork, once it is mounted.
-    pub fn furnish(&self) -> Outcome {
+    pub(crate) fn furnish(&self) -> Outcome {
         for name in SHARED {
             let (there, here) = (Path::new("/").join(name), self.mount_point.join(name));
             if there.is_dir() && here.is_dir() {
@@ -53,7 +53,7 @@ impl Root {
     }
 
     /// Unmounts them again, before the fork is unmounted.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         for name in SHARED {
             // A directory that was not mounted need not be unmounted.
             let _ = unmount(self.mount_point.join(name), UnmountFlags::DETACH);
@@ -89,7 +89,7 @@ fn failed(what: &str, error: &dyn std::fmt::Display) -> Failure {
 }
 
 /// Changes to the new root and to a directory in it: for a new process, before it becomes the command.
-pub fn enter(root: &CStr, directory: &CStr) -> io::Result<()> {
+pub(crate) fn enter(root: &CStr, directory: &CStr) -> io::Result<()> {
     rustix::process::chroot(root)?;
     Ok(rustix::process::chdir(directory)?)
 }

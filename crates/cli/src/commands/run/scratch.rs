@@ -29,7 +29,7 @@ const REMOVED: &str = "removed.json";
 const CHANGES: &str = "changes";
 
 /// A scratch directory.
-pub struct Scratch {
+pub(crate) struct Scratch {
     directory: Directory,
     /// The directory was created for the fork.
     is_made: bool,
@@ -40,7 +40,7 @@ pub struct Scratch {
 
 /// The description of what was forked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Description {
+pub(crate) struct Description {
     /// The stack, in its canonical form.
     pub stack: String,
     /// The path at which the fork is visible.
@@ -51,7 +51,7 @@ pub struct Description {
 }
 
 impl Description {
-    pub fn new(stack: String, at: PathBuf) -> Self {
+    pub(crate) fn new(stack: String, at: PathBuf) -> Self {
         Self { stack, at, began: Cell::new((0, 0)) }
     }
 }
@@ -61,7 +61,7 @@ impl Scratch {
     ///
     /// # Errors
     /// Fails if the directory is not accessible to the caller alone, or cannot be read.
-    pub fn open(path: &Path) -> Outcome<Option<Self>> {
+    pub(crate) fn open(path: &Path) -> Outcome<Option<Self>> {
         let directory = match Directory::open(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(None);
@@ -85,7 +85,12 @@ impl Scratch {
     ///
     /// # Errors
     /// Fails if an existing directory is not the caller's alone, or not empty; or if it is inside what is forked.
-    pub fn make(path: Option<&Path>, description: Description, stack: &[PathBuf], is_users: bool) -> Outcome<Self> {
+    pub(crate) fn make(
+        path: Option<&Path>,
+        description: Description,
+        stack: &[PathBuf],
+        is_users: bool,
+    ) -> Outcome<Self> {
         let (path, is_made) = match path {
             Some(path) => (path.to_owned(), make_directory(path, false)?),
             None => {
@@ -104,38 +109,38 @@ impl Scratch {
         made.map(|()| scratch)
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.directory.path
     }
 
     /// Returns a descriptor of the directory.
-    pub fn as_fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.directory.file.as_fd()
     }
 
     /// Returns whether no command has run in it.
-    pub fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         self.is_new.get()
     }
 
     /// Records that a command runs in it: from now on it is removed only on request.
-    pub fn note_used(&self) {
+    pub(crate) fn note_used(&self) {
         self.is_new.set(false);
     }
 
     /// Returns the start time of the fork.
-    pub fn began(&self) -> Timestamp {
+    pub(crate) fn began(&self) -> Timestamp {
         let (seconds, nanoseconds) = self.description.began.get();
         Timestamp { seconds, nanoseconds }
     }
 
     /// Returns the branch of changes.
-    pub fn changes(&self) -> Outcome<FileSystemRef> {
+    pub(crate) fn changes(&self) -> Outcome<FileSystemRef> {
         stack::build_directory(&self.directory.at(CHANGES)).map_err(|error| unusable(self.path(), &error))
     }
 
     /// Records the start time of the fork.
-    pub fn note_begin(&self, time: Timestamp) -> Outcome {
+    pub(crate) fn note_begin(&self, time: Timestamp) -> Outcome {
         self.description.began.set((time.seconds, time.nanoseconds));
         let text = serde_json::to_string(&self.description).map_err(|error| unusable(self.path(), &error))?;
         let mut options = File::options();
@@ -144,7 +149,7 @@ impl Scratch {
     }
 
     /// Removes the fork, if no command has run in it yet.
-    pub fn forget_if_new(&self) {
+    pub(crate) fn forget_if_new(&self) {
         if self.is_new() {
             // The error that led here is reported.
             let _ = self.remove();
@@ -152,7 +157,7 @@ impl Scratch {
     }
 
     /// Removes the changes and all data about them. If interrupted, what remains is no longer a fork.
-    pub fn remove(&self) -> Outcome {
+    pub(crate) fn remove(&self) -> Outcome {
         match fs::rename(self.directory.at(DESCRIPTION), self.directory.at(REMOVED)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(not_removed(self.path(), &error)),
             _ => self.directory.remove_rest()?,
@@ -375,12 +380,12 @@ mod path_bytes {
         Bytes(Vec<u8>),
     }
 
-    pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
         let bytes = path.as_os_str().as_bytes();
         String::from_utf8(bytes.to_vec()).map_or_else(|_| Text::Bytes(bytes.to_vec()), Text::Text).serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
         Ok(match Text::deserialize(deserializer)? {
             Text::Text(text) => PathBuf::from(OsStr::new(&text)),
             Text::Bytes(bytes) => PathBuf::from(OsString::from_vec(bytes)),

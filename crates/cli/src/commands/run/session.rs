@@ -38,12 +38,12 @@ static ENDS: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Sets whether signals end this process from now on. Without a command to forward them to, they are ignored otherwise, so that
 /// a running commit completes.
-pub fn let_signals_end(ends: bool) {
+pub(crate) fn let_signals_end(ends: bool) {
     ENDS.store(ends, Ordering::SeqCst);
 }
 
 /// The way in which the command ended.
-pub enum Ended {
+pub(crate) enum Ended {
     /// It exited, or a signal killed it.
     With(ExitStatus),
     /// It could not be started.
@@ -51,7 +51,7 @@ pub enum Ended {
 }
 
 /// The end of a command in a fork.
-pub struct Finished {
+pub(crate) struct Finished {
     /// The way in which the command ended.
     pub ended: Ended,
     /// Nothing can change in the fork any more: no process that was left running uses it.
@@ -60,7 +60,7 @@ pub struct Finished {
 
 impl Ended {
     /// Returns the exit status as a shell reports it.
-    pub fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         match self {
             Self::With(status) => {
                 let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
@@ -73,14 +73,14 @@ impl Ended {
 
 /// A user who is not root, but has root's capabilities in a user namespace of their own.
 #[derive(Clone, Copy, Debug)]
-pub struct User {
+pub(crate) struct User {
     uid: Uid,
     gid: Gid,
 }
 
 /// Gives this process a private mount namespace and, for callers other than root, a user namespace in which they are root;
 /// returns that user. Mounts made outside propagate into it, none propagate out.
-pub fn separate() -> Outcome<Option<User>> {
+pub(crate) fn separate() -> Outcome<Option<User>> {
     let user = (!geteuid().is_root()).then(|| User { uid: geteuid(), gid: getegid() });
     let flags = if user.is_some() { UnshareFlags::NEWUSER | UnshareFlags::NEWNS } else { UnshareFlags::NEWNS };
     // SAFETY: the process has a single thread, and neither namespace changes descriptors or memory.
@@ -117,7 +117,7 @@ fn map_ids(inner_uid: Uid, outer_uid: Uid, inner_gid: Gid, outer_gid: Gid) -> io
 }
 
 /// Mounts the fork, runs the command to its end, and unmounts.
-pub fn run(
+pub(crate) fn run(
     fork: &Fork,
     scratch: &Scratch,
     command: &[OsString],
@@ -216,7 +216,7 @@ impl Process<'_> {
 }
 
 /// Fails if the command would start where its changes are not confined to the fork. Only root can fork everything.
-pub fn refuse_outside(at: &Path, is_root: bool) -> Outcome {
+pub(crate) fn refuse_outside(at: &Path, is_root: bool) -> Outcome {
     let fork = at.display();
     match std::env::current_dir() {
         Ok(directory) if !directory.starts_with(at) => {

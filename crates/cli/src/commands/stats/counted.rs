@@ -12,7 +12,7 @@ use crate::exit::Outcome;
 use crate::front_end::Times;
 
 /// A mount and its statistics.
-pub struct Counted {
+pub(crate) struct Counted {
     /// Identity and state of the mount.
     pub report: Report,
     /// Time since serving began, in seconds.
@@ -25,7 +25,7 @@ pub struct Counted {
 
 /// The statistics of a mount over some time.
 #[derive(Clone, Default)]
-pub struct Work {
+pub(crate) struct Work {
     /// The requests of each operation that occurred.
     pub operations: BTreeMap<String, Requests>,
     /// The time that each part of the stack itself took of the sampled requests that reached it.
@@ -34,7 +34,7 @@ pub struct Work {
 
 /// The statistics of some requests.
 #[derive(Clone, Default)]
-pub struct Requests {
+pub(crate) struct Requests {
     /// Number of requests that failed.
     pub failures: u64,
     /// The latencies of the requests.
@@ -52,7 +52,7 @@ impl<'a> Sum<&'a Requests> for Requests {
 }
 
 /// Queries the mount on this path, or all mounts that the caller may query.
-pub fn gather(mount_point: Option<&Path>) -> Outcome<Vec<Counted>> {
+pub(crate) fn gather(mount_point: Option<&Path>) -> Outcome<Vec<Counted>> {
     if let Some(path) = mount_point {
         return Ok(vec![Counted::ask(running(path)?)?]);
     }
@@ -86,13 +86,13 @@ impl Counted {
 
 impl Work {
     /// Returns all operations combined.
-    pub fn all(&self) -> Requests {
+    pub(crate) fn all(&self) -> Requests {
         self.operations.values().sum()
     }
 
     /// Returns the difference to an earlier state.
     #[must_use]
-    pub fn since(&self, earlier: &Work) -> Work {
+    pub(crate) fn since(&self, earlier: &Work) -> Work {
         let operations = self.operations.iter().map(|(name, now)| {
             let Some(before) = earlier.operations.get(name) else { return (name.clone(), now.clone()) };
             let failures = now.failures.saturating_sub(before.failures);
@@ -108,7 +108,7 @@ impl Work {
     }
 
     /// Returns the parts in descending order of total time, each with its fraction of the total, from 0 to 1.
-    pub fn shares(&self) -> Vec<(&str, &Times, f64)> {
+    pub(crate) fn shares(&self) -> Vec<(&str, &Times, f64)> {
         let all: Duration = self.parts.values().map(Times::total).sum();
         let share = |times: &Times| times.total().as_secs_f64() / all.as_secs_f64().max(f64::MIN_POSITIVE);
         let mut parts: Vec<_> = self.parts.iter().map(|(name, times)| (name.as_str(), times, share(times))).collect();

@@ -18,7 +18,7 @@ use crate::front_end::Times;
 const STEPS: u32 = 25;
 
 /// Returns the statistics of all mounts.
-pub fn text(mounts: Vec<Counted>) -> String {
+pub(crate) fn text(mounts: Vec<Counted>) -> String {
     let mut registry = Registry::with_prefix("plyfs");
     registry.register_collector(Box::new(Mounts(mounts)));
     let mut text = String::new();

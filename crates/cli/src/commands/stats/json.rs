@@ -9,7 +9,7 @@ use crate::front_end::Times;
 
 /// One mount, as `--json` prints it.
 #[derive(Serialize)]
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     mount_point: &'a str,
     stack: &'a str,
     pid: u32,
@@ -50,7 +50,7 @@ struct Seconds {
 }
 
 impl Line<'_> {
-    pub(super) fn of(mount: &Counted) -> Line<'_> {
+    pub(crate) fn of(mount: &Counted) -> Line<'_> {
         let all = mount.work.all();
         Line {
             mount_point: &mount.report.mount_point,

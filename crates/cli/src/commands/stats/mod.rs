@@ -3,16 +3,16 @@
 mod counted;
 mod exposition;
 mod json;
-pub mod table;
+pub(crate) mod table;
 
 use super::print;
 use crate::arguments::Stats;
 use crate::exit::Outcome;
-pub use counted::{Counted, gather};
+pub(crate) use counted::{Counted, gather};
 use json::Line;
 
 /// Runs the command.
-pub fn run(arguments: &Stats) -> Outcome {
+pub(crate) fn run(arguments: &Stats) -> Outcome {
     let mounts = gather(arguments.mount_point.as_deref())?;
     if arguments.prometheus {
         return print(&exposition::text(mounts));

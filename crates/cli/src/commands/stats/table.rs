@@ -10,12 +10,12 @@ use crate::commands::{headed_table, printable};
 use crate::front_end::Times;
 
 /// Returns the full statistics of a mount.
-pub fn of_mount(mount: &Counted) -> String {
+pub(crate) fn of_mount(mount: &Counted) -> String {
     of_work(mount, &mount.work, |count| count.to_string())
 }
 
 /// Returns the statistics of a mount over some time. `count` formats a number of requests.
-pub fn of_work(mount: &Counted, work: &Work, count: impl Fn(u64) -> String) -> String {
+pub(crate) fn of_work(mount: &Counted, work: &Work, count: impl Fn(u64) -> String) -> String {
     let heading = heading(mount, work.all().times.requests());
     format!("{heading}\n{}\n\n{}\n", of_operations(&work.operations, count), of_parts(work))
 }
@@ -38,7 +38,10 @@ fn of_operations(operations: &BTreeMap<String, Requests>, count: impl Fn(u64) ->
 }
 
 /// Returns a table of mounts, each with all its operations combined.
-pub fn of_mounts<'a>(mounts: impl Iterator<Item = (&'a str, Requests)>, count: impl Fn(u64) -> String) -> String {
+pub(crate) fn of_mounts<'a>(
+    mounts: impl Iterator<Item = (&'a str, Requests)>,
+    count: impl Fn(u64) -> String,
+) -> String {
     let mut table = new_table("MOUNT POINT");
     mounts.for_each(|(name, all)| add_row(&mut table, &printable(name), &all, &count));
     table.trim_fmt()

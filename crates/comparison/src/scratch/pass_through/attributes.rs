@@ -6,7 +6,7 @@ use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use rustix::fs::{Stat, Timespec, UTIME_NOW, UTIME_OMIT};
 
 /// The attributes of an object with that number.
-pub fn attributes(number: u64, status: &Stat) -> FileAttr {
+pub(crate) fn attributes(number: u64, status: &Stat) -> FileAttr {
     FileAttr {
         ino: INodeNo(number),
         size: status.st_size as u64,
@@ -27,7 +27,7 @@ pub fn attributes(number: u64, status: &Stat) -> FileAttr {
 }
 
 /// What an object is.
-pub fn kind(kind: rustix::fs::FileType) -> FileType {
+pub(crate) fn kind(kind: rustix::fs::FileType) -> FileType {
     match kind {
         rustix::fs::FileType::Directory => FileType::Directory,
         rustix::fs::FileType::Symlink => FileType::Symlink,
@@ -46,7 +46,7 @@ fn kernel_device(device: u64) -> u32 {
 }
 
 /// The device that FUSE writes so.
-pub fn device(device: u32) -> rustix::fs::Dev {
+pub(crate) fn device(device: u32) -> rustix::fs::Dev {
     rustix::fs::makedev(device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00)
 }
 
@@ -57,7 +57,7 @@ fn time(seconds: i64, nanoseconds: u32) -> SystemTime {
 }
 
 /// A time that is to be set, or not.
-pub fn timestamp(time: Option<TimeOrNow>) -> Timespec {
+pub(crate) fn timestamp(time: Option<TimeOrNow>) -> Timespec {
     match time {
         None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },

@@ -10,7 +10,7 @@ use super::attributes::kind;
 use super::{Listed, Result};
 
 /// All names of a directory as it is now.
-pub fn read(directory: &OwnedFd) -> Result<Vec<Listed>> {
+pub(crate) fn read(directory: &OwnedFd) -> Result<Vec<Listed>> {
     let mut listed = Vec::new();
     for entry in Dir::read_from(directory)? {
         let entry = entry?;

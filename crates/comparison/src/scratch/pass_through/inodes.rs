@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::Result;
 
 /// The number of the root.
-pub const ROOT: u64 = 1;
+pub(crate) const ROOT: u64 = 1;
 /// From here on objects are numbered that have none of their own which is free.
 const OWN_NUMBERS: u64 = 1 << 62;
 
@@ -24,7 +24,7 @@ struct Inode {
 }
 
 /// The objects that the kernel knows.
-pub struct Inodes {
+pub(crate) struct Inodes {
     device: u64,
     table: Mutex<Table>,
 }
@@ -37,7 +37,7 @@ struct Table {
 
 impl Inodes {
     /// A table with the root only.
-    pub fn new(root: OwnedFd) -> Result<Self> {
+    pub(crate) fn new(root: OwnedFd) -> Result<Self> {
         let status = fstat(&root)?;
         let identity = (status.st_dev, status.st_ino);
         let root = Inode { descriptor: Arc::new(root), identity, lookups: 1 };
@@ -46,12 +46,12 @@ impl Inodes {
     }
 
     /// The descriptor of an object.
-    pub fn get(&self, number: u64) -> Result<Arc<OwnedFd>> {
+    pub(crate) fn get(&self, number: u64) -> Result<Arc<OwnedFd>> {
         self.table().inodes.get(&number).map(|inode| inode.descriptor.clone()).ok_or(Errno::STALE)
     }
 
     /// Counts a look-up of an object, and answers its number: that which it has below, if no other has it.
-    pub fn enter(&self, descriptor: OwnedFd, status: &Stat) -> u64 {
+    pub(crate) fn enter(&self, descriptor: OwnedFd, status: &Stat) -> u64 {
         let identity = (status.st_dev, status.st_ino);
         let mut table = self.table();
         if let Some(&number) = table.numbers.get(&identity)
@@ -69,7 +69,7 @@ impl Inodes {
     }
 
     /// Takes look-ups back.
-    pub fn forget(&self, number: u64, lookups: u64) {
+    pub(crate) fn forget(&self, number: u64, lookups: u64) {
         let mut table = self.table();
         let Some(inode) = table.inodes.get_mut(&number).filter(|_| number != ROOT) else { return };
         inode.lookups = inode.lookups.saturating_sub(lookups);

@@ -17,12 +17,12 @@ const NAMES_KEPT: Duration = Duration::ZERO;
 const GENERATION: Generation = Generation(0);
 
 /// An error as the FUSE crate takes it.
-pub fn errno(error: rustix::io::Errno) -> Errno {
+pub(crate) fn errno(error: rustix::io::Errno) -> Errno {
     Errno::from_i32(error.raw_os_error())
 }
 
 /// Answers a name that was found or made.
-pub fn reply_entry(found: Result<FileAttr>, reply: ReplyEntry) {
+pub(crate) fn reply_entry(found: Result<FileAttr>, reply: ReplyEntry) {
     match found {
         Ok(found) => reply.entry_with_ttls(&ATTRIBUTES_KEPT, &NAMES_KEPT, &found, GENERATION),
         Err(error) => reply.error(errno(error)),
@@ -30,7 +30,7 @@ pub fn reply_entry(found: Result<FileAttr>, reply: ReplyEntry) {
 }
 
 /// Answers attributes.
-pub fn reply_attributes(found: Result<FileAttr>, reply: ReplyAttr) {
+pub(crate) fn reply_attributes(found: Result<FileAttr>, reply: ReplyAttr) {
     match found {
         Ok(found) => reply.attr(&ATTRIBUTES_KEPT, &found),
         Err(error) => reply.error(errno(error)),
@@ -38,7 +38,7 @@ pub fn reply_attributes(found: Result<FileAttr>, reply: ReplyAttr) {
 }
 
 /// Answers a file that was made and opened. One time is for both, its name and its attributes.
-pub fn reply_created(made: Result<(FileAttr, u64)>, flags: FopenFlags, reply: ReplyCreate) {
+pub(crate) fn reply_created(made: Result<(FileAttr, u64)>, flags: FopenFlags, reply: ReplyCreate) {
     match made {
         Ok((made, handle)) => reply.created(&NAMES_KEPT, &made, GENERATION, FileHandle(handle), flags),
         Err(error) => reply.error(errno(error)),
@@ -46,7 +46,7 @@ pub fn reply_created(made: Result<(FileAttr, u64)>, flags: FopenFlags, reply: Re
 }
 
 /// Answers that something is done.
-pub fn reply_empty(done: Result<()>, reply: ReplyEmpty) {
+pub(crate) fn reply_empty(done: Result<()>, reply: ReplyEmpty) {
     match done {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(errno(error)),
@@ -54,7 +54,7 @@ pub fn reply_empty(done: Result<()>, reply: ReplyEmpty) {
 }
 
 /// Answers what was opened.
-pub fn reply_opened(handle: Result<u64>, flags: FopenFlags, reply: ReplyOpen) {
+pub(crate) fn reply_opened(handle: Result<u64>, flags: FopenFlags, reply: ReplyOpen) {
     match handle {
         Ok(handle) => reply.opened(FileHandle(handle), flags),
         Err(error) => reply.error(errno(error)),
@@ -62,7 +62,7 @@ pub fn reply_opened(handle: Result<u64>, flags: FopenFlags, reply: ReplyOpen) {
 }
 
 /// Answers data.
-pub fn reply_data(found: Result<Vec<u8>>, reply: ReplyData) {
+pub(crate) fn reply_data(found: Result<Vec<u8>>, reply: ReplyData) {
     match found {
         Ok(found) => reply.data(&found),
         Err(error) => reply.error(errno(error)),
@@ -70,7 +70,7 @@ pub fn reply_data(found: Result<Vec<u8>>, reply: ReplyData) {
 }
 
 /// Answers a value, or how long it is if there is no room to write it to.
-pub fn reply_value(found: Result<Vec<u8>>, room: u32, reply: ReplyXattr) {
+pub(crate) fn reply_value(found: Result<Vec<u8>>, room: u32, reply: ReplyXattr) {
     match found {
         Ok(found) if room == 0 => reply.size(found.len() as u32),
         Ok(found) if found.len() > room as usize => reply.error(Errno::ERANGE),

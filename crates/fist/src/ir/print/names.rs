@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use crate::ir::{Function, Register, Type, Variable};
 
 /// The names of a function's variables.
-pub(super) struct Names<'a> {
-    pub(super) function: &'a Function,
+pub(crate) struct Names<'a> {
+    pub(crate) function: &'a Function,
     registers: Vec<String>,
     objects: Vec<String>,
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn of(function: &'a Function) -> Names<'a> {
+    pub(crate) fn of(function: &'a Function) -> Names<'a> {
         let mut used = HashMap::new();
         let mut all = function.registers.iter().chain(&function.objects).map(|variable| unique(variable, &mut used));
         let registers = all.by_ref().take(function.registers.len()).collect();
@@ -20,19 +20,19 @@ impl<'a> Names<'a> {
         Names { function, registers, objects }
     }
 
-    pub(super) fn register(&self, register: Register) -> &str {
+    pub(crate) fn register(&self, register: Register) -> &str {
         &self.registers[register]
     }
 
-    pub(super) fn object(&self, object: usize) -> &str {
+    pub(crate) fn object(&self, object: usize) -> &str {
         &self.objects[object]
     }
 
-    pub(super) fn register_type(&self, register: Register) -> &Type {
+    pub(crate) fn register_type(&self, register: Register) -> &Type {
         &self.function.registers[register].r#type
     }
 
-    pub(super) fn object_type(&self, object: usize) -> &Type {
+    pub(crate) fn object_type(&self, object: usize) -> &Type {
         &self.function.objects[object].r#type
     }
 }

@@ -5,7 +5,7 @@ use super::names::Names;
 use crate::ir::{Expression, Statement as S};
 
 impl Printer<'_> {
-    pub(super) fn statements(&mut self, all: &[S], names: &Names<'_>) {
+    pub(crate) fn statements(&mut self, all: &[S], names: &Names<'_>) {
         for one in all {
             self.statement(one, names);
         }

@@ -10,7 +10,7 @@ use crate::ir::{
 
 impl Printer<'_> {
     /// Prints an expression.
-    pub(super) fn expression(&self, one: &E, names: &Names<'_>) -> String {
+    pub(crate) fn expression(&self, one: &E, names: &Names<'_>) -> String {
         match one {
             E::Constant(constant) => self.constant(*constant),
             E::Size(r#type) => format!("sizeof({})", self.r#type(r#type)),

@@ -10,7 +10,7 @@ use crate::fuse::wire::{self, set_attributes as valid};
 use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Result, SetAttributes};
 
 impl Dispatcher {
-    pub(super) fn attribute_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    pub(crate) fn attribute_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         let node = self.node(request.node)?;
         let caller = caller(request, 0);
         match &request.operation {

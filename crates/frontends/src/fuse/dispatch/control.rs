@@ -11,7 +11,7 @@ use vnode::{Errno, FileKind};
 const IOCTL_DATA_MAX: u32 = 16 << 10;
 
 impl Dispatcher {
-    pub(super) fn control_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    pub(crate) fn control_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         match &request.operation {
             Operation::Ioctl { arguments, data } => self.ioctl(request, arguments, data, reply),
             Operation::Poll(arguments) => {

@@ -12,7 +12,7 @@ use vnode::{AllocateMode, Caller, Errno, OpenFlags, SetAttributes, read_fully, w
 const COPY_MAX: u64 = 0x7fff_f000;
 
 impl Dispatcher {
-    pub(super) fn data_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    pub(crate) fn data_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         let caller = caller(request, 0);
         match &request.operation {
             Operation::Read(arguments) => {

@@ -15,7 +15,7 @@ const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 
 impl Dispatcher {
-    pub(super) fn directory_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    pub(crate) fn directory_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         let caller = caller(request, 0);
         match &request.operation {
             Operation::OpenDirectory(_) => {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use vnode::{Attributes, Caller, Entry, Errno, RenameMode, Result};
 
 impl Dispatcher {
-    pub(super) fn entry_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    pub(crate) fn entry_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         let node = self.node(request.node)?;
         let caller_with = |umask: u32| self.admitted_caller(request, umask);
         let vnode = &node.vnode;
@@ -68,7 +68,7 @@ impl Dispatcher {
 
     /// Syncs the change of a name to stable storage, if the mount requires that. If this fails, the kernel looks the name up
     /// again: it has changed all the same.
-    pub(super) fn name_changed(&self, directory: &Node, name: &[u8]) -> Answer {
+    pub(crate) fn name_changed(&self, directory: &Node, name: &[u8]) -> Answer {
         self.durability.directory_changed(&*directory.vnode, &*self.file_system).inspect_err(|_| {
             self.expiry.name(directory.id, name);
         })
@@ -142,7 +142,7 @@ impl Dispatcher {
     }
 
     /// Returns the result for a name in `parent`: its node, on which the kernel holds one more lookup from now on.
-    pub(super) fn entry_out(&self, found_in: Generation, parent: &Node, name: &[u8], entry: Entry) -> wire::EntryOut {
+    pub(crate) fn entry_out(&self, found_in: Generation, parent: &Node, name: &[u8], entry: Entry) -> wire::EntryOut {
         let guard = self.guard(parent, &entry);
         let Entry { vnode, attributes } = entry;
         let node = self.nodes.look_up(vnode);
@@ -159,7 +159,7 @@ impl Dispatcher {
     }
 
     /// Returns the result for an object that is not requested by name, as [`Dispatcher::entry_out`].
-    pub(super) fn nameless_entry_out(&self, Entry { vnode, attributes }: Entry) -> wire::EntryOut {
+    pub(crate) fn nameless_entry_out(&self, Entry { vnode, attributes }: Entry) -> wire::EntryOut {
         self.timed_entry_out(&self.nodes.look_up(vnode), &attributes, Duration::ZERO)
     }
 
@@ -172,7 +172,7 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn forget(&self, node: u64, lookups: u64) {
+    pub(crate) fn forget(&self, node: u64, lookups: u64) {
         if self.nodes.forget(node, lookups) {
             self.known_names.forget(node);
             self.trimmer.node_went(self.nodes.len());

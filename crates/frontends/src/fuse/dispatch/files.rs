@@ -25,7 +25,7 @@ const OPENED_TO_EXECUTE: u32 = 0x20;
 const NOT_PASSED_DOWN: u32 = (libc::O_DIRECT | libc::O_ASYNC) as u32 | OPENED_TO_EXECUTE;
 
 impl Dispatcher {
-    pub(super) fn file_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    pub(crate) fn file_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         match &request.operation {
             Operation::Open(arguments) => self.open(request, arguments, reply),
             Operation::Create { arguments, name } => self.create(request, arguments, Some(name), reply),
@@ -171,7 +171,7 @@ impl Dispatcher {
     }
 
     /// Returns the file to which the kernel's pages are written back: an open file that appends would put them at its end.
-    pub(super) fn file_for_pages<'a>(&self, opened: &'a OpenedFile) -> vnode::Result<&'a OpenFileRef> {
+    pub(crate) fn file_for_pages<'a>(&self, opened: &'a OpenedFile) -> vnode::Result<&'a OpenFileRef> {
         if !opened.appends {
             return Ok(&opened.file);
         }
@@ -251,7 +251,7 @@ impl Dispatcher {
     }
 
     /// Takes or releases a lock, or queues the request to wait for it.
-    pub(super) fn set_lock(
+    pub(crate) fn set_lock(
         &self,
         request: &Request<'_>,
         arguments: &wire::LockIn,

@@ -12,7 +12,7 @@ use vnode::{AccessMode, Caller, Entry, Errno, FileKind, Name, Result};
 
 /// The treatment of a name that is returned to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Guard {
+pub(crate) enum Guard {
     /// No special treatment.
     None,
     /// The kernel must look it up each time: the next caller may not be permitted.
@@ -23,19 +23,19 @@ pub(super) enum Guard {
 
 /// In the note of a symlink: it is in a sticky directory that is writable for everybody and has a different owner than the
 /// symlink, so that only the symlink's owner may follow it.
-pub(super) const FOLLOW_NOT_FOR_OTHERS: u64 = 1;
+pub(crate) const FOLLOW_NOT_FOR_OTHERS: u64 = 1;
 
 /// The switch for symlink protection, see proc_sys_fs(5).
 const PROTECTED_SYMLINKS: &str = "/proc/sys/fs/protected_symlinks";
 
 impl Dispatcher {
     /// Returns whether objects of this kind are guarded in this mount.
-    pub(super) fn is_guarded(&self, kind: FileKind) -> bool {
+    pub(crate) fn is_guarded(&self, kind: FileKind) -> bool {
         self.decisions().guards_others() && !matches!(kind, FileKind::Regular | FileKind::Directory)
     }
 
     /// Returns the treatment of a name in `parent`, whether it was looked up, created or moved there.
-    pub(super) fn guard(&self, parent: &Node, entry: &Entry) -> Guard {
+    pub(crate) fn guard(&self, parent: &Node, entry: &Entry) -> Guard {
         let kind = entry.vnode.kind();
         if !self.is_guarded(kind) {
             Guard::None
@@ -54,7 +54,7 @@ impl Dispatcher {
     ///
     /// # Errors
     /// `EACCES` for a pipe, socket or device that the caller may not both read and write.
-    pub(super) fn admit_to_found(&self, caller: &Caller, entry: &Entry) -> Result<()> {
+    pub(crate) fn admit_to_found(&self, caller: &Caller, entry: &Entry) -> Result<()> {
         let kind = entry.vnode.kind();
         if !self.is_guarded(kind) || kind == FileKind::Symlink {
             return Ok(());
@@ -67,7 +67,7 @@ impl Dispatcher {
     }
 
     /// Handles a name that was moved to a directory: the kernel moves its dentry along, so that nobody looks it up there.
-    pub(super) fn guard_moved(&self, directory: &Node, name: &[u8]) {
+    pub(crate) fn guard_moved(&self, directory: &Node, name: &[u8]) {
         let is_sticky = || directory.vnode.getattr(&self.server).is_ok_and(|found| is_sticky_and_for_all(found.mode));
         if self.is_guarded(FileKind::Symlink)
             && is_sticky()
@@ -82,7 +82,7 @@ impl Dispatcher {
 
     /// Returns whether a directory that gets this mode protects the symlinks in it; the kernel may have cached their names
     /// before.
-    pub(super) fn protects_symlinks(&self, mode: u32) -> bool {
+    pub(crate) fn protects_symlinks(&self, mode: u32) -> bool {
         self.is_guarded(FileKind::Symlink) && is_sticky_and_for_all(mode)
     }
 
@@ -91,7 +91,7 @@ impl Dispatcher {
     /// # Errors
     /// `EACCES` for another user's symlink in a sticky directory, which is what the kernel returns to a caller that follows
     /// it.
-    pub(super) fn admit_to_symlink(&self, caller: &Caller, node: &Node) -> Result<()> {
+    pub(crate) fn admit_to_symlink(&self, caller: &Caller, node: &Node) -> Result<()> {
         let is_protected = self.is_guarded(FileKind::Symlink)
             && node.note.load(Ordering::Acquire) & FOLLOW_NOT_FOR_OTHERS != 0
             && node.vnode.getattr(&self.server)?.uid != caller.uid
@@ -102,7 +102,7 @@ impl Dispatcher {
     /// Returns whether to remove a file's capabilities as the kernel requests. It requests that for callers that write to the
     /// file, for those that may remove them by name, and for those that change its owner or size, before it knows whether they
     /// may: the change itself removes them below, unless it is refused.
-    pub(super) fn takes_capabilities(&self, caller: &Caller, node: &Node) -> Result<bool> {
+    pub(crate) fn takes_capabilities(&self, caller: &Caller, node: &Node) -> Result<bool> {
         Ok(caller.is_superuser()
             || self.open_files.has_writers(node.id)
             || (caller.may_give_own_files_capabilities() && node.vnode.getattr(&self.server)?.uid == caller.uid))
@@ -111,7 +111,7 @@ impl Dispatcher {
     /// Filters the result of a change that the kernel requests on its own, for a caller that writes, or for one that requests
     /// it by name; the kernel does not say which. Returns `None` if a rule of the stack refuses it, and the file is open for
     /// writing: the writer was permitted to write, and what has to change with the data is changed below.
-    pub(super) fn unless_for_writer<T>(&self, node: &Node, changed: Result<T>) -> Result<Option<T>> {
+    pub(crate) fn unless_for_writer<T>(&self, node: &Node, changed: Result<T>) -> Result<Option<T>> {
         match changed {
             Err(Errno::EPERM | Errno::EACCES) if self.open_files.has_writers(node.id) => Ok(None),
             changed => changed.map(Some),
@@ -119,7 +119,7 @@ impl Dispatcher {
     }
 
     /// Returns whether a caller that the kernel has not checked may write to a file, and so clear its set-ID bits.
-    pub(super) fn may_write(&self, caller: &Caller, node: &Node) -> bool {
+    pub(crate) fn may_write(&self, caller: &Caller, node: &Node) -> bool {
         self.open_files.has_writers(node.id) || node.vnode.access(caller, AccessMode::WRITE).is_ok()
     }
 }

@@ -9,10 +9,10 @@ use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
 use vnode::{Caller, Errno, FileKind, Result, SetAttributes};
 
-pub(super) const FILE_CAPABILITIES: &[u8] = b"security.capability";
+pub(crate) const FILE_CAPABILITIES: &[u8] = b"security.capability";
 
 impl Dispatcher {
-    pub(super) fn xattr_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    pub(crate) fn xattr_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         let node = self.node(request.node)?;
         let caller = self.admitted_caller(request, 0);
         match &request.operation {

@@ -7,11 +7,11 @@ use std::collections::{HashMap, HashSet};
 
 use vnode::{LockFamily, LockOwner};
 
-pub(super) type Holder = (LockFamily, LockOwner);
+pub(crate) type Holder = (LockFamily, LockOwner);
 
 /// The holders of all files.
 #[derive(Default)]
-pub(super) struct Holders {
+pub(crate) struct Holders {
     /// By node, with the open files through which they took locks.
     files: HashMap<u64, HashMap<Holder, HashSet<usize>>>,
     /// By open file.
@@ -20,13 +20,13 @@ pub(super) struct Holders {
 
 impl Holders {
     /// Records a lock that was taken through an open file of the node.
-    pub(super) fn add(&mut self, node: u64, opened: usize, holder: Holder) {
+    pub(crate) fn add(&mut self, node: u64, opened: usize, holder: Holder) {
         self.files.entry(node).or_default().entry(holder).or_default().insert(opened);
         self.taken.entry(opened).or_default().insert(holder);
     }
 
     /// Removes a holder that has no lock on the file any more.
-    pub(super) fn remove(&mut self, node: u64, holder: Holder) {
+    pub(crate) fn remove(&mut self, node: u64, holder: Holder) {
         let Some(of_file) = self.files.get_mut(&node) else { return };
         for opened in of_file.remove(&holder).into_iter().flatten() {
             if let Some(taken) = self.taken.get_mut(&opened) {
@@ -43,7 +43,7 @@ impl Holders {
 
     /// Releases an open file of the node, and with it the locks that were taken through it. Returns whether there may have
     /// been any.
-    pub(super) fn release(&mut self, node: u64, opened: usize) -> bool {
+    pub(crate) fn release(&mut self, node: u64, opened: usize) -> bool {
         let Some(taken) = self.taken.remove(&opened) else { return false };
         let Some(of_file) = self.files.get_mut(&node) else { return true };
         for holder in taken {
@@ -61,13 +61,13 @@ impl Holders {
     }
 
     /// Returns whether the holder may hold a lock on the file.
-    pub(super) fn has(&self, node: u64, holder: Holder) -> bool {
+    pub(crate) fn has(&self, node: u64, holder: Holder) -> bool {
         self.files.get(&node).is_some_and(|of_file| of_file.contains_key(&holder))
     }
 
     /// Returns the number of entries.
     #[cfg(test)]
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.files.len() + self.taken.len()
     }
 }

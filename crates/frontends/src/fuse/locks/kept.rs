@@ -5,7 +5,7 @@ use vnode::{Lock, LockKind, LockOwner, LockTable, Result};
 
 /// Locks managed by the front end, by the node of their file.
 #[derive(Default)]
-pub(super) struct KeptLocks(HashMap<u64, LockTable>);
+pub(crate) struct KeptLocks(HashMap<u64, LockTable>);
 
 impl KeptLocks {
     /// Takes or releases a lock through an open file.
@@ -13,7 +13,7 @@ impl KeptLocks {
     /// # Errors
     /// `EAGAIN` if another owner's lock conflicts, `ENOLCK` if the owner would have more ranges than
     /// [`vnode::LOCK_RANGES_MAX`].
-    pub(super) fn set(&mut self, node: u64, owner: LockOwner, opened: usize, lock: &Lock) -> Result<()> {
+    pub(crate) fn set(&mut self, node: u64, owner: LockOwner, opened: usize, lock: &Lock) -> Result<()> {
         if lock.kind == LockKind::Unlock && !self.0.contains_key(&node) {
             return Ok(());
         }
@@ -24,19 +24,19 @@ impl KeptLocks {
     }
 
     /// Releases the POSIX locks that an owner holds on a file.
-    pub(super) fn release(&mut self, node: u64, owner: LockOwner) {
+    pub(crate) fn release(&mut self, node: u64, owner: LockOwner) {
         self.0.entry(node).and_modify(|table| table.release_ranges(owner));
         self.forget_if_empty(node);
     }
 
     /// Releases the locks that were taken through an open file.
-    pub(super) fn release_opened(&mut self, node: u64, opened: usize) {
+    pub(crate) fn release_opened(&mut self, node: u64, opened: usize) {
         self.0.entry(node).and_modify(|table| table.release_holder(opened as u64));
         self.forget_if_empty(node);
     }
 
     /// Returns a conflicting lock of another owner.
-    pub(super) fn conflict(&self, node: u64, owner: LockOwner, lock: &Lock) -> Option<Lock> {
+    pub(crate) fn conflict(&self, node: u64, owner: LockOwner, lock: &Lock) -> Option<Lock> {
         self.0.get(&node)?.conflict(owner, lock)
     }
 
@@ -48,7 +48,7 @@ impl KeptLocks {
 
     /// Returns the number of files with locks.
     #[cfg(test)]
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.len()
     }
 }

@@ -14,7 +14,7 @@ const RETRY_LONGEST: Duration = Duration::from_millis(100);
 const EARLY_INTERRUPTS_MAX: usize = 64;
 
 /// The waiting requests; `A` is what each of them attempts.
-pub(super) struct Queues<A> {
+pub(crate) struct Queues<A> {
     waiters: HashMap<u64, Waiter<A>>,
     files: HashMap<u64, FileQueue>,
     /// When each file is tried next; without the files that are being tried.
@@ -22,7 +22,7 @@ pub(super) struct Queues<A> {
     /// Requests interrupted before they began to wait: interrupt and request may be served by two threads.
     early: VecDeque<u64>,
     /// Set at the end: no request is served any more.
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
 }
 
 /// A waiting request, found by its unique.
@@ -49,7 +49,7 @@ struct FileQueue {
 }
 
 /// A reply and its result.
-pub(super) type Settled = (DeferredReply, Result<()>);
+pub(crate) type Settled = (DeferredReply, Result<()>);
 
 impl<A> Default for Queues<A> {
     fn default() -> Queues<A> {
@@ -69,7 +69,7 @@ impl<A> Queues<A> {
     ///
     /// # Errors
     /// `EINTR` if it was interrupted meanwhile.
-    pub(super) fn add(&mut self, unique: u64, node: u64, attempt: Arc<A>) -> Result<()> {
+    pub(crate) fn add(&mut self, unique: u64, node: u64, attempt: Arc<A>) -> Result<()> {
         if let Some(place) = self.early.iter().position(|&early| early == unique) {
             self.early.remove(place);
             return Err(Errno::EINTR);
@@ -84,7 +84,7 @@ impl<A> Queues<A> {
     }
 
     /// Attaches the reply to a waiting request, or returns what has to be sent at once.
-    pub(super) fn attach(&mut self, unique: u64, reply: DeferredReply) -> Option<Settled> {
+    pub(crate) fn attach(&mut self, unique: u64, reply: DeferredReply) -> Option<Settled> {
         let waiter = self.waiters.get_mut(&unique)?;
         match waiter.result {
             Some(result) => {
@@ -99,13 +99,13 @@ impl<A> Queues<A> {
     }
 
     /// Stops waiting and returns the request's result, if it has one by now.
-    pub(super) fn give_up(&mut self, unique: u64) -> Option<Result<()>> {
+    pub(crate) fn give_up(&mut self, unique: u64) -> Option<Result<()>> {
         self.take_out(unique);
         self.waiters.remove(&unique)?.result
     }
 
     /// Interrupts the request.
-    pub(super) fn interrupt(&mut self, unique: u64) -> Option<Settled> {
+    pub(crate) fn interrupt(&mut self, unique: u64) -> Option<Settled> {
         match self.waiters.get_mut(&unique) {
             Some(waiter) if waiter.is_tried => {
                 waiter.interrupted = true;
@@ -123,7 +123,7 @@ impl<A> Queues<A> {
     }
 
     /// Schedules a try after a lock on the file was released; returns whether somebody waits for one.
-    pub(super) fn released(&mut self, node: u64) -> bool {
+    pub(crate) fn released(&mut self, node: u64) -> bool {
         let Some(file) = self.files.get_mut(&node) else { return false };
         file.pause = RETRY_FIRST;
         if file.is_tried {
@@ -137,7 +137,7 @@ impl<A> Queues<A> {
     }
 
     /// Returns the requests of a file that is due, in order; [`Queues::end_round`] must follow.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<(u64, Vec<u64>)> {
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<(u64, Vec<u64>)> {
         let &(due, node) = self.timers.first().filter(|(due, _)| *due <= now)?;
         self.timers.remove(&(due, node));
         let file = self.files.get_mut(&node)?;
@@ -147,7 +147,7 @@ impl<A> Queues<A> {
     }
 
     /// Ends a round in which all requests of the file have been tried.
-    pub(super) fn end_round(&mut self, node: u64, now: Instant) {
+    pub(crate) fn end_round(&mut self, node: u64, now: Instant) {
         let Some(file) = self.files.get_mut(&node) else { return };
         if file.order.is_empty() {
             self.files.remove(&node);
@@ -160,17 +160,17 @@ impl<A> Queues<A> {
     }
 
     /// Returns the time at which the next file is due.
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.timers.first().map(|(due, _)| *due)
     }
 
     /// Returns what a request attempts, if it still waits.
-    pub(super) fn attempt(&self, unique: u64) -> Option<Arc<A>> {
+    pub(crate) fn attempt(&self, unique: u64) -> Option<Arc<A>> {
         self.waiters.get(&unique).filter(|waiter| waiter.result.is_none()).map(|waiter| Arc::clone(&waiter.attempt))
     }
 
     /// Begins a try of the request; returns whether it still waits. [`Queues::end_try`] must follow.
-    pub(super) fn begin_try(&mut self, unique: u64) -> bool {
+    pub(crate) fn begin_try(&mut self, unique: u64) -> bool {
         let waiter = self.waiters.get_mut(&unique).filter(|waiter| waiter.result.is_none());
         waiter.is_some_and(|waiter| {
             waiter.is_tried = true;
@@ -179,7 +179,7 @@ impl<A> Queues<A> {
     }
 
     /// Ends a try of the request with this result; after `EAGAIN` it keeps waiting.
-    pub(super) fn end_try(&mut self, unique: u64, result: Result<()>) -> Option<Settled> {
+    pub(crate) fn end_try(&mut self, unique: u64, result: Result<()>) -> Option<Settled> {
         let waiter = self.waiters.get_mut(&unique)?;
         waiter.is_tried = false;
         match result {
@@ -190,7 +190,7 @@ impl<A> Queues<A> {
     }
 
     /// Ends the queue: nobody waits for replies any more.
-    pub(super) fn end(&mut self) -> Vec<DeferredReply> {
+    pub(crate) fn end(&mut self) -> Vec<DeferredReply> {
         self.ended = true;
         self.files.clear();
         self.timers.clear();

@@ -14,19 +14,19 @@ use vnode::profile;
 use zerocopy::FromBytes;
 
 /// The state that a worker needs to have requests served.
-pub(super) struct Service<'a, H: Handler> {
-    pub(super) shared: &'a Shared<H>,
+pub(crate) struct Service<'a, H: Handler> {
+    pub(crate) shared: &'a Shared<H>,
     /// The worker's CPU, if it stays on one.
-    pub(super) processor: Option<u16>,
-    pub(super) place: &'a Place,
+    pub(crate) processor: Option<u16>,
+    pub(crate) place: &'a Place,
     /// The request that it serves, by which interrupts find it.
-    pub(super) serving: Serving<'a>,
+    pub(crate) serving: Serving<'a>,
     /// Number of requests so far.
-    pub(super) requests: u32,
+    pub(crate) requests: u32,
 }
 
 /// The result of serving a request.
-pub(super) enum Served {
+pub(crate) enum Served {
     /// The length of the reply in bytes, if one is due.
     Now(Option<usize>),
     /// The request with this unique is answered later.
@@ -35,7 +35,7 @@ pub(super) enum Served {
 
 impl<H: Handler> Service<'_, H> {
     /// Serves one request.
-    pub(super) fn serve(&mut self, message: &[u8], reply: &mut Reply<'_>) -> Served {
+    pub(crate) fn serve(&mut self, message: &[u8], reply: &mut Reply<'_>) -> Served {
         let started = Instant::now();
         let mut request = match decode(message, self.shared.layout) {
             Ok(request) => request,
@@ -74,7 +74,7 @@ impl<H: Handler> Service<'_, H> {
     }
 
     /// Answers a request at once that was to be answered later.
-    pub(super) fn give_up(&self, unique: u64, reply: &mut Reply<'_>) -> Option<usize> {
+    pub(crate) fn give_up(&self, unique: u64, reply: &mut Reply<'_>) -> Option<usize> {
         match self.shared.handler.give_up(unique) {
             Outcome::Failed(errno) => Some(reply.finish_error(unique, errno)),
             _ => Some(reply.finish(unique)),
@@ -96,7 +96,7 @@ impl<H: Handler> Service<'_, H> {
 }
 
 /// Builds the reply to a request for which there is neither a worker nor memory to wait in; returns its length, if one is due.
-pub(super) fn refuse(message: &[u8], reply: &mut Reply<'_>) -> Option<usize> {
+pub(crate) fn refuse(message: &[u8], reply: &mut Reply<'_>) -> Option<usize> {
     let (header, _) = InHeader::read_from_prefix(message).ok()?;
     tracing::debug!(uid = header.uid, "a request is refused: its user keeps its share of the workers busy");
     Some(reply.finish_error(header.unique, libc::ENOMEM))

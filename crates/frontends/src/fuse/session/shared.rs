@@ -17,35 +17,35 @@ use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
-pub(super) struct Shared<H: Handler> {
-    pub(super) device: Arc<Device>,
-    pub(super) mount_point: PathBuf,
-    pub(super) handler: Arc<H>,
-    pub(super) layout: Layout,
+pub(crate) struct Shared<H: Handler> {
+    pub(crate) device: Arc<Device>,
+    pub(crate) mount_point: PathBuf,
+    pub(crate) handler: Arc<H>,
+    pub(crate) layout: Layout,
     /// The kernel uses the writeback cache.
-    pub(super) writes_back: bool,
-    pub(super) message_bytes_max: usize,
-    pub(super) statistics: Arc<Statistics>,
-    pub(super) locality: Locality,
-    pub(super) awake: Awake,
+    pub(crate) writes_back: bool,
+    pub(crate) message_bytes_max: usize,
+    pub(crate) statistics: Arc<Statistics>,
+    pub(crate) locality: Locality,
+    pub(crate) awake: Awake,
     /// For the workers that have a CPU.
-    pub(super) yielding: Option<Yielding>,
+    pub(crate) yielding: Option<Yielding>,
     /// The first lane is that of the device.
-    pub(super) lanes: Vec<Lane>,
-    pub(super) interrupts: Interrupts,
-    pub(super) shares: Shares,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) interrupts: Interrupts,
+    pub(crate) shares: Shares,
     /// Workers that exist or are being started.
-    pub(super) workers: Mutex<usize>,
-    pub(super) last_worker_ended: Condvar,
-    pub(super) starter: Sender<Start>,
+    pub(crate) workers: Mutex<usize>,
+    pub(crate) last_worker_ended: Condvar,
+    pub(crate) starter: Sender<Start>,
     /// For the lanes of CPUs.
-    pub(super) reserve: OnceLock<Reserve>,
-    pub(super) no_worker: Seldom,
+    pub(crate) reserve: OnceLock<Reserve>,
+    pub(crate) no_worker: Seldom,
 }
 
 impl<H: Handler> Shared<H> {
     /// Logs the lack of a worker, rate-limited: under a limit this would be logged at every request.
-    pub(super) fn tell_of_no_worker(&self, error: &dyn std::fmt::Display) {
+    pub(crate) fn tell_of_no_worker(&self, error: &dyn std::fmt::Display) {
         if self.no_worker.may_say() {
             tracing::warn!("no further worker thread ({error}); requests may wait for slower ones");
         }
@@ -53,38 +53,38 @@ impl<H: Handler> Shared<H> {
 }
 
 /// A source of requests, and the workers that take them.
-pub(super) struct Lane {
+pub(crate) struct Lane {
     /// The CPU whose callers' requests arrive here through io_uring; `None` for requests that arrive through the device.
-    pub(super) processor: Option<u16>,
-    pub(super) waiting: Waiting,
-    pub(super) pace: Pace,
+    pub(crate) processor: Option<u16>,
+    pub(crate) waiting: Waiting,
+    pub(crate) pace: Pace,
 }
 
 impl Lane {
-    pub(super) fn new(processor: Option<u16>) -> Lane {
+    pub(crate) fn new(processor: Option<u16>) -> Lane {
         Lane { processor, waiting: Waiting::default(), pace: Pace::default() }
     }
 }
 
 /// A request to start a worker.
-pub(super) struct Start {
+pub(crate) struct Start {
     /// Index of the worker's lane.
-    pub(super) lane: usize,
+    pub(crate) lane: usize,
     /// The channel that reports whether the worker could be started, if somebody waits for that.
-    pub(super) told: Option<Sender<std::io::Result<()>>>,
+    pub(crate) told: Option<Sender<std::io::Result<()>>>,
     /// An entry with a request, which the worker is to take over.
-    pub(super) entry: Option<Box<Entry>>,
+    pub(crate) entry: Option<Box<Entry>>,
 }
 
 impl Start {
     /// Requests one more worker of a lane.
-    pub(super) fn another(lane: usize) -> Start {
+    pub(crate) fn another(lane: usize) -> Start {
         Start { lane, told: None, entry: None }
     }
 }
 
 /// Starts one more worker. It counts as waiting from here on, so that two requests in quick succession do not both start one.
-pub(super) fn start_worker<H: Handler>(shared: &Arc<Shared<H>>, start: Start) -> Result<(), (&'static str, Start)> {
+pub(crate) fn start_worker<H: Handler>(shared: &Arc<Shared<H>>, start: Start) -> Result<(), (&'static str, Start)> {
     let mut workers = shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
     if *workers >= workers_max() {
         return Err(("as many as allowed are busy", start));

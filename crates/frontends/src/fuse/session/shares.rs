@@ -24,7 +24,7 @@ struct Post {
 }
 
 /// The workers with the users for which they work.
-pub(super) struct Shares {
+pub(crate) struct Shares {
     maximum: usize,
     server: u32,
     /// Set while there are so many workers that shares count.
@@ -43,7 +43,7 @@ struct LaneAside {
 }
 
 /// The decision on a request.
-pub(super) enum Admittance {
+pub(crate) enum Admittance {
     /// It is served now.
     Served,
     /// It has been set aside.
@@ -54,7 +54,7 @@ pub(super) enum Admittance {
 
 impl Shares {
     /// Creates the shares, with the maximum number of workers and the number of lanes.
-    pub(super) fn new(maximum: usize, lanes: usize) -> Shares {
+    pub(crate) fn new(maximum: usize, lanes: usize) -> Shares {
         Shares {
             maximum,
             server: rustix::process::geteuid().as_raw(),
@@ -66,12 +66,12 @@ impl Shares {
     }
 
     /// Records the current number of workers.
-    pub(super) fn workers(&self, count: usize) {
+    pub(crate) fn workers(&self, count: usize) {
         self.is_crowded.store(count > self.maximum / 2, Ordering::Relaxed);
     }
 
     /// Adds a worker of a lane.
-    pub(super) fn join(&self, lane: usize) -> Member<'_> {
+    pub(crate) fn join(&self, lane: usize) -> Member<'_> {
         let post = Arc::new(Post { lane, user: AtomicU64::new(0) });
         self.posts().push(Arc::clone(&post));
         Member { shares: self, post }
@@ -97,7 +97,7 @@ impl Shares {
     }
 
     /// Sets aside a request that has no worker yet, if its user may have no further worker of the lane; otherwise returns it.
-    pub(super) fn unless_set_aside(&self, lane: usize, mut entry: Box<Entry>) -> Option<Box<Entry>> {
+    pub(crate) fn unless_set_aside(&self, lane: usize, mut entry: Box<Entry>) -> Option<Box<Entry>> {
         if !self.is_crowded.load(Ordering::Relaxed) {
             return Some(entry);
         }
@@ -189,20 +189,20 @@ impl Shares {
 }
 
 /// A worker that takes part in the shares.
-pub(super) struct Member<'a> {
+pub(crate) struct Member<'a> {
     shares: &'a Shares,
     post: Arc<Post>,
 }
 
 impl Member<'_> {
     /// Returns the user in whose share a request is counted, if any, and the request's length in bytes.
-    pub(super) fn sharer(&self, message: &[u8]) -> (Option<u32>, usize) {
+    pub(crate) fn sharer(&self, message: &[u8]) -> (Option<u32>, usize) {
         (self.shares.sharer(message), message.len())
     }
 
     /// Decides on a request that was received. It is counted for its user, or, if no further worker is left for that user, set
     /// aside by `set_aside`.
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &self,
         sharer: (Option<u32>, usize),
         set_aside: impl FnOnce() -> std::io::Result<Aside>,
@@ -211,7 +211,7 @@ impl Member<'_> {
     }
 
     /// Ends the current request; returns the one with which the worker continues, out of those set aside.
-    pub(super) fn next(&self) -> Option<Aside> {
+    pub(crate) fn next(&self) -> Option<Aside> {
         self.shares.next(&self.post)
     }
 }

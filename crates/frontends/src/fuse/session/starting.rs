@@ -20,7 +20,7 @@ const WORKER_STACK_BYTES: usize = 2 << 20;
 const WORKERS_OF_A_PROCESSOR: usize = 2;
 
 /// Starts the reserve, which sends the replies of entries without a worker, if CPUs have lanes.
-pub(super) fn start_reserve<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
+pub(crate) fn start_reserve<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
     if shared.lanes.len() < 2 {
         return Ok(());
     }
@@ -42,13 +42,13 @@ pub(super) fn start_reserve<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Res
 }
 
 /// Starts the first worker of the device, and waits until it has its queue.
-pub(super) fn start_device<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
+pub(crate) fn start_device<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
     start_first(shared, 0..1, 1)
 }
 
 /// Starts the first workers of all CPUs, and waits until every queue has an entry. The kernel uses io_uring once every queue
 /// has one, and never if it has refused any.
-pub(super) fn start_lanes<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
+pub(crate) fn start_lanes<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
     start_first(shared, 1..shared.lanes.len(), WORKERS_OF_A_PROCESSOR)
 }
 
@@ -71,7 +71,7 @@ fn start_first<H: Handler>(shared: &Arc<Shared<H>>, lanes: Range<usize>, of_each
 
 /// Makes the kernel send all requests through the device: it waits for all queues to have an entry, unless it had to refuse
 /// one, such as one for a CPU that cannot exist.
-pub(super) fn decline_uring(device: &Arc<Device>) -> std::io::Result<()> {
+pub(crate) fn decline_uring(device: &Arc<Device>) -> std::io::Result<()> {
     match UringQueue::is_refused(device, u16::MAX) {
         Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(error),
         _ => Ok(()),
@@ -79,12 +79,12 @@ pub(super) fn decline_uring(device: &Arc<Device>) -> std::io::Result<()> {
 }
 
 /// Returns the number of possible CPUs of this machine: the kernel has as many queues.
-pub(super) fn processors() -> u16 {
+pub(crate) fn processors() -> u16 {
     count_of(&std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default())
 }
 
 /// Returns how many numbers a list such as `0-3,8` contains; 0 if it is not a list.
-pub(super) fn count_of(list: &str) -> u16 {
+pub(crate) fn count_of(list: &str) -> u16 {
     let count = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         last.parse::<u16>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
@@ -94,7 +94,7 @@ pub(super) fn count_of(list: &str) -> u16 {
 
 /// Starts workers on request. A thread inherits the credentials of its creator, and workers act with those of their callers:
 /// this thread, which serves no request, keeps the process's own, with which the device can be opened.
-pub(super) fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Receiver<Start>) {
+pub(crate) fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Receiver<Start>) {
     for Start { lane, told, entry } in requests {
         let Some(shared) = shared.upgrade() else { return };
         let for_thread = Arc::clone(&shared);

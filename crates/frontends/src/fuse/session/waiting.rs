@@ -4,32 +4,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Maximum number of idle workers: enough that a program's requests, with the releases and forgets that follow them in the
 /// background, start no threads.
-pub(super) const IDLE_WORKERS_MAX: usize = 4;
+pub(crate) const IDLE_WORKERS_MAX: usize = 4;
 
 /// Counts the workers that wait, or will as soon as they have sent a reply. A counted worker takes a request, or leaves while
 /// others are counted, so that a request always finds a worker.
 #[derive(Default)]
-pub(super) struct Waiting(AtomicUsize);
+pub(crate) struct Waiting(AtomicUsize);
 
 impl Waiting {
     /// Counts one more worker that will wait.
-    pub(super) fn join(&self) {
+    pub(crate) fn join(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Removes a worker that has taken a request, or ends; returns whether it was the last.
-    pub(super) fn part(&self) -> bool {
+    pub(crate) fn part(&self) -> bool {
         self.0.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
     /// Returns whether more workers wait than are kept.
-    pub(super) fn is_more_than_enough(&self) -> bool {
+    pub(crate) fn is_more_than_enough(&self) -> bool {
         self.0.load(Ordering::SeqCst) > IDLE_WORKERS_MAX
     }
 
     /// Removes a worker that may end because enough others wait; returns whether it may. Decision and removal are one step: if
     /// the removal came later, others could rely on the worker meanwhile.
-    pub(super) fn part_if_enough(&self) -> bool {
+    pub(crate) fn part_if_enough(&self) -> bool {
         let one_less = |count: usize| (count > IDLE_WORKERS_MAX).then(|| count - 1);
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Delay after a failure of the device.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
-pub(super) fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: impl Queue) {
+pub(crate) fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: impl Queue) {
     let processor = shared.lanes[lane].processor;
     // Other workers stay on their CPU.
     let _place = processor.is_none().then(|| shared.locality.join());
@@ -175,7 +175,7 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
     }
 }
 
-pub(super) fn send(queue: &mut impl Queue, reply: Option<usize>) {
+pub(crate) fn send(queue: &mut impl Queue, reply: Option<usize>) {
     if let Err(error) = queue.send(reply) {
         tracing::error!(%error, "the kernel refused a reply");
     }
@@ -185,7 +185,7 @@ pub(super) fn send(queue: &mut impl Queue, reply: Option<usize>) {
 /// the earlier ones wait until an entry of the queue is answered. So a request is generated there. If the kernel knows no
 /// suitable file, that request is a statfs, which the kernel does not cache; if the mount has been detached from its path,
 /// none is generated: other requests may come then.
-pub(super) fn stir<H: Handler>(shared: &Shared<H>, queue: &impl Queue, processor: Option<u16>) {
+pub(crate) fn stir<H: Handler>(shared: &Shared<H>, queue: &impl Queue, processor: Option<u16>) {
     let Some(processor) = processor.filter(|_| !queue.fetch()) else { return };
     let mount_point = shared.mount_point.clone();
     let ask = move || {

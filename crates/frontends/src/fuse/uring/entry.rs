@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// The command by which an entry is submitted to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(crate) enum Command {
     /// The entry is new.
     Register,
     /// The entry has a reply, and is to be used again.
@@ -37,7 +37,7 @@ const REGISTER: u32 = 1;
 /// `cmd_op` of an entry with a reply, which is to be used again.
 const COMMIT_AND_FETCH: u32 = 2;
 /// The connection, as registered with the ring.
-pub(super) const CONNECTION: types::Fixed = types::Fixed(0);
+pub(crate) const CONNECTION: types::Fixed = types::Fixed(0);
 
 // Layout of the memory.
 /// Offset at which the kernel puts the header of a request, and expects that of the reply.
@@ -67,7 +67,7 @@ impl Entry {
     ///
     /// # Errors
     /// Fails if the process may have no more memory.
-    pub(super) fn new(processor: u16, payload_bytes: usize) -> io::Result<Entry> {
+    pub(crate) fn new(processor: u16, payload_bytes: usize) -> io::Result<Entry> {
         let payload_bytes = payload_bytes.max(wire::READ_BUFFER_MIN);
         let memory = Memory::of(PAYLOAD + payload_bytes + REPLY_TO_LONG_BYTES_MAX)?;
         Ok(Entry { processor, memory, payload_bytes, used_bytes: 0, request: 0..0, unique: 0 })
@@ -77,7 +77,7 @@ impl Entry {
     ///
     /// # Errors
     /// As [`Entry::new`].
-    pub(super) fn another(&self) -> io::Result<Entry> {
+    pub(crate) fn another(&self) -> io::Result<Entry> {
         Entry::new(self.processor, self.payload_bytes)
     }
 
@@ -87,13 +87,13 @@ impl Entry {
     }
 
     /// Returns the purpose of the last request, if it is one of our own.
-    pub(super) fn purpose(&self) -> Option<Purpose> {
+    pub(crate) fn purpose(&self) -> Option<Purpose> {
         purpose_of(self.unique)
     }
 
     /// Builds the command that submits the entry to the kernel. The kernel reads the addresses in it at once, and uses the
     /// memory at these addresses only during calls that the ring's thread makes with the ring.
-    pub(super) fn command(&mut self, command: Command) -> squeue::Entry128 {
+    pub(crate) fn command(&mut self, command: Command) -> squeue::Entry128 {
         if command == Command::Commit {
             return self.device_command(COMMIT_AND_FETCH).build();
         }
@@ -113,12 +113,12 @@ impl Entry {
     }
 
     /// Returns whether large messages still occupy much of its memory.
-    pub(super) fn occupies_much(&self) -> bool {
+    pub(crate) fn occupies_much(&self) -> bool {
         self.used_bytes > KEPT_BYTES_MAX
     }
 
     /// Records that the kernel has put a request into it.
-    pub(super) fn received(&mut self) {
+    pub(crate) fn received(&mut self) {
         self.request = self.assemble().unwrap_or_default();
     }
 
@@ -130,7 +130,7 @@ impl Entry {
     }
 
     /// Puts the reply that was built where the kernel expects it; `None` if nobody waits for one.
-    pub(super) fn put_reply(&mut self, reply: Option<usize>) {
+    pub(crate) fn put_reply(&mut self, reply: Option<usize>) {
         let length = match reply {
             Some(length) => {
                 let start = self.reply_range().start;
@@ -164,7 +164,7 @@ impl Entry {
 
     /// Returns the memory that large messages have occupied to the system. The kernel uses the payload only in calls of the
     /// thread that owns it.
-    pub(super) fn give_back(&mut self) {
+    pub(crate) fn give_back(&mut self) {
         if let Err(error) = self.memory.give_back_from(PAYLOAD.max(rustix::param::page_size())) {
             tracing::debug!(%error, "the memory of large messages stays occupied");
         }
@@ -172,7 +172,7 @@ impl Entry {
     }
 
     /// Returns all its memory to the system, while it holds a request whose content is not needed.
-    pub(super) fn empty(&mut self) {
+    pub(crate) fn empty(&mut self) {
         if let Err(error) = self.memory.give_back_from(0) {
             tracing::debug!(%error, "the memory of an entry stays occupied");
         }

@@ -22,7 +22,7 @@ pub(crate) type SomeFile = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 const STEP: u64 = 2;
 
 /// The parked entries of a session.
-pub(super) struct Parking {
+pub(crate) struct Parking {
     device: Arc<Device>,
     /// By CPU.
     lots: Vec<Mutex<Vec<Entry>>>,
@@ -35,7 +35,7 @@ pub(super) struct Parking {
 
 impl Parking {
     /// Creates an empty set of parked entries.
-    pub(super) fn new(device: &Arc<Device>, processors: u16, some_file: SomeFile) -> Parking {
+    pub(crate) fn new(device: &Arc<Device>, processors: u16, some_file: SomeFile) -> Parking {
         Parking {
             device: Arc::clone(device),
             lots: (0..processors).map(|_| Mutex::default()).collect(),
@@ -47,7 +47,7 @@ impl Parking {
 
     /// Makes the kernel send a request to an entry of the CPU on which this thread runs; returns whether it does, for which it
     /// has to know a regular file. Never blocks.
-    pub(super) fn ask(&self, purpose: Purpose) -> bool {
+    pub(crate) fn ask(&self, purpose: Purpose) -> bool {
         let bits = match purpose {
             Purpose::Park if !self.is_allowed => return false,
             Purpose::Park => OWN | PARK,
@@ -70,13 +70,13 @@ impl Parking {
     }
 
     /// Parks an entry that holds a request of our own.
-    pub(super) fn park(&self, mut entry: Box<Entry>) {
+    pub(crate) fn park(&self, mut entry: Box<Entry>) {
         entry.empty();
         self.lot(&entry).push(*entry);
     }
 
     /// Takes a parked entry of a CPU, ready to be committed.
-    pub(super) fn take(&self, processor: u16) -> Option<Box<Entry>> {
+    pub(crate) fn take(&self, processor: u16) -> Option<Box<Entry>> {
         let lot = self.lots.get(usize::from(processor))?;
         let mut entry = lot.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
         entry.put_reply(None);

@@ -2,7 +2,7 @@
 
 /// The purpose of a request of our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// The entry that gets it may be parked.
     Park,
     /// It is answered at once, so that the kernel looks for requests that wait.
@@ -10,13 +10,13 @@ pub(super) enum Purpose {
 }
 
 /// Bit in the unique of a request of our own: the kernel counts its own requests up from zero.
-pub(super) const OWN: u64 = 1 << 63;
+pub(crate) const OWN: u64 = 1 << 63;
 
 /// Bit in the unique of a request of our own that parks its entry.
-pub(super) const PARK: u64 = 1 << 62;
+pub(crate) const PARK: u64 = 1 << 62;
 
 /// Returns the purpose of a request by its unique, if it is one of our own.
-pub(super) fn purpose_of(unique: u64) -> Option<Purpose> {
+pub(crate) fn purpose_of(unique: u64) -> Option<Purpose> {
     match (unique & OWN != 0, unique & PARK != 0) {
         (false, _) => None,
         (true, true) => Some(Purpose::Park),

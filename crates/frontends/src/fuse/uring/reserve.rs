@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 #[derive(Clone)]
 pub(crate) struct Reserve {
     inlet: Arc<Inlet>,
-    pub(super) parking: Arc<Parking>,
+    pub(crate) parking: Arc<Parking>,
 }
 
 struct Inlet {

@@ -11,7 +11,7 @@ macro_rules! wire_structures {
         const _: () = assert!(size_of::<$name>() == $size);
     )*};
 }
-pub(super) use wire_structures;
+pub(crate) use wire_structures;
 
 wire_structures! {
     /// The header of every request; `length` includes the header and everything that follows.

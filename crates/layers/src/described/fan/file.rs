@@ -14,14 +14,14 @@ use vnode::{
 use super::inode;
 
 /// An open file in a branch.
-pub(super) struct FanFile {
+pub(crate) struct FanFile {
     branch: usize,
     file: OpenFileRef,
 }
 
 impl FanFile {
     /// Wraps an open file of a branch; a file of the first branch is returned as it is.
-    pub(super) fn over(branch: usize, file: OpenFileRef) -> OpenFileRef {
+    pub(crate) fn over(branch: usize, file: OpenFileRef) -> OpenFileRef {
         if branch == 0 { file } else { Arc::new(FanFile { branch, file }) }
     }
 }
@@ -101,14 +101,14 @@ impl OpenFile for FanFile {
 }
 
 /// An open directory in a branch.
-pub(super) struct FanDirectory {
+pub(crate) struct FanDirectory {
     branch: usize,
     directory: OpenDirectoryRef,
 }
 
 impl FanDirectory {
     /// Wraps an open directory of a branch; a directory of the first branch is returned as it is.
-    pub(super) fn over(branch: usize, directory: OpenDirectoryRef) -> OpenDirectoryRef {
+    pub(crate) fn over(branch: usize, directory: OpenDirectoryRef) -> OpenDirectoryRef {
         if branch == 0 { directory } else { Arc::new(FanDirectory { branch, directory }) }
     }
 }

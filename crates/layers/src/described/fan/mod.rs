@@ -16,20 +16,20 @@ use vnode::{
     Notifier, Properties, Result, VnodeRef,
 };
 
-pub(super) use node::FanVnode;
+pub(crate) use node::FanVnode;
 
 /// Several file systems as one.
-pub(super) struct Fan {
+pub(crate) struct Fan {
     branches: Vec<FileSystemRef>,
     /// Live objects, so that all holders of an object see the same branch objects.
     live: Mutex<HashMap<Handle, Weak<FanVnode>>>,
 }
 
 /// Branch objects of an object, one for each branch that has it.
-pub(super) type Parts = Vec<Option<VnodeRef>>;
+pub(crate) type Parts = Vec<Option<VnodeRef>>;
 
 /// Joins these file systems into one.
-pub(super) fn join(branches: Vec<FileSystemRef>) -> FileSystemRef {
+pub(crate) fn join(branches: Vec<FileSystemRef>) -> FileSystemRef {
     Arc::new(FanFileSystem(Arc::new(Fan { branches, live: Mutex::default() })))
 }
 

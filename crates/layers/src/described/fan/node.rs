@@ -12,7 +12,7 @@ use super::file::{FanDirectory, FanFile};
 use super::{Fan, Parts, handle, inode};
 
 /// An object of a fan-out.
-pub(in super::super) struct FanVnode {
+pub(crate) struct FanVnode {
     fan: Arc<Fan>,
     /// Index of the branch with the primary branch object.
     primary: usize,
@@ -22,32 +22,32 @@ pub(in super::super) struct FanVnode {
 }
 
 impl FanVnode {
-    pub(super) fn new(fan: Arc<Fan>, primary: usize, parts: Parts) -> Result<FanVnode> {
+    pub(crate) fn new(fan: Arc<Fan>, primary: usize, parts: Parts) -> Result<FanVnode> {
         let part = parts.get(primary).cloned().flatten().ok_or(Errno::ENOENT)?;
         let handle = handle(primary, &part.handle())?;
         Ok(FanVnode { fan, primary, part, handle, parts: RwLock::new(parts) })
     }
 
-    pub(super) fn identity(&self) -> Handle {
+    pub(crate) fn identity(&self) -> Handle {
         self.handle
     }
 
-    pub(super) fn parts(&self) -> Parts {
+    pub(crate) fn parts(&self) -> Parts {
         self.parts.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Replaces what is known of the other branch objects.
-    pub(super) fn learn(&self, parts: Parts) {
+    pub(crate) fn learn(&self, parts: Parts) {
         *self.parts.write().unwrap_or_else(PoisonError::into_inner) = parts;
     }
 
     /// Returns the index of the branch that the object is in.
-    pub(in super::super) fn primary(&self) -> usize {
+    pub(crate) fn primary(&self) -> usize {
         self.primary
     }
 
     /// Returns the branch object in a branch, as an object of its own.
-    pub(in super::super) fn in_branch(&self, branch: usize) -> Option<VnodeRef> {
+    pub(crate) fn in_branch(&self, branch: usize) -> Option<VnodeRef> {
         let node: VnodeRef = self.fan.node(branch, self.parts()).ok()?;
         Some(node)
     }

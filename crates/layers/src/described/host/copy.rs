@@ -21,7 +21,7 @@ const ATTEMPTS: usize = 16;
 /// Copies a file to a name in a directory, which refers either to what it referred to before or to the complete copy:
 /// data, extended attributes and times, and owner, group, access control list and permissions as far as the caller may
 /// give them to the copy.
-pub(super) fn copy(caller: &Caller, original: &VnodeRef, directory: &VnodeRef, name: Name<'_>) -> Result<()> {
+pub(crate) fn copy(caller: &Caller, original: &VnodeRef, directory: &VnodeRef, name: Name<'_>) -> Result<()> {
     let from = original.open(caller, OpenFlags::READ)?;
     let (unfinished, made) = create(caller, directory)?;
     let unfinished = Name::new(unfinished.as_bytes())?;

@@ -16,7 +16,7 @@ const AUXILIARY_MODE: u32 = 0o600;
 impl Running<'_> {
     /// Reads the beginning of a file of auxiliary data, whoever the caller is, since rules decide by it. Bytes that a
     /// short file lacks are zero.
-    pub(super) fn read_auxiliary(&mut self, file: &Object, bytes: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read_auxiliary(&mut self, file: &Object, bytes: usize) -> Result<Vec<u8>> {
         let found = self.find(file).ok_or(Errno::ENOENT)?;
         let server = Caller::server();
         if found.lower.kind() != FileKind::Regular {
@@ -29,7 +29,7 @@ impl Running<'_> {
     }
 
     /// Writes part of a file of auxiliary data as the caller, which owns the file if it is new.
-    pub(super) fn write_auxiliary(&mut self, file: &Object, bytes: usize, offset: usize, data: &[u8]) -> Result<()> {
+    pub(crate) fn write_auxiliary(&mut self, file: &Object, bytes: usize, offset: usize, data: &[u8]) -> Result<()> {
         let _one = self.loaded.file_data.lock().unwrap_or_else(PoisonError::into_inner);
         let (open, is_new) = match self.find(file) {
             Some(found) => (found.lower.open(self.caller, OpenFlags::WRITE)?, false),
@@ -50,7 +50,7 @@ impl Running<'_> {
         Ok(directory.create(self.caller, Name::new(name)?, &how)?.file)
     }
 
-    pub(super) fn rename_below(
+    pub(crate) fn rename_below(
         &mut self,
         from: &Object,
         name: &[u8],
@@ -65,7 +65,7 @@ impl Running<'_> {
 
     /// Copies a file to a name in a directory, the operation's if none is given. The name refers either to the old file
     /// or to the complete copy.
-    pub(super) fn copy(&mut self, from: &Object, to: &[u8], directory: Option<&Object>) -> Result<()> {
+    pub(crate) fn copy(&mut self, from: &Object, to: &[u8], directory: Option<&Object>) -> Result<()> {
         use vnode::layer::Layer;
         let to = Name::new(to)?;
         let found = self.find(from).ok_or(Errno::ENOENT)?;

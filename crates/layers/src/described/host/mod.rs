@@ -25,7 +25,7 @@ use super::{Described, trace};
 const RUNS_MAX: u32 = 8;
 
 /// A request that rules make to the operation.
-pub(super) enum Work<'w> {
+pub(crate) enum Work<'w> {
     /// Performs the operation on an object, as a caller, with its current arguments.
     Operate(&'w LayerVnode<Described>, &'w Caller, &'w Operation<'w>),
     /// Takes this entry as the result of the lookup.
@@ -33,28 +33,28 @@ pub(super) enum Work<'w> {
 }
 
 /// Performs the request, and returns the entry of the result, if it has one.
-pub(super) type Perform<'p> = &'p mut dyn FnMut(Work<'_>) -> Result<Option<Entry>>;
+pub(crate) type Perform<'p> = &'p mut dyn FnMut(Work<'_>) -> Result<Option<Entry>>;
 
 /// A lower object, and its attributes when it was found.
 #[derive(Clone)]
-pub(super) struct Found {
-    pub(super) lower: VnodeRef,
-    pub(super) attributes: Option<Attributes>,
+pub(crate) struct Found {
+    pub(crate) lower: VnodeRef,
+    pub(crate) attributes: Option<Attributes>,
 }
 
 /// Rule context: the state of an operation's rules, or of a filter, while they run.
-pub(super) struct Running<'a> {
-    pub(super) loaded: &'a Loaded,
-    pub(super) node: &'a LayerVnode<Described>,
-    pub(super) caller: &'a Caller,
-    pub(super) operation: Option<&'a Operation<'a>>,
+pub(crate) struct Running<'a> {
+    pub(crate) loaded: &'a Loaded,
+    pub(crate) node: &'a LayerVnode<Described>,
+    pub(crate) caller: &'a Caller,
+    pub(crate) operation: Option<&'a Operation<'a>>,
     /// Arguments of the operation that rules have assigned.
     assigned: Assigned,
-    pub(super) perform: Option<Perform<'a>>,
+    pub(crate) perform: Option<Perform<'a>>,
     /// Error of the operation so far, as rules see it.
-    pub(super) error: i32,
+    pub(crate) error: i32,
     /// Whether a rule has ended the operation.
-    pub(super) is_finished: bool,
+    pub(crate) is_finished: bool,
     /// Lower errors, as rules see them and as they are.
     below: Vec<(i32, Errno)>,
     /// Whether a replace rule is running.
@@ -68,9 +68,9 @@ pub(super) struct Running<'a> {
     /// Objects that rules hold as values.
     values: Vec<VnodeRef>,
     /// Structure and data of the current ioctl.
-    pub(super) ioctl: Option<(usize, Vec<u8>)>,
+    pub(crate) ioctl: Option<(usize, Vec<u8>)>,
     /// Names of the current listing.
-    pub(super) listing: Option<&'a mut Names>,
+    pub(crate) listing: Option<&'a mut Names>,
     /// Meter of the work and time left for all rules of the operation.
     meter: Meter,
     /// Number of rules that have run.
@@ -78,7 +78,7 @@ pub(super) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    pub(super) fn new(loaded: &'a Loaded, node: &'a LayerVnode<Described>, caller: &'a Caller) -> Running<'a> {
+    pub(crate) fn new(loaded: &'a Loaded, node: &'a LayerVnode<Described>, caller: &'a Caller) -> Running<'a> {
         Running {
             loaded,
             node,
@@ -102,7 +102,7 @@ impl<'a> Running<'a> {
     }
 
     /// Runs all rules, and the operation.
-    pub(super) fn all(&mut self, rules: &Rules) {
+    pub(crate) fn all(&mut self, rules: &Rules) {
         self.around(rules, |running| match rules.instead {
             Some(function) => running.rule_instead(function),
             None => {
@@ -112,7 +112,7 @@ impl<'a> Running<'a> {
     }
 
     /// Runs the pre and post rules around `work`, which they may refuse.
-    pub(super) fn around(&mut self, rules: &Rules, work: impl FnOnce(&mut Self)) {
+    pub(crate) fn around(&mut self, rules: &Rules, work: impl FnOnce(&mut Self)) {
         self.before(&rules.before);
         if !self.is_finished && self.error == 0 {
             work(self);
@@ -139,7 +139,7 @@ impl<'a> Running<'a> {
     }
 
     /// Runs a rule.
-    pub(super) fn rule(&mut self, function: usize) {
+    pub(crate) fn rule(&mut self, function: usize) {
         let loaded = self.loaded;
         let mut memory = Memory::new(&loaded.program.data, &[], &mut []);
         memory = memory.within(&loaded.heap).metered(std::mem::take(&mut self.meter));
@@ -163,26 +163,26 @@ impl<'a> Running<'a> {
     }
 
     /// Resets the meter, so that what follows has all the work and time of an operation.
-    pub(super) fn begin_anew(&mut self) {
+    pub(crate) fn begin_anew(&mut self) {
         (self.meter, self.run) = (Meter::new(self.loaded.time_limit), 0);
     }
 
     /// Runs a replace rule, for the operation or for one listed name.
-    pub(super) fn rule_instead(&mut self, function: usize) {
+    pub(crate) fn rule_instead(&mut self, function: usize) {
         self.is_instead = true;
         self.rule(function);
         self.is_instead = false;
     }
 
     /// Records the error of reading a directory, unless a rule has set one.
-    pub(super) fn listed(&mut self, read: Result<()>) {
+    pub(crate) fn listed(&mut self, read: Result<()>) {
         if let (Err(error), 0) = (read, self.error) {
             self.error = self.seen(error);
         }
     }
 
     /// Returns the error of the operation, if it has one.
-    pub(super) fn answer(&self) -> Option<Errno> {
+    pub(crate) fn answer(&self) -> Option<Errno> {
         if self.error == 0 {
             return None;
         }
@@ -225,7 +225,7 @@ impl<'a> Running<'a> {
     }
 
     /// Logs the arguments that rules have assigned.
-    pub(super) fn log_assigned(&self) {
+    pub(crate) fn log_assigned(&self) {
         if let (Some(before), Some(now)) = (self.operation, self.current()) {
             trace::log_assigned(self.loaded.kind, before, &now);
         }

@@ -36,7 +36,7 @@ impl Running<'_> {
     }
 
     /// Returns the object that rules refer to.
-    pub(super) fn find(&mut self, object: &Object) -> Option<Found> {
+    pub(crate) fn find(&mut self, object: &Object) -> Option<Found> {
         let here = |lower: &VnodeRef| Some(Found { lower: VnodeRef::clone(lower), attributes: None });
         match object {
             Object::Value(value) => here(self.values.get(usize::try_from(*value).ok()?.checked_sub(1)?)?),
@@ -109,7 +109,7 @@ impl Running<'_> {
 
     /// Returns the object on which the operation is performed in a branch; `None` if the branch lacks the operation's
     /// object.
-    pub(super) fn target_in_branch(&mut self, branch: u32) -> Option<Arc<LayerVnode<Described>>> {
+    pub(crate) fn target_in_branch(&mut self, branch: u32) -> Option<Arc<LayerVnode<Described>>> {
         let Some(node) = self.node.lower().as_any().downcast_ref::<FanVnode>() else {
             return (branch <= 1).then(|| self.node.shared());
         };
@@ -124,7 +124,7 @@ impl Running<'_> {
     }
 
     /// Returns whether the operation is on an open file, which is in one branch.
-    pub(super) fn is_on_open_file(&self) -> bool {
+    pub(crate) fn is_on_open_file(&self) -> bool {
         matches!(
             self.operation,
             Some(
@@ -145,13 +145,13 @@ impl Running<'_> {
     }
 
     /// Returns the number of the branch that the operation's object is in, counted from 1.
-    pub(super) fn own_branch(&self) -> u32 {
+    pub(crate) fn own_branch(&self) -> u32 {
         self.node.lower().as_any().downcast_ref::<FanVnode>().map_or(1, |node| node.primary() as u32 + 1)
     }
 
     /// Returns the directory of the operation: for an operation on a directory itself, that directory; for an operation
     /// on another object, the directory in which the object was looked up.
-    pub(super) fn own_directory(&self) -> Option<VnodeRef> {
+    pub(crate) fn own_directory(&self) -> Option<VnodeRef> {
         let has_name = self.operation.is_some_and(|operation| operation.entry_name().is_some());
         let lower = self.node.lower();
         if has_name || lower.kind() == FileKind::Directory {
@@ -161,12 +161,12 @@ impl Running<'_> {
     }
 
     /// Returns the object of this layer on which the operation is to be performed, as passed to `fistOp`.
-    pub(super) fn target(&mut self, object: &Object) -> Option<Arc<LayerVnode<Described>>> {
+    pub(crate) fn target(&mut self, object: &Object) -> Option<Arc<LayerVnode<Described>>> {
         Some(self.node.wrap(self.find(object)?.lower))
     }
 
     /// Returns the object of this layer for a directory.
-    pub(super) fn directory(&mut self, object: &Object) -> Result<Arc<LayerVnode<Described>>> {
+    pub(crate) fn directory(&mut self, object: &Object) -> Result<Arc<LayerVnode<Described>>> {
         let found = self.find(object).ok_or(Errno::ENOENT)?;
         Ok(self.node.wrap(found.lower))
     }
@@ -176,7 +176,7 @@ impl Running<'_> {
     ///
     /// # Errors
     /// Returns `EPERM` if not, as chmod(2) and chown(2) do, or the error of access(2) for a size.
-    pub(super) fn may_assign(&self, value: OperationValue, number: i64) -> Result<()> {
+    pub(crate) fn may_assign(&self, value: OperationValue, number: i64) -> Result<()> {
         let Some(Operation::SetAttributes(changes)) = self.operation else { return Ok(()) };
         if number < 0 || self.caller.is_superuser() {
             return Ok(());
@@ -208,7 +208,7 @@ impl Running<'_> {
         if may { Ok(()) } else { Err(Errno::EPERM) }
     }
 
-    pub(super) fn look_up(
+    pub(crate) fn look_up(
         &mut self,
         directory: &Object,
         name: &[u8],
@@ -227,7 +227,7 @@ impl Running<'_> {
     }
 
     /// Returns the attributes of an object: those of an object of this file system as the file system shows them.
-    pub(super) fn attributes(&mut self, object: &Object) -> Option<Attributes> {
+    pub(crate) fn attributes(&mut self, object: &Object) -> Option<Attributes> {
         let found = self.find(object)?;
         let server = Caller::server();
         match object {
@@ -244,7 +244,7 @@ impl Running<'_> {
 
     /// Returns an identifier of an object: one that remains unique when the inode number is used again if handles are
     /// persistent, otherwise the inode number; `None` if the object does not exist.
-    pub(super) fn identity(&mut self, object: &Object) -> Option<i64> {
+    pub(crate) fn identity(&mut self, object: &Object) -> Option<i64> {
         if !self.loaded.has_lasting_handles {
             return self.attributes(object).map(|attributes| attributes.ino as i64);
         }
@@ -258,7 +258,7 @@ impl Running<'_> {
     ///
     /// # Errors
     /// Returns [`Why::OutOfMemory`] if the mount has no room for the fields of one more object.
-    pub(super) fn shared_vnode(
+    pub(crate) fn shared_vnode(
         &mut self,
         object: &Object,
         see: &mut dyn FnMut(&mut [u8]),
@@ -286,12 +286,12 @@ impl Running<'_> {
     }
 
     /// Returns the name by which the operation's object was looked up.
-    pub(super) fn own_name(&self) -> Vec<u8> {
+    pub(crate) fn own_name(&self) -> Vec<u8> {
         self.node.state().kept().place.lock().unwrap_or_else(PoisonError::into_inner).name.clone()
     }
 
     /// Returns the name by which an object was looked up.
-    pub(super) fn name_of(&self, lower: &VnodeRef) -> Vec<u8> {
+    pub(crate) fn name_of(&self, lower: &VnodeRef) -> Vec<u8> {
         let node = self.node.wrap(VnodeRef::clone(lower));
         let place = node.state().kept().place.lock().unwrap_or_else(PoisonError::into_inner);
         place.name.clone()
@@ -299,7 +299,7 @@ impl Running<'_> {
 }
 
 /// Returns a numeric attribute; -1 for others.
-pub(super) fn attribute(attribute: Attribute, attributes: &Attributes) -> i64 {
+pub(crate) fn attribute(attribute: Attribute, attributes: &Attributes) -> i64 {
     match attribute {
         Attribute::Kind => attributes.kind.mode_bits().into(),
         Attribute::Mode => attributes.mode.into(),
@@ -316,7 +316,7 @@ pub(super) fn attribute(attribute: Attribute, attributes: &Attributes) -> i64 {
 }
 
 /// Returns a numeric argument of an operation; -1 if it has none.
-pub(super) fn number(operation: &Operation<'_>, value: OperationValue) -> i64 {
+pub(crate) fn number(operation: &Operation<'_>, value: OperationValue) -> i64 {
     use Operation as O;
     use OperationValue as V;
     let number = match (value, operation) {

@@ -13,7 +13,7 @@ use super::{Check, Finding, Problem, below};
 
 impl Check<'_> {
     /// Finds unfinished work. All of it is repaired at once, as the next union to use the branch would.
-    pub(super) fn work(&mut self) -> Result<()> {
+    pub(crate) fn work(&mut self) -> Result<()> {
         let Some(state) = self.state_directory()? else { return Ok(()) };
         let part = state.lookup(&Caller::server(), work::name(Work::PART)).is_ok();
         let directory = found(state.lookup(&Caller::server(), work::name(Work::WORK)))?;
@@ -40,7 +40,7 @@ impl Check<'_> {
     }
 
     /// Finds an unfinished merge of layers; returns whether it is still unfinished.
-    pub(super) fn merge(&mut self) -> bool {
+    pub(crate) fn merge(&mut self) -> bool {
         let Some(layer) = self.member.base.history().folding else { return false };
         let repair = self.options.repair.then(|| self.union.finish_folds().map_err(errno_of));
         let stays = repair != Some(Ok(()));
@@ -55,7 +55,7 @@ impl Check<'_> {
     }
 
     /// Finds foreign objects.
-    pub(super) fn state(&mut self) -> Result<()> {
+    pub(crate) fn state(&mut self) -> Result<()> {
         let Some(state) = self.state_directory()? else { return Ok(()) };
         for (name, _) in work::entries(&state)? {
             let remove = || work::remove_tree(&state, name.as_name());
@@ -174,7 +174,7 @@ impl Check<'_> {
     }
 
     /// Returns whether the branch of an identity is in the union and has lost the object.
-    pub(super) fn is_gone(&self, identity: &Identity) -> bool {
+    pub(crate) fn is_gone(&self, identity: &Identity) -> bool {
         let Some((tag, lower)) = identity::parts(&identity.handle) else { return true };
         let Some(member) = self.union.branches.tagged(tag).filter(|_| self.union.knows(identity)) else { return false };
         let found = || member.file_system.resolve(&lower).map_err(|error| member.judged(error));

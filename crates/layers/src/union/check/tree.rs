@@ -35,7 +35,7 @@ type Known = HashMap<Handle, (u64, TreePath)>;
 
 impl Check<'_> {
     /// Checks the branch, except for the state directory.
-    pub(super) fn tree(&mut self) -> Result<()> {
+    pub(crate) fn tree(&mut self) -> Result<()> {
         let (own, right) = (root_of(self.member), self.union.roots_right_of(self.member));
         let mut way = vec![Place { path: TreePath::root(), own, right }];
         let mut known = Known::new();
@@ -146,7 +146,7 @@ impl Check<'_> {
     }
 
     /// Returns whether there are no lower branches, so that it is unknown what should be there.
-    pub(super) fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         let slots = self.union.branches.slots();
         slots.last().is_some_and(|slot| Arc::ptr_eq(&slot.member, self.member))
     }

@@ -15,7 +15,7 @@ use super::super::whiteout;
 /// # Errors
 /// `EPERM` if the branch preserves neither owner nor permissions, and those that it assigns would let somebody read or write
 /// who may not read or write the original.
-pub(in super::super) fn copy_attributes(
+pub(crate) fn copy_attributes(
     writer: &Caller,
     original: &VnodeRef,
     copy: &VnodeRef,
@@ -48,7 +48,7 @@ pub(in super::super) fn copy_attributes(
 ///
 /// # Errors
 /// `EPERM` as for [`copy_attributes`].
-pub(super) fn copy_rights(writer: &Caller, from: &VnodeRef, to: &VnodeRef) -> Result<()> {
+pub(crate) fn copy_rights(writer: &Caller, from: &VnodeRef, to: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     let (wanted, present) = (from.getattr(&server)?, to.getattr(&server)?);
     if (wanted.uid, wanted.gid) != (present.uid, present.gid) {
@@ -151,13 +151,13 @@ fn is_near(kept: Timestamp, wanted: Timestamp) -> bool {
 }
 
 /// Like [`copy_attributes`], to an object that may have extended attributes which the original lacks.
-pub(in super::super) fn replace_attributes(original: &VnodeRef, copy: &VnodeRef) -> Result<Losses> {
+pub(crate) fn replace_attributes(original: &VnodeRef, copy: &VnodeRef) -> Result<Losses> {
     remove_surplus(original, copy)?;
     copy_attributes(&Caller::server(), original, copy, None)
 }
 
 /// Removes extended attributes, and thereby access control lists, that the original lacks.
-pub(super) fn remove_surplus(original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
+pub(crate) fn remove_surplus(original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     let (wanted, there) = (original.listxattr(&server)?, copy.listxattr(&server)?);
     let is_wanted = |name: &[u8]| wanted.split(|&byte| byte == 0).any(|wanted| wanted == name);
@@ -189,7 +189,7 @@ fn copy_xattrs(writer: &Caller, original: &VnodeRef, copy: &VnodeRef, with_right
 }
 
 /// Changes a directory without a change of its times that users could see.
-pub(in super::super) fn keeping_times(directory: &VnodeRef, change: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(crate) fn keeping_times(directory: &VnodeRef, change: impl FnOnce() -> Result<()>) -> Result<()> {
     let server = Caller::server();
     let before = directory.getattr(&server)?;
     change()?;

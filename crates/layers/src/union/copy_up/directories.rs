@@ -11,7 +11,7 @@ use super::attributes::{copy_attributes, copy_rights, keeping_times};
 
 impl Node {
     /// The directory in a branch, created there with all its ancestors if necessary.
-    pub(in super::super) fn directory_in(self: &Arc<Self>, caller: &Caller, member: &Arc<Member>) -> Result<VnodeRef> {
+    pub(crate) fn directory_in(self: &Arc<Self>, caller: &Caller, member: &Arc<Member>) -> Result<VnodeRef> {
         let mut way = Vec::new();
         let mut node = Arc::clone(self);
         let mut place = loop {
@@ -34,7 +34,7 @@ impl Node {
     ///
     /// # Errors
     /// `EPERM` if that is immutable in a branch that must not be changed.
-    pub(in super::super) fn place_in(self: &Arc<Self>, caller: &Caller, member: &Arc<Member>) -> Result<VnodeRef> {
+    pub(crate) fn place_in(self: &Arc<Self>, caller: &Caller, member: &Arc<Member>) -> Result<VnodeRef> {
         self.may_be_copied(caller)?;
         let place = self.directory_in(caller, member)?;
         let leftmost = self.leftmost();
@@ -45,7 +45,7 @@ impl Node {
     }
 
     /// Records that a caller has changed the instance in a branch: users see that by the times of the leftmost.
-    pub(in super::super) fn was_changed_in(&self, member: &Member) {
+    pub(crate) fn was_changed_in(&self, member: &Member) {
         let leftmost = self.leftmost();
         if !std::ptr::eq(&raw const *leftmost.member, member) && self.union.branches.may_change(&leftmost.member) {
             let now = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
@@ -120,7 +120,7 @@ impl Node {
     ///
     /// # Errors
     /// `ESTALE` if its path in the branch is not its path in the union: it is in a moved directory.
-    pub(in super::super) fn find_whereabouts(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn find_whereabouts(self: &Arc<Self>) -> Result<()> {
         if !matches!(self.whereabouts(), Whereabouts::Unknown) {
             return Ok(());
         }

@@ -22,13 +22,13 @@ use super::node::{Above, Changes, Instance, NO_COUNT, Node, Whereabouts};
 use super::settings::{Ownership, Rights};
 use super::{Union, links};
 use crate::union::sure::Sure;
-pub(super) use attributes::{copy_attributes, keeping_times, replace_attributes};
+pub(crate) use attributes::{copy_attributes, keeping_times, replace_attributes};
 use object::{Copied, How, copy_of};
-pub(super) use object::{copy_untouched, copy_whole};
+pub(crate) use object::{copy_untouched, copy_whole};
 
 /// Amount of a file's data that is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(crate) enum Extent {
     /// All data.
     All,
     /// The first bytes: the remainder is about to be truncated.
@@ -39,10 +39,10 @@ pub(super) enum Extent {
 
 /// The truncating step of the operation, applied to a copy before it becomes visible, so that no truncated file is visible if
 /// the operation fails.
-pub(super) type Cut<'a> = &'a dyn Fn(&VnodeRef) -> Result<()>;
+pub(crate) type Cut<'a> = &'a dyn Fn(&VnodeRef) -> Result<()>;
 
 /// Opens a copy, as a [`Cut`] by `O_TRUNC`.
-pub(super) struct Opening<'a> {
+pub(crate) struct Opening<'a> {
     /// The caller that opens it.
     caller: &'a Caller,
     flags: OpenFlags,
@@ -50,17 +50,17 @@ pub(super) struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    pub(super) fn new(caller: &'a Caller, flags: OpenFlags) -> Self {
+    pub(crate) fn new(caller: &'a Caller, flags: OpenFlags) -> Self {
         Self { caller, flags, opened: Cell::default() }
     }
 
-    pub(super) fn open(&self, copy: &VnodeRef) -> Result<()> {
+    pub(crate) fn open(&self, copy: &VnodeRef) -> Result<()> {
         self.opened.set(Some((copy.clone(), open_at_once(copy, self.caller, self.flags)?)));
         Ok(())
     }
 
     /// The open file, if its object is the present one.
-    pub(super) fn take(self, instance: &Instance) -> Option<(VnodeRef, OpenFileRef)> {
+    pub(crate) fn take(self, instance: &Instance) -> Option<(VnodeRef, OpenFileRef)> {
         self.opened.take().filter(|(vnode, _)| vnode.handle() == instance.vnode.handle())
     }
 }
@@ -69,7 +69,7 @@ impl<'a> Opening<'a> {
 const ATTEMPTS: usize = 16;
 impl Union {
     /// Returns whether objects in the member may be changed, in place or in a copy.
-    pub(super) fn can_write(&self, member: &Member) -> bool {
+    pub(crate) fn can_write(&self, member: &Member) -> bool {
         let Some(position) = self.branches.position(member) else { return false };
         self.branches.may_change(member) || self.branches.writable_at_or_left_of(position).is_some()
     }
@@ -96,12 +96,12 @@ impl Union {
 
 impl Node {
     /// Returns whether it may be changed in place.
-    pub(super) fn is_writable(&self) -> bool {
+    pub(crate) fn is_writable(&self) -> bool {
         self.union.branches.may_change(&self.leftmost().member) || self.is_nameless()
     }
 
     /// Returns whether it has no name in any branch, so that it is in no snapshot and shadows nothing: it is changed in place.
-    pub(super) fn is_nameless(&self) -> bool {
+    pub(crate) fn is_nameless(&self) -> bool {
         matches!(self.whereabouts(), Whereabouts::Nowhere)
             && self.leftmost().vnode.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink == 0)
     }
@@ -110,18 +110,18 @@ impl Node {
     ///
     /// # Errors
     /// `EPERM` for an immutable object in a branch that must not be changed.
-    pub(super) fn writable(self: &Arc<Self>, caller: &Caller, extent: Extent) -> Result<Instance> {
+    pub(crate) fn writable(self: &Arc<Self>, caller: &Caller, extent: Extent) -> Result<Instance> {
         self.writable_within(caller, extent, usize::MAX)
     }
 
     /// Like [`Node::writable`], for an object that is to be truncated: a copy is truncated before it becomes visible.
-    pub(super) fn writable_to_cut(self: &Arc<Self>, caller: &Caller, size: u64, cut: Cut<'_>) -> Result<Instance> {
+    pub(crate) fn writable_to_cut(self: &Arc<Self>, caller: &Caller, size: u64, cut: Cut<'_>) -> Result<Instance> {
         self.may_be_copied(caller)?;
         self.copied_within(caller, Extent::UpTo(size), usize::MAX, Some(cut))
     }
 
     /// Like [`Node::writable`], for a file, with a guard that keeps it there while it is changed.
-    pub(super) fn held_writable(
+    pub(crate) fn held_writable(
         self: &Arc<Self>,
         caller: &Caller,
         extent: Extent,
@@ -130,7 +130,7 @@ impl Node {
     }
 
     /// Like [`Node::writable_to_cut`], with a guard that keeps it there.
-    pub(super) fn held_to_cut(
+    pub(crate) fn held_to_cut(
         self: &Arc<Self>,
         caller: &Caller,
         size: u64,
@@ -159,13 +159,13 @@ impl Node {
     }
 
     /// Like [`Node::writable`], in a branch no lower than `limit`.
-    pub(super) fn writable_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
+    pub(crate) fn writable_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
         self.may_be_copied(caller)?;
         self.copied_within(caller, extent, limit, None)
     }
 
     /// Like [`Node::writable`], for a change of the flags of chattr(1), which may clear the immutable flag.
-    pub(super) fn writable_to_flag(self: &Arc<Self>, caller: &Caller) -> Result<Instance> {
+    pub(crate) fn writable_to_flag(self: &Arc<Self>, caller: &Caller) -> Result<Instance> {
         self.may_flag(caller)?;
         if !caller.may_change_flags() {
             self.may_be_copied(caller)?;
@@ -177,7 +177,7 @@ impl Node {
     ///
     /// # Errors
     /// `EPERM` for an immutable object: a copy of it would not be immutable.
-    pub(super) fn may_be_copied(&self, caller: &Caller) -> Result<()> {
+    pub(crate) fn may_be_copied(&self, caller: &Caller) -> Result<()> {
         let is_asked = !caller.server && !self.is_writable();
         let is_immutable = is_asked && self.leftmost().vnode.getattr(&Caller::server())?.is_immutable();
         if is_immutable { Err(Errno::EPERM) } else { Ok(()) }
@@ -227,7 +227,7 @@ impl Node {
     ///
     /// # Errors
     /// `EPERM` if the branch does not support them, and for immutable objects.
-    pub(super) fn can_be_linked_from(
+    pub(crate) fn can_be_linked_from(
         self: &Arc<Self>,
         caller: &Caller,
         directory: &Arc<Self>,
@@ -388,7 +388,7 @@ impl Node {
 
     /// Gives a copy the identity of its original. In a branch without attributes to store it, this holds only as long as this
     /// vnode lives.
-    pub(super) fn bring_identity(
+    pub(crate) fn bring_identity(
         self: &Arc<Self>,
         writer: &Caller,
         target: &Member,

@@ -24,7 +24,7 @@ use super::{ATTEMPTS, Extent};
 ///
 /// # Errors
 /// `EBUSY` if it is written during every attempt to read it.
-pub(in super::super) fn copy_untouched(original: &Instance, target: &Member, identity: &Identity) -> Result<NameBuf> {
+pub(crate) fn copy_untouched(original: &Instance, target: &Member, identity: &Identity) -> Result<NameBuf> {
     let server = Caller::server();
     for _ in 0..ATTEMPTS {
         let before = original.vnode.getattr(&server)?;
@@ -39,18 +39,18 @@ pub(in super::super) fn copy_untouched(original: &Instance, target: &Member, ide
 }
 
 /// Parameters of a copy.
-pub(super) struct How {
-    pub(super) extent: Extent,
+pub(crate) struct How {
+    pub(crate) extent: Extent,
     /// The instance that has the original's data, if the original is a metadata-only copy itself.
-    pub(super) data: Option<Instance>,
+    pub(crate) data: Option<Instance>,
     /// Mark that the copy gets instead of data, if possible.
-    pub(super) mark: Option<NewMark>,
+    pub(crate) mark: Option<NewMark>,
     /// Permissions that it gets instead of the original's.
-    pub(super) rights: Option<Rights>,
+    pub(crate) rights: Option<Rights>,
     /// Whether objects created in the directory inherit access control lists.
-    pub(super) inherits: bool,
+    pub(crate) inherits: bool,
     /// Writer of the copy: the server, at the expense of the caller that needs it, and as long as that caller waits.
-    pub(super) writer: Caller,
+    pub(crate) writer: Caller,
 }
 
 impl How {
@@ -61,15 +61,15 @@ impl How {
 }
 
 /// A copy in the work directory of a branch.
-pub(super) struct Copied {
-    pub(super) name: NameBuf,
-    pub(super) copy: VnodeRef,
+pub(crate) struct Copied {
+    pub(crate) name: NameBuf,
+    pub(crate) copy: VnodeRef,
     /// Attributes that the branch does not preserve.
-    pub(super) lost: Losses,
+    pub(crate) lost: Losses,
 }
 
 /// Makes a copy in the work directory of a branch, complete except for its identity.
-pub(super) fn copy_of(original: &Instance, target: &Member, how: &How) -> Result<Copied> {
+pub(crate) fn copy_of(original: &Instance, target: &Member, how: &How) -> Result<Copied> {
     let (work, name) = (target.work.directory()?, target.work.name_for(Purpose::Copy));
     match copy_into(&work, name.as_name(), original, how) {
         Ok((copy, lost)) => Ok(Copied { name, copy, lost }),
@@ -85,7 +85,7 @@ pub(super) fn copy_of(original: &Instance, target: &Member, how: &How) -> Result
 ///
 /// # Errors
 /// Errors from copying; `EIO` for a metadata-only copy.
-pub(in super::super) fn copy_whole(
+pub(crate) fn copy_whole(
     directory: &VnodeRef,
     name: Name<'_>,
     original: &Instance,

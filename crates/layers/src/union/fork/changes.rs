@@ -11,26 +11,26 @@ use super::super::work;
 use super::outcome::is_directory;
 
 /// Changes in a directory, by the names in branches.
-pub(super) struct Changes {
+pub(crate) struct Changes {
     /// Objects that are there.
-    pub(super) objects: Vec<Object>,
+    pub(crate) objects: Vec<Object>,
     /// Names that are hidden and have no object.
-    pub(super) gone: Vec<NameBuf>,
+    pub(crate) gone: Vec<NameBuf>,
 }
 
 /// An object in the branch of changes.
-pub(super) struct Object {
-    pub(super) name: NameBuf,
+pub(crate) struct Object {
+    pub(crate) name: NameBuf,
     /// Path from the root, by the names in branches.
-    pub(super) path: TreePath,
-    pub(super) entry: Entry,
+    pub(crate) path: TreePath,
+    pub(crate) entry: Entry,
     /// Of a directory, its lower part.
-    pub(super) below: Below,
+    pub(crate) below: Below,
 }
 
 /// Part of the file system that a directory of the fork shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Below {
+pub(crate) enum Below {
     /// The directory at the same path, unless nothing of the parent's is shown.
     Same,
     /// The directory at the same path.
@@ -46,7 +46,7 @@ impl Changes {
     ///
     /// # Errors
     /// `EXDEV` for a moved directory whose redirect is not a path from the root, as only overlayfs writes it.
-    pub(super) fn of(directory: &VnodeRef, path: &TreePath) -> Result<Self> {
+    pub(crate) fn of(directory: &VnodeRef, path: &TreePath) -> Result<Self> {
         let server = Caller::server();
         let (mut found, mut hidden) = (Vec::new(), HashSet::new());
         for (name, _) in work::entries(directory)? {
@@ -92,7 +92,7 @@ impl Below {
     }
 
     /// Returns whether nothing but the fork's own objects stays in the directory; `above`, whether that holds for its parent.
-    pub(super) fn hides(&self, above: bool) -> bool {
+    pub(crate) fn hides(&self, above: bool) -> bool {
         match self {
             Self::Same => above,
             Self::Nothing => true,
@@ -102,12 +102,12 @@ impl Below {
 }
 
 /// Path of the object of this name in a directory.
-pub(super) fn join(directory: &[u8], name: &NameBuf) -> Vec<u8> {
+pub(crate) fn join(directory: &[u8], name: &NameBuf) -> Vec<u8> {
     [directory, b"/", name.as_bytes()].concat()
 }
 
 /// A path as users see it, without a leading slash.
-pub(super) fn shown(path: &[u8]) -> Vec<u8> {
+pub(crate) fn shown(path: &[u8]) -> Vec<u8> {
     let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
     let names = names.map(|name| match whiteout::meaning(name) {
         Meaning::Object(name) | Meaning::Whiteout(name) => name.into_owned(),

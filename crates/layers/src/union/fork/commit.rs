@@ -31,24 +31,24 @@ use super::rights::Rights;
 const PATH_MAX: usize = 4096;
 
 /// A commit in progress.
-pub(super) struct Commit<'a> {
-    pub(super) upper: Arc<Member>,
-    pub(super) lower: Arc<Member>,
-    pub(super) file_system: FileSystemRef,
+pub(crate) struct Commit<'a> {
+    pub(crate) upper: Arc<Member>,
+    pub(crate) lower: Arc<Member>,
+    pub(crate) file_system: FileSystemRef,
     /// Root of the file system.
-    pub(super) root: VnodeRef,
-    pub(super) options: &'a CommitOptions,
-    pub(super) journal: Journal,
+    pub(crate) root: VnodeRef,
+    pub(crate) options: &'a CommitOptions,
+    pub(crate) journal: Journal,
     /// Directories that the fork has too, with the permissions that they had when conflicts were searched for.
-    pub(super) seen: HashMap<Handle, Rights>,
+    pub(crate) seen: HashMap<Handle, Rights>,
     /// Directories in which others have created something, and when.
-    pub(super) others: HashMap<Handle, Timestamp>,
+    pub(crate) others: HashMap<Handle, Timestamp>,
     /// Files of several names that this commit orphans: it removes some of the names, which changes the ctime.
-    pub(super) bereft: HashSet<Handle>,
+    pub(crate) bereft: HashSet<Handle>,
     /// Copies of files of several names.
     linked: HashMap<Handle, VnodeRef>,
     /// Number of committed changes.
-    pub(super) done: u64,
+    pub(crate) done: u64,
     /// Number in the last temporary name.
     temporary: u64,
 }
@@ -69,7 +69,7 @@ struct Pair {
 type Spot<'a> = (&'a VnodeRef, &'a NameBuf);
 
 impl<'a> Commit<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         upper: Arc<Member>,
         lower: Arc<Member>,
         file_system: FileSystemRef,
@@ -102,7 +102,7 @@ impl<'a> Commit<'a> {
     }
 
     /// Runs the whole commit.
-    pub(super) fn run(&mut self) -> std::result::Result<(), CommitError> {
+    pub(crate) fn run(&mut self) -> std::result::Result<(), CommitError> {
         let conflicts = self.conflicts()?;
         if !conflicts.is_empty() && !self.options.force {
             return Err(CommitError::Conflicts { conflicts, done: 0 });
@@ -111,11 +111,11 @@ impl<'a> Commit<'a> {
     }
 
     /// Attributes that the file system could not preserve, by path.
-    pub(super) fn lost(&self) -> Vec<(Vec<u8>, Losses)> {
+    pub(crate) fn lost(&self) -> Vec<(Vec<u8>, Losses)> {
         self.journal.lost().iter().map(|(path, losses)| (shown(path), *losses)).collect()
     }
 
-    pub(super) fn error(&self, Failed { path, errno, is_conflict }: Failed) -> CommitError {
+    pub(crate) fn error(&self, Failed { path, errno, is_conflict }: Failed) -> CommitError {
         let done = self.done;
         if is_conflict {
             let deed = if errno == Errno::ESTALE { Deed::Removed } else { Deed::Changed };
@@ -155,7 +155,7 @@ impl<'a> Commit<'a> {
 
     /// Returns whether nothing but the fork's own objects stays in a directory; `above`, whether that holds for its parent. A
     /// directory that was moved there has come with all of its contents.
-    pub(super) fn hides(&self, object: &Object, above: bool) -> bool {
+    pub(crate) fn hides(&self, object: &Object, above: bool) -> bool {
         let has_come = object.below == Below::Same && self.journal.moved_to(&object.entry.vnode.handle()).is_some();
         object.below.hides(above) && !has_come
     }
@@ -266,7 +266,7 @@ impl<'a> Commit<'a> {
     }
 
     /// The object at a path, if it has that handle.
-    pub(super) fn find_known(&self, path: &[u8], handle: &Handle) -> Option<VnodeRef> {
+    pub(crate) fn find_known(&self, path: &[u8], handle: &Handle) -> Option<VnodeRef> {
         let place = moved::look_at(&self.root, path).ok()??;
         (place.entry.vnode.handle() == *handle).then_some(place.entry.vnode)
     }
@@ -287,7 +287,7 @@ impl<'a> Commit<'a> {
     }
 
     /// Renames an object that is not visible yet to its place, and replaces the object that was seen there, if any.
-    pub(super) fn replace(&mut self, from: Spot<'_>, to: Spot<'_>, there: Option<&Entry>) -> Result<()> {
+    pub(crate) fn replace(&mut self, from: Spot<'_>, to: Spot<'_>, there: Option<&Entry>) -> Result<()> {
         let server = Caller::server();
         let rename = |from: Spot<'_>, to: Spot<'_>, mode| {
             from.0.rename_surely(&server, from.1.as_name(), to.0, to.1.as_name(), mode)
@@ -316,7 +316,7 @@ impl<'a> Commit<'a> {
     ///
     /// # Errors
     /// `ENOTEMPTY` for any other directory that is not empty.
-    pub(super) fn remove_temporary(&self, directory: &VnodeRef, name: &NameBuf) -> Result<()> {
+    pub(crate) fn remove_temporary(&self, directory: &VnodeRef, name: &NameBuf) -> Result<()> {
         match work::find(directory, name.as_name())? {
             None => Ok(()),
             Some(there) if is_directory(&there) && !self.journal.is_aside(&there.vnode.handle()) => {
@@ -327,7 +327,7 @@ impl<'a> Commit<'a> {
     }
 
     /// Makes the file system have a directory at this name. A new one is inaccessible to others until it is complete.
-    pub(super) fn ensure_directory(&mut self, base: &VnodeRef, name: &NameBuf, path: &TreePath) -> Step<VnodeRef> {
+    pub(crate) fn ensure_directory(&mut self, base: &VnodeRef, name: &NameBuf, path: &TreePath) -> Step<VnodeRef> {
         let there = work::find(base, name.as_name()).at(path)?;
         if let Some(there) = there.as_ref().filter(|there| is_directory(there)) {
             let is_known = self.journal.rights_of(&there.vnode.handle()).is_some();

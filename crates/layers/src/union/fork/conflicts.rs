@@ -27,27 +27,27 @@ struct Pair {
 
 /// Result of a search for conflicts.
 #[derive(Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Conflicts, by the names in branches.
     conflicts: Vec<(Vec<u8>, Deed)>,
     /// Files with several names.
-    pub(super) linked: Vec<Handle>,
+    pub(crate) linked: Vec<Handle>,
 }
 
 impl Found {
-    pub(super) fn add(&mut self, path: &TreePath, deed: Deed) {
+    pub(crate) fn add(&mut self, path: &TreePath, deed: Deed) {
         self.conflicts.push((path.slashed(), deed));
     }
 
     /// Fails at the first conflict.
-    pub(super) fn refuse(self) -> Step {
+    pub(crate) fn refuse(self) -> Step {
         self.conflicts.into_iter().next().map_or(Ok(()), |(path, deed)| Err(Failed::conflict(path, deed)))
     }
 }
 
 impl Commit<'_> {
     /// Finds all conflicts. Directories in which others have created something are remembered.
-    pub(super) fn find_conflicts(&mut self, moved: &[Moved]) -> Step<Vec<Conflict>> {
+    pub(crate) fn find_conflicts(&mut self, moved: &[Moved]) -> Step<Vec<Conflict>> {
         let rests = self.rests(moved)?;
         let mut found = Found::default();
         let root = Pair {
@@ -89,7 +89,7 @@ impl Commit<'_> {
     }
 
     /// Returns whether others have changed an object that is about to be replaced or removed.
-    pub(super) fn is_changed(&self, there: &Entry) -> bool {
+    pub(crate) fn is_changed(&self, there: &Entry) -> bool {
         let handle = there.vnode.handle();
         if is_directory(there) {
             return self.is_changed_directory(&handle, &there.attributes);

@@ -22,13 +22,13 @@ use super::super::work::{self, Work};
 use super::rights::Rights;
 
 /// Journal of a fork.
-pub(super) struct Journal {
+pub(crate) struct Journal {
     file: OpenFileRef,
     end: u64,
     /// Identifier in the temporary names.
-    pub(super) id: String,
+    pub(crate) id: String,
     /// Whether an earlier commit was started and interrupted.
-    pub(super) is_resumed: bool,
+    pub(crate) is_resumed: bool,
     copies: HashMap<(Handle, Timestamp), Copied>,
     made: HashMap<Handle, Timestamp>,
     moves: HashMap<Handle, Handle>,
@@ -42,10 +42,10 @@ pub(super) struct Journal {
 
 /// A copy in the file system.
 #[derive(Clone)]
-pub(super) struct Copied {
-    pub(super) handle: Handle,
+pub(crate) struct Copied {
+    pub(crate) handle: Handle,
     /// Path at which it was first placed.
-    pub(super) path: Vec<u8>,
+    pub(crate) path: Vec<u8>,
 }
 
 impl Journal {
@@ -53,7 +53,7 @@ impl Journal {
     ///
     /// # Errors
     /// Errors from reading it; [`LATER`] if a line is unknown: what it says of a commit must not be ignored.
-    pub(super) fn open(work: &Work) -> Result<Self> {
+    pub(crate) fn open(work: &Work) -> Result<Self> {
         let server = Caller::server();
         let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
         let created = work.state()?.create(&server, work::name(Work::COMMIT), &how)?;
@@ -87,14 +87,14 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::open`].
-    pub(super) fn open_if_there(root: &VnodeRef, work: &Work) -> Result<Option<Self>> {
+    pub(crate) fn open_if_there(root: &VnodeRef, work: &Work) -> Result<Option<Self>> {
         let Some(state) = work::state_of(root)? else { return Ok(None) };
         let is_there = work::find(&state, work::name(Work::COMMIT))?.is_some();
         if is_there { Self::open(work).map(Some) } else { Ok(None) }
     }
 
     /// Records that the file system is changed from now on.
-    pub(super) fn begin(&mut self) -> Result<()> {
+    pub(crate) fn begin(&mut self) -> Result<()> {
         if self.is_resumed {
             return Ok(());
         }
@@ -108,27 +108,27 @@ impl Journal {
     }
 
     /// Name of an object that is not in its place yet.
-    pub(super) fn temporary_name(&self, number: u64) -> NameBuf {
+    pub(crate) fn temporary_name(&self, number: u64) -> NameBuf {
         NameBuf::new(format!(".plyfs-{}-{number}", self.id).into_bytes()).expect("it is short")
     }
 
     /// Returns whether a name is a temporary name.
-    pub(super) fn is_temporary(&self, name: &NameBuf) -> bool {
+    pub(crate) fn is_temporary(&self, name: &NameBuf) -> bool {
         self.is_resumed && name.as_bytes().starts_with(format!(".plyfs-{}-", self.id).as_bytes())
     }
 
     /// The file system's copy of an object in its present state.
-    pub(super) fn copy_of(&self, object: &Handle, attributes: &Attributes) -> Option<Copied> {
+    pub(crate) fn copy_of(&self, object: &Handle, attributes: &Attributes) -> Option<Copied> {
         self.copies.get(&(*object, attributes.ctime)).cloned()
     }
 
     /// Modification time that the fork's data have, for an object of the file system that this commit created.
-    pub(super) fn time_of_made(&self, object: &Handle) -> Option<Timestamp> {
+    pub(crate) fn time_of_made(&self, object: &Handle) -> Option<Timestamp> {
         self.made.get(object).copied()
     }
 
     /// Records that a copy is complete, and about to take its place.
-    pub(super) fn note_copy(&mut self, object: &Handle, attributes: &Attributes, copy: Copied) -> Result<()> {
+    pub(crate) fn note_copy(&mut self, object: &Handle, attributes: &Attributes, copy: Copied) -> Result<()> {
         let (object_digits, base, path) = (digits(object), digits(&copy.handle), identity::digits(&copy.path));
         let (ctime, mtime) = (time_text(attributes.ctime), time_text(attributes.mtime));
         self.write(&format!("copy {object_digits} {ctime} {base} {mtime} {path}"))?;
@@ -138,30 +138,30 @@ impl Journal {
     }
 
     /// The directory of the file system that is to move to where the fork has this one.
-    pub(super) fn moved_to(&self, directory: &Handle) -> Option<Handle> {
+    pub(crate) fn moved_to(&self, directory: &Handle) -> Option<Handle> {
         self.moves.get(directory).copied()
     }
 
     /// Records that the directory is to move.
-    pub(super) fn note_move(&mut self, directory: &Handle, rest: &Handle) -> Result<()> {
+    pub(crate) fn note_move(&mut self, directory: &Handle, rest: &Handle) -> Result<()> {
         self.write(&format!("move {} {}", digits(directory), digits(rest)))?;
         self.moves.insert(*directory, *rest);
         Ok(())
     }
 
     /// Returns whether this is a directory of the file system that is to move, or has moved.
-    pub(super) fn is_moved(&self, directory: &Handle) -> bool {
+    pub(crate) fn is_moved(&self, directory: &Handle) -> bool {
         self.moves.values().any(|rest| rest == directory)
     }
 
     /// Permissions that a directory of the file system has unless others have changed them: `None` if it is unknown, and an
     /// inner `None` if they were being changed.
-    pub(super) fn rights_of(&self, directory: &Handle) -> Option<Option<Rights>> {
+    pub(crate) fn rights_of(&self, directory: &Handle) -> Option<Option<Rights>> {
         self.rights.get(directory).copied()
     }
 
     /// Records the permissions of the directory, or with `None`, that they are about to be changed.
-    pub(super) fn note_rights(&mut self, directory: &Handle, rights: Option<Rights>) -> Result<()> {
+    pub(crate) fn note_rights(&mut self, directory: &Handle, rights: Option<Rights>) -> Result<()> {
         let words = rights.map(|rights| format!(" {}", rights.words())).unwrap_or_default();
         self.write(&format!("rights {}{words}", digits(directory)))?;
         self.rights.insert(*directory, rights);
@@ -169,22 +169,22 @@ impl Journal {
     }
 
     /// Returns whether this commit orphans the file: removes some of its names.
-    pub(super) fn is_bereft(&self, file: &Handle) -> bool {
+    pub(crate) fn is_bereft(&self, file: &Handle) -> bool {
         self.bereft.contains(file)
     }
 
     /// Records that the file is about to lose names.
-    pub(super) fn note_bereft(&mut self, file: &Handle) -> Result<()> {
+    pub(crate) fn note_bereft(&mut self, file: &Handle) -> Result<()> {
         if self.bereft.insert(*file) { self.write(&format!("bereft {}", digits(file))) } else { Ok(()) }
     }
 
     /// The mtime of a directory since this commit moved something out of it; an inner `None` if that is not known.
-    pub(super) fn left(&self, directory: &Handle) -> Option<Option<Timestamp>> {
+    pub(crate) fn left(&self, directory: &Handle) -> Option<Option<Timestamp>> {
         self.left.get(directory).copied()
     }
 
     /// Records the mtime since something was moved out of the directory; with `None`, that something is about to be.
-    pub(super) fn note_left(&mut self, directory: &Handle, time: Option<Timestamp>) -> Result<()> {
+    pub(crate) fn note_left(&mut self, directory: &Handle, time: Option<Timestamp>) -> Result<()> {
         let word = time.map(|time| format!(" {}", time_text(time))).unwrap_or_default();
         self.write(&format!("left {}{word}", digits(directory)))?;
         self.left.insert(*directory, time);
@@ -192,12 +192,12 @@ impl Journal {
     }
 
     /// Returns whether a directory may be removed with all its contents.
-    pub(super) fn is_aside(&self, directory: &Handle) -> bool {
+    pub(crate) fn is_aside(&self, directory: &Handle) -> bool {
         self.aside.contains(directory)
     }
 
     /// Records that the directory is about to be removed with all its contents.
-    pub(super) fn note_aside(&mut self, directory: &Handle) -> Result<()> {
+    pub(crate) fn note_aside(&mut self, directory: &Handle) -> Result<()> {
         if self.aside.insert(*directory) {
             self.write(&format!("aside {}", digits(directory)))?;
         }
@@ -205,24 +205,24 @@ impl Journal {
     }
 
     /// The directory that holds directories in transit.
-    pub(super) fn staging(&self) -> Option<Handle> {
+    pub(crate) fn staging(&self) -> Option<Handle> {
         self.staging
     }
 
     /// Records that it was created.
-    pub(super) fn note_staging(&mut self, directory: &Handle) -> Result<()> {
+    pub(crate) fn note_staging(&mut self, directory: &Handle) -> Result<()> {
         self.write(&format!("staging {}", digits(directory)))?;
         self.staging = Some(*directory);
         self.sync()
     }
 
     /// Attributes that the file system could not preserve, by path.
-    pub(super) fn lost(&self) -> &BTreeMap<Vec<u8>, Losses> {
+    pub(crate) fn lost(&self) -> &BTreeMap<Vec<u8>, Losses> {
         &self.lost
     }
 
     /// Records what it could not preserve of the object at this path.
-    pub(super) fn note_lost(&mut self, path: Vec<u8>, losses: Losses) -> Result<()> {
+    pub(crate) fn note_lost(&mut self, path: Vec<u8>, losses: Losses) -> Result<()> {
         if losses.is_empty() || self.lost.get(&path) == Some(&losses) {
             return Ok(());
         }
@@ -232,7 +232,7 @@ impl Journal {
     }
 
     /// Makes everything written so far durable.
-    pub(super) fn sync(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         self.file.fsync(&Caller::server(), true)
     }
 

@@ -22,7 +22,7 @@ struct Leaving {
 
 impl Commit<'_> {
     /// Finds conflicts with the object there and everything below, except for directories that move elsewhere.
-    pub(super) fn check_leaving(
+    pub(crate) fn check_leaving(
         &self,
         there: Entry,
         path: TreePath,
@@ -68,7 +68,7 @@ impl Commit<'_> {
     }
 
     /// Stops at objects that others have changed since they were checked.
-    pub(super) fn refuse_changed(&self, there: &Entry, path: &TreePath) -> Step {
+    pub(crate) fn refuse_changed(&self, there: &Entry, path: &TreePath) -> Step {
         if self.options.force {
             return Ok(());
         }

@@ -8,51 +8,51 @@ use super::changes::{Below, Changes, Object};
 use super::outcome::{AtPath, Step, is_directory};
 
 /// A directory that the fork has moved.
-pub(super) struct Moved {
+pub(crate) struct Moved {
     /// Its path in the fork, by the names in branches.
-    pub(super) path: Vec<u8>,
-    pub(super) name: NameBuf,
+    pub(crate) path: Vec<u8>,
+    pub(crate) name: NameBuf,
     /// Its parent in the branch of changes.
-    pub(super) parent: Option<VnodeRef>,
+    pub(crate) parent: Option<VnodeRef>,
     /// Its instance in the branch of changes.
-    pub(super) upper: VnodeRef,
+    pub(crate) upper: VnodeRef,
     /// Its path in the file system when the fork began.
-    pub(super) rest: Vec<u8>,
+    pub(crate) rest: Vec<u8>,
 }
 
 /// Location at which an object was found.
-pub(super) struct Place {
-    pub(super) directory: VnodeRef,
-    pub(super) name: NameBuf,
-    pub(super) entry: Entry,
+pub(crate) struct Place {
+    pub(crate) directory: VnodeRef,
+    pub(crate) name: NameBuf,
+    pub(crate) entry: Entry,
 }
 
 impl Moved {
     /// This directory, with its lower part at that path.
-    pub(super) fn of(object: &Object, rest: &[u8]) -> Self {
+    pub(crate) fn of(object: &Object, rest: &[u8]) -> Self {
         let (path, name, upper) = (object.path.slashed(), object.name.clone(), object.entry.vnode.clone());
         Self { path, name, parent: None, upper, rest: rest.to_vec() }
     }
 
     /// Names of its ancestors.
-    pub(super) fn above(&self) -> impl Iterator<Item = Result<NameBuf>> {
+    pub(crate) fn above(&self) -> impl Iterator<Item = Result<NameBuf>> {
         let names = self.path[..self.path.len() - self.name.as_bytes().len()].split(|&byte| byte == b'/');
         names.filter(|name| !name.is_empty()).map(NameBuf::new)
     }
 
     /// Its name while in transit.
-    pub(super) fn key(&self) -> NameBuf {
+    pub(crate) fn key(&self) -> NameBuf {
         links::name_of_handle(&self.upper.handle())
     }
 }
 
 /// Depth of a path below the root.
-pub(super) fn depth(path: &[u8]) -> usize {
+pub(crate) fn depth(path: &[u8]) -> usize {
     path.iter().filter(|&&byte| byte == b'/').count()
 }
 
 /// All directories that the fork has moved.
-pub(super) fn find_moved(root: &VnodeRef) -> Step<Vec<Moved>> {
+pub(crate) fn find_moved(root: &VnodeRef) -> Step<Vec<Moved>> {
     let mut moved = Vec::new();
     let mut open = vec![(TreePath::root(), root.clone())];
     while let Some((path, directory)) = open.pop() {
@@ -69,7 +69,7 @@ pub(super) fn find_moved(root: &VnodeRef) -> Step<Vec<Moved>> {
 }
 
 /// The object at a path of names in branches, if there is one.
-pub(super) fn look_at(root: &VnodeRef, path: &[u8]) -> Result<Option<Place>> {
+pub(crate) fn look_at(root: &VnodeRef, path: &[u8]) -> Result<Option<Place>> {
     let mut found: Option<Place> = None;
     for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
         let directory = found.map_or_else(|| root.clone(), |place| place.entry.vnode);
@@ -84,7 +84,7 @@ pub(super) fn look_at(root: &VnodeRef, path: &[u8]) -> Result<Option<Place>> {
 }
 
 /// The path as the start of a walk.
-pub(super) fn tree_path(path: &[u8]) -> Result<TreePath> {
+pub(crate) fn tree_path(path: &[u8]) -> Result<TreePath> {
     let mut names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
     names.try_fold(TreePath::root(), |path, name| Ok(path.join(Name::new(name)?)))
 }

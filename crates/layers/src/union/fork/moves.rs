@@ -19,7 +19,7 @@ use super::outcome::{AtPath, CommitError, Deed, Failed, Step, is_directory};
 
 impl Commit<'_> {
     /// Moves all of them.
-    pub(super) fn bring_moved(&mut self, mut moved: Vec<Moved>) -> Step {
+    pub(crate) fn bring_moved(&mut self, mut moved: Vec<Moved>) -> Step {
         let mut lost = Vec::new();
         for directory in &moved {
             if self.journal.moved_to(&directory.upper.handle()).is_some() {
@@ -189,7 +189,7 @@ impl Commit<'_> {
     }
 
     /// Removes that directory, with everything that the moved ones have replaced, but never with a moved one.
-    pub(super) fn remove_staging(&self) -> Step {
+    pub(crate) fn remove_staging(&self) -> Step {
         let (path, name) = (self.staging_path(), self.staging_name());
         let Some(staging) = self.staging_if_there().at(&path)? else { return Ok(()) };
         for (name, _) in work::entries(&staging).at(&path)? {
@@ -218,13 +218,13 @@ impl Commit<'_> {
     }
 
     /// Stops if there is such a directory: what is to become of its contents is undecided.
-    pub(super) fn refuse_stranded(&self, moved: &[Moved]) -> Step {
+    pub(crate) fn refuse_stranded(&self, moved: &[Moved]) -> Step {
         let first = self.stranded(moved)?.into_iter().next();
         first.map_or(Ok(()), |path| Err(Failed { path, errno: Errno::ENOTEMPTY, is_conflict: false }))
     }
 
     /// All directories that have left their old locations and not arrived, by path.
-    pub(super) fn moves_under_way(&self) -> std::result::Result<Vec<Vec<u8>>, CommitError> {
+    pub(crate) fn moves_under_way(&self) -> std::result::Result<Vec<Vec<u8>>, CommitError> {
         let found = find_moved(&self.upper.root).and_then(|moved| {
             let mut paths = self.stranded(&moved)?;
             for directory in moved {
@@ -243,7 +243,7 @@ impl Commit<'_> {
     }
 
     /// Its path while in transit.
-    pub(super) fn staged(&self, moved: &Moved) -> Vec<u8> {
+    pub(crate) fn staged(&self, moved: &Moved) -> Vec<u8> {
         join(&self.staging_path(), &moved.key())
     }
 

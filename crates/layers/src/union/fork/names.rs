@@ -13,7 +13,7 @@ use super::super::node::{NO_COUNT, Node};
 use super::super::{Union, whiteout, work};
 
 /// Links up all of them.
-pub(super) fn settle_names(union: &Arc<Union>, upper: &Arc<Member>) -> Result<()> {
+pub(crate) fn settle_names(union: &Arc<Union>, upper: &Arc<Member>) -> Result<()> {
     let copied = shared_copies(upper)?;
     if copied.is_empty() {
         return Ok(());
@@ -51,7 +51,7 @@ fn shared_copies(upper: &Member) -> Result<HashSet<u64>> {
 }
 
 /// Makes a name one of the copy, if it leads to the original. Users see nothing of it.
-pub(super) fn settle(directory: &Arc<Node>, name: Name<'_>, upper: &Arc<Member>) -> Result<()> {
+pub(crate) fn settle(directory: &Arc<Node>, name: Name<'_>, upper: &Arc<Member>) -> Result<()> {
     let server = Caller::server();
     let stored = whiteout::stored(name)?;
     let stored = Name::new(&stored)?;

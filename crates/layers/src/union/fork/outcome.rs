@@ -91,7 +91,7 @@ impl std::error::Error for CommitError {}
 
 impl CommitError {
     /// The error after `before` changes of earlier calls.
-    pub(super) fn after(self, before: u64) -> Self {
+    pub(crate) fn after(self, before: u64) -> Self {
         match self {
             Self::Conflicts { conflicts, done } => Self::Conflicts { conflicts, done: before + done },
             Self::Stopped { path, errno, done } => Self::Stopped { path, errno, done: before + done },
@@ -101,24 +101,24 @@ impl CommitError {
 
 /// Path and error that stop a commit.
 #[derive(Debug)]
-pub(super) struct Failed {
-    pub(super) path: Vec<u8>,
-    pub(super) errno: Errno,
+pub(crate) struct Failed {
+    pub(crate) path: Vec<u8>,
+    pub(crate) errno: Errno,
     /// Whether others have changed the object.
-    pub(super) is_conflict: bool,
+    pub(crate) is_conflict: bool,
 }
 
-pub(super) type Step<T = ()> = std::result::Result<T, Failed>;
+pub(crate) type Step<T = ()> = std::result::Result<T, Failed>;
 
 impl Failed {
-    pub(super) fn conflict(path: Vec<u8>, deed: Deed) -> Self {
+    pub(crate) fn conflict(path: Vec<u8>, deed: Deed) -> Self {
         let errno = if deed == Deed::Removed { Errno::ESTALE } else { Errno::EBUSY };
         Self { path, errno, is_conflict: true }
     }
 }
 
 /// Adds the path at which an error happened.
-pub(super) trait AtPath<T> {
+pub(crate) trait AtPath<T> {
     fn at(self, path: &impl Location) -> Step<T>;
 }
 
@@ -129,7 +129,7 @@ impl<T> AtPath<T> for Result<T> {
 }
 
 /// An object that has a path: by the names in branches, with a slash before each.
-pub(super) trait Location {
+pub(crate) trait Location {
     fn to_path(&self) -> Vec<u8>;
 }
 
@@ -145,6 +145,6 @@ impl Location for TreePath {
     }
 }
 
-pub(super) fn is_directory(entry: &vnode::Entry) -> bool {
+pub(crate) fn is_directory(entry: &vnode::Entry) -> bool {
     entry.attributes.is_directory()
 }

@@ -11,13 +11,13 @@ use vnode::{Caller, Errno, Name, Properties, Result, XattrMode};
 use super::super::whiteout::{self, Meaning};
 
 /// Layer that implements this.
-pub(super) struct Plain {
+pub(crate) struct Plain {
     /// Caller as which everything is done; `None` to pass callers on.
-    pub(super) committer: Option<Caller>,
+    pub(crate) committer: Option<Caller>,
 }
 
 /// This process, without a umask: layers below permit or refuse its accesses like any other's.
-pub(super) fn committer() -> Caller {
+pub(crate) fn committer() -> Caller {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     Caller::process(std::process::id(), uid, gid, 0)
 }

@@ -6,7 +6,7 @@ use super::super::{identity, whiteout};
 
 /// Permissions of one directory at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rights {
+pub(crate) struct Rights {
     mode: u32,
     uid: u32,
     gid: u32,
@@ -16,7 +16,7 @@ pub(super) struct Rights {
 
 impl Rights {
     /// The present permissions of the directory.
-    pub(super) fn of(directory: &VnodeRef) -> Result<Self> {
+    pub(crate) fn of(directory: &VnodeRef) -> Result<Self> {
         let attributes = directory.getattr(&Caller::server())?;
         let xattrs = whiteout::users_attributes(directory)?;
         let text = xattrs.iter().flat_map(|(name, value)| {
@@ -31,11 +31,11 @@ impl Rights {
     }
 
     /// Their form in the journal.
-    pub(super) fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         format!("{:o} {} {} {:x}", self.mode, self.uid, self.gid, self.attributes)
     }
 
-    pub(super) fn of_words(words: [&str; 4]) -> Option<Self> {
+    pub(crate) fn of_words(words: [&str; 4]) -> Option<Self> {
         let [mode, uid, gid, attributes] = words;
         Some(Self {
             mode: u32::from_str_radix(mode, 8).ok()?,

@@ -12,7 +12,7 @@ use super::super::{Union, whiteout, work};
 use super::names;
 
 /// Copies the lower part of the directory at this user-visible path; returns whether it was a moved one.
-pub(super) fn bring_rest(union: &Arc<Union>, upper: &Arc<Member>, path: &[u8]) -> Result<bool> {
+pub(crate) fn bring_rest(union: &Arc<Union>, upper: &Arc<Member>, path: &[u8]) -> Result<bool> {
     let server = Caller::server();
     let moved = union.node_at(path)?;
     let Some(directory) = moved.instance_in(upper).filter(|_| moved.kind == FileKind::Directory) else {

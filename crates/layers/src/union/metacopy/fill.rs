@@ -24,7 +24,7 @@ const SET_ID: u32 = 0o6000;
 ///
 /// # Errors
 /// Errors from copying: then the copy is unchanged.
-pub(super) fn fill(writer: &Caller, copy: &Instance, data: &VnodeRef) -> Result<()> {
+pub(crate) fn fill(writer: &Caller, copy: &Instance, data: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     let Instance { member, vnode, .. } = copy;
     let before = vnode.getattr(&server)?;
@@ -46,7 +46,7 @@ pub(super) fn fill(writer: &Caller, copy: &Instance, data: &VnodeRef) -> Result<
 ///
 /// # Errors
 /// Errors from copying: then the copy is unchanged, as far as storage permits.
-pub(super) fn cut(
+pub(crate) fn cut(
     writer: &Caller,
     copy: &Instance,
     data: Option<&VnodeRef>,
@@ -76,13 +76,13 @@ fn cut_off(writer: &Caller, copy: &VnodeRef, data: Option<&VnodeRef>, size: u64,
 }
 
 /// Returns whether a truncated copy looks as after truncate(2) except for its data: nothing else changes with these.
-pub(super) fn may_be_cut(copy: &Instance, size: u64) -> Result<bool> {
+pub(crate) fn may_be_cut(copy: &Instance, size: u64) -> Result<bool> {
     let attributes = copy.vnode.getattr(&Caller::server())?;
     Ok(size < attributes.size && !loses_rights(&copy.vnode, &attributes)?)
 }
 
 /// Returns whether a write clears privileges of the file that could not be restored atomically.
-pub(super) fn loses_rights(file: &VnodeRef, attributes: &Attributes) -> Result<bool> {
+pub(crate) fn loses_rights(file: &VnodeRef, attributes: &Attributes) -> Result<bool> {
     Ok(attributes.mode & SET_ID != 0 || capability(file)?.is_some())
 }
 
@@ -90,7 +90,7 @@ pub(super) fn loses_rights(file: &VnodeRef, attributes: &Attributes) -> Result<b
 ///
 /// # Errors
 /// Errors from finding out whether they have been.
-pub(in super::super) fn put_times_back(file: &VnodeRef, mtime: Timestamp) -> Result<()> {
+pub(crate) fn put_times_back(file: &VnodeRef, mtime: Timestamp) -> Result<()> {
     if is_marked(file)? {
         let times = SetAttributes { mtime: Some(SetTime::To(mtime)), ..SetAttributes::default() };
         // The remaining recovery does not depend on it.

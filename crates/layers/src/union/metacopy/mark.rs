@@ -15,13 +15,13 @@ const OVERLAY: Trusted = Trusted::new(b"trusted.overlay.metacopy", b"user.overla
 
 /// Content of a metadata-only copy's mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Mark {
+pub(crate) struct Mark {
     /// Location of the data: a path from the root of the lower branches, a sibling's name there, or, if `None`, the same name.
-    pub(in super::super) path: Option<Vec<u8>>,
+    pub(crate) path: Option<Vec<u8>>,
     /// State of the original, if known.
     fingerprint: Option<Fingerprint>,
     /// Whether nobody can have written it who may not read everything anyway.
-    pub(in super::super) is_believed: bool,
+    pub(crate) is_believed: bool,
 }
 
 /// State that distinguishes an original from other files.
@@ -33,7 +33,7 @@ struct Fingerprint {
 
 impl Mark {
     /// The mark of a file. Most have none, and a single query shows that.
-    pub(in super::super) fn of(file: &VnodeRef) -> Result<Option<Self>> {
+    pub(crate) fn of(file: &VnodeRef) -> Result<Option<Self>> {
         let names = xattrs::attributes(file)?;
         if OWN.is_in(&names)
             && let Some(value) = OWN.of(file)?
@@ -53,12 +53,12 @@ impl Mark {
     }
 
     /// Returns whether it says where the data are regardless of the copy's name.
-    pub(super) fn tells_path(&self) -> bool {
+    pub(crate) fn tells_path(&self) -> bool {
         self.path.as_ref().is_some_and(|path| path.starts_with(b"/"))
     }
 
     /// Returns whether this may be the original, as far as its state is known.
-    pub(super) fn is_of(&self, file: &VnodeRef) -> Result<bool> {
+    pub(crate) fn is_of(&self, file: &VnodeRef) -> Result<bool> {
         match self.fingerprint {
             Some(fingerprint) => Ok(Fingerprint::of(&file.getattr(&Caller::server())?) == fingerprint),
             None => Ok(true),
@@ -74,7 +74,7 @@ impl Fingerprint {
 
 /// A mark to be set.
 #[derive(Clone, Debug)]
-pub(in super::super) struct NewMark {
+pub(crate) struct NewMark {
     path: Vec<u8>,
     original: Fingerprint,
     format: Format,
@@ -82,12 +82,12 @@ pub(in super::super) struct NewMark {
 
 impl NewMark {
     /// The mark for a copy of the object at this path, with these attributes.
-    pub(super) fn new(path: Vec<u8>, original: &Attributes, format: Format) -> Self {
+    pub(crate) fn new(path: Vec<u8>, original: &Attributes, format: Format) -> Self {
         Self { path, original: Fingerprint::of(original), format }
     }
 
     /// Sets it on a file that is not visible yet; returns whether that was possible.
-    pub(in super::super) fn set(&self, writer: &Caller, file: &VnodeRef) -> Result<bool> {
+    pub(crate) fn set(&self, writer: &Caller, file: &VnodeRef) -> Result<bool> {
         if self.path.len() > PATH_MAX {
             return Ok(false);
         }
@@ -99,18 +99,18 @@ impl NewMark {
 }
 
 /// Adds a path to a mark of overlayfs; returns whether that was possible.
-pub(super) fn set_path(writer: &Caller, file: &VnodeRef, path: &[u8]) -> Result<bool> {
+pub(crate) fn set_path(writer: &Caller, file: &VnodeRef, path: &[u8]) -> Result<bool> {
     if path.len() > PATH_MAX { Ok(false) } else { set(REDIRECT, writer, file, path) }
 }
 
 /// Returns whether the file is a metadata-only copy; its mark may lack the location.
-pub(in super::super) fn is_marked(file: &VnodeRef) -> Result<bool> {
+pub(crate) fn is_marked(file: &VnodeRef) -> Result<bool> {
     let names = xattrs::attributes(file)?;
     Ok(OWN.is_in(&names) || OVERLAY.is_in(&names))
 }
 
 /// Removes the mark: from then on the file has its own data.
-pub(super) fn remove(file: &VnodeRef) -> Result<()> {
+pub(crate) fn remove(file: &VnodeRef) -> Result<()> {
     let names = xattrs::attributes(file)?;
     for mark in [OWN, OVERLAY].into_iter().filter(|mark| mark.is_in(&names)) {
         mark.remove(file)?;

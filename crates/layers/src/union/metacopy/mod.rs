@@ -21,15 +21,15 @@ use super::lease::open_at_once;
 use super::node::{Instance, Node, Whereabouts};
 use super::whiteout;
 use crate::BranchMode;
-pub(super) use fill::put_times_back;
-pub(super) use mark::{Mark, NewMark, is_marked};
-pub(super) use open::MetadataOnlyFile;
+pub(crate) use fill::put_times_back;
+pub(crate) use mark::{Mark, NewMark, is_marked};
+pub(crate) use open::MetadataOnlyFile;
 
 /// A name in directories of several branches, leftmost first.
 #[derive(Clone)]
-pub(super) struct Beside {
-    pub(super) directories: Vec<Instance>,
-    pub(super) name: NameBuf,
+pub(crate) struct Beside {
+    pub(crate) directories: Vec<Instance>,
+    pub(crate) name: NameBuf,
 }
 
 impl Union {
@@ -37,7 +37,7 @@ impl Union {
     ///
     /// # Errors
     /// `EIO` if the data are missing, or fewer than the file's size.
-    pub(super) fn data_of(
+    pub(crate) fn data_of(
         &self,
         copy: &Instance,
         mark: Mark,
@@ -140,7 +140,7 @@ impl Union {
     ///
     /// # Errors
     /// `EXDEV` for an overlayfs copy without a path, and `EIO` for a copy whose data are missing.
-    pub(super) fn bring_all(&self, member: &std::sync::Arc<Member>) -> Result<()> {
+    pub(crate) fn bring_all(&self, member: &std::sync::Arc<Member>) -> Result<()> {
         if !member.work.has_metacopies() {
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl Union {
 
 impl Node {
     /// Location of its data, if that is another instance.
-    pub(super) fn data(&self) -> Result<Option<Instance>> {
+    pub(crate) fn data(&self) -> Result<Option<Instance>> {
         let copies = self.copies();
         if self.kind != FileKind::Regular || self.is_known_to_have_data(copies) {
             return Ok(None);
@@ -205,7 +205,7 @@ impl Node {
     }
 
     /// Opens the leftmost instance, for reads where its data are.
-    pub(super) fn open_leftmost(&self, caller: &Caller, flags: OpenFlags) -> Result<(VnodeRef, OpenFileRef)> {
+    pub(crate) fn open_leftmost(&self, caller: &Caller, flags: OpenFlags) -> Result<(VnodeRef, OpenFileRef)> {
         let copy = self.leftmost().vnode;
         let file = open_at_once(&copy, caller, flags)?;
         match self.data()? {
@@ -219,7 +219,7 @@ impl Node {
 
     /// Fills the data into a metadata-only copy, which may be changed in place, or as much of it as is needed, at the caller's
     /// expense. A truncation is done first; if it fails, nothing is filled in.
-    pub(super) fn bring_data(&self, caller: &Caller, extent: Extent, cut: Option<Cut<'_>>) -> Result<()> {
+    pub(crate) fn bring_data(&self, caller: &Caller, extent: Extent, cut: Option<Cut<'_>>) -> Result<()> {
         if extent == Extent::Nothing || !self.is_metadata_only()? {
             return Ok(());
         }
@@ -245,7 +245,7 @@ impl Node {
     }
 
     /// Returns whether its data are in another branch, or are to be.
-    pub(super) fn is_metadata_only(&self) -> Result<bool> {
+    pub(crate) fn is_metadata_only(&self) -> Result<bool> {
         let copies = self.copies();
         if self.kind != FileKind::Regular || self.is_known_to_have_data(copies) {
             return Ok(false);
@@ -258,7 +258,7 @@ impl Node {
     }
 
     /// Records that at this number of copies its own instance has the data.
-    pub(super) fn has_data(&self, copies: u32) {
+    pub(crate) fn has_data(&self, copies: u32) {
         self.own_data_at.store(u64::from(copies) + 1, Ordering::Relaxed);
     }
 
@@ -267,7 +267,7 @@ impl Node {
     }
 
     /// Stores the path of the data in its mark before it gets another name; until then the mark may imply its own name.
-    pub(super) fn note_path_of_data(self: &std::sync::Arc<Self>, caller: &Caller) -> Result<()> {
+    pub(crate) fn note_path_of_data(self: &std::sync::Arc<Self>, caller: &Caller) -> Result<()> {
         if self.kind != FileKind::Regular || self.is_known_to_have_data(self.copies()) {
             return Ok(());
         }
@@ -281,7 +281,7 @@ impl Node {
     }
 
     /// Mark of a copy without data that is to be made in a branch; `None` if the data have to be copied too.
-    pub(super) fn mark_of_copy(
+    pub(crate) fn mark_of_copy(
         self: &std::sync::Arc<Self>,
         original: &Instance,
         target: &Member,
@@ -317,7 +317,7 @@ fn has_several_names(file: &VnodeRef) -> Result<bool> {
 }
 
 /// The file of that name in these directories, as it is there, and its name in the ones below.
-pub(super) fn file_in(directories: &[Instance], name: NameBuf) -> Result<Option<(Instance, Beside)>> {
+pub(crate) fn file_in(directories: &[Instance], name: NameBuf) -> Result<Option<(Instance, Beside)>> {
     let server = Caller::server();
     for (index, place) in directories.iter().enumerate() {
         match place.vnode.lookup(&server, name.as_name()) {

@@ -13,7 +13,7 @@ use super::super::KIND;
 use super::super::lease::open_at_once;
 
 /// An open metadata-only copy. Opening it for writing in its own branch would have filled in the data.
-pub(in super::super) struct MetadataOnlyFile {
+pub(crate) struct MetadataOnlyFile {
     own: OpenFileRef,
     data: OpenFileRef,
     /// Size of the copy; the original may have become longer.
@@ -24,14 +24,14 @@ pub(in super::super) struct MetadataOnlyFile {
 
 impl MetadataOnlyFile {
     /// Opens the copy, with its data in another file.
-    pub(super) fn open(own: OpenFileRef, data: &VnodeRef, flags: OpenFlags) -> Result<OpenFileRef> {
+    pub(crate) fn open(own: OpenFileRef, data: &VnodeRef, flags: OpenFlags) -> Result<OpenFileRef> {
         let server = Caller::server();
         let (data, size) = (open_at_once(data, &server, OpenFlags::READ)?, own.getattr(&server)?.size);
         Ok(Arc::new(Self { own, data, size, flags }))
     }
 
     /// The open copy itself, if the file is one of a metadata-only copy.
-    pub(in super::super) fn own(file: &OpenFileRef) -> Option<&OpenFileRef> {
+    pub(crate) fn own(file: &OpenFileRef) -> Option<&OpenFileRef> {
         file.as_any().downcast_ref::<Self>().map(|opened| &opened.own)
     }
 

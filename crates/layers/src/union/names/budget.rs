@@ -13,7 +13,7 @@ const DIRECTORY_COST: usize = 16;
 const SWEEP_MIN: usize = 1024;
 
 /// A limit on the number of names, and the caches that hold them.
-pub(super) struct Budget {
+pub(crate) struct Budget {
     max: usize,
     held: AtomicUsize,
     holders: Mutex<Holders>,
@@ -26,13 +26,13 @@ struct Holders {
 }
 
 impl Budget {
-    pub(super) const fn new(max: usize) -> Self {
+    pub(crate) const fn new(max: usize) -> Self {
         let holders = Holders { queue: VecDeque::new(), sweep_at: SWEEP_MIN };
         Self { max, held: AtomicUsize::new(0), holders: Mutex::new(holders) }
     }
 
     /// Queues a cache that now holds something.
-    pub(super) fn enqueue(&self, cache: Weak<NameCache>) {
+    pub(crate) fn enqueue(&self, cache: Weak<NameCache>) {
         let mut holders = self.lock();
         if holders.queue.len() >= holders.sweep_at {
             holders.queue.retain(|cache| cache.strong_count() > 0);
@@ -42,7 +42,7 @@ impl Budget {
     }
 
     /// Evicts caches as long as all together exceed the limit. The caller holds no cache's lock.
-    pub(super) fn make_room(&self) {
+    pub(crate) fn make_room(&self) {
         while self.held.load(Ordering::Relaxed) > self.max {
             let Some(cache) = self.next() else { return };
             cache.forget();
@@ -72,32 +72,32 @@ impl Budget {
     }
 
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
     #[cfg(test)]
-    pub(super) fn queued(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.lock().queue.len()
     }
 }
 
 /// A part of a budget, returned when it is dropped.
-pub(super) struct Charge {
+pub(crate) struct Charge {
     budget: &'static Budget,
     names: usize,
 }
 
 impl Charge {
     /// The charge for a directory with that many names.
-    pub(super) fn new(budget: &'static Budget, names: usize) -> Self {
+    pub(crate) fn new(budget: &'static Budget, names: usize) -> Self {
         let names = names + DIRECTORY_COST;
         budget.held.fetch_add(names, Ordering::Relaxed);
         Self { budget, names }
     }
 
     /// Adds one name.
-    pub(super) fn grow(&mut self) {
+    pub(crate) fn grow(&mut self) {
         self.names += 1;
         self.budget.held.fetch_add(1, Ordering::Relaxed);
     }

@@ -32,7 +32,7 @@ const NAMES_MAX: u32 = 1 << 15;
 const NAMES_OF_ALL_MAX: usize = 1 << 20;
 /// Time after which a directory is checked for others' changes. A branch that was found healthy is trusted for as long when it
 /// reports that something does not exist.
-pub(super) const BELIEVED: Duration = Duration::from_millis(20);
+pub(crate) const BELIEVED: Duration = Duration::from_millis(20);
 /// Maximum number of changed names before the directory is read again.
 const UNSURE_MAX: usize = 4096;
 
@@ -41,11 +41,11 @@ static BUDGET: Budget = Budget::new(NAMES_OF_ALL_MAX);
 
 /// Cached names in a directory of a branch. Anything but a directory has no cache.
 #[derive(Clone)]
-pub(super) struct Names(Option<Arc<NameCache>>);
+pub(crate) struct Names(Option<Arc<NameCache>>);
 
 /// Size in bytes of an empty cache.
 #[cfg(test)]
-pub(super) const CACHE_BYTES: usize = size_of::<NameCache>() + 2 * size_of::<usize>();
+pub(crate) const CACHE_BYTES: usize = size_of::<NameCache>() + 2 * size_of::<usize>();
 
 /// Cached names in one directory.
 struct NameCache {
@@ -81,13 +81,13 @@ struct Known {
 
 /// Times of a directory's last change. Its mtime may have been set back since, but not its ctime.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Times {
+pub(crate) struct Times {
     mtime: Timestamp,
     ctime: Timestamp,
 }
 
 impl Times {
-    pub(super) fn of(attributes: &Attributes) -> Self {
+    pub(crate) fn of(attributes: &Attributes) -> Self {
         Self { mtime: attributes.mtime, ctime: attributes.ctime }
     }
 
@@ -98,57 +98,57 @@ impl Times {
 
 /// Objects that a directory may have at a name.
 #[derive(Clone, Copy)]
-pub(super) struct Answer {
-    pub(super) may_have_object: bool,
+pub(crate) struct Answer {
+    pub(crate) may_have_object: bool,
     /// A whiteout that is a file of its own.
-    pub(super) may_have_whiteout: bool,
+    pub(crate) may_have_whiteout: bool,
     /// The object may be a directory, or a device, which may be a whiteout.
-    pub(super) may_have_other: bool,
+    pub(crate) may_have_other: bool,
 }
 
 /// The result that requires a full query.
-pub(super) const ANYTHING: Answer = Answer { may_have_object: true, may_have_whiteout: true, may_have_other: true };
+pub(crate) const ANYTHING: Answer = Answer { may_have_object: true, may_have_whiteout: true, may_have_other: true };
 
 impl Answer {
     /// Returns whether the directory has neither.
-    pub(super) fn is_nothing(self) -> bool {
+    pub(crate) fn is_nothing(self) -> bool {
         !self.may_have_object && !self.may_have_whiteout
     }
 
     /// Returns whether the object at the name is neither a directory nor a device, and has no whiteout beside it.
-    pub(super) fn is_file(self) -> bool {
+    pub(crate) fn is_file(self) -> bool {
         self.may_have_object && !self.may_have_whiteout && !self.may_have_other
     }
 }
 
 /// Result of reading a whole directory.
-pub(super) struct Whole<T> {
+pub(crate) struct Whole<T> {
     /// Hashes of its names, each in the form of [remembered].
-    pub(super) names: T,
-    pub(super) has_whiteouts: bool,
-    pub(super) has_devices: bool,
+    pub(crate) names: T,
+    pub(crate) has_whiteouts: bool,
+    pub(crate) has_devices: bool,
     /// Its times before it was read.
-    pub(super) times: Times,
+    pub(crate) times: Times,
 }
 
 impl Names {
     /// The empty cache of an object of that kind.
-    pub(super) fn of(kind: FileKind) -> Self {
+    pub(crate) fn of(kind: FileKind) -> Self {
         Self((kind == FileKind::Directory).then(|| NameCache::new(&BUDGET)))
     }
 
     /// Queries what the directory may have at a name.
-    pub(super) fn ask(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<Answer> {
+    pub(crate) fn ask(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<Answer> {
         self.0.as_ref().map_or(Ok(ANYTHING), |cache| cache.ask(directory, stored))
     }
 
     /// Returns whether the directory is known, without a query, to have nothing at a name.
-    pub(super) fn excludes(&self, stored: Name<'_>) -> bool {
+    pub(crate) fn excludes(&self, stored: Name<'_>) -> bool {
         self.0.as_ref().is_some_and(|cache| cache.excludes(stored))
     }
 
     /// Returns whether it is known, without a query, what the directory has at a name: nothing, or a file without a whiteout.
-    pub(super) fn tell(&self, stored: Name<'_>) -> bool {
+    pub(crate) fn tell(&self, stored: Name<'_>) -> bool {
         let Some(cache) = &self.0 else { return false };
         let known = cache.read();
         let answer = known.as_ref().filter(|known| known.is_believed()).map(|known| known.answer(stored));
@@ -156,14 +156,14 @@ impl Names {
     }
 
     /// Fills the cache from a complete read of the directory, during which this union has changed no name.
-    pub(super) fn learn_from(&self, whole: Whole<impl Iterator<Item = u64>>) {
+    pub(crate) fn learn_from(&self, whole: Whole<impl Iterator<Item = u64>>) {
         if let Some(cache) = &self.0 {
             cache.learn_from(whole);
         }
     }
 
     /// Records a miss: the directory was queried, and has nothing at the name.
-    pub(super) fn has_missed(&self) {
+    pub(crate) fn has_missed(&self) {
         if let Some(cache) = &self.0 {
             cache.misses.fetch_add(1, Ordering::Relaxed);
         }
@@ -171,29 +171,29 @@ impl Names {
 
     /// Number of times the contents were replaced. If this has changed since a query, [`Names::is_outdated`] says nothing about
     /// the basis of its result: another thread has filled or dropped the cache meanwhile.
-    pub(super) fn replacements(&self) -> u64 {
+    pub(crate) fn replacements(&self) -> u64 {
         self.0.as_ref().map_or(0, |cache| cache.replacements.load(Ordering::Acquire))
     }
 
     /// Returns whether the cache has contents, which may be [outdated](Names::is_outdated).
-    pub(super) fn are_known(&self) -> bool {
+    pub(crate) fn are_known(&self) -> bool {
         self.0.as_ref().is_some_and(|cache| cache.read().is_some())
     }
 
     /// Returns whether somebody else may have changed the directory since its names were cached, and drops them if so.
-    pub(super) fn is_outdated(&self, directory: &VnodeRef) -> Result<bool> {
+    pub(crate) fn is_outdated(&self, directory: &VnodeRef) -> Result<bool> {
         self.0.as_ref().map_or(Ok(false), |cache| cache.is_outdated(directory))
     }
 
     /// Records that a name in the directory, or its whiteout, may have changed.
-    pub(super) fn changed(&self, stored: u64) {
+    pub(crate) fn changed(&self, stored: u64) {
         if let Some(cache) = &self.0 {
             cache.changed(stored);
         }
     }
 
     /// Records that any name in the directory may have changed.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         if let Some(cache) = &self.0 {
             cache.forget();
         }
@@ -382,12 +382,12 @@ fn as_directory(hashed: u64) -> u64 {
 }
 
 /// Cached form of a name that is listed with this kind.
-pub(super) fn remembered(hashed: u64, kind: Option<FileKind>) -> u64 {
+pub(crate) fn remembered(hashed: u64, kind: Option<FileKind>) -> u64 {
     if kind == Some(FileKind::Directory) { as_directory(hashed) } else { as_file(hashed) }
 }
 
 /// Returns whether an entry that is listed with this kind may be a device.
-pub(super) fn may_be_device(kind: Option<FileKind>) -> bool {
+pub(crate) fn may_be_device(kind: Option<FileKind>) -> bool {
     matches!(kind, None | Some(FileKind::CharacterDevice))
 }
 

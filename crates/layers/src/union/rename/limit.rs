@@ -8,7 +8,7 @@ use super::super::whiteout;
 use super::spot::Spot;
 
 /// Lowest position at which the source may be so that no object of the target's name hides it.
-pub(super) fn limit(target: Spot<'_>, there: &Search, mode: RenameMode) -> Result<usize> {
+pub(crate) fn limit(target: Spot<'_>, there: &Search, mode: RenameMode) -> Result<usize> {
     let mut limit = usize::MAX;
     if let Some(member) = &there.whiteout {
         limit = target.position(member)?;
@@ -34,7 +34,7 @@ pub(super) fn limit(target: Spot<'_>, there: &Search, mode: RenameMode) -> Resul
 /// Lowest position with regard to what is below the visible object of the target's name, for a source at `position`: a whiteout
 /// that would take effect, or an object that cannot be replaced. A directory there may be part of a moved one: then only an
 /// object above it may have its name.
-pub(super) fn limit_behind(target: Spot<'_>, there: &Search, position: usize, is_directory: bool) -> Result<usize> {
+pub(crate) fn limit_behind(target: Spot<'_>, there: &Search, position: usize, is_directory: bool) -> Result<usize> {
     let Some(found) = &there.found else { return Ok(usize::MAX) };
     let seen = target.position(&found.instances[0].member)?;
     if position <= seen {

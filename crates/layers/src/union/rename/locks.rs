@@ -8,14 +8,14 @@ use super::super::node::{Alone, Changes};
 use super::spot::Spot;
 
 /// Locks of both directories, and before them the one that serializes moves, so that no directory is moved into itself.
-pub(super) struct Locks<'a> {
+pub(crate) struct Locks<'a> {
     _names: (Alone<'a>, Option<Alone<'a>>),
     _moves: Option<MutexGuard<'a, ()>>,
 }
 
 impl<'a> Locks<'a> {
     /// Takes the locks to change the objects of these names.
-    pub(super) fn take(source: Spot<'a>, target: Spot<'a>, names: &'a [Name<'a>; 2]) -> Result<Self> {
+    pub(crate) fn take(source: Spot<'a>, target: Spot<'a>, names: &'a [Name<'a>; 2]) -> Result<Self> {
         let (from, to, changes) = (source.directory, target.directory, Changes::Names(names, None));
         if Arc::ptr_eq(from, to) {
             return Ok(Self { _names: (from.alone_for(changes), None), _moves: None });

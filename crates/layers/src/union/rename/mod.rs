@@ -30,7 +30,7 @@ const ATTEMPTS: usize = 16;
 
 impl Node {
     /// Renames the object of this name, like renameat2(2).
-    pub(super) fn rename_name(
+    pub(crate) fn rename_name(
         self: &Arc<Self>,
         caller: &Caller,
         name: Name<'_>,

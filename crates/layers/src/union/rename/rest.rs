@@ -12,7 +12,7 @@ use super::super::whiteout;
 impl Node {
     /// Stores in a directory of several branches a redirect to its lower part, so that a whiteout of its name hides nothing of
     /// it. A branch without extended attributes cannot.
-    pub(in super::super) fn keep_rest(self: &Arc<Self>, caller: &Caller, member: &Member) -> Result<()> {
+    pub(crate) fn keep_rest(self: &Arc<Self>, caller: &Caller, member: &Member) -> Result<()> {
         if self.instances().len() < 2 {
             return Ok(());
         }
@@ -24,7 +24,7 @@ impl Node {
     }
 
     /// Path of this directory in the branches below `member`: of names as they are there.
-    pub(in super::super) fn rest_path(self: &Arc<Self>, member: &Member) -> Result<Vec<u8>> {
+    pub(crate) fn rest_path(self: &Arc<Self>, member: &Member) -> Result<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut node = Arc::clone(self);
         while let Whereabouts::At(above) = node.whereabouts() {

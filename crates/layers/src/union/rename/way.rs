@@ -23,23 +23,23 @@ struct Moved {
 }
 
 /// A rename in one branch.
-pub(super) struct Way<'a> {
-    pub(super) caller: &'a Caller,
-    pub(super) source: Spot<'a>,
-    pub(super) target: Spot<'a>,
+pub(crate) struct Way<'a> {
+    pub(crate) caller: &'a Caller,
+    pub(crate) source: Spot<'a>,
+    pub(crate) target: Spot<'a>,
     /// The source's directory in the branch.
-    pub(super) from: &'a VnodeRef,
+    pub(crate) from: &'a VnodeRef,
     /// The target's directory in the branch.
-    pub(super) to: &'a VnodeRef,
-    pub(super) member: &'a Arc<Member>,
+    pub(crate) to: &'a VnodeRef,
+    pub(crate) member: &'a Arc<Member>,
     /// A user's device that is a whiteout, out of sight so far, which takes the source's place.
-    pub(super) device: Option<&'a NameBuf>,
+    pub(crate) device: Option<&'a NameBuf>,
 }
 
 impl Way<'_> {
     /// Renames the object with this inode number, atomically in the branch, with the steps needed before and after. Returns the
     /// record, if any, which must be kept until the target is removed from lower branches too.
-    pub(super) fn go(&self, ino: u64, victim: Option<&Found>, leaves_whiteout: bool) -> Result<Option<NameBuf>> {
+    pub(crate) fn go(&self, ino: u64, victim: Option<&Found>, leaves_whiteout: bool) -> Result<Option<NameBuf>> {
         // Not as the caller, who may lack permission to replace what belongs to the server.
         let had_device = whiteout::make_room(self.to, self.target.stored)?;
         let moved = self.rename_recorded(ino, victim, leaves_whiteout);
@@ -70,7 +70,7 @@ impl Way<'_> {
 
     /// Removes the branch's entry of the target if it is another name of this file, hidden by what users see there: a rename of
     /// one name of a file to another does nothing (rename(2)), and the source would stay.
-    pub(super) fn remove_hidden_name(&self, file: &VnodeRef) -> Result<()> {
+    pub(crate) fn remove_hidden_name(&self, file: &VnodeRef) -> Result<()> {
         match self.to.lookup(&Caller::server(), self.target.stored) {
             Ok(entry) if entry.vnode.handle() == file.handle() => {
                 self.to.unlink_surely(&Caller::server(), self.target.stored)
@@ -92,13 +92,13 @@ impl Way<'_> {
     }
 
     /// Puts the device into the source's place. If that fails, the next union of these branches finds the record.
-    pub(super) fn leave_device(&self) -> Result<()> {
+    pub(crate) fn leave_device(&self) -> Result<()> {
         let Some(device) = self.device else { return Ok(()) };
         self.member.work.leave_users_device(self.from, self.source.stored, self.caller, Some(device))
     }
 
     /// Synchronizes the rename to disk.
-    pub(super) fn sync_target(&self) -> Result<()> {
+    pub(crate) fn sync_target(&self) -> Result<()> {
         sync_directory(self.to)?;
         self.target.directory.sync_arrival(self.member)
     }
@@ -268,7 +268,7 @@ impl Way<'_> {
     /// Renames the other objects that had the source's name, from the lowest branch up (Unionfs's `DELETE_ALL`). All of them
     /// are already hidden by the whiteout and the target, so users see no step of this; once it is done, the whiteout is
     /// unnecessary.
-    pub(super) fn take_others_along(&self) {
+    pub(crate) fn take_others_along(&self) {
         let Ok(right) = self.source.right_of(self.member) else { return };
         let mut is_synchronized = true;
         let (reached, _) = within_reach(&right, self.source.stored);

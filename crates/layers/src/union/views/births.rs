@@ -14,11 +14,11 @@ use rustix::net::{
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Events of all processes from now on.
-pub(super) struct Births(OwnedFd);
+pub(crate) struct Births(OwnedFd);
 
 /// A process event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(crate) enum Event {
     Born {
         parent: u32,
         child: u32,
@@ -49,7 +49,7 @@ const KIND_EXIT: u32 = 1 << 31;
 
 impl Births {
     /// Subscribes; `None` if that is not allowed. In a container the kernel does not reply at all.
-    pub(super) fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(CONNECTOR)).ok()?;
         // With a smaller buffer more events are lost, which causes scans.
@@ -69,7 +69,7 @@ impl Births {
     }
 
     /// Reports everything that has happened since the last call, in order.
-    pub(super) fn take(&self, mut tell: impl FnMut(Event)) {
+    pub(crate) fn take(&self, mut tell: impl FnMut(Event)) {
         self.receive(|message| match message {
             Ok(message) => event(message).into_iter().for_each(&mut tell),
             Err(Full) => tell(Event::Lost),

@@ -19,14 +19,14 @@ use crate::{Branch, BranchMode};
 type Answer = Result<String, ControlError>;
 
 /// A view as defined by an option: its rule, and its private branch, as in a stack expression.
-pub(in crate::union) struct Definition {
-    pub(in crate::union) rule: Rule,
-    pub(in crate::union) branch: String,
+pub(crate) struct Definition {
+    pub(crate) rule: Rule,
+    pub(crate) branch: String,
 }
 
 impl Union {
     /// Executes a command on views; `None` if it is not one.
-    pub(in crate::union) fn view_command(self: &Arc<Self>, arguments: &Arguments<'_>) -> Option<Answer> {
+    pub(crate) fn view_command(self: &Arc<Self>, arguments: &Arguments<'_>) -> Option<Answer> {
         let answer = match arguments.0.command.as_str() {
             "views" => Ok(self.list_views()),
             "view-add" => self.add_view_of(arguments),
@@ -55,7 +55,7 @@ impl Union {
     }
 
     /// Adds a view with that private branch, or adds the rule to the view that already has it.
-    pub(in crate::union) fn add_view(self: &Arc<Self>, rule: Rule, text: &str) -> Answer {
+    pub(crate) fn add_view(self: &Arc<Self>, rule: Rule, text: &str) -> Answer {
         let opener = self.opener.as_ref().ok_or_else(|| refused("this union cannot open branches"))?;
         let branch = opener(text).map_err(ControlError::BadArgument)?;
         let label = branch.label.clone();
@@ -162,7 +162,7 @@ impl Union {
 
 impl View {
     /// File system of the private branch.
-    pub(in crate::union) fn file_system(&self) -> &dyn FileSystem {
+    pub(crate) fn file_system(&self) -> &dyn FileSystem {
         &*self.private().base.file_system
     }
 }

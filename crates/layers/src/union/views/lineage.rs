@@ -22,8 +22,8 @@ const GENERATIONS_MAX: usize = 4096;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A process and all its descendants.
-pub(in crate::union) struct Lineage {
-    pub(super) first: Process,
+pub(crate) struct Lineage {
+    pub(crate) first: Process,
     births: Option<Arc<Births>>,
     /// Processes of the lineage known from fork events; without those only the first.
     born: Mutex<HashSet<u32>>,
@@ -41,7 +41,7 @@ struct Known {
 
 impl Lineage {
     /// The lineage of a process; `None` if there is none of that number.
-    pub(super) fn of(pid: u32) -> Option<Arc<Self>> {
+    pub(crate) fn of(pid: u32) -> Option<Arc<Self>> {
         // Listens first: a process that starts during the scan is reported.
         let births = Births::new().map(Arc::new);
         let first = Process::now(pid)?;
@@ -118,7 +118,7 @@ impl Lineage {
     }
 
     /// Returns whether a thread belongs to the process, or to a descendant.
-    pub(super) fn has(&self, thread: u32) -> bool {
+    pub(crate) fn has(&self, thread: u32) -> bool {
         if let Some(descends) = self.remembered(thread) {
             return descends;
         }

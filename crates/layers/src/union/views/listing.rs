@@ -11,7 +11,7 @@ use super::super::listing::Listing;
 use super::super::node::Node;
 
 /// An open directory that processes of several views may read.
-pub(in crate::union) struct SplitListing {
+pub(crate) struct SplitListing {
     vnode: Arc<Node>,
     /// Open directories of the views that have read it.
     opened: Mutex<Vec<(Arc<Node>, OpenDirectoryRef)>>,
@@ -19,7 +19,7 @@ pub(in crate::union) struct SplitListing {
 
 impl SplitListing {
     /// Opens the directory as the caller, for whom it is `node`. The caller holds an operation guard.
-    pub(in crate::union) fn open(vnode: Arc<Node>, node: Arc<Node>, caller: &Caller) -> Result<Self> {
+    pub(crate) fn open(vnode: Arc<Node>, node: Arc<Node>, caller: &Caller) -> Result<Self> {
         let listing: OpenDirectoryRef = Arc::new(Listing::open(Arc::clone(&node), caller)?);
         Ok(Self { vnode, opened: Mutex::new(vec![(node, listing)]) })
     }

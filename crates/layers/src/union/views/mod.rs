@@ -34,14 +34,14 @@ use super::refresh::refresh_all;
 use super::register::Register;
 use super::{Union, identity};
 use crate::BranchMode;
-pub(super) use commands::Definition;
-pub(super) use listing::SplitListing;
-pub(super) use place::Hosting;
-pub(super) use rule::Rule;
+pub(crate) use commands::Definition;
+pub(crate) use listing::SplitListing;
+pub(crate) use place::Hosting;
+pub(crate) use rule::Rule;
 
 /// State shared by the unions of one mount.
 #[derive(Default)]
-pub(super) struct Family {
+pub(crate) struct Family {
     changes: Gate,
     /// The mount's union, for callers without a view.
     common: OnceLock<Weak<Union>>,
@@ -56,7 +56,7 @@ pub(super) struct Family {
 const APART_MAX: usize = 64;
 
 /// A view: its rules, and the union that its processes see.
-pub(super) struct View {
+pub(crate) struct View {
     rules: Vec<Arc<Rule>>,
     union: Arc<Union>,
     /// Root vnode, kept alive as long as the view.
@@ -64,14 +64,14 @@ pub(super) struct View {
 }
 
 /// Additional state of a view's union.
-pub(super) struct Private {
+pub(crate) struct Private {
     /// The branch that it writes.
-    pub(super) base: Arc<Base>,
+    pub(crate) base: Arc<Base>,
     is_removed: AtomicBool,
 }
 
 /// The view from which a request is served.
-pub(super) enum Choice {
+pub(crate) enum Choice {
     /// The view of the request's vnode: the request comes from no process.
     Own,
     /// The given view.
@@ -80,36 +80,36 @@ pub(super) enum Choice {
 
 impl Family {
     /// Returns whether there are or were views.
-    pub(super) fn is_split(&self) -> bool {
+    pub(crate) fn is_split(&self) -> bool {
         self.is_split.load(Ordering::Acquire)
     }
 
-    pub(super) fn read(&self) -> RwLockReadGuard<'_, ()> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, ()> {
         self.changes.pass()
     }
 
-    pub(super) fn write(&self, patience: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+    pub(crate) fn write(&self, patience: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
         self.changes.close(patience)
     }
 
     /// The views, in the order in which they are tried.
-    pub(super) fn views(&self) -> Vec<Arc<View>> {
+    pub(crate) fn views(&self) -> Vec<Arc<View>> {
         self.views.load_full().to_vec()
     }
 
     /// The mount's union, for callers without a view.
-    pub(super) fn common(&self) -> Option<Arc<Union>> {
+    pub(crate) fn common(&self) -> Option<Arc<Union>> {
         self.common.get()?.upgrade()
     }
 
     /// Sets the mount's union, for callers without a view.
-    pub(super) fn set_common(&self, union: &Arc<Union>) {
+    pub(crate) fn set_common(&self, union: &Arc<Union>) {
         // There is only one, set once.
         let _ = self.common.set(Arc::downgrade(union));
     }
 
     /// Returns the view from which a caller is served.
-    pub(super) fn choose(&self, caller: &Caller) -> Choice {
+    pub(crate) fn choose(&self, caller: &Caller) -> Choice {
         if caller.server {
             return Choice::Own;
         }
@@ -124,14 +124,14 @@ impl Family {
     }
 
     /// Records that the union has changed a name or an object's location: views that read its branches revalidate.
-    pub(super) fn note_change(&self, by: &Union) {
+    pub(crate) fn note_change(&self, by: &Union) {
         if by.private.is_none() && self.is_split() {
             self.views.load().iter().for_each(|view| view.union.branches.note_change());
         }
     }
 
     /// Ends all views: the mount has ended.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.views.store(Arc::default());
         self.forget_apart();
     }
@@ -163,21 +163,21 @@ impl Family {
 
 impl View {
     /// Name of its private branch.
-    pub(super) fn label(&self) -> &str {
+    pub(crate) fn label(&self) -> &str {
         &self.private().base.label
     }
 
     /// The branch that it writes.
-    pub(super) fn private(&self) -> &Private {
+    pub(crate) fn private(&self) -> &Private {
         self.union.private.as_ref().expect("the union of a view has a private branch")
     }
 
-    pub(super) fn union(&self) -> &Arc<Union> {
+    pub(crate) fn union(&self) -> &Arc<Union> {
         &self.union
     }
 
     /// The rules as text, in order.
-    pub(super) fn rules(&self) -> String {
+    pub(crate) fn rules(&self) -> String {
         self.rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     }
 }
@@ -192,12 +192,12 @@ const LONGER: usize = 2;
 
 impl Union {
     /// Returns whether the union itself writes the branch, and is not a view that only reads it.
-    pub(super) fn is_own(&self, base: &Arc<Base>) -> bool {
+    pub(crate) fn is_own(&self, base: &Arc<Base>) -> bool {
         self.private.as_ref().is_none_or(|private| Arc::ptr_eq(&private.base, base))
     }
 
     /// Returns whether it was the union of a view that has ended.
-    pub(super) fn is_removed(&self) -> bool {
+    pub(crate) fn is_removed(&self) -> bool {
         self.private.as_ref().is_some_and(|private| private.is_removed.load(Ordering::Relaxed))
     }
 
@@ -220,13 +220,13 @@ impl Union {
     }
 
     /// An identity whose handle has room for the view.
-    pub(super) fn fitting(&self, identity: Identity) -> Result<Identity> {
+    pub(crate) fn fitting(&self, identity: Identity) -> Result<Identity> {
         let is_too_long = self.private.is_some() && identity.handle.as_bytes().len() + LONGER > HANDLE_MAX;
         if is_too_long { Err(Errno::EOVERFLOW) } else { Ok(identity) }
     }
 
     /// The union that a handle belongs to, and the handle there.
-    pub(super) fn inward(self: &Arc<Self>, handle: &Handle) -> Result<(Arc<Union>, Handle)> {
+    pub(crate) fn inward(self: &Arc<Self>, handle: &Handle) -> Result<(Arc<Union>, Handle)> {
         let [FORM, low, high, rest @ ..] = handle.as_bytes() else { return Ok((Arc::clone(self), *handle)) };
         let tag = u16::from_le_bytes([*low, *high]);
         let views = self.family.views();
@@ -236,7 +236,7 @@ impl Union {
     }
 
     /// Sets the mode of each branch.
-    pub(super) fn assign_modes(&self, slots: &mut [Slot]) {
+    pub(crate) fn assign_modes(&self, slots: &mut [Slot]) {
         assign_modes(slots);
         for slot in slots {
             if !self.is_own(&slot.member.base) {
@@ -246,7 +246,7 @@ impl Union {
     }
 
     /// Replaces the branches, also in the views. No operation may be in progress.
-    pub(super) fn install(&self, groups: Groups, register: &Register) {
+    pub(crate) fn install(&self, groups: Groups, register: &Register) {
         let mut slots = groups.concat();
         self.assign_modes(&mut slots);
         self.put(slots, register);

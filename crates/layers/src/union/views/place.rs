@@ -26,7 +26,7 @@ use super::{ANOTHER, Choice};
 
 /// Relation of a directory's vnode to other views.
 #[derive(Default)]
-pub(in crate::union) struct Hosting {
+pub(crate) struct Hosting {
     /// The directories that it represents in other unions, one of each.
     guests: Mutex<Vec<Arc<Node>>>,
     /// Views' directories in it that were the first of their name.
@@ -50,7 +50,7 @@ impl Node {
     ///
     /// # Errors
     /// `ENOENT` if the caller's view has no such directory.
-    pub(in crate::union) fn for_caller(&self, caller: &Caller) -> Result<Arc<Node>> {
+    pub(crate) fn for_caller(&self, caller: &Caller) -> Result<Arc<Node>> {
         if self.kind != FileKind::Directory || !self.union.family.is_split() {
             return Ok(self.reference());
         }
@@ -72,7 +72,7 @@ impl Node {
     ///
     /// # Errors
     /// `ENOENT` if the caller's view has no such directory, or is not the one that a file belongs to.
-    pub(in crate::union) fn changed_by(&self, caller: &Caller) -> Result<Arc<Node>> {
+    pub(crate) fn changed_by(&self, caller: &Caller) -> Result<Arc<Node>> {
         if self.kind != FileKind::Directory {
             self.is_seen_by(caller)?;
         }
@@ -80,7 +80,7 @@ impl Node {
     }
 
     /// `ENOENT` if the caller's view is not the one that a file belongs to. Open files are not checked.
-    pub(in crate::union) fn is_seen_by(&self, caller: &Caller) -> Result<()> {
+    pub(crate) fn is_seen_by(&self, caller: &Caller) -> Result<()> {
         if self.union.family.is_split()
             && let Choice::Of(union) = self.union.family.choose(caller)
             && !Arc::ptr_eq(&union, &self.union)
@@ -91,7 +91,7 @@ impl Node {
     }
 
     /// The object that another union's vnode represents in this union. The caller holds an operation guard.
-    pub(in crate::union) fn own(&self, other: &VnodeRef) -> Result<Arc<Node>> {
+    pub(crate) fn own(&self, other: &VnodeRef) -> Result<Arc<Node>> {
         let other = other.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?.behind();
         let own = if Arc::ptr_eq(&self.union, &other.union) {
             other
@@ -106,7 +106,7 @@ impl Node {
 
     /// An entry of this directory as it is returned to the caller: a directory as the vnode at its location. The caller holds
     /// an operation guard.
-    pub(in crate::union) fn presented(&self, name: Name<'_>, entry: Entry) -> Entry {
+    pub(crate) fn presented(&self, name: Name<'_>, entry: Entry) -> Entry {
         if !entry.attributes.is_directory() || !self.union.family.is_split() {
             return entry;
         }
@@ -121,7 +121,7 @@ impl Node {
     }
 
     /// The vnode by which a directory is presented when it is not looked up by a name.
-    pub(in crate::union) fn presented_above(self: Arc<Self>) -> VnodeRef {
+    pub(crate) fn presented_above(self: Arc<Self>) -> VnodeRef {
         if self.is_root()
             && let Some(common) = self.union.family.common()
         {
@@ -140,7 +140,7 @@ impl Node {
     ///
     /// # Errors
     /// `ESTALE` if any was presented as another vnode so far.
-    pub(in crate::union) fn set_apart(&self, name: Name<'_>, is_removed: bool) -> Result<()> {
+    pub(crate) fn set_apart(&self, name: Name<'_>, is_removed: bool) -> Result<()> {
         if !self.union.family.is_split() {
             return Ok(());
         }
@@ -169,13 +169,13 @@ impl Node {
     }
 
     /// Handle by which the vnode is known outside the union.
-    pub(in crate::union) fn outward(&self) -> Handle {
+    pub(crate) fn outward(&self) -> Handle {
         let is_face = self.hosting.get().is_some_and(|hosting| hosting.original.get().is_some());
         self.union.outward(&self.identity.handle, is_face)
     }
 
     /// Returns whether it is the directory with these instances.
-    pub(in crate::union) fn is_in(&self, places: &[Instance]) -> bool {
+    pub(crate) fn is_in(&self, places: &[Instance]) -> bool {
         let is_found = |known: &Instance| {
             places.iter().any(|place| {
                 place.member.base.known == known.member.base.known && place.vnode.handle() == known.vnode.handle()
@@ -185,7 +185,7 @@ impl Node {
     }
 
     /// The directory itself, also for a face.
-    pub(in crate::union) fn behind(&self) -> Arc<Node> {
+    pub(crate) fn behind(&self) -> Arc<Node> {
         let original = self.hosting.get().and_then(|hosting| hosting.original.get());
         original.map_or_else(|| self.reference(), Arc::clone)
     }
@@ -320,7 +320,7 @@ impl Node {
     }
 
     /// Removes the guests of a view that has ended.
-    pub(super) fn forget_guests_of(&self, union: &Arc<Union>) {
+    pub(crate) fn forget_guests_of(&self, union: &Arc<Union>) {
         let Some(hosting) = self.hosting.get() else { return };
         let mut guests = lock(&hosting.guests);
         let gone: Vec<Arc<Node>> = guests.extract_if(.., |guest| Arc::ptr_eq(&guest.union, union)).collect();
@@ -349,7 +349,7 @@ impl Table {
     /// The identity of a view's directory that was found with this identity and these instances. A directory in use may have
     /// been left at its former location, with the part that is private to the view, while others moved its lower part, and its
     /// identity.
-    pub(in crate::union) fn distinct(&self, identity: Identity, places: &[Instance]) -> Identity {
+    pub(crate) fn distinct(&self, identity: Identity, places: &[Instance]) -> Identity {
         let bytes = [&[ANOTHER], &identity.handle.as_bytes()[1..]].concat();
         let other = Identity { handle: Handle::new(&bytes).expect("it is as long as before"), ..identity };
         let is_known_as = |identity: &Identity| self.find(&identity.handle).map(|node| node.is_in(places));

@@ -13,17 +13,17 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// A process, distinct from any later one with the same number.
 #[derive(Clone, Debug)]
-pub(in crate::union) struct Process {
-    pub(super) pid: u32,
+pub(crate) struct Process {
+    pub(crate) pid: u32,
     /// Start time in clock ticks since boot.
-    pub(super) began: u64,
+    pub(crate) began: u64,
     /// Distinguishes processes started within one tick; `None` where the kernel does not support it.
-    pub(super) watched: Option<Arc<Watched>>,
+    pub(crate) watched: Option<Arc<Watched>>,
 }
 
 impl Process {
     /// The process that has this number now.
-    pub(super) fn now(pid: u32) -> Option<Self> {
+    pub(crate) fn now(pid: u32) -> Option<Self> {
         // The pidfd is opened first: what is read describes whoever has the number then, and if that is another process, the
         // first counts as ended.
         let watched = Watched::new(pid).map(Arc::new);
@@ -31,14 +31,14 @@ impl Process {
     }
 
     /// Returns whether the process still has its number, even if only as a zombie.
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         let has_not_ended = self.has_not_ended();
         let stat = Stat::of(self.pid).ok().flatten();
         stat.is_some_and(|stat| stat.field(BEGAN) == Some(self.began) && (has_not_ended || !stat.is_running()))
     }
 
     /// Returns whether it runs and is in this session, as far as that is known now.
-    pub(super) fn is_in(&self, session: u32) -> bool {
+    pub(crate) fn is_in(&self, session: u32) -> bool {
         let found = Self::began_in(self.pid, session);
         found.is_ok_and(|began| began == Some(self.began)) && self.has_not_ended()
     }
@@ -51,7 +51,7 @@ impl Process {
     ///
     /// # Errors
     /// The reason why that is unknown now.
-    pub(super) fn in_session(pid: u32, session: u32) -> io::Result<Option<Self>> {
+    pub(crate) fn in_session(pid: u32, session: u32) -> io::Result<Option<Self>> {
         if Self::began_in(pid, session)?.is_none() {
             return Ok(None);
         }
@@ -69,11 +69,11 @@ impl Process {
 /// A pidfd of a process, given by the number of its first thread, or of one of its other threads, so that its number is not
 /// mistaken for another's.
 #[derive(Debug)]
-pub(in crate::union) struct Watched(OwnedFd);
+pub(crate) struct Watched(OwnedFd);
 
 impl Watched {
     /// Opens the process or thread that has this number now. `None` if the kernel does not support it.
-    pub(super) fn new(thread: u32) -> Option<Self> {
+    pub(crate) fn new(thread: u32) -> Option<Self> {
         /// Flag for a single thread rather than its process: `PIDFD_THREAD`, since Linux 6.9.
         const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
         let number = number(thread)?;
@@ -82,12 +82,12 @@ impl Watched {
     }
 
     /// Returns whether it has not ended.
-    pub(super) fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.poll(Timespec::default()) == Ok(0)
     }
 
     /// Waits until it has ended, at most for the given time.
-    pub(super) fn wait(&self, longest: Duration) {
+    pub(crate) fn wait(&self, longest: Duration) {
         // A signal only shortens the wait.
         let _ = self.poll(longest.try_into().unwrap_or_default());
     }
@@ -98,23 +98,23 @@ impl Watched {
 }
 
 /// Session of a process or thread; `None` if it has ended, or if the session belongs to another container.
-pub(super) fn session(thread: u32) -> Option<u32> {
+pub(crate) fn session(thread: u32) -> Option<u32> {
     stat_field(thread, SESSION)?.try_into().ok().filter(|session| *session != 0)
 }
 
 /// The process that a thread belongs to.
-pub(super) fn process_of(thread: u32) -> Option<u32> {
+pub(crate) fn process_of(thread: u32) -> Option<u32> {
     let status = fs::read(format!("/proc/{thread}/status")).ok()?;
     String::from_utf8_lossy(&status).lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
 /// Parent of a process; 0 if it is not visible.
-pub(super) fn parent(process: u32) -> Option<u32> {
+pub(crate) fn parent(process: u32) -> Option<u32> {
     stat_field(process, PARENT)?.try_into().ok()
 }
 
 /// Returns whether a process runs; also `true` if that is unknown now.
-pub(super) fn is_running(process: u32) -> bool {
+pub(crate) fn is_running(process: u32) -> bool {
     Stat::of(process).map_or(true, |stat| stat.is_some_and(|stat| stat.is_running()))
 }
 
@@ -122,7 +122,7 @@ pub(super) fn is_running(process: u32) -> bool {
 ///
 /// # Errors
 /// The reason why that is unknown now.
-pub(super) fn any_in_session(session: u32) -> io::Result<Option<Process>> {
+pub(crate) fn any_in_session(session: u32) -> io::Result<Option<Process>> {
     let mut unknown = None;
     for entry in fs::read_dir("/proc")? {
         let Some(process) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -136,7 +136,7 @@ pub(super) fn any_in_session(session: u32) -> io::Result<Option<Process>> {
 }
 
 /// All visible processes.
-pub(super) fn all() -> Vec<u32> {
+pub(crate) fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
@@ -161,12 +161,12 @@ static ASKING: LazyLock<Sender<Question>> = LazyLock::new(|| {
 });
 
 /// Starts the look-up thread, while the calling thread has all privileges of the process.
-pub(super) fn know_programs() {
+pub(crate) fn know_programs() {
     LazyLock::force(&ASKING);
 }
 
 /// Path of the program that a thread runs, as seen by this process.
-pub(super) fn executable(thread: u32) -> Option<Vec<u8>> {
+pub(crate) fn executable(thread: u32) -> Option<Vec<u8>> {
     let (answers, answer) = channel();
     ASKING.send((thread, answers)).ok()?;
     answer.recv().ok()?

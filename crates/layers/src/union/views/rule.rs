@@ -12,7 +12,7 @@ use super::session::Session;
 use crate::options::number;
 
 /// A rule that selects the processes of a view.
-pub(in crate::union) enum Rule {
+pub(crate) enum Rule {
     /// Processes that act as this user.
     User(u32),
     /// The processes of a session.
@@ -24,14 +24,14 @@ pub(in crate::union) enum Rule {
 }
 
 /// Subjects of rules, as they are written.
-pub(in crate::union) const SUBJECTS: [&str; 4] = ["uid", "session", "pid", "executable"];
+pub(crate) const SUBJECTS: [&str; 4] = ["uid", "session", "pid", "executable"];
 
 impl Rule {
     /// A rule about one of [`SUBJECTS`].
     ///
     /// # Errors
     /// A description of a valid value.
-    pub(in crate::union) fn new(subject: &str, value: &str) -> Result<Self, String> {
+    pub(crate) fn new(subject: &str, value: &str) -> Result<Self, String> {
         match subject {
             "uid" => Ok(Self::User(number(value)?)),
             "session" => {
@@ -54,13 +54,13 @@ impl Rule {
     ///
     /// # Errors
     /// As [`Rule::new`].
-    pub(in crate::union) fn read(text: &str) -> Result<Self, String> {
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
         let (subject, value) = text.split_once(':').unwrap_or((text, ""));
         Self::new(subject, value)
     }
 
     /// Returns whether the rule selects this caller.
-    pub(super) fn is_for(&self, caller: &Caller) -> bool {
+    pub(crate) fn is_for(&self, caller: &Caller) -> bool {
         match self {
             Self::User(uid) => caller.uid == *uid,
             _ if caller.pid == 0 => false,

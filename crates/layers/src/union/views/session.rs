@@ -14,8 +14,8 @@ use super::process::{self, Process};
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A session.
-pub(in crate::union) struct Session {
-    pub(super) number: u32,
+pub(crate) struct Session {
+    pub(crate) number: u32,
     /// The process that started it, if that still existed.
     leader: Option<Process>,
     /// One of its processes; `None` once the session has ended.
@@ -24,7 +24,7 @@ pub(in crate::union) struct Session {
 
 impl Session {
     /// The session that has this number now; `None` if nobody is in it.
-    pub(super) fn of(number: u32) -> Option<Arc<Self>> {
+    pub(crate) fn of(number: u32) -> Option<Arc<Self>> {
         let leader = Process::now(number);
         let witness = match Process::in_session(number, number) {
             Ok(Some(leader)) => leader,
@@ -36,7 +36,7 @@ impl Session {
     }
 
     /// Returns whether a thread is in it.
-    pub(super) fn has(&self, thread: u32) -> bool {
+    pub(crate) fn has(&self, thread: u32) -> bool {
         // In this order: as long as the witness is in the session, the thread was in no other of that number.
         process::session(thread) == Some(self.number) && self.has_witness(false)
     }

@@ -12,7 +12,7 @@ use signals::Signals;
 
 /// The umask, the limits on descriptors and file size, and the signals that this process was started with.
 #[derive(Clone)]
-pub struct Inherited {
+pub(crate) struct Inherited {
     umask: Mode,
     descriptors: Rlimit,
     file_size: Rlimit,
@@ -21,7 +21,7 @@ pub struct Inherited {
 
 impl Inherited {
     /// Captures their current values: must be called before a base is opened, which works with other values.
-    pub fn note() -> Self {
+    pub(crate) fn note() -> Self {
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
         let [descriptors, file_size] = [Resource::Nofile, Resource::Fsize].map(getrlimit);
@@ -32,7 +32,7 @@ impl Inherited {
     ///
     /// # Errors
     /// Fails as setrlimit(2) and sigprocmask(2) do.
-    pub fn restore(&self) -> io::Result<()> {
+    pub(crate) fn restore(&self) -> io::Result<()> {
         rustix::process::umask(self.umask);
         setrlimit(Resource::Nofile, self.descriptors)?;
         setrlimit(Resource::Fsize, self.file_size)?;

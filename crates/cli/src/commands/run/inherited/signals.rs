@@ -12,7 +12,7 @@ static IGNORES_SIGPIPE: AtomicBool = AtomicBool::new(false);
 
 /// The signal mask, and the dispositions of SIGPIPE and SIGCHLD.
 #[derive(Clone)]
-pub struct Signals {
+pub(crate) struct Signals {
     blocked: libc::sigset_t,
     ignores_sigpipe: bool,
     ignores_child_ends: bool,
@@ -20,7 +20,7 @@ pub struct Signals {
 
 impl Signals {
     /// Captures the state of this thread, the first and only one. From then on SIGCHLD is not ignored.
-    pub fn note() -> Self {
+    pub(crate) fn note() -> Self {
         let mut blocked = MaybeUninit::uninit();
         // SAFETY: without a new set nothing is changed, and the object that `blocked` points to is written.
         let blocked = unsafe {
@@ -37,7 +37,7 @@ impl Signals {
     ///
     /// # Errors
     /// Fails as sigprocmask(2) does.
-    pub fn restore(&self) -> io::Result<()> {
+    pub(crate) fn restore(&self) -> io::Result<()> {
         let ignored = [(self.ignores_sigpipe, libc::SIGPIPE), (self.ignores_child_ends, libc::SIGCHLD)];
         // SAFETY: the set is valid, the signals exist, and no handler is installed.
         let results = unsafe {
