@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_documentation_has_the_same_table() {
-        let page = include_str!("../../../docs/exit-codes.md");
+        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/exit-codes.md"));
         let rows: Vec<String> = TABLE
             .iter()
             .map(|row| format!("| {} | {} | {} |", row.number, row.meaning, mount_helper::number(row.exit)))

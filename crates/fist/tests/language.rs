@@ -4,7 +4,7 @@ mod common;
 
 #[test]
 fn the_examples_of_the_reference_are_descriptions() {
-    let reference = include_str!("../../../docs/language.md");
+    let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
     let examples: Vec<_> = reference.split("```fist\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(examples.len() >= 9);
     for example in examples {
@@ -15,7 +15,7 @@ fn the_examples_of_the_reference_are_descriptions() {
 
 #[test]
 fn the_reference_names_all_that_there_is() {
-    let reference = include_str!("../../../docs/language.md");
+    let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
     let functions = fist::builtins::SIGNATURES.iter().map(|signature| signature.names[0]);
     let operations = fist::operations::OPERATIONS.iter().map(|kind| kind.name);
     let attributes = fist::builtins::ATTRIBUTES.iter().map(|(_, name, _)| *name);
@@ -29,7 +29,7 @@ fn the_reference_names_all_that_there_is() {
 /// Each function has its prototype, with what may be left out.
 #[test]
 fn the_reference_has_the_prototype_of_each_function() {
-    let reference = include_str!("../../../docs/language.md");
+    let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
     for signature in fist::builtins::SIGNATURES {
         let prototype = format!("`{}`", fist::words::prototype(signature));
         assert!(reference.contains(&prototype), "{prototype}");
@@ -45,7 +45,7 @@ fn the_reference_has_the_prototype_of_each_function() {
 /// The index of codes has each, once, with what it means.
 #[test]
 fn the_reference_has_an_index_of_codes() {
-    let reference = include_str!("../../../docs/language.md");
+    let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
     for code in fist::diagnostic::Code::ALL {
         let row = format!("| {} | {} |\n", code.name(), code.meaning().trim_end_matches('.'));
         let is_both = matches!(code.name(), "F0301");
@@ -56,7 +56,7 @@ fn the_reference_has_an_index_of_codes() {
 #[test]
 fn the_reference_tells_the_limits_as_they_are() {
     use fist::limits::*;
-    let reference = include_str!("../../../docs/language.md");
+    let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
     let with_commas = |number: u64| {
         let digits = number.to_string();
         let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group)).collect();
@@ -87,7 +87,7 @@ fn the_reference_tells_the_limits_as_they_are() {
 
 #[test]
 fn the_descriptions_of_the_tutorial_are_without_mistakes() {
-    let tutorial = include_str!("../../../docs/fist-tutorial.md");
+    let tutorial = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/fist-tutorial.md"));
     let blocks = tutorial.split("```\n").skip(1).step_by(2);
     let descriptions: Vec<_> = blocks.filter(|block| block.starts_with("%%\n")).collect();
     assert_eq!(descriptions.len(), 3);

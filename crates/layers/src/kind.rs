@@ -69,6 +69,17 @@ impl fmt::Display for BranchMode {
     }
 }
 
+/// Key of the option that says what happens without some of the branches.
+const MISSING: &str = "missing";
+
+/// Returns whether the options of a fan-out layer say to leave out missing branches, rather than to fail.
+///
+/// # Errors
+/// Fails if the option has an invalid value.
+pub(crate) fn leaves_out_missing_branches(options: &Options<'_>) -> Result<bool, OptionError> {
+    Ok(options.choice(MISSING, &[("fail", false), ("skip", true)])?.unwrap_or(false))
+}
+
 impl Kind {
     /// Returns whether the layer joins several branches.
     pub fn joins_branches(&self) -> bool {
@@ -80,12 +91,11 @@ impl Kind {
     /// # Errors
     /// Fails if an option is unknown, or if this option has an invalid value.
     pub fn leaves_out_missing_branches(&self, options: &[(String, String)]) -> Result<bool, OptionError> {
-        const KEY: &str = "missing";
         let given = Options::new(self.name, self.options, options)?;
-        if !self.options.iter().any(|option| option.key == KEY) {
+        if !self.options.iter().any(|option| option.key == MISSING) {
             return Ok(false);
         }
-        Ok(given.choice(KEY, &[("fail", false), ("skip", true)])?.unwrap_or(false))
+        leaves_out_missing_branches(&given)
     }
 
     /// Builds the layer from its options and stacks it on `lower`, which for a fan-out layer is the only branch.

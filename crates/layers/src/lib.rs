@@ -2,7 +2,8 @@
 //!
 //! Every module has the same shape: the layer, its options, a `KIND` that registers it, and `create`, which builds the
 //! layer from options as given in a stack expression. [`kinds`] lists all layers, so that stack builders iterate over
-//! it and know no layer by name.
+//! it and know no layer by name. Two modules are no layers and build on `union`: `fork`, a union for programs, and `views`, its
+//! views for some processes.
 
 pub mod options;
 
@@ -12,6 +13,8 @@ pub mod audit;
 pub mod described;
 #[cfg(feature = "faulty")]
 pub mod faulty;
+#[cfg(feature = "union")]
+pub mod fork;
 #[cfg(feature = "longnames")]
 pub mod longnames;
 #[cfg(feature = "map")]
@@ -22,6 +25,8 @@ pub mod readonly;
 pub mod rot13;
 #[cfg(feature = "union")]
 pub mod union;
+#[cfg(feature = "union")]
+mod views;
 
 #[cfg(any(feature = "fist", feature = "union"))]
 mod copies;
@@ -77,5 +82,5 @@ mod tests {
 
 /// The guide to layers, whose examples are tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/layers.md")]
+#[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/layers.md"))]
 pub struct Guide;

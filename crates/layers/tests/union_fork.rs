@@ -18,7 +18,7 @@ use std::time::Duration;
 use common::memory;
 use common::unions::{at, fill, list, name, read, server, write};
 use fastrand::Rng;
-use layers::union::{CommitError, CommitOptions, Conflict, Deed, Fork};
+use layers::fork::{CommitError, CommitOptions, Conflict, Deed, Fork};
 use operation::Operation;
 use side::Side;
 use vnode::layer::{self, Layer, LayerVnode};

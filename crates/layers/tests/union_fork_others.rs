@@ -10,7 +10,8 @@ use std::time::Duration;
 use common::memory;
 use common::plain::{Lacks, NOTHING, without};
 use common::unions::{at, fill, list, name, read, server, write};
-use layers::union::{CommitError, CommitOptions, Committed, Deed, Fork, Loss, Losses};
+use layers::fork::{CommitError, CommitOptions, Committed, Deed, Fork};
+use layers::union::{Loss, Losses};
 use vnode::layer::{self, Layer, LayerVnode, Operation};
 use vnode::{Caller, Errno, FileSystemRef, RenameMode, Result, SetAttributes, Timestamp, XattrMode};
 

@@ -16,8 +16,10 @@ pub use build::{
     build_layers, build_telling, fan_out, make_absolute, make_layers_absolute,
 };
 pub use explain::explain;
+pub use layers::fork::{
+    Change, CommitError, CommitOptions, Committed, Conflict, Difference, Fork, to_json as differences_to_json,
+};
 pub use layers::union::{
-    Change, CheckError, CheckOptions, CommitError, CommitOptions, Committed, Conflict, Difference, Finding, Fork,
-    attributes_of_marks, check as check_union, only_described, remove_tree, to_json as differences_to_json,
+    CheckError, CheckOptions, Finding, attributes_of_marks, check as check_union, only_described, remove_tree,
 };
 pub use layers::{Branch as OpenBranch, Refusal};

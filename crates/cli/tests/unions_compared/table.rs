@@ -6,7 +6,7 @@ use libtest_mimic::Failed;
 
 use crate::subject::Subject;
 
-const PAGE: &str = include_str!("../../../../docs/unions-compared.md");
+const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/unions-compared.md"));
 
 /// What stands for yes. No is an empty cell. Notes may follow.
 const TICK: &str = "✓";

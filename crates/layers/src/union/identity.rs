@@ -6,9 +6,9 @@
 
 use vnode::{Caller, Handle, Name, Result, VnodeRef};
 
-use super::branches::Base;
-use super::trusted::Mark;
-use super::xattrs;
+use super::branch::branches::Base;
+use super::branch::trust::Mark;
+use super::operations::xattrs;
 
 /// Identity of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +168,7 @@ mod tests {
     /// As documented in docs/formats/union-branch.md.
     #[test]
     fn the_origin_in_the_documentation_is_read() {
-        const PAGE: &str = include_str!("../../../../docs/formats/union-branch.md");
+        const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
         let digits = PAGE.split_once("trusted.plyfs.origin=0x").unwrap().1.lines().next().unwrap();
         let value = bytes(digits).unwrap();
         let (identity, names) = Identity::decode(&value).unwrap();

@@ -10,13 +10,13 @@ use std::time::Instant;
 
 use vnode::{Caller, Errno, FileKind, Handle, KeyedGuard, Name, NameBuf, OpenFileRef, Result, VnodeRef};
 
-use super::Union;
-use super::branches::Member;
+use super::branch::branches::Member;
+use super::cache::names::Names;
+use super::copy_up::metacopy;
 use super::identity::{Identity, hash};
-use super::locks::Locks;
-use super::metacopy;
-use super::names::Names;
-use super::views::Hosting;
+use super::operations::locks::Locks;
+use super::state::Union;
+use crate::views::Hosting;
 
 /// An object in one branch.
 #[derive(Clone)]
@@ -670,7 +670,7 @@ mod tests {
         // Seven of sixteen slots of a table that has just grown are in use.
         let slot = size_of::<(Handle, Weak<Node>)>() + 1;
         let file = COUNTS + size_of::<Node>() + COUNTS + size_of::<Instance>() + slot * 16 / 7;
-        let instance = size_of::<Instance>() + super::super::names::CACHE_BYTES;
+        let instance = size_of::<Instance>() + crate::union::cache::names::CACHE_BYTES;
         assert!(file <= 640, "{file}");
         assert!(instance <= 128, "{instance}");
     }

@@ -2,12 +2,13 @@
 
 use vnode::{ControlError, FileSystemRef};
 
-use super::UnionFileSystem;
-use super::claim;
-use super::settings::{Deletion, Ownership, Policy, Rights, Settings};
-use super::views::{Definition, Rule};
-use super::whiteout::Format;
+use super::branch::claim;
+use super::branch::whiteout::Format;
+use super::file_system::UnionFileSystem;
+use super::settings::{Deletion, NAME, Ownership, Policy, Rights, Settings};
+use crate::kind::leaves_out_missing_branches;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
+use crate::views::{Definition, Rule};
 use crate::{Branch, BranchOpener};
 
 pub(crate) const KNOWN: &[OptionSpecification] = &[
@@ -70,9 +71,9 @@ pub fn create(
     missing: Vec<String>,
     opener: Option<BranchOpener>,
 ) -> Result<FileSystemRef, OptionError> {
+    let options = Options::new(NAME, KNOWN, pairs)?;
     // The opener of the branches leaves missing ones out; here only the value is checked.
-    super::KIND.leaves_out_missing_branches(pairs)?;
-    let options = Options::new(super::KIND.name, KNOWN, pairs)?;
+    leaves_out_missing_branches(&options)?;
     let (settings, views) = (settings(&options)?, options.read("views", views)?.unwrap_or_default());
     let file_system = UnionFileSystem::with_settings(branches, opener, settings, claim::PATIENCE)?;
     file_system.union.note_missing(missing);

@@ -1,6 +1,9 @@
 //! Settings of a union, as set by its options.
 
-use super::whiteout::Format;
+use super::branch::whiteout::Format;
+
+/// Name of the layer in stack expressions.
+pub(crate) const NAME: &str = "union";
 
 /// Choices that a union's options determine.
 #[derive(Clone, Debug, Default)]

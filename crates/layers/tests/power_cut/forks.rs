@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bases::dir::{DirectoryFileSystem, Options};
 use fastrand::Rng;
-use layers::union::{CommitOptions, Fork};
+use layers::fork::{CommitOptions, Fork};
 use layers::{Branch, BranchMode};
 use vnode::{FileSystemRef, Timestamp};
 

@@ -6,7 +6,7 @@ use super::{TIERS, attributes, command, create, described, in_both_tiers, logged
 
 /// The examples, in their order.
 fn examples() -> Vec<&'static str> {
-    let reference = include_str!("../../../../docs/language.md");
+    let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
     reference.split("```fist\n").skip(1).filter_map(|rest| rest.split("```").next()).collect()
 }
 

@@ -14,12 +14,13 @@ use std::sync::Arc;
 
 use vnode::{Errno, OpenFileRef, Result};
 
-use super::branches::{BadBranch, Member, Slot, WhyBad};
-use super::claim;
+use super::branch::branches::{BadBranch, Member, Slot, WhyBad};
+use super::branch::claim;
+use super::branch::whiteout::STATE;
+use super::branch::work::Work;
+use super::file_system::UnionFileSystem;
 use super::settings::Settings;
-use super::whiteout::STATE;
-use super::work::Work;
-use super::{Union, UnionFileSystem};
+use super::state::Union;
 use crate::{Branch, BranchMode, OptionProblem, Refusal};
 pub use problem::Problem;
 

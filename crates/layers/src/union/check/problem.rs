@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::losses::Losses;
+use crate::union::branch::losses::Losses;
 
 /// A problem with an object in a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]

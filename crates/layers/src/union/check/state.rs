@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use vnode::{Caller, ControlError, Entry, Errno, Handle, Name, NameBuf, Result, VnodeRef};
 
-use super::super::identity::{self, Identity};
-use super::super::losses::{self, Losses};
-use super::super::whiteout::STATE;
-use super::super::work::{self, Purpose, Work};
-use super::super::{links, record};
 use super::{Check, Finding, Problem, below};
+use crate::union::branch::losses::{self, Losses};
+use crate::union::branch::whiteout::STATE;
+use crate::union::branch::work::{self, Purpose, Work};
+use crate::union::branch::{links, rename_records};
+use crate::union::identity::{self, Identity};
 
 impl Check<'_> {
     /// Finds unfinished work. All of it is repaired at once, as the next union to use the branch would.
@@ -217,8 +217,8 @@ fn unfinished(directory: &VnodeRef) -> Result<Vec<(NameBuf, Problem)>> {
             None => found.push((name, Problem::UnknownKind)),
         }
     }
-    for (name, record) in record::records(directory)? {
-        let is_begun = record != record::Said::Part;
+    for (name, record) in rename_records::records(directory)? {
+        let is_begun = record != rename_records::Said::Part;
         found.push((name, if is_begun { Problem::UnfinishedRename } else { Problem::LeftOver }));
     }
     Ok(found)

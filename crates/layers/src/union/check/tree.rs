@@ -6,14 +6,14 @@ use std::sync::Arc;
 use vnode::progress::object_done;
 use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, Result, VnodeRef};
 
-use super::super::identity::Identity;
-use super::super::lookup::root_of;
-use super::super::metacopy::{self, Beside};
-use super::super::node::Instance;
-use super::super::tree_path::TreePath;
-use super::super::whiteout::{self, Format, Meaning, PREFIX, STATE};
-use super::super::work;
 use super::{Check, Problem};
+use crate::union::branch::whiteout::{self, Format, Meaning, PREFIX, STATE};
+use crate::union::branch::work;
+use crate::union::copy_up::metacopy::{self, Beside};
+use crate::union::identity::Identity;
+use crate::union::node::Instance;
+use crate::union::operations::lookup::root_of;
+use crate::union::tree_path::TreePath;
 
 /// A directory of the branch that is to be checked.
 struct Place {

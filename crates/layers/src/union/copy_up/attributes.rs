@@ -4,9 +4,9 @@ use vnode::{Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime,
 
 use crate::copies;
 
-use super::super::losses::{Loss, Losses};
-use super::super::settings::Rights;
-use super::super::whiteout;
+use crate::union::branch::losses::{Loss, Losses};
+use crate::union::branch::whiteout;
+use crate::union::settings::Rights;
 
 /// Gives a copy the extended attributes and times of the original, and, unless `rights` override them, its owner, access
 /// control lists and permissions, in an order in which none undoes another. The writer is the server, at the expense of the

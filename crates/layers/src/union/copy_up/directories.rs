@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use vnode::{Caller, Errno, RenameMode, Result, SetAttributes, SetTime, VnodeRef};
 
-use super::super::branches::Member;
-use super::super::node::{Above, Changes, Instance, NO_COUNT, Node, Whereabouts};
-use super::super::sure::Sure;
 use super::attributes::{copy_attributes, copy_rights, keeping_times};
+use crate::union::branch::branches::Member;
+use crate::union::branch::verified::Sure;
+use crate::union::node::{Above, Changes, Instance, NO_COUNT, Node, Whereabouts};
 
 impl Node {
     /// The directory in a branch, created there with all its ancestors if necessary.

@@ -6,6 +6,7 @@
 
 mod attributes;
 mod directories;
+pub(crate) mod metacopy;
 mod object;
 
 use std::cell::Cell;
@@ -14,14 +15,15 @@ use std::sync::{Arc, RwLockReadGuard};
 
 use vnode::{Caller, Errno, FileKind, NameBuf, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef};
 
-use super::branches::Member;
-use super::durable::sync_directory;
+use super::branch::branches::Member;
+use super::branch::lease::open_at_once;
+use super::branch::links;
+use super::branch::verified::Sure;
+use super::branch::write_order::sync_directory;
 use super::identity::Identity;
-use super::lease::open_at_once;
 use super::node::{Above, Changes, Instance, NO_COUNT, Node, Whereabouts};
 use super::settings::{Ownership, Rights};
-use super::{Union, links};
-use crate::union::sure::Sure;
+use super::state::Union;
 pub(crate) use attributes::{copy_attributes, keeping_times, replace_attributes};
 use object::{Copied, How, copy_of};
 pub(crate) use object::{copy_untouched, copy_whole};

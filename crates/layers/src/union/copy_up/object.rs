@@ -6,18 +6,18 @@ use vnode::{
 
 use crate::copies::copy_data;
 
-use super::super::branches::Member;
-use super::super::identity::Identity;
-use super::super::lease::open_at_once;
-use super::super::losses::Losses;
-use super::super::metacopy::{NewMark, is_marked};
-use super::super::node::{Instance, NO_COUNT};
-use super::super::settings::Rights;
-use super::super::whiteout;
-use super::super::whiteout_device;
-use super::super::work::Purpose;
 use super::attributes::{copy_attributes, remove_surplus};
+use super::metacopy::{NewMark, is_marked};
 use super::{ATTEMPTS, Extent};
+use crate::union::branch::branches::Member;
+use crate::union::branch::lease::open_at_once;
+use crate::union::branch::losses::Losses;
+use crate::union::branch::whiteout;
+use crate::union::branch::whiteout_device;
+use crate::union::branch::work::Purpose;
+use crate::union::identity::Identity;
+use crate::union::node::{Instance, NO_COUNT};
+use crate::union::settings::Rights;
 
 /// Makes a copy in the work directory of a branch, with an identity, of a file that others may be writing: the copy has the
 /// state of the file at one point in time.

@@ -1,0 +1,85 @@
+//! Checks objects that are to be replaced or removed, with everything below them, for others' changes and new objects.
+
+use std::collections::HashSet;
+
+use vnode::{Entry, Handle};
+
+use super::commit::Commit;
+use super::conflicts::Found;
+use super::outcome::{AtPath, Deed, Step, is_directory};
+use crate::union::branch::work;
+use crate::union::tree_path::TreePath;
+
+/// A directory that is to be removed.
+struct Leaving {
+    path: TreePath,
+    /// Index of its parent among these.
+    above: Option<usize>,
+    is_changed: bool,
+    /// Whether a conflict inside it explains its change.
+    is_explained: bool,
+}
+
+impl Commit<'_> {
+    /// Finds conflicts with the object there and everything below, except for directories that move elsewhere.
+    pub(crate) fn check_leaving(
+        &self,
+        there: Entry,
+        path: TreePath,
+        rests: &HashSet<Handle>,
+        found: &mut Found,
+    ) -> Step {
+        let mut directories: Vec<Leaving> = Vec::new();
+        let mut open = vec![(path, there, None)];
+        while let Some((path, there, above)) = open.pop() {
+            let handle = there.vnode.handle();
+            if rests.contains(&handle) {
+                continue;
+            }
+            let is_changed = self.is_changed(&there);
+            if !is_directory(&there) {
+                if there.attributes.nlink > 1 {
+                    found.linked.push(handle);
+                }
+                if is_changed {
+                    found.add(&path, Deed::Changed);
+                    explain(&mut directories, above);
+                }
+                continue;
+            }
+            let here = Some(directories.len());
+            directories.push(Leaving { path: path.clone(), above, is_changed, is_explained: false });
+            let entries = work::entries(&there.vnode).at(&path)?;
+            for (name, _) in entries.into_iter().filter(|(name, _)| !self.journal.is_temporary(name)) {
+                let path = path.join(name.as_name());
+                open.extend(work::find(&there.vnode, name.as_name()).at(&path)?.map(|entry| (path, entry, here)));
+            }
+        }
+        // Children before parents.
+        while let Some(Leaving { path, above, is_changed, is_explained }) = directories.pop() {
+            if is_changed && !is_explained {
+                found.add(&path, Deed::Changed);
+            }
+            if is_changed || is_explained {
+                explain(&mut directories, above);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops at objects that others have changed since they were checked.
+    pub(crate) fn refuse_changed(&self, there: &Entry, path: &TreePath) -> Step {
+        if self.options.force {
+            return Ok(());
+        }
+        let mut found = Found::default();
+        self.check_leaving(there.clone(), path.clone(), &HashSet::new(), &mut found)?;
+        found.refuse()
+    }
+}
+
+fn explain(directories: &mut [Leaving], place: Option<usize>) {
+    if let Some(directory) = place.and_then(|place| directories.get_mut(place)) {
+        directory.is_explained = true;
+    }
+}

@@ -1,0 +1,202 @@
+//! The history of a branch: its layers, each of which has the changes made since a snapshot froze the one below it.
+//!
+//! The first layer is the branch itself. Later ones are directories `.wh..wh.plyfs/layers/NUMBER` in it, ordered only by the
+//! file `.wh..wh.plyfs/history`: a line for each snapshot, oldest first, with the layer that it froze, its time and its name,
+//! and a last line with the layer that is written and, after it, one that is being merged.
+
+use std::ops::ControlFlow;
+
+use vnode::{Caller, Errno, NameBuf, Result, VnodeRef};
+
+use super::whiteout::STATE;
+use super::work::{self, Work};
+
+/// Maximum size of a history in bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// The layers of a branch and the snapshots that froze them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct History {
+    /// Snapshots, oldest first.
+    pub(crate) snapshots: Vec<Snapshot>,
+    /// The layer that is written, above all frozen ones.
+    pub(crate) current: u32,
+    /// The layer that was being merged into the one below it.
+    pub(crate) folding: Option<u32>,
+}
+
+/// A preserved state of the branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// The layer that it froze.
+    pub(crate) layer: u32,
+    /// Time at which it was taken, in seconds since 1970.
+    pub(crate) taken: i64,
+    pub(crate) name: String,
+}
+
+impl History {
+    /// Reads the history of the branch with this root.
+    ///
+    /// # Errors
+    /// Errors from reading it; `EIO` if it is malformed.
+    pub(crate) fn of(root: &VnodeRef) -> Result<Self> {
+        match read(root)? {
+            None => Ok(Self::default()),
+            Some(text) => Self::of_text(&text).ok_or(Errno::EIO),
+        }
+    }
+
+    /// All layers, newest first.
+    pub(crate) fn layers(&self) -> Vec<u32> {
+        let frozen = self.snapshots.iter().rev().map(|snapshot| snapshot.layer);
+        std::iter::once(self.current).chain(frozen).collect()
+    }
+
+    /// Position of the snapshot of that name.
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.snapshots.iter().position(|snapshot| snapshot.name == name)
+    }
+
+    /// An unused layer number.
+    pub(crate) fn next_layer(&self) -> u32 {
+        self.layers().into_iter().max().map_or(1, |largest| largest + 1)
+    }
+
+    /// Writes the history completely or not at all.
+    pub(crate) fn write(&self, work: &Work) -> Result<()> {
+        work.write_state(Work::HISTORY, self.to_text().as_bytes())
+    }
+
+    fn to_text(&self) -> String {
+        let line = |snapshot: &Snapshot| format!("{} {} {}\n", snapshot.layer, snapshot.taken, snapshot.name);
+        let lines: String = self.snapshots.iter().map(line).collect();
+        let folding = self.folding.map(|layer| format!(" {layer}")).unwrap_or_default();
+        format!("{lines}{}{folding}\n", self.current)
+    }
+
+    fn of_text(text: &str) -> Option<Self> {
+        let (lines, current) = match text.strip_suffix('\n')?.rsplit_once('\n') {
+            Some((lines, current)) => (lines, current),
+            None => ("", text.trim_end()),
+        };
+        let snapshot = |line: &str| {
+            let mut words = line.splitn(3, ' ');
+            let (layer, taken) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            Some(Snapshot { layer, taken, name: words.next()?.to_owned() })
+        };
+        let snapshots = lines.lines().map(snapshot).collect::<Option<Vec<_>>>()?;
+        let (current, folding) = match current.split_once(' ') {
+            Some((current, folding)) => (current, Some(folding.parse().ok()?)),
+            None => (current, None),
+        };
+        let history = Self { snapshots, current: current.parse().ok()?, folding };
+        let mut layers = history.layers();
+        layers.sort_unstable();
+        layers.dedup();
+        (layers.len() == history.snapshots.len() + 1).then_some(history)
+    }
+}
+
+/// Root of a layer in the branch with this root.
+pub(crate) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
+    if layer == 0 {
+        return Ok(root.clone());
+    }
+    let server = Caller::server();
+    let state = work::state_of(root)?.ok_or(Errno::ENOENT)?;
+    let place = state.lookup(&server, work::name(Work::LAYERS))?.vnode;
+    Ok(place.lookup(&server, number(layer).as_name())?.vnode)
+}
+
+/// Prefix of the paths of a layer's objects in the file system of its branch.
+pub(crate) fn layer_path(layer: u32) -> Vec<u8> {
+    if layer == 0 {
+        return Vec::new();
+    }
+    [STATE, b"/", Work::LAYERS, b"/", number(layer).as_bytes()].concat()
+}
+
+/// Creates the root of a new layer. Remains of an unfinished one are removed.
+pub(crate) fn make_layer(work: &Work, layer: u32) -> Result<VnodeRef> {
+    let (layers, name) = (layers(work)?, number(layer));
+    match work::remove_tree(&layers, name.as_name()) {
+        Ok(()) | Err(Errno::ENOENT) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(layers.mkdir(&Caller::server(), name.as_name(), 0o700)?.vnode)
+}
+
+/// Removes a layer that is no longer used.
+pub(crate) fn discard_layer(work: &Work, layer: u32) -> Result<()> {
+    let taken = work.take(&layers(work)?, number(layer).as_name())?;
+    work.discard(&taken);
+    Ok(())
+}
+
+/// Removes layers that are missing from the history: they were unfinished, or being removed.
+pub(crate) fn discard_unknown(work: &Work, history: &History) -> Result<()> {
+    let layers = layers(work)?;
+    let known: Vec<NameBuf> = history.layers().into_iter().map(number).collect();
+    let mut unknown = Vec::new();
+    let server = Caller::server();
+    layers.open_directory(&server)?.read(&server, 0, &mut |entry| {
+        if !known.iter().any(|name| name.as_name() == entry.name) {
+            unknown.push(entry.name.to_owned());
+        }
+        ControlFlow::Continue(())
+    })?;
+    unknown.iter().try_for_each(|name| work::remove_tree(&layers, name.as_name()))
+}
+
+/// Present time.
+pub(crate) fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
+}
+
+fn layers(work: &Work) -> Result<VnodeRef> {
+    work.state_directory(Work::LAYERS)
+}
+
+fn number(layer: u32) -> NameBuf {
+    NameBuf::new(layer.to_string().into_bytes()).expect("a number is a name")
+}
+
+fn read(root: &VnodeRef) -> Result<Option<String>> {
+    match work::state_of(root)? {
+        Some(state) => work::read_whole(&state, Work::HISTORY, BYTES_MAX),
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let snapshot = |layer, name: &str| Snapshot { layer, taken: 7, name: name.to_owned() };
+        for snapshots in [vec![], vec![snapshot(0, "a b")], vec![snapshot(0, "x"), snapshot(5, "y"), snapshot(2, "z")]]
+        {
+            let history = History { snapshots, current: 9, folding: None };
+            assert_eq!(History::of_text(&history.to_text()), Some(history.clone()));
+            let folding = History { folding: Some(5), ..history.clone() };
+            assert_eq!(History::of_text(&folding.to_text()), Some(folding));
+            assert_eq!((history.layers()[0], history.next_layer()), (9, 10));
+        }
+        for wrong in ["", "x\n", "0 7 a\n", "0 7 a\n0\n", "0 a\n1\n"] {
+            assert_eq!(History::of_text(wrong), None, "{wrong:?}");
+        }
+    }
+
+    /// As documented in docs/formats/union-branch.md.
+    #[test]
+    fn the_history_in_the_documentation_is_read_and_written() {
+        const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
+        let text = PAGE.split_once("```\n0 1795762871 ").unwrap().1.split_once("```").unwrap().0;
+        let text = format!("0 1795762871 {text}");
+        let history = History::of_text(&text).unwrap();
+        assert_eq!((history.layers(), text.len(), history.to_text()), (vec![1, 0], 21, text));
+    }
+}

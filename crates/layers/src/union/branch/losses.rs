@@ -1,0 +1,141 @@
+//! Losses of copies: attributes that a branch could not preserve, recorded in its state directory.
+//!
+//! The file `.wh..wh.plyfs/losses` has a line for each such copy: the losses, separated by commas, and the path in the branch
+//! in hexadecimal digits. Nothing depends on it: it only documents what is missing.
+
+use vnode::{Caller, Creation, OpenFlags, Result, VnodeRef};
+
+use super::work::{self, Work};
+use crate::union::identity;
+
+/// Maximum size in bytes; further losses are not recorded.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// Something that a copy lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Owner and group are those that the branch assigns.
+    Owner,
+    /// The mode differs: the branch has no set-id bits, or no permissions for each object.
+    Mode,
+    /// Times differ: the branch cannot store any that old or that new.
+    Times,
+    /// Extended attributes are missing.
+    Attributes,
+    /// Labels of security modules are missing.
+    Labels,
+}
+
+/// Set of losses of a copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses(u8);
+
+impl Loss {
+    const ALL: [Self; 5] = [Self::Owner, Self::Mode, Self::Times, Self::Attributes, Self::Labels];
+
+    /// Word for it, in the record and in messages.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Mode => "mode",
+            Self::Times => "times",
+            Self::Attributes => "attributes",
+            Self::Labels => "labels",
+        }
+    }
+
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// The form for messages.
+impl std::fmt::Display for Losses {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.joined(", "))
+    }
+}
+
+impl Losses {
+    /// No losses.
+    pub const NONE: Self = Self(0);
+
+    /// Adds a loss if the condition is true.
+    #[must_use]
+    pub fn with_if(self, is_lost: bool, loss: Loss) -> Self {
+        Self(if is_lost { self.0 | loss.bit() } else { self.0 })
+    }
+
+    /// The union of both sets.
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Returns whether the set has this loss.
+    pub fn has(self, loss: Loss) -> bool {
+        self.0 & loss.bit() != 0
+    }
+
+    /// Returns whether the set is empty.
+    pub fn is_empty(self) -> bool {
+        self == Self::NONE
+    }
+
+    /// The losses in their recorded form.
+    pub(crate) fn words(self) -> String {
+        self.joined(",")
+    }
+
+    fn joined(self, separator: &str) -> String {
+        let words: Vec<&str> = Loss::ALL.into_iter().filter(|loss| self.has(*loss)).map(Loss::word).collect();
+        words.join(separator)
+    }
+
+    pub(crate) fn of_words(words: &str) -> Option<Self> {
+        let loss = |word: &str| Loss::ALL.into_iter().find(|loss| loss.word() == word);
+        words.split(',').try_fold(Self::NONE, |losses, word| Some(losses.with_if(true, loss(word)?)))
+    }
+}
+
+/// Records what the copy at a path of the branch lacks. Without space for it, nothing is recorded.
+pub(crate) fn note(state: &VnodeRef, path: &[u8], losses: Losses) -> Result<()> {
+    let server = Caller::server();
+    let file =
+        state.create(&server, work::name(Work::LOSSES), &Creation { mode: 0o600, flags: OpenFlags::WRITE })?.file;
+    let (line, size) = (line(path, losses), file.getattr(&server)?.size);
+    if size + line.len() as u64 > BYTES_MAX { Ok(()) } else { work::write_all(&*file, size, line.as_bytes()) }
+}
+
+/// Recorded losses of a branch: paths, and what is missing there.
+pub(crate) fn noted(state: &VnodeRef) -> Result<Vec<(Vec<u8>, Losses)>> {
+    let Some(file) = work::find(state, work::name(Work::LOSSES))? else { return Ok(Vec::new()) };
+    let text = work::read_all(&file, BYTES_MAX)?;
+    // A line that was not written to its end is ignored.
+    Ok(String::from_utf8_lossy(&text).lines().filter_map(of_line).collect())
+}
+
+fn line(path: &[u8], losses: Losses) -> String {
+    format!("{} {}\n", losses.words(), identity::digits(path))
+}
+
+fn of_line(line: &str) -> Option<(Vec<u8>, Losses)> {
+    let (words, path) = line.split_once(' ')?;
+    Some((identity::bytes(path)?, Losses::of_words(words)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_noted_is_read() {
+        for losses in 1..1 << Loss::ALL.len() {
+            let noted = (b"a b/\xff\n".to_vec(), Losses(losses));
+            assert_eq!(of_line(line(&noted.0, noted.1).trim_end()), Some(noted));
+        }
+        for line in ["", "owner", "x 00", "owner 0", "owner, 00"] {
+            assert_eq!(of_line(line), None, "{line:?}");
+        }
+    }
+}

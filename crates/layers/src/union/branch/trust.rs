@@ -1,0 +1,138 @@
+//! Trust: the extended attributes that store marks, and whether anybody but the server can have set one.
+//!
+//! A mark tells the server where to find data and which object is which, so one that a user wrote could reveal what only the
+//! server may read. A server that acts for the superuser of the machine stores marks in `trusted` attributes, which nobody else
+//! can set, and trusts no others. Any other server has only `user` attributes. These can be set by the object's owner, so they
+//! are trusted on objects that are the server's own: in a user namespace, on all that have an owner there, since nobody has set
+//! them but the server's user or somebody whom that user has let into the namespace.
+
+use std::sync::OnceLock;
+
+use rustix::thread::CapabilitySet;
+use vnode::{Attributes, Caller, Errno, IdKind, Result, VnodeRef, XattrMode, has_machine_ids};
+
+use crate::union::operations::xattrs::{self, attribute};
+
+/// A mark, with the names of its attribute.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    trusted: &'static [u8],
+    user: &'static [u8],
+}
+
+/// Namespace of the extended attributes in which this process stores marks of a union: `trusted` or `user` (xattr(7)).
+pub fn attributes_of_marks() -> &'static str {
+    if server() == Server::Superuser { "trusted" } else { "user" }
+}
+
+impl Mark {
+    pub(crate) const fn new(trusted: &'static [u8], user: &'static [u8]) -> Self {
+        Self { trusted, user }
+    }
+
+    /// The name that this server sets, and trusts.
+    fn own(self) -> &'static [u8] {
+        if server() == Server::Superuser { self.trusted } else { self.user }
+    }
+
+    /// Returns whether it is in a list of listxattr(2), trusted or not.
+    pub(crate) fn is_in(self, names: &[u8]) -> bool {
+        names.split(|&byte| byte == 0).any(|name| name == self.trusted || name == self.user)
+    }
+
+    /// Its value, if nobody else can have set it.
+    pub(crate) fn of(self, object: &VnodeRef) -> Result<Option<Vec<u8>>> {
+        match attribute(object, self.own()) {
+            // On somebody else's object it would not be trusted.
+            Err(Errno::EPERM | Errno::EACCES) if !is_own(object)? => Ok(None),
+            Ok(Some(_)) if !is_own(object)? => Ok(None),
+            value => value,
+        }
+    }
+
+    /// Returns whether the object has an untrusted one. A superuser's is invisible to others.
+    pub(crate) fn is_doubtful(self, object: &VnodeRef) -> Result<bool> {
+        let is_there = |name| match attribute(object, name) {
+            Err(Errno::EPERM | Errno::EACCES) => Ok(true),
+            value => value.map(|value| value.is_some()),
+        };
+        Ok(self.of(object)?.is_none() && (is_there(self.user)? || is_there(self.trusted)?))
+    }
+
+    /// Sets it; returns whether that was possible, and it will be trusted.
+    ///
+    /// # Errors
+    /// Storage errors, lack of space included.
+    pub(crate) fn set(self, writer: &Caller, object: &VnodeRef, value: &[u8]) -> Result<bool> {
+        if !is_own(object)? {
+            return Ok(false);
+        }
+        match object.setxattr(writer, self.own(), value, XattrMode::Set) {
+            Err(Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP) => Ok(false),
+            result => result.map(|()| true),
+        }
+    }
+
+    /// Removes it, whoever set it.
+    pub(crate) fn remove(self, object: &VnodeRef) -> Result<()> {
+        let there = xattrs::attributes(object)?;
+        let is_there = |name: &&[u8]| there.split(|&byte| byte == 0).any(|known| known == *name);
+        for name in [self.trusted, self.user].into_iter().filter(is_there) {
+            match object.removexattr(&Caller::server(), name) {
+                Ok(()) | Err(Errno::ENODATA | Errno::EOPNOTSUPP) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether nobody but the server, or the superuser, can have created something in a directory with these attributes, or
+/// have moved something there.
+pub(crate) fn is_private(directory: &Attributes) -> bool {
+    const OTHERS_WRITE: u32 = 0o022;
+    let is_owned = match server() {
+        Server::Superuser => directory.uid == 0,
+        Server::User(uid) => directory.uid == uid || directory.uid == 0,
+        Server::InNamespace => directory.uid == 0,
+    };
+    directory.is_directory() && is_owned && directory.mode & OTHERS_WRITE == 0
+}
+
+/// Returns whether only the server can have set the attributes of an object that it trusts.
+fn is_own(object: &VnodeRef) -> Result<bool> {
+    /// Owner that represents all those without a mapping in a user namespace (/proc/sys/kernel/overflowuid).
+    const NOBODY: u32 = 65_534;
+    let owner = || object.getattr(&Caller::server()).map(|attributes| attributes.uid);
+    Ok(match server() {
+        Server::Superuser => true,
+        Server::User(uid) => owner()? == uid,
+        Server::InNamespace => owner()? != NOBODY,
+    })
+}
+
+/// Owner of a server's marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    /// The superuser of the machine, who can set `trusted` attributes.
+    Superuser,
+    /// The superuser of a user namespace, who has several users there.
+    InNamespace,
+    /// This user.
+    User(u32),
+}
+
+/// The kind of this process.
+fn server() -> Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    *SERVER.get_or_init(|| {
+        let may =
+            rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
+        let uid = rustix::process::geteuid();
+        match has_machine_ids(IdKind::User) {
+            Some(true) if may => Server::Superuser,
+            Some(false) if uid.is_root() => Server::InNamespace,
+            _ => Server::User(uid.as_raw()),
+        }
+    })
+}

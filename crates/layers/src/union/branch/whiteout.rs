@@ -1,0 +1,472 @@
+//! Whiteouts and the other marks in a branch: the meaning of a name in a branch, and the marks of a directory.
+//!
+//! Two formats are read. The format of the paper (Unionfs, section 2), which aufs and OCI layers also use: a file `.wh.NAME`
+//! hides NAME in the lower branches, and `.wh..wh..opq` in a directory hides the contents of its lower parts. And the format of
+//! Linux's overlayfs: a character device 0:0 in place of the name, and extended attributes for opaque and moved directories.
+//! Users' names that begin with `.wh.` are stored with the prefix `.wh..wh.u` instead.
+
+use std::borrow::Cow;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use vnode::{Caller, Device, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef, XattrMode};
+
+use super::trust::Mark;
+use super::verified::Sure;
+use super::whiteout_device::has_number;
+use crate::union::operations::xattrs::{attribute, attributes};
+
+/// Prefix of the name of every mark.
+pub(crate) const PREFIX: &[u8] = b".wh.";
+/// The union's own directory at a branch's root.
+pub(crate) const STATE: &[u8] = b".wh..wh.plyfs";
+const OPAQUE: &[u8] = b".wh..wh..opq";
+const ESCAPE: &[u8] = b".wh..wh.u";
+
+/// Extended attributes of overlayfs.
+const OVERLAY_OPAQUE: Mark = Mark::new(b"trusted.overlay.opaque", b"user.overlay.opaque");
+/// Attribute in which a moved directory stores its former path, with the same name and meaning as in overlayfs.
+pub(crate) const OVERLAY_REDIRECT: Mark = Mark::new(b"trusted.overlay.redirect", b"user.overlay.redirect");
+/// Attribute of a device 0:0 that is not a whiteout.
+pub(crate) const USERS_DEVICE: &[u8] = b"trusted.plyfs.device";
+/// Maximum length of a moved directory's former path.
+pub(crate) const REDIRECT_MAX: usize = 4096;
+
+/// Prefixes that users' attributes may have too, like those of a kernel overlay on the union, and the escaped form in which
+/// theirs are stored: the form in which overlayfs stores those of an overlay on it.
+const SHARED: [(&[u8], &[u8]); 2] =
+    [(b"trusted.overlay.", b"trusted.overlay.overlay."), (b"user.overlay.", b"user.overlay.overlay.")];
+/// Prefixes that only the union uses.
+const OWN: [&[u8]; 2] = [b"trusted.plyfs.", b"user.plyfs."];
+
+/// Returns whether an extended attribute in a branch is hidden from users.
+pub(crate) fn is_own_attribute(stored: &[u8]) -> bool {
+    shown_attribute(stored).is_none()
+}
+
+/// Name in branches of a user-visible extended attribute; `None` for one that users cannot have.
+pub(crate) fn stored_attribute(shown: &[u8]) -> Option<Cow<'_, [u8]>> {
+    for (prefix, escaped) in SHARED {
+        if let Some(rest) = shown.strip_prefix(prefix) {
+            return Some(Cow::Owned([escaped, rest].concat()));
+        }
+    }
+    (!OWN.iter().any(|prefix| shown.starts_with(prefix))).then_some(Cow::Borrowed(shown))
+}
+
+/// User-visible name of an extended attribute of a branch; `None` for one of the union's own.
+pub(crate) fn shown_attribute(stored: &[u8]) -> Option<Cow<'_, [u8]>> {
+    for (prefix, escaped) in SHARED {
+        if let Some(rest) = stored.strip_prefix(escaped) {
+            return Some(Cow::Owned([prefix, rest].concat()));
+        }
+        if stored.starts_with(prefix) {
+            return None;
+        }
+    }
+    (!OWN.iter().any(|prefix| stored.starts_with(prefix))).then_some(Cow::Borrowed(stored))
+}
+
+/// User-visible names of these attributes, each NUL-terminated.
+pub(crate) fn shown_attributes(stored: &[u8]) -> Vec<u8> {
+    let names = stored.split(|&byte| byte == 0).filter(|name| !name.is_empty());
+    names.filter_map(shown_attribute).flat_map(|name| [&name, &b"\0"[..]].concat()).collect()
+}
+
+/// Format in which whiteouts and opaque directories are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Files with special names.
+    #[default]
+    Names,
+    /// The format of overlayfs; files where the branch does not support it.
+    Overlay,
+}
+
+/// Meaning of an entry of a branch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Meaning<'a> {
+    /// An object that users see by this name.
+    Object(Cow<'a, [u8]>),
+    /// The absence of an object of this user-visible name.
+    Whiteout(Cow<'a, [u8]>),
+    /// A mark.
+    Mark,
+}
+
+/// Returns whether a name has the form of whiteouts and marks.
+pub(crate) fn is_special(stored: &[u8]) -> bool {
+    stored.starts_with(PREFIX)
+}
+
+/// The meaning of an entry, by its name.
+pub(crate) fn meaning(stored: &[u8]) -> Meaning<'_> {
+    let Some(rest) = stored.strip_prefix(PREFIX) else { return Meaning::Object(Cow::Borrowed(stored)) };
+    if let Some(tail) = stored.strip_prefix(ESCAPE) {
+        return Meaning::Object(Cow::Owned([PREFIX, tail].concat()));
+    }
+    if let Some(tail) = rest.strip_prefix(ESCAPE) {
+        return Meaning::Whiteout(Cow::Owned([PREFIX, tail].concat()));
+    }
+    // An invalid name hides nothing.
+    let is_whiteout = !rest.starts_with(PREFIX) && Name::new(rest).is_ok();
+    if is_whiteout { Meaning::Whiteout(Cow::Borrowed(rest)) } else { Meaning::Mark }
+}
+
+/// Name in branches of what users see by `name`.
+///
+/// # Errors
+/// `ENAMETOOLONG` for a name without room for the escape.
+pub(crate) fn stored(name: Name<'_>) -> Result<Cow<'_, [u8]>> {
+    match name.as_bytes().strip_prefix(PREFIX) {
+        None => Ok(Cow::Borrowed(name.as_bytes())),
+        Some(rest) => {
+            let stored = [ESCAPE, rest].concat();
+            Name::new(&stored)?;
+            Ok(Cow::Owned(stored))
+        }
+    }
+}
+
+/// Name of a whiteout file.
+///
+/// # Errors
+/// `ENAMETOOLONG`: then the whiteout can only be a device.
+pub(crate) fn whiteout_name(stored: Name<'_>) -> Result<NameBuf> {
+    NameBuf::new([PREFIX, stored.as_bytes()].concat())
+}
+
+/// Returns whether the entry is overlayfs's whiteout, and not a user's device of the same number.
+pub(crate) fn is_device(found: &Entry) -> Result<bool> {
+    Ok(has_number(&found.attributes) && attribute(&found.vnode, USERS_DEVICE)?.is_none())
+}
+
+/// Marks a device with the number of a whiteout as a user's, which makes it visible.
+///
+/// # Errors
+/// `EPERM` if the mark cannot be set.
+pub(crate) fn mark_as_users(device: &VnodeRef) -> Result<()> {
+    match device.setxattr(&Caller::server(), USERS_DEVICE, b"y", XattrMode::Set) {
+        Err(Errno::EOPNOTSUPP | Errno::EACCES) => Err(Errno::EPERM),
+        result => result,
+    }
+}
+
+/// Returns whether the directory has a whiteout file of the name.
+pub(crate) fn stands(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
+    match whiteout_name(stored) {
+        Ok(name) => exists(directory, name.as_name()),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Returns whether the directory hides its lower parts.
+pub(crate) fn is_opaque(directory: &VnodeRef) -> Result<bool> {
+    let value = OVERLAY_OPAQUE.of(directory)?;
+    Ok(value.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?)
+}
+
+fn has_opaque_mark(directory: &VnodeRef) -> Result<bool> {
+    match exists(directory, mark(OPAQUE)) {
+        // An unprivileged server cannot look into it, and neither can anybody through the server.
+        Err(Errno::EACCES) => Ok(false),
+        exists => exists,
+    }
+}
+
+/// Marks of a directory about the lower branches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Whether the directory hides them.
+    pub(crate) is_opaque: bool,
+    /// The result of [`redirect`].
+    pub(crate) redirect: Option<Vec<u8>>,
+    /// Whether it has a mark that is not trusted.
+    pub(crate) is_doubtful: bool,
+}
+
+/// Marks of a directory, queried together: most have none, and a single query shows that.
+pub(crate) fn marks(directory: &VnodeRef) -> Result<Marks> {
+    let names = attributes(directory)?;
+    let opaque = if OVERLAY_OPAQUE.is_in(&names) { OVERLAY_OPAQUE.of(directory)? } else { None };
+    let is_opaque = opaque.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?;
+    let redirect = if OVERLAY_REDIRECT.is_in(&names) { redirect(directory)? } else { None };
+    let is_doubted = |mark: Mark| Ok::<_, Errno>(mark.is_in(&names) && mark.is_doubtful(directory)?);
+    let is_doubtful = is_doubted(OVERLAY_OPAQUE)? || is_doubted(OVERLAY_REDIRECT)?;
+    Ok(Marks { is_opaque, redirect, is_doubtful })
+}
+
+/// Location of the lower part of a moved directory: a path from the root of the lower branches, or a name in the same directory
+/// there.
+pub(crate) fn redirect(directory: &VnodeRef) -> Result<Option<Vec<u8>>> {
+    Ok(OVERLAY_REDIRECT.of(directory)?.filter(|path| !path.is_empty() && path.len() <= REDIRECT_MAX))
+}
+
+/// Marks a directory that is not visible yet as opaque.
+pub(crate) fn set_opaque(directory: &VnodeRef, format: Format) -> Result<()> {
+    if format == Format::Overlay && OVERLAY_OPAQUE.set(&Caller::server(), directory, b"y")? {
+        return Ok(());
+    }
+    match directory.mknod_surely(&Caller::server(), mark(OPAQUE), FileKind::Regular, 0o444, Device::default()) {
+        Ok(_) | Err(Errno::EEXIST) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Records where the lower part of a directory stays when the directory moves.
+///
+/// # Errors
+/// `EXDEV` if the branch has no extended attributes to record it in: programs then copy.
+pub(crate) fn set_redirect(writer: &Caller, directory: &VnodeRef, path: &[u8]) -> Result<()> {
+    if path.len() > REDIRECT_MAX {
+        return Err(Errno::EXDEV);
+    }
+    if OVERLAY_REDIRECT.set(writer, directory, path)? { Ok(()) } else { Err(Errno::EXDEV) }
+}
+
+/// Removes every opaque mark.
+pub(crate) fn remove_opaque(object: &VnodeRef) -> Result<()> {
+    OVERLAY_OPAQUE.remove(object)?;
+    match object.unlink_surely(&Caller::server(), mark(OPAQUE)) {
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
+        result => result,
+    }
+}
+
+/// Returns whether anything but a directory carries an opaque mark.
+pub(crate) fn is_opaque_file(file: &VnodeRef) -> Result<bool> {
+    Ok(OVERLAY_OPAQUE.of(file)?.is_some())
+}
+
+/// Returns whether there is a redirect mark, readable or not.
+pub(crate) fn has_redirect(object: &VnodeRef) -> Result<bool> {
+    Ok(OVERLAY_REDIRECT.of(object)?.is_some())
+}
+
+/// Removes the redirect mark.
+pub(crate) fn remove_redirect(object: &VnodeRef) -> Result<()> {
+    OVERLAY_REDIRECT.remove(object)
+}
+
+/// Returns whether the whiteout of a name can be beside the object of that name.
+pub(crate) fn can_stand_beside(stored: Name<'_>, format: Format) -> bool {
+    format == Format::Names && whiteout_name(stored).is_ok()
+}
+
+/// Creates the whiteouts of a branch. Whiteout files are hard links of one file, if the branch supports that: a link is cheaper
+/// to create than a file.
+#[derive(Default)]
+pub(crate) struct Whiteouts {
+    /// The most recent whiteout created as a file.
+    file: Mutex<Option<VnodeRef>>,
+    /// Whether the branch lacks hard links.
+    has_no_names: AtomicBool,
+    /// Whether a failure to remove a whiteout has been reported.
+    is_reported: AtomicBool,
+}
+
+impl Whiteouts {
+    /// Hides an unused name in this directory.
+    pub(crate) fn hide(&self, directory: &VnodeRef, stored: Name<'_>, format: Format) -> Result<()> {
+        if !can_stand_beside(stored, format) {
+            match make_device(directory, stored) {
+                Err(error) if is_incapable(error) => {}
+                made => return made,
+            }
+        }
+        self.cover(directory, stored).map(drop)
+    }
+
+    /// Creates a whiteout beside the object of that name in this directory, which stays visible until it is removed. Returns
+    /// whether there was no whiteout before.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG` for a name whose whiteout can only be in its place.
+    pub(crate) fn cover(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
+        let (server, name) = (Caller::server(), whiteout_name(stored)?);
+        let file = self.file().clone().filter(|_| !self.has_no_names.load(Ordering::Relaxed));
+        match file.map(|file| directory.link_surely(&server, &file, name.as_name())) {
+            Some(Ok(_)) => return Ok(true),
+            Some(Err(error)) if is_incapable(error) => self.has_no_names.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+        // There is none yet, or it is gone or has the maximum number of links.
+        match directory.mknod(&server, name.as_name(), FileKind::Regular, 0o444, Device::default()) {
+            Ok(made) => {
+                *self.file() = Some(made.vnode);
+                Ok(true)
+            }
+            Err(Errno::EEXIST) if stands(directory, stored)? => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the whiteout file of a name after an object of that name has been created: users already see the object, and a
+    /// whiteout that has to stay does no harm. The first that stays is reported.
+    pub(crate) fn uncover(&self, directory: &VnodeRef, stored: Name<'_>, branch: &str) {
+        if let Err(error) = remove(directory, stored)
+            && !self.is_reported.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                target: "union",
+                "{branch}: a whiteout of {} cannot be removed: {error}; it hides nothing, and plyfs union check --repair \
+                 removes it when the union is unmounted",
+                stored.as_bytes().escape_ascii()
+            );
+        }
+    }
+
+    fn file(&self) -> MutexGuard<'_, Option<VnodeRef>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Name in branches that a whiteout file of this name hides; `None` if it is not a whiteout.
+pub(crate) fn stored_of_whiteout(name: &[u8]) -> Option<Name<'_>> {
+    match meaning(name) {
+        Meaning::Whiteout(_) => Name::new(&name[PREFIX.len()..]).ok(),
+        _ => None,
+    }
+}
+
+/// Creates a device that is a whiteout.
+pub(crate) fn make_device(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    directory.mknod(&Caller::server(), stored, FileKind::CharacterDevice, 0, Device::default()).map(drop)
+}
+
+/// Returns whether the error says that a branch lacks devices, or the renames that put them into place.
+pub(crate) fn is_incapable(error: Errno) -> bool {
+    matches!(error, Errno::EPERM | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP)
+}
+
+/// Removes the whiteout of a name, if there is one that is a file of its own.
+pub(crate) fn remove(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    let Ok(name) = whiteout_name(stored) else { return Ok(()) };
+    match directory.unlink_surely(&Caller::server(), name.as_name()) {
+        Err(Errno::ENOENT) => Ok(()),
+        // Somebody who may create names in the branch has made it; its contents are invisible.
+        Err(Errno::EISDIR) => directory.rmdir_surely(&Caller::server(), name.as_name()),
+        result => result,
+    }
+}
+
+/// Removes the whiteout of a name, whatever its form.
+pub(crate) fn lift(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    match directory.lookup(&Caller::server(), stored) {
+        Ok(entry) if is_device(&entry)? => directory.unlink_surely(&Caller::server(), stored)?,
+        Ok(_) | Err(Errno::ENOENT) => {}
+        Err(error) => return Err(error),
+    }
+    remove(directory, stored)
+}
+
+/// Atomically turns a whiteout device into a whiteout file, so that an object can take its name. Returns whether there was a
+/// device.
+pub(crate) fn make_room(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
+    let server = Caller::server();
+    match directory.lookup(&server, stored) {
+        Ok(entry) if is_device(&entry)? => {
+            match whiteout_name(stored) {
+                Ok(name) => directory.rename_surely(&server, stored, directory, name.as_name(), RenameMode::Replace)?,
+                Err(_) => directory.unlink_surely(&server, stored)?,
+            }
+            Ok(true)
+        }
+        Ok(_) | Err(Errno::ENOENT) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Restores the whiteout device after no object has taken its name.
+pub(crate) fn take_back_room(directory: &VnodeRef, stored: Name<'_>) {
+    let server = Caller::server();
+    // If it stays a whiteout file, that hides the name as well.
+    let _ = match whiteout_name(stored) {
+        Ok(name) => directory.rename_surely(&server, name.as_name(), directory, stored, RenameMode::NoReplace),
+        Err(_) => make_device(directory, stored),
+    };
+}
+
+fn exists(directory: &VnodeRef, name: Name<'_>) -> Result<bool> {
+    match directory.lookup(&Caller::server(), name) {
+        Ok(_) => Ok(true),
+        Err(Errno::ENOENT | Errno::ENAMETOOLONG) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// User-visible extended attributes, sorted.
+pub(crate) fn users_attributes(object: &VnodeRef) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let server = Caller::server();
+    let names = object.listxattr(&server)?;
+    let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && !is_own_attribute(name));
+    let mut attributes = Vec::new();
+    for name in names {
+        match object.getxattr(&server, name) {
+            Ok(value) => attributes.push((name.to_vec(), value)),
+            Err(Errno::ENODATA) => {}
+            // An empty capability can be set but not read.
+            Err(Errno::EINVAL) => attributes.push((name.to_vec(), Vec::new())),
+            Err(error) => return Err(error),
+        }
+    }
+    attributes.sort();
+    Ok(attributes)
+}
+
+fn mark(name: &'static [u8]) -> Name<'static> {
+    Name::new(name).expect("a mark's name is a name")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(name: &[u8]) -> Meaning<'_> {
+        Meaning::Object(Cow::Borrowed(name))
+    }
+
+    #[test]
+    fn names_in_branches_and_names_that_users_see() {
+        for name in [&b"x"[..], b".wh", b".wh.x", b".wh..wh..opq", b".wh..wh.plyfs", b".wh..wh.ux", b".wh."] {
+            let name = Name::new(name).unwrap();
+            let kept = stored(name).unwrap();
+            assert_eq!(meaning(&kept), object(name.as_bytes()), "{name:?} is kept as {kept:?}");
+            let whiteout = whiteout_name(Name::new(&kept).unwrap()).unwrap();
+            assert_eq!(meaning(whiteout.as_bytes()), Meaning::Whiteout(Cow::Borrowed(name.as_bytes())), "{name:?}");
+        }
+        for mark in
+            [&b".wh."[..], b".wh..", b".wh...", STATE, OPAQUE, b".wh..wh.plnk", b".wh..wh.orph", b".wh..wh.aufs"]
+        {
+            assert_eq!(meaning(mark), Meaning::Mark);
+        }
+    }
+
+    #[test]
+    fn attributes_in_branches_and_attributes_that_users_see() {
+        for shown in [&b"user.x"[..], b"trusted.overlay.opaque", b"user.overlay.overlay.x", b"trusted.overlays"] {
+            let stored = stored_attribute(shown).unwrap();
+            assert_eq!(shown_attribute(&stored).as_deref(), Some(shown), "{stored:?}");
+        }
+        assert_eq!(
+            stored_attribute(b"trusted.overlay.opaque").as_deref(),
+            Some(&b"trusted.overlay.overlay.opaque"[..])
+        );
+        for own in [&b"trusted.plyfs.origin"[..], b"user.plyfs.x"] {
+            assert_eq!((stored_attribute(own), shown_attribute(own)), (None, None));
+        }
+        assert_eq!(
+            shown_attributes(b"trusted.overlay.opaque\0user.x\0user.overlay.overlay.y\0"),
+            b"user.x\0user.overlay.y\0"
+        );
+    }
+
+    #[test]
+    fn names_without_room_for_an_escape_are_too_long() {
+        let long = [PREFIX, &[b'x'; 251]].concat();
+        assert_eq!(stored(Name::new(&long).unwrap()).err(), Some(Errno::ENAMETOOLONG));
+        assert!(whiteout_name(Name::new(&[b'x'; 251]).unwrap()).is_ok());
+        assert!(whiteout_name(Name::new(&[b'x'; 252]).unwrap()).is_err());
+    }
+}

@@ -1,0 +1,90 @@
+//! Cache of directories' marks: querying a branch for them costs more than looking a name up.
+//!
+//! Setting or removing a mark changes its directory's ctime. So a result found with a ctime that was not recent is valid as
+//! long as the ctime stays the same.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use vnode::{Attributes, Handle, Result, Timestamp, VnodeRef};
+
+use crate::union::branch::whiteout::{self, Marks};
+
+/// Period within which a later change may have the same time: FAT stores times in steps of two seconds, and its clock may lag
+/// by a tick.
+const CLOCK_STEP: Duration = Duration::from_millis(2_100);
+/// Maximum number of cached directories of all branches of a server, divided equally among these.
+const DIRECTORIES_MAX: usize = 1 << 16;
+/// Minimum number of cached directories of a branch.
+const DIRECTORIES_OF_BRANCH_MIN: usize = 1 << 10;
+/// Maximum length in bytes of a path in a cached redirect mark.
+const REDIRECT_MAX: usize = 256;
+
+/// Number of caches.
+static CACHES: AtomicUsize = AtomicUsize::new(0);
+
+/// Cached marks of a branch's directories.
+pub(crate) struct MarkCache {
+    known: Mutex<HashMap<Handle, (Timestamp, Marks)>>,
+}
+
+impl Default for MarkCache {
+    fn default() -> Self {
+        CACHES.fetch_add(1, Ordering::Relaxed);
+        Self { known: Mutex::default() }
+    }
+}
+
+impl Drop for MarkCache {
+    fn drop(&mut self) {
+        CACHES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl MarkCache {
+    /// The marks of a directory with these attributes.
+    pub(crate) fn of(&self, directory: &VnodeRef, attributes: &Attributes) -> Result<Marks> {
+        let handle = directory.handle();
+        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((ctime, marks)) = lock().get(&handle)
+            && *ctime == attributes.ctime
+        {
+            return Ok(marks.clone());
+        }
+        let marks = whiteout::marks(directory)?;
+        let is_short = marks.redirect.as_ref().is_none_or(|path| path.len() <= REDIRECT_MAX);
+        if is_short && is_settled(attributes.ctime) {
+            let mut known = lock();
+            if known.len() >= directories_of_branch(CACHES.load(Ordering::Relaxed)) {
+                known.clear();
+            }
+            known.insert(handle, (attributes.ctime, marks.clone()));
+        }
+        Ok(marks)
+    }
+}
+
+/// Maximum number of cached directories of each of `branches` branches.
+fn directories_of_branch(branches: usize) -> usize {
+    (DIRECTORIES_MAX / branches.max(1)).max(DIRECTORIES_OF_BRANCH_MIN)
+}
+
+/// Returns whether no later change can have this time.
+pub(crate) fn is_settled(time: Timestamp) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = u64::try_from(time.seconds).unwrap_or(0);
+    now.saturating_sub(Duration::new(seconds, time.nanoseconds)) > CLOCK_STEP
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_share_what_is_remembered() {
+        assert_eq!([1, 2, 16].map(|branches| branches * directories_of_branch(branches)), [DIRECTORIES_MAX; 3]);
+        assert_eq!(directories_of_branch(1 << 20), DIRECTORIES_OF_BRANCH_MIN);
+    }
+}

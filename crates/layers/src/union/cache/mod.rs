@@ -1,0 +1,7 @@
+//! Caches of what the branches have: names, directories' marks and listed directories; and when they are looked up again.
+
+pub(crate) mod directory_marks;
+pub(crate) mod foreign_changes;
+pub(crate) mod listed;
+pub(crate) mod names;
+pub(crate) mod revalidation;

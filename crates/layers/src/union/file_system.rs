@@ -1,0 +1,234 @@
+//! The union as a file system: created from branches, with properties that follow from theirs.
+
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use vnode::{
+    AccessControl, Claim, ClaimFlag, Control, ControlError, Description, FileSystem, Handle, KeptAccessTimes, Name,
+    Notifier, Properties, Result, TimesTell, VnodeRef,
+};
+
+use super::branch::branches::{BadBranch, Branches, Slot, WhyBad};
+use super::branch::{claim, parallel};
+use super::node::Node;
+use super::settings::{NAME, Settings};
+use super::state::Union;
+use crate::{Branch, BranchOpener, OptionError, OptionProblem};
+
+/// Upper bound on how long dropping a union waits for branch queries whose results are no longer needed.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// A file system that shows several trees as one.
+pub struct UnionFileSystem {
+    pub(crate) union: Arc<Union>,
+    root: Arc<Node>,
+    /// Claim of the union itself as a branch of another union.
+    claimed: ClaimFlag,
+}
+
+impl UnionFileSystem {
+    /// Creates the union of these branches, highest priority first. A branch without a mode is read-write if it is the first,
+    /// and read-only otherwise.
+    ///
+    /// # Errors
+    /// [`OptionError`] that names the unusable branch.
+    ///
+    /// # Panics
+    /// If there are no branches.
+    pub fn new(branches: Vec<Branch>) -> std::result::Result<Self, OptionError> {
+        Self::with_settings(branches, None, Settings::default(), claim::PATIENCE)
+    }
+
+    /// Creates the union; waits up to the given time for another union of a branch that is ending.
+    pub(crate) fn with_settings(
+        branches: Vec<Branch>,
+        opener: Option<BranchOpener>,
+        settings: Settings,
+        patience: Duration,
+    ) -> std::result::Result<Self, OptionError> {
+        let claims = claim::of_all(&branches, patience).map_err(bad_branch)?;
+        let union = Self::assemble(branches, opener, settings)?;
+        union.hold(claims, patience).map_err(bad_branch)?;
+        union.family.set_common(&union);
+        union.recover();
+        union.finish_folds().map_err(|error| OptionError {
+            layer: NAME,
+            key: String::new(),
+            problem: OptionProblem::Unfinished { message: error.to_string() },
+        })?;
+        let root = union.root_node();
+        // Not for views, whose branches others write too.
+        union.recent.begin();
+        Ok(Self { union, root, claimed: ClaimFlag::default() })
+    }
+
+    /// Creates the union as found, without any change to the branches.
+    pub(crate) fn assemble(
+        branches: Vec<Branch>,
+        opener: Option<BranchOpener>,
+        settings: Settings,
+    ) -> std::result::Result<Arc<Union>, OptionError> {
+        assert!(!branches.is_empty(), "a union has at least one branch");
+        let (branches, register) = Branches::new(branches).map_err(bad_branch)?;
+        Ok(Arc::new(Union::of(branches, register, settings, opener)))
+    }
+}
+
+impl FileSystem for UnionFileSystem {
+    fn root(&self) -> VnodeRef {
+        Arc::clone(&self.root) as VnodeRef
+    }
+
+    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
+        let _steady = self.union.steady();
+        let (union, handle) = self.union.inward(handle)?;
+        Ok(union.resolve(&handle)?)
+    }
+
+    fn sync(&self) -> Result<()> {
+        let slots = self.union.branches.slots();
+        parallel::each(&slots, |slot| slot.member.base.file_system.sync())?;
+        self.union.family.views().iter().try_for_each(|view| view.file_system().sync())
+    }
+
+    fn claim(&self) -> Result<Claim> {
+        // Its own branches are claimed.
+        self.claimed.claim()
+    }
+
+    fn properties(&self) -> Properties {
+        let slots = self.union.branches.slots();
+        // A lock on a file in a branch would not apply to the copy that replaces it. A metadata-only copy has its data in
+        // another branch, with times of their own.
+        let own = Properties {
+            names_untouched: false,
+            shares_locks: false,
+            times_tell_changes: TimesTell::OfSome,
+            ..Properties::TRANSPARENT
+        };
+        let all = slots.iter().map(|slot| slot.member.base.file_system.properties());
+        // A read-only branch does not make the union read-only.
+        let all = all.fold(own, |all, one| all.stacked_on(Properties { read_only: false, ..one }));
+        let views = self.union.family.views();
+        let all = views.iter().map(|view| view.file_system().properties()).fold(all, |all, one| all.stacked_on(one));
+        let read_only = slots.iter().all(|slot| !self.union.branches.may_change(&slot.member)) && views.is_empty();
+        // The meaning of a name, and a directory's attributes, depend on the caller.
+        let is_split = !views.is_empty();
+        let has_backing_files = slots.iter().any(|slot| slot.member.base.file_system.properties().has_backing_files);
+        let access_control = if is_split { AccessControl::NotShown } else { all.access_control };
+        Properties {
+            read_only,
+            has_backing_files,
+            access_control,
+            needs_every_lookup: all.needs_every_lookup || is_split,
+            needs_failed_lookups: all.needs_failed_lookups || is_split,
+            needs_fresh_attributes: all.needs_fresh_attributes || is_split,
+            // Names of branches are exact in the union.
+            folds_names: false,
+            ..all
+        }
+    }
+
+    fn describe(&self) -> Vec<Description> {
+        let slots = self.union.branches.slots();
+        // Layers of one branch are adjacent.
+        let newest: Vec<_> = slots.chunk_by(Slot::is_beside).map(|group| &group[0]).collect();
+        let mut members: Vec<_> = newest.iter().flat_map(|slot| slot.member.base.file_system.describe()).collect();
+        let details: Vec<_> = newest.iter().map(|slot| format!("{}={}", slot.member.base.label, slot.mode)).collect();
+        let views = self.union.family.views();
+        members.extend(views.iter().flat_map(|view| view.file_system().describe()));
+        let views = views.iter().map(|view| format!("{}={} (a view)", view.rules(), view.label()));
+        let details: Vec<_> = details.into_iter().chain(views).collect();
+        let properties = Properties { names_untouched: false, ..Properties::TRANSPARENT };
+        members.push(Description { kind: NAME.to_owned(), details: details.join(", "), properties });
+        members
+    }
+
+    fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        if command.target == NAME {
+            return self.union.command(command);
+        }
+        for slot in self.union.branches.slots().iter() {
+            match slot.member.base.file_system.control(command) {
+                Err(ControlError::UnknownTarget(_)) => {}
+                answered => return answered,
+            }
+        }
+        for view in self.union.family.views() {
+            match view.file_system().control(command) {
+                Err(ControlError::UnknownTarget(_)) => {}
+                answered => return answered,
+            }
+        }
+        Err(ControlError::UnknownTarget(command.target.clone()))
+    }
+
+    fn keep_access_times(&self, kept: KeptAccessTimes) {
+        *self.union.kept_access_times.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+        self.union.family.views().iter().for_each(|view| view.file_system().keep_access_times(kept));
+        self.union.branches.slots().iter().for_each(|slot| slot.member.base.file_system.keep_access_times(kept));
+    }
+
+    fn set_mount_point(&self, directory: BorrowedFd<'_>) {
+        self.union.family.views().iter().for_each(|view| view.file_system().set_mount_point(directory));
+        self.union.branches.slots().iter().for_each(|slot| slot.member.base.file_system.set_mount_point(directory));
+        if let Ok(directory) = directory.try_clone_to_owned() {
+            // A stack is mounted once.
+            let _ = self.union.mount_point.set(directory);
+        }
+    }
+
+    fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
+        for slot in self.union.branches.slots().iter() {
+            slot.member.base.file_system.set_notifier(Arc::new(Everything(Arc::clone(&notifier))));
+        }
+        for view in self.union.family.views() {
+            view.file_system().set_notifier(Arc::new(Everything(Arc::clone(&notifier))));
+            view.union().notify(Arc::clone(&notifier));
+        }
+        self.union.notify(notifier);
+    }
+}
+
+impl Drop for UnionFileSystem {
+    fn drop(&mut self) {
+        self.union.family.end();
+        self.union.recent.end();
+        // The next mount of the branches finds them free.
+        self.union.branches.slots().iter().for_each(|slot| slot.member.pace.rest(LAST_ANSWERS));
+    }
+}
+
+pub(crate) fn bad_branch(BadBranch { label, why }: BadBranch) -> OptionError {
+    let problem = match why {
+        WhyBad::Error(error) => OptionProblem::Branch { error },
+        WhyBad::Refused(why) => OptionProblem::RefusedBranch(why),
+    };
+    OptionError { layer: NAME, key: label, problem }
+}
+
+/// Forwards the news that something has changed in a branch. What users see of it may depend on all branches.
+pub(crate) struct Everything(pub(crate) Arc<dyn Notifier>);
+
+impl Notifier for Everything {
+    fn write_back(&self) -> bool {
+        self.0.write_back()
+    }
+
+    fn attributes_changed(&self, _: &Handle) {
+        self.0.everything_changed();
+    }
+
+    fn data_changed(&self, _: &Handle, _: u64, _: u64) {
+        self.0.everything_changed();
+    }
+
+    fn entry_changed(&self, _: &Handle, _: Name<'_>) {
+        self.0.everything_changed();
+    }
+
+    fn everything_changed(&self) {
+        self.0.everything_changed();
+    }
+}

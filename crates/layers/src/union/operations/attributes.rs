@@ -1,0 +1,174 @@
+//! Attributes as users see them, and their changes.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Result, SetAttributes, VnodeRef, XattrMode};
+
+use super::xattrs;
+use crate::union::branch::whiteout;
+use crate::union::copy_up::Extent;
+use crate::union::node::{Instance, NO_COUNT, Node};
+
+impl Node {
+    /// User-visible form of the leftmost instance's attributes.
+    pub(crate) fn shown(&self, mut attributes: Attributes) -> Attributes {
+        attributes.ino = self.identity.ino;
+        if self.kind == FileKind::Directory && self.instances().len() > 1 {
+            // Nobody has counted the subdirectories of all instances together: find(1) and others know that a link count of 1
+            // says nothing.
+            attributes.nlink = 1;
+        }
+        let names = self.names.load(Ordering::Relaxed);
+        if names != NO_COUNT {
+            // The names that lead to the original replace the one in the links directory.
+            attributes.nlink = attributes.nlink.saturating_add(names).saturating_sub(1);
+        }
+        if self.is_hidden.load(Ordering::Relaxed) {
+            attributes.nlink = 0;
+        }
+        // A metadata-only copy has the space that its data take. A file that has all data takes no less than its size.
+        const BLOCK_BYTES: u64 = 512;
+        if self.kind == FileKind::Regular
+            && attributes.blocks.saturating_mul(BLOCK_BYTES) < attributes.size
+            && let Ok(Some(data)) = self.data()
+            && let Ok(there) = data.vnode.getattr(&Caller::server())
+        {
+            attributes.blocks = there.blocks;
+        }
+        attributes
+    }
+
+    /// The entry for a look-up.
+    pub(crate) fn entry(self: Arc<Self>, attributes: Attributes) -> Entry {
+        let attributes = self.shown(attributes);
+        Entry { vnode: self, attributes }
+    }
+
+    /// The present attributes.
+    pub(crate) fn attributes(&self, caller: &Caller) -> Result<Attributes> {
+        let Instance { member, vnode, .. } = self.leftmost();
+        let attributes = vnode.getattr(caller).map_err(|error| member.judged(error))?;
+        if attributes.nlink == 0 && self.kind == FileKind::Directory {
+            member.has_nothing()?;
+        }
+        Ok(self.shown(attributes))
+    }
+
+    /// Changes the attributes, in a copy if the branch must not be changed.
+    pub(crate) fn set_attributes(self: &Arc<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        if !self.is_writable() && changes.mode.is_some() && self.kind == FileKind::Symlink {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.may_set(caller, changes)?;
+        if changes.size.is_some() && self.is_metadata_only()? {
+            // Data that are filled in or removed on the way are handled as the server.
+            self.may(caller, AccessMode::WRITE)?;
+        }
+        let Some(size) = changes.size else {
+            let (_object, instance) = self.held_writable(caller, Extent::Nothing)?;
+            return Ok(self.shown(instance.vnode.setattr(caller, changes)?));
+        };
+        // A copy of that length already shows the pending truncation.
+        let (setter, done) = (caller.uncancelled(), Cell::default());
+        let cut = |copy: &VnodeRef| copy.setattr(&setter, changes).map(|now| done.set(Some((copy.handle(), now))));
+        let (_object, instance) = self.held_to_cut(caller, size, &cut)?;
+        let attributes = match done.take().filter(|(copy, _)| *copy == instance.vnode.handle()) {
+            // The change is made, whether the attributes can be read or not.
+            Some((_, then)) => instance.vnode.getattr(&Caller::server()).unwrap_or(then),
+            None => instance.vnode.setattr(&setter, changes)?,
+        };
+        Ok(self.shown(attributes))
+    }
+
+    /// Checks that the caller has this access.
+    pub(crate) fn may(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
+        let instance = self.leftmost();
+        let special = !matches!(self.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
+        match instance.vnode.access(caller, mode) {
+            // The branch is read-only, but a copy could be written; the error does not say whether by this caller.
+            Err(Errno::EROFS) if !special => permitted(&instance.vnode, caller, mode)?,
+            allowed => allowed?,
+        }
+        if mode.contains(AccessMode::WRITE) && !special && !self.union.can_write(&instance.member) {
+            return Err(Errno::EROFS);
+        }
+        Ok(())
+    }
+
+    /// Value of an extended attribute.
+    pub(crate) fn xattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        let stored = whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?;
+        self.leftmost().vnode.getxattr(caller, &stored)
+    }
+
+    /// Sets an extended attribute.
+    pub(crate) fn set_xattr(
+        self: &Arc<Self>,
+        caller: &Caller,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        let stored = whiteout::stored_attribute(name).ok_or(Errno::EPERM)?;
+        self.may_change_xattr(caller, name, Some(value))?;
+        // No copy is made if the flag then refuses the change. Other attributes are validated first, or set regardless of it,
+        // and an object that cannot have them reports so itself.
+        let is_plain = name.starts_with(b"user.") || name.starts_with(b"trusted.");
+        let may_have_it = is_plain && matches!(self.kind, FileKind::Regular | FileKind::Directory);
+        if !self.is_writable() && mode != XattrMode::Set && may_have_it {
+            match (mode, self.xattr(&Caller::server(), name)) {
+                (XattrMode::Create, Ok(_)) => return Err(Errno::EEXIST),
+                (XattrMode::Replace, Err(Errno::ENODATA)) => return Err(Errno::ENODATA),
+                _ => {}
+            }
+        }
+        // A capability that a write removes from a file could not be restored atomically.
+        let extent = if name == b"security.capability" { Extent::All } else { Extent::Nothing };
+        let (_object, instance) = self.held_writable(caller, extent)?;
+        instance.vnode.setxattr(caller, &stored, value, mode)
+    }
+
+    /// Removes an extended attribute.
+    pub(crate) fn remove_xattr(self: &Arc<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
+        let stored = whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?;
+        let leftmost = self.leftmost();
+        if !self.is_writable() && self.xattr(&Caller::server(), name) == Err(Errno::ENODATA) {
+            // No copy is made in vain. The branch has nothing to remove either, but reports the proper error.
+            return match leftmost.vnode.removexattr(caller, &stored) {
+                Err(Errno::EROFS) => Err(Errno::ENODATA),
+                result => result,
+            };
+        }
+        self.may_change_xattr(caller, name, None)?;
+        let (_object, instance) = self.held_writable(caller, Extent::Nothing)?;
+        instance.vnode.removexattr(caller, &stored)
+    }
+
+    /// Names of the extended attributes that are not the union's own.
+    pub(crate) fn xattr_names(&self, caller: &Caller) -> Result<Vec<u8>> {
+        Ok(whiteout::shown_attributes(&self.leftmost().vnode.listxattr(caller)?))
+    }
+}
+
+/// Checks that the permission bits of an object on a read-only file system allow the caller this access. If it has an access
+/// control list, which is not consulted, only the owner and the superuser may write.
+fn permitted(object: &VnodeRef, caller: &Caller, mode: AccessMode) -> Result<()> {
+    const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+    let attributes = object.getattr(caller)?;
+    let is_owner = caller.uid == attributes.uid;
+    let bits = if caller.is_superuser() || (is_owner && caller.is_admitted_by_kernel()) {
+        let executable = attributes.is_directory() || attributes.mode & 0o111 != 0;
+        0o6 | u32::from(executable)
+    } else if is_owner {
+        attributes.mode >> 6
+    } else if xattrs::attribute(object, ACCESS_LIST)?.is_some() {
+        0
+    } else if caller.is_in_group(attributes.gid) {
+        attributes.mode >> 3
+    } else {
+        attributes.mode
+    };
+    if bits & mode.bits() == mode.bits() { Ok(()) } else { Err(Errno::EACCES) }
+}

@@ -1,0 +1,303 @@
+//! New objects, and new names for existing ones (Unionfs, section 3.4).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use vnode::{
+    AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFlags, Result,
+    VnodeRef,
+};
+
+use super::file::UnionFile;
+use super::lookup::Search;
+use super::placement::FullBranches;
+use super::remove::remove_own_directory;
+use crate::union::branch::branches::Member;
+use crate::union::branch::verified::Sure;
+use crate::union::branch::whiteout;
+use crate::union::branch::whiteout_device;
+use crate::union::copy_up::Extent;
+use crate::union::identity::Identity;
+use crate::union::node::{Changes, Instance, NO_COUNT, Node, Whereabouts};
+use crate::union::state::Union;
+
+/// Maximum number of attempts if an obstacle changes meanwhile.
+const ATTEMPTS: usize = 16;
+
+impl Node {
+    /// Creates and opens a regular file, or opens the existing one.
+    pub(crate) fn create_file(self: &Arc<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        let exclusive = Creation { flags: how.flags.with(OpenFlags::EXCLUSIVE), ..*how };
+        for _ in 0..ATTEMPTS {
+            let made = self.make(caller, name, |place, stored| {
+                let created = place.create_surely(caller, stored, &exclusive)?;
+                Ok((created.file, created.entry))
+            });
+            match made {
+                Ok((node, file, attributes)) => {
+                    let file = UnionFile::new(Arc::clone(&node), file, how.flags);
+                    return Ok(Created { entry: node.entry(attributes), file });
+                }
+                Err(Errno::EEXIST) if !how.flags.is_exclusive() => {}
+                Err(error) => return Err(error),
+            }
+            match self.open_existing(caller, name, how.flags) {
+                Err(Errno::ENOENT) => {}
+                opened => return opened,
+            }
+        }
+        // It cannot vanish that often: the branch has another spelling of the name, and cannot have both.
+        Err(Errno::EEXIST)
+    }
+
+    fn open_existing(self: &Arc<Self>, caller: &Caller, name: Name<'_>, flags: OpenFlags) -> Result<Created> {
+        let Entry { vnode, attributes } = self.look_up(caller, name)?;
+        match attributes.kind {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(Errno::EISDIR),
+            FileKind::Symlink => return Err(Errno::ELOOP),
+            _ => return Err(Errno::ENXIO),
+        }
+        let node = vnode.as_any().downcast_ref::<Node>().ok_or(Errno::ESTALE)?;
+        let file = UnionFile::open(&node.reference(), caller, flags)?;
+        let attributes = if flags.truncates() { node.attributes(caller)? } else { attributes };
+        Ok(Created { entry: Entry { vnode, attributes }, file })
+    }
+
+    /// Creates an unnamed file and opens it.
+    pub(crate) fn make_unnamed(self: &Arc<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
+        self.only_directory()?;
+        self.may_change_names(caller)?;
+        let mut full = FullBranches::default();
+        let (target, created) = loop {
+            let (target, place) = self.place_of_new(caller, usize::MAX, &mut full)?;
+            match place.tmpfile(caller, how) {
+                Err(error) if self.passes_over(error) => full.note(Arc::clone(&target), error),
+                created => break (target, created?),
+            }
+        };
+        let node = self.union.made(&target, &created.entry)?;
+        node.set_whereabouts(Whereabouts::Nowhere);
+        let file = UnionFile::new(Arc::clone(&node), created.file, how.flags);
+        Ok(Created { entry: node.entry(created.entry.attributes), file })
+    }
+
+    /// Creates a directory.
+    pub(crate) fn make_directory(self: &Arc<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        let made = self.make(caller, name, |place, stored| Ok(((), place.mkdir_surely(caller, stored, mode)?)));
+        made.map(|(node, (), attributes)| node.entry(attributes))
+    }
+
+    /// Creates a fifo, socket, device or regular file.
+    pub(crate) fn make_special(
+        self: &Arc<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        kind: FileKind,
+        mode: u32,
+        device: Device,
+    ) -> Result<Entry> {
+        let make = |place: &VnodeRef, stored: Name<'_>| {
+            let entry = place.mknod_surely(caller, stored, kind, mode, device)?;
+            if whiteout_device::has_number(&entry.attributes)
+                && let Err(error) = whiteout::mark_as_users(&entry.vnode)
+            {
+                // It is a whiteout so far, at a name where nothing was visible.
+                place.unlink_surely(&Caller::server(), stored)?;
+                return Err(error);
+            }
+            Ok(((), entry))
+        };
+        self.make(caller, name, make).map(|(node, (), attributes)| node.entry(attributes))
+    }
+
+    /// Creates a symlink.
+    pub(crate) fn make_symlink(self: &Arc<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        let made = self.make(caller, name, |place, stored| Ok(((), place.symlink_surely(caller, stored, target)?)));
+        made.map(|(node, (), attributes)| node.entry(attributes))
+    }
+
+    /// Creates one more name of an object, in the branch that has the object.
+    pub(crate) fn make_link(self: &Arc<Self>, caller: &Caller, target: &Arc<Node>, name: Name<'_>) -> Result<Entry> {
+        self.only_directory()?;
+        let stored = whiteout::stored(name)?;
+        let stored = Name::new(&stored)?;
+        if self.search_alone(caller, stored)?.found.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if target.is_hidden.load(Ordering::Relaxed) {
+            return Err(Errno::ENOENT);
+        }
+        if target.kind == FileKind::Directory {
+            self.may(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))?;
+            return Err(Errno::EPERM);
+        }
+        self.may_be_copied(caller)?;
+        self.may_change_names(caller)?;
+        let mut limit = usize::MAX;
+        for _ in 0..ATTEMPTS {
+            let can_be_linked = target.can_be_linked_from(caller, self, limit);
+            let writable = can_be_linked.and_then(|()| target.writable_within(caller, Extent::Nothing, limit));
+            let Instance { member, vnode, .. } = match writable {
+                // The name by which it would be copied to another branch is unknown.
+                Err(Errno::ESTALE) if matches!(target.whereabouts(), Whereabouts::Unknown) => return Err(Errno::EXDEV),
+                found => found?,
+            };
+            target.note_path_of_data(caller)?;
+            let own = self.union.branches.position(&member).ok_or(Errno::ESTALE)?;
+            let cannot_move = target.is_nameless();
+            if !self.can_be_in(&member)? {
+                if cannot_move {
+                    return Err(Errno::EXDEV);
+                }
+                limit = self.union.branches.position(&*self.nearest_branch(own)?).ok_or(Errno::ESTALE)?;
+                continue;
+            }
+            let place = self.place_in(caller, &member)?;
+            let names = [stored];
+            let _names = self.alone_for(Changes::Names(&names, Some(&member)));
+            let search = self.search(caller, stored)?;
+            if search.found.is_some() {
+                return Err(Errno::EEXIST);
+            }
+            let covered = match self.whiteout_here(&search, &member) {
+                Ok(covered) => covered,
+                // An unnamed file stays where it was created.
+                Err(_) if cannot_move => return Err(Errno::EXDEV),
+                Err(nearest) => {
+                    limit = nearest;
+                    continue;
+                }
+            };
+            let link = |place: &VnodeRef, stored: Name<'_>| Ok(((), place.link_surely(caller, &vnode, stored)?));
+            let ((), entry) = self.make_uncovered((&member, &place), stored, covered, &link)?;
+            self.was_changed_in(&member);
+            target.is_at(self, stored);
+            return Ok(Arc::clone(target).entry(entry.attributes));
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Creates an object at an unused name, in the branch for new objects.
+    fn make<T>(
+        self: &Arc<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        make: impl Fn(&VnodeRef, Name<'_>) -> Result<(T, Entry)>,
+    ) -> Result<(Arc<Node>, T, Attributes)> {
+        self.only_directory()?;
+        let stored = whiteout::stored(name)?;
+        let stored = Name::new(&stored)?;
+        let mut limit = usize::MAX;
+        let mut full = FullBranches::default();
+        for _ in 0..ATTEMPTS + self.union.branches.slots().len() {
+            if self.union.branches.slots().len() > 1 && self.search_alone(caller, stored)?.found.is_some() {
+                // Checked before directories are created in vain.
+                return Err(Errno::EEXIST);
+            }
+            self.may_change_names(caller)?;
+            let (target, place) = match self.place_of_new(caller, limit, &mut full) {
+                // The directory has just been moved to where it cannot be in that branch.
+                Err(Errno::EXDEV) => continue,
+                placed => placed?,
+            };
+            let names = [stored];
+            let _names = self.alone_for(Changes::Names(&names, Some(&target)));
+            let search = self.search(caller, stored)?;
+            if search.found.is_some() {
+                return Err(Errno::EEXIST);
+            }
+            let covered = match self.whiteout_here(&search, &target) {
+                Ok(covered) => covered,
+                Err(nearest) => {
+                    limit = nearest;
+                    continue;
+                }
+            };
+            let (value, entry) = match self.make_uncovered((&target, &place), stored, covered, &make) {
+                Err(error) if self.passes_over(error) => {
+                    full.note(Arc::clone(&target), error);
+                    continue;
+                }
+                made => made?,
+            };
+            self.was_changed_in(&target);
+            let node = self.union.made(&target, &entry)?;
+            node.is_at(self, stored);
+            return Ok((node, value, entry.attributes));
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Returns whether the whiteout that a search found is in the member. A whiteout in a higher branch would hide a new object
+    /// in the member: then the error is that branch's position, below which nothing can be created.
+    fn whiteout_here(&self, search: &Search, member: &Member) -> std::result::Result<bool, usize> {
+        let branches = &self.union.branches;
+        let Some(slot) = search.whiteout.as_ref().and_then(|member| branches.position(member)) else {
+            return Ok(false);
+        };
+        match branches.position(member) {
+            Some(own) if slot >= own => Ok(slot == own),
+            _ => Err(slot),
+        }
+    }
+
+    fn search_alone(&self, caller: &Caller, stored: Name<'_>) -> Result<Search> {
+        let _names = self.shared();
+        self.search(caller, stored)
+    }
+
+    /// Creates an object at a name that may have a whiteout.
+    fn make_uncovered<T>(
+        &self,
+        (member, place): (&Member, &VnodeRef),
+        stored: Name<'_>,
+        covered: bool,
+        make: &impl Fn(&VnodeRef, Name<'_>) -> Result<(T, Entry)>,
+    ) -> Result<(T, Entry)> {
+        if !covered {
+            return make(place, stored);
+        }
+        let had_device = whiteout::make_room(place, stored)?;
+        // Beside its whiteout an object is visible, and a directory hides the lower branches.
+        let made = make(place, stored).and_then(|(value, entry)| {
+            let is_marked = !entry.attributes.is_directory() || self.hides_the_rest(member, place, stored, &entry)?;
+            Ok(((value, entry), is_marked))
+        });
+        if made.is_err() && had_device {
+            whiteout::take_back_room(place, stored);
+        }
+        let (made, is_marked) = made?;
+        if is_marked {
+            member.uncover(place, stored);
+        }
+        Ok(made)
+    }
+
+    /// Marks a directory that was just created beside its whiteout as opaque; returns whether it is, so that the whiteout may
+    /// be removed.
+    ///
+    /// # Errors
+    /// Errors from setting the mark: the directory is removed again. If it cannot be, it stays correct as long as the whiteout
+    /// does.
+    fn hides_the_rest(&self, member: &Member, place: &VnodeRef, stored: Name<'_>, made: &Entry) -> Result<bool> {
+        let Err(error) = whiteout::set_opaque(&made.vnode, self.union.settings.whiteouts) else { return Ok(true) };
+        match remove_own_directory(member, place, stored) {
+            Err(_) if whiteout::stands(place, stored) == Ok(true) => Ok(false),
+            _ => Err(error),
+        }
+    }
+}
+
+impl Union {
+    /// The vnode of an object that was just created in a branch.
+    fn made(self: &Arc<Self>, member: &Arc<Member>, entry: &Entry) -> Result<Arc<Node>> {
+        let Entry { vnode, attributes } = entry;
+        let identity = self.fitting(Identity::native(&member.base, &vnode.handle(), attributes.ino)?)?;
+        let instance = Instance::new(member, vnode.clone(), attributes.ino);
+        let found = (self.branches.generation(), vec![instance]);
+        let node = self.table.find_or_insert(self, (identity, NO_COUNT), attributes.kind, found);
+        node.has_data(node.copies());
+        Ok(node)
+    }
+}

@@ -1,0 +1,402 @@
+//! Directory reading (Unionfs, section 3.3): the names of all branches, each once, without the hidden ones.
+//!
+//! A directory of one branch is read as that branch returns it. One of several branches is collected completely, in an order of
+//! its own: by the hashes of the names, which serve as cookies. So a reader can resume anywhere, even after a restart, and
+//! names that are created or removed do not shift others.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hashbrown::hash_table::Entry;
+use hashbrown::{HashSet, HashTable};
+use vnode::profile::enter;
+use vnode::{
+    Caller, Cancellation, DirectoryEntry, Errno, FileKind, Name, NameBuf, OpenDirectory, OpenDirectoryRef, Result,
+};
+
+use crate::union::branch::parallel::Answers;
+use crate::union::branch::whiteout::{self, Meaning};
+use crate::union::cache::names::{Times, Whole, may_be_device, remembered};
+use crate::union::identity::{hash, tagged};
+use crate::union::node::{Instance, Node};
+use crate::union::settings::NAME;
+
+/// An open directory.
+pub(crate) struct Listing {
+    node: Arc<Node>,
+    /// The leftmost instance when the directory was opened, as the caller.
+    place: Instance,
+    leftmost: OpenDirectoryRef,
+    /// Whether the directory was merged when this pass began: it may come to be in several branches.
+    is_merged: AtomicBool,
+    gathered: Mutex<Option<Arc<[Item]>>>,
+}
+
+/// An entry of a directory of several branches.
+struct Item {
+    cookie: u64,
+    name: NameBuf,
+    ino: u64,
+    kind: Option<FileKind>,
+}
+
+/// Inode number and kind that users see; `None` for a whiteout.
+type Seen = Option<(u64, Option<FileKind>)>;
+
+/// First cookie of an entry: 1 and 2 belong to the front ends, and 0 is the start.
+const FIRST_COOKIE: u64 = 3;
+
+impl Listing {
+    pub(crate) fn open(node: Arc<Node>, caller: &Caller) -> Result<Self> {
+        node.only_directory()?;
+        let place = node.leftmost();
+        place.member.must_be_there()?;
+        let leftmost = place.vnode.open_directory(caller)?;
+        let is_merged = AtomicBool::new(node.instances().len() > 1);
+        Ok(Self { node, place, leftmost, is_merged, gathered: Mutex::default() })
+    }
+
+    fn read_single(
+        &self,
+        caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _names = self.node.shared();
+        let place = std::slice::from_ref(&self.place);
+        self.place.member.must_be_there()?;
+        let (mut failed, mut is_over) = (Ok(()), true);
+        let read = self.leftmost.read(caller, cookie, &mut |entry| {
+            is_over = false;
+            let Meaning::Object(shown) = whiteout::meaning(entry.name.as_bytes()) else {
+                return ControlFlow::Continue(());
+            };
+            let Ok(name) = Name::new(&shown) else { return ControlFlow::Continue(()) };
+            let as_listed = (tagged(self.place.member.base.known.tag, entry.ino), entry.kind);
+            let seen = match self.node.is_as_listed(place, entry.kind) {
+                true => Ok(Some(as_listed)),
+                false => self.node.seen(place, entry.name),
+            };
+            match or_as_listed(seen, as_listed) {
+                Ok(Some((ino, kind))) => sink(DirectoryEntry { name, ino, kind, cookie: entry.cookie }),
+                // Removed meanwhile, or hidden.
+                Ok(None) | Err(Errno::ENOENT | Errno::ESTALE) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Err(error);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        if is_over || read.is_err() {
+            // A removed directory has no entries and no valid positions.
+            self.place.member.has_nothing()?;
+        }
+        read.map_err(|error| self.place.member.judged(error)).and(failed)
+    }
+
+    /// The entries from now on, or those collected at the start of this pass.
+    fn gathered(&self, caller: &Caller, from_start: bool) -> Result<Arc<[Item]>> {
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*gathered {
+            Some(items) if !from_start => Ok(Arc::clone(items)),
+            _ => {
+                let items: Arc<[Item]> = self.gather(caller)?.into();
+                *gathered = Some(Arc::clone(&items));
+                Ok(items)
+            }
+        }
+    }
+
+    fn gather(&self, caller: &Caller) -> Result<Vec<Item>> {
+        let _names = self.node.shared();
+        Ok(self.node.gather(Some((&self.place, &self.leftmost)), caller.cancellation())?.into_items())
+    }
+}
+
+impl Node {
+    /// Returns whether users see nothing in this directory. The caller holds the lock.
+    pub(crate) fn shows_nothing(self: &Arc<Self>) -> Result<bool> {
+        Ok(self.gather(None, &Cancellation::default())?.items.is_empty())
+    }
+
+    /// The entries that users see in this directory, an instance of which may already be open. The caller holds the lock.
+    fn gather(
+        self: &Arc<Self>,
+        opened: Option<(&Instance, &OpenDirectoryRef)>,
+        cancellation: &Cancellation,
+    ) -> Result<Gathering> {
+        let instances = self.instances();
+        instances.iter().try_for_each(|place| place.member.must_be_there())?;
+        let own = opened.and_then(|(place, opened)| {
+            Some((instances.iter().position(|known| known.is_same(place))?, Arc::clone(opened)))
+        });
+        let list = move |reader: &Caller, index: usize, place: &Instance| {
+            let opened = own.as_ref().filter(|(own, _)| *own == index).map(|(_, opened)| Arc::clone(opened));
+            place.member.pace.time(|| Listed::read(reader, place, opened))
+        };
+        let reader = Caller::server().cancelled_by(cancellation.clone());
+        let (of_helper, by_others) = (reader.clone().cancelled_by(cancellation.of_helper()), list.clone());
+        let answers = Answers::of(&instances, |_, _| true, move |index, place| by_others(&of_helper, index, place));
+        let mut listed = Vec::with_capacity(instances.len());
+        for (index, place) in instances.iter().enumerate() {
+            let read = answers.take(index, cancellation);
+            let read = read.unwrap_or_else(|| Ok(list(&reader, index, place)))?;
+            listed.push(read.map_err(|error| place.member.judged(error))?);
+        }
+        let mut gathering = Gathering::default();
+        for (index, entries) in listed.iter().enumerate() {
+            let (places, tag) = (&instances[index..], instances[index].member.base.known.tag);
+            for (entry, stored) in entries.iter() {
+                gathering.add(entry, stored, tagged(tag, entry.ino), self.is_as_listed(places, entry.kind));
+            }
+            if !gathering.unknown.is_empty() {
+                let (stored, shown): (Vec<_>, Vec<_>) = std::mem::take(&mut gathering.unknown).into_iter().unzip();
+                for (AsListed { name, ino, kind }, seen) in shown.into_iter().zip(self.all_seen(places, stored)) {
+                    match or_as_listed(seen, (ino, kind))? {
+                        Some((ino, kind)) => gathering.insert(name, ino, kind),
+                        None => gathering.hidden_here.push(name),
+                    }
+                }
+            }
+            let hidden_here = std::mem::take(&mut gathering.hidden_here);
+            gathering.hidden.extend(hidden_here);
+        }
+        Ok(gathering)
+    }
+
+    /// Returns whether users see an entry of that kind in the first of these instances exactly as it is listed there.
+    fn is_as_listed(self: &Arc<Self>, places: &[Instance], kind: Option<FileKind>) -> bool {
+        let (union, member) = (&self.union, &places[0].member);
+        match kind {
+            // It may be a whiteout.
+            None | Some(FileKind::CharacterDevice) => false,
+            // The lower part of a moved directory may have been there before it.
+            Some(FileKind::Directory) => {
+                union.table.is_by_place()
+                    && !member.work.has_copied_directories()
+                    && union.branches.position(member) == Some(union.branches.slots().len() - 1)
+            }
+            _ => !member.work.exists(),
+        }
+    }
+
+    /// User-visible inode number and kind for each of these names, as returned by [`Node::seen`].
+    fn all_seen(self: &Arc<Self>, places: &[Instance], stored: Vec<NameBuf>) -> impl Iterator<Item = Result<Seen>> {
+        let (node, places, stored): (_, Arc<[Instance]>, Arc<[NameBuf]>) =
+            (Arc::clone(self), places.into(), stored.into());
+        let count = stored.len();
+        let see = move |index: usize| node.seen(&places, stored[index].as_name());
+        let answers = Answers::of_many(count, 2, see.clone());
+        (0..count).map(move |index| answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(see(index)))?)
+    }
+
+    /// Inode number and kind that users see for the first of these instances' object of a name; `None` for a whiteout. The
+    /// caller holds the lock.
+    fn seen(self: &Arc<Self>, places: &[Instance], stored: Name<'_>) -> Result<Seen> {
+        let search = self.union.search(places, &Caller::server(), stored)?;
+        let Some(found) = search.found else { return Ok(None) };
+        let kind = found.kind();
+        if kind == FileKind::Directory && found.instances.len() > 1 {
+            let node = self.child(found, stored)?;
+            let ino = node.identity.ino;
+            self.keep_recent(stored, node);
+            return Ok(Some((ino, Some(kind))));
+        }
+        Ok(Some((self.present_identity(&found, stored)?.ino, Some(kind))))
+    }
+}
+
+/// User-visible form of an entry after its look-up; as listed, if the server may read the directory but not search it.
+fn or_as_listed(seen: Result<Seen>, as_listed: (u64, Option<FileKind>)) -> Result<Seen> {
+    if seen == Err(Errno::EACCES) { Ok(Some(as_listed)) } else { seen }
+}
+
+/// One branch's entries in the directory, with all names in one buffer.
+#[derive(Default)]
+struct Listed {
+    entries: Vec<ListedEntry>,
+    names: Vec<u8>,
+    /// Whether there are names of the form of whiteouts and marks.
+    has_marks: bool,
+}
+
+struct ListedEntry {
+    name_length: usize,
+    /// Hash of the name.
+    hashed: u64,
+    ino: u64,
+    kind: Option<FileKind>,
+}
+
+impl Listed {
+    /// Reads a whole directory, which may already be open. The caller holds the lock.
+    fn read(reader: &Caller, place: &Instance, opened: Option<OpenDirectoryRef>) -> Result<Self> {
+        let opened = opened.map_or_else(|| place.vnode.open_directory(reader), Ok)?;
+        let times = Times::of(&place.vnode.getattr(reader)?);
+        let mut listed = Self::default();
+        opened.read(reader, 0, &mut |entry| listed.push(&entry))?;
+        if listed.entries.is_empty() {
+            // A removed directory has no entries.
+            place.member.has_nothing()?;
+        }
+        place.names.learn_from(Whole {
+            names: listed.entries.iter().map(|entry| remembered(entry.hashed, entry.kind)),
+            has_whiteouts: listed.has_marks,
+            has_devices: listed.entries.iter().any(|entry| may_be_device(entry.kind)),
+            times,
+        });
+        Ok(listed)
+    }
+
+    fn push(&mut self, entry: &DirectoryEntry<'_>) -> ControlFlow<()> {
+        let name = entry.name.as_bytes();
+        self.has_marks |= whiteout::is_special(name);
+        self.entries.push(ListedEntry {
+            name_length: name.len(),
+            hashed: hash(name),
+            ino: entry.ino,
+            kind: entry.kind,
+        });
+        self.names.extend_from_slice(name);
+        ControlFlow::Continue(())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&ListedEntry, Name<'_>)> {
+        let mut rest = self.names.as_slice();
+        self.entries.iter().filter_map(move |entry| {
+            let (name, after) = rest.split_at(entry.name_length);
+            rest = after;
+            Some((entry, Name::new(name).ok()?))
+        })
+    }
+}
+
+/// Names of a directory, collected from one branch after the other.
+#[derive(Default)]
+struct Gathering {
+    items: HashTable<Item>,
+    /// Names hidden by whiteouts in higher branches.
+    hidden: HashSet<NameBuf>,
+    /// Names hidden by whiteouts in the branch being read.
+    hidden_here: Vec<NameBuf>,
+    /// Entries that require a look-up: the name in the branch, and the entry as listed.
+    unknown: Vec<(NameBuf, AsListed)>,
+}
+
+/// A branch's entry as users see it if no look-up is required.
+struct AsListed {
+    name: NameBuf,
+    ino: u64,
+    kind: Option<FileKind>,
+}
+
+impl Gathering {
+    /// Adds a branch's entry with its inode number, unless a higher branch has or hides its name. An entry that users may not
+    /// see as listed is queued for a look-up.
+    fn add(&mut self, entry: &ListedEntry, stored: Name<'_>, ino: u64, is_as_listed: bool) {
+        let (shown, hashed) = match whiteout::meaning(stored.as_bytes()) {
+            Meaning::Mark => return,
+            Meaning::Whiteout(name) => return self.hidden_here.extend(NameBuf::new(name.into_owned())),
+            Meaning::Object(Cow::Borrowed(shown)) => (Cow::Borrowed(shown), entry.hashed),
+            Meaning::Object(Cow::Owned(shown)) => {
+                let hashed = hash(&shown);
+                (Cow::Owned(shown), hashed)
+            }
+        };
+        let is_there = self.items.find(hashed, |item| item.name.as_bytes() == &*shown).is_some();
+        if is_there {
+            return;
+        }
+        let Ok(name) = NameBuf::new(shown.into_owned()) else { return };
+        if self.hidden.contains(&name) {
+            return;
+        }
+        match is_as_listed {
+            true => self.insert(name, ino, entry.kind),
+            false => self.unknown.push((stored.to_owned(), AsListed { name, ino, kind: entry.kind })),
+        }
+    }
+
+    fn insert(&mut self, name: NameBuf, ino: u64, kind: Option<FileKind>) {
+        let hashed = hash(name.as_bytes());
+        let place = self.items.entry(hashed, |item| item.name == name, |item| hash(item.name.as_bytes()));
+        if let Entry::Vacant(place) = place {
+            place.insert(Item { cookie: cookie_of(hashed), name, ino, kind });
+        }
+    }
+
+    /// All entries, ordered by cookie.
+    fn into_items(self) -> Vec<Item> {
+        let mut items: Vec<Item> = self.items.into_iter().collect();
+        items.sort_unstable_by(|one, other| {
+            one.cookie.cmp(&other.cookie).then_with(|| one.name.as_bytes().cmp(other.name.as_bytes()))
+        });
+        for index in 1..items.len() {
+            // Names with the same hash get consecutive cookies.
+            items[index].cookie = items[index].cookie.max(items[index - 1].cookie + 1);
+        }
+        items
+    }
+}
+
+fn cookie_of(hashed: u64) -> u64 {
+    // Leaves room above for names with the same hash, and stays below 2^63.
+    FIRST_COOKIE + (hashed >> 2)
+}
+
+impl OpenDirectory for Listing {
+    fn read(
+        &self,
+        caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _working = enter(NAME);
+        let _steady = self.node.begin()?;
+        self.read_now(caller, cookie, sink)
+    }
+
+    fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        let _working = enter(NAME);
+        self.node.reading(|node| {
+            for place in node.instances().iter() {
+                if node.union.branches.may_change(&place.member) {
+                    match place.vnode.open_directory(&Caller::server())?.fsync(caller, data_only) {
+                        Err(Errno::EROFS) => {}
+                        result => result?,
+                    }
+                    node.sync_arrival(&place.member)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Listing {
+    /// As [`OpenDirectory::read`]. The caller holds an operation guard.
+    pub(crate) fn read_now(
+        &self,
+        caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if cookie == 0 && self.node.instances().len() > 1 {
+            self.is_merged.store(true, Ordering::Relaxed);
+        }
+        if !self.is_merged.load(Ordering::Relaxed) {
+            return self.read_single(caller, cookie, sink);
+        }
+        let items = self.gathered(caller, cookie == 0)?;
+        let from = items.partition_point(|item| item.cookie <= cookie);
+        for Item { cookie, name, ino, kind } in &items[from..] {
+            let entry = DirectoryEntry { name: name.as_name(), ino: *ino, kind: *kind, cookie: *cookie };
+            if sink(entry).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

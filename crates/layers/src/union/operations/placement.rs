@@ -1,0 +1,265 @@
+//! Placement: the branch that receives a new object, and the branches in which a directory can be so that users see it there.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use vnode::{Caller, Cancellation, Errno, Name, Result, StatFs, VnodeRef};
+
+use super::lookup::root_of;
+use crate::union::branch::branches::Member;
+use crate::union::branch::parallel::Answers;
+use crate::union::branch::{whiteout, work};
+use crate::union::copy_up::Extent;
+use crate::union::node::{Above, Instance, Node, Whereabouts};
+use crate::union::settings::Policy;
+
+/// Branches without space for a new object.
+#[derive(Default)]
+pub(crate) struct FullBranches {
+    members: Vec<Arc<Member>>,
+    error: Option<Errno>,
+}
+
+impl FullBranches {
+    /// Skips a branch because of an error.
+    pub(crate) fn note(&mut self, member: Arc<Member>, error: Errno) {
+        self.members.push(member);
+        self.error = Some(error);
+    }
+
+    fn has(&self, member: &Arc<Member>) -> bool {
+        self.members.iter().any(|full| Arc::ptr_eq(full, member))
+    }
+}
+
+/// Returns whether the error says that a branch is full.
+pub(crate) fn is_full(error: Errno) -> bool {
+    matches!(error, Errno::ENOSPC | Errno::EDQUOT)
+}
+
+impl Node {
+    /// The branch for a new object in this directory, no lower than `limit`, and the directory there. Branches that were found
+    /// full are skipped.
+    pub(crate) fn place_of_new(
+        self: &Arc<Self>,
+        caller: &Caller,
+        limit: usize,
+        full: &mut FullBranches,
+    ) -> Result<(Arc<Member>, VnodeRef)> {
+        for member in self.candidates(limit)? {
+            if full.has(&member) || !self.can_be_in(&member)? {
+                continue;
+            }
+            match self.place_in(caller, &member) {
+                Err(error) if self.passes_over(error) => full.note(member, error),
+                place => return Ok((member, place?)),
+            }
+        }
+        Err(full.error.unwrap_or(Errno::EROFS))
+    }
+
+    /// Returns whether the error says that another branch is to be tried.
+    pub(crate) fn passes_over(&self, error: Errno) -> bool {
+        self.union.settings.moves_when_full && is_full(error)
+    }
+
+    /// Returns whether the file would move if its branch were full.
+    pub(crate) fn may_meet_a_full_branch(&self) -> bool {
+        let branches = &self.union.branches;
+        let left = || branches.position(&self.leftmost().member)?.checked_sub(1);
+        self.union.settings.moves_when_full
+            && left().is_some_and(|position| branches.writable_at_or_left_of(position).is_some())
+    }
+
+    /// Moves a file from a full branch to the nearest higher one with room for it and for the given number of additional bytes;
+    /// returns whether that succeeded. The caller holds an operation guard.
+    pub(crate) fn move_from_full(self: &Arc<Self>, caller: &Caller, bytes: u64) -> bool {
+        let branches = &self.union.branches;
+        let Some(mut position) = branches.position(&self.leftmost().member) else { return false };
+        let Ok(attributes) = self.leftmost().vnode.getattr(&Caller::server()) else { return false };
+        let wanted = (attributes.blocks.saturating_mul(512))
+            .min(attributes.size)
+            .saturating_add(bytes)
+            .saturating_add(self.union.settings.minimum_free);
+        let (mut members, mut positions) = (Vec::new(), Vec::new());
+        while let Some(left) = position.checked_sub(1)
+            && let Some(member) = branches.writable_at_or_left_of(left)
+            && let Some(found) = branches.position(&member)
+        {
+            members.push(member);
+            positions.push(found);
+            position = found;
+        }
+        spaces_of(&members).into_iter().zip(positions).any(|(space, found)| {
+            let has_room = space.is_some_and(|space| free(&space) >= wanted);
+            let original = self.leftmost();
+            let moved = || self.writable_within(caller, Extent::All, found).is_ok_and(|now| !now.is_same(&original));
+            has_room && moved()
+        })
+    }
+
+    /// The nearest branch at or above a position in which objects may be created and which can have the directory.
+    pub(crate) fn nearest_branch(self: &Arc<Self>, mut position: usize) -> Result<Arc<Member>> {
+        let branches = &self.union.branches;
+        loop {
+            let member = branches.writable_at_or_left_of(position).ok_or(Errno::EROFS)?;
+            if self.can_be_in(&member)? {
+                return Ok(member);
+            }
+            let found = branches.position(&member).ok_or(Errno::ESTALE)?;
+            position = found.checked_sub(1).ok_or(Errno::EROFS)?;
+        }
+    }
+
+    /// Returns whether the directory is in a branch, or can be created there so that it is visible.
+    pub(crate) fn can_be_in(self: &Arc<Self>, member: &Member) -> Result<bool> {
+        let mut node = Arc::clone(self);
+        while node.instance_in(member).is_none() {
+            node.find_whereabouts()?;
+            let Whereabouts::At(above) = node.whereabouts() else { return Ok(false) };
+            if !node.would_show_in(member, &above)? {
+                return Ok(false);
+            }
+            node = above.directory;
+        }
+        Ok(true)
+    }
+
+    /// Returns whether an instance in a branch would be visible as part of this directory: nothing there has the name, and no
+    /// higher branch hides the name or redirects it.
+    pub(crate) fn would_show_in(&self, member: &Member, above: &Above) -> Result<bool> {
+        let branches = &self.union.branches;
+        let own = branches.position(member).ok_or(Errno::ESTALE)?;
+        if branches.position(&self.leftmost().member).is_some_and(|leftmost| own < leftmost) {
+            return Ok(true);
+        }
+        let instances = above.directory.instances();
+        let position = |place: &Instance| branches.position(&place.member).ok_or(Errno::ESTALE);
+        let positions = instances.iter().map(position).collect::<Result<Vec<usize>>>()?;
+        let places = &instances[..positions.partition_point(|position| *position <= own)];
+        let stored = above.stored.clone();
+        let ask = move |place: &Instance| Through::of(place, stored.as_name());
+        let by_others = ask.clone();
+        let answers = Answers::of(places, |_, _| true, move |_, place| by_others(place));
+        for (index, place) in places.iter().enumerate() {
+            match answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(ask(place)))?? {
+                Through::Nothing => {}
+                Through::Directory if positions[index] < own => {}
+                Through::Directory | Through::Hidden => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Branches for a new object in this directory, best first.
+    fn candidates(&self, limit: usize) -> Result<Vec<Arc<Member>>> {
+        let settings = &self.union.settings;
+        let mut members = match settings.create {
+            Policy::First => self.near_the_leftmost(limit)?,
+            Policy::ExistingPath => {
+                let mut members = self.near_the_leftmost(limit)?;
+                members.sort_by_key(|member| self.instance_in(member).is_none());
+                members
+            }
+            Policy::MostFree => {
+                let mut members = self.writable_branches(limit);
+                sort_by_space(&mut members, |space| std::cmp::Reverse(space.map_or(0, free)));
+                members
+            }
+            Policy::LeastUsed => {
+                let mut members = self.writable_branches(limit);
+                sort_by_space(&mut members, |space| space.map_or(u64::MAX, used));
+                members
+            }
+            Policy::Random => {
+                let mut members = self.writable_branches(limit);
+                members.sort_by_cached_key(|_| RandomState::new().build_hasher().finish());
+                members
+            }
+            Policy::RoundRobin => {
+                let mut members = self.writable_branches(limit);
+                let turn = self.union.turn.fetch_add(1, Ordering::Relaxed);
+                let count = members.len().max(1);
+                members.rotate_left(turn % count);
+                members
+            }
+        };
+        if settings.minimum_free > 0 {
+            sort_by_space(&mut members, |space| space.is_none_or(|space| free(space) < settings.minimum_free));
+        }
+        Ok(members)
+    }
+
+    /// Branches in which objects may be created, leftmost first.
+    fn writable_branches(&self, limit: usize) -> Vec<Arc<Member>> {
+        let slots = self.union.branches.slots();
+        let members = slots.iter().take(limit.saturating_add(1)).map(|slot| &slot.member);
+        members.filter(|member| self.union.branches.may_create(member)).cloned().collect()
+    }
+
+    /// Those branches from the leftmost instance upwards, followed by the lower ones that have the directory.
+    fn near_the_leftmost(&self, limit: usize) -> Result<Vec<Arc<Member>>> {
+        let branches = &self.union.branches;
+        let instances = self.instances();
+        let leftmost = branches.position(&instances[0].member).ok_or(Errno::ESTALE)?.min(limit);
+        let mut members = self.writable_branches(leftmost);
+        members.reverse();
+        let is_candidate = |instance: &&Instance| {
+            branches.position(&instance.member).is_some_and(|position| position > leftmost && position <= limit)
+                && branches.may_create(&instance.member)
+        };
+        members.extend(instances.iter().filter(is_candidate).map(|instance| Arc::clone(&instance.member)));
+        Ok(members)
+    }
+}
+
+/// Effect of one of a directory's instances on the visibility of the lower ones' objects of a name.
+enum Through {
+    /// It has nothing of that name: all are visible.
+    Nothing,
+    /// It has a directory, which is merged with theirs.
+    Directory,
+    /// It hides the name, or redirects it.
+    Hidden,
+}
+
+impl Through {
+    fn of(place: &Instance, stored: Name<'_>) -> Result<Self> {
+        if whiteout::stands(&place.vnode, stored)? {
+            return Ok(Self::Hidden);
+        }
+        let Some(found) = work::find(&place.vnode, stored)? else { return Ok(Self::Nothing) };
+        let leads_on = found.attributes.is_directory()
+            && !whiteout::is_opaque(&found.vnode)?
+            && whiteout::redirect(&found.vnode)?.is_none();
+        Ok(if leads_on { Self::Directory } else { Self::Hidden })
+    }
+}
+
+/// Sorts branches by a key derived from their space, of which one that does not report it has none. Slow ones are queried in
+/// parallel.
+fn sort_by_space<K: Ord>(members: &mut Vec<Arc<Member>>, key: impl Fn(Option<&StatFs>) -> K) {
+    let keys = spaces_of(members).into_iter().map(|space| key(space.as_ref()));
+    let mut keyed: Vec<(K, Arc<Member>)> = keys.zip(std::mem::take(members)).collect();
+    keyed.sort_by(|(one, _), (other, _)| one.cmp(other));
+    members.extend(keyed.into_iter().map(|(_, member)| member));
+}
+
+/// Space of each of these branches, slow ones queried in parallel; `None` for one that does not report it.
+fn spaces_of(members: &[Arc<Member>]) -> Vec<Option<StatFs>> {
+    let roots: Vec<Instance> = members.iter().map(root_of).collect();
+    let ask = |place: &Instance| place.vnode.statfs(&Caller::server());
+    let answers = Answers::of_slow(&roots, |_, _| true, move |_, place| ask(place));
+    let answer = |(index, root)| answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(ask(root)));
+    roots.iter().enumerate().map(|place| answer(place).flatten().ok()).collect()
+}
+
+/// Number of bytes that users can still write.
+fn free(space: &StatFs) -> u64 {
+    space.blocks_available.saturating_mul(space.fragment_size.into())
+}
+
+fn used(space: &StatFs) -> u64 {
+    space.blocks.saturating_sub(space.blocks_free).saturating_mul(space.fragment_size.into())
+}

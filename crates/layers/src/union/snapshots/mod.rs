@@ -1,0 +1,403 @@
+//! Snapshots: states of a union that are preserved while it continues to change (Unionfs, sections 1 and 3.8).
+//!
+//! Taking one freezes the newest layer of the branch that is written and puts an empty layer on top; everything else is
+//! read-only from then on. So it takes effect at once, whatever the amount of data.
+
+pub(crate) mod diff;
+pub(crate) mod direct_files;
+pub(crate) mod merge;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use vnode::{Caller, Control, ControlError, Errno, NameBuf, Result, Vnode};
+
+use super::branch::branches::{Branches, Member, Slot};
+use super::branch::claim::is_only_described;
+use super::branch::history::{self, History, Snapshot};
+use super::branch::lease::for_command;
+use super::branch::register::Register;
+use super::commands::{Arguments, Groups, refused};
+use super::copy_up::copy_attributes;
+use super::node::Whereabouts;
+use super::settings::NAME;
+use super::state::Union;
+use crate::BranchMode;
+use direct_files::Kept;
+use merge::Fold;
+
+/// Initial delay before a failed merge is retried; it grows with each failure, since all others wait during a retry.
+const AGAIN: Duration = Duration::from_secs(1);
+const SELDOM: Duration = Duration::from_secs(32);
+
+type Answer = std::result::Result<String, ControlError>;
+type Outcome = std::result::Result<(), ControlError>;
+
+impl Union {
+    /// Executes a snapshot command.
+    pub(crate) fn snapshot_command(self: &Arc<Self>, control: &Control) -> Answer {
+        let arguments = Arguments(control);
+        if control.command.starts_with("snapshot-") {
+            // An interrupted merge is finished before anything builds on it.
+            self.finish_folds()?;
+            self.ask_all_branches();
+            if let Some(label) = self.failed_branch() {
+                return Err(refused(&format!("the branch {label} has failed; nothing was changed")));
+            }
+        }
+        match control.command.as_str() {
+            "snapshots" => Ok(self.snapshots()),
+            "snapshot-take" => self.take(arguments.required("name")?),
+            "snapshot-diff" => self.diff(arguments.required("from")?, arguments.get("to")),
+            "snapshot-merge" => self.merge(arguments.get("name")),
+            "snapshot-drop" => self.drop_snapshot(arguments.required("name")?),
+            "snapshot-restore" => self.restore(arguments.required("name")?),
+            other => Err(ControlError::UnknownCommand { target: NAME.to_owned(), command: other.to_owned() }),
+        }
+    }
+
+    /// The snapshots as JSON, oldest first.
+    fn snapshots(&self) -> String {
+        let slots = self.branches.slots();
+        let history = history_slot(&slots).map(|slot| slot.member.base.history().clone()).unwrap_or_default();
+        let line = |snapshot: &Snapshot| serde_json::json!({ "name": snapshot.name, "taken": snapshot.taken });
+        serde_json::Value::Array(history.snapshots.iter().map(line).collect()).to_string()
+    }
+
+    /// Takes a snapshot of the present state.
+    fn take(self: &Arc<Self>, name: &str) -> Answer {
+        check_name(name)?;
+        self.collect_written()?;
+        let changing = self.changing()?;
+        let mut groups = changing.groups();
+        let at = groups.iter().position(|group| group[0].mode == BranchMode::ReadWrite);
+        let at = at.ok_or_else(|| refused("no branch can be written, so nothing will change"))?;
+        let newest = Arc::clone(&groups[at][0].member);
+        let base = Arc::clone(&newest.base);
+        let mut history = base.history().clone();
+        if history.find(name).is_some() {
+            return Err(refused(&format!("there is a snapshot {name} already")));
+        }
+        for group in groups.iter().filter(|group| !Arc::ptr_eq(&group[0].member, &newest)) {
+            self.none_is_direct(&group[0].member)?;
+        }
+        let kept = self.keep_direct_files(&newest)?;
+        let (before, layer, taken) = (history.clone(), history.next_layer(), history::now());
+        history.snapshots.push(Snapshot { layer: newest.layer, taken, name: name.to_owned() });
+        history.current = layer;
+        let first = first_layer(&groups[at]);
+        let discard = || kept.iter().for_each(|kept| newest.work.discard(&kept.copy));
+        let discard_record = |record: Option<NameBuf>| record.iter().for_each(|record| newest.work.discard(record));
+        let begun =
+            direct_files::record(&newest, &kept).and_then(|record| match begin_layer(&first, &newest, &history) {
+                Ok(member) => Ok((member, record)),
+                Err(error) => {
+                    discard_record(record);
+                    Err(error)
+                }
+            });
+        let (member, record) = begun.map_err(|error| {
+            discard();
+            ControlError::Failed(error)
+        })?;
+        *base.history() = history;
+        let without = groups.clone();
+        groups[at].insert(0, Slot { member: Arc::clone(&member), mode: base.mode() });
+        changing.install(groups);
+        let moved = direct_files::go_on_in(&member, &kept);
+        let is_undone = match &moved {
+            Err(_) if kept.iter().rev().all(|kept| kept.comes_back_from(&member)) => before.write(&first.work).is_ok(),
+            _ => false,
+        };
+        if moved.is_ok() || is_undone {
+            discard_record(record);
+        }
+        if is_undone {
+            *base.history() = before;
+            changing.install(without);
+            discard();
+            // What cannot be removed now is removed when the branch is next used.
+            let _ = history::discard_layer(&first.work, layer);
+        }
+        changing.finish();
+        match moved {
+            Ok(()) => Ok(String::new()),
+            Err((_, error)) if is_undone => Err(ControlError::Failed(error)),
+            Err((path, error)) => Err(refused(&format!(
+                "the snapshot was taken, but {path}, which is open, could not be kept as it was: {}; drop the snapshot",
+                for_command(error)
+            ))),
+        }
+    }
+
+    /// Copies files that the kernel may be writing directly: the copies are for the snapshot, and the files stay in use.
+    fn keep_direct_files(&self, member: &Arc<Member>) -> std::result::Result<Vec<Kept>, ControlError> {
+        let mut kept: Vec<Kept> = Vec::new();
+        for file in self.direct_in(member) {
+            let node = Arc::clone(&file.node);
+            if kept.iter().any(|kept| Arc::ptr_eq(&kept.node, &node))
+                || matches!(node.whereabouts(), Whereabouts::Nowhere)
+            {
+                continue;
+            }
+            match Kept::new(node, member) {
+                Ok(one) => kept.push(one),
+                Err(error) => {
+                    kept.iter().for_each(|kept| member.work.discard(&kept.copy));
+                    let path = file.node.path().unwrap_or_default();
+                    let path = String::from_utf8_lossy(&path).into_owned();
+                    return Err(refused(&match error {
+                        Errno::EMLINK => format!("{path} is open and has several names; close it"),
+                        Errno::EBUSY => format!("{path} is being written without pause"),
+                        error => format!("{path} is open and cannot be copied: {}", for_command(error)),
+                    }));
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Differences between a snapshot and a later one, or the present state, as JSON.
+    fn diff(self: &Arc<Self>, from: &str, to: Option<&str>) -> Answer {
+        let steady = self.steady();
+        let (older, newer) = (self.view(from)?, to.map(|to| self.view(to)).transpose()?);
+        let newer = newer.unwrap_or_else(|| self.view_of(self.branches.slots().to_vec()));
+        drop(steady);
+        let differences = diff::compare(&older.root_node(), &newer.root_node()).map_err(ControlError::Failed)?;
+        Ok(diff::to_json(&differences))
+    }
+
+    /// The union as it was at a snapshot.
+    fn view(self: &Arc<Self>, name: &str) -> std::result::Result<Arc<Union>, ControlError> {
+        let slots = self.branches.slots();
+        let slot = history_slot(&slots).ok_or_else(|| unknown(name))?;
+        let (history, base) = (slot.member.base.history(), &slot.member.base);
+        let position = history.find(name).ok_or_else(|| unknown(name))?;
+        let layers: Vec<u32> = history.snapshots[..=position].iter().map(|snapshot| snapshot.layer).collect();
+        let is_kept = |slot: &&Slot| !Arc::ptr_eq(&slot.member.base, base) || layers.contains(&slot.member.layer);
+        Ok(self.view_of(slots.iter().filter(is_kept).cloned().collect()))
+    }
+
+    /// A read-only union of some of the trees.
+    pub(crate) fn view_of(&self, slots: Vec<Slot>) -> Arc<Union> {
+        let slots = slots.into_iter().map(|slot| Slot { mode: BranchMode::ReadOnly, ..slot }).collect();
+        Arc::new(Union::of(
+            Branches::of_slots(slots, self.branches.identifiers()),
+            Register::default(),
+            self.settings.clone(),
+            None,
+        ))
+    }
+
+    /// Drops a snapshot: the changes made after it become changes in the layer that it froze.
+    fn drop_snapshot(self: &Arc<Self>, name: &str) -> Answer {
+        let changing = self.changing()?;
+        let mut groups = changing.groups();
+        let at = history_group(&groups).ok_or_else(|| unknown(name))?;
+        let position = groups[at][0].member.base.history().find(name).ok_or_else(|| unknown(name))?;
+        let folded = self.fold(&mut groups, at, position);
+        changing.install(groups);
+        changing.finish();
+        folded.map(|()| String::new())
+    }
+
+    /// Drops all snapshots before this one, or all snapshots.
+    fn merge(self: &Arc<Self>, name: Option<&str>) -> Answer {
+        let changing = self.changing()?;
+        let mut groups = changing.groups();
+        let Some(at) = history_group(&groups) else {
+            return Err(refused("there is no snapshot"));
+        };
+        let base = Arc::clone(&groups[at][0].member.base);
+        let count = match name {
+            Some(name) => base.history().find(name).ok_or_else(|| unknown(name))?,
+            None => base.history().snapshots.len(),
+        };
+        // Newest first: each merge moves the least.
+        let folded = (0..count).rev().try_for_each(|position| self.fold(&mut groups, at, position));
+        changing.install(groups);
+        changing.finish();
+        folded.map(|()| String::new())
+    }
+
+    /// Restores the state of a snapshot. Later changes and snapshots are discarded.
+    fn restore(self: &Arc<Self>, name: &str) -> Answer {
+        self.collect_written()?;
+        let changing = self.changing()?;
+        let mut groups = changing.groups();
+        let at = history_group(&groups).ok_or_else(|| unknown(name))?;
+        let base = Arc::clone(&groups[at][0].member.base);
+        let mut history = base.history().clone();
+        let position = history.find(name).ok_or_else(|| unknown(name))?;
+        let layer = history.next_layer();
+        let frozen: Vec<u32> = history.snapshots[..=position].iter().map(|snapshot| snapshot.layer).collect();
+        history.snapshots.truncate(position + 1);
+        history.current = layer;
+        let first = first_layer(&groups[at]);
+        let (kept, gone): (Vec<Slot>, Vec<Slot>) =
+            std::mem::take(&mut groups[at]).into_iter().partition(|slot| frozen.contains(&slot.member.layer));
+        // The kernel would keep using what is gone.
+        gone.iter().try_for_each(|slot| self.none_is_direct(&slot.member))?;
+        let member = begin_layer(&first, &kept[0].member, &history).map_err(ControlError::Failed)?;
+        *base.history() = history;
+        groups[at].push(Slot { member, mode: base.mode() });
+        groups[at].extend(kept);
+        changing.install(groups);
+        changing.finish();
+        // What cannot be removed now is removed when the branch is next used.
+        for slot in gone {
+            let _ = history::discard_layer(&first.work, slot.member.layer);
+        }
+        Ok(String::new())
+    }
+
+    /// Finishes interrupted merges.
+    pub(crate) fn finish_folds(self: &Arc<Self>) -> Outcome {
+        if is_only_described() || self.branches.slots().iter().all(|slot| slot.member.base.history().folding.is_none())
+        {
+            return Ok(());
+        }
+        let changing = self.changing()?;
+        let (mut groups, mut outcome) = (changing.groups(), Ok(()));
+        for at in 0..groups.len() {
+            let base = Arc::clone(&groups[at][0].member.base);
+            let Some(upper) =
+                base.history().folding.filter(|_| self.is_own(&base) && base.mode() != BranchMode::ReadOnly)
+            else {
+                continue;
+            };
+            if let Some(index) = groups[at].iter().position(|slot| slot.member.layer == upper)
+                && let Some(position) = groups[at].len().checked_sub(index + 2)
+            {
+                outcome = outcome.and(self.fold(&mut groups, at, position));
+            }
+        }
+        changing.install(groups);
+        changing.finish();
+        outcome
+    }
+
+    /// Starts a thread that retries unfinished merges for as long as the union exists and any are left.
+    fn finish_folds_later(self: &Arc<Self>) {
+        if self.is_finishing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let union = Arc::downgrade(self);
+        let finish = move || {
+            let mut pause = AGAIN;
+            loop {
+                std::thread::sleep(pause);
+                pause = (2 * pause).min(SELDOM);
+                let Some(union) = union.upgrade() else { return };
+                let slots = union.branches.slots();
+                let mut left = slots.iter().filter(|slot| slot.member.base.history().folding.is_some()).peekable();
+                if left.peek().is_none() {
+                    union.is_finishing.store(false, Ordering::Release);
+                    return;
+                }
+                // Merges of read-only branches wait until those are writable again.
+                if left.any(|slot| slot.member.base.mode() != BranchMode::ReadOnly) {
+                    let _ = union.finish_folds();
+                }
+            }
+        };
+        if std::thread::Builder::new().name("merge".to_owned()).spawn(vnode::as_server(finish)).is_err() {
+            // The next snapshot command does it, or the next union to use the branch.
+            self.is_finishing.store(false, Ordering::Release);
+        }
+    }
+
+    /// Merges the layer above a snapshot into the one that it froze, which takes its place.
+    fn fold(self: &Arc<Self>, groups: &mut Groups, at: usize, position: usize) -> Outcome {
+        let group = &groups[at];
+        let index = group.len() - 1 - position;
+        let (upper, lower) = (Arc::clone(&group[index - 1].member), Arc::clone(&group[index].member));
+        let right = group[index + 1..].iter().chain(groups[at + 1..].iter().flatten());
+        let view = self.view_of(right.cloned().collect());
+        let first = first_layer(group);
+        let mut history = lower.base.history().clone();
+        let fold = Fold { union: &view, upper: &upper, lower: &lower };
+        let is_new = history.folding.is_none();
+        if let Err(error) = fold.bring_data() {
+            if !is_new {
+                lower.base.set_half_merged(true);
+                self.finish_folds_later();
+            }
+            return Err(ControlError::Failed(for_command(error)));
+        }
+        if is_new {
+            fold.may_be_run().map_err(|error| match error {
+                Errno::EXDEV => refused("a directory of the layer has been moved by overlayfs; it cannot be merged"),
+                error => ControlError::Failed(for_command(error)),
+            })?;
+            // After an interruption, the next union to use the branch finishes the merge first.
+            history.folding = Some(upper.layer);
+            history.write(&first.work).map_err(ControlError::Failed)?;
+            // Also if this merge is interrupted: the next command resumes it first.
+            *lower.base.history() = history.clone();
+        }
+        // A failure rarely repeats, and halfway users would miss what is in transit.
+        if let Err(error) = if is_new { fold.run() } else { fold.run_again() }.or_else(|_| fold.run_again()) {
+            lower.base.set_half_merged(true);
+            self.finish_folds_later();
+            return Err(match error {
+                Errno::ESTALE => refused(
+                    "directories are on their way from one layer to another, and it cannot be told any more whose they are, as \
+                     in a copy of a branch that was made meanwhile; use the original, and copy it once that is finished",
+                ),
+                error => ControlError::Failed(for_command(error)),
+            });
+        }
+        lower.base.set_half_merged(false);
+        history.folding = None;
+        history.snapshots.remove(position);
+        match history.snapshots.get_mut(position) {
+            Some(next) => next.layer = lower.layer,
+            None => history.current = lower.layer,
+        }
+        if let Err(error) = history.write(&first.work) {
+            // Users see the same in both layers as in one. Changes that they make until then are merged too.
+            self.finish_folds_later();
+            return Err(ControlError::Failed(error));
+        }
+        *lower.base.history() = history;
+        groups[at].remove(index - 1);
+        // What cannot be removed now is removed when the branch is next used.
+        let _ = history::discard_layer(&first.work, upper.layer);
+        Ok(())
+    }
+}
+
+/// Creates an empty layer on top of another, and writes the history that lists it: last, since it takes effect then.
+fn begin_layer(first: &Member, below: &Member, history: &History) -> Result<Arc<Member>> {
+    history::discard_unknown(&first.work, &first.base.history())?;
+    let root = history::make_layer(&first.work, history.current)?;
+    copy_attributes(&Caller::server(), &below.root, &root, None)?;
+    let member = Member::of_layer(&first.base, history.current)?;
+    history.write(&first.work)?;
+    Ok(member)
+}
+
+/// The branch whose snapshots are the union's: the first that has any or is writable.
+fn history_slot(slots: &[Slot]) -> Option<&Slot> {
+    slots.iter().find(|slot| slot.mode == BranchMode::ReadWrite || !slot.member.base.history().snapshots.is_empty())
+}
+
+fn history_group(groups: &Groups) -> Option<usize> {
+    groups.iter().position(|group| !group[0].member.base.history().snapshots.is_empty())
+}
+
+fn first_layer(group: &[Slot]) -> Arc<Member> {
+    let first = group.iter().find(|slot| slot.member.layer == 0).or(group.last());
+    Arc::clone(&first.expect("a branch has a layer").member)
+}
+
+fn check_name(name: &str) -> Outcome {
+    let is_name = !name.is_empty() && name.len() <= 255 && !name.chars().any(char::is_control);
+    if is_name { Ok(()) } else { Err(ControlError::BadArgument("a snapshot has a name of one line".to_owned())) }
+}
+
+fn unknown(name: &str) -> ControlError {
+    ControlError::BadArgument(format!("there is no snapshot {name}; plyfs snapshot list tells which there are"))
+}

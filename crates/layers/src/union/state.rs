@@ -1,0 +1,144 @@
+//! State shared by all vnodes of a union.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use vnode::{Caller, Errno, FileKind, Handle, KeptAccessTimes, KeyedLocks, Name, Notifier, Result, StatFs};
+
+use super::branch::branches::{Branches, Member};
+use super::branch::recovery::Recovery;
+use super::branch::register::Register;
+use super::cache::foreign_changes::Others;
+use super::cache::listed::Recent;
+use super::identity;
+use super::node::{Node, Table};
+use super::operations::file::UnionFile;
+use super::settings::Settings;
+use crate::BranchOpener;
+use crate::views::{Family, Private};
+
+/// State shared by all vnodes of a union.
+pub(crate) struct Union {
+    pub(crate) branches: Branches,
+    pub(crate) settings: Settings,
+    pub(crate) table: Table,
+    /// State shared with the unions of its views.
+    pub(crate) family: Arc<Family>,
+    /// Of a view, its private state.
+    pub(crate) private: Option<Private>,
+    /// Vnode of the root, which lives as long as the file system.
+    pub(crate) root: OnceLock<Weak<Node>>,
+    /// Open files that the kernel may be reading and writing directly.
+    pub(crate) direct_files: Mutex<HashMap<usize, Weak<UnionFile>>>,
+    pub(crate) notifier: Mutex<Option<Arc<dyn Notifier>>>,
+    /// Labels of branches that were missing when the union was created.
+    pub(crate) missing: Mutex<Vec<String>>,
+    pub(crate) recent: Recent,
+    pub(crate) recovery: Recovery,
+    /// Whether a thread is trying to finish interrupted merges of layers.
+    pub(crate) is_finishing: AtomicBool,
+    pub(crate) others: Others,
+    /// Numbers by which branches are known.
+    pub(crate) register: Mutex<Register>,
+    pub(crate) mount_point: OnceLock<OwnedFd>,
+    /// Access-time settings that are passed on to branches added later.
+    pub(crate) kept_access_times: Mutex<KeptAccessTimes>,
+    /// Opens branches that are added later.
+    pub(crate) opener: Option<BranchOpener>,
+    /// Number of objects placed round-robin.
+    pub(crate) turn: AtomicUsize,
+    /// Serializes moves into other directories, so that no directory is moved into itself.
+    pub(crate) moves: Mutex<()>,
+    /// Files that are being copied, by the address of the vnode: waiting for a copy can be cancelled.
+    pub(crate) copying: KeyedLocks<usize>,
+}
+
+impl Union {
+    pub(crate) fn of(branches: Branches, register: Register, settings: Settings, opener: Option<BranchOpener>) -> Self {
+        Self {
+            branches,
+            settings,
+            missing: Mutex::default(),
+            register: Mutex::new(register),
+            mount_point: OnceLock::new(),
+            kept_access_times: Mutex::default(),
+            table: Table::new(),
+            family: Arc::default(),
+            private: None,
+            root: OnceLock::new(),
+            direct_files: Mutex::default(),
+            notifier: Mutex::default(),
+            recent: Recent::default(),
+            recovery: Recovery::default(),
+            is_finishing: AtomicBool::new(false),
+            others: Others::default(),
+            opener,
+            turn: AtomicUsize::new(0),
+            moves: Mutex::default(),
+            copying: KeyedLocks::default(),
+        }
+    }
+
+    pub(crate) fn root_node(self: &Arc<Self>) -> Arc<Node> {
+        if let Some(root) = self.root.get().and_then(Weak::upgrade) {
+            return root;
+        }
+        let generation = self.branches.generation();
+        let instances = self.roots();
+        let identity = self.identity(&instances, FileKind::Directory).expect("a root has a handle");
+        let root = self.table.find_or_insert(self, identity, FileKind::Directory, (generation, instances));
+        let _ = self.root.set(Arc::downgrade(&root));
+        root
+    }
+
+    /// Open files that the kernel may be reading and writing directly, by their addresses.
+    pub(crate) fn direct_files(&self) -> MutexGuard<'_, HashMap<usize, Weak<UnionFile>>> {
+        self.direct_files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The object at a path of user-visible names, below the root.
+    pub(crate) fn node_at(self: &Arc<Self>, path: &[u8]) -> Result<Arc<Node>> {
+        let server = Caller::server();
+        let mut node = self.root_node();
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            node.refresh()?;
+            let found = node.look_up(&server, Name::new(name)?)?;
+            node = found.vnode.as_any().downcast_ref::<Node>().ok_or(Errno::ESTALE)?.reference();
+        }
+        Ok(node)
+    }
+
+    /// The vnode of a handle. The caller holds an operation guard.
+    pub(crate) fn resolve(self: &Arc<Self>, handle: &Handle) -> Result<Arc<Node>> {
+        if let Some(node) = self.table.find(handle) {
+            node.refresh()?;
+            return Ok(node);
+        }
+        let (tag, lower) = identity::parts(handle).ok_or(Errno::ESTALE)?;
+        let base = self.branches.tagged(tag).ok_or(Errno::ESTALE)?;
+        let object = base.file_system.resolve(&lower).map_err(|error| base.judged(error))?;
+        let path = Member::path_in_layer(&base, &object)?;
+        let node = self.node_at(&path).map_err(|error| if error == Errno::EIO { error } else { Errno::ESTALE })?;
+        if node.identity.handle == *handle { Ok(node) } else { Err(Errno::ESTALE) }
+    }
+
+    /// Sets the notifier that is informed of changes from now on.
+    pub(crate) fn notify(&self, notifier: Arc<dyn Notifier>) {
+        *self.notifier.lock().unwrap_or_else(PoisonError::into_inner) = Some(notifier);
+    }
+
+    /// Space in the leftmost writable branch, where most new objects are created.
+    pub(crate) fn space(&self, caller: &Caller) -> Result<StatFs> {
+        let slots = self.branches.slots();
+        let member = slots.iter().map(|slot| &slot.member).find(|member| self.branches.may_create(member));
+        member.unwrap_or(&slots[0].member).root.statfs(caller)
+    }
+}
+
+impl Node {
+    pub(crate) fn is_root(&self) -> bool {
+        self.union.root.get().is_some_and(|root| std::ptr::eq(root.as_ptr(), self))
+    }
+}

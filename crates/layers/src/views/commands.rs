@@ -1,0 +1,169 @@
+//! Definition of views, when the union is created and while programs run.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use vnode::{ControlError, FileSystem};
+
+use super::rule::SUBJECTS;
+use super::{Private, Rule, View, with_shared};
+use crate::union::branch::branches::{Branches, slots_of};
+use crate::union::branch::claim;
+use crate::union::branch::register::{Place, Register};
+use crate::union::commands::{Arguments, cannot_be_used, refused};
+use crate::union::file_system::Everything;
+use crate::union::settings::Settings;
+use crate::union::state::Union;
+use crate::{Branch, BranchMode};
+
+type Answer = Result<String, ControlError>;
+
+/// A view as defined by an option: its rule, and its private branch, as in a stack expression.
+pub(crate) struct Definition {
+    pub(crate) rule: Rule,
+    pub(crate) branch: String,
+}
+
+impl Union {
+    /// Executes a command on views; `None` if it is not one.
+    pub(crate) fn view_command(self: &Arc<Self>, arguments: &Arguments<'_>) -> Option<Answer> {
+        let answer = match arguments.0.command.as_str() {
+            "views" => Ok(self.list_views()),
+            "view-add" => self.add_view_of(arguments),
+            "view-remove" => arguments.required("branch").and_then(|branch| self.remove_view(branch)),
+            _ => return None,
+        };
+        Some(answer)
+    }
+
+    /// The views, one a line, in the order in which they are tried: the rules of each, and its private branch.
+    fn list_views(&self) -> String {
+        let views = self.family.views();
+        let line = |view: &Arc<View>| format!("{} = {}\n", view.rules(), view.label());
+        views.iter().map(line).collect()
+    }
+
+    fn add_view_of(self: &Arc<Self>, arguments: &Arguments<'_>) -> Answer {
+        let given: Vec<(&str, &str)> =
+            SUBJECTS.iter().filter_map(|subject| Some((*subject, arguments.get(subject)?))).collect();
+        let [(subject, value)] = given[..] else {
+            return Err(ControlError::BadArgument(format!("one of {} is needed", SUBJECTS.join("=, ") + "=")));
+        };
+        let rule = Rule::new(subject, value)
+            .map_err(|expected| ControlError::BadArgument(format!("{subject}={value} is not {expected}")))?;
+        self.add_view(rule, arguments.required("branch")?)
+    }
+
+    /// Adds a view with that private branch, or adds the rule to the view that already has it.
+    pub(crate) fn add_view(self: &Arc<Self>, rule: Rule, text: &str) -> Answer {
+        let opener = self.opener.as_ref().ok_or_else(|| refused("this union cannot open branches"))?;
+        let branch = opener(text).map_err(ControlError::BadArgument)?;
+        let label = branch.label.clone();
+        if self.branches.slots().iter().any(|slot| slot.member.base.label == label) {
+            return Err(refused(&format!("{label} is a branch already, which all see")));
+        }
+        if self.family.find(&label).is_none() {
+            let view = self.make_view(branch)?;
+            let changing = self.changing()?;
+            view.follow_branches(self, &changing.register);
+            if self.family.find(&label).is_some() {
+                return Err(refused(&format!("{label} is being added already")));
+            }
+            let root = view.root_node();
+            let mut views = self.family.views();
+            views.push(Arc::new(View { rules: vec![Arc::new(rule)], union: view, root }));
+            self.family.set_views(views);
+            changing.finish();
+        } else {
+            let changing = self.changing()?;
+            let rule = Arc::new(rule);
+            let extended = |view: Arc<View>| {
+                if view.label() != label {
+                    return view;
+                }
+                let rules = view.rules.iter().chain([&rule]).cloned().collect();
+                Arc::new(View { rules, union: Arc::clone(&view.union), root: Arc::clone(&view.root) })
+            };
+            self.family.set_views(self.family.views().into_iter().map(extended).collect());
+            changing.finish();
+        }
+        Ok(self.list_views())
+    }
+
+    /// Ends a view: its open files become stale, its private branch is left as it is.
+    fn remove_view(self: &Arc<Self>, label: &str) -> Answer {
+        let by_number = || self.family.views().get(label.parse::<usize>().ok()?).cloned();
+        let view = self.family.find(label).or_else(by_number).ok_or_else(|| {
+            let known: Vec<String> = self.family.views().iter().map(|view| view.label().to_owned()).collect();
+            ControlError::BadArgument(format!("there is no view {label}; there are: {}", known.join(", ")))
+        })?;
+        let changing = self.changing()?;
+        view.private().is_removed.store(true, Ordering::Relaxed);
+        let left: Vec<Arc<View>> =
+            self.family.views().into_iter().filter(|other| !Arc::ptr_eq(&other.union, &view.union)).collect();
+        self.family.set_views(left);
+        for union in self.family.views().iter().map(|view| view.union()).chain([self]) {
+            union.table.directories().iter().for_each(|directory| directory.forget_guests_of(&view.union));
+        }
+        view.union.branches.note_change();
+        view.union.let_go();
+        self.family.forget_apart();
+        changing.finish();
+        Ok(self.list_views())
+    }
+
+    /// The union of a view with that private branch.
+    fn make_view(self: &Arc<Self>, branch: Branch) -> Result<Arc<Union>, ControlError> {
+        let (label, file_system) = (branch.label.clone(), branch.file_system.clone());
+        let root = file_system.root();
+        let cannot = |error: &dyn std::fmt::Display| refused(&format!("{label} cannot be used: {error}"));
+        let (mut register, shared) = {
+            let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
+            (register.clone(), self.branches.slots().to_vec())
+        };
+        let known = Register::of(&root).map_err(|error| cannot(&error))?.unwrap_or_default();
+        register.prefer(&known, &label, &Place::of(&file_system));
+        let claim = claim::of(&branch, BranchMode::ReadWrite, claim::PATIENCE).map_err(|bad| cannot_be_used(&bad))?;
+        let own = slots_of(branch, BranchMode::ReadWrite, &mut register).map_err(|bad| cannot_be_used(&bad))?;
+        claim::hold(&own, claim, claim::PATIENCE).map_err(|bad| cannot_be_used(&bad))?;
+        let base = Arc::clone(&own[0].member.base);
+        let mut slots = with_shared(own, &shared);
+        let private = Private { base, is_removed: AtomicBool::new(false) };
+        let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(notifier) = &notifier {
+            file_system.set_notifier(Arc::new(Everything(Arc::clone(notifier))));
+        }
+        if let Some(directory) = self.mount_point.get() {
+            file_system.set_mount_point(directory.as_fd());
+        }
+        file_system.keep_access_times(self.kept_access_times());
+        // A metadata-only copy would have its data in a file that others keep writing.
+        let settings = Settings { metacopy: false, ..self.settings.clone() };
+        let mut union = Union::of(Branches::of_slots(Vec::new(), Arc::default()), register.clone(), settings, None);
+        union.family = Arc::clone(&self.family);
+        union.private = Some(private);
+        union.notifier = Mutex::new(notifier);
+        union.assign_modes(&mut slots);
+        let union = Arc::new(union);
+        union.put(slots, &register);
+        union.recover();
+        union.finish_folds()?;
+        Ok(union)
+    }
+
+    /// Releases its claims on its branch, so that others can use it.
+    fn let_go(&self) {
+        for slot in self.branches.slots().iter().filter(|slot| self.is_own(&slot.member.base)) {
+            slot.member.work.close();
+            slot.member.base.let_go();
+        }
+    }
+}
+
+impl View {
+    /// File system of the private branch.
+    pub(crate) fn file_system(&self) -> &dyn FileSystem {
+        &*self.private().base.file_system
+    }
+}

@@ -1,0 +1,63 @@
+//! An open directory of a mount with views: each caller reads the entries of the caller's view, whoever opened it.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use vnode::profile::enter;
+use vnode::{Caller, DirectoryEntry, OpenDirectory, OpenDirectoryRef, Result};
+
+use crate::union::node::Node;
+use crate::union::operations::listing::Listing;
+use crate::union::settings::NAME;
+
+/// An open directory that processes of several views may read.
+pub(crate) struct SplitListing {
+    vnode: Arc<Node>,
+    /// Open directories of the views that have read it.
+    opened: Mutex<Vec<(Arc<Node>, OpenDirectoryRef)>>,
+}
+
+impl SplitListing {
+    /// Opens the directory as the caller, for whom it is `node`. The caller holds an operation guard.
+    pub(crate) fn open(vnode: Arc<Node>, node: Arc<Node>, caller: &Caller) -> Result<Self> {
+        let listing: OpenDirectoryRef = Arc::new(Listing::open(Arc::clone(&node), caller)?);
+        Ok(Self { vnode, opened: Mutex::new(vec![(node, listing)]) })
+    }
+
+    fn of(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
+        let node = self.vnode.for_caller(caller)?;
+        let find = |opened: &[(Arc<Node>, OpenDirectoryRef)]| {
+            opened.iter().find(|(known, _)| Arc::ptr_eq(known, &node)).map(|(_, listing)| Arc::clone(listing))
+        };
+        if let Some(listing) = find(&self.opened.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(listing);
+        }
+        let listing: OpenDirectoryRef = {
+            let _steady = node.begin()?;
+            Arc::new(Listing::open(Arc::clone(&node), caller)?)
+        };
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that another thread has opened meanwhile serves as well, and keeps its position.
+        Ok(find(&opened).unwrap_or_else(|| {
+            opened.push((node, Arc::clone(&listing)));
+            listing
+        }))
+    }
+}
+
+impl OpenDirectory for SplitListing {
+    fn read(
+        &self,
+        caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _working = enter(NAME);
+        self.of(caller)?.read(caller, cookie, sink)
+    }
+
+    fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        let _working = enter(NAME);
+        self.of(caller)?.fsync(caller, data_only)
+    }
+}
