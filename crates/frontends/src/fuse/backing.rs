@@ -3,7 +3,7 @@
 //! The kernel requires CAP_SYS_ADMIN, which a worker that acts for a user may have dropped from its effective set: it is
 //! raised again for the call.
 
-use super::device::Device;
+use super::transport::device::Device;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use std::os::fd::BorrowedFd;

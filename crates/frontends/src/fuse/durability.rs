@@ -4,8 +4,8 @@
 //! done here: after writes that bypass the cache, allocations, copies and changes of size, and with either option after each
 //! change of a directory. Data written through a shared mapping is synced by msync(2), as on other file systems.
 
-use super::mount_flags::MountFlags;
-use super::options::Decisions;
+use super::mounting::flags::MountFlags;
+use super::mounting::options::Decisions;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vnode::{Caller, Errno, FileSystem, OpenFile, OpenFlags, Result, Vnode};
 

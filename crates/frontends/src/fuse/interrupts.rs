@@ -8,8 +8,8 @@
 //! interrupt if the reply were `EAGAIN`, but only if the reply goes through the descriptor from which the request was read,
 //! and never for a request of a ring. So an interrupt that comes first is kept for a while.
 
-use super::request::{Operation, Request};
-use super::wire;
+use super::protocol::request::{Operation, Request};
+use super::protocol::wire;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -133,7 +133,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fuse::wire::Opcode;
+    use crate::fuse::protocol::wire::Opcode;
     use std::process::Command;
 
     /// Returns the id of a process that is gone, killed by a signal.

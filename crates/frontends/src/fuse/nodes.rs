@@ -4,7 +4,7 @@
 //! handle, so hard links and repeated lookups share it. A node stays while the kernel holds a lookup on it; the root stays
 //! forever. A node is small, for there may be millions: data that only open files need is kept elsewhere, by node id.
 
-use super::wire::ROOT_ID;
+use super::protocol::wire::ROOT_ID;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};

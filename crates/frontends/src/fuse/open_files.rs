@@ -5,7 +5,7 @@
 //! open and released by the last; while a cached open exists, all new ones are cached.
 
 use super::nodes::Node;
-use super::wire::open_reply;
+use super::protocol::wire::open_reply;
 use hashbrown::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};

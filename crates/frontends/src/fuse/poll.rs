@@ -1,8 +1,8 @@
 //! Poll: files that are not ready are checked periodically, and their pollers woken.
 
-use super::notify::{Notification, NotificationSender};
+use super::caching::notifications::{Notification, NotificationSender};
 use super::open_files::OpenedFile;
-use super::wire;
+use super::protocol::wire;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

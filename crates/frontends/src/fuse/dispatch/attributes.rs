@@ -2,11 +2,11 @@
 
 use super::xattrs::FILE_CAPABILITIES;
 use super::{Answer, Dispatcher, SET_ID, caller};
-use crate::fuse::convert::{attributes_out, changes_from_wire, statfs_out, statx_out};
 use crate::fuse::nodes::Node;
-use crate::fuse::reply::Reply;
-use crate::fuse::request::{Operation, Request};
-use crate::fuse::wire::{self, set_attributes as valid};
+use crate::fuse::protocol::convert::{attributes_out, changes_from_wire, statfs_out, statx_out};
+use crate::fuse::protocol::reply::Reply;
+use crate::fuse::protocol::request::{Operation, Request};
+use crate::fuse::protocol::wire::{self, set_attributes as valid};
 use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Result, SetAttributes};
 
 impl Dispatcher {

@@ -1,9 +1,9 @@
 //! The remaining operations: ioctl, poll, syncfs, and requests that have no reply or no meaning here.
 
 use super::{Answer, Dispatcher, caller};
-use crate::fuse::reply::Reply;
-use crate::fuse::request::{Operation, Request};
-use crate::fuse::wire;
+use crate::fuse::protocol::reply::Reply;
+use crate::fuse::protocol::request::{Operation, Request};
+use crate::fuse::protocol::wire;
 use vnode::{Errno, FileKind};
 
 /// Maximum size of ioctl data in bytes: the kernel allows one page per direction in this form; a command number cannot encode

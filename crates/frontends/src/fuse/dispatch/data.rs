@@ -1,10 +1,10 @@
 //! Data operations on open files: read, write, allocate, seek, copy.
 
 use super::{Answer, Dispatcher, caller};
-use crate::fuse::convert::seek_target;
-use crate::fuse::reply::Reply;
-use crate::fuse::request::{Operation, Request};
-use crate::fuse::wire;
+use crate::fuse::protocol::convert::seek_target;
+use crate::fuse::protocol::reply::Reply;
+use crate::fuse::protocol::request::{Operation, Request};
+use crate::fuse::protocol::wire;
 use vnode::{AllocateMode, Caller, Errno, OpenFlags, SetAttributes, read_fully, write_fully};
 
 /// Maximum number of bytes per copy: the result must fit the 32 bits of the older operation; whole pages keep the rest

@@ -1,12 +1,12 @@
 //! Open directories: reading their entries, with attributes where the kernel may cache them.
 
 use super::{Answer, Dispatcher, caller};
-use crate::fuse::known_names::Generation;
+use crate::fuse::caching::names::Generation;
+use crate::fuse::mounting::options::Decisions;
 use crate::fuse::open_files::OpenedDirectory;
-use crate::fuse::options::Decisions;
-use crate::fuse::reply::{EntryPacker, Reply};
-use crate::fuse::request::{Operation, Request};
-use crate::fuse::wire::{self, open_reply};
+use crate::fuse::protocol::reply::{EntryPacker, Reply};
+use crate::fuse::protocol::request::{Operation, Request};
+use crate::fuse::protocol::wire::{self, open_reply};
 use std::ops::ControlFlow;
 use vnode::{Caller, Errno, FileKind, Name, VnodeRef};
 

@@ -2,12 +2,12 @@
 
 use super::guard::{FOLLOW_NOT_FOR_OTHERS, Guard};
 use super::{Answer, Dispatcher, name};
-use crate::fuse::convert::{attributes_to_wire, device_from_wire, node_kind, rename_mode};
-use crate::fuse::known_names::Generation;
+use crate::fuse::caching::names::Generation;
 use crate::fuse::nodes::Node;
-use crate::fuse::reply::Reply;
-use crate::fuse::request::{Operation, Request};
-use crate::fuse::wire;
+use crate::fuse::protocol::convert::{attributes_to_wire, device_from_wire, node_kind, rename_mode};
+use crate::fuse::protocol::reply::Reply;
+use crate::fuse::protocol::request::{Operation, Request};
+use crate::fuse::protocol::wire;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -2,14 +2,14 @@
 
 use super::{Answer, Dispatcher, SET_ID, caller, name};
 use crate::fuse::backing;
-use crate::fuse::convert::{lock_from_wire, lock_to_wire};
 use crate::fuse::locks::Locking;
+use crate::fuse::mounting::options::Decisions;
 use crate::fuse::nodes::Node;
 use crate::fuse::open_files::{OpenAnswer, OpenWish, OpenedFile, Opener};
-use crate::fuse::options::Decisions;
-use crate::fuse::reply::Reply;
-use crate::fuse::request::{Operation, Request};
-use crate::fuse::wire;
+use crate::fuse::protocol::convert::{lock_from_wire, lock_to_wire};
+use crate::fuse::protocol::reply::Reply;
+use crate::fuse::protocol::request::{Operation, Request};
+use crate::fuse::protocol::wire;
 use rustix::io::Errno as SystemError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,12 +1,12 @@
 //! Extended attributes, including access control lists.
 
 use super::{Answer, Dispatcher};
-use crate::fuse::admission::{ACCESS_ACL, DEFAULT_ACL};
-use crate::fuse::convert::xattr_mode;
+use crate::fuse::caching::access::{ACCESS_ACL, DEFAULT_ACL};
 use crate::fuse::nodes::Node;
-use crate::fuse::reply::Reply;
-use crate::fuse::request::{Operation, Request};
-use crate::fuse::wire;
+use crate::fuse::protocol::convert::xattr_mode;
+use crate::fuse::protocol::reply::Reply;
+use crate::fuse::protocol::request::{Operation, Request};
+use crate::fuse::protocol::wire;
 use vnode::{Caller, Errno, FileKind, Result, SetAttributes};
 
 pub(crate) const FILE_CAPABILITIES: &[u8] = b"security.capability";

@@ -9,8 +9,8 @@ mod holders;
 mod kept;
 mod queue;
 
-use super::deferred::DeferredReply;
 use super::open_files::OpenedFile;
+use super::transport::deferred::DeferredReply;
 use holders::Holders;
 use kept::KeptLocks;
 use queue::Queues;
@@ -269,8 +269,8 @@ mod tests {
 
     use vnode::{Attributes, OpenFile};
 
-    use super::super::open_files::{OpenFiles, OpenWish, Opener};
     use super::*;
+    use crate::fuse::open_files::{OpenFiles, OpenWish, Opener};
 
     /// An open file whose base has locks, or has none.
     struct Lockable(bool);

@@ -1,7 +1,7 @@
 //! The requests that wait for a lock, in order of arrival, and when those of each file are tried next. No thread waits with
 //! them.
 
-use super::super::deferred::DeferredReply;
+use crate::fuse::transport::deferred::DeferredReply;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

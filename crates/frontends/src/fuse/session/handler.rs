@@ -1,8 +1,8 @@
 //! The handler of requests, as seen by the session.
 
-use super::super::deferred::DeferredReply;
-use super::super::reply::Reply;
-use super::super::request::Request;
+use crate::fuse::protocol::reply::Reply;
+use crate::fuse::protocol::request::Request;
+use crate::fuse::transport::deferred::DeferredReply;
 
 /// Serves requests.
 pub(crate) trait Handler: Send + Sync + 'static {

@@ -1,11 +1,11 @@
 //! The first messages of a connection, in which kernel and front end negotiate.
 
-use super::super::device::Device;
-use super::super::device_queue::DeviceQueue;
-use super::super::negotiation::{InitAnswer, Negotiated, Wishes, negotiate};
-use super::super::queue::{Queue, Received};
-use super::super::request::{Layout, Operation, decode};
 use super::work::send;
+use crate::fuse::protocol::negotiation::{InitAnswer, Negotiated, Wishes, negotiate};
+use crate::fuse::protocol::request::{Layout, Operation, decode};
+use crate::fuse::transport::device::Device;
+use crate::fuse::transport::device_queue::DeviceQueue;
+use crate::fuse::transport::queue::{Queue, Received};
 use std::sync::Arc;
 
 /// The reason why a session could not be started.

@@ -3,7 +3,7 @@
 //! Requests arrive in lanes: one is the device, and with io_uring there is one per CPU. Each worker serves one request at a
 //! time, of one lane, on a queue of its own. Whenever a worker takes a request and no other worker of the lane is left
 //! waiting, one more is started, so that a request never waits for a slower one; workers that find enough others idle end,
-//! those of a ring after a delay. A request that has to wait for something else occupies no worker, see [`super::deferred`].
+//! those of a ring after a delay. A request that has to wait for something else occupies no worker, see [`super::transport::deferred`].
 
 mod handler;
 mod handshake;
@@ -14,17 +14,17 @@ mod starting;
 mod waiting;
 mod work;
 
-use super::awake::Awake;
-use super::budget::workers_max;
-use super::device::Device;
 use super::interrupts::Interrupts;
-use super::locality::Locality;
-use super::negotiation::Negotiated;
-use super::request::Layout;
-use super::seldom::Seldom;
-use super::statistics::Statistics;
-use super::wire;
-use super::yielding::Yielding;
+use super::protocol::negotiation::Negotiated;
+use super::protocol::request::Layout;
+use super::protocol::wire;
+use super::reporting::rate_limit::Seldom;
+use super::reporting::statistics::Statistics;
+use super::scheduling::affinity::Locality;
+use super::scheduling::budget::workers_max;
+use super::scheduling::idle_prevention::Awake;
+use super::scheduling::sched_idle::Yielding;
+use super::transport::device::Device;
 pub(crate) use handler::{Handler, Outcome};
 pub(crate) use handshake::{SessionError, handshake};
 use shared::{Lane, Shared};

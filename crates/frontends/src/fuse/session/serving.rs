@@ -1,13 +1,13 @@
 //! Serving one request: decodes it, has it handled, counts it, and completes its reply.
 
-use super::super::interrupts::Serving;
-use super::super::reply::{Reply, is_answerable};
-use super::super::request::{DecodeError, Operation, Request, decode};
-use super::super::statistics::{FRONT_END, Place, REQUESTS_PER_WATCHED};
-use super::super::trace;
-use super::super::wire::{InHeader, Opcode};
 use super::handler::{Handler, Outcome};
 use super::shared::Shared;
+use crate::fuse::interrupts::Serving;
+use crate::fuse::protocol::reply::{Reply, is_answerable};
+use crate::fuse::protocol::request::{DecodeError, Operation, Request, decode};
+use crate::fuse::protocol::wire::{InHeader, Opcode};
+use crate::fuse::reporting::statistics::{FRONT_END, Place, REQUESTS_PER_WATCHED};
+use crate::fuse::reporting::trace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 use vnode::profile;

@@ -1,18 +1,18 @@
 //! The state that the threads of a session share, and requests for more workers.
 
-use super::super::awake::Awake;
-use super::super::budget::workers_max;
-use super::super::device::Device;
-use super::super::interrupts::Interrupts;
-use super::super::locality::Locality;
-use super::super::request::Layout;
-use super::super::seldom::Seldom;
-use super::super::statistics::Statistics;
-use super::super::uring::{Entry, Reserve};
-use super::super::yielding::{Pace, Yielding};
 use super::handler::Handler;
 use super::shares::Shares;
 use super::waiting::Waiting;
+use crate::fuse::interrupts::Interrupts;
+use crate::fuse::protocol::request::Layout;
+use crate::fuse::reporting::rate_limit::Seldom;
+use crate::fuse::reporting::statistics::Statistics;
+use crate::fuse::scheduling::affinity::Locality;
+use crate::fuse::scheduling::budget::workers_max;
+use crate::fuse::scheduling::idle_prevention::Awake;
+use crate::fuse::scheduling::sched_idle::{Pace, Yielding};
+use crate::fuse::transport::device::Device;
+use crate::fuse::transport::uring::{Entry, Reserve};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};

@@ -5,9 +5,9 @@
 //! nobody else keeps any. The superuser and the user that runs the server may keep all. Nothing is counted while there are few
 //! workers: each only records the user for which it works.
 
-use super::super::queue::Aside;
-use super::super::uring::Entry;
-use super::super::wire::{InHeader, Opcode};
+use crate::fuse::protocol::wire::{InHeader, Opcode};
+use crate::fuse::transport::queue::Aside;
+use crate::fuse::transport::uring::Entry;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,13 +1,13 @@
 //! Starting workers: those of a lane in which none is left waiting, and the first of all lanes.
 
-use super::super::device::Device;
-use super::super::device_queue::DeviceQueue;
-use super::super::locality::only;
-use super::super::queue::Queue;
-use super::super::uring::{Entry, Reserve, UringQueue};
 use super::handler::Handler;
 use super::shared::{Shared, Start, start_worker};
 use super::work::{stir, work};
+use crate::fuse::scheduling::affinity::only;
+use crate::fuse::transport::device::Device;
+use crate::fuse::transport::device_queue::DeviceQueue;
+use crate::fuse::transport::queue::Queue;
+use crate::fuse::transport::uring::{Entry, Reserve, UringQueue};
 use rustix::thread::sched_setaffinity;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -3,12 +3,12 @@
 use super::starting::count_of;
 use super::waiting::IDLE_WORKERS_MAX;
 use super::*;
-use crate::fuse::deferred::DeferredReply;
-use crate::fuse::features::Features;
-use crate::fuse::negotiation::Wishes;
-use crate::fuse::reply::Reply;
-use crate::fuse::request::{Operation, Request};
-use crate::fuse::wire::Opcode;
+use crate::fuse::protocol::features::Features;
+use crate::fuse::protocol::negotiation::Wishes;
+use crate::fuse::protocol::reply::Reply;
+use crate::fuse::protocol::request::{Operation, Request};
+use crate::fuse::protocol::wire::Opcode;
+use crate::fuse::transport::deferred::DeferredReply;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc;

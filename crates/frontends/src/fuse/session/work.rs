@@ -1,12 +1,12 @@
 //! A worker: takes requests of its lane, one at a time, has them served and sends the replies.
 
-use super::super::locality::only;
-use super::super::queue::{Queue, Received};
-use super::super::yielding::Yielder;
 use super::handler::Handler;
 use super::serving::{Served, Service, refuse};
 use super::shared::{Shared, Start, start_worker};
 use super::shares::{Admittance, Member};
+use crate::fuse::scheduling::affinity::only;
+use crate::fuse::scheduling::sched_idle::Yielder;
+use crate::fuse::transport::queue::{Queue, Received};
 use rustix::thread::sched_setaffinity;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,50 @@
+//! New-file capability cache: files just created have no capabilities, which the kernel requests before the first write to
+//! each file.
+
+use crate::fuse::nodes::{MAY_BE_MAPPED, Node};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use vnode::Attributes;
+
+/// How long after its creation a file counts as new, in milliseconds. Others could set capabilities on it below the stack
+/// meanwhile; their file system clears them again at the first write.
+const NEWBORN_MS: u64 = 1000;
+
+pub(crate) struct Newborns {
+    started: Instant,
+}
+
+impl Newborns {
+    pub(crate) fn new() -> Newborns {
+        Newborns { started: Instant::now() }
+    }
+
+    /// Records a file that was opened by a creation: it is new, unless something has happened to it since.
+    pub(crate) fn created(&self, node: &Node, attributes: &Attributes) {
+        if attributes.btime == Some(attributes.ctime) {
+            note(node, self.now_ms());
+        }
+    }
+
+    /// Records that the file got an extended attribute.
+    pub(crate) fn grown_up(&self, node: &Node) {
+        note(node, 0);
+    }
+
+    /// Returns whether the file, which is a regular one, is certain to have no extended attributes that matter.
+    pub(crate) fn is_newborn(&self, node: &Node) -> bool {
+        let born_ms = node.note.load(Ordering::Relaxed) & !MAY_BE_MAPPED;
+        born_ms != 0 && self.now_ms() < born_ms + NEWBORN_MS
+    }
+
+    /// Returns the time since the start; never 0, which means that nothing is recorded.
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64 + 1
+    }
+}
+
+/// Records a creation time, or with 0 that the file is not new, and keeps the other bits of the note.
+fn note(node: &Node, born_ms: u64) {
+    let beside = |note| Some(note & MAY_BE_MAPPED | born_ms);
+    let _ = node.note.fetch_update(Ordering::Relaxed, Ordering::Relaxed, beside);
+}

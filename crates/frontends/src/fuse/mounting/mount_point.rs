@@ -1,0 +1,212 @@
+//! Mount points: directories that are looked up by path once and held from then on, so that somebody who may rename components
+//! of the path cannot redirect a mount, remount or unmount to another directory.
+
+use super::flags::MountFlags;
+use super::helper::unmount_by_helper;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use vnode::mount_table;
+
+/// Modes of unmounting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnmountMode {
+    /// Fails with `EBUSY` while files are open.
+    Clean,
+    /// Detaches the mount now; open files stay usable until they are closed.
+    Lazy,
+    /// Detaches the mount, and aborts requests in flight and open files.
+    Abort,
+}
+
+/// Flags that open a directory without involving its file system, which may hang.
+const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A directory that is a mount point, or may become one. A mount cannot be unmounted cleanly while its root is held.
+#[derive(Debug)]
+pub struct MountPoint {
+    descriptor: OwnedFd,
+    path: PathBuf,
+    mount: u64,
+}
+
+impl MountPoint {
+    /// Opens the directory at this path; if something is mounted there, the root of the topmost mount. No file systems are
+    /// involved but those along the path.
+    ///
+    /// # Errors
+    /// As open(2); those of reading `/proc/self`.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Self::held(rustix::fs::open(path, PATH_ONLY, Mode::empty())?)
+    }
+
+    /// Opens the directory that the kernel lists with this path, which contains no symlinks.
+    ///
+    /// # Errors
+    /// As [`MountPoint::open`]; `ELOOP` for a symlink that has replaced a directory.
+    pub fn open_listed(path: &Path) -> io::Result<Self> {
+        Self::held(openat2(CWD, path, PATH_ONLY, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
+    }
+
+    fn held(descriptor: OwnedFd) -> io::Result<Self> {
+        let mount = mount_of(descriptor.as_fd())?;
+        let path = std::fs::read_link(place_of(descriptor.as_fd()))?;
+        Ok(Self { descriptor, path, mount })
+    }
+
+    /// Returns the path that the directory had when it was opened, as the kernel lists mounts: absolute, without symlinks.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the kernel's id of the mount that contains the directory: the first field of its line in proc_pid_mountinfo(5).
+    pub fn mount(&self) -> u64 {
+        self.mount
+    }
+
+    /// Returns a path that leads to the directory, whatever is renamed: valid in this process, as long as the value lives.
+    pub fn place(&self) -> PathBuf {
+        place_of(self.descriptor.as_fd())
+    }
+
+    /// Changes the flags of the mount whose root this is, as `mount -o remount`; its server must be notified by
+    /// [`Mount::flags_changed`](crate::fuse::Mount::flags_changed). The kernel first writes back all dirty data.
+    ///
+    /// # Errors
+    /// `EBUSY` if it is to become read-only and files are open for writing; `EPERM`; `EINVAL` if it is not the root of a
+    /// mount.
+    pub fn remount(&self, flags: &MountFlags) -> io::Result<()> {
+        Ok(rustix::mount::mount_remount(self.place(), flags.to_kernel(), c"")?)
+    }
+
+    /// Unmounts the mount whose root this is.
+    ///
+    /// # Errors
+    /// `EBUSY` while it is in use and the mode is clean, or if another mount is on that path by now; `EINVAL` if it is not the
+    /// root of a mount; `EPERM`.
+    pub fn unmount(self, mode: UnmountMode) -> io::Result<()> {
+        let is_root = rustix::process::geteuid().is_root();
+        let detach = match mode {
+            UnmountMode::Clean => None,
+            UnmountMode::Lazy => Some(UnmountFlags::DETACH),
+            UnmountMode::Abort => Some(UnmountFlags::DETACH | UnmountFlags::FORCE),
+        };
+        if let (Some(flags), true) = (detach, is_root) {
+            return Ok(rustix::mount::unmount(self.place(), flags)?);
+        }
+        // Holding it would keep it in use: it is referred to by its name in its parent directory, which is held instead.
+        let (parent, name) = self.parent()?;
+        drop(self);
+        match is_root {
+            true => {
+                let place = place_of(parent.as_fd()).join(name);
+                Ok(rustix::mount::unmount(place, UnmountFlags::NOFOLLOW)?)
+            }
+            false => unmount_by_helper(&place_of(parent.as_fd()), &name, detach.is_some()),
+        }
+    }
+
+    /// Returns the parent directory, and the name there by which the same mount is found.
+    fn parent(&self) -> io::Result<(OwnedFd, OsString)> {
+        // It may have been moved since.
+        let path = std::fs::read_link(self.place())?;
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Errno::BUSY.into());
+        };
+        let parent = openat2(CWD, parent, PATH_ONLY, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+        let flags = PATH_ONLY | OFlags::NOFOLLOW;
+        let found = rustix::fs::openat(&parent, name, flags, Mode::empty())?;
+        match mount_of(found.as_fd())? == self.mount {
+            true => Ok((parent, name.to_owned())),
+            false => Err(Errno::BUSY.into()),
+        }
+    }
+}
+
+impl AsFd for MountPoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+fn place_of(descriptor: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
+}
+
+/// Returns the id of the mount that contains this descriptor. Unlike statx(2), reading it involves no file system, not even
+/// for a permission check.
+fn mount_of(descriptor: BorrowedFd<'_>) -> io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()))?;
+    let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    number.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
+}
+
+/// A mount that is attached to the mount tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListedMount {
+    /// The id of the mount.
+    pub(crate) mount: u64,
+    /// The device number of its file system, as composed by makedev(3).
+    pub(crate) device: u64,
+    /// The path of its mount point.
+    pub(crate) path: PathBuf,
+    /// The type of its file system.
+    pub(crate) kind: OsString,
+}
+
+/// Returns the mounts that are attached to the mount tree, in the order in which they were made.
+pub(crate) fn listed_mounts() -> Vec<ListedMount> {
+    let table = std::fs::read(mount_table::OWN).unwrap_or_default();
+    mount_table::mounts(&table).map(ListedMount::of).collect()
+}
+
+impl ListedMount {
+    fn of(mount: mount_table::Mount<'_>) -> Self {
+        let owned = |field: Cow<'_, [u8]>| OsString::from_vec(field.into_owned());
+        let path = PathBuf::from(owned(mount.mount_point));
+        Self { mount: mount.number, device: mount.device, path, kind: owned(mount.kind) }
+    }
+
+    /// Returns whether the mount has this file-system type.
+    pub(crate) fn is(&self, kind: &str) -> bool {
+        self.kind == OsStr::new(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_directory_is_held_whatever_becomes_of_its_path() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = |name: &str| scratch.path().canonicalize().unwrap().join(name);
+        std::fs::create_dir_all(path("parent/point")).unwrap();
+        symlink(path("parent"), path("link")).unwrap();
+        let point = MountPoint::open(&path("link/point")).unwrap();
+        assert_eq!(point.path(), path("parent/point"));
+        assert_eq!(point.mount(), MountPoint::open(scratch.path()).unwrap().mount());
+        assert!(listed_mounts().iter().any(|listed| listed.mount == point.mount()));
+        let by_link = MountPoint::open_listed(&path("link/point")).map(drop).map_err(|error| error.raw_os_error());
+        assert_eq!(by_link, Err(Some(libc::ELOOP)));
+        std::fs::rename(path("parent"), path("other")).unwrap();
+        std::fs::write(point.place().join("file"), "x").unwrap();
+        assert!(path("other/point/file").exists());
+    }
+
+    #[test]
+    fn what_is_no_mount_is_not_unmounted() {
+        let scratch = tempfile::tempdir().unwrap();
+        for mode in [UnmountMode::Clean, UnmountMode::Lazy, UnmountMode::Abort] {
+            let refused = MountPoint::open(scratch.path()).unwrap().unmount(mode);
+            assert!(refused.is_err(), "{mode:?}");
+        }
+    }
+}

@@ -1,0 +1,547 @@
+//! Options of a mount, and what follows from them and from the stack's properties.
+
+use super::flags::MountFlags;
+use super::privilege::is_machine_root;
+use crate::fuse::protocol::features::Features;
+use crate::fuse::scheduling::sched_idle;
+use crate::fuse::transport::device::DEVICE_PATH;
+use crate::fuse::transport::uring;
+use std::ffi::OsString;
+use std::fmt;
+use std::time::Duration;
+use vnode::{AccessControl, Properties, TimesTell};
+
+/// The reason given for a feature that an option turned off.
+pub(crate) const TURNED_OFF: &str = "turned off by an option";
+
+/// Options of a mount. [`MountOptions::default`] suits a regular mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// The first column of the mount table: the stack expression.
+    pub source: OsString,
+    /// The flags of mount(8).
+    pub flags: MountFlags,
+    /// Users other than the mounting user may access the mount.
+    pub allow_other: bool,
+    /// The kernel checks permissions by mode and owner. `None`: unless the stack needs to see what would be refused; where the
+    /// base checks too, only if others may access the mount and the kernel applies access control lists as well.
+    pub default_permissions: Option<bool>,
+    /// Maximum size of a read request, in bytes. `None`: 1 MiB.
+    pub max_read: Option<u32>,
+    /// Mounted on the lower directory itself, so that nothing else can reach it: caches do not expire.
+    pub over: bool,
+    /// How long names are cached. `None`: one second, or without limit if nothing else can change the files.
+    pub name_timeout: Option<Duration>,
+    /// How long attributes are cached. `None`: as for names.
+    pub attribute_timeout: Option<Duration>,
+    /// Let the kernel read and write the base's files directly, where the stack allows it.
+    pub passthrough: bool,
+    /// The kernel caches writes, and writes them back when a file is synced or closed, and at any time in between; it does not
+    /// read and write the base's files directly then, and checks permissions. Nobody may change the files in any other way,
+    /// access times reflect only reads that follow an open, and a change time may become that of the writeback. Default: off.
+    pub write_back: bool,
+    /// Locks reach the base. `None`: where the stack shares them with programs outside the mount. Locks that the kernel
+    /// manages save one request at each close, by every process that has the file open.
+    pub forward_locks: Option<bool>,
+    /// How long CPUs are kept from going idle after a request, while a single caller sends many. Zero: never. `None`: never if
+    /// workers hand the CPU to callers by SCHED_IDLE, over io_uring and with CAP_SYS_NICE (sched(7)); otherwise about as long
+    /// as one request takes.
+    pub stay_awake: Option<Duration>,
+    /// Use of io_uring, with a queue per CPU, as the transport of requests.
+    pub uring: Uring,
+    /// Features of the FUSE protocol that are not used even if the kernel has them: for a kernel with a broken feature, and
+    /// for tests of the fallbacks. Default: none.
+    pub withheld: Features,
+}
+
+/// Use of io_uring as the transport of requests (Linux 6.14).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Uring {
+    /// Where the kernel offers it.
+    #[default]
+    Auto,
+    /// It is switched on in the kernel, which only root may do; an error if that is not possible.
+    On,
+    /// Never.
+    Off,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            source: "plyfs".into(),
+            flags: MountFlags::default(),
+            allow_other: false,
+            default_permissions: None,
+            max_read: None,
+            over: false,
+            name_timeout: None,
+            attribute_timeout: None,
+            passthrough: true,
+            write_back: false,
+            forward_locks: None,
+            stay_awake: None,
+            uring: Uring::Auto,
+            withheld: Features::NONE,
+        }
+    }
+}
+
+/// The names that the kernel may cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameCaching {
+    /// None: every lookup reaches the stack.
+    Never,
+    /// Those in directories that everybody may search, since the kernel does not check permissions on cached names.
+    SearchableByAll,
+    /// All: the kernel checks permissions itself.
+    Always,
+}
+
+/// Decisions for a mount, for `--explain` and `status`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decisions {
+    /// Names that are cached.
+    pub names: NameCaching,
+    /// Names that are cached if it turns out that the kernel does not apply access control lists.
+    pub names_without_lists: NameCaching,
+    /// Every lookup has to reach the stack.
+    pub needs_every_lookup: bool,
+    /// How long names are cached.
+    pub name_timeout: Duration,
+    /// Names that do not exist are cached too.
+    pub negative_names: bool,
+    /// How long attributes are cached.
+    pub attribute_timeout: Duration,
+    /// The kernel checks permissions.
+    pub default_permissions: bool,
+    /// Users other than the mounting user may access the mount.
+    pub allows_others: bool,
+    /// The kernel is to check permissions whether it applies access control lists or not.
+    pub checks_without_lists: bool,
+    /// The kernel applies access control lists.
+    pub posix_acl: bool,
+    /// Nothing else can change the files.
+    pub exclusive: bool,
+    /// The kernel may read and write the base's files directly; otherwise the reason why not.
+    pub passthrough: Result<(), &'static str>,
+    /// Written data is on stable storage when a call returns, unless a remount changes that.
+    pub synchronous: bool,
+    /// Each directory change is on stable storage when a call returns, unless a remount changes that.
+    pub synchronous_directories: bool,
+    /// The kernel caches writes; otherwise, if that was requested, the reason why not.
+    pub write_back: Result<(), Option<&'static str>>,
+    /// Attributes, and data with them, may change on their own at any time.
+    pub needs_fresh_attributes: bool,
+    /// Files whose size and times are unchanged have the same data.
+    pub times_tell_changes: TimesTell,
+    /// A file that has not been read since it was written has to be read from the stack, which records the access time.
+    pub reading_changes_times: bool,
+    /// The kernel drops cached data of a file whose size or mtime changed, even while the file is open.
+    pub drops_changed_data: bool,
+    /// The stack has work to do when a file is closed, in addition to releasing locks.
+    pub flushes: bool,
+    /// Every read and write has to reach the stack.
+    pub needs_every_data_operation: bool,
+    /// Opens of one file may refer to different lower files, and share nothing that is cached.
+    pub opens_differ: bool,
+    /// Byte-range locks reach the base, where programs outside the mount see them; otherwise the kernel manages them.
+    pub forward_locks: bool,
+    /// Locks of flock(2) reach the base; otherwise the kernel manages them.
+    pub forward_flocks: bool,
+    /// How long CPUs are kept from going idle after a request, while a single caller sends many.
+    pub stay_awake: Duration,
+    /// Requests arrive through io_uring; otherwise the reason why not.
+    pub uring: Result<(), &'static str>,
+    /// Features of the FUSE protocol that are not used even if the kernel has them.
+    pub withheld: Features,
+}
+
+/// A timeout longer than the life of any mount.
+pub(crate) const UNBOUNDED: Duration = Duration::from_secs(1 << 32);
+pub(crate) const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time from one request of a single caller to the next, including what the caller does in between: most arrive sooner.
+const ONE_REQUEST: Duration = Duration::from_micros(50);
+
+/// Decides by a stack's properties and the options, as if the kernel had every feature: [`explain`](crate::fuse::explain) queries
+/// the running kernel, and [`Mount::decisions`](crate::fuse::Mount::decisions) returns what was negotiated with it.
+pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
+    let exclusive = properties.exclusive || options.over;
+    let uring = match options.uring {
+        Uring::Off => Err(TURNED_OFF),
+        Uring::Auto => uring::offered(),
+        Uring::On => Ok(()),
+    };
+    let yields = uring.is_ok() && sched_idle::is_possible();
+    let timeout = if exclusive { UNBOUNDED } else { REGULAR_TIMEOUT };
+    let name_timeout = options.name_timeout.unwrap_or(timeout);
+    let attribute_timeout = options.attribute_timeout.unwrap_or(timeout);
+    // A kernel that caches times does not report who caused their change.
+    let base_checks = properties.checks_credentials && !options.write_back;
+    let checks_without_lists = options.default_permissions.unwrap_or(!base_checks);
+    // Access that the base would grant by an access control list must not be refused by the mode alone.
+    let checks_with_lists =
+        options.default_permissions.is_none() && options.allow_other && properties.access_control.kernel_may_check();
+    let default_permissions = checks_without_lists || checks_with_lists;
+    let names = cached_names(properties, default_permissions);
+    let forward_locks = options.forward_locks.unwrap_or(!exclusive && properties.shares_locks);
+    let attribute_timeout = if properties.needs_fresh_attributes { Duration::ZERO } else { attribute_timeout };
+    Decisions {
+        names,
+        names_without_lists: cached_names(properties, checks_without_lists),
+        needs_every_lookup: properties.needs_every_lookup,
+        name_timeout: if names == NameCaching::Never { Duration::ZERO } else { name_timeout },
+        negative_names: names != NameCaching::Never && !properties.needs_failed_lookups,
+        attribute_timeout,
+        default_permissions,
+        allows_others: options.allow_other,
+        checks_without_lists,
+        posix_acl: default_permissions && options.allow_other,
+        exclusive,
+        passthrough: passthrough(properties, options),
+        synchronous: options.flags.synchronous,
+        synchronous_directories: options.flags.synchronous || options.flags.synchronous_directories,
+        write_back: write_back(properties, options),
+        needs_fresh_attributes: properties.needs_fresh_attributes,
+        times_tell_changes: match properties.attributes_untouched && !properties.needs_fresh_attributes {
+            true => properties.times_tell_changes,
+            false => TimesTell::OfNone,
+        },
+        // If attributes are never cached, that is because something changes on its own.
+        drops_changed_data: !exclusive || attribute_timeout.is_zero(),
+        needs_every_data_operation: properties.needs_every_data_operation,
+        opens_differ: properties.opens_differ,
+        reading_changes_times: properties.reading_changes_times,
+        forward_locks,
+        forward_flocks: forward_locks,
+        flushes: !properties.nothing_to_flush,
+        stay_awake: options.stay_awake.unwrap_or(if yields { Duration::ZERO } else { ONE_REQUEST }),
+        uring,
+        withheld: options.withheld,
+    }
+}
+
+/// Returns the names that may be cached, depending on whether the kernel checks permissions.
+fn cached_names(properties: &Properties, kernel_checks: bool) -> NameCaching {
+    match properties.access_control {
+        _ if properties.needs_every_lookup => NameCaching::Never,
+        AccessControl::NotShown => NameCaching::Never,
+        AccessControl::AsShown if kernel_checks => NameCaching::Always,
+        // A kernel check that an option enables does not replace the stack's own check, if it has one.
+        AccessControl::OpenAsShown if kernel_checks && !properties.checks_credentials => NameCaching::Always,
+        AccessControl::AsShown | AccessControl::OpenAsShown => NameCaching::SearchableByAll,
+    }
+}
+
+fn passthrough(properties: &Properties, options: &MountOptions) -> Result<(), &'static str> {
+    if !options.passthrough {
+        Err(TURNED_OFF)
+    } else if !properties.data_untouched {
+        Err("the stack changes data")
+    } else if properties.needs_every_data_operation {
+        Err(SEES_ALL)
+    } else if !properties.has_backing_files {
+        Err("the base has no files of the kernel's")
+    } else if options.write_back {
+        Err("the kernel keeps writes instead, by an option")
+    } else if !is_machine_root() {
+        Err("it needs root")
+    } else {
+        Ok(())
+    }
+}
+
+const SEES_ALL: &str = "the stack must see every read and write";
+
+/// Decides on the writeback cache: the kernel then trusts its own sizes and times, so that nobody else may change them.
+fn write_back(properties: &Properties, options: &MountOptions) -> Result<(), Option<&'static str>> {
+    if !options.write_back {
+        Err(None)
+    } else if properties.needs_every_data_operation {
+        Err(Some(SEES_ALL))
+    } else if properties.times_tell_changes != TimesTell::OfAll || properties.needs_fresh_attributes {
+        Err(Some("the stack changes files by itself"))
+    } else {
+        Ok(())
+    }
+}
+
+impl Decisions {
+    /// Drops access control lists, which the kernel does not apply: it checks permissions only if it was to do so without
+    /// them.
+    pub(crate) fn do_without_lists(&mut self) {
+        self.posix_acl = false;
+        self.default_permissions = self.checks_without_lists;
+        self.names = self.names_without_lists;
+        if self.names == NameCaching::Never {
+            (self.name_timeout, self.negative_names) = (Duration::ZERO, false);
+        }
+    }
+
+    /// Returns whether the mount lets in others for whom the kernel checks nothing: what the kernel does without asking has to
+    /// be refused beforehand.
+    pub(crate) fn guards_others(&self) -> bool {
+        self.allows_others && !self.default_permissions
+    }
+
+    /// Returns whether reads and writes are not cached, so that each reaches the stack.
+    pub fn direct_io(&self) -> bool {
+        self.needs_every_data_operation || (self.opens_differ && self.passthrough.is_err())
+    }
+
+    /// Returns whether closing a file has to reach the stack.
+    pub fn needs_flush(&self) -> bool {
+        self.forward_locks || self.flushes
+    }
+
+    /// Returns how requests arrive from the kernel, and why.
+    pub fn transport(&self) -> String {
+        match self.uring {
+            Ok(()) => "io_uring, with a queue for each processor".to_owned(),
+            Err(why) => format!("{DEVICE_PATH}; io_uring: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Decisions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = match self.names {
+            NameCaching::Never => "never",
+            NameCaching::SearchableByAll => "in directories that everybody may search",
+            NameCaching::Always => "always",
+        };
+        let negative = if self.negative_names { "cached too" } else { "never cached" };
+        let checked = if self.default_permissions { "the kernel, by mode and owner" } else { "the stack" };
+        let acl = if self.posix_acl { " and access control list" } else { "" };
+        let data = match (self.passthrough, self.direct_io()) {
+            (Ok(()), _) if self.synchronous => {
+                "by the kernel itself (passthrough), where the base has files that are not open for writing".to_owned()
+            }
+            (Ok(()), _) => "by the kernel itself (passthrough), where the base has files".to_owned(),
+            (Err(why), true) => format!("by the stack, uncached: {why}"),
+            (Err(why), false) => format!("by the stack, through the page cache: {why}"),
+        };
+        let kept = match (self.exclusive, self.times_tell_changes) {
+            (true, _) => "as long as memory allows",
+            (_, TimesTell::OfNone) => "from an open to the last close",
+            _ if self.drops_changed_data => "while a file's times stay as they are",
+            _ => "until an open finds other times",
+        };
+        let written = if self.write_back.is_ok() { "later, at close at the latest" } else { "at once" };
+        let locks = match (self.forward_locks, self.forward_flocks) {
+            (true, true) => "kept by the base",
+            (false, false) => "kept by the kernel",
+            (true, false) => "of byte ranges kept by the base, of whole files (flock) by the kernel",
+            (false, true) => "of byte ranges kept by the kernel, of whole files (flock) by the base",
+        };
+        writeln!(formatter, "names cached: {names}, for {}", timeout_text(self.name_timeout))?;
+        writeln!(formatter, "names that do not exist: {negative}")?;
+        writeln!(formatter, "attributes cached: for {}", timeout_text(self.attribute_timeout))?;
+        writeln!(formatter, "permissions checked by: {checked}{acl}")?;
+        writeln!(formatter, "data read and written: {data}")?;
+        if self.passthrough.is_err() && !self.direct_io() {
+            writeln!(formatter, "data cached: {kept}; written: {written}")?;
+        }
+        match (self.synchronous, self.synchronous_directories) {
+            (true, _) => {
+                writeln!(formatter, "stored before a call returns: what is written, and changes of directories")?
+            }
+            (false, true) => writeln!(formatter, "stored before a call returns: changes of directories")?,
+            (false, false) => {}
+        }
+        writeln!(formatter, "locks: {locks}")?;
+        writeln!(formatter, "requests come: through {}", self.transport())?;
+        if self.uring.is_ok() && sched_idle::is_possible() {
+            writeln!(formatter, "processors left to callers: as soon as they have their replies")?;
+        }
+        match self.stay_awake {
+            Duration::ZERO => formatter.write_str("processors kept awake: no")?,
+            time => write!(
+                formatter,
+                "processors kept awake: for {} µs after each of one caller's many requests",
+                time.as_micros()
+            )?,
+        }
+        match self.withheld {
+            Features::NONE => Ok(()),
+            withheld => write!(formatter, "\nfeatures of the kernel left unused: {withheld}"),
+        }
+    }
+}
+
+fn timeout_text(timeout: Duration) -> String {
+    match timeout {
+        Duration::ZERO => "no time".into(),
+        _ if timeout >= UNBOUNDED => "as long as memory allows".into(),
+        _ => format!("{} s", timeout.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REGULAR: Properties = Properties { exclusive: false, ..Properties::TRANSPARENT };
+
+    #[test]
+    fn times_tell_of_changes_where_nothing_in_the_stack_hides_them() {
+        let tell = |properties: &Properties| decide(properties, &MountOptions::default()).times_tell_changes;
+        let every = [TimesTell::OfNone, TimesTell::OfSome, TimesTell::OfAll];
+        for times_tell_changes in every {
+            assert_eq!(tell(&Properties { times_tell_changes, ..REGULAR }), times_tell_changes);
+            let with = |other: TimesTell| times_tell_changes.stacked_on(other);
+            assert_eq!(every.map(with), every.map(|other| other.min(times_tell_changes)));
+        }
+        assert_eq!(tell(&Properties { data_untouched: false, ..REGULAR }), TimesTell::OfAll);
+        assert_eq!(tell(&Properties { attributes_untouched: false, ..REGULAR }), TimesTell::OfNone);
+        assert_eq!(tell(&Properties { needs_fresh_attributes: true, ..REGULAR }), TimesTell::OfNone);
+    }
+
+    #[test]
+    fn a_regular_mount_caches_for_a_second_where_all_may_search() {
+        let decisions = decide(&REGULAR, &MountOptions::default());
+        assert_eq!(decisions.names, NameCaching::SearchableByAll);
+        assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (REGULAR_TIMEOUT, REGULAR_TIMEOUT));
+        assert!(decisions.negative_names && decisions.forward_locks);
+        assert!(!decisions.default_permissions && !decisions.posix_acl);
+    }
+
+    #[test]
+    fn the_kernel_checks_for_others_unless_the_stack_needs_what_it_would_refuse() {
+        let others = MountOptions { allow_other: true, ..MountOptions::default() };
+        let mut decisions = decide(&REGULAR, &others);
+        assert!(decisions.default_permissions && decisions.posix_acl && !decisions.checks_without_lists);
+        assert_eq!(decisions.names, NameCaching::Always);
+        decisions.do_without_lists();
+        assert!(!decisions.default_permissions && !decisions.posix_acl);
+        assert_eq!(decisions.names, NameCaching::SearchableByAll);
+        let reporting = Properties { access_control: AccessControl::OpenAsShown, ..REGULAR };
+        let decisions = decide(&reporting, &others);
+        assert!(!decisions.default_permissions);
+        assert_eq!(decisions.names, NameCaching::SearchableByAll);
+        let unshown = Properties { access_control: AccessControl::NotShown, ..REGULAR };
+        let decisions = decide(&unshown, &others);
+        assert!(!decisions.default_permissions && decisions.guards_others());
+        assert_eq!(
+            (decisions.names, decisions.name_timeout, decisions.negative_names),
+            (NameCaching::Never, Duration::ZERO, false)
+        );
+        let asked = MountOptions { default_permissions: Some(true), ..others };
+        assert!(decide(&reporting, &asked).checks_without_lists);
+        let names = |properties: &Properties| decide(properties, &asked).names;
+        assert_eq!(names(&REGULAR), NameCaching::Always);
+        assert_eq!(names(&reporting), NameCaching::SearchableByAll);
+        assert_eq!(names(&Properties { checks_credentials: false, ..reporting }), NameCaching::Always);
+        assert_eq!(names(&unshown), NameCaching::Never);
+    }
+
+    #[test]
+    fn who_changes_attributes_and_decides_by_them_has_names_cached() {
+        let mapped = Properties { attributes_untouched: false, ..REGULAR };
+        assert_eq!(decide(&mapped, &MountOptions::default()).names, NameCaching::SearchableByAll);
+        let mut decisions = decide(&mapped, &MountOptions { allow_other: true, ..MountOptions::default() });
+        assert_eq!(decisions.names, NameCaching::Always);
+        decisions.do_without_lists();
+        assert_eq!(decisions.names, NameCaching::SearchableByAll);
+    }
+
+    #[test]
+    fn nothing_else_reaching_the_files_unbinds_the_caches() {
+        let over = MountOptions { over: true, ..MountOptions::default() };
+        for decisions in [decide(&REGULAR, &over), decide(&Properties::TRANSPARENT, &MountOptions::default())] {
+            assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (UNBOUNDED, UNBOUNDED));
+            assert!(decisions.exclusive && !decisions.forward_locks);
+        }
+    }
+
+    #[test]
+    fn locks_reach_the_base_where_they_are_shared_with_programs_outside() {
+        let alone = Properties { shares_locks: false, ..REGULAR };
+        assert!(!decide(&alone, &MountOptions::default()).forward_locks);
+        let wanted = MountOptions { forward_locks: Some(true), ..MountOptions::default() };
+        assert!(decide(&alone, &wanted).forward_locks);
+    }
+
+    #[test]
+    fn timeouts_given_count_unless_nothing_may_be_cached() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let given = MountOptions { name_timeout: seconds(5), attribute_timeout: seconds(7), ..MountOptions::default() };
+        let decisions = decide(&REGULAR, &given);
+        assert_eq!((Some(decisions.name_timeout), Some(decisions.attribute_timeout)), (seconds(5), seconds(7)));
+        let watchful = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
+        let decisions = decide(&watchful, &given);
+        assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (Duration::ZERO, Duration::ZERO));
+    }
+
+    #[test]
+    fn a_stack_that_needs_to_see_gets_to_see() {
+        let watchful = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
+        let decisions = decide(&watchful, &MountOptions::default());
+        assert_eq!(decisions.names, NameCaching::Never);
+        assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (Duration::ZERO, Duration::ZERO));
+        assert!(!decisions.negative_names);
+        let failed = Properties { needs_failed_lookups: true, ..REGULAR };
+        let decisions = decide(&failed, &MountOptions::default());
+        assert!(!decisions.negative_names);
+        assert_eq!(decisions.names, NameCaching::SearchableByAll);
+        let data = Properties { needs_every_data_operation: true, ..REGULAR };
+        let decisions = decide(&data, &MountOptions::default());
+        assert!(decisions.direct_io() && decisions.passthrough.is_err());
+    }
+
+    #[test]
+    fn a_base_that_does_not_check_leaves_checking_to_the_kernel() {
+        let unprivileged = Properties { checks_credentials: false, ..REGULAR };
+        let alone = decide(&unprivileged, &MountOptions::default());
+        assert!(alone.default_permissions && !alone.posix_acl);
+        assert_eq!(alone.names, NameCaching::Always);
+        let others = MountOptions { allow_other: true, ..MountOptions::default() };
+        assert!(decide(&unprivileged, &others).posix_acl);
+    }
+
+    #[test]
+    fn explanations_name_the_reason() {
+        let encrypted = Properties { data_untouched: false, ..REGULAR };
+        let text = decide(&encrypted, &MountOptions::default()).to_string();
+        assert!(text.contains("by the stack, through the page cache: the stack changes data\n"), "{text}");
+        assert!(text.contains("data cached: while a file's times stay as they are; written: at once\n"), "{text}");
+        let back = MountOptions { write_back: true, over: true, ..MountOptions::default() };
+        let text = decide(&REGULAR, &back).to_string();
+        assert!(text.contains("the kernel keeps writes instead, by an option\n"), "{text}");
+        assert!(
+            text.contains("data cached: as long as memory allows; written: later, at close at the latest\n"),
+            "{text}"
+        );
+        assert!(text.contains("checked by: the kernel"), "{text}");
+    }
+
+    #[test]
+    fn explanations_tell_what_is_stored_at_once() {
+        let explained = |flags| decide(&REGULAR, &MountOptions { flags, ..MountOptions::default() }).to_string();
+        let stored = |flags| explained(flags).lines().find(|line| line.starts_with("stored ")).map(str::to_owned);
+        assert_eq!(stored(MountFlags::default()), None);
+        let directories = MountFlags { synchronous_directories: true, ..MountFlags::default() };
+        assert_eq!(stored(directories).unwrap(), "stored before a call returns: changes of directories");
+        let all = MountFlags { synchronous: true, ..MountFlags::default() };
+        let expected = "stored before a call returns: what is written, and changes of directories";
+        assert_eq!(stored(all).unwrap(), expected);
+    }
+
+    #[test]
+    fn writes_are_kept_only_where_no_layer_sees_them_and_files_stay_what_they_are() {
+        let back = MountOptions { write_back: true, ..MountOptions::default() };
+        let kept = |properties: &Properties| decide(properties, &back).write_back;
+        assert!(kept(&REGULAR).is_ok() && decide(&REGULAR, &MountOptions::default()).write_back == Err(None));
+        assert!(matches!(kept(&Properties { needs_every_data_operation: true, ..REGULAR }), Err(Some(_))));
+        for times_tell_changes in [TimesTell::OfSome, TimesTell::OfNone] {
+            assert!(matches!(kept(&Properties { times_tell_changes, ..REGULAR }), Err(Some(_))));
+        }
+        assert!(matches!(kept(&Properties { needs_fresh_attributes: true, ..REGULAR }), Err(Some(_))));
+    }
+
+    #[test]
+    fn a_base_without_files_of_the_kernels_is_not_passed_through() {
+        let memory = Properties { has_backing_files: false, ..REGULAR };
+        assert!(decide(&memory, &MountOptions::default()).passthrough.is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! Parking: entries without a worker.
+//!
+//! The kernel never releases an entry, and gives a request to each entry that waits for one. It gives none to an entry whose
+//! request has not been answered. So the session sends itself requests for which nobody waits: it asks the kernel for zero
+//! bytes of a file's cached data (FUSE_NOTIFY_RETRIEVE), and the kernel responds with a request. An entry that holds one of
+//! these needs neither a thread nor a ring. It is used again by answering: the kernel then also looks for requests that have
+//! been waiting in the queue, which it does not do for a new entry.
+
+use super::entry::Entry;
+use super::purpose::{OWN, PARK, Purpose};
+use crate::fuse::protocol::wire::{self, notification};
+use crate::fuse::transport::device::Device;
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use zerocopy::IntoBytes;
+
+/// Returns a regular file that the kernel knows.
+pub(crate) type SomeFile = Box<dyn Fn() -> Option<u64> + Send + Sync>;
+
+/// Increment from one unique to the next: the lowest bit marks interrupts.
+const STEP: u64 = 2;
+
+/// The parked entries of a session.
+pub(crate) struct Parking {
+    device: Arc<Device>,
+    /// By CPU.
+    lots: Vec<Mutex<Vec<Entry>>>,
+    asked: AtomicU64,
+    /// A regular file that the kernel knows, if there is one.
+    some_file: SomeFile,
+    /// The kernel lets a request stay unanswered indefinitely.
+    is_allowed: bool,
+}
+
+impl Parking {
+    /// Creates an empty set of parked entries.
+    pub(crate) fn new(device: &Arc<Device>, processors: u16, some_file: SomeFile) -> Parking {
+        Parking {
+            device: Arc::clone(device),
+            lots: (0..processors).map(|_| Mutex::default()).collect(),
+            asked: AtomicU64::new(0),
+            some_file,
+            is_allowed: !has_time_limit(),
+        }
+    }
+
+    /// Makes the kernel send a request to an entry of the CPU on which this thread runs; returns whether it does, for which it
+    /// has to know a regular file. Never blocks.
+    pub(crate) fn ask(&self, purpose: Purpose) -> bool {
+        let bits = match purpose {
+            Purpose::Park if !self.is_allowed => return false,
+            Purpose::Park => OWN | PARK,
+            Purpose::Fetch => OWN,
+        };
+        let Some(node) = (self.some_file)() else { return false };
+        let unique = bits | (self.asked.fetch_add(STEP, Ordering::Relaxed) & !(OWN | PARK));
+        let fixed = wire::NotifyRetrieve { unique, node, offset: 0, size: 0, padding: 0 };
+        let length = (size_of::<wire::OutHeader>() + size_of_val(&fixed)) as u32;
+        let header = wire::OutHeader { length, error: notification::RETRIEVE, unique: 0 };
+        match self.device.notify(&[header.as_bytes(), fixed.as_bytes()].concat()) {
+            Ok(()) => true,
+            // The kernel may have forgotten the file.
+            Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN) => false,
+            Err(error) => {
+                tracing::warn!(%error, ?purpose, "the kernel makes no request");
+                false
+            }
+        }
+    }
+
+    /// Parks an entry that holds a request of our own.
+    pub(crate) fn park(&self, mut entry: Box<Entry>) {
+        entry.empty();
+        self.lot(&entry).push(*entry);
+    }
+
+    /// Takes a parked entry of a CPU, ready to be committed.
+    pub(crate) fn take(&self, processor: u16) -> Option<Box<Entry>> {
+        let lot = self.lots.get(usize::from(processor))?;
+        let mut entry = lot.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        entry.put_reply(None);
+        Some(Box::new(entry))
+    }
+
+    fn lot(&self, entry: &Entry) -> MutexGuard<'_, Vec<Entry>> {
+        self.lots[usize::from(entry.processor())].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether the kernel is configured to end connections whose requests are not answered in time (Linux 6.15).
+fn has_time_limit() -> bool {
+    let is_set = |name: &str| {
+        std::fs::read_to_string(format!("/proc/sys/fs/fuse/{name}")).is_ok_and(|seconds| seconds.trim() != "0")
+    };
+    is_set("default_request_timeout") || is_set("max_request_timeout")
+}
