@@ -19,6 +19,29 @@ pub struct Kind {
     pub(crate) build: Build,
 }
 
+impl Kind {
+    /// Returns the registration of a layer on one file system.
+    pub const fn over(
+        name: &'static str,
+        summary: &'static str,
+        options: &'static [OptionSpecification],
+        build: fn(&[Pair], FileSystemRef) -> Result<FileSystemRef, OptionError>,
+    ) -> Self {
+        Self { name, summary, options, build: Build::Over(build) }
+    }
+
+    /// Returns the registration of a fan-out layer. `build` gets the layer's options, its branches, the labels of missing
+    /// branches, and the opener of later ones.
+    pub const fn joining(
+        name: &'static str,
+        summary: &'static str,
+        options: &'static [OptionSpecification],
+        build: Join,
+    ) -> Self {
+        Self { name, summary, options, build: Build::Joining(build) }
+    }
+}
+
 /// Constructor of a layer over its lower file systems.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Build {
@@ -29,10 +52,10 @@ pub(crate) enum Build {
 }
 
 /// Builds a fan-out layer from its options, its branches, the labels of missing branches, and the opener of later ones.
-type Join = fn(&[Pair], Vec<Branch>, Vec<String>, Option<BranchOpener>) -> Result<FileSystemRef, OptionError>;
+pub type Join = fn(&[Pair], Vec<Branch>, Vec<String>, Option<BranchOpener>) -> Result<FileSystemRef, OptionError>;
 
 /// Key and value of an option, as in a stack expression.
-type Pair = (String, String);
+pub type Pair = (String, String);
 
 /// A lower tree of a fan-out layer.
 #[derive(Clone)]

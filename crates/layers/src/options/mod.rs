@@ -20,7 +20,7 @@ pub struct OptionSpecification {
 }
 
 /// The options given to a layer: every key is known and given once.
-pub(crate) struct Options<'a> {
+pub struct Options<'a> {
     layer: &'static str,
     known: &'static [OptionSpecification],
     pairs: &'a [(String, String)],
@@ -31,7 +31,7 @@ impl<'a> Options<'a> {
     ///
     /// # Errors
     /// Fails if a key is not among `known`, or is given twice.
-    pub(crate) fn new(
+    pub fn new(
         layer: &'static str,
         known: &'static [OptionSpecification],
         pairs: &'a [(String, String)],
@@ -50,13 +50,13 @@ impl<'a> Options<'a> {
     }
 
     /// Returns the value of an option, if it was given.
-    pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
+    pub fn text(&self, key: &str) -> Option<&'a str> {
         debug_assert!(self.known.iter().any(|option| option.key == key), "`{key}` is not among the known options");
         self.pairs.iter().find(|(given, _)| given == key).map(|(_, value)| value.as_str())
     }
 
     /// Returns the value of an option as parsed by `read`, whose error describes what it expects instead.
-    pub(crate) fn read<T>(
+    pub fn read<T>(
         &self,
         key: &str,
         read: impl FnOnce(&'a str) -> Result<T, String>,
@@ -67,7 +67,7 @@ impl<'a> Options<'a> {
     }
 
     /// Returns the value of an option that takes one of a few words.
-    pub(crate) fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Result<Option<T>, OptionError> {
+    pub fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Result<Option<T>, OptionError> {
         self.read(key, |value| {
             let found = choices.iter().find(|(word, _)| *word == value);
             found.map(|(_, choice)| *choice).ok_or_else(|| one_of(choices.iter().map(|(word, _)| *word)))
@@ -75,12 +75,12 @@ impl<'a> Options<'a> {
     }
 
     /// Returns whether an option is `yes`.
-    pub(crate) fn flag(&self, key: &str) -> Result<bool, OptionError> {
+    pub fn flag(&self, key: &str) -> Result<bool, OptionError> {
         Ok(self.choice(key, &[("yes", true), ("no", false)])?.unwrap_or(false))
     }
 
     /// Builds an error about one of the options.
-    pub(crate) fn error(&self, key: &str, problem: OptionProblem) -> OptionError {
+    pub fn error(&self, key: &str, problem: OptionProblem) -> OptionError {
         OptionError { layer: self.layer, key: key.to_owned(), problem }
     }
 }
@@ -96,7 +96,7 @@ pub(crate) fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// Parses a number; the error says that one was expected.
-pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, String> {
+pub fn number<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| "a number".to_owned())
 }
 

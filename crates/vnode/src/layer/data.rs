@@ -45,6 +45,11 @@ pub enum Holes {
 }
 
 impl DataShape {
+    /// Returns the shape of an encoding of each byte to one byte independently, of zero, and only of zero, to zero.
+    pub const fn bytewise() -> Self {
+        Self { block_size: 4096, overhead: 0, holes: Holes::ZeroByte, sparse: false }
+    }
+
     /// Returns the size of a whole lower block in bytes.
     pub const fn encoded_block_size(&self) -> usize {
         self.block_size + self.overhead

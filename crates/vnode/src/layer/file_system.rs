@@ -1,14 +1,13 @@
 //! A layer on a file system, as a file system.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use super::hooks::declared;
 use super::{Layer, LayerVnode};
 use crate::{
-    Claim, Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks, Name,
-    Notifier, Properties, Result, VnodeRef,
+    Claim, Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks,
+    LiveTable, Name, Notifier, Properties, Result, VnodeRef,
 };
 
 /// Puts a layer on a file system.
@@ -16,8 +15,7 @@ pub fn stack<L: Layer>(layer: L, lower: FileSystemRef) -> FileSystemRef {
     Arc::new(LayerFileSystem(Arc::new(Mount {
         layer,
         lower,
-        hasher: RandomState::new(),
-        vnodes: std::array::from_fn(|_| Mutex::default()),
+        vnodes: LiveTable::default(),
         data_locks: KeyedLocks::default(),
     })))
 }
@@ -29,14 +27,11 @@ pub struct LayerFileSystem<L: Layer>(Arc<Mount<L>>);
 pub(crate) struct Mount<L: Layer> {
     pub(crate) layer: L,
     pub(crate) lower: FileSystemRef,
-    hasher: RandomState,
-    /// Live vnodes by handle, so that all references to one see the same state. Unused for layers without state.
-    vnodes: [Mutex<HashMap<Handle, Weak<LayerVnode<L>>>>; SHARDS],
+    /// Live vnodes, so that all references to one see the same state. Unused for layers without state.
+    vnodes: LiveTable<LayerVnode<L>>,
     /// Locks on the blocks of each encoded file, since a write is a read-modify-write.
     pub(crate) data_locks: KeyedLocks<Handle>,
 }
-
-const SHARDS: usize = 64;
 
 impl<L: Layer> Mount<L> {
     /// Returns this layer's vnode over `lower`: the live one if the layer keeps state and one exists.
@@ -44,30 +39,14 @@ impl<L: Layer> Mount<L> {
         if !self.layer.keeps_state() {
             return LayerVnode::new(Arc::clone(self), lower);
         }
-        let handle = lower.handle();
-        let mut shard = self.vnodes[self.shard(&handle)].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(live) = shard.get(&handle).and_then(Weak::upgrade) {
-            return live;
-        }
-        let vnode = LayerVnode::new(Arc::clone(self), lower);
-        shard.insert(handle, Arc::downgrade(&vnode));
-        vnode
+        self.vnodes.find_or_insert(&lower.handle(), || LayerVnode::new(Arc::clone(self), Arc::clone(&lower)))
     }
 
-    /// Forgets a vnode that is being dropped, unless a new one has taken its place.
+    /// Forgets a vnode that is being dropped.
     pub(crate) fn forget(&self, lower: &VnodeRef) {
-        if !self.layer.keeps_state() {
-            return;
+        if self.layer.keeps_state() {
+            self.vnodes.forget(&lower.handle());
         }
-        let handle = lower.handle();
-        let mut shard = self.vnodes[self.shard(&handle)].lock().unwrap_or_else(PoisonError::into_inner);
-        if shard.get(&handle).is_some_and(|vnode| vnode.strong_count() == 0) {
-            shard.remove(&handle);
-        }
-    }
-
-    fn shard(&self, handle: &Handle) -> usize {
-        self.hasher.hash_one(handle) as usize % SHARDS
     }
 }
 
@@ -93,7 +72,7 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
     }
 
     fn properties(&self) -> Properties {
-        self.0.layer.properties().stacked_on(self.0.lower.properties())
+        declared(&self.0.layer).stacked_on(self.0.lower.properties())
     }
 
     fn describe(&self) -> Vec<Description> {
@@ -120,7 +99,7 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
 
     fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
         self.0.layer.set_notifier(&notifier);
-        let properties = self.0.layer.properties();
+        let properties = declared(&self.0.layer);
         if properties.names_untouched && properties.data_untouched {
             self.0.lower.set_notifier(notifier);
         } else {

@@ -11,6 +11,12 @@ use crate::{
     Properties, RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
+/// Returns what a layer by itself leaves untouched and needs.
+pub(crate) fn declared<L: Layer>(layer: &L) -> Properties {
+    let declared = layer.properties();
+    Properties { data_untouched: declared.data_untouched && layer.data_shape().is_none(), ..declared }
+}
+
 /// A layer: one value per mount, shared by all its operations; its fields hold the layer's state of the mount.
 ///
 /// The operations have the semantics of those of [`crate::Vnode`] and [`crate::OpenFile`].
@@ -35,7 +41,8 @@ pub trait Layer: Send + Sync + Sized + 'static {
         String::new()
     }
 
-    /// Returns what the layer by itself leaves untouched and needs. Default: touches nothing, needs nothing.
+    /// Returns what the layer by itself leaves untouched and needs; data are touched in any case if they have a
+    /// [shape](Layer::data_shape). Default: touches nothing, needs nothing.
     fn properties(&self) -> Properties {
         Properties::TRANSPARENT
     }
@@ -43,7 +50,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
     /// Returns the members that the layer consists of, the lowest first, for the description of the stack. Default: the
     /// layer alone, with its kind, its details and its properties.
     fn describe(&self) -> Vec<Description> {
-        vec![Description { kind: self.kind().to_owned(), details: self.details(), properties: self.properties() }]
+        vec![Description { kind: self.kind().to_owned(), details: self.details(), properties: declared(self) }]
     }
 
     /// Returns whether commands to this target are for this layer. Default: whether the target is its kind.
@@ -137,7 +144,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
     fn map_statfs(&self, statfs: &mut StatFs) {}
 
     /// Returns the encoding of data, if there is one: `encode_data` and `decode_data` are then called for every block
-    /// that is written or read, by whatever path. Declare `data_untouched: false`. Default: data is not touched.
+    /// that is written or read, by whatever path. Default: data is not touched.
     fn data_shape(&self) -> Option<DataShape> {
         None
     }

@@ -14,9 +14,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("frontends", &["vnode"]),
     ("stack", &["vnode", "bases", "fist", "layers"]),
     ("cli", &["vnode", "stack", "frontends", "fist", "fist-server"]),
-    ("suite", &["vnode", "bases", "layers", "conformance", "frontends", "stack"]),
+    ("suite", &["vnode", "bases", "layers", "conformance", "frontends", "stack", "samples"]),
     ("bench", &[]),
     ("comparison", &["vnode"]),
+    ("samples", &["vnode", "layers"]),
     ("fist-server", &["fist"]),
     ("test-runner", &[]),
 ];

@@ -1,0 +1,9 @@
+//! Layers as they are written outside of the project: small, whole, and in the matrix of the conformance tests.
+
+pub mod mirror;
+pub mod negate;
+
+use layers::Kind;
+
+/// Registrations of these layers, for a stack builder.
+pub const KINDS: &[Kind] = &[mirror::KIND, negate::KIND];

@@ -1,0 +1,244 @@
+//! Tests of the mirror: all branches get every change, in one order, and a branch that does not is left out.
+
+use std::sync::Arc;
+use std::thread;
+
+use bases::mem::{MemoryFileSystem, Options};
+use layers::Branch;
+use samples::mirror;
+use vnode::{
+    Caller, Control, Creation, Errno, FileKind, FileSystemRef, Name, OpenFlags, RenameMode, Result, SetAttributes,
+    VnodeRef, XattrMode, read_fully,
+};
+
+fn memory() -> FileSystemRef {
+    let options = Options { size: 1 << 28, inodes: 100_000, mode: 0o777, uid: 0, gid: 0 };
+    Arc::new(MemoryFileSystem::new(options))
+}
+
+/// A branch whose operations can be made to fail while it is used.
+fn breakable() -> FileSystemRef {
+    layers::kind("faulty").unwrap().stack(&[], memory()).unwrap()
+}
+
+fn break_with(file_system: &FileSystemRef, rule: &[(&str, &str)]) {
+    let arguments = rule.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    let set = Control { target: "faulty".to_owned(), command: "set".to_owned(), arguments };
+    file_system.control(&set).unwrap();
+}
+
+fn mirror_of(branches: &[FileSystemRef]) -> std::result::Result<FileSystemRef, String> {
+    let branch = |(index, file_system): (usize, &FileSystemRef)| Branch {
+        file_system: Arc::clone(file_system),
+        mode: None,
+        label: format!("branch{index}"),
+    };
+    let branches = branches.iter().enumerate().map(branch).collect();
+    mirror::KIND.join(&[], branches, None).map_err(|error| error.to_string())
+}
+
+fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+fn root() -> Caller {
+    Caller::with_groups(0, 0, &[], 0o022)
+}
+
+fn write(directory: &VnodeRef, text: &str, data: &[u8]) -> Result<()> {
+    let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+    let file = directory.create(&root(), name(text), &how)?.file;
+    assert_eq!(file.write_at(&root(), 0, data, false)?, data.len());
+    Ok(())
+}
+
+fn read(directory: &VnodeRef, text: &str) -> Result<Vec<u8>> {
+    let found = directory.lookup(&root(), name(text))?;
+    let mut data = vec![0; found.attributes.size as usize];
+    read_fully(&*found.vnode.open(&root(), OpenFlags::READ)?, &root(), 0, &mut data)?;
+    Ok(data)
+}
+
+/// Everything that is to be the same in all branches, of a tree.
+fn contents(directory: &VnodeRef, path: &str, all: &mut Vec<String>) {
+    let mut names = Vec::new();
+    let open = directory.open_directory(&root()).unwrap();
+    let collect = &mut |entry: vnode::DirectoryEntry<'_>| {
+        names.push(String::from_utf8(entry.name.as_bytes().to_vec()).unwrap());
+        std::ops::ControlFlow::Continue(())
+    };
+    open.read(&root(), 0, collect).unwrap();
+    names.sort();
+    for text in names {
+        let found = directory.lookup(&root(), name(&text)).unwrap();
+        let (shown, attributes) = (format!("{path}/{text}"), found.attributes);
+        let data = match attributes.kind {
+            FileKind::Regular => read(directory, &text).unwrap(),
+            FileKind::Symlink => found.vnode.readlink(&root()).unwrap(),
+            _ => Vec::new(),
+        };
+        let xattrs = found.vnode.listxattr(&root()).unwrap();
+        all.push(format!(
+            "{shown} {:?} {:o} {} {} {data:?} {xattrs:?}",
+            attributes.kind, attributes.mode, attributes.uid, attributes.nlink
+        ));
+        if attributes.kind == FileKind::Directory {
+            contents(&found.vnode, &shown, all);
+        }
+    }
+}
+
+fn assert_same(branches: &[FileSystemRef]) {
+    let all = |file_system: &FileSystemRef| {
+        let mut all = Vec::new();
+        contents(&file_system.root(), "", &mut all);
+        all
+    };
+    let first = all(&branches[0]);
+    branches[1..].iter().for_each(|other| assert_eq!(first, all(other)));
+}
+
+#[test]
+fn every_change_reaches_every_branch() {
+    let branches = [memory(), memory(), memory()];
+    let mirror = mirror_of(&branches).unwrap();
+    let (top, root) = (mirror.root(), root());
+    let directory = top.mkdir(&root, name("d"), 0o755).unwrap().vnode;
+    write(&directory, "file", b"data").unwrap();
+    let file = directory.lookup(&root, name("file")).unwrap().vnode;
+    top.link(&root, &file, name("link")).unwrap();
+    top.symlink(&root, name("symlink"), b"d/file").unwrap();
+    file.setattr(&root, &SetAttributes { mode: Some(0o600), uid: Some(7), ..SetAttributes::default() }).unwrap();
+    file.setxattr(&root, b"user.x", b"y", XattrMode::Create).unwrap();
+    let open = file.open(&root, OpenFlags::READ_WRITE).unwrap();
+    open.truncate(&root, 2, false).unwrap();
+    directory.rename(&root, name("file"), &top, name("moved"), RenameMode::Replace).unwrap();
+    open.write_at(&root, 2, b"after", false).unwrap();
+    write(&top, "gone", b"x").unwrap();
+    top.unlink(&root, name("gone")).unwrap();
+    assert_same(&branches);
+    assert_eq!(read(&branches[2].root(), "moved").unwrap(), b"daafter");
+    assert_eq!(top.lookup(&root, name("moved")).unwrap().attributes.nlink, 2);
+    assert_eq!(top.rmdir(&root, name("d")), Ok(()));
+    assert_same(&branches);
+}
+
+#[test]
+fn an_error_of_the_first_branch_changes_nothing() {
+    let branches = [memory(), memory()];
+    let top = mirror_of(&branches).unwrap().root();
+    top.mkdir(&root(), name("d"), 0o755).unwrap();
+    let user = Caller::with_groups(1000, 1000, &[], 0o022);
+    let directory = top.lookup(&root(), name("d")).unwrap().vnode;
+    assert_eq!(directory.mkdir(&user, name("e"), 0o755).err(), Some(Errno::EACCES));
+    assert_eq!(top.mkdir(&root(), name("d"), 0o755).err(), Some(Errno::EEXIST));
+    assert_same(&branches);
+    assert!(write(&top, "f", b"both").is_ok());
+    assert_eq!(read(&branches[1].root(), "f").unwrap(), b"both", "no branch has failed");
+}
+
+#[test]
+fn a_branch_that_misses_a_change_is_left_out_and_not_mounted_again() {
+    for broken in [0, 1] {
+        let branches = [breakable(), breakable()];
+        let mirror = mirror_of(&branches).unwrap();
+        let top = mirror.root();
+        write(&top, "before", b"1").unwrap();
+        break_with(&branches[broken], &[("operations", "mkdir"), ("error", "EIO")]);
+        top.mkdir(&root(), name("d"), 0o755).unwrap();
+        break_with(&branches[broken], &[]);
+        write(&top, "after", b"2").unwrap();
+        assert_eq!(read(&top, "before").unwrap(), b"1");
+        assert_eq!(read(&branches[broken].root(), "after").err(), Some(Errno::ENOENT), "it is used no more");
+        assert_eq!(read(&branches[1 - broken].root(), "after").unwrap(), b"2");
+        drop((top, mirror));
+        let refused = mirror_of(&branches).err().unwrap();
+        assert!(refused.contains(&format!("branch{broken} lacks changes")), "{refused}");
+        // Made a copy again.
+        branches[broken].root().mkdir(&root(), name("d"), 0o755).unwrap();
+        write(&branches[broken].root(), "after", b"2").unwrap();
+        branches[1 - broken].root().removexattr(&root(), b"user.plyfs.mirror.behind").unwrap();
+        assert!(mirror_of(&branches).is_ok());
+    }
+}
+
+#[test]
+fn a_broken_branch_does_not_disturb_readers() {
+    let branches = [breakable(), breakable()];
+    let top = mirror_of(&branches).unwrap().root();
+    write(&top, "file", b"data").unwrap();
+    let open = top.lookup(&root(), name("file")).unwrap().vnode.open(&root(), OpenFlags::READ).unwrap();
+    for branch in &branches {
+        break_with(branch, &[("error", "EIO")]);
+        let mut data = [0; 4];
+        for _ in 0..200 {
+            assert_eq!(open.read_at(&root(), 0, &mut data), Ok(4));
+            assert_eq!(&data, b"data");
+            assert_eq!(read(&top, "file").unwrap(), b"data");
+        }
+        break_with(branch, &[]);
+    }
+    assert!(write(&top, "later", b"x").is_ok());
+    assert_eq!(read(&branches[0].root(), "later").unwrap(), read(&branches[1].root(), "later").unwrap());
+}
+
+#[test]
+fn lack_of_descriptors_for_a_moment_makes_no_branch_fail() {
+    let branches = [breakable(), breakable()];
+    let top = mirror_of(&branches).unwrap().root();
+    break_with(&branches[1], &[("operations", "create"), ("error", "EMFILE"), ("times", "3")]);
+    write(&top, "file", b"data").unwrap();
+    assert_eq!(read(&branches[1].root(), "file").unwrap(), b"data");
+}
+
+/// One of many callers, which all work on the same few names.
+fn work(top: &VnodeRef, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let root = root();
+    let names: Vec<String> = (0..6).map(|number| format!("n{number}")).collect();
+    for step in 0..300_u32 {
+        let mut pick = || name(&names[random.usize(..names.len())]);
+        let (one, other) = (pick(), pick());
+        let directory = match top.lookup(&root, one) {
+            Ok(found) if found.vnode.kind() == FileKind::Directory && random.bool() => found.vnode,
+            _ => Arc::clone(top),
+        };
+        // Most fail: the names are there or not, of another kind, or not empty.
+        match random.u8(..9) {
+            0 => drop(directory.mkdir(&root, one, 0o755)),
+            1 => drop(write(&directory, &names[random.usize(..names.len())], &step.to_ne_bytes())),
+            2 => drop(directory.unlink(&root, one)),
+            3 => drop(directory.rmdir(&root, one)),
+            4 => drop(directory.rename(&root, one, top, other, RenameMode::Replace)),
+            5 => drop(top.rename(&root, one, &directory, other, RenameMode::Exchange)),
+            6 => drop(top.lookup(&root, one).and_then(|found| directory.link(&root, &found.vnode, other))),
+            7 => drop(top.lookup(&root, one).and_then(|found| {
+                let flags = if random.bool() { OpenFlags::WRITE.with(OpenFlags::APPEND) } else { OpenFlags::WRITE };
+                let file = found.vnode.open(&root, flags)?;
+                file.write_at(&root, random.u64(..64), &step.to_ne_bytes(), false)
+            })),
+            _ => drop(top.lookup(&root, one).and_then(|found| {
+                let mode = Some(u32::from(random.u16(..0o777)) | 0o700);
+                found.vnode.setattr(&root, &SetAttributes { mode, ..SetAttributes::default() })
+            })),
+        }
+    }
+}
+
+#[test]
+fn concurrent_changes_are_made_in_one_order_in_all_branches() {
+    let seed =
+        std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    println!("PLYFS_TEST_SEED={seed}");
+    let branches = [memory(), memory()];
+    let top = mirror_of(&branches).unwrap().root();
+    thread::scope(|scope| {
+        for thread in 0..8 {
+            let top = &top;
+            scope.spawn(move || work(top, seed.wrapping_add(thread)));
+        }
+    });
+    assert_same(&branches);
+    write(&top, "last", b"x").unwrap();
+    assert_eq!(read(&branches[1].root(), "last").unwrap(), b"x", "no branch has failed");
+}

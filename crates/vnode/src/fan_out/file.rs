@@ -1,0 +1,214 @@
+//! Open files and directories of a fan-out.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::ops::{ControlFlow, Range};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use super::handle::inode_number;
+use super::object::FanOutVnode;
+use crate::{
+    AllocateMode, Attributes, Caller, DirectoryEntry, Errno, Handle, KeyedGuard, Lock, LockOwner, OpenDirectory,
+    OpenDirectoryRef, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget, VnodeRef, transfer_fully,
+};
+
+/// An open file of a fan-out: the files of its branch objects.
+pub struct FanOutFile {
+    node: Arc<FanOutVnode>,
+    /// By branch; only that of the primary branch if changes are made there alone.
+    files: Vec<Option<OpenFileRef>>,
+    flags: OpenFlags,
+}
+
+impl FanOutFile {
+    /// Returns the open file of an object of a fan-out over these files of its branch objects. If there is only one, and its
+    /// inode number is as shown, that is returned itself.
+    pub(crate) fn of_vnode(vnode: &VnodeRef, files: Vec<Option<OpenFileRef>>, flags: OpenFlags) -> Result<OpenFileRef> {
+        let node = FanOutVnode::of(vnode).ok_or(Errno::EIO)?;
+        if !node.fan_out.changes_all()
+            && node.primary() == 0
+            && let Some(Some(file)) = files.first()
+        {
+            return Ok(Arc::clone(file));
+        }
+        Ok(Arc::new(Self { node: node.shared()?, files, flags }))
+    }
+
+    /// Returns this file as one of a fan-out; `None` if it is none.
+    pub fn of(file: &OpenFileRef) -> Option<&Self> {
+        file.as_any().downcast_ref()
+    }
+
+    /// Returns the open files of the branch objects by branch, `None` where the object is not open.
+    pub fn branch_files(&self) -> &[Option<OpenFileRef>] {
+        &self.files
+    }
+
+    fn read<T>(&self, read: impl FnMut(usize, &OpenFileRef) -> Result<T>) -> Result<T> {
+        self.node.fan_out.read(self.node.primary(), &self.files, read)
+    }
+
+    fn change<T>(
+        &self,
+        caller: &Caller,
+        change: impl Fn(&Caller, usize, &OpenFileRef) -> Result<T>,
+    ) -> Result<Vec<Option<T>>> {
+        self.node.fan_out.change(caller, self.node.primary(), &self.files, change)
+    }
+
+    /// Has written data stored in every branch where the file is open.
+    fn store(&self, caller: &Caller, store: impl Fn(&Caller, &OpenFileRef) -> Result<()>) -> Result<()> {
+        if self.flags.writes() {
+            return self.change(caller, |caller, _, file| store(caller, file)).map(drop);
+        }
+        self.files.iter().flatten().map(|file| store(caller, file)).fold(Ok(()), Result::and)
+    }
+
+    fn primary(&self) -> Result<&OpenFileRef> {
+        self.files[self.node.primary()].as_ref().ok_or(Errno::EIO)
+    }
+
+    /// Moves up to `length` bytes in each branch, as many in each as in the first that moves any.
+    fn transfer(
+        &self,
+        caller: &Caller,
+        length: usize,
+        part: impl Fn(&Caller, usize, &OpenFileRef, Range<usize>) -> Result<usize>,
+    ) -> Result<usize> {
+        let moved = Cell::new(None);
+        self.change(caller, |caller, branch, file| match moved.get() {
+            None => part(caller, branch, file, 0..length).inspect(|count| moved.set(Some(*count))),
+            Some(count) if transfer_fully(count, |done| part(caller, branch, file, done..count))? < count => {
+                Err(Errno::ENOSPC)
+            }
+            Some(count) => Ok(count),
+        })?;
+        Ok(moved.get().unwrap_or(0))
+    }
+
+    /// Excludes other changes of these bytes, if changes are made in several branches.
+    fn lock(&self, caller: &Caller, offset: u64, length: u64) -> Result<Option<KeyedGuard<'_, Handle>>> {
+        if self.flags.appends() {
+            return self.node.lock(caller);
+        }
+        self.node.lock_range(caller, offset..offset.saturating_add(length))
+    }
+}
+
+impl OpenFile for FanOutFile {
+    fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.read(|_, file| file.read_at(caller, offset, buffer))
+    }
+
+    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+        let _guard = self.lock(caller, offset, data.len() as u64)?;
+        self.transfer(caller, data.len(), |caller, _, file, part| {
+            file.write_at(caller, offset + part.start as u64, &data[part], kill_privileges)
+        })
+    }
+
+    fn getattr(&self, caller: &Caller) -> Result<Attributes> {
+        Ok(self.node.attributes(self.node.primary(), self.read(|_, file| file.getattr(caller))?))
+    }
+
+    fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        let _guard = self.node.lock(caller)?;
+        self.change(caller, |caller, _, file| file.truncate(caller, size, kill_privileges)).map(drop)
+    }
+
+    fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
+        self.store(caller, |caller, file| file.flush(caller, owner))
+    }
+
+    fn closing_tells(&self) -> bool {
+        self.files.iter().flatten().any(|file| file.closing_tells())
+    }
+
+    fn times_tell_changes(&self) -> bool {
+        self.files.iter().flatten().all(|file| file.times_tell_changes())
+    }
+
+    fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        self.store(caller, |caller, file| file.fsync(caller, data_only))
+    }
+
+    fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        let _guard = self.node.lock(caller)?;
+        self.change(caller, |caller, _, file| file.allocate(caller, mode, offset, length)).map(drop)
+    }
+
+    fn seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
+        self.read(|_, file| file.seek(caller, offset, target))
+    }
+
+    fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
+        let to = Self::of(to).filter(|to| Arc::ptr_eq(&self.node.fan_out, &to.node.fan_out)).ok_or(Errno::EXDEV)?;
+        let is_source_in = |branch: usize| self.files.get(branch).is_some_and(Option::is_some);
+        if to.files.iter().enumerate().any(|(branch, target)| target.is_some() && !is_source_in(branch)) {
+            return Err(Errno::EXDEV);
+        }
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let _guard = to.lock(caller, to_offset, length as u64)?;
+        let copied = to.transfer(caller, length, |caller, branch, target, part| {
+            let source = self.files[branch].as_ref().ok_or(Errno::EXDEV)?;
+            let (done, length) = (part.start as u64, part.len() as u64);
+            Ok(source.copy_range(caller, offset + done, target, to_offset + done, length)? as usize)
+        })?;
+        Ok(copied as u64)
+    }
+
+    fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+        self.primary()?.lock(caller, owner, lock)
+    }
+
+    fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+        self.primary()?.test_lock(caller, owner, lock)
+    }
+
+    fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        self.primary()?.ioctl(caller, command, input, output)
+    }
+
+    fn poll(&self, caller: &Caller, events: u32) -> Result<u32> {
+        self.read(|_, file| file.poll(caller, events))
+    }
+
+    fn backing(&self) -> Option<BorrowedFd<'_>> {
+        if self.node.fan_out.changes_all() { None } else { self.primary().ok()?.backing() }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// An open directory of a fan-out.
+pub(crate) struct FanOutDirectory {
+    branch: usize,
+    directory: OpenDirectoryRef,
+}
+
+impl FanOutDirectory {
+    /// Wraps an open directory of a branch; a directory of the first branch is returned as it is.
+    pub(crate) fn over(branch: usize, directory: OpenDirectoryRef) -> OpenDirectoryRef {
+        if branch == 0 { directory } else { Arc::new(Self { branch, directory }) }
+    }
+}
+
+impl OpenDirectory for FanOutDirectory {
+    fn read(
+        &self,
+        caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.directory.read(caller, cookie, &mut |entry| {
+            sink(DirectoryEntry { ino: inode_number(self.branch, entry.ino), ..entry })
+        })
+    }
+
+    fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        self.directory.fsync(caller, data_only)
+    }
+}

@@ -1,0 +1,143 @@
+//! A fan-out as a file system.
+
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, RwLock};
+
+use super::handle::{MAX_BRANCHES, of_branch, parse};
+use super::health::BranchHealth;
+use super::object::FanOut;
+use super::routing::Routing;
+use crate::{
+    Claim, Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks,
+    LiveTable, Name, Notifier, Properties, Result, VnodeRef,
+};
+
+/// Joins these file systems into one, the one with the highest priority first.
+///
+/// # Panics
+/// If there are none, or more than 128.
+pub fn join(branches: Vec<FileSystemRef>, routing: impl Routing) -> FileSystemRef {
+    assert!((1..=MAX_BRANCHES).contains(&branches.len()), "a fan-out has from 1 to {MAX_BRANCHES} branches");
+    let health = BranchHealth::new(branches.len());
+    Arc::new(FanOutFileSystem(Arc::new(FanOut {
+        branches,
+        routing: Box::new(routing),
+        health,
+        live: LiveTable::default(),
+        locks: KeyedLocks::default(),
+        names: RwLock::default(),
+    })))
+}
+
+struct FanOutFileSystem(Arc<FanOut>);
+
+impl FanOutFileSystem {
+    fn healthy(&self) -> impl Iterator<Item = &FileSystemRef> {
+        self.0.health.healthy().map(|branch| &self.0.branches[branch])
+    }
+}
+
+impl FileSystem for FanOutFileSystem {
+    fn root(&self) -> VnodeRef {
+        let roots = self.0.branches.iter().map(|branch| Some(branch.root())).collect();
+        self.0.node(0, roots).expect("every branch has a root")
+    }
+
+    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
+        if let Some(live) = self.0.live.find(handle) {
+            return Ok(live);
+        }
+        let (branch, object) = parse(handle)?;
+        let file_system = self.0.branches.get(branch).ok_or(crate::Errno::ESTALE)?;
+        let objects = self.0.objects_at_path_of(branch, &file_system.resolve(&object)?);
+        Ok(self.0.node(branch, objects)?)
+    }
+
+    fn sync(&self) -> Result<()> {
+        // All branches are synced, and the first error is reported.
+        self.healthy().map(|branch| branch.sync()).fold(Ok(()), Result::and)
+    }
+
+    fn claim(&self) -> Result<Claim> {
+        let written = self.0.branches.iter().filter(|branch| !branch.properties().read_only);
+        Ok(Claim::all(written.map(|branch| branch.claim()).collect::<Result<Vec<_>>>()?))
+    }
+
+    fn properties(&self) -> Properties {
+        let all = self.0.branches.iter().map(|branch| branch.properties());
+        // Of several branches, the one that may be written receives the changes.
+        let joined = all
+            .reduce(|one, other| Properties { read_only: one.read_only && other.read_only, ..one.stacked_on(other) })
+            .unwrap_or(Properties::TRANSPARENT);
+        let in_all = self.0.changes_all();
+        Properties {
+            // Locks taken outside are those of one branch object only.
+            shares_locks: false,
+            read_only: joined.read_only || in_all && self.healthy().any(|branch| branch.properties().read_only),
+            needs_every_data_operation: joined.needs_every_data_operation || in_all,
+            has_backing_files: joined.has_backing_files && !in_all,
+            ..joined
+        }
+    }
+
+    fn describe(&self) -> Vec<Description> {
+        self.0.branches.iter().flat_map(|branch| branch.describe()).collect()
+    }
+
+    fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        for branch in &self.0.branches {
+            match branch.control(command) {
+                Err(ControlError::UnknownTarget(_)) => {}
+                result => return result,
+            }
+        }
+        Err(ControlError::UnknownTarget(command.target.clone()))
+    }
+
+    fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
+        for (branch, file_system) in self.0.branches.iter().enumerate() {
+            file_system.set_notifier(Arc::new(BranchNotifier { branch, notifier: Arc::clone(&notifier) }));
+        }
+    }
+
+    fn set_mount_point(&self, directory: BorrowedFd<'_>) {
+        self.0.branches.iter().for_each(|branch| branch.set_mount_point(directory));
+    }
+
+    fn keep_access_times(&self, kept: KeptAccessTimes) {
+        self.0.branches.iter().for_each(|branch| branch.keep_access_times(kept));
+    }
+}
+
+/// Passes on the notifications of changes in a branch.
+struct BranchNotifier {
+    branch: usize,
+    notifier: Arc<dyn Notifier>,
+}
+
+impl Notifier for BranchNotifier {
+    fn write_back(&self) -> bool {
+        self.notifier.write_back()
+    }
+
+    fn attributes_changed(&self, object: &Handle) {
+        self.notifier.attributes_changed(&of_branch(self.branch, object));
+    }
+
+    fn data_changed(&self, object: &Handle, offset: u64, length: u64) {
+        self.notifier.data_changed(&of_branch(self.branch, object), offset, length);
+    }
+
+    fn entry_changed(&self, directory: &Handle, name: Name<'_>) {
+        if self.branch == 0 {
+            self.notifier.entry_changed(&of_branch(self.branch, directory), name);
+        } else {
+            // The directory may be known by its branch object in another branch.
+            self.notifier.everything_changed();
+        }
+    }
+
+    fn everything_changed(&self) {
+        self.notifier.everything_changed();
+    }
+}

@@ -1,0 +1,82 @@
+//! Health of the branches: which have failed, and how long each takes to answer.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
+
+use crate::Errno;
+
+/// Health of the branches of a fan-out.
+#[derive(Debug)]
+pub struct BranchHealth(Vec<Branch>);
+
+#[derive(Debug, Default)]
+struct Branch {
+    has_failed: AtomicBool,
+    /// Moving average of the latency in microseconds.
+    latency: AtomicU32,
+}
+
+impl BranchHealth {
+    pub(crate) fn new(branches: usize) -> Self {
+        Self((0..branches).map(|_| Branch::default()).collect())
+    }
+
+    /// Returns whether a branch has failed, and is used no more.
+    pub fn has_failed(&self, branch: usize) -> bool {
+        self.0[branch].has_failed.load(Ordering::Acquire)
+    }
+
+    /// Returns the branches that have not failed.
+    pub fn healthy(&self) -> impl Iterator<Item = usize> {
+        (0..self.0.len()).filter(|branch| !self.has_failed(*branch))
+    }
+
+    /// Returns the average latency of recent operations on a branch, in microseconds; 0 if none has been timed.
+    pub fn latency(&self, branch: usize) -> u32 {
+        self.0[branch].latency.load(Ordering::Relaxed)
+    }
+
+    /// Runs an operation on a branch, and records its latency.
+    pub(crate) fn time<T>(&self, branch: usize, operation: impl FnOnce() -> T) -> T {
+        let begin = Instant::now();
+        let result = operation();
+        let taken = u32::try_from(begin.elapsed().as_micros()).unwrap_or(u32::MAX);
+        let average = self.latency(branch);
+        let next =
+            if taken > average { average + (taken - average).div_ceil(4) } else { average - (average - taken) / 4 };
+        // Approximately right even if other threads record values meanwhile.
+        self.0[branch].latency.store(next, Ordering::Relaxed);
+        result
+    }
+
+    /// Records that a branch has failed. Returns whether it had not before.
+    pub(crate) fn fail(&self, branch: usize) -> bool {
+        !self.0[branch].has_failed.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// Returns whether an error is that of broken storage or a lost server, rather than of the object or the caller.
+pub(crate) fn is_of_storage(error: Errno) -> bool {
+    matches!(error, Errno::EIO | Errno::ESTALE | Errno::ENODEV | Errno::ENXIO | Errno::ETIMEDOUT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_branch_fails_once_and_for_good() {
+        let health = BranchHealth::new(2);
+        assert!(health.fail(1) && !health.fail(1));
+        assert_eq!(health.healthy().collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn the_latency_follows_recent_operations() {
+        let health = BranchHealth::new(1);
+        (0..8).for_each(|_| health.time(0, || std::thread::sleep(std::time::Duration::from_millis(2))));
+        assert!(health.latency(0) >= 1500, "{}", health.latency(0));
+        (0..100).for_each(|_| health.time(0, || ()));
+        assert!(health.latency(0) < 1000, "{}", health.latency(0));
+    }
+}

@@ -1,0 +1,322 @@
+//! A fan-out and its objects: which branch objects an object has, and how a read or a change reaches them.
+
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::time::Duration;
+
+use super::handle::{inode_number, of_branch};
+use super::health::{BranchHealth, is_of_storage};
+use super::routing::{Changes, Routing};
+use crate::{
+    Attributes, Caller, Entry, Errno, FileSystemRef, Handle, KeyedGuard, KeyedLocks, LiveTable, Name, Result, VnodeRef,
+};
+
+/// Branch objects of an object, by branch.
+pub(crate) type BranchObjects = Vec<Option<VnodeRef>>;
+
+/// Several file systems as one.
+pub(crate) struct FanOut {
+    pub(crate) branches: Vec<FileSystemRef>,
+    pub(crate) routing: Box<dyn Routing>,
+    pub(crate) health: BranchHealth,
+    /// Live objects, so that all references to an object see the same branch objects.
+    pub(crate) live: LiveTable<FanOutVnode>,
+    /// Locks of objects that are changed in several branches, so that all branches see the changes in one order.
+    pub(crate) locks: KeyedLocks<Handle>,
+    /// Write-locked while branch objects are looked up by path: names must not change meanwhile.
+    pub(crate) names: RwLock<()>,
+}
+
+/// An object of a fan-out.
+pub struct FanOutVnode {
+    /// This vnode.
+    this: Weak<Self>,
+    pub(crate) fan_out: Arc<FanOut>,
+    primary: usize,
+    handle: Handle,
+    /// Its primary branch object, which never changes.
+    object: VnodeRef,
+    objects: RwLock<BranchObjects>,
+}
+
+impl FanOut {
+    /// Returns the object of these branch objects: the live one if it exists, with the branch objects known now.
+    pub(crate) fn node(self: &Arc<Self>, primary: usize, objects: BranchObjects) -> Result<Arc<FanOutVnode>> {
+        let object = objects.get(primary).cloned().flatten().ok_or(Errno::ENOENT)?;
+        let handle = of_branch(primary, &object.handle());
+        let node = self.live.find_or_insert(&handle, || {
+            let (fan_out, object) = (Arc::clone(self), Arc::clone(&object));
+            let new = |this: &Weak<FanOutVnode>| FanOutVnode {
+                this: Weak::clone(this),
+                fan_out,
+                primary,
+                handle,
+                object,
+                objects: RwLock::default(),
+            };
+            Arc::new_cyclic(new)
+        });
+        node.learn(objects);
+        Ok(node)
+    }
+
+    /// Returns whether changes are made in all branches.
+    pub(crate) fn changes_all(&self) -> bool {
+        self.routing.changes() == Changes::InAll
+    }
+
+    /// Returns the branch objects of an object, including those at its path in the other branches.
+    pub(crate) fn objects_at_path_of(&self, primary: usize, object: &VnodeRef) -> BranchObjects {
+        let _names = self.changes_all().then(|| self.names.write().unwrap_or_else(PoisonError::into_inner));
+        let mut objects = vec![None; self.branches.len()];
+        if let Ok(path) = object.path() {
+            for branch in self.health.healthy().filter(|branch| *branch != primary) {
+                let found = look_up_path(self.branches[branch].root(), &path);
+                objects[branch] = found.ok().filter(|found| found.kind() == object.kind());
+            }
+        }
+        objects[primary] = Some(Arc::clone(object));
+        objects
+    }
+
+    /// Records that a branch refused a change that another has made.
+    pub(crate) fn fail(&self, branch: usize, error: Errno) {
+        if self.health.fail(branch) {
+            self.routing.branch_failed(branch, error);
+        }
+    }
+
+    /// Makes a change of several subjects, such as branch objects or open files: in each healthy branch, or only in the
+    /// primary branch. Once it is made in one branch, it is made in the others whether the caller is cancelled or not.
+    ///
+    /// # Errors
+    /// That of the first branch; nothing has changed then.
+    pub(crate) fn change<S, T>(
+        &self,
+        caller: &Caller,
+        primary: usize,
+        subjects: &[Option<S>],
+        change: impl Fn(&Caller, usize, &S) -> Result<T>,
+    ) -> Result<Vec<Option<T>>> {
+        let mut results: Vec<Option<T>> = subjects.iter().map(|_| None).collect();
+        if !self.changes_all() {
+            let subject = subjects[primary].as_ref().ok_or(Errno::ESTALE)?;
+            results[primary] = Some(change(caller, primary, subject)?);
+            return Ok(results);
+        }
+        let (mut is_made, uncancelled) = (false, caller.uncancelled());
+        let mut failure = Errno::EIO;
+        for branch in self.health.healthy().collect::<Vec<_>>() {
+            let caller = if is_made { &uncancelled } else { caller };
+            let attempt = || match &subjects[branch] {
+                Some(subject) => self.health.time(branch, || change(caller, branch, subject)),
+                None => Err(Errno::ESTALE),
+            };
+            let result = if is_made { patiently(attempt) } else { attempt() };
+            match result {
+                Ok(result) => {
+                    results[branch] = Some(result);
+                    is_made = true;
+                }
+                Err(error) if is_made => self.fail(branch, error),
+                // Storage that is broken does not keep the others from making the change.
+                Err(error) if is_of_storage(error) && self.health.healthy().count() > 1 => {
+                    self.fail(branch, error);
+                    failure = error;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if is_made { Ok(results) } else { Err(failure) }
+    }
+
+    /// Reads from one of several subjects, and from another if its storage is broken.
+    pub(crate) fn read<S, T>(
+        &self,
+        primary: usize,
+        subjects: &[Option<S>],
+        mut read: impl FnMut(usize, &S) -> Result<T>,
+    ) -> Result<T> {
+        if !self.changes_all() {
+            return read(primary, subjects[primary].as_ref().ok_or(Errno::ESTALE)?);
+        }
+        let mut candidates: Vec<usize> = self.health.healthy().filter(|branch| subjects[*branch].is_some()).collect();
+        let mut failure = Errno::EIO;
+        while !candidates.is_empty() {
+            let branch = self.routing.reads_from(&candidates, &self.health);
+            let subject = subjects[branch].as_ref().ok_or(Errno::EIO)?;
+            match self.health.time(branch, || read(branch, subject)) {
+                Err(error) if is_of_storage(error) => failure = error,
+                result => return result,
+            }
+            candidates.retain(|candidate| *candidate != branch);
+        }
+        Err(failure)
+    }
+}
+
+/// Number of attempts, and the time between two, at a change that other branches have made already.
+const ATTEMPTS: u32 = 100;
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Tries again where this process lacks resources for a moment.
+fn patiently<T>(attempt: impl Fn() -> Result<T>) -> Result<T> {
+    let is_transient =
+        |error| matches!(error, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EINTR | Errno::EAGAIN);
+    for _ in 1..ATTEMPTS {
+        match attempt() {
+            Err(error) if is_transient(error) => std::thread::sleep(RETRY_INTERVAL),
+            result => return result,
+        }
+    }
+    attempt()
+}
+
+/// Returns the object at a path, a symlink itself.
+fn look_up_path(root: VnodeRef, path: &[u8]) -> Result<VnodeRef> {
+    let server = Caller::server();
+    path.split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty())
+        .try_fold(root, |at, name| Ok(at.lookup(&server, Name::new(name)?)?.vnode))
+}
+
+impl FanOutVnode {
+    /// Returns this vnode as an object of a fan-out; `None` if it is none.
+    pub fn of(vnode: &VnodeRef) -> Option<&Self> {
+        vnode.as_any().downcast_ref()
+    }
+
+    /// Returns the index of the branch of the primary branch object.
+    pub fn primary(&self) -> usize {
+        self.primary
+    }
+
+    /// Returns the primary branch object.
+    pub fn primary_object(&self) -> &VnodeRef {
+        &self.object
+    }
+
+    /// Returns the branch objects by branch, `None` where the branch has none.
+    pub fn branch_objects(&self) -> Vec<Option<VnodeRef>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the branch object in a branch as an object of the fan-out, with that branch as its primary one.
+    pub fn in_branch(&self, branch: usize) -> Option<VnodeRef> {
+        let node: VnodeRef = self.fan_out.node(branch, self.branch_objects()).ok()?;
+        Some(node)
+    }
+
+    /// Returns the health of the branches.
+    pub fn health(&self) -> &BranchHealth {
+        &self.fan_out.health
+    }
+
+    /// Returns a shared reference to this vnode.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is being dropped.
+    pub(crate) fn shared(&self) -> Result<Arc<Self>> {
+        self.this.upgrade().ok_or(Errno::ESTALE)
+    }
+
+    pub(crate) fn own_handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// Replaces what is known of the branch objects.
+    fn learn(&self, objects: BranchObjects) {
+        let old = std::mem::replace(&mut *self.objects.write().unwrap_or_else(PoisonError::into_inner), objects);
+        // Not under the lock: dropping a vnode may take its time.
+        drop(old);
+    }
+
+    /// Returns the branch objects of another object of this fan-out.
+    ///
+    /// # Errors
+    /// `EXDEV` for any other vnode.
+    pub(crate) fn objects_of(&self, other: &VnodeRef) -> Result<BranchObjects> {
+        match Self::of(other) {
+            Some(other) if Arc::ptr_eq(&self.fan_out, &other.fan_out) => Ok(other.branch_objects()),
+            _ => Err(Errno::EXDEV),
+        }
+    }
+
+    /// Reads from one of the branch objects.
+    pub(crate) fn read<T>(&self, read: impl FnMut(usize, &VnodeRef) -> Result<T>) -> Result<T> {
+        if !self.fan_out.changes_all() {
+            let mut read = read;
+            return read(self.primary, &self.object);
+        }
+        self.fan_out.read(self.primary, &self.branch_objects(), read)
+    }
+
+    /// Changes the branch objects. The lock is held until the result is dropped.
+    pub(crate) fn change<T>(
+        &self,
+        caller: &Caller,
+        change: impl Fn(&Caller, usize, &VnodeRef) -> Result<T>,
+    ) -> Result<(Vec<Option<T>>, Option<KeyedGuard<'_, Handle>>)> {
+        let guard = self.lock(caller)?;
+        Ok((self.fan_out.change(caller, self.primary, &self.branch_objects(), change)?, guard))
+    }
+
+    /// Locks the object against changes by others, if they are made in several branches.
+    pub(crate) fn lock(&self, caller: &Caller) -> Result<Option<KeyedGuard<'_, Handle>>> {
+        let lock = || self.fan_out.locks.write_unless(caller.cancellation(), self.handle);
+        self.fan_out.changes_all().then(lock).transpose()
+    }
+
+    /// Locks a range of the file's bytes against changes by others, if they are made in several branches.
+    pub(crate) fn lock_range(&self, caller: &Caller, range: Range<u64>) -> Result<Option<KeyedGuard<'_, Handle>>> {
+        let lock = || self.fan_out.locks.write_range_unless(caller.cancellation(), self.handle, range);
+        self.fan_out.changes_all().then(lock).transpose()
+    }
+
+    /// Waits for changes of the object in progress, and keeps others from beginning, if they are made in several branches.
+    pub(crate) fn share(&self, caller: &Caller) -> Result<Option<KeyedGuard<'_, Handle>>> {
+        let lock = || self.fan_out.locks.read_range_unless(caller.cancellation(), self.handle, 0..u64::MAX);
+        self.fan_out.changes_all().then(lock).transpose()
+    }
+
+    /// Locks this directory and another against changes by others, if they are made in several branches.
+    pub(crate) fn lock_both(
+        &self,
+        other: &VnodeRef,
+    ) -> Option<(KeyedGuard<'_, Handle>, Option<KeyedGuard<'_, Handle>>)> {
+        self.fan_out.changes_all().then(|| self.fan_out.locks.write_both(self.handle, other.handle()))
+    }
+
+    /// Keeps names where they are looked up by path, if changes are made in several branches.
+    pub(crate) fn hold_names(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        let hold = || self.fan_out.names.read().unwrap_or_else(PoisonError::into_inner);
+        self.fan_out.changes_all().then(hold)
+    }
+
+    pub(crate) fn attributes(&self, branch: usize, attributes: Attributes) -> Attributes {
+        Attributes { ino: inode_number(branch, attributes.ino), ..attributes }
+    }
+
+    /// Returns the entry of these entries of one object in the branches.
+    ///
+    /// # Errors
+    /// `ENOENT` if there are none.
+    pub(crate) fn joined(&self, entries: Vec<Option<Entry>>) -> Result<Entry> {
+        let is_entered = |branch: &usize| entries.get(*branch).is_some_and(Option::is_some);
+        let primary = Some(self.primary).filter(is_entered).or_else(|| (0..entries.len()).find(is_entered));
+        let primary = primary.ok_or(Errno::ENOENT)?;
+        let attributes = entries[primary].as_ref().map(|entry| entry.attributes).ok_or(Errno::ENOENT)?;
+        let objects: BranchObjects = entries.into_iter().map(|entry| entry.map(|entry| entry.vnode)).collect();
+        let kind = objects[primary].as_ref().map(|object| object.kind());
+        // An object of another kind by this name is another object.
+        let objects = objects.into_iter().map(|object| object.filter(|object| Some(object.kind()) == kind)).collect();
+        let attributes = self.attributes(primary, attributes);
+        Ok(Entry { vnode: self.fan_out.node(primary, objects)?, attributes })
+    }
+}
+
+impl Drop for FanOutVnode {
+    fn drop(&mut self) {
+        self.fan_out.live.forget(&self.handle);
+    }
+}

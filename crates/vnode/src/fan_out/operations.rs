@@ -1,0 +1,220 @@
+//! The operations on an object of a fan-out: reads of one branch object, changes of the primary one or of all.
+
+use std::any::Any;
+
+use super::file::{FanOutDirectory, FanOutFile};
+use super::object::FanOutVnode;
+use crate::{
+    AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
+    OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
+};
+
+impl FanOutVnode {
+    /// Makes an object by a name in this directory, in the branches in which changes are made.
+    fn enter(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        make: impl Fn(&Caller, usize, &VnodeRef) -> Result<Entry>,
+    ) -> Result<Entry> {
+        let _names = self.hold_names();
+        let (entries, _guard) = self.change(caller, make)?;
+        self.joined(self.completed(name, entries))
+    }
+
+    /// Looks up a name in the other branches, where no entries were made.
+    fn completed(&self, name: Name<'_>, mut entries: Vec<Option<Entry>>) -> Vec<Option<Entry>> {
+        let server = Caller::server();
+        for (branch, directory) in self.branch_objects().iter().enumerate() {
+            if entries[branch].is_none()
+                && !self.health().has_failed(branch)
+                && let Some(directory) = directory
+            {
+                entries[branch] = directory.lookup(&server, name).ok();
+            }
+        }
+        entries
+    }
+
+    fn changed(&self, caller: &Caller, change: impl Fn(&Caller, usize, &VnodeRef) -> Result<()>) -> Result<()> {
+        self.change(caller, change).map(drop)
+    }
+
+    /// Opens a created object as its creators have.
+    fn created(&self, name: Option<Name<'_>>, made: Vec<Option<Created>>, flags: OpenFlags) -> Result<Created> {
+        let (entries, files): (Vec<_>, Vec<_>) =
+            made.into_iter().map(|made| made.map(|made| (made.entry, made.file)).unzip()).unzip();
+        let entries = match name {
+            Some(name) => self.completed(name, entries),
+            None => entries,
+        };
+        let entry = self.joined(entries)?;
+        let file = FanOutFile::of_vnode(&entry.vnode, files, flags)?;
+        Ok(Created { entry, file })
+    }
+}
+
+impl Vnode for FanOutVnode {
+    fn handle(&self) -> Handle {
+        self.own_handle()
+    }
+
+    fn kind(&self) -> FileKind {
+        self.primary_object().kind()
+    }
+
+    fn path(&self) -> Result<Vec<u8>> {
+        self.primary_object().path()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn getattr(&self, caller: &Caller) -> Result<Attributes> {
+        // Numbers stay those of the primary branch whichever answers.
+        Ok(self.attributes(self.primary(), self.read(|_, object| object.getattr(caller))?))
+    }
+
+    fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        let (changed, _guard) = self.change(caller, |caller, _, object| object.setattr(caller, changes))?;
+        let attributes = changed.into_iter().flatten().next().ok_or(Errno::EIO)?;
+        Ok(self.attributes(self.primary(), attributes))
+    }
+
+    fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
+        self.read(|_, object| object.access(caller, mode))
+    }
+
+    fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        let _guard = self.share(caller)?;
+        let mut entries: Vec<Option<Entry>> = self.branch_objects().iter().map(|_| None).collect();
+        let (branch, found) = self.read(|branch, object| Ok((branch, object.lookup(caller, name)?)))?;
+        entries[branch] = Some(found);
+        self.joined(self.completed(name, entries))
+    }
+
+    fn parent(&self, caller: &Caller) -> Result<VnodeRef> {
+        let (branch, parent) = self.read(|branch, object| Ok((branch, object.parent(caller)?)))?;
+        let objects = self.fan_out.objects_at_path_of(branch, &parent);
+        let is_in_primary = objects[self.primary()].is_some();
+        Ok(self.fan_out.node(if is_in_primary { self.primary() } else { branch }, objects)?)
+    }
+
+    fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        let _names = self.hold_names();
+        let (made, _guard) = self.change(caller, |caller, _, object| object.create(caller, name, how))?;
+        self.created(Some(name), made, how.flags)
+    }
+
+    fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        self.enter(caller, name, |caller, _, object| object.mkdir(caller, name, mode))
+    }
+
+    fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
+        self.enter(caller, name, |caller, _, object| object.mknod(caller, name, kind, mode, device))
+    }
+
+    fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        self.enter(caller, name, |caller, _, object| object.symlink(caller, name, target))
+    }
+
+    fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        let targets = self.objects_of(target)?;
+        self.enter(caller, name, |caller, branch, object| {
+            object.link(caller, targets[branch].as_ref().ok_or(Errno::EXDEV)?, name)
+        })
+    }
+
+    fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        let _names = self.hold_names();
+        self.changed(caller, |caller, _, object| object.unlink(caller, name))
+    }
+
+    fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        let _names = self.hold_names();
+        self.changed(caller, |caller, _, object| object.rmdir(caller, name))
+    }
+
+    fn rename(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let targets = self.objects_of(to)?;
+        let rename = |caller: &Caller, branch: usize, object: &VnodeRef| {
+            object.rename(caller, name, targets[branch].as_ref().ok_or(Errno::EXDEV)?, to_name, mode)
+        };
+        let _names = self.hold_names();
+        let _guards = self.lock_both(to);
+        self.fan_out.change(caller, self.primary(), &self.branch_objects(), rename).map(drop)
+    }
+
+    fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
+        self.read(|_, object| object.readlink(caller))
+    }
+
+    fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        let node: VnodeRef = self.shared()?;
+        if flags.writes() || !self.fan_out.changes_all() {
+            let (files, _guard) = self.change(caller, |caller, _, object| object.open(caller, flags))?;
+            return FanOutFile::of_vnode(&node, files, flags);
+        }
+        let (opened_in, file) = self.read(|branch, object| Ok((branch, object.open(caller, flags)?)))?;
+        // Any of the others may have to answer later.
+        let others = |(branch, object): (usize, &Option<VnodeRef>)| match object {
+            Some(object) if branch != opened_in && !self.health().has_failed(branch) => object.open(caller, flags).ok(),
+            _ => None,
+        };
+        let mut files: Vec<_> = self.branch_objects().iter().enumerate().map(others).collect();
+        files[opened_in] = Some(file);
+        FanOutFile::of_vnode(&node, files, flags)
+    }
+
+    fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
+        let (branch, directory) = self.read(|branch, object| Ok((branch, object.open_directory(caller)?)))?;
+        Ok(FanOutDirectory::over(branch, directory))
+    }
+
+    fn statfs(&self, caller: &Caller) -> Result<StatFs> {
+        let all: Vec<StatFs> = match self.fan_out.changes_all() {
+            false => vec![self.primary_object().statfs(caller)?],
+            true => {
+                let objects = self.branch_objects();
+                let healthy = self.health().healthy().filter_map(|branch| objects[branch].as_ref());
+                healthy.map(|object| object.statfs(caller)).collect::<Result<_>>()?
+            }
+        };
+        // What is written needs space in all.
+        let bytes = |statfs: &StatFs| statfs.blocks_available.saturating_mul(statfs.fragment_size.into());
+        all.into_iter().min_by_key(bytes).ok_or(Errno::EIO)
+    }
+
+    fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        self.read(|_, object| object.getxattr(caller, name))
+    }
+
+    fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.changed(caller, |caller, _, object| object.setxattr(caller, name, value, mode))
+    }
+
+    fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
+        self.read(|_, object| object.listxattr(caller))
+    }
+
+    fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
+        self.changed(caller, |caller, _, object| object.removexattr(caller, name))
+    }
+
+    fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
+        let (made, _guard) = self.change(caller, |caller, _, object| object.tmpfile(caller, how))?;
+        self.created(None, made, how.flags)
+    }
+
+    fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        self.primary_object().ioctl(caller, command, input, output)
+    }
+}
