@@ -3,9 +3,10 @@
 //! Rolling back needs no space: it rewrites only pages that were written and are therefore allocated. Holes are punched
 //! at the end, when nothing can fail any more.
 
-use super::Layer;
-use super::data::{Blocks, Holes, PUNCH};
+use super::blocks::{Blocks, PUNCH};
 use super::scratch::Scratch;
+use super::shape::Holes;
+use super::template::Layer;
 use crate::{Errno, Result, read_fully};
 
 /// Granularity of holes and of allocation below, in bytes.

@@ -7,92 +7,14 @@
 //! shorter; it is encoded as it is, and again when it grows. The gap between an old end and a new one far beyond it
 //! reads as zeros, and [`Holes`] says how it is stored below.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
+use super::blocks::{Blocks, PUNCH};
 use super::change::Change;
 use super::scratch::Scratch;
-use super::{Layer, LayerVnode};
-use crate::{AllocateMode, Caller, Errno, Handle, KeyedGuard, OpenFile, Result, SeekTarget, read_fully};
-
-/// A layer's encoding of data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DataShape {
-    /// Size of an upper block in bytes, not 0. A multiple of the page size (4,096) suits memory mappings best.
-    pub block_size: usize,
-    /// Number of bytes by which a block is longer below, whether whole or short: 0 for an encoding that preserves
-    /// sizes.
-    pub overhead: usize,
-    /// Representation of zeros that were never written.
-    pub holes: Holes,
-    /// Leaves the part that an encoded block does not need, zeros up to its end, unwritten, as a hole below: for
-    /// encodings that make data shorter. The size of an encoded block is then best a multiple of the page size. The
-    /// layer guarantees that a block's first bytes contain its length, so that a file that was only extended reads as
-    /// zeros from its old end on, and that it never encodes a block, whole or short, to zeros only.
-    pub sparse: bool,
-}
-
-/// Representation below of zeros that were never written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holes {
-    /// Written out, encoded: always correct, but a file has no holes.
-    Filled,
-    /// A whole block of zeros below represents a block of zeros above. The layer guarantees that it never encodes a
-    /// whole block to zeros only.
-    ZeroBlock,
-    /// Each byte is encoded to one byte independently, and zero, and only zero, to zero. Only without overhead.
-    ZeroByte,
-}
-
-impl DataShape {
-    /// Returns the shape of an encoding of each byte to one byte independently, of zero, and only of zero, to zero.
-    pub const fn bytewise() -> Self {
-        Self { block_size: 4096, overhead: 0, holes: Holes::ZeroByte, sparse: false }
-    }
-
-    /// Returns the size of a whole lower block in bytes.
-    pub const fn encoded_block_size(&self) -> usize {
-        self.block_size + self.overhead
-    }
-
-    /// Returns the upper size of a file with `encoded` bytes below. A last block too short to hold anything counts as
-    /// nothing.
-    pub const fn plain_size(&self, encoded: u64) -> u64 {
-        let block = self.encoded_block_size() as u64;
-        let rest = encoded % block;
-        encoded / block * self.block_size as u64 + rest.saturating_sub(self.overhead as u64)
-    }
-
-    /// Returns the lower size of a file with `plain` bytes above.
-    ///
-    /// # Errors
-    /// `EFBIG` beyond the maximum size of a file.
-    pub fn encoded_size(&self, plain: u64) -> Result<u64> {
-        let block = self.block_size as u64;
-        let rest = plain % block;
-        let last = if rest == 0 { 0 } else { rest + self.overhead as u64 };
-        let whole = (plain / block).checked_mul(self.encoded_block_size() as u64);
-        whole.and_then(|whole| whole.checked_add(last)).filter(|&size| size <= i64::MAX as u64).ok_or(Errno::EFBIG)
-    }
-}
-
-/// A block of a file, as passed to the encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Its number, from 0.
-    pub number: u64,
-    /// Set if the file ends with this block. Reported only with [`Layer::marks_last_block`]; otherwise false.
-    pub is_last: bool,
-}
-
-/// The encoded blocks of an open file, for one operation.
-pub(crate) struct Blocks<'a, L: Layer> {
-    pub(crate) node: &'a LayerVnode<L>,
-    pub(crate) lower: &'a dyn OpenFile,
-    pub(crate) caller: &'a Caller,
-    pub(crate) lower_caller: Cow<'a, Caller>,
-    pub(crate) shape: DataShape,
-}
+use super::shape::Holes;
+use super::template::Layer;
+use crate::{AllocateMode, Errno, Handle, KeyedGuard, Result, SeekTarget, read_fully};
 
 /// Approximate size in bytes of the pieces in which zeros are written out.
 const FILL_SIZE: usize = 1 << 20;
@@ -100,10 +22,6 @@ const FILL_SIZE: usize = 1 << 20;
 /// Maximum number of bytes saved of a range that is overwritten with zeros. If a larger range fails partway, the rest
 /// of it is unchanged.
 const ZEROED_BYTES_SAVED: usize = 16 << 20;
-
-/// Mode that punches a hole and keeps the size.
-pub(crate) const PUNCH: AllocateMode =
-    AllocateMode::from_bits(AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits());
 
 impl<L: Layer> Blocks<'_, L> {
     /// Reads the part of the range that the file has; see [`OpenFile::read_at`].
@@ -316,21 +234,6 @@ impl<L: Layer> Blocks<'_, L> {
         self.node.layer().decode_data(self.node, self.caller, self.numbered(size, block), encoded, plain)
     }
 
-    /// Returns this block of a file of `size` bytes, as passed to the layer.
-    fn numbered(&self, size: u64, block: u64) -> Block {
-        Block { number: block, is_last: self.is_last(size, block) }
-    }
-
-    /// Returns whether the last block of a file has a form of its own.
-    fn marks_last(&self) -> bool {
-        self.node.layer().marks_last_block()
-    }
-
-    /// Returns whether this block of a file of `size` bytes has the form of the last.
-    fn is_last(&self, size: u64, block: u64) -> bool {
-        self.marks_last() && (block + 1).saturating_mul(self.block()) >= size
-    }
-
     /// Re-encodes the last block of a file of `size` bytes, if it is whole and a file of `end` bytes continues after
     /// it.
     fn unmark_last(&self, change: &mut Change, size: u64, end: u64, kill_privileges: bool) -> Result<()> {
@@ -413,24 +316,6 @@ impl<L: Layer> Blocks<'_, L> {
         self.decode(size, at / self.block(), encoded, &mut whole)?;
         plain[..length].copy_from_slice(&whole[..length]);
         Ok(())
-    }
-
-    /// Returns the lower position of the block at `start`.
-    pub(crate) fn position(&self, start: u64) -> u64 {
-        start / self.block() * self.shape.encoded_block_size() as u64
-    }
-
-    /// Encodes whole blocks of a file of `size` bytes from `start`; the last may be short.
-    pub(crate) fn encode(&self, size: u64, start: u64, plain: &[u8]) -> Result<Scratch> {
-        let first = start / self.block();
-        let overhead = plain.len().div_ceil(self.shape.block_size) * self.shape.overhead;
-        let mut encoded = Scratch::take(plain.len() + overhead)?;
-        let blocks = encoded.chunks_mut(self.shape.encoded_block_size());
-        for (index, (plain, encoded)) in plain.chunks(self.shape.block_size).zip(blocks).enumerate() {
-            let block = self.numbered(size, first + index as u64);
-            self.node.layer().encode_data(self.node, self.caller, block, plain, encoded)?;
-        }
-        Ok(encoded)
     }
 
     /// Makes the range from the end `size` to `offset` beyond it read as zeros; the lower size may still be less than
@@ -534,10 +419,6 @@ impl<L: Layer> Blocks<'_, L> {
         Ok(self.lower.getattr(&self.lower_caller)?.size)
     }
 
-    pub(crate) fn block(&self) -> u64 {
-        self.shape.block_size as u64
-    }
-
     /// Excludes writers from the blocks of a byte range.
     fn shared(&self, offset: u64, end: u64) -> Result<KeyedGuard<'_, Handle>> {
         let (locks, handle) = (&self.node.mount.data_locks, self.node.lower().handle());
@@ -566,21 +447,5 @@ impl<L: Layer> Blocks<'_, L> {
     /// Returns the numbers of the blocks that a byte range touches.
     fn blocks(&self, offset: u64, end: u64) -> Range<u64> {
         offset / self.block()..end.div_ceil(self.block())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_translate_both_ways() {
-        let shape = DataShape { block_size: 4096, overhead: 28, holes: Holes::ZeroBlock, sparse: false };
-        for plain in [0, 1, 4095, 4096, 4097, 8192, 1_000_000] {
-            assert_eq!(shape.plain_size(shape.encoded_size(plain).unwrap()), plain);
-        }
-        assert_eq!(shape.encoded_size(5000), Ok(4096 + 28 + 904 + 28));
-        assert_eq!(shape.plain_size(20), 0);
-        assert_eq!(shape.encoded_size(u64::MAX), Err(Errno::EFBIG));
     }
 }

@@ -3,14 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{Layer, LayerVnode, Operation};
+use super::operation::Operation;
+use super::template::{Layer, LayerDirectory, LayerVnode};
 use crate::{Caller, DirectoryEntry, Name, OpenDirectory, OpenDirectoryRef, Result};
-
-/// An open directory of the layer `L` over one of the lower file system.
-pub struct LayerDirectory<L: Layer> {
-    node: Arc<LayerVnode<L>>,
-    lower: OpenDirectoryRef,
-}
 
 impl<L: Layer> LayerDirectory<L> {
     /// Creates the open directory of `node` over an open lower directory.

@@ -4,18 +4,12 @@ use std::any::Any;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use super::data::Blocks;
-use super::{Layer, LayerVnode, Operation};
+use super::blocks::Blocks;
+use super::operation::Operation;
+use super::template::{Layer, LayerFile, LayerVnode};
 use crate::{
     AllocateMode, Attributes, Caller, Errno, Lock, LockOwner, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget,
 };
-
-/// An open file of the layer `L` over one of the lower file system.
-pub struct LayerFile<L: Layer> {
-    node: Arc<LayerVnode<L>>,
-    lower: OpenFileRef,
-    flags: OpenFlags,
-}
 
 impl<L: Layer> LayerFile<L> {
     /// Creates the open file of `node`, opened from above with `flags`, over an open lower file. If data is encoded and

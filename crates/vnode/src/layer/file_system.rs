@@ -3,8 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 
-use super::hooks::declared;
-use super::{Layer, LayerVnode};
+use super::template::{Layer, LayerVnode, Mount, declared};
 use crate::{
     Claim, Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks,
     LiveTable, Name, Notifier, Properties, Result, VnodeRef,
@@ -22,16 +21,6 @@ pub fn stack<L: Layer>(layer: L, lower: FileSystemRef) -> FileSystemRef {
 
 /// A layer on a file system.
 pub struct LayerFileSystem<L: Layer>(Arc<Mount<L>>);
-
-/// State shared by all vnodes of one layer on one file system.
-pub(crate) struct Mount<L: Layer> {
-    pub(crate) layer: L,
-    pub(crate) lower: FileSystemRef,
-    /// Live vnodes, so that all references to one see the same state. Unused for layers without state.
-    vnodes: LiveTable<LayerVnode<L>>,
-    /// Locks on the blocks of each encoded file, since a write is a read-modify-write.
-    pub(crate) data_locks: KeyedLocks<Handle>,
-}
 
 impl<L: Layer> Mount<L> {
     /// Returns this layer's vnode over `lower`: the live one if the layer keeps state and one exists.

@@ -36,21 +36,20 @@
 //! Each operation consists of [`Layer::admit`], the operation itself and [`Layer::observe`]; a layer that acts before,
 //! after or instead of every operation in one place overrides [`Layer::around`], which defines this sequence.
 
+mod blocks;
 mod change;
 mod data;
 mod directory;
 mod file;
 mod file_system;
-mod hooks;
 mod operation;
 mod path;
 mod scratch;
+mod shape;
+mod template;
 mod vnode;
 
-pub use data::{Block, DataShape, Holes};
-pub use directory::LayerDirectory;
-pub use file::LayerFile;
 pub use file_system::{LayerFileSystem, stack};
-pub use hooks::Layer;
 pub use operation::Operation;
-pub use vnode::LayerVnode;
+pub use shape::{Block, DataShape, Holes};
+pub use template::{Layer, LayerDirectory, LayerFile, LayerVnode};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Layer, LayerVnode};
+use super::template::{Layer, LayerVnode};
 use crate::{Caller, Errno, Name, Result};
 
 /// Decodes the lower path from the root down, each name in its directory.

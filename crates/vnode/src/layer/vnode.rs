@@ -3,8 +3,9 @@
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-use super::file_system::Mount;
-use super::{Layer, LayerDirectory, LayerFile, Operation, path};
+use super::operation::Operation;
+use super::path;
+use super::template::{Layer, LayerDirectory, LayerFile, LayerVnode, Mount};
 use crate::name::NameCow;
 use crate::profile::enter_with;
 use crate::{
@@ -12,15 +13,6 @@ use crate::{
     OpenDirectoryRef, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
     open_for_rewriting,
 };
-
-/// A vnode of the layer `L` over a vnode of the lower file system.
-pub struct LayerVnode<L: Layer> {
-    pub(crate) mount: Arc<Mount<L>>,
-    lower: VnodeRef,
-    state: L::State,
-    /// This vnode.
-    this: Weak<Self>,
-}
 
 impl<L: Layer> LayerVnode<L> {
     pub(crate) fn new(mount: Arc<Mount<L>>, lower: VnodeRef) -> Arc<Self> {

@@ -1,14 +1,16 @@
-//! The trait that a layer implements: hooks and operations, each with a default that changes nothing.
+//! The trait that a layer implements, each of its methods with a default that changes nothing, and the objects that it is given.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use super::{Block, DataShape, LayerDirectory, LayerFile, LayerVnode, Operation};
+use super::operation::Operation;
+use super::shape::{Block, DataShape};
 use crate::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
-    DirectoryEntry, Entry, FileKind, Lock, LockOwner, Name, Notifier, OpenDirectoryRef, OpenFileRef, OpenFlags,
-    Properties, RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
+    DirectoryEntry, Entry, FileKind, FileSystemRef, Handle, KeyedLocks, LiveTable, Lock, LockOwner, Name, Notifier,
+    OpenDirectoryRef, OpenFileRef, OpenFlags, Properties, RenameMode, Result, SeekTarget, SetAttributes, StatFs,
+    VnodeRef, XattrMode,
 };
 
 /// Returns what a layer by itself leaves untouched and needs.
@@ -443,4 +445,36 @@ pub trait Layer: Send + Sync + Sized + 'static {
 
     /// Handles the release of the open file. Default: does nothing.
     fn release(&self, file: &LayerFile<Self>) {}
+}
+
+/// State shared by all vnodes of one layer on one file system.
+pub(crate) struct Mount<L: Layer> {
+    pub(crate) layer: L,
+    pub(crate) lower: FileSystemRef,
+    /// Live vnodes, so that all references to one see the same state. Unused for layers without state.
+    pub(crate) vnodes: LiveTable<LayerVnode<L>>,
+    /// Locks on the blocks of each encoded file, since a write is a read-modify-write.
+    pub(crate) data_locks: KeyedLocks<Handle>,
+}
+
+/// A vnode of the layer `L` over a vnode of the lower file system.
+pub struct LayerVnode<L: Layer> {
+    pub(crate) mount: Arc<Mount<L>>,
+    pub(crate) lower: VnodeRef,
+    pub(crate) state: L::State,
+    /// This vnode.
+    pub(crate) this: Weak<Self>,
+}
+
+/// An open file of the layer `L` over one of the lower file system.
+pub struct LayerFile<L: Layer> {
+    pub(crate) node: Arc<LayerVnode<L>>,
+    pub(crate) lower: OpenFileRef,
+    pub(crate) flags: OpenFlags,
+}
+
+/// An open directory of the layer `L` over one of the lower file system.
+pub struct LayerDirectory<L: Layer> {
+    pub(crate) node: Arc<LayerVnode<L>>,
+    pub(crate) lower: OpenDirectoryRef,
 }
