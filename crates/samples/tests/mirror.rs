@@ -192,10 +192,10 @@ fn lack_of_descriptors_for_a_moment_makes_no_branch_fail() {
 }
 
 /// One of many callers, which all work on the same few names.
-fn work(top: &VnodeRef, seed: u64) {
+fn work(top: &VnodeRef, seed: u64, names: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let root = root();
-    let names: Vec<String> = (0..6).map(|number| format!("n{number}")).collect();
+    let names: Vec<String> = (0..names).map(|number| format!("n{number}")).collect();
     for step in 0..300_u32 {
         let mut pick = || name(&names[random.usize(..names.len())]);
         let (one, other) = (pick(), pick());
@@ -227,18 +227,25 @@ fn work(top: &VnodeRef, seed: u64) {
 
 #[test]
 fn concurrent_changes_are_made_in_one_order_in_all_branches() {
-    let seed =
-        std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    let seed = std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("PLYFS_TEST_SEED={seed}");
-    let branches = [memory(), memory()];
-    let top = mirror_of(&branches).unwrap().root();
-    thread::scope(|scope| {
-        for thread in 0..8 {
-            let top = &top;
-            scope.spawn(move || work(top, seed.wrapping_add(thread)));
+    for names in [2, 3, 6] {
+        // All are late at times, so that changes could overtake each other between them.
+        let branches = [breakable(), breakable()];
+        for (branch, chance) in branches.iter().zip(["10", "40"]) {
+            break_with(branch, &[("chance", chance), ("delay", "1"), ("seed", &seed.to_string())]);
         }
-    });
-    assert_same(&branches);
-    write(&top, "last", b"x").unwrap();
-    assert_eq!(read(&branches[1].root(), "last").unwrap(), b"x", "no branch has failed");
+        let top = mirror_of(&branches).unwrap().root();
+        thread::scope(|scope| {
+            for thread in 0..8 {
+                let top = &top;
+                scope.spawn(move || work(top, seed.wrapping_add(thread), names));
+            }
+        });
+        branches.iter().for_each(|branch| break_with(branch, &[]));
+        assert_same(&branches);
+        write(&top, "last", b"x").unwrap();
+        assert_eq!(read(&branches[1].root(), "last").unwrap(), b"x", "no branch has failed");
+    }
 }

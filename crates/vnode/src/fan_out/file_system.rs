@@ -1,7 +1,7 @@
 //! A fan-out as a file system.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use super::handle::{MAX_BRANCHES, of_branch, parse};
 use super::health::BranchHealth;
@@ -25,7 +25,7 @@ pub fn join(branches: Vec<FileSystemRef>, routing: impl Routing) -> FileSystemRe
         health,
         live: LiveTable::default(),
         locks: KeyedLocks::default(),
-        names: RwLock::default(),
+        names: KeyedLocks::default(),
     })))
 }
 

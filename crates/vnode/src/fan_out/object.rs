@@ -1,7 +1,7 @@
 //! A fan-out and its objects: which branch objects an object has, and how a read or a change reaches them.
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use super::handle::{inode_number, of_branch};
@@ -23,8 +23,9 @@ pub(crate) struct FanOut {
     pub(crate) live: LiveTable<FanOutVnode>,
     /// Locks of objects that are changed in several branches, so that all branches see the changes in one order.
     pub(crate) locks: KeyedLocks<Handle>,
-    /// Write-locked while branch objects are looked up by path: names must not change meanwhile.
-    pub(crate) names: RwLock<()>,
+    /// Read-locked while a name is made; write-locked while one is removed, moved or made for an object that has one already,
+    /// since what else may be done in between depends on which names there are; and while branch objects are looked up by path.
+    pub(crate) names: KeyedLocks<()>,
 }
 
 /// An object of a fan-out.
@@ -67,7 +68,7 @@ impl FanOut {
 
     /// Returns the branch objects of an object, including those at its path in the other branches.
     pub(crate) fn objects_at_path_of(&self, primary: usize, object: &VnodeRef) -> BranchObjects {
-        let _names = self.changes_all().then(|| self.names.write().unwrap_or_else(PoisonError::into_inner));
+        let _names = self.changes_all().then(|| self.names.write(()));
         let mut objects = vec![None; self.branches.len()];
         if let Ok(path) = object.path() {
             for branch in self.health.healthy().filter(|branch| *branch != primary) {
@@ -287,10 +288,16 @@ impl FanOutVnode {
         self.fan_out.changes_all().then(|| self.fan_out.locks.write_both(self.handle, other.handle()))
     }
 
-    /// Keeps names where they are looked up by path, if changes are made in several branches.
-    pub(crate) fn hold_names(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        let hold = || self.fan_out.names.read().unwrap_or_else(PoisonError::into_inner);
-        self.fan_out.changes_all().then(hold)
+    /// Keeps all names that there are, if changes are made in several branches.
+    pub(crate) fn keep_names(&self, caller: &Caller) -> Result<Option<KeyedGuard<'_, ()>>> {
+        let lock = || self.fan_out.names.read_range_unless(caller.cancellation(), (), 0..u64::MAX);
+        self.fan_out.changes_all().then(lock).transpose()
+    }
+
+    /// Keeps others from changing any name, if changes are made in several branches.
+    pub(crate) fn lock_names(&self, caller: &Caller) -> Result<Option<KeyedGuard<'_, ()>>> {
+        let lock = || self.fan_out.names.write_unless(caller.cancellation(), ());
+        self.fan_out.changes_all().then(lock).transpose()
     }
 
     pub(crate) fn attributes(&self, branch: usize, attributes: Attributes) -> Attributes {

@@ -17,7 +17,7 @@ impl FanOutVnode {
         name: Name<'_>,
         make: impl Fn(&Caller, usize, &VnodeRef) -> Result<Entry>,
     ) -> Result<Entry> {
-        let _names = self.hold_names();
+        let _names = self.keep_names(caller)?;
         let (entries, _guard) = self.change(caller, make)?;
         self.joined(self.completed(name, entries))
     }
@@ -102,7 +102,7 @@ impl Vnode for FanOutVnode {
     }
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
-        let _names = self.hold_names();
+        let _names = self.keep_names(caller)?;
         let (made, _guard) = self.change(caller, |caller, _, object| object.create(caller, name, how))?;
         self.created(Some(name), made, how.flags)
     }
@@ -121,18 +121,21 @@ impl Vnode for FanOutVnode {
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
         let targets = self.objects_of(target)?;
-        self.enter(caller, name, |caller, branch, object| {
+        let _names = self.lock_names(caller)?;
+        let link = |caller: &Caller, branch: usize, object: &VnodeRef| {
             object.link(caller, targets[branch].as_ref().ok_or(Errno::EXDEV)?, name)
-        })
+        };
+        let (entries, _guard) = self.change(caller, link)?;
+        self.joined(self.completed(name, entries))
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let _names = self.hold_names();
+        let _names = self.lock_names(caller)?;
         self.changed(caller, |caller, _, object| object.unlink(caller, name))
     }
 
     fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let _names = self.hold_names();
+        let _names = self.lock_names(caller)?;
         self.changed(caller, |caller, _, object| object.rmdir(caller, name))
     }
 
@@ -148,7 +151,7 @@ impl Vnode for FanOutVnode {
         let rename = |caller: &Caller, branch: usize, object: &VnodeRef| {
             object.rename(caller, name, targets[branch].as_ref().ok_or(Errno::EXDEV)?, to_name, mode)
         };
-        let _names = self.hold_names();
+        let _names = self.lock_names(caller)?;
         let _guards = self.lock_both(to);
         self.fan_out.change(caller, self.primary(), &self.branch_objects(), rename).map(drop)
     }
