@@ -32,7 +32,7 @@ impl Hanging {
         self.state.0.lock().unwrap().hanging
     }
 
-    fn go_on(&self) {
+    fn unblock(&self) {
         self.state.0.lock().unwrap().goes_on = true;
         self.state.1.notify_all();
     }
@@ -69,7 +69,7 @@ impl Layer for Hanging {
 }
 
 #[test]
-fn what_hangs_keeps_no_other_name_and_no_other_data_from_expiring() {
+fn hung_request_does_not_block_other_expiries() {
     const HANGING: usize = 12;
     let (below, hanging) = (memory(), Hanging::default());
     // Names and attributes are kept without bound: nobody else is to change the files.
@@ -112,16 +112,16 @@ fn what_hangs_keeps_no_other_name_and_no_other_data_from_expiring() {
         until(|| fs::read(mounted.path(directory).join("data")).unwrap() == b"new", "data expire");
     }
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    assert!(!mounted.mount.wait_until_told(Duration::ZERO), "what hangs has not been told");
+    assert!(!mounted.mount.wait_until_notified(Duration::ZERO), "what hangs has not been told");
     // What comes later is told too.
     let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
     at(&ours[0]).create(&server, Name::new(b"gone").unwrap(), &how).unwrap();
     hanging.notifier.get().unwrap().everything_changed();
     until(|| fs::metadata(mounted.path(&ours[0]).join("gone")).is_ok(), "a name comes");
 
-    hanging.go_on();
+    hanging.unblock();
     hung.into_iter().for_each(|thread| thread.join().unwrap());
-    assert!(mounted.mount.wait_until_told(Duration::from_secs(10)));
+    assert!(mounted.mount.wait_until_notified(Duration::from_secs(10)));
     for directory in &theirs {
         assert!(fs::metadata(mounted.path(directory).join("gone")).is_err());
         assert_eq!(fs::read(mounted.path(directory).join("data")).unwrap(), b"new");

@@ -33,21 +33,21 @@ fn keep_switch() -> Option<Switch> {
 
 /// One test: the switch is one for all mounts, and what the process holds is that of all.
 #[test]
-fn both_transports_carry_messages_of_all_sizes_and_give_their_memory_back() {
+fn both_transports_carry_all_message_sizes_and_release_memory() {
     let Some(_switch) = keep_switch() else { return };
     if std::env::var_os(WITH_FEW_WORKERS).is_some() {
-        return users_leave_workers_to_others();
+        return one_user_does_not_take_all_workers();
     }
     with_few_workers();
     requests_come_through_io_uring_where_it_is_on();
-    what_many_large_messages_took_goes_back_to_the_system();
-    thousands_may_wait_for_locks_over_rings();
+    memory_of_large_messages_is_released();
+    thousands_wait_for_locks_over_io_uring();
     waiters_give_up();
-    who_is_killed_waits_no_longer_and_who_handles_a_signal_does();
-    the_threads_of_a_burst_end();
+    only_a_fatal_signal_ends_the_wait();
+    extra_workers_end_after_a_burst();
 }
 
-fn thousands_may_wait_for_locks_over_rings() {
+fn thousands_wait_for_locks_over_io_uring() {
     let options = MountOptions { uring: Uring::On, ..MountOptions::default() };
     let Some(mounted) = mount_with(stack(Shared, memory()), options) else { return };
     // The entries that waited are used again.
@@ -111,7 +111,7 @@ impl Layer for Slow {
 }
 
 /// Among them one inside an execve(2), of which the kernel tells little until that is over.
-fn who_is_killed_waits_no_longer_and_who_handles_a_signal_does() {
+fn only_a_fatal_signal_ends_the_wait() {
     const HANDLES: &str = "import os, signal, sys
 signal.signal(signal.SIGALRM, lambda *_: None)
 signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
@@ -153,7 +153,7 @@ impl Layer for Gate {
     }
 }
 
-fn the_threads_of_a_burst_end() {
+fn extra_workers_end_after_a_burst() {
     const CALLERS: usize = 64;
     for uring in [Uring::Off, Uring::On] {
         let opened = Arc::new(AtomicBool::new(true));
@@ -190,7 +190,7 @@ fn with_few_workers() {
 
 /// All that one user asks hangs, from as many processes as there are workers and more; what others ask is answered, on each
 /// processor, and what waited for a worker is served when the first are.
-fn users_leave_workers_to_others() {
+fn one_user_does_not_take_all_workers() {
     const HANGING: u32 = 61_001;
     for uring in [Uring::Off, Uring::On] {
         let opened = Arc::new(AtomicBool::new(true));
@@ -292,12 +292,12 @@ fn exchange_messages_of_all_sizes(mounted: &Mounted) {
 }
 
 /// Large reads wait for each other, so that each has a worker of its own.
-struct Gathering(Barrier);
+struct LargeReads(Barrier);
 
 const READERS: usize = 12;
 const LARGE: usize = 1 << 20;
 
-impl Layer for Gathering {
+impl Layer for LargeReads {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -316,10 +316,10 @@ impl Layer for Gathering {
     }
 }
 
-fn what_many_large_messages_took_goes_back_to_the_system() {
+fn memory_of_large_messages_is_released() {
     for uring in [Uring::Off, Uring::On] {
         let options = MountOptions { uring, ..MountOptions::default() };
-        let Some(mounted) = mount_with(stack(Gathering(Barrier::new(READERS)), memory()), options) else { return };
+        let Some(mounted) = mount_with(stack(LargeReads(Barrier::new(READERS)), memory()), options) else { return };
         let path = mounted.path("file");
         fs::write(&path, vec![7; LARGE]).unwrap();
         let before = resident_bytes();

@@ -9,40 +9,40 @@ use std::thread;
 use std::time::Duration;
 
 /// Time without a completed notification after which another thread continues with the rest.
-pub(crate) const SILENCE: Duration = Duration::from_millis(50);
+pub(crate) const STALL_TIMEOUT: Duration = Duration::from_millis(50);
 /// Maximum number of threads per mount that hang at a time: beyond that, the existing ones continue with the rest, if they
 /// ever do.
 const THREADS_MAX: usize = 256;
 
 /// The threads that send notifications.
 #[derive(Clone, Default)]
-pub(crate) struct Tellers {
+pub(crate) struct NotificationThreads {
     threads: Arc<AtomicUsize>,
 }
 
 /// Sends the notification for one part. It has to keep alive everything that must live until then.
-type Tell<T> = Arc<dyn Fn(&T) + Send + Sync>;
+type Notify<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
-impl Tellers {
+impl NotificationThreads {
     /// Sends the notifications for all parts from separate threads, and waits for those that do not hang; returns the parts
     /// that are complete.
-    pub(crate) fn each<T: Send + 'static>(&self, parts: Vec<T>, tell: &Tell<T>) -> Vec<T> {
-        let count = parts.len();
-        let left = Arc::new(Mutex::new(parts));
-        let (sender, told) = channel();
+    pub(crate) fn notify_each<T: Send + 'static>(&self, targets: Vec<T>, notify: &Notify<T>) -> Vec<T> {
+        let count = targets.len();
+        let remaining = Arc::new(Mutex::new(targets));
+        let (sender, completed) = channel();
         let mut done = Vec::with_capacity(count);
-        if count > 0 && !self.start(&left, tell, &sender) {
+        if count > 0 && !self.start(&remaining, notify, &sender) {
             // For lack of a thread, this one sends: it may hang.
-            while let Some(part) = next(&left) {
-                tell(&part);
-                done.push(part);
+            while let Some(target) = next(&remaining) {
+                notify(&target);
+                done.push(target);
             }
         }
         while done.len() < count {
-            match told.recv_timeout(SILENCE) {
-                Ok(part) => done.push(part),
-                Err(RecvTimeoutError::Timeout) if is_empty(&left) => break,
-                Err(RecvTimeoutError::Timeout) if self.start(&left, tell, &sender) => {}
+            match completed.recv_timeout(STALL_TIMEOUT) {
+                Ok(target) => done.push(target),
+                Err(RecvTimeoutError::Timeout) if is_empty(&remaining) => break,
+                Err(RecvTimeoutError::Timeout) if self.start(&remaining, notify, &sender) => {}
                 Err(_) => break,
             }
         }
@@ -50,17 +50,23 @@ impl Tellers {
     }
 
     /// Starts a thread that sends what is left; returns whether that was possible.
-    fn start<T: Send + 'static>(&self, left: &Arc<Mutex<Vec<T>>>, tell: &Tell<T>, told: &Sender<T>) -> bool {
+    fn start<T: Send + 'static>(
+        &self,
+        remaining: &Arc<Mutex<Vec<T>>>,
+        notify: &Notify<T>,
+        completed: &Sender<T>,
+    ) -> bool {
         if self.threads.fetch_add(1, Ordering::Relaxed) >= THREADS_MAX {
             self.threads.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
-        let (left, tell, told, threads) = (Arc::clone(left), Arc::clone(tell), told.clone(), Arc::clone(&self.threads));
+        let (remaining, notify, completed, threads) =
+            (Arc::clone(remaining), Arc::clone(notify), completed.clone(), Arc::clone(&self.threads));
         let work = move || {
-            while let Some(part) = next(&left) {
-                tell(&part);
+            while let Some(target) = next(&remaining) {
+                notify(&target);
                 // Nobody waits any more for a notification that took long.
-                let _ = told.send(part);
+                let _ = completed.send(target);
             }
             threads.fetch_sub(1, Ordering::Relaxed);
         };
@@ -72,12 +78,12 @@ impl Tellers {
     }
 }
 
-fn next<T>(left: &Mutex<Vec<T>>) -> Option<T> {
-    left.lock().unwrap_or_else(PoisonError::into_inner).pop()
+fn next<T>(remaining: &Mutex<Vec<T>>) -> Option<T> {
+    remaining.lock().unwrap_or_else(PoisonError::into_inner).pop()
 }
 
-fn is_empty<T>(left: &Mutex<Vec<T>>) -> bool {
-    left.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+fn is_empty<T>(remaining: &Mutex<Vec<T>>) -> bool {
+    remaining.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
 }
 
 #[cfg(test)]
@@ -86,23 +92,23 @@ mod tests {
     use std::sync::mpsc::Receiver;
 
     #[test]
-    fn what_hangs_keeps_nothing_else_from_being_told() {
-        let tellers = Tellers::default();
-        let (go_on, hang): (Sender<()>, Receiver<()>) = channel();
-        let hang = Mutex::new(hang);
-        let tell: Tell<u32> = Arc::new(move |part| {
-            if part % 10 == 0 {
-                let _ = hang.lock().unwrap().recv();
+    fn hung_notification_does_not_block_others() {
+        let threads = NotificationThreads::default();
+        let (unblock, blocked): (Sender<()>, Receiver<()>) = channel();
+        let blocked = Mutex::new(blocked);
+        let notify: Notify<u32> = Arc::new(move |target| {
+            if target % 10 == 0 {
+                let _ = blocked.lock().unwrap().recv();
             }
         });
-        let mut told = tellers.each((0..100).collect(), &tell);
-        told.sort_unstable();
-        assert_eq!(told, (0..100).filter(|part| part % 10 != 0).collect::<Vec<_>>());
-        assert_eq!(tellers.threads.load(Ordering::Relaxed), 10);
-        drop(go_on);
-        while tellers.threads.load(Ordering::Relaxed) > 0 {
+        let mut completed = threads.notify_each((0..100).collect(), &notify);
+        completed.sort_unstable();
+        assert_eq!(completed, (0..100).filter(|target| target % 10 != 0).collect::<Vec<_>>());
+        assert_eq!(threads.threads.load(Ordering::Relaxed), 10);
+        drop(unblock);
+        while threads.threads.load(Ordering::Relaxed) > 0 {
             thread::sleep(Duration::from_millis(1));
         }
-        assert!(tellers.each(Vec::new(), &tell).is_empty());
+        assert!(threads.notify_each(Vec::new(), &notify).is_empty());
     }
 }

@@ -128,7 +128,7 @@ impl std::error::Error for MountError {
 }
 
 /// Returns the error for a mount point that cannot be opened.
-pub(crate) fn cannot_open(path: &Path, error: io::Error) -> MountError {
+pub(crate) fn mount_point_error(path: &Path, error: io::Error) -> MountError {
     match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => MountError::MountPointMissing(path.into()),
         Some(Errno::NOTCONN) => MountError::MountPointDead(path.into()),

@@ -1,6 +1,6 @@
 //! Features that a mount's decisions request from the kernel, and what remains of the decisions after the kernel's offer.
 
-use super::negotiation::{Negotiated, Wishes};
+use super::negotiation::{Negotiated, RequestedFeatures};
 use super::wire::init;
 use crate::fuse::mounting::error::MountError;
 use crate::fuse::mounting::options::{Decisions, MountOptions, NameCaching, REGULAR_TIMEOUT, TURNED_OFF, Uring};
@@ -19,8 +19,8 @@ const NO_WRITE_BACK: &str = "it has no writeback cache for FUSE";
 const NO_URING: &str = "the kernel does not offer it";
 
 /// Returns what a mount requests in the negotiation.
-pub(crate) fn wishes(decisions: &Decisions) -> Wishes {
-    Wishes {
+pub(crate) fn requested_features(decisions: &Decisions) -> RequestedFeatures {
+    RequestedFeatures {
         uring: decisions.uring.is_ok(),
         passthrough: decisions.passthrough.is_ok(),
         write_back: decisions.write_back.is_ok(),
@@ -37,7 +37,7 @@ pub(crate) fn wishes(decisions: &Decisions) -> Wishes {
 }
 
 /// Corrects the decisions by what was negotiated: afterwards they promise nothing that the kernel lacks.
-pub(crate) fn correct(decisions: &mut Decisions, negotiated: &Negotiated) {
+pub(crate) fn apply_negotiated(decisions: &mut Decisions, negotiated: &Negotiated) {
     let withheld = decisions.withheld;
     let require = |feature, reason| match negotiated.has(feature) {
         true => Ok(()),
@@ -49,10 +49,10 @@ pub(crate) fn correct(decisions: &mut Decisions, negotiated: &Negotiated) {
         decisions.write_back.and_then(|()| require(init::WRITEBACK_CACHE, NO_WRITE_BACK).map_err(Some));
     decisions.uring = decisions.uring.and_then(|()| require(init::OVER_IO_URING, NO_URING));
     if !negotiated.has(init::POSIX_ACL) {
-        decisions.do_without_lists();
+        decisions.drop_acls();
     }
     if !negotiated.has(init::HAS_EXPIRE_ONLY) {
-        let_names_run_out(decisions);
+        limit_name_caching(decisions);
     }
     decisions.forward_locks &= negotiated.has(init::POSIX_LOCKS);
     decisions.forward_flocks &= negotiated.has(init::FLOCK_LOCKS);
@@ -61,7 +61,7 @@ pub(crate) fn correct(decisions: &mut Decisions, negotiated: &Negotiated) {
 
 /// Limits name caching on kernels that can revalidate a name only by detaching what is mounted inside: such a kernel caches
 /// names for a short time at most, and none that may have to be expired at once.
-fn let_names_run_out(decisions: &mut Decisions) {
+fn limit_name_caching(decisions: &mut Decisions) {
     if decisions.names == NameCaching::SearchableByAll {
         decisions.names = NameCaching::Never;
     }
@@ -72,7 +72,7 @@ fn let_names_run_out(decisions: &mut Decisions) {
 }
 
 /// Returns the error of a mount whose options require what the decisions do not grant.
-pub(crate) fn unmet_demand(decisions: &Decisions, options: &MountOptions) -> Option<MountError> {
+pub(crate) fn unmet_requirement(decisions: &Decisions, options: &MountOptions) -> Option<MountError> {
     match (decisions.uring, decisions.write_back) {
         (Err(why), _) if options.uring == Uring::On => Some(MountError::NoUring(why)),
         (_, Err(Some(why))) => Some(MountError::NoWriteBack(why)),
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::fuse::mounting::options::decide;
     use crate::fuse::protocol::features::Features;
-    use crate::fuse::protocol::negotiation::{InitAnswer, negotiate};
+    use crate::fuse::protocol::negotiation::{NegotiationResult, negotiate};
     use crate::fuse::protocol::wire;
     use vnode::Properties;
 
@@ -108,10 +108,10 @@ mod tests {
         }
         let (flags, flags2) = (features as u32, (features >> 32) as u32);
         let offer = wire::InitIn { major: 7, minor, max_readahead: 0, flags, flags2, unused: [0; 11] };
-        let InitAnswer::Agreed(_, negotiated) = negotiate(&offer, &wishes(&decisions), 4096) else {
+        let NegotiationResult::Agreed(_, negotiated) = negotiate(&offer, &requested_features(&decisions), 4096) else {
             panic!("not agreed")
         };
-        correct(&mut decisions, &negotiated);
+        apply_negotiated(&mut decisions, &negotiated);
         decisions
     }
 
@@ -132,7 +132,7 @@ mod tests {
                 the kernel has no passthrough (Linux 6.9 has)\n";
             assert!(text.contains(data), "{text}");
         }
-        assert!(matches!(unmet_demand(&decisions, &options), Some(MountError::NoUring(NO_URING))));
+        assert!(matches!(unmet_requirement(&decisions, &options), Some(MountError::NoUring(NO_URING))));
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         let back = MountOptions { write_back: true, ..without("writeback-cache") };
         let decisions = newest(&back);
         assert_eq!(decisions.write_back, Err(Some(TURNED_OFF)));
-        assert!(matches!(unmet_demand(&decisions, &back), Some(MountError::NoWriteBack(TURNED_OFF))));
+        assert!(matches!(unmet_requirement(&decisions, &back), Some(MountError::NoWriteBack(TURNED_OFF))));
         let text = newest(&without("passthrough:async-read")).to_string();
         assert!(text.contains("\nfeatures of the kernel left unused: async-read:passthrough"), "{text}");
     }

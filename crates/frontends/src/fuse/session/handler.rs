@@ -16,7 +16,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
     fn give_up(&self, unique: u64) -> Outcome;
 
     /// Returns a regular file that the kernel knows, if there is one.
-    fn some_file(&self) -> Option<u64>;
+    fn any_regular_file(&self) -> Option<u64>;
 
     /// Releases what the kernel had open, since an unmount need not send every release. Called when the connection has ended
     /// and the last request is served.
