@@ -22,12 +22,12 @@ mod names;
 mod node;
 mod open_directory;
 mod paths;
-mod removed;
 mod restrictions;
 mod shares;
+mod silly_rename;
 mod status;
 mod submounts;
-mod subordinates;
+mod subordinate_ids;
 mod system;
 mod table;
 mod tree;
@@ -48,7 +48,7 @@ pub use error::OpenError;
 use credentials::Credentials;
 use handle::WireHandle;
 use node::Node;
-use tree::{Found, Tree};
+use tree::{LookupLocation, Tree};
 
 /// Name of this base in a stack.
 const KIND: &str = "dir";
@@ -107,7 +107,7 @@ impl DirectoryFileSystem {
         let tree = Tree::new(descriptor, options.file_handles, descriptor_limit());
         let tree = Arc::new(tree.map_err(|error| open_error(path, error))?);
         let root = tree
-            .entry_of(&mut tree.credentials.thread(), tree.root().as_fd(), Found::Unnamed)
+            .entry_of(&mut tree.credentials.thread(), tree.root().as_fd(), LookupLocation::Unnamed)
             .map_err(|error| open_error(path, error))?
             .0;
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
@@ -155,7 +155,7 @@ impl FileSystem for DirectoryFileSystem {
     fn properties(&self) -> Properties {
         Properties {
             exclusive: self.options.exclusive,
-            checks_credentials: self.tree.credentials.switches(),
+            checks_credentials: self.tree.credentials.assumes_callers(),
             // A file system below this one, mounted now or later, may report errors at close.
             nothing_to_flush: false,
             reading_changes_times: self.tree.mounts.root().keeps_access_times() && !self.tree.keeps_times_of_files(),

@@ -98,7 +98,7 @@ impl Data {
             },
             Entry::Vacant(entry) => {
                 space.take(1)?;
-                let page = page_with(start, part).inspect_err(|_| space.give(1))?;
+                let page = page_with(start, part).inspect_err(|_| space.release(1))?;
                 entry.insert(Some(page));
             }
         }
@@ -115,7 +115,7 @@ impl Data {
         }
         if size <= self.size {
             let gone = self.pages.split_off(&size.div_ceil(PAGE_SIZE));
-            space.give(gone.len() as u64);
+            space.release(gone.len() as u64);
             self.zero_in_page(size, size.next_multiple_of(PAGE_SIZE));
         }
         self.size = size;
@@ -130,7 +130,7 @@ impl Data {
         let pages = start / PAGE_SIZE..end.div_ceil(PAGE_SIZE);
         let missing = (pages.end - pages.start) - self.pages.range(pages.clone()).count() as u64;
         space.take(missing)?;
-        memory::ask(missing.saturating_mul(RESERVED_BYTES)).inspect_err(|_| space.give(missing))?;
+        memory::check_available(missing.saturating_mul(RESERVED_BYTES)).inspect_err(|_| space.release(missing))?;
         if missing > 0 {
             for number in pages {
                 self.pages.entry(number).or_insert(None);
@@ -147,7 +147,7 @@ impl Data {
         self.zero_edges(start, end);
         let (first, last) = (start.div_ceil(PAGE_SIZE), end / PAGE_SIZE);
         if first < last {
-            space.give(self.remove_pages(first, last));
+            space.release(self.remove_pages(first, last));
         }
     }
 
@@ -173,7 +173,7 @@ impl Data {
         if !start.is_multiple_of(PAGE_SIZE) || !end.is_multiple_of(PAGE_SIZE) || end >= self.size {
             return Err(Errno::EINVAL);
         }
-        space.give(self.remove_pages(start / PAGE_SIZE, end / PAGE_SIZE));
+        space.release(self.remove_pages(start / PAGE_SIZE, end / PAGE_SIZE));
         let shift = (end - start) / PAGE_SIZE;
         let tail = self.pages.split_off(&(end / PAGE_SIZE));
         self.pages.extend(tail.into_iter().map(|(number, page)| (number - shift, page)));

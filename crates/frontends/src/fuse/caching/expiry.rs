@@ -123,8 +123,8 @@ impl ExpiryQueue {
         true
     }
 
-    /// Notifies the kernel of each queued set by `notify`, until the end. A notification is complete once `notify` has dropped its
-    /// arguments.
+    /// Notifies the kernel of each queued set by `notify`, until the end. A notification is complete once `notify` has
+    /// dropped its arguments.
     pub(crate) fn run(&self, notify: impl Fn(StaleEntries, NotificationInProgress)) {
         let mut state = self.lock();
         while !state.ended {

@@ -6,7 +6,8 @@
 //! stored contiguously, and a hash table of 12 bytes per name finds them there.
 //!
 //! **Invariant.** A reply that lets the kernel cache a name is either found here by whoever starts a new generation
-//! afterwards, or requested too late ([`CachedNames::record`] returns `false`). So no reply based on an earlier state is missed.
+//! afterwards, or requested too late ([`CachedNames::record`] returns `false`). So no reply based on an earlier state
+//! is missed.
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::hash::BuildHasher;

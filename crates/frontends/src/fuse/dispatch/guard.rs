@@ -21,8 +21,8 @@ pub(crate) enum NameGuard {
     FollowByOwnerOnly,
 }
 
-/// In the state bits of a symlink: it is in a sticky directory that is writable for everybody and has a different owner than the
-/// symlink, so that only the symlink's owner may follow it.
+/// In the state bits of a symlink: it is in a sticky directory that is writable for everybody and has a different owner
+/// than the symlink, so that only the symlink's owner may follow it.
 pub(crate) const FOLLOW_BY_OWNER_ONLY: u64 = 1;
 
 /// The switch for symlink protection, see proc_sys_fs(5).

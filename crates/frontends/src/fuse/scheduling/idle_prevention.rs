@@ -75,7 +75,8 @@ impl IdlePrevention {
         IdlePrevention { threads: threads.collect(), state }
     }
 
-    /// Records a request; `caller_cpu` is the CPU of the caller and the workers, if the caller has been the only one for some time.
+    /// Records a request; `caller_cpu` is the CPU of the caller and the workers, if the caller has been the only one
+    /// for some time.
     pub(crate) fn request(&self, caller_cpu: Option<usize>) {
         if self.threads.is_empty() {
             return;
@@ -103,8 +104,8 @@ impl IdlePrevention {
         !self.threads.is_empty() && !self.state.is_resting.load(Ordering::Relaxed)
     }
 
-    /// Pins each idle-prevention thread to a CPU of its own other than `caller_cpu`. The threads may not get to run for long, so
-    /// they cannot do it themselves.
+    /// Pins each idle-prevention thread to a CPU of its own other than `caller_cpu`. The threads may not get to run for
+    /// long, so they cannot do it themselves.
     fn move_threads_off(&self, caller_cpu: usize) {
         let others = (0..CpuSet::MAX_CPU).filter(|other| self.state.cpus.is_set(*other) && *other != caller_cpu);
         for (thread, cpu) in self.threads.iter().zip(others) {

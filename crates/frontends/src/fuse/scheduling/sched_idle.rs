@@ -75,7 +75,8 @@ struct WorkerState {
     is_sched_idle: AtomicBool,
     /// Incremented with every request.
     progress: AtomicU64,
-    /// Set when the guard has taken the policy: [`REVOKED_WHILE_ASLEEP`], or, if the worker was runnable, how often it had slept by then.
+    /// Set when the guard has taken the policy: [`REVOKED_WHILE_ASLEEP`], or, if the worker was runnable, how often it
+    /// had slept by then.
     revoked: AtomicU64,
 }
 

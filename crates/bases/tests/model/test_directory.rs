@@ -7,14 +7,14 @@ use std::process::Command;
 use crate::operation::{Action, Operation};
 
 /// A directory open to all, made for one test, and what has to be undone after it.
-pub(crate) struct Place {
+pub(crate) struct TestDirectory {
     path: PathBuf,
     mounted: bool,
     is_tmpfs: bool,
     scratch: tempfile::TempDir,
 }
 
-impl Place {
+impl TestDirectory {
     /// A directory on a new ext4 image; `None`, with the reason told, where that cannot be made.
     pub(crate) fn image() -> Option<Self> {
         let scratch = scratch_in(&std::env::temp_dir())?;
@@ -22,9 +22,9 @@ impl Place {
         let mount = scratch.path().join("mount");
         std::fs::create_dir(&mount).ok()?;
         std::fs::File::create(&image).and_then(|file| file.set_len(256 << 20)).ok()?;
-        let made = run("mkfs.ext4", [OsStr::new("-qFb4096"), image.as_os_str()])
+        let is_mounted = run("mkfs.ext4", [OsStr::new("-qFb4096"), image.as_os_str()])
             && run("mount", [OsStr::new("-oloop,acl,user_xattr"), image.as_os_str(), mount.as_os_str()]);
-        if !made {
+        if !is_mounted {
             println!("skipped: no ext4 image can be made and mounted here");
             return None;
         }
@@ -38,7 +38,7 @@ impl Place {
     }
 
     /// A directory where `MODEL_DIRECTORY` says, if it says.
-    pub(crate) fn given() -> Option<Self> {
+    pub(crate) fn from_environment() -> Option<Self> {
         let scratch = scratch_in(Path::new(&std::env::var_os("MODEL_DIRECTORY")?))?;
         Some(Self::within(scratch.path().to_owned(), false, false, scratch))
     }
@@ -49,13 +49,13 @@ impl Place {
     }
 
     /// Whether every change there shows in the times: the coarse clock that tmpfs takes for a directory may stand still.
-    pub(crate) fn keeps_times(&self) -> bool {
+    pub(crate) fn has_fine_times(&self) -> bool {
         !self.is_tmpfs
     }
 
     /// Whether the operation is the same there as elsewhere. tmpfs cannot zero ranges, cut them out or put them in, and
     /// taking the ACL from a directory of a group that one is not in takes its set-group-id bit too.
-    pub(crate) fn has(&self, operation: &Operation) -> bool {
+    pub(crate) fn supports(&self, operation: &Operation) -> bool {
         const ACCESS: &str = "system.posix_acl_access";
         const EMPTY_ACL: usize = 4;
         let differs = match &operation.action {
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         if self.mounted {
             run("umount", [OsStr::new("-l"), self.scratch.path().join("mount").as_os_str()]);
