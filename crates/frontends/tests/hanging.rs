@@ -20,7 +20,7 @@ struct Hanging {
 
 #[derive(Default)]
 struct State {
-    goes_on: bool,
+    is_unblocked: bool,
     hanging: usize,
 }
 
@@ -33,7 +33,7 @@ impl Hanging {
     }
 
     fn unblock(&self) {
-        self.state.0.lock().unwrap().goes_on = true;
+        self.state.0.lock().unwrap().is_unblocked = true;
         self.state.1.notify_all();
     }
 }
@@ -62,7 +62,7 @@ impl Layer for Hanging {
         if hangs {
             let mut state = self.state.0.lock().unwrap();
             state.hanging += 1;
-            drop(self.state.1.wait_while(state, |state| !state.goes_on).unwrap());
+            drop(self.state.1.wait_while(state, |state| !state.is_unblocked).unwrap());
         }
         Ok(())
     }
@@ -105,13 +105,13 @@ fn hung_request_does_not_block_other_expiries() {
     for directory in &ours {
         assert!(fs::metadata(mounted.path(directory).join("gone")).is_ok(), "the kernel keeps no names");
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     hanging.notifier.get().unwrap().everything_changed();
     for directory in &ours {
         until(|| fs::metadata(mounted.path(directory).join("gone")).is_err(), "a name expires");
         until(|| fs::read(mounted.path(directory).join("data")).unwrap() == b"new", "data expire");
     }
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert!(!mounted.mount.wait_until_notified(Duration::ZERO), "what hangs has not been told");
     // What comes later is told too.
     let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };

@@ -76,20 +76,20 @@ fn changes_elsewhere_keep_inner_mounts() {
         let Some(mounted) = mount_with(memory(), options) else { return };
         make_directories(&mounted);
         let inner = [Inner::on(mounted.path("fresh")), Inner::on(mounted.path("d2/c"))];
-        let settled = |what: &str| {
+        let assert_settled = |what: &str| {
             assert!(mounted.mount.wait_until_notified(Duration::from_secs(10)), "{what}");
             inner.iter().for_each(|inner| inner.check(what));
         };
         set_mode(&mounted.path("d2"), 0o700);
-        settled("chmod");
+        assert_settled("chmod");
         set_mode(&mounted.path("d2"), 0o755);
-        settled("chmod back");
+        assert_settled("chmod back");
         std::os::unix::fs::chown(mounted.path("d2"), Some(1234), Some(1234)).unwrap();
-        settled("chown");
+        assert_settled("chown");
         narrow(&mounted.path("d2"));
-        settled("an access control list");
+        assert_settled("an access control list");
         fs::rename(mounted.path("d3"), mounted.path("private/d3")).unwrap();
-        settled("a rename");
+        assert_settled("a rename");
     }
 }
 
@@ -144,10 +144,10 @@ fn create(below: &FileSystemRef, name: &str, data: &[u8]) {
 #[test]
 fn invalidating_everything_keeps_names_and_inner_mounts() {
     for withheld in ["", "has-expire-only"] {
-        let (below, teller) = (memory(), NotifierProbe::default());
+        let (below, notifier_slot) = (memory(), NotifierProbe::default());
         let withheld = if withheld.is_empty() { Default::default() } else { withheld.parse().unwrap() };
         let options = MountOptions { withheld, ..MountOptions::default() };
-        let Some(mounted) = mount_with(stack(teller.clone(), below.clone()), options) else { return };
+        let Some(mounted) = mount_with(stack(notifier_slot.clone(), below.clone()), options) else { return };
         make_directories(&mounted);
         let inner = Inner::on(mounted.path("fresh"));
         for name in ["gone", "replaced", "moved"] {
@@ -166,7 +166,7 @@ fn invalidating_everything_keeps_names_and_inner_mounts() {
         if withheld.is_empty() {
             assert!(fs::metadata(mounted.path("gone")).is_ok(), "the kernel keeps no names: this tests nothing");
         }
-        teller.0.get().unwrap().everything_changed();
+        notifier_slot.0.get().unwrap().everything_changed();
         assert!(mounted.mount.wait_until_notified(Duration::from_secs(10)));
 
         assert!(fs::metadata(mounted.path("gone")).is_err(), "a name that is gone, of a file that is in use");

@@ -552,13 +552,13 @@ fn mapped_write_updates_the_mtime() {
 #[test]
 fn a_file_written_through_a_mapping_shows_its_time_when_it_is_closed() {
     /// Attributes of a file that may be mapped are kept for a second: what is seen sooner is seen because of the close.
-    const SOON: Duration = Duration::from_millis(800);
+    const CLOSE_TIMEOUT: Duration = Duration::from_millis(800);
     let Some((mounted, lower)) = mount_directory(MountOptions { over: true, ..MountOptions::default() }) else {
         return;
     };
     let path = mounted.path("file");
     fs::write(&path, vec![0; 4096]).unwrap();
-    let is_seen_soon = || {
+    let is_seen_at_close = || {
         let file = File::options().read(true).write(true).open(&path).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         let page = map_page(&file);
@@ -571,10 +571,10 @@ fn a_file_written_through_a_mapping_shows_its_time_when_it_is_closed() {
         while fs::metadata(&path).unwrap().modified().unwrap() != below {
             std::thread::sleep(Duration::from_millis(5));
         }
-        asked.elapsed() < SOON
+        asked.elapsed() < CLOSE_TIMEOUT
     };
     // A machine that is busy with something else may be late, but not always.
-    assert!((0..10).any(|_| is_seen_soon()));
+    assert!((0..10).any(|_| is_seen_at_close()));
 }
 
 #[test]

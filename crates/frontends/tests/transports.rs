@@ -26,7 +26,7 @@ impl Drop for Switch {
 }
 
 /// Puts the switch back at the end; `None`, with a word about it, where there is none.
-fn keep_switch() -> Option<Switch> {
+fn restore_switch_on_drop() -> Option<Switch> {
     let before = fs::read_to_string(URING_SWITCH);
     before.inspect_err(|_| eprintln!("skipped: the kernel has no io_uring for FUSE")).ok().map(Switch)
 }
@@ -34,15 +34,15 @@ fn keep_switch() -> Option<Switch> {
 /// One test: the switch is one for all mounts, and what the process holds is that of all.
 #[test]
 fn both_transports_carry_all_message_sizes_and_release_memory() {
-    let Some(_switch) = keep_switch() else { return };
-    if std::env::var_os(WITH_FEW_WORKERS).is_some() {
+    let Some(_switch) = restore_switch_on_drop() else { return };
+    if std::env::var_os(FEW_WORKERS_VARIABLE).is_some() {
         return one_user_does_not_take_all_workers();
     }
-    with_few_workers();
+    run_with_few_workers();
     requests_come_through_io_uring_where_it_is_on();
     memory_of_large_messages_is_released();
     thousands_wait_for_locks_over_io_uring();
-    waiters_give_up();
+    interrupted_waiters_end_without_the_lock();
     only_a_fatal_signal_ends_the_wait();
     extra_workers_end_after_a_burst();
 }
@@ -58,7 +58,7 @@ fn thousands_wait_for_locks_over_io_uring() {
 }
 
 /// A signal, a kill, and the end of the mount each end the wait for a lock.
-fn waiters_give_up() {
+fn interrupted_waiters_end_without_the_lock() {
     for uring in [Uring::Off, Uring::On] {
         let options = MountOptions { uring, ..MountOptions::default() };
         let Some(mounted) = mount_with(stack(Shared, memory()), options) else { return };
@@ -176,16 +176,16 @@ fn extra_workers_end_after_a_burst() {
 }
 
 /// Set in a process that may have few workers.
-const WITH_FEW_WORKERS: &str = "PLYFS_TEST_FEW_WORKERS";
+const FEW_WORKERS_VARIABLE: &str = "PLYFS_TEST_FEW_WORKERS";
 
 /// In a process of its own, which may have little address space, and so some 60 workers.
-fn with_few_workers() {
-    let test = "both_transports_carry_messages_of_all_sizes_and_give_their_memory_back";
-    let mut alone = Command::new("prlimit");
-    alone.arg("--as=1500000000").arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
-    let ended = alone.env(WITH_FEW_WORKERS, "1").output().unwrap();
-    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(ended.status.success(), "{}{}", told(&ended.stdout), told(&ended.stderr));
+fn run_with_few_workers() {
+    let test = "both_transports_carry_all_message_sizes_and_release_memory";
+    let mut child = Command::new("prlimit");
+    child.arg("--as=1500000000").arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    let ended = child.env(FEW_WORKERS_VARIABLE, "1").output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(ended.status.success(), "{}{}", text(&ended.stdout), text(&ended.stderr));
 }
 
 /// All that one user asks hangs, from as many processes as there are workers and more; what others ask is answered, on each

@@ -78,7 +78,7 @@ fn open_existing(
     let opened =
         file::open_tolerantly(file::open_flags(flags), |flags| acting.reopen(&object, flags)).map_err(errno)?;
     file::make_blocking(&opened, flags)?;
-    directory.tree().keep_access_time(thread, FileKind::Regular, opened.as_fd());
+    directory.tree().preserve_access_time(thread, FileKind::Regular, opened.as_fd());
     let file = File::new(Arc::clone(&node), caller, share.of(opened), flags);
     let attributes = if flags.truncates() { file.attributes()? } else { attributes };
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
@@ -94,7 +94,7 @@ fn opened_entry(
     location: LookupLocation<'_>,
 ) -> Result<Created> {
     let (node, attributes) = directory.tree().entry_of(thread, descriptor.as_fd(), location)?;
-    directory.tree().keep_access_time(thread, FileKind::Regular, descriptor.as_fd());
+    directory.tree().preserve_access_time(thread, FileKind::Regular, descriptor.as_fd());
     let file = File::new(Arc::clone(&node), caller, descriptor, flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
@@ -116,7 +116,7 @@ pub(crate) fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Resu
     })?;
     let (node, attributes) = directory.tree().entry_of(thread, new_file.as_fd(), LookupLocation::Unnamed)?;
     node.pin(pin);
-    directory.tree().keep_access_time(thread, FileKind::Regular, new_file.as_fd());
+    directory.tree().preserve_access_time(thread, FileKind::Regular, new_file.as_fd());
     let file = File::new(Arc::clone(&node), caller, share.of(new_file), how.flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }

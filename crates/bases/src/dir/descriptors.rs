@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::shares::{self, may_keep};
+use super::shares::{self, may_retain};
 use hashbrown::HashMap;
 
 const SHARDS: usize = 16;
@@ -53,7 +53,7 @@ impl DescriptorCache {
 
     /// Caches a descriptor, evicting another if the cache is full; does nothing if few descriptors are left for others.
     pub(crate) fn insert(&self, key: usize, descriptor: Arc<OwnedFd>) {
-        if !may_keep(&*descriptor) {
+        if !may_retain(&*descriptor) {
             return;
         }
         // Declared before the guard and so dropped after it: closing may take long.

@@ -70,7 +70,7 @@ pub(crate) fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<Ope
         open_with_retry(node, || open_tolerantly(how, |flags| acting.reopen(&object, flags)).map_err(errno))?
     };
     make_blocking(&opened, flags)?;
-    node.tree().keep_access_time(thread, FileKind::Regular, opened.as_fd());
+    node.tree().preserve_access_time(thread, FileKind::Regular, opened.as_fd());
     Ok(Arc::new(File::new(node.reference(), caller, share.of(opened), flags)))
 }
 
@@ -155,7 +155,7 @@ impl File {
     /// Creates the file of a vnode that `caller` opened by `descriptor`.
     pub(crate) fn new(node: Arc<Node>, caller: &Caller, descriptor: HeldDescriptor, flags: OpenFlags) -> Self {
         let forbids_passthrough =
-            !caller.server && node.tree().keeps_times_of_files() && node.mount().keeps_access_times();
+            !caller.server && node.tree().preserves_file_access_times() && node.mount().keeps_access_times();
         Self { node, descriptor, flags, opener: caller.uncancelled(), forbids_passthrough, locks: FileLocks::default() }
     }
 

@@ -89,13 +89,13 @@ impl LockTables {
         let start = raw.l_start as u64;
         let end = if raw.l_len == 0 { u64::MAX } else { start + raw.l_len as u64 - 1 };
         let others = owners.iter().flat_map(|owners| owners.iter()).filter(|(other, _)| **other != owner);
-        let known = others.filter_map(|(_, other)| other.ranges.find(start, end, |_| true)).next();
+        let conflicting = others.filter_map(|(_, other)| other.ranges.find(start, end, |_| true)).next();
         Ok(Some(Lock {
             family: LockFamily::Posix,
             kind: if raw.l_type == libc::F_RDLCK as i16 { LockKind::Shared } else { LockKind::Exclusive },
             start,
             end,
-            pid: known.map_or(u32::try_from(raw.l_pid).unwrap_or(0), |range| range.held.pid),
+            pid: conflicting.map_or(u32::try_from(raw.l_pid).unwrap_or(0), |range| range.held.pid),
         }))
     }
 
@@ -197,7 +197,7 @@ impl FileLocks {
         kind: LockKind,
     ) -> Result<()> {
         let mut flocks = self.flocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let position = flocks.iter().position(|(known, _)| *known == owner);
+        let position = flocks.iter().position(|(other, _)| *other == owner);
         let operation = match kind {
             LockKind::Shared => FlockOperation::NonBlockingLockShared,
             LockKind::Exclusive => FlockOperation::NonBlockingLockExclusive,

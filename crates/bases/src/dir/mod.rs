@@ -158,7 +158,8 @@ impl FileSystem for DirectoryFileSystem {
             checks_credentials: self.tree.credentials.assumes_callers(),
             // A file system below this one, mounted now or later, may report errors at close.
             nothing_to_flush: false,
-            reading_changes_times: self.tree.mounts.root().keeps_access_times() && !self.tree.keeps_times_of_files(),
+            reading_changes_times: self.tree.mounts.root().keeps_access_times()
+                && !self.tree.preserves_file_access_times(),
             persistent_handles: self.tree.mounts.root().handles().is_some(),
             folds_names: self.tree.mounts.root().folds_names(),
             ..Properties::TRANSPARENT
@@ -196,6 +197,6 @@ fn errno(error: rustix::io::Errno) -> Errno {
 
 /// Returns the maximum number of directories kept open.
 fn descriptor_limit() -> usize {
-    const MOST: usize = 4_096;
-    (shares::limit() / 4).clamp(16, MOST)
+    const CACHED_DESCRIPTORS_MAX: usize = 4_096;
+    (shares::limit() / 4).clamp(16, CACHED_DESCRIPTORS_MAX)
 }

@@ -10,7 +10,7 @@ use vnode::{Errno, FileKind, Result, mount_table};
 
 use super::credentials::AssumedCredentials;
 use super::handle::FileHandle;
-use super::shares::may_keep;
+use super::shares::may_retain;
 use super::status::Status;
 use super::tree::PATH_ONLY;
 use super::{errno, system};
@@ -165,8 +165,8 @@ impl Mount {
 
     /// Returns the status of an open object on this mount. The root of a FUSE mount is not queried for it.
     pub(crate) fn status_of(&self, object: BorrowedFd<'_>) -> Result<Status> {
-        let known = Status::cached_of_descriptor(object)?;
-        if self.is_status_sufficient(&known) { Ok(known) } else { Status::of_descriptor(object) }
+        let cached = Status::cached_of_descriptor(object)?;
+        if self.is_status_sufficient(&cached) { Ok(cached) } else { Status::of_descriptor(object) }
     }
 
     /// Returns whether this status of an object on the mount suffices, without another query.
@@ -185,10 +185,10 @@ impl Mount {
     /// reference.
     fn is_unused(self: &Arc<Self>) -> bool {
         // Nor does anything refer to the mount that this one replaced when its descriptors were released.
-        let is_alone = Arc::strong_count(self) == 1 && Arc::strong_count(&self.vnodes) == 1;
+        let is_unreferenced = Arc::strong_count(self) == 1 && Arc::strong_count(&self.vnodes) == 1;
         // A former holder of a reference counted its vnodes before it dropped that.
         fence(Ordering::Acquire);
-        is_alone && self.vnodes.load(Ordering::Acquire) == 0
+        is_unreferenced && self.vnodes.load(Ordering::Acquire) == 0
     }
 
     fn is(&self, id: u64, device: u64) -> bool {
@@ -279,7 +279,7 @@ impl Mount {
 
     /// Returns the inode number that the stack shows: the file system's own on the root's device, mixed with the device
     /// number elsewhere.
-    pub(crate) fn shown_ino(&self, ino: u64) -> u64 {
+    pub(crate) fn exposed_ino(&self, ino: u64) -> u64 {
         if self.is_of_root_device { ino } else { foreign_ino(self.device, ino) }
     }
 }
@@ -299,7 +299,7 @@ impl Mounts {
     }
 
     /// Returns the inode number that the stack shows for one of a device, which need not have been seen.
-    pub(crate) fn shown_ino(&self, device: u64, ino: u64) -> u64 {
+    pub(crate) fn exposed_ino(&self, device: u64, ino: u64) -> u64 {
         if device == self.root.device { ino } else { foreign_ino(device, ino) }
     }
 
@@ -353,7 +353,7 @@ impl Mounts {
         if let Some(mount) = self.of(status) {
             return Ok(mount);
         }
-        self.forget_unmounted(may_keep(object));
+        self.forget_unmounted(may_retain(object));
         let is_fuse = is_on_fuse_mount(status);
         let handles = if self.use_handles && !is_fuse { probe(acting, object, status) } else { None };
         let behaviour = if is_fuse { FileSystemBehaviour::default() } else { FileSystemBehaviour::of(object) };

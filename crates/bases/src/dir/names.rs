@@ -8,7 +8,7 @@ use vnode::{Caller, Entry, Errno, FileKind, KeyedGuard, Name, RenameMode, Result
 
 use super::credentials::AssumedCredentials;
 use super::node::Node;
-use super::shares::may_keep;
+use super::shares::may_retain;
 use super::status::Status;
 use super::table::fingerprint;
 use super::tree::{LookupLocation, PATH_ONLY, Tree};
@@ -145,14 +145,14 @@ struct Victim<'a> {
 impl<'a> Victim<'a> {
     /// Returns the object with that name, if it has a live vnode that the removal would make unreachable.
     fn find(
-        above: &'a Node,
+        parent: &'a Node,
         acting: &AssumedCredentials<'_>,
         directory: BorrowedFd<'_>,
         name: Name<'_>,
     ) -> Result<Option<Self>> {
-        let tree = above.tree();
-        let above_mount = above.mount();
-        let status_now = || tree.status_at(acting, &above_mount, directory, name.as_bytes());
+        let tree = parent.tree();
+        let parent_mount = parent.mount();
+        let status_now = || tree.status_at(acting, &parent_mount, directory, name.as_bytes());
         let status = status_now()?;
         let Some(mount) = tree.mounts.of(&status) else { return Ok(None) };
         if mount.is_fuse_root(&status) {
@@ -168,7 +168,7 @@ impl<'a> Victim<'a> {
         // The link count is queried again under the lock: another name may just have been removed.
         let has_other_names = status.kind != FileKind::Directory && status.nlink() > 1 && status_now()?.nlink() > 1;
         if has_other_names {
-            nodes.retain(|node| !node.is_known_by_handle());
+            nodes.retain(|node| !node.is_identified_by_handle());
         }
         if nodes.is_empty() {
             return Ok(None);
@@ -177,11 +177,11 @@ impl<'a> Victim<'a> {
         let object = match open(tree, acting, directory, name) {
             // It is better that a vnode without a name becomes stale than that nothing can be removed.
             Err(Errno::EMFILE | Errno::ENFILE) => return Ok(None),
-            Ok(object) if !may_keep(&object) => return Ok(None),
+            Ok(object) if !may_retain(&object) => return Ok(None),
             opened => opened?,
         };
         // A vnode of an earlier object with that number cannot be saved any more.
-        let node = nodes.into_iter().find(|node| is_object_of_node(node, object.as_fd(), location(above, name)));
+        let node = nodes.into_iter().find(|node| is_object_of_node(node, object.as_fd(), location(parent, name)));
         Ok(node.map(|node| Self { node, object, _lock: lock }))
     }
 
@@ -205,7 +205,7 @@ fn open(tree: &Tree, acting: &AssumedCredentials<'_>, directory: BorrowedFd<'_>,
 
 /// Returns whether the open object, found there, is the object of a vnode.
 fn is_object_of_node(node: &Node, object: BorrowedFd<'_>, location: LookupLocation<'_>) -> bool {
-    if node.is_known_by_handle() {
+    if node.is_identified_by_handle() {
         system::name_to_handle_at(object, b"", system::EMPTY_PATH).is_ok_and(|handle| node.has_handle(&handle))
     } else {
         Status::of_descriptor(object)

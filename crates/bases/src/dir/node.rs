@@ -196,10 +196,10 @@ impl Node {
             Some(_) => status.nlink() > 1 && self.kind != FileKind::Directory,
             None => status.nlink() > 1 || self.kind == FileKind::Directory,
         };
-        (may_be_elsewhere || self.is_known_at(lookup)) && self.has_generation(status)
+        (may_be_elsewhere || self.is_located_at(lookup)) && self.has_generation(status)
     }
 
-    fn is_known_at(&self, lookup: LookupLocation<'_>) -> bool {
+    fn is_located_at(&self, lookup: LookupLocation<'_>) -> bool {
         let (Identity::Path(path), LookupLocation::At(directory, name)) = (&self.identity, lookup) else {
             return false;
         };
@@ -248,7 +248,7 @@ impl Node {
     /// Records that it was seen by this name in this directory: where to find it again, if it has no handle.
     pub(crate) fn set_location(&self, directory: &Node, name: &[u8]) {
         let Identity::Path(path) = &self.identity else { return };
-        if self.is_known_at(LookupLocation::At(directory, name)) {
+        if self.is_located_at(LookupLocation::At(directory, name)) {
             return;
         }
         // The table's lock is never taken while a location's is held, only the other way round.
@@ -400,7 +400,7 @@ impl Node {
     }
 
     /// Returns whether the object is identified by its handle.
-    pub(crate) fn is_known_by_handle(&self) -> bool {
+    pub(crate) fn is_identified_by_handle(&self) -> bool {
         matches!(self.identity, Identity::Handle(_))
     }
 }

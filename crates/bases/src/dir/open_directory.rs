@@ -84,7 +84,7 @@ impl Directory {
             opened => opened?,
         };
         let (tree, descriptor) = (node.tree(), share.of(descriptor));
-        tree.keep_access_time(thread, FileKind::Directory, descriptor.as_fd());
+        tree.preserve_access_time(thread, FileKind::Directory, descriptor.as_fd());
         let has_mount_points = tree.submounts.exist_in(tree.root(), descriptor.as_fd());
         let (leftover, position) = (Mutex::default(), Mutex::new(Some(0)));
         Ok(Self { node: node.reference(), mount: node.mount(), descriptor, has_mount_points, leftover, position })
@@ -138,9 +138,9 @@ impl Directory {
             && let Ok(_acting) = tree.credentials.thread().act_as_server()
             && let Ok((device, ino)) = number_at(&self.descriptor, record.name)
         {
-            return tree.mounts.shown_ino(device, ino);
+            return tree.mounts.exposed_ino(device, ino);
         }
-        self.mount.shown_ino(record.ino)
+        self.mount.exposed_ino(record.ino)
     }
 
     fn leftover(&self) -> MutexGuard<'_, Option<Records>> {
@@ -195,7 +195,7 @@ impl OpenDirectory for Directory {
         let records = self.records(0, true).ok()?;
         let numbers = [records.number_of(b"."), records.number_of(b"..")];
         *self.leftover() = Some(records);
-        Some([self.mount.shown_ino(numbers[0]?), self.mount.shown_ino(numbers[1]?)])
+        Some([self.mount.exposed_ino(numbers[0]?), self.mount.exposed_ino(numbers[1]?)])
     }
 
     fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {

@@ -50,7 +50,7 @@ fn below_root(node: &Node, descriptor: BorrowedFd<'_>) -> Result<Option<Vec<u8>>
 
 /// Returns whether the kernel knows a path of the object that is outside the root. It knows none for a file that was opened
 /// by handle while no name of it is in its dentry cache, and reports `/`.
-pub(crate) fn is_known_outside(root: BorrowedFd<'_>, object: BorrowedFd<'_>) -> Result<bool> {
+pub(crate) fn is_outside_root(root: BorrowedFd<'_>, object: BorrowedFd<'_>) -> Result<bool> {
     let (mut path, root) = (absolute_path(object)?, root_prefix(root)?);
     let unknown = path == b"/";
     if !path.ends_with(b"/") {

@@ -69,7 +69,7 @@ pub(crate) fn forbids(mount: &Mount, what: Restrictions) -> bool {
 /// are provisional, and its mount, which would have to query the server too, is taken for one without either flag.
 pub(crate) fn attributes(mount: &Mount, status: &Status) -> Attributes {
     const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
-    let mut shown = status.attributes(mount.shown_ino(status.ino()));
+    let mut shown = status.attributes(mount.exposed_ino(status.ino()));
     shown.is_provisional = !status.is_queried() && mount.is_fuse_root(status);
     let forbids = |what| shown.is_provisional || forbids(mount, what);
     match shown.kind {

@@ -101,7 +101,7 @@ pub(crate) fn limit() -> usize {
 }
 
 /// Returns whether a descriptor may be kept for longer than an operation: enough others are left.
-pub(crate) fn may_keep(descriptor: impl AsFd) -> bool {
+pub(crate) fn may_retain(descriptor: impl AsFd) -> bool {
     (descriptor.as_fd().as_raw_fd() as usize) < Limits::of(*DESCRIPTOR_LIMIT).long_lived
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn accounting_uid(uid: u32) -> u32 {
         };
         *cached = Some((Instant::now(), ranges));
     }
-    cached.as_ref().map_or(uid, |(_, ranges)| first_of(ranges, uid))
+    cached.as_ref().map_or(uid, |(_, ranges)| range_start(ranges, uid))
 }
 
 /// Sets the ranges for a test, for some seconds.
@@ -32,7 +32,7 @@ pub(crate) fn set_ranges(ranges: Vec<Range<u32>>) {
     *CACHED_RANGES.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), ranges));
 }
 
-fn first_of(ranges: &[Range<u32>], uid: u32) -> u32 {
+fn range_start(ranges: &[Range<u32>], uid: u32) -> u32 {
     ranges.iter().find(|range| range.contains(&uid)).map_or(uid, |range| range.start)
 }
 
@@ -60,8 +60,8 @@ mod tests {
         for (uid, accounting_uid) in
             [(1_000, 1_000), (99_999, 99_999), (100_000, 100_000), (165_535, 100_000), (165_540, 165_536)]
         {
-            assert_eq!(first_of(&ranges, uid), accounting_uid, "{uid}");
+            assert_eq!(range_start(&ranges, uid), accounting_uid, "{uid}");
         }
-        assert_eq!(first_of(&ranges, 165_546), 165_546);
+        assert_eq!(range_start(&ranges, 165_546), 165_546);
     }
 }

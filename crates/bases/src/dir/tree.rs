@@ -14,9 +14,9 @@ use super::handle::{FileHandle, WireHandle};
 use super::locks::LockTables;
 use super::mounts::{Mount, Mounts};
 use super::node::{Identity, Node, PathIdentity};
-use super::paths::is_known_outside;
+use super::paths::is_outside_root;
 use super::restrictions::{self, Restrictions};
-use super::shares::may_keep;
+use super::shares::may_retain;
 use super::status::Status;
 use super::submounts::{Submount, Submounts};
 use super::table::{VnodeTable, fingerprint};
@@ -45,8 +45,8 @@ pub(crate) struct Tree {
     root: OwnedFd,
     root_ino: u64,
     covered: OnceLock<CoveredDirectory>,
-    keeps_times_of_files: AtomicBool,
-    keeps_times_of_directories: AtomicBool,
+    preserves_file_access_times: AtomicBool,
+    preserves_directory_access_times: AtomicBool,
     removals: KeyedLocks<u64>,
     names: KeyedLocks<NameKey>,
 }
@@ -77,8 +77,8 @@ impl Tree {
             root_ino: Status::of_descriptor(&root)?.ino(),
             root,
             covered: OnceLock::new(),
-            keeps_times_of_files: AtomicBool::new(false),
-            keeps_times_of_directories: AtomicBool::new(false),
+            preserves_file_access_times: AtomicBool::new(false),
+            preserves_directory_access_times: AtomicBool::new(false),
             removals: KeyedLocks::default(),
             names: KeyedLocks::default(),
         })
@@ -96,22 +96,30 @@ impl Tree {
 
     /// Sets for which kinds of objects reading no longer updates access times.
     pub(crate) fn keep_access_times(&self, kept: KeptAccessTimes) {
-        self.keeps_times_of_files.store(kept.files, Ordering::Relaxed);
-        self.keeps_times_of_directories.store(kept.directories, Ordering::Relaxed);
+        self.preserves_file_access_times.store(kept.files, Ordering::Relaxed);
+        self.preserves_directory_access_times.store(kept.directories, Ordering::Relaxed);
     }
 
     /// Returns whether reading files leaves access times unchanged.
-    pub(crate) fn keeps_times_of_files(&self) -> bool {
-        self.keeps_times_of_files.load(Ordering::Relaxed)
+    pub(crate) fn preserves_file_access_times(&self) -> bool {
+        self.preserves_file_access_times.load(Ordering::Relaxed)
     }
 
     /// Makes reads through a descriptor leave the access time unchanged, if set so for that kind of object, whoever has opened
     /// it: set as the server, which may do so for objects of other owners too. Where it may not, access times are those of the
     /// file system.
-    pub(crate) fn keep_access_time(&self, thread: &mut ThreadCredentials, kind: FileKind, descriptor: BorrowedFd<'_>) {
-        let keeps =
-            if kind == FileKind::Directory { &self.keeps_times_of_directories } else { &self.keeps_times_of_files };
-        if keeps.load(Ordering::Relaxed)
+    pub(crate) fn preserve_access_time(
+        &self,
+        thread: &mut ThreadCredentials,
+        kind: FileKind,
+        descriptor: BorrowedFd<'_>,
+    ) {
+        let preserves = if kind == FileKind::Directory {
+            &self.preserves_directory_access_times
+        } else {
+            &self.preserves_file_access_times
+        };
+        if preserves.load(Ordering::Relaxed)
             && let Ok(_server) = thread.act_as_server()
             && let Ok(flags) = rustix::fs::fcntl_getfl(descriptor)
         {
@@ -169,7 +177,7 @@ impl Tree {
             // Checks whether the caller may search the directory.
             acting.status_at(descriptor, ".")?;
             let (node, attributes) = self.entry_of(thread, object, location)?;
-            if !node.is_known_by_handle() {
+            if !node.is_identified_by_handle() {
                 node.pin(object.try_clone_to_owned()?);
             }
             return Ok((node, attributes));
@@ -208,8 +216,12 @@ impl Tree {
         if !mount.is_answered_by_kernel() && self.submounts.is_empty(self.root()) {
             return acting.status_at(directory, name);
         }
-        let known = acting.cached_status_at(directory, name)?;
-        if mount.is_answered_by_kernel() || !mount.has(&known) { Ok(known) } else { acting.status_at(directory, name) }
+        let cached = acting.cached_status_at(directory, name)?;
+        if mount.is_answered_by_kernel() || !mount.has(&cached) {
+            Ok(cached)
+        } else {
+            acting.status_at(directory, name)
+        }
     }
 
     /// Returns the vnode and attributes of an open object. The root of a FUSE mount is not queried.
@@ -219,12 +231,12 @@ impl Tree {
         object: BorrowedFd<'_>,
         location: LookupLocation<'_>,
     ) -> Result<(Arc<Node>, Attributes)> {
-        let known = Status::cached_of_descriptor(object)?;
-        let mount = match self.mounts.of(&known) {
+        let cached = Status::cached_of_descriptor(object)?;
+        let mount = match self.mounts.of(&cached) {
             Some(mount) => mount,
-            None => self.mounts.of_object(&thread.act_as_server()?, object, &known)?,
+            None => self.mounts.of_object(&thread.act_as_server()?, object, &cached)?,
         };
-        let status = if mount.is_status_sufficient(&known) { known } else { Status::of_descriptor(object)? };
+        let status = if mount.is_status_sufficient(&cached) { cached } else { Status::of_descriptor(object)? };
         let handle = match mount.handles() {
             Some(_) => supported_handle(system::name_to_handle_at(object, b"", system::EMPTY_PATH))?,
             None => None,
@@ -243,7 +255,7 @@ impl Tree {
             && !node.is_root()
             && let Ok(acting) = thread.act_as_server()
             && let Ok(descriptor) = acting.reopen(object, PATH_ONLY)
-            && may_keep(&descriptor)
+            && may_retain(&descriptor)
         {
             node.pin(descriptor);
         }
@@ -333,7 +345,7 @@ impl Tree {
         let descriptor = mount.handles().ok_or(Errno::ESTALE)?;
         let object = thread.act_as_server()?.open_by_handle(descriptor, handle, PATH_ONLY);
         let object = object.map_err(|_| Errno::ESTALE)?;
-        if is_known_outside(self.root(), object.as_fd())? {
+        if is_outside_root(self.root(), object.as_fd())? {
             return Err(Errno::ESTALE);
         }
         let (node, _) = self.entry_of(thread, object.as_fd(), LookupLocation::Unnamed)?;

@@ -76,11 +76,11 @@ pub(crate) fn list(node: &Node, caller: &Caller) -> Result<Vec<u8>> {
         names => names?,
     };
     let (shows_trusted, mount) = (may_administer(node, caller), node.mount());
-    let is_shown = |name: &&[u8]| {
+    let is_visible = |name: &&[u8]| {
         (shows_trusted || !name.starts_with(TRUSTED))
             && !restrictions::hides_attribute(&mount, name.strip_suffix(b"\0").unwrap_or(name))
     };
-    Ok(names.split_inclusive(|&byte| byte == 0).filter(is_shown).flatten().copied().collect())
+    Ok(names.split_inclusive(|&byte| byte == 0).filter(is_visible).flatten().copied().collect())
 }
 
 /// Runs listxattr(2) on an object.

@@ -93,7 +93,7 @@ fn the_umask_counts_unless_a_default_acl_rules() {
 
 /// Whoever makes a file of their own on a thread that has made one for a caller does so with their own umask.
 #[test]
-fn a_callers_umask_stays_on_no_thread() {
+fn umask_of_a_caller_is_restored() {
     Fixture::each(|fixture| {
         let directory = tempfile::tempdir().unwrap();
         let mode_of_own = |name: &str| {
@@ -154,7 +154,7 @@ fn owners_change_what_owners_may() {
 }
 
 #[test]
-fn a_change_of_owner_that_is_refused_leaves_a_program_as_it_is() {
+fn refused_chown_keeps_set_id_bits() {
     Fixture::each(|fixture| {
         let (owner, stranger) = (user(1_000, &[]), user(1_001, &[]));
         let (file, _) = create_file(&fixture.root, &owner, "f", 0o755, b"x");
@@ -214,7 +214,7 @@ fn threads_act_for_different_users_at_once() {
 }
 
 #[test]
-fn what_the_server_does_for_itself_it_does_whoever_its_thread_acted_for() {
+fn server_acts_for_itself_after_acting_for_others() {
     Fixture::each(|fixture| {
         let private = fixture.root.mkdir(&root(), name("private"), 0o700).unwrap().vnode;
         let mounted = fixture.mount_below("private/m", "tmpfs");
@@ -277,7 +277,7 @@ impl Drop for Sleeper {
 }
 
 #[test]
-fn a_root_without_capabilities_is_a_user_as_any_other() {
+fn root_without_capabilities_is_an_ordinary_user() {
     Fixture::each(|fixture| {
         let owner = user(1_000, &[]);
         let (file, _) = create_file(&fixture.root, &owner, "f", 0o640, b"x");
@@ -311,7 +311,7 @@ fn a_root_without_capabilities_is_a_user_as_any_other() {
 }
 
 #[test]
-fn capabilities_in_a_users_own_namespaces_are_the_users_to_give() {
+fn users_set_capabilities_in_their_own_namespaces() {
     Fixture::each(|fixture| {
         let (owner, other) = (user(1_000, &[]), user(1_001, &[]));
         let (file, _) = create_file(&fixture.root, &owner, "f", 0o755, b"x");
@@ -415,7 +415,7 @@ fn other_in(directory: &VnodeRef, owner: &Caller) -> Caller {
 }
 
 #[test]
-fn what_is_reserved_for_the_superuser_is_not_taken_by_users() {
+fn users_take_no_reserved_space() {
     Fixture::each(|fixture| {
         if !fixture.label.starts_with("ext4") {
             return;
@@ -478,7 +478,7 @@ fn error_of_many(create_file: impl Fn(Name<'_>) -> Result<(), Errno>) -> Option<
 }
 
 #[test]
-fn names_and_objects_take_nothing_that_is_reserved_for_the_superuser() {
+fn names_and_objects_use_no_reserved_space() {
     Fixture::each(|fixture| {
         if !fixture.label.starts_with("ext4") {
             return;
@@ -522,7 +522,7 @@ fn names_and_objects_take_nothing_that_is_reserved_for_the_superuser() {
 }
 
 #[test]
-fn what_is_made_at_the_expense_of_somebody_is_made_with_the_servers_rights() {
+fn charged_objects_are_created_with_the_rights_of_the_server() {
     Fixture::each(|fixture| {
         let closed = fixture.root.mkdir(&root(), name("closed"), 0o700).unwrap().vnode;
         let paid = Caller::server().at_expense_of(&user(1_000, &[]));
@@ -592,7 +592,7 @@ fn users_have_no_capabilities_of_the_servers() {
 }
 
 #[test]
-fn a_thread_that_is_started_for_a_caller_is_the_servers() {
+fn new_thread_has_the_credentials_of_the_server() {
     Fixture::each(|fixture| {
         let status = || std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let rights = |status: &str| {

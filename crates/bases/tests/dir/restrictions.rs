@@ -31,7 +31,7 @@ fn is_capable(program: &VnodeRef) -> (bool, bool) {
 }
 
 #[test]
-fn programs_of_a_mount_without_set_id_show_none() {
+fn nosuid_mount_hides_set_id_bits() {
     Fixture::each(|fixture| {
         for kind in ["tmpfs", "ext4"] {
             let point = fixture.mount_below(kind, kind);
@@ -57,7 +57,7 @@ fn programs_of_a_mount_without_set_id_show_none() {
 }
 
 #[test]
-fn devices_of_a_mount_without_devices_cannot_be_opened() {
+fn devices_on_a_nodev_mount_cannot_be_opened() {
     Fixture::each(|fixture| {
         let point = fixture.mount_below("stick", "tmpfs");
         let make_device = |file: &str, kind, major, minor| {
@@ -95,7 +95,7 @@ fn devices_of_a_mount_without_devices_cannot_be_opened() {
 }
 
 #[test]
-fn nobody_executes_what_a_mount_does_not_let_execute() {
+fn noexec_mount_refuses_execution() {
     Fixture::each(|fixture| {
         let point = fixture.mount_below("stick", "tmpfs");
         make_program(&point);
@@ -157,7 +157,7 @@ fn a_second_mount_of_a_file_system_keeps_its_own_flags() {
 }
 
 #[test]
-fn a_handle_is_never_resolved_by_a_mount_that_forbids_less() {
+fn handle_is_resolved_by_the_most_restricted_mount() {
     Fixture::each(|fixture| {
         if !fixture.has_handles() {
             return;

@@ -62,7 +62,7 @@ fn a_users_base_acts_as_the_user() {
 }
 
 #[test]
-fn what_cannot_be_served_is_told_with_its_remedy() {
+fn open_error_names_the_remedy() {
     Fixture::each(|fixture| {
         let open = |path: &Path| DirectoryFileSystem::open(path, Options::default()).err();
         let missing = fixture.path.join("missing");
@@ -83,7 +83,7 @@ fn what_cannot_be_served_is_told_with_its_remedy() {
 }
 
 #[test]
-fn creation_by_a_user_is_exclusive_where_asked() {
+fn exclusive_creation_works_unprivileged() {
     Fixture::each(|fixture| {
         let path = fixture.path.clone();
         as_user(1_000, move || {

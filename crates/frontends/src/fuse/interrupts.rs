@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_finds_its_request_whichever_comes_first() {
+    fn interrupt_finds_its_request_in_either_order() {
         let (interrupts, pid) = (Interrupts::default(), killed());
         let (one, other) = (interrupts.join(), interrupts.join());
         let first = one.begin(&request(2, pid, Operation::StatFs));

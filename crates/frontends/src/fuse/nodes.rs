@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_never_forgotten_and_is_found_by_its_handle() {
+    fn root_is_never_forgotten() {
         let table = NodeTable::new(vnode(0));
         assert_eq!(table.look_up(vnode(0)).id, ROOT_ID);
         assert!(!table.forget(ROOT_ID, u64::MAX));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_look_up_and_forget_agree() {
+    fn concurrent_lookups_and_forgets_are_counted() {
         let table = Arc::new(NodeTable::new(vnode(0)));
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -60,23 +60,23 @@ impl NameCachePolicy {
             .state_bits
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(((old >> TIME_SHIFT) + 1) << TIME_SHIFT));
         let before = before.unwrap_or_default();
-        let never_asked = before == 0;
-        let was_closed = before & (IS_COMPUTED | IS_SEARCHABLE) == IS_COMPUTED;
-        !never_asked && !was_closed && !self.is_searchable_by_all(directory)
+        let was_never_computed = before == 0;
+        let was_unsearchable = before & (IS_COMPUTED | IS_SEARCHABLE) == IS_COMPUTED;
+        !was_never_computed && !was_unsearchable && !self.is_searchable_by_all(directory)
     }
 
     fn is_searchable_by_all(&self, directory: &Node) -> bool {
         let now_ms = self.started.elapsed().as_millis() as u64;
         let cached = directory.state_bits.load(Ordering::Acquire);
-        let fresh = cached & IS_COMPUTED != 0
+        let is_fresh = cached & IS_COMPUTED != 0
             && (self.current.decisions().exclusive || now_ms < (cached >> TIME_SHIFT) + RECHECK_INTERVAL_MS);
-        if fresh {
+        if is_fresh {
             return cached & IS_SEARCHABLE != 0;
         }
-        let open = self.query_searchable(directory);
-        let result = IS_COMPUTED | if open { IS_SEARCHABLE } else { 0 } | now_ms << TIME_SHIFT;
+        let is_searchable = self.query_searchable(directory);
+        let result = IS_COMPUTED | if is_searchable { IS_SEARCHABLE } else { 0 } | now_ms << TIME_SHIFT;
         store_unless_reset(&directory.state_bits, cached, result);
-        open
+        is_searchable
     }
 
     fn query_searchable(&self, directory: &Node) -> bool {

@@ -97,21 +97,21 @@ impl CachedNames {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns whether the kernel may cache a name that was found in this generation; if so, records it. `is_gone` returns
-    /// whether the kernel has forgotten a node.
+    /// Returns whether the kernel may cache a name that was found in this generation; if so, records it. `is_forgotten`
+    /// returns whether the kernel has forgotten a node.
     pub(crate) fn record(
         &self,
         generation: Generation,
         parent: u64,
         name: &[u8],
         node: u64,
-        is_gone: impl Fn(u64) -> bool,
+        is_forgotten: impl Fn(u64) -> bool,
     ) -> bool {
         let mut shard = self.shard(parent);
         if self.generation() != generation {
             return false;
         }
-        shard.entry(parent).or_default().insert(&self.hasher, name, node, is_gone)
+        shard.entry(parent).or_default().insert(&self.hasher, name, node, is_forgotten)
     }
 
     /// Returns whether the kernel may cache that a name in `parent` does not exist, as [`CachedNames::record`].
@@ -172,7 +172,13 @@ impl CachedNames {
 
 impl DirectoryNames {
     /// Inserts a name; returns whether there is room for it.
-    fn insert(&mut self, hasher: &DefaultHashBuilder, name: &[u8], node: u64, is_gone: impl Fn(u64) -> bool) -> bool {
+    fn insert(
+        &mut self,
+        hasher: &DefaultHashBuilder,
+        name: &[u8],
+        node: u64,
+        is_forgotten: impl Fn(u64) -> bool,
+    ) -> bool {
         let hash = hasher.hash_one(name);
         let DirectoryNames { table, bytes, .. } = self;
         if let Some(cached) = table.find_mut(hash, |cached| cached.name(bytes) == name) {
@@ -180,7 +186,7 @@ impl DirectoryNames {
             return true;
         }
         if self.table.len() >= self.sweep_at {
-            self.table.retain(|cached| !is_gone(cached.node));
+            self.table.retain(|cached| !is_forgotten(cached.node));
             self.sweep_at = SWEEP_THRESHOLD_MIN.max(self.table.len() * 2);
             self.compact();
         }
@@ -289,8 +295,8 @@ mod tests {
     fn names_of_forgotten_nodes_are_swept() {
         let names = CachedNames::new();
         for number in 0..100_000u64 {
-            let is_gone = |node: u64| node + 10 < number;
-            assert!(names.record(names.generation(), 1, &number.to_le_bytes(), number, is_gone));
+            let is_forgotten = |node: u64| node + 10 < number;
+            assert!(names.record(names.generation(), 1, &number.to_le_bytes(), number, is_forgotten));
         }
         assert!(taken(&names, 1).len() <= SWEEP_THRESHOLD_MIN);
         assert!(record(&names, 2, b"name", 3));

@@ -22,10 +22,10 @@ impl Dispatcher {
                 let node = self.node(request.node)?;
                 let directory = node.vnode.open_directory(&self.admitted_caller(request, 0))?;
                 let handle = self.open_files.open_directory(node, directory);
-                let keep = open_reply::CACHE_DIR | open_reply::KEEP_CACHE;
+                let keep_flags = open_reply::CACHE_DIR | open_reply::KEEP_CACHE;
                 let Decisions { exclusive, needs_every_lookup, .. } = **self.decisions();
-                let is_kept = exclusive && !needs_every_lookup;
-                let open_flags = if is_kept { keep } else { 0 };
+                let may_keep_cache = exclusive && !needs_every_lookup;
+                let open_flags = if may_keep_cache { keep_flags } else { 0 };
                 reply.put(&wire::OpenOut { handle, open_flags, backing_id: 0 });
                 Ok(())
             }

@@ -155,11 +155,11 @@ impl Dispatcher {
         if guard == NameGuard::FollowByOwnerOnly {
             node.state_bits.store(FOLLOW_BY_OWNER_ONLY, Ordering::Release);
         }
-        let is_gone = |node| self.nodes.get(node).is_none();
+        let is_forgotten = |node| self.nodes.get(node).is_none();
         let is_cacheable = guard == NameGuard::None
             && !self.decisions().name_timeout.is_zero()
             && self.name_cache_policy.may_cache_names(parent)
-            && self.cached_names.record(generation, parent.id, name, node.id, is_gone);
+            && self.cached_names.record(generation, parent.id, name, node.id, is_forgotten);
         let name_timeout = if is_cacheable { self.decisions().name_timeout } else { Duration::ZERO };
         self.node_entry_out(&node, &attributes, name_timeout)
     }

@@ -50,7 +50,7 @@ enum StaleNames {
 
 impl StaleNames {
     fn has_negative_entries(&self) -> bool {
-        matches!(self, Self::All(known) if known.has_negative_entries)
+        matches!(self, Self::All(stale) if stale.has_negative_entries)
     }
 }
 
@@ -167,15 +167,15 @@ impl Dispatcher {
             return true;
         }
         let dispatcher = Arc::clone(self);
-        let (done, is_done) = std::sync::mpsc::channel();
+        let (done, completion) = std::sync::mpsc::channel();
         let write_back = move || {
             let nodes = dispatcher.open_files.nodes_open_for_writing();
             nodes.into_iter().for_each(|node| dispatcher.notifications.write_back(node));
             // The receiver may be gone.
             let _ = done.send(());
         };
-        let started = std::thread::Builder::new().name("fuse-write-back".into()).spawn(vnode::as_server(write_back));
-        started.is_ok() && is_done.recv_timeout(timeout).is_ok()
+        let thread = std::thread::Builder::new().name("fuse-write-back".into()).spawn(vnode::as_server(write_back));
+        thread.is_ok() && completion.recv_timeout(timeout).is_ok()
     }
 
     /// Applies a changed stack: its current requirements hold for every reply from here on.
@@ -215,8 +215,8 @@ impl Dispatcher {
 
     /// Returns whether the kernel has checked permissions, and clears set-ID bits by setting the mode on behalf of the writer.
     fn kernel_clears_set_id(&self) -> bool {
-        let left_to_us = [wire::init::HANDLE_KILLPRIV_V2, wire::init::HANDLE_KILLPRIV];
-        self.decisions().default_permissions && !left_to_us.into_iter().any(|feature| self.negotiated.has(feature))
+        let left_to_server = [wire::init::HANDLE_KILLPRIV_V2, wire::init::HANDLE_KILLPRIV];
+        self.decisions().default_permissions && !left_to_server.into_iter().any(|feature| self.negotiated.has(feature))
     }
 
     fn open_file(&self, handle: u64) -> Result<Arc<OpenedFile>> {
@@ -266,9 +266,9 @@ impl Dispatcher {
             // Nobody has used a name yet.
         } else if self.negotiated.has(wire::init::HAS_EXPIRE_ONLY) {
             names = self.notify_each(names, in_progress, move |dispatcher, (parent, names)| {
-                let begun = Instant::now();
+                let started = Instant::now();
                 dispatcher.expire(*parent, names);
-                if begun.elapsed() >= STALL_TIMEOUT {
+                if started.elapsed() >= STALL_TIMEOUT {
                     // Nobody waits for this one to repeat the notification.
                     std::thread::sleep(MAX_REPLY_DELAY);
                     dispatcher.expire(*parent, names);
@@ -315,7 +315,7 @@ impl Dispatcher {
 
     fn expire(&self, directory: u64, names: &StaleNames) {
         match names {
-            StaleNames::All(known) => known.names().for_each(|name| self.notifications.expire_name(directory, name)),
+            StaleNames::All(stale) => stale.names().for_each(|name| self.notifications.expire_name(directory, name)),
             StaleNames::One(name) => self.notifications.expire_name(directory, name),
         }
     }
@@ -404,7 +404,7 @@ impl Handler for Dispatcher {
         }
         let result = match &request.operation {
             Operation::SetLock { arguments, wait } => match self.set_lock(request, arguments, *wait) {
-                Ok(LockOutcome::Queued) => return Outcome::Later,
+                Ok(LockOutcome::Queued) => return Outcome::Deferred,
                 locked => locked.map(drop),
             },
             _ => self.dispatch(request, reply),

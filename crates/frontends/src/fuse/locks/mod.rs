@@ -164,9 +164,9 @@ impl Shared {
             result => result,
         };
         if result.is_ok() {
-            let is_gone = lock.kind == LockKind::Unlock && (lock.start, lock.end) == (0, u64::MAX);
+            let releases_all = lock.kind == LockKind::Unlock && (lock.start, lock.end) == (0, u64::MAX);
             let holder = (lock.family, *owner);
-            if is_gone {
+            if releases_all {
                 self.holders().remove(opened.node, holder);
             } else if lock.kind != LockKind::Unlock {
                 self.holders().add(opened.node, open_file_key(opened), holder);
@@ -224,11 +224,11 @@ impl Shared {
             if self.would_conflict(node, &attempt, &conflicting) || !self.queues().begin_attempt(unique) {
                 continue;
             }
-            let tried = catch_unwind(AssertUnwindSafe(|| self.try_once(&attempt))).unwrap_or(Err(Errno::EIO));
-            if tried == Err(Errno::EAGAIN) {
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.try_once(&attempt))).unwrap_or(Err(Errno::EIO));
+            if outcome == Err(Errno::EAGAIN) {
                 conflicting.push(attempt.lock);
             }
-            let completed = self.queues().end_attempt(unique, tried);
+            let completed = self.queues().end_attempt(unique, outcome);
             send(completed);
         }
     }
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_of_two_open_files_holds_until_both_are_gone_or_it_unlocks() {
+    fn holder_is_recorded_until_its_last_open_file_or_unlock() {
         let (one, other, holder) = (1, 2, (LockFamily::Posix, LockOwner(7)));
         let mut holders = Holders::default();
         holders.add(5, one, holder);

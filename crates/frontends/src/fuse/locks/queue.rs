@@ -39,8 +39,8 @@ struct Waiter<A> {
 
 /// The lock requests for one file.
 struct FileQueue {
-    order: VecDeque<u64>,
-    pause: Duration,
+    waiting: VecDeque<u64>,
+    retry_interval: Duration,
     /// Time of the next try.
     due: Instant,
     is_being_tried: bool,
@@ -78,13 +78,13 @@ impl<A> LockQueues<A> {
         self.waiters.insert(unique, waiter);
         let now = Instant::now();
         let new = || FileQueue {
-            order: VecDeque::new(),
-            pause: RETRY_INTERVAL_MIN,
+            waiting: VecDeque::new(),
+            retry_interval: RETRY_INTERVAL_MIN,
             due: now,
             is_being_tried: false,
             retry_now: false,
         };
-        self.files.entry(node).or_insert_with(new).order.push_back(unique);
+        self.files.entry(node).or_insert_with(new).waiting.push_back(unique);
         self.schedule_retry(node);
         Ok(())
     }
@@ -131,7 +131,7 @@ impl<A> LockQueues<A> {
     /// Schedules a try after a lock on the file was released; returns whether somebody waits for one.
     pub(crate) fn schedule_retry(&mut self, node: u64) -> bool {
         let Some(file) = self.files.get_mut(&node) else { return false };
-        file.pause = RETRY_INTERVAL_MIN;
+        file.retry_interval = RETRY_INTERVAL_MIN;
         if file.is_being_tried {
             file.retry_now = true;
         } else {
@@ -149,19 +149,19 @@ impl<A> LockQueues<A> {
         let file = self.files.get_mut(&node)?;
         file.is_being_tried = true;
         file.retry_now = false;
-        Some((node, file.order.iter().copied().collect()))
+        Some((node, file.waiting.iter().copied().collect()))
     }
 
     /// Ends a round in which all requests of the file have been tried.
     pub(crate) fn end_round(&mut self, node: u64, now: Instant) {
         let Some(file) = self.files.get_mut(&node) else { return };
-        if file.order.is_empty() {
+        if file.waiting.is_empty() {
             self.files.remove(&node);
             return;
         }
         file.is_being_tried = false;
-        file.due = if file.retry_now { now } else { now + file.pause };
-        file.pause = (file.pause * 2).min(RETRY_INTERVAL_MAX);
+        file.due = if file.retry_now { now } else { now + file.retry_interval };
+        file.retry_interval = (file.retry_interval * 2).min(RETRY_INTERVAL_MAX);
         self.timers.insert((file.due, node));
     }
 
@@ -216,8 +216,8 @@ impl<A> LockQueues<A> {
     fn dequeue(&mut self, unique: u64) {
         let Some(node) = self.waiters.get(&unique).map(|waiter| waiter.node) else { return };
         let Some(file) = self.files.get_mut(&node) else { return };
-        file.order.retain(|&other| other != unique);
-        if file.order.is_empty() && !file.is_being_tried {
+        file.waiting.retain(|&other| other != unique);
+        if file.waiting.is_empty() && !file.is_being_tried {
             self.timers.remove(&(file.due, node));
             self.files.remove(&node);
         }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_tried_in_the_order_in_which_they_came() {
+    fn requests_are_tried_in_order_of_arrival() {
         let mut queues = queues_with(&[7, 5, 6]);
         assert_eq!(queues.take_due(Instant::now()), Some((NODE, vec![7, 5, 6])));
         assert_eq!(queues.take_due(Instant::now()), None, "one helper tries a file at a time");

@@ -205,8 +205,8 @@ impl Drop for Mount {
         if self.wait_timeout(Duration::ZERO) {
             return;
         }
-        let taken_away = self.unmount(UnmountMode::Clean).or_else(|_| self.unmount(UnmountMode::Lazy));
-        match taken_away {
+        let unmounted = self.unmount(UnmountMode::Clean).or_else(|_| self.unmount(UnmountMode::Lazy));
+        match unmounted {
             Ok(()) => {
                 if !self.wait_timeout(UNMOUNT_TIMEOUT) && !self.write_back(UNMOUNT_TIMEOUT) {
                     tracing::error!("what was written to files that are still open may be lost");
@@ -234,7 +234,7 @@ fn serve(
     let expiry = ExpiryQueue::default();
     let notifier = Arc::new(KernelNotifier::new(notifications.clone(), expiry.clone()));
     file_system.set_notifier(notifier.clone());
-    log_negotiation(&negotiated);
+    log_negotiated(&negotiated);
     let dispatcher = Arc::new(Dispatcher::new(
         file_system,
         Arc::clone(device),
@@ -278,7 +278,7 @@ fn mount_error(error: SessionError) -> MountError {
     }
 }
 
-fn log_negotiation(negotiated: &Negotiated) {
+fn log_negotiated(negotiated: &Negotiated) {
     tracing::debug!(
         minor = negotiated.minor,
         features = format_args!("{:#x}", negotiated.features),

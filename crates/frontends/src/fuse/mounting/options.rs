@@ -298,7 +298,7 @@ impl Decisions {
     pub fn transport(&self) -> String {
         match self.uring {
             Ok(()) => "io_uring, with a queue for each processor".to_owned(),
-            Err(why) => format!("{DEVICE_PATH}; io_uring: {why}"),
+            Err(reason) => format!("{DEVICE_PATH}; io_uring: {reason}"),
         }
     }
 }
@@ -318,8 +318,8 @@ impl fmt::Display for Decisions {
                 "by the kernel itself (passthrough), where the base has files that are not open for writing".to_owned()
             }
             (Ok(()), _) => "by the kernel itself (passthrough), where the base has files".to_owned(),
-            (Err(why), true) => format!("by the stack, uncached: {why}"),
-            (Err(why), false) => format!("by the stack, through the page cache: {why}"),
+            (Err(reason), true) => format!("by the stack, uncached: {reason}"),
+            (Err(reason), false) => format!("by the stack, through the page cache: {reason}"),
         };
         let kept = match (self.exclusive, self.times_tell_changes) {
             (true, _) => "as long as memory allows",
@@ -385,20 +385,20 @@ mod tests {
 
     #[test]
     fn times_reveal_changes_unless_the_stack_hides_them() {
-        let tell = |properties: &Properties| decide(properties, &MountOptions::default()).times_tell_changes;
+        let reveals = |properties: &Properties| decide(properties, &MountOptions::default()).times_tell_changes;
         let every = [TimesTell::OfNone, TimesTell::OfSome, TimesTell::OfAll];
         for times_tell_changes in every {
-            assert_eq!(tell(&Properties { times_tell_changes, ..REGULAR }), times_tell_changes);
+            assert_eq!(reveals(&Properties { times_tell_changes, ..REGULAR }), times_tell_changes);
             let with = |other: TimesTell| times_tell_changes.stacked_on(other);
             assert_eq!(every.map(with), every.map(|other| other.min(times_tell_changes)));
         }
-        assert_eq!(tell(&Properties { data_untouched: false, ..REGULAR }), TimesTell::OfAll);
-        assert_eq!(tell(&Properties { attributes_untouched: false, ..REGULAR }), TimesTell::OfNone);
-        assert_eq!(tell(&Properties { needs_fresh_attributes: true, ..REGULAR }), TimesTell::OfNone);
+        assert_eq!(reveals(&Properties { data_untouched: false, ..REGULAR }), TimesTell::OfAll);
+        assert_eq!(reveals(&Properties { attributes_untouched: false, ..REGULAR }), TimesTell::OfNone);
+        assert_eq!(reveals(&Properties { needs_fresh_attributes: true, ..REGULAR }), TimesTell::OfNone);
     }
 
     #[test]
-    fn a_regular_mount_caches_for_a_second_where_all_may_search() {
+    fn regular_mount_caches_searchable_directories_for_a_second() {
         let decisions = decide(&REGULAR, &MountOptions::default());
         assert_eq!(decisions.names, NameCaching::SearchableByAll);
         assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (REGULAR_TIMEOUT, REGULAR_TIMEOUT));
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_checks_for_others_unless_the_stack_needs_what_it_would_refuse() {
+    fn kernel_checks_for_others_unless_the_stack_must_see_refusals() {
         let others = MountOptions { allow_other: true, ..MountOptions::default() };
         let mut decisions = decide(&REGULAR, &others);
         assert!(decisions.default_permissions && decisions.posix_acl && !decisions.checks_without_acls);
@@ -426,9 +426,9 @@ mod tests {
             (decisions.names, decisions.name_timeout, decisions.negative_names),
             (NameCaching::Never, Duration::ZERO, false)
         );
-        let asked = MountOptions { default_permissions: Some(true), ..others };
-        assert!(decide(&reporting, &asked).checks_without_acls);
-        let names = |properties: &Properties| decide(properties, &asked).names;
+        let requested = MountOptions { default_permissions: Some(true), ..others };
+        assert!(decide(&reporting, &requested).checks_without_acls);
+        let names = |properties: &Properties| decide(properties, &requested).names;
         assert_eq!(names(&REGULAR), NameCaching::Always);
         assert_eq!(names(&reporting), NameCaching::SearchableByAll);
         assert_eq!(names(&Properties { checks_credentials: false, ..reporting }), NameCaching::Always);
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_attributes_and_decides_by_them_has_names_cached() {
+    fn mapped_attributes_allow_name_caching() {
         let mapped = Properties { attributes_untouched: false, ..REGULAR };
         assert_eq!(decide(&mapped, &MountOptions::default()).names, NameCaching::SearchableByAll);
         let mut decisions = decide(&mapped, &MountOptions { allow_other: true, ..MountOptions::default() });
@@ -455,28 +455,28 @@ mod tests {
     }
 
     #[test]
-    fn locks_reach_the_base_where_they_are_shared_with_programs_outside() {
-        let alone = Properties { shares_locks: false, ..REGULAR };
-        assert!(!decide(&alone, &MountOptions::default()).forward_locks);
+    fn shared_locks_are_forwarded_to_the_base() {
+        let exclusive_locks = Properties { shares_locks: false, ..REGULAR };
+        assert!(!decide(&exclusive_locks, &MountOptions::default()).forward_locks);
         let wanted = MountOptions { forward_locks: Some(true), ..MountOptions::default() };
-        assert!(decide(&alone, &wanted).forward_locks);
+        assert!(decide(&exclusive_locks, &wanted).forward_locks);
     }
 
     #[test]
-    fn timeouts_given_count_unless_nothing_may_be_cached() {
+    fn given_timeouts_apply_where_caching_is_allowed() {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         let given = MountOptions { name_timeout: seconds(5), attribute_timeout: seconds(7), ..MountOptions::default() };
         let decisions = decide(&REGULAR, &given);
         assert_eq!((Some(decisions.name_timeout), Some(decisions.attribute_timeout)), (seconds(5), seconds(7)));
-        let watchful = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
-        let decisions = decide(&watchful, &given);
+        let observing = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
+        let decisions = decide(&observing, &given);
         assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (Duration::ZERO, Duration::ZERO));
     }
 
     #[test]
     fn required_visibility_disables_caching() {
-        let watchful = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
-        let decisions = decide(&watchful, &MountOptions::default());
+        let observing = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
+        let decisions = decide(&observing, &MountOptions::default());
         assert_eq!(decisions.names, NameCaching::Never);
         assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (Duration::ZERO, Duration::ZERO));
         assert!(!decisions.negative_names);
@@ -490,11 +490,11 @@ mod tests {
     }
 
     #[test]
-    fn a_base_that_does_not_check_leaves_checking_to_the_kernel() {
+    fn kernel_checks_permissions_for_a_base_that_does_not() {
         let unprivileged = Properties { checks_credentials: false, ..REGULAR };
-        let alone = decide(&unprivileged, &MountOptions::default());
-        assert!(alone.default_permissions && !alone.posix_acl);
-        assert_eq!(alone.names, NameCaching::Always);
+        let exclusive_locks = decide(&unprivileged, &MountOptions::default());
+        assert!(exclusive_locks.default_permissions && !exclusive_locks.posix_acl);
+        assert_eq!(exclusive_locks.names, NameCaching::Always);
         let others = MountOptions { allow_other: true, ..MountOptions::default() };
         assert!(decide(&unprivileged, &others).posix_acl);
     }
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn explanations_tell_what_is_stored_at_once() {
+    fn explanation_lists_synchronous_writes() {
         let explained = |flags| decide(&REGULAR, &MountOptions { flags, ..MountOptions::default() }).to_string();
         let stored = |flags| explained(flags).lines().find(|line| line.starts_with("stored ")).map(str::to_owned);
         assert_eq!(stored(MountFlags::default()), None);
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_kept_only_where_no_layer_sees_them_and_files_stay_what_they_are() {
+    fn writeback_cache_requires_stable_files_and_no_observing_layer() {
         let back = MountOptions { write_back: true, ..MountOptions::default() };
         let kept = |properties: &Properties| decide(properties, &back).write_back;
         assert!(kept(&REGULAR).is_ok() && decide(&REGULAR, &MountOptions::default()).write_back == Err(None));
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_without_files_of_the_kernels_is_not_passed_through() {
+    fn base_without_backing_files_has_no_passthrough() {
         let memory = Properties { has_backing_files: false, ..REGULAR };
         assert!(decide(&memory, &MountOptions::default()).passthrough.is_err());
     }

@@ -74,8 +74,8 @@ fn limit_name_caching(decisions: &mut Decisions) {
 /// Returns the error of a mount whose options require what the decisions do not grant.
 pub(crate) fn unmet_requirement(decisions: &Decisions, options: &MountOptions) -> Option<MountError> {
     match (decisions.uring, decisions.write_back) {
-        (Err(why), _) if options.uring == Uring::On => Some(MountError::NoUring(why)),
-        (_, Err(Some(why))) => Some(MountError::NoWriteBack(why)),
+        (Err(reason), _) if options.uring == Uring::On => Some(MountError::NoUring(reason)),
+        (_, Err(Some(reason))) => Some(MountError::NoWriteBack(reason)),
         _ => None,
     }
 }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn linux_6_1_is_promised_no_passthrough_and_no_io_uring() {
+    fn linux_6_1_gets_no_passthrough_and_no_io_uring() {
         // Decided on another kernel, where the switch is on.
         let options = MountOptions { uring: Uring::On, ..MountOptions::default() };
         let decisions = corrected(&REGULAR, &options, 37, !LATER);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn names_run_out_where_the_kernel_cannot_be_made_to_ask_again() {
+    fn name_caching_is_limited_without_expire_only() {
         let options = without("has-expire-only");
         let decisions = corrected(&REGULAR, &options, 45, u64::MAX);
         assert_eq!((decisions.names, decisions.name_timeout), (NameCaching::Never, Duration::ZERO));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_that_differ_are_not_cached_without_passthrough() {
+    fn differing_opens_are_uncached_without_passthrough() {
         let properties = Properties { opens_differ: true, ..REGULAR };
         let decisions = corrected(&properties, &MountOptions::default(), 37, !LATER);
         assert!(decisions.direct_io());
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_withheld_is_turned_off_by_an_option() {
+    fn withheld_features_are_reported_as_turned_off() {
         let newest = |options: &MountOptions| corrected(&REGULAR, options, 45, u64::MAX);
         if rustix::process::geteuid().is_root() {
             assert_eq!(newest(&MountOptions::default()).passthrough, Ok(()));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_that_the_kernel_does_not_send_are_kept_by_it() {
+    fn kernel_manages_locks_that_it_does_not_forward() {
         let locks = |names: &str| {
             let decisions = corrected(&REGULAR, &without(names), 45, u64::MAX);
             let text = decisions.to_string();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_changed_data_are_the_kernels_only_if_it_can() {
+    fn acls_and_changed_data_follow_the_negotiated_features() {
         let options = MountOptions { allow_other: true, default_permissions: Some(true), ..MountOptions::default() };
         assert!(corrected(&REGULAR, &options, 45, u64::MAX).posix_acl);
         assert!(!corrected(&REGULAR, &options, 45, !init::POSIX_ACL).posix_acl);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_with_everything_changes_nothing() {
+    fn full_featured_kernel_keeps_the_decisions() {
         let options = MountOptions { passthrough: false, ..MountOptions::default() };
         let decisions = decide(&REGULAR, &options);
         assert_eq!(corrected(&REGULAR, &options, 45, u64::MAX), decisions);

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_promises_what_came_with_it() {
+    fn version_implies_its_features() {
         let passthrough = |release: &str| after(release, &MountOptions::default()).0.passthrough.is_ok();
         assert!(!passthrough("6.1.0-13-amd64") && !passthrough("6.8.12") && !passthrough("unknown"));
         if is_root() {

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_used_that_was_not_offered() {
+    fn only_offered_features_are_used() {
         for bit in 0..64 {
             let feature = 1 << bit;
             let (_, negotiated) = agreed(45, !feature, &REQUESTED);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feature_withheld_is_not_used_and_takes_no_other_with_it() {
+    fn withheld_feature_disables_no_other() {
         let all = RequestedFeatures { write_back: true, posix_acl: true, ..REQUESTED };
         let (_, whole) = agreed(45, u64::MAX, &all);
         for (name, withheld) in Features::all() {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn linux_5_10_leaves_set_id_bits_to_the_stack_unless_it_writes_back() {
+    fn linux_5_10_leaves_set_id_bits_to_the_stack() {
         let older = !init::HANDLE_KILLPRIV_V2;
         assert!(agreed(32, older, &REQUESTED).1.has(init::HANDLE_KILLPRIV));
         assert!(!agreed(32, older, &RequestedFeatures { write_back: true, ..REQUESTED }).1.has(init::HANDLE_KILLPRIV));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_aligned_and_stop_at_the_size_asked_for() {
+    fn entries_are_aligned_and_fit_the_requested_size() {
         let mut bytes = [0; HEADER + 4096];
         let mut reply = Reply::new(&mut bytes);
         let mut packer = EntryPacker::new(&mut reply, 80);

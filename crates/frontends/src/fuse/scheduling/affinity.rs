@@ -117,8 +117,8 @@ impl CpuAffinity {
 
     fn requests_between_checks(&self) -> u32 {
         let caller_cpu = self.caller_cpu.load(Ordering::Relaxed);
-        let is_settled = caller_cpu != NO_CPU && self.worker_cpu.load(Ordering::Relaxed) == caller_cpu;
-        if is_settled { REQUESTS_BETWEEN_CHECKS } else { REQUESTS_BETWEEN_CHECKS_UNSETTLED }
+        let workers_are_settled = caller_cpu != NO_CPU && self.worker_cpu.load(Ordering::Relaxed) == caller_cpu;
+        if workers_are_settled { REQUESTS_BETWEEN_CHECKS } else { REQUESTS_BETWEEN_CHECKS_UNSETTLED }
     }
 
     /// Returns whether there has been a single caller for some time.
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_cannot_be_found_is_not_followed() {
+    fn unknown_caller_is_not_followed() {
         in_thread(|| {
             let before = cpus();
             let affinity = CpuAffinity::new();

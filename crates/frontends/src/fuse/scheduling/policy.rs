@@ -82,7 +82,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_policy_is_taken_on_and_given_up() {
+    fn policy_is_set_and_reset() {
         // In a thread of its own: without privileges the change cannot be undone.
         let thread = std::thread::spawn(|| {
             assert!(has_default_policy());

@@ -9,10 +9,10 @@ pub(crate) trait Handler: Send + Sync + 'static {
     /// Serves one request: results go into `reply`, which is empty. It may block, and a panic does not end the session.
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome;
 
-    /// Passes on the deferred reply of a request with [`Outcome::Later`].
+    /// Passes on the deferred reply of a request with [`Outcome::Deferred`].
     fn defer(&self, unique: u64, reply: DeferredReply);
 
-    /// Ends the wait of a request with [`Outcome::Later`], which has to be answered at once after all.
+    /// Ends the wait of a request with [`Outcome::Deferred`], which has to be answered at once after all.
     fn give_up(&self, unique: u64) -> Outcome;
 
     /// Returns a regular file that the kernel knows, if there is one.
@@ -33,5 +33,5 @@ pub(crate) enum Outcome {
     /// The kernel expects no reply.
     NoReply,
     /// It waits, and is answered later through the reply passed to [`Handler::defer`].
-    Later,
+    Deferred,
 }

@@ -40,14 +40,14 @@ pub(crate) fn handshake(device: &Arc<Device>, requested: &RequestedFeatures) -> 
             continue;
         };
         match negotiate(offer, requested, page_size) {
-            NegotiationResult::Agreed(answer, negotiated) => {
-                reply.put(&*answer);
+            NegotiationResult::Agreed(init_reply, negotiated) => {
+                reply.put(&*init_reply);
                 let length = reply.finish(request.unique);
                 queue.send(Some(length)).map_err(SessionError::Device)?;
                 return Ok(negotiated);
             }
-            NegotiationResult::Retry(answer) => {
-                reply.put(&*answer);
+            NegotiationResult::Retry(init_reply) => {
+                reply.put(&*init_reply);
                 let length = reply.finish(request.unique);
                 queue.send(Some(length)).map_err(SessionError::Device)?;
             }

@@ -30,7 +30,7 @@ pub(crate) enum ServeResult {
     /// The length of the reply in bytes, if one is due.
     Now(Option<usize>),
     /// The request with this unique is answered later.
-    Later(u64),
+    Deferred(u64),
 }
 
 impl<H: Handler> Service<'_, H> {
@@ -48,8 +48,8 @@ impl<H: Handler> Service<'_, H> {
                 });
             }
         };
-        let home = self.shared.affinity.request(request.pid, message.len(), self.cpu);
-        self.shared.idle_prevention.request(home);
+        let caller_cpu = self.shared.affinity.request(request.pid, message.len(), self.cpu);
+        self.shared.idle_prevention.request(caller_cpu);
         let trace = trace::start(&request);
         if let Operation::Interrupt { unique } = request.operation {
             // Before the handler checks its waits: a request about to wait either sees the interrupt or is seen by it.
@@ -69,7 +69,7 @@ impl<H: Handler> Service<'_, H> {
             }
             Outcome::Failed(errno) => Some(reply.finish_error(request.unique, answerable(&request, errno))),
             Outcome::NoReply => None,
-            Outcome::Later => return ServeResult::Later(request.unique),
+            Outcome::Deferred => return ServeResult::Deferred(request.unique),
         })
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct WorkerShares {
     maximum: usize,
     server: u32,
     /// Set while there are so many workers that shares count.
-    is_crowded: AtomicBool,
+    is_share_limited: AtomicBool,
     assignments: Mutex<Vec<Arc<WorkerAssignment>>>,
     lanes: Vec<LaneBacklog>,
     aside_bytes: AtomicUsize,
@@ -58,7 +58,7 @@ impl WorkerShares {
         WorkerShares {
             maximum,
             server: rustix::process::geteuid().as_raw(),
-            is_crowded: AtomicBool::new(false),
+            is_share_limited: AtomicBool::new(false),
             assignments: Mutex::default(),
             lanes: (0..lanes).map(|_| LaneBacklog::default()).collect(),
             aside_bytes: AtomicUsize::new(0),
@@ -67,7 +67,7 @@ impl WorkerShares {
 
     /// Records the current number of workers.
     pub(crate) fn workers(&self, count: usize) {
-        self.is_crowded.store(count > self.maximum / 2, Ordering::Relaxed);
+        self.is_share_limited.store(count > self.maximum / 2, Ordering::Relaxed);
     }
 
     /// Adds a worker of a lane.
@@ -83,7 +83,7 @@ impl WorkerShares {
         (user, bytes): (Option<u32>, usize),
         set_aside: impl FnOnce() -> std::io::Result<SetAsideRequest>,
     ) -> AdmissionDecision {
-        if !self.is_crowded.load(Ordering::Relaxed) {
+        if !self.is_share_limited.load(Ordering::Relaxed) {
             assignment.user.store(encode_user(user), Ordering::SeqCst);
             return AdmissionDecision::Served;
         }
@@ -91,14 +91,14 @@ impl WorkerShares {
             assignment.user.store(encode_user(user), Ordering::SeqCst);
             return AdmissionDecision::Served;
         };
-        let has_room = self.aside_bytes.load(Ordering::Relaxed) + bytes <= ASIDE_BYTES_MAX;
-        let set_aside = || has_room.then(set_aside)?.ok().map(|aside| (accounted_user, aside));
+        let fits_limit = self.aside_bytes.load(Ordering::Relaxed) + bytes <= ASIDE_BYTES_MAX;
+        let set_aside = || fits_limit.then(set_aside)?.ok().map(|aside| (accounted_user, aside));
         self.admit_to(assignment.lane, || self.try_assign(assignment, accounted_user), set_aside)
     }
 
     /// Sets aside a request that has no worker yet, if its user may have no further worker of the lane; otherwise returns it.
     pub(crate) fn set_aside_if_over_share(&self, lane: usize, mut entry: Box<RingEntry>) -> Option<Box<RingEntry>> {
-        if !self.is_crowded.load(Ordering::Relaxed) {
+        if !self.is_share_limited.load(Ordering::Relaxed) {
             return Some(entry);
         }
         let Some(accounted_user) = self.accounted_user(entry.exchange().0) else { return Some(entry) };
@@ -140,8 +140,8 @@ impl WorkerShares {
             return None;
         }
         let mut requests = lane.requests();
-        let place = requests.iter().position(|(user, _)| self.try_assign(assignment, *user));
-        let next = place.and_then(|place| requests.remove(place)).map(|(_, aside)| aside);
+        let position = requests.iter().position(|(user, _)| self.try_assign(assignment, *user));
+        let next = position.and_then(|position| requests.remove(position)).map(|(_, aside)| aside);
         lane.has_any.store(!requests.is_empty(), Ordering::SeqCst);
         self.aside_bytes.fetch_sub(next.as_ref().map_or(0, SetAsideRequest::occupied_bytes), Ordering::Relaxed);
         next
@@ -163,7 +163,7 @@ impl WorkerShares {
         let is_own = |other: &&Arc<WorkerAssignment>| other.user.load(Ordering::SeqCst) == encode_user(Some(user));
         let busy = assignments.iter().filter(|other| other.user.load(Ordering::SeqCst) != 0).count();
         let own = assignments.iter().filter(is_own).count();
-        !self.is_crowded.load(Ordering::Relaxed)
+        !self.is_share_limited.load(Ordering::Relaxed)
             || own < self.maximum.saturating_sub(busy)
             || !assignments.iter().filter(is_own).any(|other| other.lane == lane)
     }

@@ -57,7 +57,7 @@ fn start_initial_workers<H: Handler>(
     lanes: Range<usize>,
     per_lane: usize,
 ) -> std::io::Result<()> {
-    let (result_sender, answers) = channel();
+    let (result_sender, results) = channel();
     let expected = lanes.len() * per_lane;
     for lane in lanes {
         for _ in 0..per_lane {
@@ -66,7 +66,7 @@ fn start_initial_workers<H: Handler>(
         }
     }
     drop(result_sender);
-    let started = answers.iter().collect::<std::io::Result<Vec<()>>>()?.len();
+    let started = results.iter().collect::<std::io::Result<Vec<()>>>()?.len();
     match started == expected {
         true => Ok(()),
         false => Err(std::io::Error::from_raw_os_error(libc::EAGAIN)),
@@ -134,7 +134,7 @@ pub(crate) fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Recei
             shared.lanes[lane].idle_workers.remove();
             drop(WorkerEndGuard(&shared));
             if let (Some(entry), Some(reserve)) = (take(&entry), shared.reserve.get()) {
-                reserve.hand_out_later(entry);
+                reserve.retry_assignment(entry);
             }
         }
     }
@@ -153,7 +153,7 @@ fn adopt<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, entry: Box<RingEntry>
         Err((error, entry)) => {
             tracing::warn!(%error, "no further worker; requests may wait for slower ones");
             shared.lanes[lane].idle_workers.remove();
-            reserve.hand_out_later(entry);
+            reserve.retry_assignment(entry);
         }
     }
 }

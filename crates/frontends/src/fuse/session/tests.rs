@@ -185,7 +185,7 @@ fn invalid_requests_are_answered_and_the_session_continues() {
 }
 
 #[test]
-fn waiting_requests_leave_a_worker_for_others() {
+fn waiting_requests_do_not_block_others() {
     let running = start();
     const SLOW: u64 = 12;
     for unique in 0..SLOW {

@@ -17,13 +17,13 @@ const FAILURE_RETRY_DELAY: Duration = Duration::from_millis(100);
 pub(crate) fn run_worker<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: impl Queue) {
     let cpu = shared.lanes[lane].cpu;
     // Other workers stay on their CPU.
-    let _place = cpu.is_none().then(|| shared.affinity.join());
+    let _affinity_member = cpu.is_none().then(|| shared.affinity.join());
     let (counters, current_request) = (shared.statistics.next_slot(), shared.interrupts.join());
     let service = Service { shared, cpu, counters, current_request, requests: 0 };
     let hand_off_worker =
         cpu.and(shared.hand_off.as_ref()).map(|hand_off| hand_off.join(&shared.lanes[lane].request_rate));
     let mut worker =
-        Worker { lane, queue, service, hand_off_worker, member: shared.shares.join(lane), stays_idle: false };
+        Worker { lane, queue, service, hand_off_worker, member: shared.shares.join(lane), ignores_idling: false };
     loop {
         match worker.receive(shared) {
             Step::Serve => {}
@@ -50,7 +50,7 @@ struct Worker<'a, H: Handler, Q> {
     hand_off_worker: Option<HandOffWorker<'a>>,
     member: ShareMember<'a>,
     /// It stays although it was idle: no worker could be signalled to end.
-    stays_idle: bool,
+    ignores_idling: bool,
 }
 
 /// The next step of a worker.
@@ -69,18 +69,18 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
     /// Waits for a request.
     fn receive(&mut self, shared: &Shared<H>) -> Step {
         let idle_workers = &shared.lanes[self.lane].idle_workers;
-        let received = self.queue.receive(!self.stays_idle && idle_workers.exceeds_limit());
+        let received = self.queue.receive(!self.ignores_idling && idle_workers.exceeds_limit());
         if let Some(hand_off_worker) = &self.hand_off_worker {
             hand_off_worker.record_request(shared.affinity.has_single_caller());
         }
         match received {
             Received::Request => {
-                self.stays_idle = false;
+                self.ignores_idling = false;
                 Step::Serve
             }
             Received::Idle => {
                 // If no worker can be signalled now, it tries again after the next request.
-                self.stays_idle = !self.queue.idle();
+                self.ignores_idling = !self.queue.idle();
                 Step::Wait
             }
             Received::MayEnd if idle_workers.remove_if_enough() => Step::Park,
@@ -134,7 +134,7 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
         let (message, mut reply) = self.queue.exchange();
         let length = match self.service.serve(message, &mut reply) {
             ServeResult::Now(length) => length,
-            ServeResult::Later(unique) => {
+            ServeResult::Deferred(unique) => {
                 if let Some(aside) = self.member.next() {
                     shared.handler.defer(unique, self.queue.defer_and_resume(unique, aside));
                     return true;
@@ -190,11 +190,11 @@ pub(crate) fn send(queue: &mut impl Queue, reply: Option<usize>) {
 pub(crate) fn trigger_fetch<H: Handler>(shared: &Shared<H>, queue: &impl Queue, cpu: Option<u16>) {
     let Some(cpu) = cpu.filter(|_| !queue.fetch()) else { return };
     let mount_point = shared.mount_point.clone();
-    let ask = move || {
+    let query_statfs = move || {
         let _ = sched_setaffinity(None, &single_cpu(cpu.into()));
         let _ = rustix::fs::statfs(mount_point);
     };
-    if let Err(error) = std::thread::Builder::new().name("fuse-stir".into()).spawn(vnode::as_server(ask)) {
+    if let Err(error) = std::thread::Builder::new().name("fuse-stir".into()).spawn(vnode::as_server(query_statfs)) {
         tracing::warn!(%error, "requests may wait for slower ones");
     }
 }

@@ -101,7 +101,7 @@ fn every_operation_decodes_and_every_truncation_is_refused() {
 }
 
 #[test]
-fn a_message_shorter_or_longer_than_its_header_says_is_refused() {
+fn message_length_must_match_the_header() {
     let whole = message(Opcode::Lookup as u32, 0, b"name\0");
     for length in 0..whole.len() {
         let cut = &whole[..length];
@@ -112,7 +112,7 @@ fn a_message_shorter_or_longer_than_its_header_says_is_refused() {
 }
 
 #[test]
-fn an_unknown_number_keeps_its_unique_for_the_reply() {
+fn unknown_opcode_reports_its_unique() {
     let whole = message(9999, 0, b"");
     assert_eq!(
         decode(&whole, RequestLayout::default()).unwrap_err(),

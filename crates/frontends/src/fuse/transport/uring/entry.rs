@@ -118,7 +118,7 @@ impl RingEntry {
     }
 
     /// Records that the kernel has put a request into it.
-    pub(crate) fn received(&mut self) {
+    pub(crate) fn accept_request(&mut self) {
         self.request = self.assemble().unwrap_or_default();
     }
 

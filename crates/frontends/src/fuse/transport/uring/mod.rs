@@ -36,7 +36,7 @@ pub(crate) struct UringQueue {
     /// The entry is new to the kernel, which has not looked for requests that wait in the queue.
     is_new: bool,
     /// A completion that came before it was waited for.
-    early: Option<i32>,
+    completed_early: Option<i32>,
     reserve: Reserve,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct UringQueue {
 const ENTRIES: u32 = 2;
 /// Time after which a waiting worker returns memory, or counts as idle: the kernel hands requests to the workers that replied
 /// last.
-const IDLE_AFTER: types::Timespec = types::Timespec::new().sec(1);
+const IDLE_TIMEOUT: types::Timespec = types::Timespec::new().sec(1);
 
 impl UringQueue {
     /// Registers an entry of a CPU's queue, for messages with up to `payload_bytes` bytes of data. It must be used by the
@@ -63,10 +63,16 @@ impl UringQueue {
             Some(entry) => (entry, Command::Commit),
             None => (Box::new(RingEntry::new(cpu, payload_bytes)?), Command::Register),
         };
-        let mut queue =
-            UringQueue { ring, entry, next: Some(next), is_new: next == Command::Register, early: None, reserve };
+        let mut queue = UringQueue {
+            ring,
+            entry,
+            next: Some(next),
+            is_new: next == Command::Register,
+            completed_early: None,
+            reserve,
+        };
         queue.submit()?;
-        match queue.early {
+        match queue.completed_early {
             Some(refused) if refused < 0 => Err(io::Error::from_raw_os_error(-refused)),
             _ => Ok(queue),
         }
@@ -97,7 +103,7 @@ impl UringQueue {
         reserve: Reserve,
     ) -> Result<UringQueue, (io::Error, Box<RingEntry>)> {
         match ring_for(device) {
-            Ok(ring) => Ok(UringQueue { ring, entry, next: None, is_new: false, early: Some(0), reserve }),
+            Ok(ring) => Ok(UringQueue { ring, entry, next: None, is_new: false, completed_early: Some(0), reserve }),
             Err(error) => Err((error, entry)),
         }
     }
@@ -117,17 +123,17 @@ impl UringQueue {
     fn submit(&mut self) -> io::Result<()> {
         self.push()?;
         self.ring.submit()?;
-        self.early = self.ring.completion().next().map(|completed| completed.result());
+        self.completed_early = self.ring.completion().next().map(|completed| completed.result());
         Ok(())
     }
 
     /// Takes out the entry that holds a request, and continues with another.
-    fn take_out(&mut self) -> io::Result<Box<RingEntry>> {
+    fn replace_entry(&mut self) -> io::Result<Box<RingEntry>> {
         let (entry, next) = match self.reserve.parking.take(self.entry.cpu()) {
             Some(parked) => (parked, Command::Commit),
             None => (Box::new(self.entry.another()?), Command::Register),
         };
-        let held = std::mem::replace(&mut self.entry, entry);
+        let replaced = std::mem::replace(&mut self.entry, entry);
         self.next = Some(next);
         // Requests that rely on this worker from here on rely on the other entry.
         if let Err(error) = self.submit() {
@@ -135,7 +141,7 @@ impl UringQueue {
         }
         // Other requests may have come while the queue had no entry.
         self.is_new = next == Command::Register;
-        Ok(held)
+        Ok(replaced)
     }
 
     /// Takes out the entry that holds a request, and continues with one that was set aside: nothing is submitted to the kernel
@@ -165,14 +171,14 @@ impl UringQueue {
     /// Waits for the completion of the entry: zero for a request; `None` if nothing has completed for some time, and
     /// `may_idle`.
     fn wait(&mut self, may_idle: bool) -> io::Result<Option<i32>> {
-        if let Some(early) = self.early.take() {
-            return Ok(Some(early));
+        if let Some(completed_early) = self.completed_early.take() {
+            return Ok(Some(completed_early));
         }
         self.push()?;
         loop {
             let waited = match may_idle || self.entry.holds_large_payload() {
                 true => {
-                    let arguments = types::SubmitArgs::new().timespec(&IDLE_AFTER);
+                    let arguments = types::SubmitArgs::new().timespec(&IDLE_TIMEOUT);
                     self.ring.submitter().submit_with_args(1, &arguments)
                 }
                 false => self.ring.submit_and_wait(1),
@@ -206,7 +212,7 @@ impl Queue for UringQueue {
             if result < 0 {
                 return self.handle_failure(Errno::from_raw_os_error(-result));
             }
-            self.entry.received();
+            self.entry.accept_request();
             match self.entry.purpose() {
                 None => return Received::Request,
                 Some(OwnRequestPurpose::Park) => return Received::MayEnd,
@@ -226,12 +232,12 @@ impl Queue for UringQueue {
     }
 
     fn defer(&mut self, unique: u64) -> io::Result<DeferredReply> {
-        let held = self.take_out()?;
-        Ok(DeferredReply::to_ring(unique, held, self.reserve.clone()))
+        let replaced = self.replace_entry()?;
+        Ok(DeferredReply::to_ring(unique, replaced, self.reserve.clone()))
     }
 
     fn set_aside(&mut self) -> io::Result<SetAsideRequest> {
-        self.take_out().map(SetAsideRequest::Entry)
+        self.replace_entry().map(SetAsideRequest::Entry)
     }
 
     fn send_and_resume(&mut self, reply: Option<usize>, aside: SetAsideRequest) -> io::Result<()> {

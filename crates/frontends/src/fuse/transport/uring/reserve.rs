@@ -34,7 +34,7 @@ enum Order {
     /// The entry has a reply.
     Commit(Box<RingEntry>),
     /// The entry has a request that could not be handed to a worker.
-    HandOut(Box<RingEntry>),
+    Assign(Box<RingEntry>),
 }
 
 /// Number of submission and completion slots in the ring: entries are parked in bursts.
@@ -47,7 +47,8 @@ const WAKE_USER_DATA: u64 = u64::MAX;
 const RETRY_AFTER: types::Timespec = types::Timespec::new().nsec(10_000_000);
 
 impl Reserve {
-    /// Starts the thread. `hand_out` starts a worker for an entry with a request, or sets the entry aside, or returns it.
+    /// Starts the thread. `assign_worker` starts a worker for an entry with a request, or sets the entry aside, or
+    /// returns it.
     ///
     /// # Errors
     /// Fails if the system refuses a thread, a ring or a descriptor.
@@ -55,13 +56,13 @@ impl Reserve {
         device: &Arc<Device>,
         cpus: u16,
         any_regular_file: AnyRegularFile,
-        hand_out: impl FnMut(Box<RingEntry>) -> Result<(), Box<RingEntry>> + Send + 'static,
+        assign_worker: impl FnMut(Box<RingEntry>) -> Result<(), Box<RingEntry>> + Send + 'static,
     ) -> io::Result<Reserve> {
         let (orders, receiver) = channel();
         let wake_event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let parking = Arc::new(Parking::new(device, cpus, any_regular_file));
         let (device, thread_event, for_parking) = (Arc::clone(device), Arc::clone(&wake_event), Arc::clone(&parking));
-        let (started, answer) = channel();
+        let (started, start_result) = channel();
         std::thread::Builder::new().name("fuse-reserve".into()).spawn(move || {
             // By the thread that uses it.
             let thread = new_ring(&device, &thread_event).map(|ring| ReserveThread {
@@ -74,7 +75,7 @@ impl Reserve {
                 needs_poll: true,
                 parking: for_parking,
                 cpu: None,
-                hand_out,
+                assign_worker,
             });
             match thread {
                 Ok(thread) => {
@@ -84,7 +85,7 @@ impl Reserve {
                 Err(error) => drop(started.send(Err(error))),
             }
         })?;
-        answer.recv().unwrap_or_else(|_| Err(io::Error::other("a thread ended")))?;
+        start_result.recv().unwrap_or_else(|_| Err(io::Error::other("a thread ended")))?;
         Ok(Reserve { orders_sender: Arc::new(OrderSender { orders: Some(orders), wake_event }), parking })
     }
 
@@ -94,8 +95,8 @@ impl Reserve {
     }
 
     /// Takes an entry whose request could not be handed to a worker, to try again.
-    pub(crate) fn hand_out_later(&self, entry: Box<RingEntry>) {
-        self.orders_sender.order(Order::HandOut(entry));
+    pub(crate) fn retry_assignment(&self, entry: Box<RingEntry>) {
+        self.orders_sender.order(Order::Assign(entry));
     }
 }
 
@@ -137,7 +138,7 @@ struct ReserveThread<F> {
     parking: Arc<Parking>,
     /// The CPU on which this thread runs.
     cpu: Option<u16>,
-    hand_out: F,
+    assign_worker: F,
 }
 
 impl<F: FnMut(Box<RingEntry>) -> Result<(), Box<RingEntry>>> ReserveThread<F> {
@@ -154,7 +155,7 @@ impl<F: FnMut(Box<RingEntry>) -> Result<(), Box<RingEntry>>> ReserveThread<F> {
             if !self.take_orders()? {
                 return Ok(());
             }
-            self.hand_out_waiting();
+            self.assign_waiting();
             self.wait()?;
             if !self.reap() {
                 return Ok(());
@@ -177,7 +178,7 @@ impl<F: FnMut(Box<RingEntry>) -> Result<(), Box<RingEntry>>> ReserveThread<F> {
         loop {
             match self.orders.try_recv() {
                 Ok(Order::Commit(entry)) => self.commit(entry)?,
-                Ok(Order::HandOut(entry)) => self.waiting.push_back(entry),
+                Ok(Order::Assign(entry)) => self.waiting.push_back(entry),
                 Err(TryRecvError::Empty) => return Ok(true),
                 Err(TryRecvError::Disconnected) => return Ok(false),
             }
@@ -242,7 +243,7 @@ impl<F: FnMut(Box<RingEntry>) -> Result<(), Box<RingEntry>>> ReserveThread<F> {
         let Some(mut entry) = self.offered.remove(&number) else { return true };
         match -result {
             ..=0 => {
-                entry.received();
+                entry.accept_request();
                 match entry.purpose() {
                     None => self.waiting.push_back(entry),
                     Some(OwnRequestPurpose::Park) => self.parking.park(entry),
@@ -261,9 +262,9 @@ impl<F: FnMut(Box<RingEntry>) -> Result<(), Box<RingEntry>>> ReserveThread<F> {
         }
     }
 
-    fn hand_out_waiting(&mut self) {
+    fn assign_waiting(&mut self) {
         while let Some(entry) = self.waiting.pop_front() {
-            if let Err(entry) = (self.hand_out)(entry) {
+            if let Err(entry) = (self.assign_worker)(entry) {
                 self.waiting.push_front(entry);
                 return;
             }
