@@ -1,4 +1,4 @@
-//! Errors from below: each reaches whoever asked, and none is taken for something else.
+//! Errors from below: each reaches the caller, and none is mistaken for another.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Requests that hang keep the kernel from being told only of what they hold: all else expires in time.
+//! Requests that hang delay only the notifications for what they hold: everything else expires in time.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::{memory, mount_with, until};
 use vnode::layer::{Layer, LayerVnode, Operation, stack};
 use vnode::{Caller, Creation, Name, Notifier, OpenFlags, Properties, Result};
 
-/// Has look-ups of a name, and reading files of a mode, wait until it is told to go on.
+/// A layer in which look-ups of a name, and reads of files with a mode, block until it is released.
 #[derive(Clone, Default)]
 struct Hanging {
     notifier: Arc<OnceLock<Arc<dyn Notifier>>>,
@@ -113,7 +113,7 @@ fn hung_request_does_not_block_other_expiries() {
     }
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert!(!mounted.mount.wait_until_notified(Duration::ZERO), "what hangs has not been told");
-    // What comes later is told too.
+    // Later changes are notified too.
     let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
     at(&ours[0]).create(&server, Name::new(b"gone").unwrap(), &how).unwrap();
     hanging.notifier.get().unwrap().everything_changed();

@@ -1,4 +1,4 @@
-//! What others have mounted inside a mount stays there, whatever the kernel is told and asked to look up again.
+//! Mounts inside a mount stay, whatever the kernel is notified of and looks up again.
 
 mod support;
 

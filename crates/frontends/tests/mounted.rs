@@ -220,7 +220,7 @@ fn without_passthrough_the_data_is_the_same() {
     assert!(mounted.requests("WRITE") >= 3);
 }
 
-/// Declares what it is told to, and does nothing.
+/// A layer that declares these properties and does nothing.
 struct DeclaredProperties(Properties);
 
 impl Layer for DeclaredProperties {
@@ -355,7 +355,8 @@ impl Layer for LateWrites {
     }
 }
 
-/// The kernel writes back pages and times in one go when nobody waits for it, and tells the time while the pages are on their way.
+/// The kernel writes back pages and times in one go when nobody waits for it, and reports the time while the pages are
+/// on their way.
 #[test]
 fn late_writeback_keeps_the_mtime_of_the_kernel() {
     let below = memory();
@@ -645,10 +646,10 @@ fn refused_change_keeps_capabilities() {
     assert!(run(1234, "unshare --user --map-root-user setcap -r") && !has());
 }
 
-/// The processors where this thread may run, while it may run on the first of them only.
+/// Pins this thread to the first of its CPUs; returns those on which it could run before.
 fn pin_to_one_cpu() -> rustix::thread::CpuSet {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
-    let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|&processor| allowed.is_set(processor)).unwrap();
+    let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap();
     let mut one = rustix::thread::CpuSet::new();
     one.set(first);
     rustix::thread::sched_setaffinity(None, &one).unwrap();
@@ -657,7 +658,7 @@ fn pin_to_one_cpu() -> rustix::thread::CpuSet {
 
 /// Misbehaves at certain names.
 #[derive(Default)]
-struct GatedLayer(Arc<Gate>);
+struct MisbehavingLayer(Arc<Gate>);
 
 /// Holds slow requests until it is opened, or for so long that nobody could take it for a busy machine.
 #[derive(Default)]
@@ -696,7 +697,7 @@ impl Gate {
     }
 }
 
-impl Layer for GatedLayer {
+impl Layer for MisbehavingLayer {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -721,7 +722,9 @@ impl Layer for GatedLayer {
 
 #[test]
 fn panic_fails_only_its_request() {
-    let Some(mounted) = mount_with(stack(GatedLayer::default(), memory()), MountOptions::default()) else { return };
+    let Some(mounted) = mount_with(stack(MisbehavingLayer::default(), memory()), MountOptions::default()) else {
+        return;
+    };
     fs::write(mounted.path("file"), b"before").unwrap();
     for _ in 0..20 {
         let error = fs::metadata(mounted.path("panic")).unwrap_err();
@@ -732,18 +735,22 @@ fn panic_fails_only_its_request() {
 
 #[test]
 fn refused_operation_is_sent_again() {
-    let Some(mounted) = mount_with(stack(GatedLayer::default(), memory()), MountOptions::default()) else { return };
+    let Some(mounted) = mount_with(stack(MisbehavingLayer::default(), memory()), MountOptions::default()) else {
+        return;
+    };
     assert!(fs::metadata(mounted.path("enosys")).is_err());
     fs::write(mounted.path("file"), b"").unwrap();
     assert!(fs::metadata(mounted.path("file")).is_ok());
 }
 
-/// Callers on one processor, more than it has workers, and all at once: those that come last wait in the kernel until there
+/// Callers on one CPU, more than it has workers, and all at once: those that come last wait in the kernel until there
 /// is another worker, and for nobody who is slow.
 #[test]
 fn burst_of_slow_requests_on_one_cpu_does_not_delay_others() {
     let gate = Arc::new(Gate::default());
-    let Some(mounted) = mount_with(stack(GatedLayer(gate.clone()), memory()), MountOptions::default()) else { return };
+    let Some(mounted) = mount_with(stack(MisbehavingLayer(gate.clone()), memory()), MountOptions::default()) else {
+        return;
+    };
     for burst in 0..5 {
         let directories: Vec<PathBuf> = (0..16).map(|number| mounted.path(&format!("{burst}-{number}"))).collect();
         directories.iter().for_each(|directory| fs::create_dir(directory).unwrap());
@@ -767,7 +774,7 @@ fn burst_of_slow_requests_on_one_cpu_does_not_delay_others() {
     }
 }
 
-/// A worker that left its processor to the caller would get it back only after all others that compute there.
+/// A worker that left its CPU to the caller would get it back only after all others that compute there.
 /// Sets a flag when it is dropped, also by a panic.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
@@ -791,7 +798,7 @@ fn caller_is_served_beside_busy_programs_on_its_cpu() {
         // Also when a request takes too long.
         let _end = SetOnDrop(&is_over);
         for _ in 0..busy {
-            // They stay on this thread's processor.
+            // They stay on this thread's CPU.
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
@@ -812,7 +819,9 @@ fn caller_is_served_beside_busy_programs_on_its_cpu() {
 #[test]
 fn slow_requests_do_not_delay_others() {
     let gate = Arc::new(Gate::default());
-    let Some(mounted) = mount_with(stack(GatedLayer(gate.clone()), memory()), MountOptions::default()) else { return };
+    let Some(mounted) = mount_with(stack(MisbehavingLayer(gate.clone()), memory()), MountOptions::default()) else {
+        return;
+    };
     for number in 0..8 {
         let directory = mounted.path(&number.to_string());
         fs::create_dir(&directory).unwrap();
@@ -1053,7 +1062,7 @@ fn closing_releases_locks_with_and_without_base_locks() {
             set_lock(&holder, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0).unwrap();
             assert!(set_lock(&other, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0).is_err());
             drop(holder);
-            // Closing is told a moment later.
+            // The close is reported a moment later.
             until(|| set_lock(&other, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0).is_ok(), "the lock is gone");
             set_lock(&other, libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0).unwrap();
         }
@@ -1159,7 +1168,7 @@ fn mount_over_its_own_directory_reaches_the_lower_one() {
     let options = MountOptions { over: true, allow_other: true, ..MountOptions::default() };
     let mount = Mount::new(Arc::new(base), lower.path(), &options).unwrap();
     let number = |path: &Path| fs::metadata(path).unwrap().ino();
-    // The entries `.` and `..` tell the numbers that stat(2) tells.
+    // The entries `.` and `..` have the inode numbers that stat(2) reports.
     let listing = Command::new("ls").args(["-1aif"]).arg(lower.path().join("a")).output().unwrap();
     let listing = String::from_utf8(listing.stdout).unwrap();
     for (name, path) in [(".", lower.path().join("a")), ("..", lower.path().to_path_buf())] {
@@ -1178,7 +1187,7 @@ fn mount_over_its_own_directory_reaches_the_lower_one() {
 fn listing_has_attributes_after_lookups() {
     let Some((mounted, lower)) = mount_directory(MountOptions::default()) else { return };
     (0..20).for_each(|number| fs::write(lower.path().join(number.to_string()), b"").unwrap());
-    // As many nodes as the kernel has been told of.
+    // As many nodes as the kernel knows.
     let nodes_after_listing = || {
         assert_eq!(fs::read_dir(mounted.path("")).unwrap().count(), 20);
         mounted.mount.nodes()

@@ -189,7 +189,7 @@ fn run_with_few_workers() {
 }
 
 /// All that one user asks hangs, from as many processes as there are workers and more; what others ask is answered, on each
-/// processor, and what waited for a worker is served when the first are.
+/// CPU, and what waited for a worker is served when the first are.
 fn one_user_does_not_take_all_workers() {
     const HANGING: u32 = 61_001;
     for uring in [Uring::Off, Uring::On] {
@@ -204,10 +204,10 @@ fn one_user_does_not_take_all_workers() {
             let mut hanging: Vec<_> = (0..150).map(|_| command.spawn().unwrap()).collect();
             until(|| mounted.mount.workers() > 24, "many workers are busy");
             std::thread::sleep(Duration::from_secs(1));
-            for processor in 0..std::thread::available_parallelism().unwrap().get() {
+            for cpu in 0..std::thread::available_parallelism().unwrap().get() {
                 for other in ["one", "two", "three"] {
-                    let path = mounted.path(&format!("{other}-{processor}"));
-                    let ask = format!("timeout 30 taskset -c {processor} ls -l {}; test $? = 2", path.display());
+                    let path = mounted.path(&format!("{other}-{cpu}"));
+                    let ask = format!("timeout 30 taskset -c {cpu} ls -l {}; test $? = 2", path.display());
                     assert!(as_user(HANGING + 1, &ask), "{uring:?}: {} workers", mounted.mount.workers());
                 }
             }

@@ -69,7 +69,7 @@ fn symlinks_of_others_in_sticky_directories_are_not_followed() {
     fs::rename(path("open/moved"), path("sticky/moved")).unwrap();
     fs::hard_link(path("open/linked"), path("sticky/linked")).unwrap();
     fs::set_permissions(path("later"), fs::Permissions::from_mode(0o1777)).unwrap();
-    // The kernel is told to ask again after the reply.
+    // The kernel is made to look it up again after the reply.
     std::thread::sleep(std::time::Duration::from_millis(100));
     for name in ["sticky/made", "sticky/moved", "sticky/linked", "later/there"] {
         assert!(!may_follow(1235, name) && may_follow(1234, name), "{name}");
@@ -162,7 +162,7 @@ fn stack_decides_who_sets_times_with_the_writeback_cache() {
     assert!(fs::read(&program).unwrap().ends_with(b"xy"));
 }
 
-/// Closing tells that something was lost.
+/// A layer whose close reports a write error.
 struct Losing;
 
 impl Layer for Losing {

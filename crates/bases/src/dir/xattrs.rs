@@ -52,13 +52,13 @@ pub(crate) fn set(node: &Node, caller: &Caller, name: &[u8], value: &[u8], mode:
     thread.charge_space(by, |acting| acting.set_attribute(&object, name, value, flags))
 }
 
-/// Returns whether an object carries no marks of layers. Layers look for marks during look-ups, in which the root of a FUSE
-/// mount is not queried, and would trust its server.
+/// Returns whether markers of layers on an object are ignored. Layers read markers during look-ups, in which the root
+/// of a FUSE mount is not queried, and would trust its server.
 fn ignores_markers(node: &Node, caller: &Caller) -> bool {
     caller.is_server_alone() && node.is_fuse_root()
 }
 
-/// Returns whether layers may store marks in an attribute of this name.
+/// Returns whether layers may store markers in an attribute of this name.
 fn is_marker_name(name: &[u8]) -> bool {
     name.starts_with(TRUSTED) || name.starts_with(b"user.")
 }

@@ -107,7 +107,7 @@ impl Inode {
         Ok(target.entry())
     }
 
-    /// Creates a character device 0:0, the mark of a removed name.
+    /// Creates a whiteout: a character device 0:0, which marks a removed name.
     pub(crate) fn new_whiteout(&self, state: &State, caller: &Caller) -> Result<Arc<Inode>> {
         let kind = FileKind::CharacterDevice;
         self.new_inode(state, caller, kind, 0, Device::default(), Content::Special)

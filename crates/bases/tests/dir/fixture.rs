@@ -1,4 +1,4 @@
-//! Where the tests run: a fresh directory on an ext4 image in RAM, and on tmpfs, with and without file handles.
+//! The test fixture: a fresh directory on an ext4 image in RAM, and on tmpfs, with and without file handles.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// Runs a test on every kind of ground. Says so and does nothing without root, which mounts need.
+    /// Runs a test on every kind of file system. Without root, which mounts need, reports that the test is skipped.
     pub(crate) fn each(test: impl Fn(&Fixture)) {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: needs root to mount file systems");
@@ -59,12 +59,12 @@ impl Fixture {
         Self { label, path, file_system, root, options, scratch }
     }
 
-    /// The same directory opened anew, as after a restart.
+    /// Opens the same directory anew, as after a restart.
     pub(crate) fn again(&self) -> DirectoryFileSystem {
         DirectoryFileSystem::open(&self.path, self.options).unwrap()
     }
 
-    /// Whether objects are known by handle.
+    /// Returns whether objects are identified by handle.
     pub(crate) fn has_handles(&self) -> bool {
         self.options.file_handles
     }

@@ -108,7 +108,7 @@ impl Side {
         self.find(&superuser(), path).ok().and_then(|vnode| vnode.getattr(&superuser()).ok())
     }
 
-    /// What is at the path now, and with `times`, which of its times differ from those before.
+    /// Describes the object at the path, and with `times`, which of its times differ from those before.
     fn describe_changes(&self, path: &Path, before: AttributesBefore, times: bool) -> String {
         let shown = path.join("/");
         let Some(now) = self.attributes(path) else { return format!("/{shown}: none") };
@@ -132,7 +132,7 @@ impl Side {
         Ok(vnode)
     }
 
-    /// The directory that the path's last component is in, and that component.
+    /// Returns the directory that the path's last component is in, and that component.
     fn parent_and_name<'p>(&self, caller: &Caller, path: &'p Path) -> Result<(VnodeRef, Name<'p>)> {
         let (last, above) = path.split_last().ok_or(Errno::EBUSY)?;
         Ok((self.find(caller, &above.to_vec())?, name(last)))

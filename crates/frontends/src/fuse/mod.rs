@@ -32,7 +32,7 @@ pub use mounting::mount_point::{MountPoint, UnmountMode};
 pub use mounting::mounted::Mount;
 pub use mounting::options::{Decisions, MountOptions, NameCaching, Uring, decide};
 pub use protocol::features::{Features, UnknownFeature};
-pub use protocol::kernel::{Explanation, OfferSource, explain};
+pub use protocol::kernel_offer::{Explanation, OfferSource, explain};
 pub use reporting::latency::LatencyHistogram;
 pub use reporting::statistics::{FRONT_END, OperationStatistics, PartStatistics, REQUESTS_PER_SAMPLE};
 pub use reporting::trace::TRACE_TARGET;

@@ -1,4 +1,4 @@
-//! Known names: the names that the kernel may use without asking, so that they can be expired.
+//! Cached names: the names that the kernel may use without asking, so that they can be expired.
 //!
 //! The kernel is notified name by name, including names that no longer refer to anything, so each one is recorded here. A name
 //! is recorded with the node for which it was handed out, and dropped with its directory, by the operation that removes it,
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 64;
-/// Number of names in a directory from which on names whose nodes are gone are swept.
+/// Number of names in a directory from which on names of forgotten nodes are swept.
 const SWEEP_THRESHOLD_MIN: usize = 256;
 /// Number of bytes of removed names from which on the remaining ones are compacted.
 const COMPACTION_THRESHOLD_BYTES: usize = 4096;
@@ -212,7 +212,7 @@ impl DirectoryNames {
         Some(node)
     }
 
-    /// Compacts the names that are still known.
+    /// Compacts the names that are still recorded.
     fn compact(&mut self) {
         let length = self.table.iter().map(|cached| 1 + cached.name(&self.bytes).len()).sum();
         let mut bytes = Vec::with_capacity(length);

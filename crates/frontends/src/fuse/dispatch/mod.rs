@@ -10,11 +10,11 @@ mod guard;
 mod xattrs;
 
 use super::caching::access::NameCachePolicy;
-use super::caching::batches::{NotificationThreads, STALL_TIMEOUT};
 use super::caching::expiry::{ExpiryQueue, NotificationInProgress, StaleEntries};
 use super::caching::inner_mounts::InnerMounts;
 use super::caching::names::{CachedNames, DirectoryNames};
 use super::caching::new_files::NewFileCache;
+use super::caching::notification_threads::{NotificationThreads, STALL_TIMEOUT};
 use super::caching::notifications::NotificationSender;
 use super::caching::page_cache::PageCacheRetention;
 use super::caching::readdirplus::ReaddirplusHeuristic;
@@ -277,7 +277,8 @@ impl Dispatcher {
                     }
                 }
             });
-            // A known name may have been looked up earlier, with a reply that reached the kernel only after the notification.
+            // A recorded name may have been looked up earlier, with a reply that reached the kernel only after the
+            // notification.
             std::thread::sleep(MAX_REPLY_DELAY);
             names =
                 self.notify_each(names, in_progress, |dispatcher, (parent, names)| dispatcher.expire(*parent, names));
@@ -296,7 +297,7 @@ impl Dispatcher {
         self.notify_each(nodes, in_progress, |dispatcher, node| dispatcher.notifications.invalidate_node(*node));
     }
 
-    /// Sends all these notifications to the kernel; returns the parts that are complete by now.
+    /// Sends all these notifications to the kernel; returns the targets that are complete by now.
     fn notify_each<T: Send + 'static>(
         self: &Arc<Self>,
         parts: Vec<T>,

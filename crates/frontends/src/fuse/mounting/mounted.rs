@@ -155,7 +155,7 @@ impl Mount {
     }
 
     /// Returns the number of files open for writing. The kernel may hold data written to them (with
-    /// [`MountOptions::write_back`], or through a mapping) until it is told to write them back.
+    /// [`MountOptions::write_back`], or through a mapping) until it is made to write them back.
     pub fn writable_file_count(&self) -> usize {
         self.dispatcher.writable_file_count()
     }

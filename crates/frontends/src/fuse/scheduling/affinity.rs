@@ -167,7 +167,7 @@ impl CpuAffinity {
         if self.caller_cpu.load(Ordering::Relaxed) != NO_CPU {
             self.caller_cpu.store(NO_CPU, Ordering::Relaxed);
         }
-        // Checked separately: another worker may have looked for the caller meanwhile.
+        // Checked separately: another worker may have located the caller meanwhile.
         if self.worker_cpu.load(Ordering::Relaxed) != NO_CPU {
             let mut workers = self.lock_workers();
             self.worker_cpu.store(NO_CPU, Ordering::Relaxed);
@@ -211,24 +211,25 @@ fn pin(threads: &[Pid], set: &CpuSet) {
 /// blocks for a process inside an execve(2) that waits for us.
 #[derive(Default)]
 struct CallerLocator {
-    /// The channel to the thread that looks for callers, for the next one; without that thread the workers follow nobody.
+    /// The channel to the thread that locates callers; without that thread the workers follow nobody.
     sender: OnceLock<Option<SyncSender<u32>>>,
     /// The thread that was found last, and its CPU; 0 before any was found.
     last: Arc<AtomicU64>,
 }
 
 impl CallerLocator {
-    /// Returns where this thread was when last looked for, if no other has been since; and starts another look.
+    /// Returns the CPU on which this thread was last located, if no other has been located since; and requests another
+    /// query.
     fn last_cpu(&self, thread: u32) -> Option<usize> {
         let last = self.last.load(Ordering::Relaxed);
         if let Some(sender) = self.sender.get_or_init(|| self.start()) {
-            // Another look is in progress: skip this one.
+            // Another query is in progress: skip this one.
             let _ = sender.try_send(thread);
         }
         (last >> 32 == u64::from(thread)).then_some((last & u64::from(u32::MAX)) as usize)
     }
 
-    /// Starts the thread that looks for callers. It ends with the sightings.
+    /// Starts the thread that locates callers. It ends with the locator.
     fn start(&self) -> Option<SyncSender<u32>> {
         let (sender, wanted) = sync_channel::<u32>(1);
         let last = Arc::clone(&self.last);
@@ -341,7 +342,7 @@ mod tests {
     fn late_followers_are_unpinned() {
         with_worker(|affinity, before| {
             many_requests(affinity, own_thread());
-            // As if another caller had come between a look for this caller and its consequences.
+            // As if another caller had come between a query for this caller and its consequences.
             affinity.caller_cpu.store(NO_CPU, Ordering::Relaxed);
             affinity.request(own_thread() + 1, 100, None);
             assert_eq!(cpus(), before);

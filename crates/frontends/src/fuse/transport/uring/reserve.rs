@@ -133,7 +133,7 @@ struct ReserveThread<F> {
     waiting: VecDeque<Box<RingEntry>>,
     orders: Receiver<Order>,
     wake_event: Arc<OwnedFd>,
-    /// The kernel does not poll the bell (any more).
+    /// The kernel does not poll the wake event (any more).
     needs_poll: bool,
     parking: Arc<Parking>,
     /// The CPU on which this thread runs.
@@ -150,7 +150,7 @@ impl<F: FnMut(Box<RingEntry>) -> Result<(), Box<RingEntry>>> ReserveThread<F> {
 
     fn serve(&mut self) -> io::Result<()> {
         loop {
-            // Before the orders are checked: a later order rings the bell again.
+            // Before the orders are checked: a later order signals the wake event again.
             self.poll_wake_event()?;
             if !self.take_orders()? {
                 return Ok(());
@@ -163,7 +163,7 @@ impl<F: FnMut(Box<RingEntry>) -> Result<(), Box<RingEntry>>> ReserveThread<F> {
         }
     }
 
-    /// Makes the kernel poll the bell.
+    /// Makes the kernel poll the wake event.
     fn poll_wake_event(&mut self) -> io::Result<()> {
         if !std::mem::take(&mut self.needs_poll) {
             return Ok(());

@@ -20,12 +20,12 @@ pub(crate) struct NotificationThreads {
     threads: Arc<AtomicUsize>,
 }
 
-/// Sends the notification for one part. It has to keep alive everything that must live until then.
+/// Sends the notification for one target. It has to keep alive everything that must live until then.
 type Notify<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
 impl NotificationThreads {
-    /// Sends the notifications for all parts from separate threads, and waits for those that do not hang; returns the parts
-    /// that are complete.
+    /// Sends the notifications for all targets from separate threads, and waits for those that do not hang; returns the
+    /// targets that are complete.
     pub(crate) fn notify_each<T: Send + 'static>(&self, targets: Vec<T>, notify: &Notify<T>) -> Vec<T> {
         let count = targets.len();
         let remaining = Arc::new(Mutex::new(targets));
