@@ -6,18 +6,18 @@
 
 #[path = "model/operation.rs"]
 mod operation;
-#[path = "model/place.rs"]
-mod place;
 #[path = "model/side.rs"]
 mod side;
+#[path = "model/test_directory.rs"]
+mod test_directory;
 
 use bases::dir::{self, DirectoryFileSystem};
 use bases::mem::{self, MemoryFileSystem};
 use fastrand::Rng;
 
 use operation::Operation;
-use place::Place;
 use side::Side;
+use test_directory::TestDirectory;
 
 const STEPS: usize = 4000;
 /// How many operations before a difference are shown.
@@ -26,23 +26,23 @@ const SHOWN: usize = 12;
 const WHOLE: usize = 250;
 
 #[test]
-fn mem_does_as_ext4() {
-    if let Some(place) = Place::image() {
-        run(&place);
+fn mem_behaves_like_ext4() {
+    if let Some(test_directory) = TestDirectory::image() {
+        run(&test_directory);
     }
 }
 
 #[test]
-fn mem_does_as_tmpfs() {
-    if let Some(place) = Place::tmpfs() {
-        run(&place);
+fn mem_behaves_like_tmpfs() {
+    if let Some(test_directory) = TestDirectory::tmpfs() {
+        run(&test_directory);
     }
 }
 
 #[test]
-fn mem_does_as_the_given_directory() {
-    if let Some(place) = Place::given() {
-        run(&place);
+fn mem_behaves_like_the_given_directory() {
+    if let Some(test_directory) = TestDirectory::from_environment() {
+        run(&test_directory);
     }
 }
 
@@ -50,19 +50,20 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-fn run(place: &Place) {
+fn run(test_directory: &TestDirectory) {
     let seed = number("MODEL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     let steps = number("MODEL_STEPS").map_or(STEPS, |steps| steps as usize);
-    println!("MODEL_SEED={seed} MODEL_STEPS={steps} on {}", place.path().display());
+    println!("MODEL_SEED={seed} MODEL_STEPS={steps} on {}", test_directory.path().display());
     let options = mem::Options { size: 1 << 30, inodes: 100_000, mode: 0o777, uid: 0, gid: 0 };
-    let mut memory = Side::new(Box::new(MemoryFileSystem::new(options)), place.keeps_times());
-    let directory = DirectoryFileSystem::open(place.path(), dir::Options { exclusive: true, ..Default::default() });
-    let mut directory = Side::new(Box::new(directory.expect("the directory opens")), place.keeps_times());
+    let mut memory = Side::new(Box::new(MemoryFileSystem::new(options)), test_directory.has_fine_times());
+    let directory =
+        DirectoryFileSystem::open(test_directory.path(), dir::Options { exclusive: true, ..Default::default() });
+    let mut directory = Side::new(Box::new(directory.expect("the directory opens")), test_directory.has_fine_times());
     let mut random = Rng::with_seed(seed);
     let mut done: Vec<Operation> = Vec::new();
     for step in 0..steps {
         let operation = Operation::random(&mut random);
-        if !place.has(&operation) {
+        if !test_directory.supports(&operation) {
             continue;
         }
         let expected = directory.apply(&operation);

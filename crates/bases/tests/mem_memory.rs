@@ -14,7 +14,7 @@ fn resident() -> Option<u64> {
 }
 
 #[test]
-fn what_was_removed_takes_no_memory() {
+fn removed_objects_release_their_memory() {
     let Some(before) = resident() else { return println!("skipped: no /proc") };
     let memory = MemoryFileSystem::new(Options { size: 400 * MIB, mode: 0o777, ..Options::default() });
     let (root, caller) = (memory.root(), Caller::with_groups(0, 0, &[], 0));

@@ -38,7 +38,7 @@ fn until_it_fails(mut action: impl FnMut(u64) -> Result<()>) -> Errno {
 }
 
 /// Takes memory, another piece for each number.
-type Way<'a> = &'a dyn Fn(u64) -> Result<()>;
+type MemoryConsumer<'a> = &'a dyn Fn(u64) -> Result<()>;
 
 /// A few names of a directory: the test itself needs little memory.
 fn some_names(directory: &VnodeRef) -> Vec<Vec<u8>> {
@@ -52,7 +52,7 @@ fn some_names(directory: &VnodeRef) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn lack_of_memory_is_an_error_and_what_is_there_stays() {
+fn out_of_memory_is_an_error_and_keeps_existing_data() {
     let memory = MemoryFileSystem::new(Options { size: 1 << 50, inodes: 1 << 40, mode: 0o777, uid: 0, gid: 0 });
     let (root, caller) = (memory.root(), caller());
     let kept = create(&root, "kept").unwrap();
@@ -82,7 +82,7 @@ fn lack_of_memory_is_an_error_and_what_is_there_stays() {
     let node = root.lookup(&caller, name_of("kept")).unwrap().vnode;
     let directory = |text: &str| root.mkdir(&caller, name_of(text), 0o700).unwrap().vnode;
     let (files, links, attributes, symlinks) = (directory("f"), directory("l"), directory("a"), directory("s"));
-    let ways: [(&VnodeRef, Way<'_>); 4] = [
+    let consumers: [(&VnodeRef, MemoryConsumer<'_>); 4] = [
         (&files, &|number| create(&files, &name(number)).map(drop)),
         (&links, &|number| match links.link(&caller, &node, name_of(&name(number))) {
             // A file has a limited number of names.
@@ -95,8 +95,8 @@ fn lack_of_memory_is_an_error_and_what_is_there_stays() {
         }),
         (&symlinks, &|number| symlinks.symlink(&caller, name_of(&name(number)), &[b'x'; 4000]).map(drop)),
     ];
-    for (directory, way) in ways {
-        assert_eq!(until_it_fails(way), Errno::ENOSPC);
+    for (directory, consume) in consumers {
+        assert_eq!(until_it_fails(consume), Errno::ENOSPC);
         let mut removed = 0;
         loop {
             let names = some_names(directory);

@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::options::{MountOptions, Uring};
 
 /// Latencies of requests, and directories to mount on.
-pub(crate) use frontends::fuse::{MountPoint, Times, UnmountMode};
+pub(crate) use frontends::fuse::{LatencyHistogram, MountPoint, UnmountMode};
 
 /// Target of the log lines about individual operations.
 pub(crate) const TRACE_TARGET: &str = fuse::TRACE_TARGET;
@@ -56,7 +56,7 @@ impl Served {
     /// Makes the kernel write back its cached data of open files: nothing does so once the server has ended.
     fn write_back(&self) {
         const LONGEST: Duration = Duration::from_secs(30);
-        let files = self.mount.files_written();
+        let files = self.mount.writable_file_count();
         if files == 0 {
             return;
         }
@@ -111,7 +111,7 @@ impl Served {
         }
         tracing::debug!("processes still use the mount");
         self.write_back();
-        let is_written_below = self.mount.decisions().passthrough.is_ok() && self.mount.files_written() > 0;
+        let is_written_below = self.mount.decisions().passthrough.is_ok() && self.mount.writable_file_count() > 0;
         self.end(true);
         self.mount.wait_timeout(GRACE) && !is_written_below
     }
@@ -130,7 +130,7 @@ impl Served {
     /// Waits until the users of the mount see what has changed in the stack.
     pub(crate) fn settle(&self) {
         const LONGEST: Duration = Duration::from_secs(30);
-        if !self.mount.wait_until_told(LONGEST) {
+        if !self.mount.wait_until_notified(LONGEST) {
             tracing::warn!(
                 "the kernel may still show names as they were before the last command: requests under way keep it busy"
             );
@@ -146,13 +146,13 @@ impl Served {
     /// Returns the statistics since the mount, by operation.
     pub(crate) fn operations(&self) -> BTreeMap<String, Operation> {
         let all = self.mount.statistics().into_iter();
-        let steps = |one: &OperationStatistics| Operation { failures: one.failures, times: one.times.steps() };
+        let steps = |one: &OperationStatistics| Operation { failures: one.failures, times: one.times.buckets() };
         all.map(|one| (one.operation.to_lowercase(), steps(&one))).collect()
     }
 
     /// Returns the time that the parts of the stack took of the sampled requests.
     pub(crate) fn parts(&self) -> BTreeMap<String, Steps> {
-        self.mount.parts().into_iter().map(|one| (one.part.to_owned(), one.times.steps())).collect()
+        self.mount.parts().into_iter().map(|one| (one.part.to_owned(), one.times.buckets())).collect()
     }
 
     /// Returns the number of threads that serve requests.

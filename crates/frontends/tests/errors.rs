@@ -1,4 +1,4 @@
-//! Errors from below: each reaches whoever asked, and none is taken for something else.
+//! Errors from below: each reaches the caller, and none is mistaken for another.
 
 mod support;
 
@@ -45,7 +45,7 @@ impl Layer for Failing {
 
 /// The kernel takes no reply with a number of its own, and the caller would wait for ever.
 #[test]
-fn whatever_number_a_layer_answers_the_caller_gets_an_error() {
+fn every_layer_errno_reaches_the_caller_as_an_error() {
     let Some(mounted) = mount_with(stack(Failing, memory()), MountOptions::default()) else { return };
     for number in (0..4200).chain([-1, i32::MAX, i32::MIN]) {
         let error = fs::metadata(mounted.path(&format!("error {number}"))).unwrap_err();
@@ -65,7 +65,7 @@ fn whatever_number_a_layer_answers_the_caller_gets_an_error() {
 /// A file system below that fails after some bytes gives these first, as read(2) may. To hand them on would be to say that the
 /// file ends there.
 #[test]
-fn an_error_after_the_first_byte_is_no_end_of_the_file() {
+fn error_after_the_first_byte_is_not_end_of_file() {
     let Some(mounted) = mount_with(stack(Failing, memory()), MountOptions::default()) else { return };
     let data: Vec<u8> = (0..1 << 20).map(|number: u32| (number % 251) as u8).collect();
     fs::write(mounted.path("file"), &data).unwrap();
@@ -94,7 +94,7 @@ fn close(file: File) -> i32 {
 
 /// The kernel says that all was written, and learns later that there is no room for it.
 #[test]
-fn an_error_of_a_page_written_back_is_told_once_to_each_open_file() {
+fn writeback_error_is_reported_once_per_open_file() {
     let full = bases::mem::Options { size: 1 << 20, mode: 0o755, ..Default::default() };
     let full = Arc::new(bases::mem::MemoryFileSystem::new(full));
     let options = MountOptions { write_back: true, ..MountOptions::default() };

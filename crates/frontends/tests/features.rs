@@ -16,16 +16,16 @@ fn without(names: &str) -> MountOptions {
 }
 
 /// Calls with a mount for each feature that it has to do without, and with one that has them all.
-fn each_feature(mount: impl Fn(Features) -> Option<Mounted>, work: impl Fn(&str, &Mounted)) {
+fn each_feature(mount: impl Fn(Features) -> Option<Mounted>, exercise: impl Fn(&str, &Mounted)) {
     for (name, withheld) in Features::all().chain([("nothing", Features::NONE)]) {
         let Some(mounted) = mount(withheld) else { return };
         assert_eq!(mounted.mount.decisions().withheld, withheld);
-        work(name, &mounted);
+        exercise(name, &mounted);
     }
 }
 
 /// A round of what programs do with files. `what` names the mount in messages.
-fn work(what: &str, mounted: &Mounted) {
+fn exercise(what: &str, mounted: &Mounted) {
     names(what, mounted);
     data(what, mounted);
     data_past_the_cache(what, mounted);
@@ -183,19 +183,19 @@ fn permissions(what: &str, mounted: &Mounted) {
 }
 
 #[test]
-fn a_file_system_in_memory_does_without_each_feature() {
+fn memory_base_works_without_each_feature() {
     let mount = |withheld| mount_with(memory(), MountOptions { withheld, ..MountOptions::default() });
-    each_feature(mount, |name, mounted| work(&format!("mem without {name}"), mounted));
+    each_feature(mount, |name, mounted| exercise(&format!("mem without {name}"), mounted));
 }
 
-fn directory_does_without_each_feature(title: &str, options: &MountOptions) {
+fn directory_works_without_each_feature(title: &str, options: &MountOptions) {
     for (name, withheld) in Features::all().chain([("nothing", Features::NONE)]) {
         if options.write_back && name == "writeback-cache" {
             continue;
         }
         let Some((mounted, lower)) = mount_directory(MountOptions { withheld, ..options.clone() }) else { return };
         let what = format!("{title} without {name}");
-        work(&what, &mounted);
+        exercise(&what, &mounted);
         assert!(fs::read(lower.path().join("data")).unwrap() == fs::read(mounted.path("data")).unwrap(), "{what}");
         if options.over {
             continue;
@@ -211,34 +211,34 @@ fn directory_does_without_each_feature(title: &str, options: &MountOptions) {
 }
 
 #[test]
-fn a_directory_does_without_each_feature() {
-    directory_does_without_each_feature("dir", &MountOptions::default());
+fn directory_base_works_without_each_feature() {
+    directory_works_without_each_feature("dir", &MountOptions::default());
 }
 
 #[test]
-fn a_directory_read_and_written_by_the_server_does_without_each_feature() {
+fn server_io_works_without_each_feature() {
     let options = MountOptions { passthrough: false, ..MountOptions::default() };
-    directory_does_without_each_feature("dir, no passthrough", &options);
+    directory_works_without_each_feature("dir, no passthrough", &options);
 }
 
 #[test]
-fn a_directory_whose_writes_are_kept_does_without_each_feature() {
+fn writeback_cache_works_without_each_feature() {
     let options = MountOptions { write_back: true, over: true, ..MountOptions::default() };
-    directory_does_without_each_feature("dir, written back", &options);
+    directory_works_without_each_feature("dir, written back", &options);
 }
 
 #[test]
-fn a_directory_where_the_kernel_checks_permissions_does_without_each_feature() {
+fn kernel_permission_checks_work_without_each_feature() {
     let options = MountOptions { default_permissions: Some(true), ..MountOptions::default() };
-    directory_does_without_each_feature("dir, checked by the kernel", &options);
+    directory_works_without_each_feature("dir, checked by the kernel", &options);
 }
 
 #[test]
-fn what_is_withheld_is_seen_in_the_requests() {
+fn withheld_features_change_the_requests() {
     let requests = |names: &str, options: MountOptions, operation: &str| {
         let options = MountOptions { withheld: names.parse().unwrap_or_default(), ..options };
         let (mounted, _lower) = mount_directory(options)?;
-        work(names, &mounted);
+        exercise(names, &mounted);
         Some(mounted.requests(operation))
     };
     let direct = || MountOptions { passthrough: false, ..MountOptions::default() };
@@ -256,7 +256,7 @@ fn what_is_withheld_is_seen_in_the_requests() {
 }
 
 #[test]
-fn a_live_mount_tells_what_was_negotiated() {
+fn mount_reports_negotiated_features() {
     let decisions =
         |options: MountOptions| mount_directory(options).map(|(mounted, _)| mounted.mount.decisions().clone());
     let Some(whole) = decisions(MountOptions::default()) else { return };
@@ -278,7 +278,7 @@ fn a_live_mount_tells_what_was_negotiated() {
 }
 
 #[test]
-fn a_demand_for_what_is_withheld_is_refused() {
+fn requiring_a_withheld_feature_fails() {
     let Some(mounted) = mount_with(memory(), MountOptions::default()) else { return };
     let mount_point = tempfile::tempdir().unwrap();
     let refused = |options: MountOptions| {

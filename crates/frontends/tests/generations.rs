@@ -45,7 +45,7 @@ fn base(path: &Path) -> FileSystemRef {
 }
 
 #[test]
-fn a_number_that_is_given_again_is_another_object() {
+fn reused_inode_number_is_another_object() {
     let Some(mounted) = mount_with(stack(OneNumber, memory()), MountOptions::default()) else { return };
     let (server, below) = (Caller::server(), mounted.mount.mount_point());
     fs::create_dir(mounted.path("directory")).unwrap();
@@ -75,7 +75,7 @@ fn a_number_that_is_given_again_is_another_object() {
 }
 
 #[test]
-fn a_name_that_many_look_up_at_once_is_one_object() {
+fn concurrent_lookups_find_one_object() {
     let Some(mounted) = mount_with(stack(OneNumber, memory()), MountOptions::default()) else { return };
     for round in 0..50 {
         let text = format!("file{round}");

@@ -1,4 +1,4 @@
-//! Requests that hang keep the kernel from being told only of what they hold: all else expires in time.
+//! Requests that hang delay only the notifications for what they hold: everything else expires in time.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::{memory, mount_with, until};
 use vnode::layer::{Layer, LayerVnode, Operation, stack};
 use vnode::{Caller, Creation, Name, Notifier, OpenFlags, Properties, Result};
 
-/// Has look-ups of a name, and reading files of a mode, wait until it is told to go on.
+/// A layer in which look-ups of a name, and reads of files with a mode, block until it is released.
 #[derive(Clone, Default)]
 struct Hanging {
     notifier: Arc<OnceLock<Arc<dyn Notifier>>>,
@@ -20,7 +20,7 @@ struct Hanging {
 
 #[derive(Default)]
 struct State {
-    goes_on: bool,
+    is_unblocked: bool,
     hanging: usize,
 }
 
@@ -32,8 +32,8 @@ impl Hanging {
         self.state.0.lock().unwrap().hanging
     }
 
-    fn go_on(&self) {
-        self.state.0.lock().unwrap().goes_on = true;
+    fn unblock(&self) {
+        self.state.0.lock().unwrap().is_unblocked = true;
         self.state.1.notify_all();
     }
 }
@@ -62,14 +62,14 @@ impl Layer for Hanging {
         if hangs {
             let mut state = self.state.0.lock().unwrap();
             state.hanging += 1;
-            drop(self.state.1.wait_while(state, |state| !state.goes_on).unwrap());
+            drop(self.state.1.wait_while(state, |state| !state.is_unblocked).unwrap());
         }
         Ok(())
     }
 }
 
 #[test]
-fn what_hangs_keeps_no_other_name_and_no_other_data_from_expiring() {
+fn hung_request_does_not_block_other_expiries() {
     const HANGING: usize = 12;
     let (below, hanging) = (memory(), Hanging::default());
     // Names and attributes are kept without bound: nobody else is to change the files.
@@ -105,23 +105,23 @@ fn what_hangs_keeps_no_other_name_and_no_other_data_from_expiring() {
     for directory in &ours {
         assert!(fs::metadata(mounted.path(directory).join("gone")).is_ok(), "the kernel keeps no names");
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     hanging.notifier.get().unwrap().everything_changed();
     for directory in &ours {
         until(|| fs::metadata(mounted.path(directory).join("gone")).is_err(), "a name expires");
         until(|| fs::read(mounted.path(directory).join("data")).unwrap() == b"new", "data expire");
     }
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    assert!(!mounted.mount.wait_until_told(Duration::ZERO), "what hangs has not been told");
-    // What comes later is told too.
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert!(!mounted.mount.wait_until_notified(Duration::ZERO), "what hangs has not been told");
+    // Later changes are notified too.
     let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
     at(&ours[0]).create(&server, Name::new(b"gone").unwrap(), &how).unwrap();
     hanging.notifier.get().unwrap().everything_changed();
     until(|| fs::metadata(mounted.path(&ours[0]).join("gone")).is_ok(), "a name comes");
 
-    hanging.go_on();
+    hanging.unblock();
     hung.into_iter().for_each(|thread| thread.join().unwrap());
-    assert!(mounted.mount.wait_until_told(Duration::from_secs(10)));
+    assert!(mounted.mount.wait_until_notified(Duration::from_secs(10)));
     for directory in &theirs {
         assert!(fs::metadata(mounted.path(directory).join("gone")).is_err());
         assert_eq!(fs::read(mounted.path(directory).join("data")).unwrap(), b"new");

@@ -1,4 +1,4 @@
-//! What others have mounted inside a mount stays there, whatever the kernel is told and asked to look up again.
+//! Mounts inside a mount stay, whatever the kernel is notified of and looks up again.
 
 mod support;
 
@@ -71,30 +71,30 @@ fn make_directories(mounted: &Mounted) {
 }
 
 #[test]
-fn changes_of_other_directories_leave_what_is_mounted_inside() {
+fn changes_elsewhere_keep_inner_mounts() {
     for options in [unchecked(), MountOptions::default()] {
         let Some(mounted) = mount_with(memory(), options) else { return };
         make_directories(&mounted);
         let inner = [Inner::on(mounted.path("fresh")), Inner::on(mounted.path("d2/c"))];
-        let settled = |what: &str| {
-            assert!(mounted.mount.wait_until_told(Duration::from_secs(10)), "{what}");
+        let assert_settled = |what: &str| {
+            assert!(mounted.mount.wait_until_notified(Duration::from_secs(10)), "{what}");
             inner.iter().for_each(|inner| inner.check(what));
         };
         set_mode(&mounted.path("d2"), 0o700);
-        settled("chmod");
+        assert_settled("chmod");
         set_mode(&mounted.path("d2"), 0o755);
-        settled("chmod back");
+        assert_settled("chmod back");
         std::os::unix::fs::chown(mounted.path("d2"), Some(1234), Some(1234)).unwrap();
-        settled("chown");
+        assert_settled("chown");
         narrow(&mounted.path("d2"));
-        settled("an access control list");
+        assert_settled("an access control list");
         fs::rename(mounted.path("d3"), mounted.path("private/d3")).unwrap();
-        settled("a rename");
+        assert_settled("a rename");
     }
 }
 
 #[test]
-fn names_in_a_directory_that_closes_are_asked_for_again() {
+fn names_are_revalidated_when_search_permission_is_removed() {
     let Some(mounted) = mount_with(memory(), unchecked()) else { return };
     make_directories(&mounted);
     let refused = |name: &str| {
@@ -116,9 +116,9 @@ fn names_in_a_directory_that_closes_are_asked_for_again() {
 
 /// Gives the front end's notifier to a test, which changes what is below.
 #[derive(Clone, Default)]
-struct Told(Arc<OnceLock<Arc<dyn Notifier>>>);
+struct NotifierProbe(Arc<OnceLock<Arc<dyn Notifier>>>);
 
-impl Layer for Told {
+impl Layer for NotifierProbe {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -142,12 +142,12 @@ fn create(below: &FileSystemRef, name: &str, data: &[u8]) {
 }
 
 #[test]
-fn when_everything_has_changed_names_are_what_they_are_and_mounts_stay() {
+fn invalidating_everything_keeps_names_and_inner_mounts() {
     for withheld in ["", "has-expire-only"] {
-        let (below, teller) = (memory(), Told::default());
+        let (below, notifier_slot) = (memory(), NotifierProbe::default());
         let withheld = if withheld.is_empty() { Default::default() } else { withheld.parse().unwrap() };
         let options = MountOptions { withheld, ..MountOptions::default() };
-        let Some(mounted) = mount_with(stack(teller.clone(), below.clone()), options) else { return };
+        let Some(mounted) = mount_with(stack(notifier_slot.clone(), below.clone()), options) else { return };
         make_directories(&mounted);
         let inner = Inner::on(mounted.path("fresh"));
         for name in ["gone", "replaced", "moved"] {
@@ -166,8 +166,8 @@ fn when_everything_has_changed_names_are_what_they_are_and_mounts_stay() {
         if withheld.is_empty() {
             assert!(fs::metadata(mounted.path("gone")).is_ok(), "the kernel keeps no names: this tests nothing");
         }
-        teller.0.get().unwrap().everything_changed();
-        assert!(mounted.mount.wait_until_told(Duration::from_secs(10)));
+        notifier_slot.0.get().unwrap().everything_changed();
+        assert!(mounted.mount.wait_until_notified(Duration::from_secs(10)));
 
         assert!(fs::metadata(mounted.path("gone")).is_err(), "a name that is gone, of a file that is in use");
         assert!(fs::metadata(mounted.path("elsewhere")).is_err(), "a name that had been moved");
@@ -201,7 +201,7 @@ impl Layer for Failing {
 }
 
 #[test]
-fn a_look_up_that_fails_leaves_what_is_mounted_inside() {
+fn failed_lookup_keeps_inner_mounts() {
     let errno = Arc::new(AtomicI32::new(0));
     let Some(mounted) = mount_with(stack(Failing(Arc::clone(&errno)), memory()), MountOptions::default()) else {
         return;
@@ -224,7 +224,7 @@ fn a_look_up_that_fails_leaves_what_is_mounted_inside() {
 }
 
 #[test]
-fn a_look_up_without_permission_leaves_what_is_mounted_inside() {
+fn denied_lookup_keeps_inner_mounts() {
     let Some(mounted) = mount_with(memory(), unchecked()) else { return };
     make_directories(&mounted);
     for name in ["private/m", "private/n"] {

@@ -45,7 +45,7 @@ fn names_over_255_bytes_are_too_long() {
 }
 
 #[test]
-fn an_unlinked_file_stays_usable_and_has_no_links() {
+fn unlinked_file_stays_usable() {
     let Some(mounted) = mount_memory() else { return };
     let path = mounted.path("file");
     let mut options = File::options();
@@ -62,7 +62,7 @@ fn an_unlinked_file_stays_usable_and_has_no_links() {
 }
 
 #[test]
-fn a_program_that_runs_is_not_truncated() {
+fn running_program_is_not_truncated() {
     let Some(mounted) = mount_memory() else { return };
     let path = mounted.path("program");
     copy_program("/bin/sleep", &path);
@@ -96,7 +96,7 @@ fn a_large_directory_is_listed_once_and_whole() {
 }
 
 #[test]
-fn cached_names_are_no_way_past_a_closed_directory() {
+fn cached_names_do_not_bypass_search_permission() {
     let Some(mounted) = mount_memory() else { return };
     let directory = mounted.path("directory");
     fs::create_dir(&directory).unwrap();
@@ -132,7 +132,7 @@ fn names_in_open_directories_are_looked_up_once() {
 }
 
 #[test]
-fn a_list_that_narrows_a_directory_closes_its_cached_names() {
+fn acl_that_narrows_a_directory_expires_its_names() {
     let Some((mounted, _lower)) = mount_directory(MountOptions::default()) else { return };
     let directory = mounted.path("directory");
     fs::create_dir(&directory).unwrap();
@@ -159,7 +159,7 @@ fn a_list_that_narrows_a_directory_closes_its_cached_names() {
 
 /// What an access control list and chattr(1) change beside is seen at once, although the kernel keeps attributes without bound.
 #[test]
-fn a_list_changes_the_mode_and_a_flag_the_time_of_change_at_once() {
+fn acl_and_inode_flags_update_attributes_at_once() {
     for write_back in [false, true] {
         let Some((mounted, lower)) =
             mount_directory(MountOptions { write_back, over: true, ..MountOptions::default() })
@@ -197,7 +197,7 @@ fn a_list_changes_the_mode_and_a_flag_the_time_of_change_at_once() {
 }
 
 #[test]
-fn the_kernel_reads_and_writes_a_directorys_files_by_itself() {
+fn passthrough_serves_the_files_of_a_directory() {
     let Some((mounted, lower)) = mount_directory(MountOptions::default()) else { return };
     let path = mounted.path("file");
     fs::write(&path, vec![1; 100_000]).unwrap();
@@ -220,10 +220,10 @@ fn without_passthrough_the_data_is_the_same() {
     assert!(mounted.requests("WRITE") >= 3);
 }
 
-/// Declares what it is told to, and does nothing.
-struct Declares(Properties);
+/// A layer that declares these properties and does nothing.
+struct DeclaredProperties(Properties);
 
-impl Layer for Declares {
+impl Layer for DeclaredProperties {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -236,7 +236,7 @@ impl Layer for Declares {
 }
 
 #[test]
-fn cached_data_stays_over_an_open_unless_somebody_wrote() {
+fn page_cache_survives_an_open_of_an_unchanged_file() {
     let options = MountOptions { passthrough: false, ..MountOptions::default() };
     let Some((mounted, lower)) = mount_directory(options) else { return };
     let (path, below) = (mounted.path("file"), lower.path().join("file"));
@@ -259,7 +259,7 @@ fn cached_data_stays_over_an_open_unless_somebody_wrote() {
 }
 
 #[test]
-fn a_mapping_of_a_file_opened_for_appending_changes_it_in_its_place() {
+fn mapping_of_an_appending_file_writes_in_place() {
     for write_back in [false, true] {
         let Some(mounted) = mount_with(memory(), MountOptions { write_back, ..MountOptions::default() }) else {
             return;
@@ -275,7 +275,7 @@ fn a_mapping_of_a_file_opened_for_appending_changes_it_in_its_place() {
 }
 
 #[test]
-fn what_is_written_goes_by_what_fcntl_has_set_since_the_open() {
+fn writes_follow_flags_set_by_fcntl() {
     let options = |passthrough, write_back| MountOptions { passthrough, write_back, ..MountOptions::default() };
     for options in [options(true, false), options(false, false), options(false, true)] {
         let Some((mounted, lower)) = mount_directory(options.clone()) else { return };
@@ -301,7 +301,7 @@ fn what_is_written_goes_by_what_fcntl_has_set_since_the_open() {
 }
 
 #[test]
-fn several_that_append_lose_nothing_whatever_the_kernel_does_by_itself() {
+fn concurrent_appends_lose_nothing() {
     const EACH: usize = 500;
     for passthrough in [true, false] {
         let Some((mounted, lower)) = mount_directory(MountOptions { passthrough, ..MountOptions::default() }) else {
@@ -329,9 +329,9 @@ fn written_back() -> Option<(Mounted, tempfile::TempDir)> {
 }
 
 /// Takes its time to write.
-struct Late;
+struct LateWrites;
 
-impl Layer for Late {
+impl Layer for LateWrites {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -355,12 +355,13 @@ impl Layer for Late {
     }
 }
 
-/// The kernel writes back pages and times in one go when nobody waits for it, and tells the time while the pages are on their way.
+/// The kernel writes back pages and times in one go when nobody waits for it, and reports the time while the pages are
+/// on their way.
 #[test]
-fn pages_that_are_written_late_leave_the_time_that_the_kernel_has_told() {
+fn late_writeback_keeps_the_mtime_of_the_kernel() {
     let below = memory();
     let options = MountOptions { write_back: true, ..MountOptions::default() };
-    let Some(mounted) = mount_with(stack(Late, below.clone()), options) else { return };
+    let Some(mounted) = mount_with(stack(LateWrites, below.clone()), options) else { return };
     let mut file = File::create(mounted.path("file")).unwrap();
     file.write_all(b"data").unwrap();
     let written = file.metadata().unwrap().modified().unwrap();
@@ -383,7 +384,7 @@ fn pages_that_are_written_late_leave_the_time_that_the_kernel_has_told() {
 }
 
 #[test]
-fn writes_that_are_kept_arrive_when_the_file_is_closed_or_synchronized() {
+fn cached_writes_arrive_at_close_or_fsync() {
     let Some((mounted, lower)) = written_back() else { return };
     assert!(mounted.mount.decisions().write_back.is_ok());
     let below = lower.path().join("file");
@@ -408,7 +409,7 @@ fn writes_that_are_kept_arrive_when_the_file_is_closed_or_synchronized() {
 }
 
 #[test]
-fn writes_that_are_kept_are_no_holes() {
+fn cached_writes_are_not_holes() {
     let Some((mounted, _lower)) = written_back() else { return };
     let mut file = File::create_new(mounted.path("file")).unwrap();
     file.write_all_at(&[1; 4096], 1 << 20).unwrap();
@@ -428,7 +429,7 @@ fn writes_that_are_kept_are_no_holes() {
 }
 
 #[test]
-fn who_may_write_may_do_so_where_writes_are_kept() {
+fn writers_may_write_with_the_writeback_cache() {
     let Some((mounted, lower)) = written_back() else { return };
     let path = mounted.path("file");
     fs::write(&path, b"old\n").unwrap();
@@ -461,17 +462,18 @@ fn who_may_write_may_do_so_where_writes_are_kept() {
 }
 
 #[test]
-fn writes_are_not_kept_where_a_layer_has_to_see_them() {
+fn writeback_cache_is_off_where_a_layer_sees_writes() {
     let options = MountOptions { write_back: true, ..MountOptions::default() };
     let directory = tempfile::tempdir().unwrap();
     let watched = Properties { needs_every_data_operation: true, ..Properties::TRANSPARENT };
-    let refused = Mount::new(stack(Declares(watched), memory()), directory.path(), &options).map(drop).unwrap_err();
+    let refused =
+        Mount::new(stack(DeclaredProperties(watched), memory()), directory.path(), &options).map(drop).unwrap_err();
     assert!(matches!(refused, MountError::NoWriteBack(_)), "{refused}");
     assert!(fs::read_dir(directory.path()).unwrap().next().is_none(), "nothing is mounted");
 }
 
 #[test]
-fn closing_a_file_of_which_nothing_can_be_told_sends_no_request() {
+fn close_without_errors_to_report_sends_no_flush() {
     let Some(mounted) = mount_memory() else { return };
     for number in 0..20 {
         fs::write(mounted.path("file"), [number; 100]).unwrap();
@@ -481,7 +483,7 @@ fn closing_a_file_of_which_nothing_can_be_told_sends_no_request() {
 }
 
 #[test]
-fn what_was_read_since_it_was_written_has_a_later_access_time() {
+fn first_read_after_a_write_updates_the_access_time() {
     let options = MountOptions { over: true, passthrough: false, ..MountOptions::default() };
     let Some((mounted, _lower)) = mount_directory(options) else { return };
     let path = mounted.path("file");
@@ -516,7 +518,7 @@ fn write_and_unmap(page: *mut u8) {
 }
 
 #[test]
-fn a_mapping_written_through_shows_its_time() {
+fn mapped_write_updates_the_mtime() {
     let Some((mounted, lower)) = mount_directory(MountOptions { over: true, ..MountOptions::default() }) else {
         return;
     };
@@ -551,13 +553,13 @@ fn a_mapping_written_through_shows_its_time() {
 #[test]
 fn a_file_written_through_a_mapping_shows_its_time_when_it_is_closed() {
     /// Attributes of a file that may be mapped are kept for a second: what is seen sooner is seen because of the close.
-    const SOON: Duration = Duration::from_millis(800);
+    const CLOSE_TIMEOUT: Duration = Duration::from_millis(800);
     let Some((mounted, lower)) = mount_directory(MountOptions { over: true, ..MountOptions::default() }) else {
         return;
     };
     let path = mounted.path("file");
     fs::write(&path, vec![0; 4096]).unwrap();
-    let is_seen_soon = || {
+    let is_seen_at_close = || {
         let file = File::options().read(true).write(true).open(&path).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         let page = map_page(&file);
@@ -570,14 +572,14 @@ fn a_file_written_through_a_mapping_shows_its_time_when_it_is_closed() {
         while fs::metadata(&path).unwrap().modified().unwrap() != below {
             std::thread::sleep(Duration::from_millis(5));
         }
-        asked.elapsed() < SOON
+        asked.elapsed() < CLOSE_TIMEOUT
     };
     // A machine that is busy with something else may be late, but not always.
-    assert!((0..10).any(|_| is_seen_soon()));
+    assert!((0..10).any(|_| is_seen_at_close()));
 }
 
 #[test]
-fn set_id_bits_stay_for_root_and_go_for_others_also_past_us() {
+fn passthrough_writes_clear_set_id_bits_except_for_root() {
     let Some((mounted, _lower)) = mount_directory(MountOptions::default()) else { return };
     let path = mounted.path("program");
     fs::write(&path, b"old").unwrap();
@@ -613,7 +615,7 @@ fn a_capability_set_on_a_new_file_is_seen_and_goes_with_a_write() {
 }
 
 #[test]
-fn a_change_that_is_refused_takes_no_capabilities_and_others_do() {
+fn refused_change_keeps_capabilities() {
     let options = MountOptions { allow_other: true, default_permissions: Some(false), ..MountOptions::default() };
     let Some((mounted, _lower)) = mount_directory(options) else { return };
     let path = mounted.path("program");
@@ -644,10 +646,10 @@ fn a_change_that_is_refused_takes_no_capabilities_and_others_do() {
     assert!(run(1234, "unshare --user --map-root-user setcap -r") && !has());
 }
 
-/// The processors where this thread may run, while it may run on the first of them only.
-fn on_one_processor() -> rustix::thread::CpuSet {
+/// Pins this thread to the first of its CPUs; returns those on which it could run before.
+fn pin_to_one_cpu() -> rustix::thread::CpuSet {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
-    let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|&processor| allowed.is_set(processor)).unwrap();
+    let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap();
     let mut one = rustix::thread::CpuSet::new();
     one.set(first);
     rustix::thread::sched_setaffinity(None, &one).unwrap();
@@ -656,7 +658,7 @@ fn on_one_processor() -> rustix::thread::CpuSet {
 
 /// Misbehaves at certain names.
 #[derive(Default)]
-struct Unruly(Arc<Gate>);
+struct MisbehavingLayer(Arc<Gate>);
 
 /// Holds slow requests until it is opened, or for so long that nobody could take it for a busy machine.
 #[derive(Default)]
@@ -668,9 +670,9 @@ struct Gate {
 
 impl Gate {
     fn wait(&self) {
-        const PATIENCE: Duration = Duration::from_secs(60);
+        const GATE_TIMEOUT: Duration = Duration::from_secs(60);
         let is_open = self.is_open.lock().unwrap();
-        let (_open, end) = self.opened.wait_timeout_while(is_open, PATIENCE, |is_open| !*is_open).unwrap();
+        let (_open, end) = self.opened.wait_timeout_while(is_open, GATE_TIMEOUT, |is_open| !*is_open).unwrap();
         self.gave_up.fetch_or(end.timed_out(), Ordering::Relaxed);
     }
 
@@ -684,7 +686,7 @@ impl Gate {
     }
 
     /// Opened even if the test fails in between.
-    fn opened_at_the_end(&self) -> impl Drop {
+    fn open_on_drop(&self) -> impl Drop {
         struct Opener<'g>(&'g Gate);
         impl Drop for Opener<'_> {
             fn drop(&mut self) {
@@ -695,7 +697,7 @@ impl Gate {
     }
 }
 
-impl Layer for Unruly {
+impl Layer for MisbehavingLayer {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -719,8 +721,10 @@ impl Layer for Unruly {
 }
 
 #[test]
-fn a_panic_fails_its_request_and_nothing_else() {
-    let Some(mounted) = mount_with(stack(Unruly::default(), memory()), MountOptions::default()) else { return };
+fn panic_fails_only_its_request() {
+    let Some(mounted) = mount_with(stack(MisbehavingLayer::default(), memory()), MountOptions::default()) else {
+        return;
+    };
     fs::write(mounted.path("file"), b"before").unwrap();
     for _ in 0..20 {
         let error = fs::metadata(mounted.path("panic")).unwrap_err();
@@ -730,27 +734,31 @@ fn a_panic_fails_its_request_and_nothing_else() {
 }
 
 #[test]
-fn one_refusal_of_an_operation_is_not_for_ever() {
-    let Some(mounted) = mount_with(stack(Unruly::default(), memory()), MountOptions::default()) else { return };
+fn refused_operation_is_sent_again() {
+    let Some(mounted) = mount_with(stack(MisbehavingLayer::default(), memory()), MountOptions::default()) else {
+        return;
+    };
     assert!(fs::metadata(mounted.path("enosys")).is_err());
     fs::write(mounted.path("file"), b"").unwrap();
     assert!(fs::metadata(mounted.path("file")).is_ok());
 }
 
-/// Callers on one processor, more than it has workers, and all at once: those that come last wait in the kernel until there
+/// Callers on one CPU, more than it has workers, and all at once: those that come last wait in the kernel until there
 /// is another worker, and for nobody who is slow.
 #[test]
-fn a_burst_of_slow_requests_on_one_processor_does_not_delay_others() {
+fn burst_of_slow_requests_on_one_cpu_does_not_delay_others() {
     let gate = Arc::new(Gate::default());
-    let Some(mounted) = mount_with(stack(Unruly(gate.clone()), memory()), MountOptions::default()) else { return };
+    let Some(mounted) = mount_with(stack(MisbehavingLayer(gate.clone()), memory()), MountOptions::default()) else {
+        return;
+    };
     for burst in 0..5 {
         let directories: Vec<PathBuf> = (0..16).map(|number| mounted.path(&format!("{burst}-{number}"))).collect();
         directories.iter().for_each(|directory| fs::create_dir(directory).unwrap());
         let start = std::sync::Barrier::new(directories.len() + 1);
-        let elsewhere = on_one_processor();
+        let elsewhere = pin_to_one_cpu();
         gate.shut();
         std::thread::scope(|scope| {
-            let _opener = gate.opened_at_the_end();
+            let _opener = gate.open_on_drop();
             for directory in &directories {
                 let start = &start;
                 scope.spawn(move || {
@@ -766,20 +774,20 @@ fn a_burst_of_slow_requests_on_one_processor_does_not_delay_others() {
     }
 }
 
-/// A worker that left its processor to the caller would get it back only after all others that compute there.
+/// A worker that left its CPU to the caller would get it back only after all others that compute there.
 /// Sets a flag when it is dropped, also by a panic.
-struct SetAtTheEnd<'a>(&'a AtomicBool);
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for SetAtTheEnd<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 #[test]
-fn a_caller_is_served_beside_programs_that_compute_on_its_processor() {
+fn caller_is_served_beside_busy_programs_on_its_cpu() {
     let Some(mounted) = mount_with(memory(), MountOptions::default()) else { return };
-    let elsewhere = on_one_processor();
+    let elsewhere = pin_to_one_cpu();
     let (is_over, busy, requests) = (AtomicBool::new(false), 3, 6_000);
     let ask = |number: u32| fs::metadata(mounted.path(&number.to_string())).unwrap_err();
     // On a slow machine, or one that has much else to do, requests take long by themselves.
@@ -788,9 +796,9 @@ fn a_caller_is_served_beside_programs_that_compute_on_its_processor() {
     let limit = Duration::from_secs(20) + 100 * started.elapsed();
     std::thread::scope(|scope| {
         // Also when a request takes too long.
-        let _end = SetAtTheEnd(&is_over);
+        let _end = SetOnDrop(&is_over);
         for _ in 0..busy {
-            // They stay on this thread's processor.
+            // They stay on this thread's CPU.
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
@@ -811,13 +819,15 @@ fn a_caller_is_served_beside_programs_that_compute_on_its_processor() {
 #[test]
 fn slow_requests_do_not_delay_others() {
     let gate = Arc::new(Gate::default());
-    let Some(mounted) = mount_with(stack(Unruly(gate.clone()), memory()), MountOptions::default()) else { return };
+    let Some(mounted) = mount_with(stack(MisbehavingLayer(gate.clone()), memory()), MountOptions::default()) else {
+        return;
+    };
     for number in 0..8 {
         let directory = mounted.path(&number.to_string());
         fs::create_dir(&directory).unwrap();
     }
     std::thread::scope(|scope| {
-        let _opener = gate.opened_at_the_end();
+        let _opener = gate.open_on_drop();
         for number in 0..8 {
             let slow = mounted.path(&number.to_string()).join("slow");
             scope.spawn(move || fs::metadata(slow).unwrap_err());
@@ -873,7 +883,7 @@ fn time_until_woken(mounted: &Mounted, holder: &File, other: &File) -> Duration 
 }
 
 #[test]
-fn a_lock_is_waited_for_until_it_is_released() {
+fn lock_request_waits_until_release() {
     let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
     let path = mounted.path("file");
     fs::write(&path, b"data").unwrap();
@@ -908,7 +918,7 @@ fn thousands_may_wait_for_locks_while_others_are_served() {
 }
 
 #[test]
-fn locks_are_got_in_the_order_in_which_they_were_asked_for() {
+fn locks_are_granted_in_order_of_request() {
     use rustix::fs::{FlockOperation, flock};
     let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
     let path = mounted.path("file");
@@ -931,7 +941,7 @@ fn locks_are_got_in_the_order_in_which_they_were_asked_for() {
 }
 
 #[test]
-fn a_lock_that_is_held_below_is_waited_for() {
+fn lock_held_by_another_program_is_waited_for() {
     use rustix::fs::{FlockOperation, flock};
     let Some((mounted, lower)) = mount_directory(MountOptions::default()) else { return };
     let path = mounted.path("file");
@@ -948,7 +958,7 @@ fn a_lock_that_is_held_below_is_waited_for() {
 }
 
 #[test]
-fn a_waiter_that_is_killed_is_gone() {
+fn killed_waiter_gets_no_lock() {
     let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
     let path = mounted.path("file");
     fs::write(&path, b"data").unwrap();
@@ -963,7 +973,7 @@ fn a_waiter_that_is_killed_is_gone() {
 }
 
 /// How long a lock takes to go.
-const UNLOCKING: Duration = Duration::from_millis(10);
+const UNLOCK_DELAY: Duration = Duration::from_millis(10);
 
 /// Locks reach the base, and are slow to go.
 struct SlowToUnlock;
@@ -981,7 +991,7 @@ impl Layer for SlowToUnlock {
 
     fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
         if lock.kind == LockKind::Unlock {
-            std::thread::sleep(UNLOCKING);
+            std::thread::sleep(UNLOCK_DELAY);
         }
         file.forward_lock(caller, owner, lock)
     }
@@ -989,7 +999,7 @@ impl Layer for SlowToUnlock {
 
 /// The release of a closed file comes a moment later, when the next file may have the same place in the kernel's memory.
 #[test]
-fn a_file_that_was_closed_takes_no_lock_of_the_next_one_with_it() {
+fn closed_file_releases_no_lock_of_a_later_one() {
     use rustix::fs::{FlockOperation, flock};
     let Some(mounted) = mount_with(stack(SlowToUnlock, memory()), MountOptions::default()) else { return };
     let path = mounted.path("file");
@@ -999,7 +1009,7 @@ fn a_file_that_was_closed_takes_no_lock_of_the_next_one_with_it() {
     for round in 0..20 {
         let holder = open();
         flock(&holder, FlockOperation::LockExclusive).unwrap();
-        std::thread::sleep(2 * UNLOCKING);
+        std::thread::sleep(2 * UNLOCK_DELAY);
         let refused = flock(&watcher, FlockOperation::NonBlockingLockExclusive);
         assert_eq!(refused, Err(rustix::io::Errno::WOULDBLOCK), "round {round}: the lock was lost");
         flock(&holder, FlockOperation::Unlock).unwrap();
@@ -1007,7 +1017,7 @@ fn a_file_that_was_closed_takes_no_lock_of_the_next_one_with_it() {
 }
 
 #[test]
-fn posix_locks_go_with_any_close() {
+fn any_close_releases_posix_locks() {
     let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
     let path = mounted.path("file");
     fs::write(&path, b"data").unwrap();
@@ -1039,7 +1049,7 @@ impl Layer for Lockless {
 }
 
 #[test]
-fn locks_of_open_files_go_with_them_whoever_keeps_them() {
+fn closing_releases_locks_with_and_without_base_locks() {
     let options = MountOptions { forward_locks: Some(true), ..MountOptions::default() };
     for file_system in [stack(Lockless, memory()), stack(Shared, memory())] {
         let Some(mounted) = mount_with(file_system, options.clone()) else { return };
@@ -1052,7 +1062,7 @@ fn locks_of_open_files_go_with_them_whoever_keeps_them() {
             set_lock(&holder, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0).unwrap();
             assert!(set_lock(&other, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0).is_err());
             drop(holder);
-            // Closing is told a moment later.
+            // The close is reported a moment later.
             until(|| set_lock(&other, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0).is_ok(), "the lock is gone");
             set_lock(&other, libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0).unwrap();
         }
@@ -1060,7 +1070,7 @@ fn locks_of_open_files_go_with_them_whoever_keeps_them() {
 }
 
 #[test]
-fn set_id_bits_go_when_another_user_writes() {
+fn write_by_another_user_clears_set_id_bits() {
     let Some(mounted) = mount_memory() else { return };
     let path = mounted.path("program");
     fs::write(&path, b"old").unwrap();
@@ -1076,7 +1086,7 @@ fn set_id_bits_go_when_another_user_writes() {
 }
 
 #[test]
-fn a_program_that_may_not_be_read_can_be_run() {
+fn unreadable_program_can_be_executed() {
     let Some(mounted) = mount_memory() else { return };
     let path = mounted.path("program");
     copy_program("/bin/true", &path);
@@ -1116,7 +1126,7 @@ impl Layer for Counting {
 }
 
 #[test]
-fn unmounting_ends_the_threads_and_releases_what_was_open() {
+fn unmount_ends_threads_and_releases_open_files() {
     let released = Arc::new(AtomicU64::new(0));
     let file_system = stack(Counting(Arc::clone(&released)), memory());
     let Some(mounted) = mount_with(file_system, MountOptions::default()) else { return };
@@ -1134,7 +1144,7 @@ fn unmounting_ends_the_threads_and_releases_what_was_open() {
 }
 
 #[test]
-fn what_others_mount_over_it_is_not_unmounted() {
+fn mount_on_top_is_not_unmounted() {
     let Some(mounted) = mount_memory() else { return };
     let over = Mount::new(memory(), mounted.mount.mount_point(), &MountOptions { over: true, ..Default::default() });
     let over = over.unwrap();
@@ -1147,7 +1157,7 @@ fn what_others_mount_over_it_is_not_unmounted() {
 }
 
 #[test]
-fn a_mount_over_its_own_directory_does_not_use_itself() {
+fn mount_over_its_own_directory_reaches_the_lower_one() {
     let lower = tempfile::tempdir().unwrap();
     fs::set_permissions(lower.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir_all(lower.path().join("a/b")).unwrap();
@@ -1158,7 +1168,7 @@ fn a_mount_over_its_own_directory_does_not_use_itself() {
     let options = MountOptions { over: true, allow_other: true, ..MountOptions::default() };
     let mount = Mount::new(Arc::new(base), lower.path(), &options).unwrap();
     let number = |path: &Path| fs::metadata(path).unwrap().ino();
-    // The entries `.` and `..` tell the numbers that stat(2) tells.
+    // The entries `.` and `..` have the inode numbers that stat(2) reports.
     let listing = Command::new("ls").args(["-1aif"]).arg(lower.path().join("a")).output().unwrap();
     let listing = String::from_utf8(listing.stdout).unwrap();
     for (name, path) in [(".", lower.path().join("a")), ("..", lower.path().to_path_buf())] {
@@ -1174,10 +1184,10 @@ fn a_mount_over_its_own_directory_does_not_use_itself() {
 }
 
 #[test]
-fn a_listing_has_attributes_once_objects_have_been_looked_up_and_found() {
+fn listing_has_attributes_after_lookups() {
     let Some((mounted, lower)) = mount_directory(MountOptions::default()) else { return };
     (0..20).for_each(|number| fs::write(lower.path().join(number.to_string()), b"").unwrap());
-    // As many nodes as the kernel has been told of.
+    // As many nodes as the kernel knows.
     let nodes_after_listing = || {
         assert_eq!(fs::read_dir(mounted.path("")).unwrap().count(), 20);
         mounted.mount.nodes()
@@ -1189,7 +1199,7 @@ fn a_listing_has_attributes_once_objects_have_been_looked_up_and_found() {
 }
 
 #[test]
-fn aborting_fails_what_is_open() {
+fn abort_fails_open_files() {
     let Some(mounted) = mount_memory() else { return };
     let file = File::create(mounted.path("file")).unwrap();
     mounted.mount.unmount(UnmountMode::Abort).unwrap();
@@ -1198,7 +1208,7 @@ fn aborting_fails_what_is_open() {
 }
 
 #[test]
-fn a_bad_mount_point_is_named_and_nothing_stays_mounted() {
+fn invalid_mount_point_is_reported_and_not_mounted() {
     let Some(mounted) = mount_memory() else { return };
     fs::write(mounted.path("file"), b"").unwrap();
     let mount = |path: &Path| Mount::new(memory(), path, &MountOptions::default());
@@ -1244,7 +1254,7 @@ fn handles_of_the_mount_open_their_files() {
 }
 
 #[test]
-fn extended_attributes_tell_their_size_and_refuse_too_little_room() {
+fn xattr_size_is_reported_and_small_buffers_are_refused() {
     let Some(mounted) = mount_memory() else { return };
     let path = mounted.path("file");
     fs::write(&path, b"").unwrap();

@@ -26,28 +26,28 @@ impl Drop for Switch {
 }
 
 /// Puts the switch back at the end; `None`, with a word about it, where there is none.
-fn keep_switch() -> Option<Switch> {
+fn restore_switch_on_drop() -> Option<Switch> {
     let before = fs::read_to_string(URING_SWITCH);
     before.inspect_err(|_| eprintln!("skipped: the kernel has no io_uring for FUSE")).ok().map(Switch)
 }
 
 /// One test: the switch is one for all mounts, and what the process holds is that of all.
 #[test]
-fn both_transports_carry_messages_of_all_sizes_and_give_their_memory_back() {
-    let Some(_switch) = keep_switch() else { return };
-    if std::env::var_os(WITH_FEW_WORKERS).is_some() {
-        return users_leave_workers_to_others();
+fn both_transports_carry_all_message_sizes_and_release_memory() {
+    let Some(_switch) = restore_switch_on_drop() else { return };
+    if std::env::var_os(FEW_WORKERS_VARIABLE).is_some() {
+        return one_user_does_not_take_all_workers();
     }
-    with_few_workers();
+    run_with_few_workers();
     requests_come_through_io_uring_where_it_is_on();
-    what_many_large_messages_took_goes_back_to_the_system();
-    thousands_may_wait_for_locks_over_rings();
-    waiters_give_up();
-    who_is_killed_waits_no_longer_and_who_handles_a_signal_does();
-    the_threads_of_a_burst_end();
+    memory_of_large_messages_is_released();
+    thousands_wait_for_locks_over_io_uring();
+    interrupted_waiters_end_without_the_lock();
+    only_a_fatal_signal_ends_the_wait();
+    extra_workers_end_after_a_burst();
 }
 
-fn thousands_may_wait_for_locks_over_rings() {
+fn thousands_wait_for_locks_over_io_uring() {
     let options = MountOptions { uring: Uring::On, ..MountOptions::default() };
     let Some(mounted) = mount_with(stack(Shared, memory()), options) else { return };
     // The entries that waited are used again.
@@ -58,7 +58,7 @@ fn thousands_may_wait_for_locks_over_rings() {
 }
 
 /// A signal, a kill, and the end of the mount each end the wait for a lock.
-fn waiters_give_up() {
+fn interrupted_waiters_end_without_the_lock() {
     for uring in [Uring::Off, Uring::On] {
         let options = MountOptions { uring, ..MountOptions::default() };
         let Some(mounted) = mount_with(stack(Shared, memory()), options) else { return };
@@ -111,7 +111,7 @@ impl Layer for Slow {
 }
 
 /// Among them one inside an execve(2), of which the kernel tells little until that is over.
-fn who_is_killed_waits_no_longer_and_who_handles_a_signal_does() {
+fn only_a_fatal_signal_ends_the_wait() {
     const HANDLES: &str = "import os, signal, sys
 signal.signal(signal.SIGALRM, lambda *_: None)
 signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
@@ -153,7 +153,7 @@ impl Layer for Gate {
     }
 }
 
-fn the_threads_of_a_burst_end() {
+fn extra_workers_end_after_a_burst() {
     const CALLERS: usize = 64;
     for uring in [Uring::Off, Uring::On] {
         let opened = Arc::new(AtomicBool::new(true));
@@ -176,21 +176,21 @@ fn the_threads_of_a_burst_end() {
 }
 
 /// Set in a process that may have few workers.
-const WITH_FEW_WORKERS: &str = "PLYFS_TEST_FEW_WORKERS";
+const FEW_WORKERS_VARIABLE: &str = "PLYFS_TEST_FEW_WORKERS";
 
 /// In a process of its own, which may have little address space, and so some 60 workers.
-fn with_few_workers() {
-    let test = "both_transports_carry_messages_of_all_sizes_and_give_their_memory_back";
-    let mut alone = Command::new("prlimit");
-    alone.arg("--as=1500000000").arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
-    let ended = alone.env(WITH_FEW_WORKERS, "1").output().unwrap();
-    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(ended.status.success(), "{}{}", told(&ended.stdout), told(&ended.stderr));
+fn run_with_few_workers() {
+    let test = "both_transports_carry_all_message_sizes_and_release_memory";
+    let mut child = Command::new("prlimit");
+    child.arg("--as=1500000000").arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    let ended = child.env(FEW_WORKERS_VARIABLE, "1").output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(ended.status.success(), "{}{}", text(&ended.stdout), text(&ended.stderr));
 }
 
 /// All that one user asks hangs, from as many processes as there are workers and more; what others ask is answered, on each
-/// processor, and what waited for a worker is served when the first are.
-fn users_leave_workers_to_others() {
+/// CPU, and what waited for a worker is served when the first are.
+fn one_user_does_not_take_all_workers() {
     const HANGING: u32 = 61_001;
     for uring in [Uring::Off, Uring::On] {
         let opened = Arc::new(AtomicBool::new(true));
@@ -204,10 +204,10 @@ fn users_leave_workers_to_others() {
             let mut hanging: Vec<_> = (0..150).map(|_| command.spawn().unwrap()).collect();
             until(|| mounted.mount.workers() > 24, "many workers are busy");
             std::thread::sleep(Duration::from_secs(1));
-            for processor in 0..std::thread::available_parallelism().unwrap().get() {
+            for cpu in 0..std::thread::available_parallelism().unwrap().get() {
                 for other in ["one", "two", "three"] {
-                    let path = mounted.path(&format!("{other}-{processor}"));
-                    let ask = format!("timeout 30 taskset -c {processor} ls -l {}; test $? = 2", path.display());
+                    let path = mounted.path(&format!("{other}-{cpu}"));
+                    let ask = format!("timeout 30 taskset -c {cpu} ls -l {}; test $? = 2", path.display());
                     assert!(as_user(HANGING + 1, &ask), "{uring:?}: {} workers", mounted.mount.workers());
                 }
             }
@@ -292,12 +292,12 @@ fn exchange_messages_of_all_sizes(mounted: &Mounted) {
 }
 
 /// Large reads wait for each other, so that each has a worker of its own.
-struct Gathering(Barrier);
+struct LargeReads(Barrier);
 
 const READERS: usize = 12;
 const LARGE: usize = 1 << 20;
 
-impl Layer for Gathering {
+impl Layer for LargeReads {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -316,10 +316,10 @@ impl Layer for Gathering {
     }
 }
 
-fn what_many_large_messages_took_goes_back_to_the_system() {
+fn memory_of_large_messages_is_released() {
     for uring in [Uring::Off, Uring::On] {
         let options = MountOptions { uring, ..MountOptions::default() };
-        let Some(mounted) = mount_with(stack(Gathering(Barrier::new(READERS)), memory()), options) else { return };
+        let Some(mounted) = mount_with(stack(LargeReads(Barrier::new(READERS)), memory()), options) else { return };
         let path = mounted.path("file");
         fs::write(&path, vec![7; LARGE]).unwrap();
         let before = resident_bytes();

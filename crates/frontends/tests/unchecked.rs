@@ -27,7 +27,7 @@ fn open_as(uid: u32, path: &Path) -> bool {
 
 /// By whichever reply the kernel learns the name.
 #[test]
-fn what_was_just_made_is_opened_by_who_may() {
+fn new_file_is_opened_by_permitted_callers() {
     let Some((mounted, _lower)) = unchecked() else { return };
     let path = |name: &str| mounted.path(name);
     let mode = Mode::from_raw_mode(0o600);
@@ -69,7 +69,7 @@ fn symlinks_of_others_in_sticky_directories_are_not_followed() {
     fs::rename(path("open/moved"), path("sticky/moved")).unwrap();
     fs::hard_link(path("open/linked"), path("sticky/linked")).unwrap();
     fs::set_permissions(path("later"), fs::Permissions::from_mode(0o1777)).unwrap();
-    // The kernel is told to ask again after the reply.
+    // The kernel is made to look it up again after the reply.
     std::thread::sleep(std::time::Duration::from_millis(100));
     for name in ["sticky/made", "sticky/moved", "sticky/linked", "later/there"] {
         assert!(!may_follow(1235, name) && may_follow(1234, name), "{name}");
@@ -80,7 +80,7 @@ fn symlinks_of_others_in_sticky_directories_are_not_followed() {
 
 /// The kernel would let them look into the memory of the process.
 #[test]
-fn a_program_that_may_not_be_read_is_not_run_where_the_kernel_checks_nothing() {
+fn unreadable_program_is_not_executed_without_kernel_checks() {
     let Some((mounted, _lower)) = unchecked() else { return };
     let path = mounted.path("program");
     copy_program("/bin/true", &path);
@@ -120,7 +120,7 @@ fn refusing(operations: &'static [&'static str], options: MountOptions) -> Optio
 }
 
 #[test]
-fn a_stack_that_refuses_is_asked_for_who_executes() {
+fn stack_decides_who_executes() {
     let Some((mounted, _lower)) = refusing(&["open"], MountOptions::default()) else { return };
     for uid in [0, 1234] {
         assert!(!as_user(uid, mounted.path("program").to_str().unwrap()));
@@ -128,7 +128,7 @@ fn a_stack_that_refuses_is_asked_for_who_executes() {
 }
 
 #[test]
-fn a_stack_that_refuses_is_asked_for_who_takes_capabilities_away() {
+fn stack_decides_who_removes_capabilities() {
     let Some((mounted, lower)) = refusing(&["removexattr"], MountOptions::default()) else { return };
     let name = "security.capability";
     let value: Vec<u8> = [0x0200_0001_u32, 1 << 13, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -144,7 +144,7 @@ fn a_stack_that_refuses_is_asked_for_who_takes_capabilities_away() {
 }
 
 #[test]
-fn a_stack_that_refuses_is_asked_for_who_sets_times_where_writes_are_kept() {
+fn stack_decides_who_sets_times_with_the_writeback_cache() {
     let options = MountOptions { write_back: true, over: true, ..MountOptions::default() };
     let Some((mounted, lower)) = refusing(&["setattr"], options) else { return };
     let program = lower.path().join("program");
@@ -162,7 +162,7 @@ fn a_stack_that_refuses_is_asked_for_who_sets_times_where_writes_are_kept() {
     assert!(fs::read(&program).unwrap().ends_with(b"xy"));
 }
 
-/// Closing tells that something was lost.
+/// A layer whose close reports a write error.
 struct Losing;
 
 impl Layer for Losing {
@@ -182,7 +182,7 @@ impl Layer for Losing {
 }
 
 #[test]
-fn closing_tells_what_was_lost_whoever_keeps_locks_and_writes() {
+fn close_reports_write_errors_in_every_mode() {
     let lower_options = MountOptions::default();
     let lower = tempfile::tempdir().unwrap();
     let base = bases::dir::DirectoryFileSystem::open(lower.path(), bases::dir::Options::default()).unwrap();
@@ -204,7 +204,7 @@ fn closing_tells_what_was_lost_whoever_keeps_locks_and_writes() {
 }
 
 #[test]
-fn set_id_bits_go_with_what_others_write_to_what_the_superuser_opened() {
+fn write_by_others_to_a_file_opened_by_root_clears_set_id_bits() {
     let Some((mounted, _lower)) = mount_directory(MountOptions::default()) else { return };
     let path = mounted.path("program");
     fs::write(&path, b"old").unwrap();
@@ -219,7 +219,7 @@ fn set_id_bits_go_with_what_others_write_to_what_the_superuser_opened() {
 }
 
 #[test]
-fn a_file_that_cannot_be_passed_through_leaves_others_passed() {
+fn file_without_passthrough_does_not_disable_it_for_others() {
     let Some((mounted, lower)) = mount_directory(MountOptions::default()) else { return };
     for name in ["low", "up", "work", "merged"] {
         fs::create_dir(lower.path().join(name)).unwrap();

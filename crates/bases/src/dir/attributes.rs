@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use vnode::{Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime, StatFs};
 
-use super::credentials::{Acting, Thread};
+use super::credentials::{AssumedCredentials, ThreadCredentials};
 use super::node::Node;
 use super::status::Status;
 use super::{errno, restrictions};
@@ -57,7 +57,7 @@ pub(crate) fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Resu
     if let Some(size) = changes.size {
         set_size(thread, caller, descriptor, node.file_kind(), size)?;
     }
-    if changes.kill_privileges && is_alone(changes) {
+    if changes.kill_privileges && only_kills_privileges(changes) {
         // Like chown(2) with neither id given.
         set_owner(&thread.act_for(caller)?, descriptor, None, None)?;
     } else if changes.kill_privileges && changes.uid.is_none() && changes.gid.is_none() {
@@ -73,14 +73,14 @@ pub(crate) fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Resu
 }
 
 fn set_owner_mode_times(
-    thread: &mut Thread,
+    thread: &mut ThreadCredentials,
     caller: &Caller,
     descriptor: BorrowedFd<'_>,
     changes: &SetAttributes,
 ) -> Result<()> {
     if changes.uid.is_some() || changes.gid.is_some() {
         // From then on the file's space is charged to the new owner, who may have none left.
-        set_owner(&thread.act_with_room(caller)?, descriptor, changes.uid, changes.gid)?;
+        set_owner(&thread.act_past_limits(caller)?, descriptor, changes.uid, changes.gid)?;
     }
     let acting = thread.act_for(caller)?;
     // After the change of owner, which clears the set-id bits.
@@ -99,11 +99,11 @@ fn set_owner_mode_times(
 /// Sets one timestamp to now, together with a size that was just set, for a caller that has write permission but is not the
 /// owner. utimensat(2) by itself lets such callers only set both timestamps, but a truncation sets the modification time as
 /// well.
-fn set_times_now(thread: &mut Thread, descriptor: BorrowedFd<'_>, changes: &SetAttributes) -> Result<()> {
+fn set_times_now(thread: &mut ThreadCredentials, descriptor: BorrowedFd<'_>, changes: &SetAttributes) -> Result<()> {
     if [changes.atime, changes.mtime].iter().any(|time| matches!(time, Some(SetTime::To(_)))) {
         return Err(Errno::EPERM);
     }
-    if !thread.switches() {
+    if !thread.assumes_callers() {
         // The change of size has already set the timestamp that cannot be set here.
         return if changes.atime.is_none() { Ok(()) } else { Err(Errno::EPERM) };
     }
@@ -111,7 +111,7 @@ fn set_times_now(thread: &mut Thread, descriptor: BorrowedFd<'_>, changes: &SetA
 }
 
 /// Returns whether the only change is clearing the set-id bits and file capabilities.
-fn is_alone(changes: &SetAttributes) -> bool {
+fn only_kills_privileges(changes: &SetAttributes) -> bool {
     SetAttributes { kill_privileges: false, ..*changes }.is_empty()
 }
 
@@ -129,7 +129,7 @@ fn is_compound(changes: &SetAttributes) -> bool {
 /// Performs the checks that Linux would make for each change, before making any of them.
 fn check(
     node: &Node,
-    acting: &Acting<'_>,
+    acting: &AssumedCredentials<'_>,
     caller: &Caller,
     descriptor: BorrowedFd<'_>,
     changes: &SetAttributes,
@@ -144,7 +144,7 @@ fn check(
         (Some(_), FileKind::Directory) => return Err(Errno::EISDIR),
         (Some(_), _) => return Err(Errno::EINVAL),
     }
-    let (privileged, own_uid) = match node.tree().credentials.switches() {
+    let (privileged, own_uid) = match node.tree().credentials.assumes_callers() {
         true => (caller.is_superuser(), caller.uid),
         false => (rustix::process::geteuid().is_root(), rustix::process::geteuid().as_raw()),
     };
@@ -152,13 +152,15 @@ fn check(
         return Ok(());
     }
     let owner = own_uid == before.uid;
-    let gives_away = changes.uid.is_some_and(|uid| uid != before.uid);
+    let changes_owner = changes.uid.is_some_and(|uid| uid != before.uid);
     // The caller's groups apply only where its credentials are assumed; elsewhere the change itself is tried and undone.
-    let strange_group = node.tree().credentials.switches()
+    let is_foreign_group = node.tree().credentials.assumes_callers()
         && changes.gid.is_some_and(|gid| gid != before.gid && !caller.is_in_group(gid));
     let needs_owner = changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some();
     let sets_time = |time| matches!(time, Some(SetTime::To(_)));
-    if gives_away || strange_group || (!owner && (needs_owner || sets_time(changes.atime) || sets_time(changes.mtime)))
+    if changes_owner
+        || is_foreign_group
+        || (!owner && (needs_owner || sets_time(changes.atime) || sets_time(changes.mtime)))
     {
         return Err(Errno::EPERM);
     }
@@ -169,7 +171,7 @@ fn check(
 }
 
 /// Reverts, as far as possible, what a change that failed half-way has already changed.
-fn restore(thread: &mut Thread, descriptor: BorrowedFd<'_>, changes: &SetAttributes, before: &Attributes) {
+fn restore(thread: &mut ThreadCredentials, descriptor: BorrowedFd<'_>, changes: &SetAttributes, before: &Attributes) {
     let back = SetAttributes {
         uid: changes.uid.and(Some(before.uid)),
         gid: changes.gid.and(Some(before.gid)),
@@ -179,18 +181,29 @@ fn restore(thread: &mut Thread, descriptor: BorrowedFd<'_>, changes: &SetAttribu
     let _ = set_owner_mode_times(thread, &Caller::server(), descriptor, &back);
 }
 
-fn set_size(thread: &mut Thread, caller: &Caller, descriptor: BorrowedFd<'_>, kind: FileKind, size: u64) -> Result<()> {
+fn set_size(
+    thread: &mut ThreadCredentials,
+    caller: &Caller,
+    descriptor: BorrowedFd<'_>,
+    kind: FileKind,
+    size: u64,
+) -> Result<()> {
     match kind {
         FileKind::Regular => {
             let size = i64::try_from(size).map_err(|_| Errno::EFBIG)?;
-            thread.take_room(caller, |acting| acting.truncate(descriptor, size))
+            thread.charge_space(caller, |acting| acting.truncate(descriptor, size))
         }
         FileKind::Directory => Err(Errno::EISDIR),
         _ => Err(Errno::EINVAL),
     }
 }
 
-fn set_owner(acting: &Acting<'_>, descriptor: BorrowedFd<'_>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+fn set_owner(
+    acting: &AssumedCredentials<'_>,
+    descriptor: BorrowedFd<'_>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+) -> Result<()> {
     if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
         return Err(Errno::EINVAL);
     }
@@ -199,12 +212,12 @@ fn set_owner(acting: &Acting<'_>, descriptor: BorrowedFd<'_>, uid: Option<u32>, 
 }
 
 /// Sets the permission and set-id bits.
-fn set_mode(acting: &Acting<'_>, descriptor: BorrowedFd<'_>, mode: u32) -> Result<()> {
+fn set_mode(acting: &AssumedCredentials<'_>, descriptor: BorrowedFd<'_>, mode: u32) -> Result<()> {
     acting.change_mode(descriptor, mode_bits(mode)).map_err(errno)
 }
 
 fn set_times(
-    acting: &Acting<'_>,
+    acting: &AssumedCredentials<'_>,
     descriptor: BorrowedFd<'_>,
     atime: Option<SetTime>,
     mtime: Option<SetTime>,
@@ -223,7 +236,7 @@ fn set_times(
 /// the file capabilities, which Linux itself clears at every write.
 pub(crate) fn clear_privileges(
     node: &Node,
-    thread: &mut Thread,
+    thread: &mut ThreadCredentials,
     descriptor: BorrowedFd<'_>,
     capabilities: bool,
 ) -> Result<()> {

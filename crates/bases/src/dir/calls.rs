@@ -12,13 +12,13 @@ use rustix::fs::{Dev, XattrFlags};
 use rustix::io::Result;
 use rustix::path::Arg;
 
-use super::credentials::Acting;
+use super::credentials::AssumedCredentials;
 use super::handle::FileHandle;
 use super::status::Status;
 use super::system::{self, DescriptorPath};
 
 /// Objects by name.
-impl Acting<'_> {
+impl AssumedCredentials<'_> {
     /// openat(2) of an existing object.
     pub(crate) fn open_at(&self, directory: impl AsFd, name: impl Arg, flags: OFlags) -> Result<OwnedFd> {
         rustix::fs::openat(directory, name, flags, Mode::empty())
@@ -45,9 +45,9 @@ impl Acting<'_> {
         Status::at(directory, name)
     }
 
-    /// statx(2) by name; see [`Status::known_at`].
-    pub(crate) fn known_status_at(&self, directory: impl AsFd, name: impl Arg) -> vnode::Result<Status> {
-        Status::known_at(directory, name)
+    /// statx(2) by name; see [`Status::cached_at`].
+    pub(crate) fn cached_status_at(&self, directory: impl AsFd, name: impl Arg) -> vnode::Result<Status> {
+        Status::cached_at(directory, name)
     }
 
     /// name_to_handle_at(2) by name; see [`system::name_to_handle_at`].
@@ -105,7 +105,7 @@ impl Acting<'_> {
 }
 
 /// Objects by an `O_PATH` descriptor.
-impl Acting<'_> {
+impl AssumedCredentials<'_> {
     /// Reopens the object of a descriptor with other flags. The last component is a /proc link that has to be followed; the
     /// object it leads to is not followed any further.
     pub(crate) fn reopen(&self, object: impl AsFd, flags: OFlags) -> Result<OwnedFd> {
@@ -174,7 +174,7 @@ impl Acting<'_> {
 
 /// Open files: the space they take on the file system is charged to the writer, and a write by most callers clears the
 /// set-id bits and file capabilities.
-impl Acting<'_> {
+impl AssumedCredentials<'_> {
     /// pwrite(2).
     pub(crate) fn write(&self, file: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {
         rustix::io::pwrite(file, data, offset)

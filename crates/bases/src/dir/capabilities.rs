@@ -2,13 +2,13 @@
 //!
 //! | acting for | it has |
 //! |---|---|
-//! | the server | what the process was started with, except [`OF_RESOURCES`] |
-//! | the server, for data at the expense of a user | [`KEPT`], and CAP_FSETID, without which the kernel clears set-id bits |
+//! | the server | what the process was started with, except [`RESOURCE_CAPABILITIES`] |
+//! | the server, for data at the expense of a user | [`ALWAYS_KEPT`], and CAP_FSETID, without which the kernel clears set-id bits |
 //! | the server, for names and objects at the expense of a user | what it has for itself, with the user's ids |
-//! | a superuser | the server's capabilities that the caller has too, and [`KEPT`] |
-//! | either, where space is taken that is charged to a superuser | also [`OF_RESOURCES`], if that superuser has it |
-//! | a user | [`KEPT`] |
-//! | a user, over an object of its own | [`KEPT`], and CAP_DAC_OVERRIDE if the kernel has permitted it (`vnode_impl.rs`) |
+//! | a superuser | the server's capabilities that the caller has too, and [`ALWAYS_KEPT`] |
+//! | either, where space is taken that is charged to a superuser | also [`RESOURCE_CAPABILITIES`], if that superuser has it |
+//! | a user | [`ALWAYS_KEPT`] |
+//! | a user, over an object of its own | [`ALWAYS_KEPT`], and CAP_DAC_OVERRIDE if the kernel has permitted it (`vnode_impl.rs`) |
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -18,7 +18,7 @@ use vnode::{Caller, Result, mount_table};
 use super::errno;
 
 /// Capabilities that the kernel drops and restores with the file system user id (capabilities(7)).
-pub(crate) const OF_PERMISSIONS: CapabilitySet = CapabilitySet::CHOWN
+pub(crate) const PERMISSION_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
@@ -29,10 +29,10 @@ pub(crate) const OF_PERMISSIONS: CapabilitySet = CapabilitySet::CHOWN
 
 /// Allows using space reserved for the superuser and exceeding quotas: only for space that a superuser takes on a file
 /// system. Space that the server takes is charged to some user.
-const OF_RESOURCES: CapabilitySet = CapabilitySet::SYS_RESOURCE;
+const RESOURCE_CAPABILITIES: CapabilitySet = CapabilitySet::SYS_RESOURCE;
 
 /// Capabilities that a thread keeps whomever it acts for. None of them allows any file access that is not refused elsewhere.
-const KEPT: [(CapabilitySet, &str); 3] = [
+const ALWAYS_KEPT: [(CapabilitySet, &str); 3] = [
     (CapabilitySet::SETUID, "to take on the next caller's user id"),
     (CapabilitySet::SETGID, "to take on the next caller's groups"),
     (CapabilitySet::SYS_NICE, "to go back from SCHED_IDLE"),
@@ -40,63 +40,63 @@ const KEPT: [(CapabilitySet, &str); 3] = [
 
 /// Allows reading the groups of callers in a /proc that hides other users' processes (`hidepid`). Elsewhere it would only
 /// show users what /proc, served as a part of the tree, reveals about others.
-const TO_SEE_HIDDEN: CapabilitySet = CapabilitySet::SYS_PTRACE;
+const HIDDEN_PROCESS_CAPABILITY: CapabilitySet = CapabilitySet::SYS_PTRACE;
 
 /// The capabilities that threads of this process may have, by whom they act for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Powers {
+pub(crate) struct AllowedCapabilities {
     /// Capabilities for the server.
-    pub servers: CapabilitySet,
+    pub server_set: CapabilitySet,
     /// Capabilities for every user.
-    users: CapabilitySet,
+    user_set: CapabilitySet,
     /// Whether the process is outside user namespaces in which setgroups(2) is denied (user_namespaces(7)): inside one, every
     /// caller has the groups of the process.
     pub sets_groups: bool,
     all: CapabilitySet,
 }
 
-impl Powers {
+impl AllowedCapabilities {
     /// Returns the capabilities available to this process, whomever the thread acts for now; `None` if it cannot assume
     /// other users' ids.
     pub(crate) fn of_this_process() -> Option<Self> {
-        static POWERS: OnceLock<Option<Powers>> = OnceLock::new();
+        static ALLOWED: OnceLock<Option<AllowedCapabilities>> = OnceLock::new();
         if !rustix::process::geteuid().is_root() {
             return None;
         }
-        *POWERS.get_or_init(|| {
+        *ALLOWED.get_or_init(|| {
             let all = permitted();
-            let kept = KEPT.iter().fold(CapabilitySet::empty(), |kept, (one, _)| kept | *one);
-            let kept = if hides_processes() { kept | TO_SEE_HIDDEN } else { kept };
+            let kept = ALWAYS_KEPT.iter().fold(CapabilitySet::empty(), |kept, (one, _)| kept | *one);
+            let kept = if hides_processes() { kept | HIDDEN_PROCESS_CAPABILITY } else { kept };
             let sets_groups = !std::fs::read("/proc/self/setgroups").is_ok_and(|answer| answer.starts_with(b"deny"));
-            let powers = Self { servers: all - OF_RESOURCES, users: all & kept, sets_groups, all };
-            all.contains(CapabilitySet::SETUID | CapabilitySet::SETGID).then_some(powers)
+            let allowed = Self { server_set: all - RESOURCE_CAPABILITIES, user_set: all & kept, sets_groups, all };
+            all.contains(CapabilitySet::SETUID | CapabilitySet::SETGID).then_some(allowed)
         })
     }
 
     /// Returns the capabilities for a caller whose user id is 0.
-    pub(crate) fn of_root(self, caller: &Caller) -> CapabilitySet {
-        self.servers & own(caller) | self.users
+    pub(crate) fn for_root(self, caller: &Caller) -> CapabilitySet {
+        self.server_set & own_capabilities(caller) | self.user_set
     }
 
     /// Returns the additional capabilities needed to exceed the limits.
-    pub(crate) fn of_resources(self) -> CapabilitySet {
-        self.all & OF_RESOURCES
+    pub(crate) fn past_limits(self) -> CapabilitySet {
+        self.all & RESOURCE_CAPABILITIES
     }
 
     /// Returns the capabilities for a user.
-    pub(crate) fn of_user(self, caller: &Caller) -> CapabilitySet {
+    pub(crate) fn for_user(self, caller: &Caller) -> CapabilitySet {
         let over_its_own = if caller.is_overriding() { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
-        self.users | (self.servers & over_its_own)
+        self.user_set | (self.server_set & over_its_own)
     }
 
     /// Returns the capabilities for data that the server writes at the expense of a user.
-    pub(crate) fn at_expense(self) -> CapabilitySet {
-        self.users | (self.servers & CapabilitySet::FSETID)
+    pub(crate) fn for_charged_data(self) -> CapabilitySet {
+        self.user_set | (self.server_set & CapabilitySet::FSETID)
     }
 }
 
 /// Returns the caller's own capabilities.
-fn own(caller: &Caller) -> CapabilitySet {
+fn own_capabilities(caller: &Caller) -> CapabilitySet {
     CapabilitySet::from_bits_retain(caller.capabilities())
 }
 

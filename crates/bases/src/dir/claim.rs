@@ -9,9 +9,9 @@ use super::errno;
 use super::tree::Tree;
 
 /// The lock, released on drop even if a child of the process has a copy of the descriptor.
-struct Lock(OwnedFd);
+struct ClaimLock(OwnedFd);
 
-impl Drop for Lock {
+impl Drop for ClaimLock {
     fn drop(&mut self) {
         // Closing also unlocks, unless there is a copy.
         let _ = flock(&self.0, FlockOperation::NonBlockingUnlock);
@@ -31,7 +31,7 @@ pub(crate) fn of(tree: &Tree) -> Result<Claim> {
         opened => opened?,
     };
     match flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(errno) {
-        Ok(()) => Ok(Claim::held_by(Lock(directory))),
+        Ok(()) => Ok(Claim::held_by(ClaimLock(directory))),
         Err(Errno::EAGAIN) => Err(Errno::EBUSY),
         Err(_) => Ok(Claim::unknown()),
     }

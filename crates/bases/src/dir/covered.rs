@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use vnode::{Name, Result};
 
-use super::credentials::Acting;
+use super::credentials::AssumedCredentials;
 use super::errno;
 use super::node::Node;
 use super::paths::absolute_path;
@@ -12,15 +12,15 @@ use super::status::Status;
 use super::tree::PATH_ONLY;
 
 /// The object under the mount, with the directory and name by which it would be found.
-pub(crate) struct Covered {
+pub(crate) struct CoveredDirectory {
     object: OwnedFd,
     parent: Status,
     name: Vec<u8>,
 }
 
-impl Covered {
+impl CoveredDirectory {
     /// Opens the directory that is about to be covered.
-    pub(crate) fn new(acting: &Acting<'_>, directory: BorrowedFd<'_>) -> Result<Self> {
+    pub(crate) fn new(acting: &AssumedCredentials<'_>, directory: BorrowedFd<'_>) -> Result<Self> {
         let object = acting.open_at(directory, ".", PATH_ONLY).map_err(errno)?;
         let parent = acting.status_at(directory, "..")?;
         let path = absolute_path(directory)?;
@@ -32,7 +32,7 @@ impl Covered {
     pub(crate) fn at(&self, directory: &Node, name: Name<'_>) -> Option<BorrowedFd<'_>> {
         let is_it = || {
             let mount = directory.mount();
-            mount.known_ino(&self.parent) == directory.ino_below() && self.parent.device() == mount.device
+            mount.identity_ino(&self.parent) == directory.lower_ino() && self.parent.device() == mount.device
         };
         (self.name == name.as_bytes() && is_it()).then(|| self.object.as_fd())
     }

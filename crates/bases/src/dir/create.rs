@@ -7,13 +7,13 @@ use rustix::fs::{FileType, OFlags};
 use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFlags, Result};
 
 use super::attributes::mode_bits;
-use super::credentials::{Acting, Thread};
+use super::credentials::{AssumedCredentials, ThreadCredentials};
 use super::errno;
 use super::file::{self, File};
-use super::names::{found, only_directory, only_on_one_mount};
+use super::names::{location, require_directory, require_same_mount};
 use super::node::Node;
-use super::shares::{HeldDescriptor, Share};
-use super::tree::{Found, PATH_ONLY};
+use super::shares::{DescriptorShare, HeldDescriptor};
+use super::tree::{LookupLocation, PATH_ONLY};
 
 /// Creates and opens a regular file. `by`, the caller or somebody with more rights there, acts in the directory; a file that
 /// already exists is opened by the caller.
@@ -24,21 +24,23 @@ pub(crate) fn create(
     name: Name<'_>,
     how: &Creation,
 ) -> Result<Created> {
-    only_directory(directory)?;
+    require_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
     let flags =
         file::open_flags(how.flags).difference(OFlags::TRUNC | OFlags::NONBLOCK) | OFlags::CREATE | OFlags::EXCL;
     // A non-exclusive creation usually makes a new file, too: it is sent after a look-up that found nothing.
-    for _ in 0..ATTEMPTS {
-        let share = Share::take(caller)?;
-        let made = thread.create(by, |acting| {
+    for _ in 0..CREATE_ATTEMPTS_MAX {
+        let share = DescriptorShare::take(caller)?;
+        let new_file = thread.create(by, |acting| {
             file::open_tolerantly(flags, |flags| {
                 acting.create_at(&descriptor, name.as_bytes(), flags | OFlags::NOFOLLOW, mode_bits(how.mode))
             })
         });
-        match made {
-            Ok(new) => return created(directory, thread, caller, share.of(new), how.flags, found(directory, name)),
+        match new_file {
+            Ok(new) => {
+                return opened_entry(directory, thread, caller, share.of(new), how.flags, location(directory, name));
+            }
             Err(Errno::EEXIST) if !how.flags.is_exclusive() => drop(share),
             Err(error) => return Err(error),
         }
@@ -51,77 +53,77 @@ pub(crate) fn create(
 }
 
 /// Maximum number of attempts while the name keeps appearing and vanishing between two system calls.
-const ATTEMPTS: usize = 16;
+const CREATE_ATTEMPTS_MAX: usize = 16;
 
 fn open_existing(
     directory: &Node,
-    thread: &mut Thread,
+    thread: &mut ThreadCredentials,
     descriptor: BorrowedFd<'_>,
     (caller, by): (&Caller, &Caller),
     name: Name<'_>,
     flags: OpenFlags,
 ) -> Result<Created> {
     let object = thread.act_for(by)?.open_at(descriptor, name.as_bytes(), PATH_ONLY).map_err(errno)?;
-    let (node, attributes) = directory.tree().entry_of(thread, object.as_fd(), found(directory, name))?;
+    let (node, attributes) = directory.tree().entry_of(thread, object.as_fd(), location(directory, name))?;
     match node.file_kind() {
         // A caller that looks the name up again opens it without blocking others from the directory.
-        FileKind::Regular if node.is_root_of_server() => return Err(Errno::ESTALE),
+        FileKind::Regular if node.is_fuse_root() => return Err(Errno::ESTALE),
         FileKind::Regular => {}
         FileKind::Directory => return Err(Errno::EISDIR),
         FileKind::Symlink => return Err(Errno::ELOOP),
         _ => return Err(Errno::ENXIO),
     }
-    let share = Share::take(caller)?;
+    let share = DescriptorShare::take(caller)?;
     let acting = thread.act_for(caller)?;
     let opened =
         file::open_tolerantly(file::open_flags(flags), |flags| acting.reopen(&object, flags)).map_err(errno)?;
-    file::have_block(&opened, flags)?;
-    directory.tree().keep_access_time(thread, FileKind::Regular, opened.as_fd());
+    file::make_blocking(&opened, flags)?;
+    directory.tree().preserve_access_time(thread, FileKind::Regular, opened.as_fd());
     let file = File::new(Arc::clone(&node), caller, share.of(opened), flags);
     let attributes = if flags.truncates() { file.attributes()? } else { attributes };
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 
 /// Returns the vnode, attributes and open file of a newly created file.
-fn created(
+fn opened_entry(
     directory: &Node,
-    thread: &mut Thread,
+    thread: &mut ThreadCredentials,
     caller: &Caller,
     descriptor: HeldDescriptor,
     flags: OpenFlags,
-    found: Found<'_>,
+    location: LookupLocation<'_>,
 ) -> Result<Created> {
-    let (node, attributes) = directory.tree().entry_of(thread, descriptor.as_fd(), found)?;
-    directory.tree().keep_access_time(thread, FileKind::Regular, descriptor.as_fd());
+    let (node, attributes) = directory.tree().entry_of(thread, descriptor.as_fd(), location)?;
+    directory.tree().preserve_access_time(thread, FileKind::Regular, descriptor.as_fd());
     let file = File::new(Arc::clone(&node), caller, descriptor, flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 
 /// Creates an unnamed file.
 pub(crate) fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Created> {
-    only_directory(directory)?;
-    let share = Share::take(caller)?;
+    require_directory(directory)?;
+    let share = DescriptorShare::take(caller)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
     let exclusive = if how.flags.is_exclusive() { OFlags::EXCL } else { OFlags::empty() };
     let flags = file::open_flags(how.flags).difference(OFlags::TRUNC | OFlags::NONBLOCK) | OFlags::TMPFILE | exclusive;
-    let (made, pin) = thread.create(caller, |acting| {
+    let (new_file, pin) = thread.create(caller, |acting| {
         let create = |flags| acting.create_at(&descriptor, c".", flags, mode_bits(how.mode));
-        let made = file::open_tolerantly(flags, create)?;
+        let new_file = file::open_tolerantly(flags, create)?;
         // Not a copy of the file's own descriptor: that would count as open for writing when the file is executed.
-        let pin = acting.reopen(&made, PATH_ONLY)?;
-        Ok((made, pin))
+        let pin = acting.reopen(&new_file, PATH_ONLY)?;
+        Ok((new_file, pin))
     })?;
-    let (node, attributes) = directory.tree().entry_of(thread, made.as_fd(), Found::Unnamed)?;
+    let (node, attributes) = directory.tree().entry_of(thread, new_file.as_fd(), LookupLocation::Unnamed)?;
     node.pin(pin);
-    directory.tree().keep_access_time(thread, FileKind::Regular, made.as_fd());
-    let file = File::new(Arc::clone(&node), caller, share.of(made), how.flags);
+    directory.tree().preserve_access_time(thread, FileKind::Regular, new_file.as_fd());
+    let file = File::new(Arc::clone(&node), caller, share.of(new_file), how.flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 
 /// Creates a directory.
 pub(crate) fn mkdir(directory: &Node, caller: &Caller, name: Name<'_>, bits: u32) -> Result<Entry> {
-    make(directory, caller, name, |acting, descriptor| {
+    create_and_look_up(directory, caller, name, |acting, descriptor| {
         acting.make_directory_at(descriptor, name.as_bytes(), mode_bits(bits))
     })
 }
@@ -143,42 +145,44 @@ pub(crate) fn mknod(
         _ => 0,
     };
     let file_type = FileType::from_raw_mode(kind.mode_bits());
-    make(directory, caller, name, |acting, descriptor| {
+    create_and_look_up(directory, caller, name, |acting, descriptor| {
         acting.make_node_at(descriptor, name.as_bytes(), file_type, mode_bits(bits), number)
     })
 }
 
 /// Creates a symlink.
 pub(crate) fn symlink(directory: &Node, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-    make(directory, caller, name, |acting, descriptor| acting.make_symlink_at(target, descriptor, name.as_bytes()))
+    create_and_look_up(directory, caller, name, |acting, descriptor| {
+        acting.make_symlink_at(target, descriptor, name.as_bytes())
+    })
 }
 
 /// Adds a name to an object.
 pub(crate) fn link(directory: &Node, caller: &Caller, target: &Node, name: Name<'_>) -> Result<Entry> {
-    only_directory(directory)?;
-    only_on_one_mount(directory, target)?;
+    require_directory(directory)?;
+    require_same_mount(directory, target)?;
     let thread = &mut directory.tree().credentials.thread();
     let (object, descriptor) = (target.descriptor(thread)?, directory.descriptor(thread)?);
-    thread.take_room(caller, |acting| acting.link_at(&object, &descriptor, name.as_bytes()))?;
-    let (node, attributes) = directory.tree().entry_of(thread, object.as_fd(), found(directory, name))?;
+    thread.charge_space(caller, |acting| acting.link_at(&object, &descriptor, name.as_bytes()))?;
+    let (node, attributes) = directory.tree().entry_of(thread, object.as_fd(), location(directory, name))?;
     Ok(Entry { vnode: node, attributes })
 }
 
 /// Creates an object by a call that returns no descriptor for it, and looks it up. Removals by this server wait meanwhile;
 /// if another program removes the object immediately, it is created again, since no such call reports that the object it
 /// made is gone.
-fn make(
+fn create_and_look_up(
     directory: &Node,
     caller: &Caller,
     name: Name<'_>,
-    call: impl Fn(&Acting<'_>, BorrowedFd<'_>) -> rustix::io::Result<()>,
+    call: impl Fn(&AssumedCredentials<'_>, BorrowedFd<'_>) -> rustix::io::Result<()>,
 ) -> Result<Entry> {
-    only_directory(directory)?;
+    require_directory(directory)?;
     let tree = directory.tree();
     let thread = &mut tree.credentials.thread();
     let descriptor = directory.descriptor(thread)?;
     let _name = tree.name_lock(directory, name);
-    for _ in 0..ATTEMPTS {
+    for _ in 0..CREATE_ATTEMPTS_MAX {
         thread.create(caller, |acting| call(acting, descriptor.as_fd()))?;
         match tree.entry(thread, caller, directory, descriptor.as_fd(), name) {
             Ok((vnode, attributes)) => return Ok(Entry { vnode, attributes }),

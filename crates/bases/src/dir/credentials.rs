@@ -8,8 +8,9 @@
 //! user must not have are dropped here. Whatever the retained ones would allow a caller beyond Linux's rules for its user is
 //! refused where it matters (extended attributes).
 //!
-//! Each operation has one [`Thread`] and acts through borrows of it, so no operation acts for two callers at once, nor for
-//! the caller of an earlier step. System calls that depend on credentials are methods of [`Acting`].
+//! Each operation has one [`ThreadCredentials`] and acts through borrows of it, so no operation acts for two callers at
+//! once, nor for the caller of an earlier step. System calls that depend on credentials are methods of
+//! [`AssumedCredentials`].
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -18,7 +19,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use rustix::thread::CapabilitySet;
 use vnode::{Caller, Errno, Result};
 
-use super::capabilities::{self, OF_PERMISSIONS, Powers};
+use super::capabilities::{self, AllowedCapabilities, PERMISSION_CAPABILITIES};
 use super::system::SystemResult;
 use super::{errno, system};
 
@@ -26,23 +27,23 @@ use super::{errno, system};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Credentials {
     /// `None` if it acts as the user that it runs as, whoever calls.
-    powers: Option<Powers>,
+    allowed: Option<AllowedCapabilities>,
 }
 
 /// The credentials of the thread that an operation runs on. Each operation has one and passes it down.
-pub(crate) struct Thread {
+pub(crate) struct ThreadCredentials {
     credentials: Credentials,
     /// Whether it has assumed a caller's umask.
-    creates: bool,
+    has_caller_umask: bool,
     /// Keeps the value on its thread.
     _own: PhantomData<*const ()>,
 }
 
 /// Proof that the credentials of the thread do not change while this lives.
-pub(crate) struct Acting<'t>(PhantomData<&'t mut Thread>);
+pub(crate) struct AssumedCredentials<'t>(PhantomData<&'t mut ThreadCredentials>);
 
 /// The current credentials of this thread, as far as they have been set or queried.
-struct Current {
+struct CurrentCredentials {
     ids: Option<(u32, u32)>,
     groups: Option<Arc<[u32]>>,
     umask: Option<Umask>,
@@ -59,64 +60,68 @@ struct Umask {
 }
 
 thread_local! {
-    static CURRENT: RefCell<Current> =
-        const { RefCell::new(Current { ids: None, groups: None, umask: None, capabilities: None }) };
+    static CURRENT: RefCell<CurrentCredentials> =
+        const { RefCell::new(CurrentCredentials { ids: None, groups: None, umask: None, capabilities: None }) };
 }
 
 impl Credentials {
     /// Probes whether the process can act with callers' credentials: as root with CAP_SETUID and CAP_SETGID. Otherwise it
     /// acts as the user that it runs as.
     pub(crate) fn probe() -> Self {
-        let powers = Powers::of_this_process();
-        if powers.is_some() {
+        let allowed = AllowedCapabilities::of_this_process();
+        if allowed.is_some() {
             let _ = own_groups();
-            vnode::restore_credentials_by(begin_thread);
+            vnode::restore_credentials_by(reset_new_thread);
         }
-        Self { powers }
+        Self { allowed }
     }
 
     /// Returns whether the callers' credentials are assumed.
-    pub(crate) fn switches(self) -> bool {
-        self.powers.is_some()
+    pub(crate) fn assumes_callers(self) -> bool {
+        self.allowed.is_some()
     }
 
     /// Returns the credentials of this thread, for an operation that begins.
-    pub(crate) fn thread(self) -> Thread {
-        Thread { credentials: self, creates: false, _own: PhantomData }
+    pub(crate) fn thread(self) -> ThreadCredentials {
+        ThreadCredentials { credentials: self, has_caller_umask: false, _own: PhantomData }
     }
 }
 
-impl Thread {
+impl ThreadCredentials {
     /// Assumes the caller's ids, groups and capabilities, or the server's for its own work.
-    pub(crate) fn act_for(&mut self, caller: &Caller) -> Result<Acting<'_>> {
-        self.change(|current, powers| current.act_for(powers, caller))
+    pub(crate) fn act_for(&mut self, caller: &Caller) -> Result<AssumedCredentials<'_>> {
+        self.change(|current, allowed| current.act_for(allowed, caller))
     }
 
     /// Assumes the credentials for writing data of an open file for the caller: the space it takes on the file system is
     /// charged to the caller, or to the user at whose expense the caller acts. The superuser may exceed the limits of
     /// others.
-    pub(crate) fn act_for_data(&mut self, caller: &Caller) -> Result<Acting<'_>> {
-        self.change(|current, powers| match caller.payer() {
-            Some(payer) => current.act_as(powers, payer, powers.at_expense()),
-            None => current.act_with_room(powers, caller),
+    pub(crate) fn act_for_data(&mut self, caller: &Caller) -> Result<AssumedCredentials<'_>> {
+        self.change(|current, allowed| match caller.payer() {
+            Some(payer) => current.act_as(allowed, payer, allowed.for_charged_data()),
+            None => current.act_past_limits(allowed, caller),
         })
     }
 
     /// Assumes the caller's ids, groups and capabilities, for an operation that may exceed the limits of others if the
     /// caller may.
-    pub(crate) fn act_with_room(&mut self, caller: &Caller) -> Result<Acting<'_>> {
-        self.change(|current, powers| current.act_with_room(powers, caller))
+    pub(crate) fn act_past_limits(&mut self, caller: &Caller) -> Result<AssumedCredentials<'_>> {
+        self.change(|current, allowed| current.act_past_limits(allowed, caller))
     }
 
     /// Runs an operation that may take space on a file system other than for data: it creates an object or a name, or changes
     /// metadata stored with an object. The space is charged to the caller, or to the user at whose expense the caller acts; in
     /// the latter case the caller is the server, which acts with all its rights. A new object belongs to the user that is
     /// charged.
-    pub(crate) fn take_room<T>(&mut self, caller: &Caller, take: impl Fn(&Acting<'_>) -> SystemResult<T>) -> Result<T> {
+    pub(crate) fn charge_space<T>(
+        &mut self,
+        caller: &Caller,
+        take: impl Fn(&AssumedCredentials<'_>) -> SystemResult<T>,
+    ) -> Result<T> {
         let payer = caller.payer().filter(|_| caller.server);
-        let acting = self.change(|current, powers| match payer {
-            Some(payer) => current.act_as(powers, payer, powers.servers),
-            None => current.act_with_room(powers, caller),
+        let acting = self.change(|current, allowed| match payer {
+            Some(payer) => current.act_as(allowed, payer, allowed.server_set),
+            None => current.act_past_limits(allowed, caller),
         });
         match acting.and_then(|acting| take(&acting).map_err(errno)) {
             // A file system that knows only users, as on another machine, has nothing reserved for this machine's superuser.
@@ -127,39 +132,46 @@ impl Thread {
         }
     }
 
-    /// Like [`Thread::take_room`], with the caller's umask: for a new object.
-    pub(crate) fn create<T>(&mut self, caller: &Caller, create: impl Fn(&Acting<'_>) -> SystemResult<T>) -> Result<T> {
-        self.creates = true;
+    /// Like [`ThreadCredentials::charge_space`], with the caller's umask: for a new object.
+    pub(crate) fn create<T>(
+        &mut self,
+        caller: &Caller,
+        create: impl Fn(&AssumedCredentials<'_>) -> SystemResult<T>,
+    ) -> Result<T> {
+        self.has_caller_umask = true;
         CURRENT.with_borrow_mut(|current| current.set_umask(caller.umask))?;
-        self.take_room(caller, create)
+        self.charge_space(caller, create)
     }
 
     /// Restores the server's user id, and with it the capabilities to open by handle and to override permissions.
-    pub(crate) fn act_as_server(&mut self) -> Result<Acting<'_>> {
-        self.change(|current, powers| {
+    pub(crate) fn act_as_server(&mut self) -> Result<AssumedCredentials<'_>> {
+        self.change(|current, allowed| {
             let gid = current.ids().1;
             current.set_ids(0, gid)?;
-            current.need_capabilities(OF_PERMISSIONS & powers.servers)
+            current.ensure_capabilities(PERMISSION_CAPABILITIES & allowed.server_set)
         })
     }
 
     /// Returns whether the callers' credentials are assumed.
-    pub(crate) fn switches(&self) -> bool {
-        self.credentials.switches()
+    pub(crate) fn assumes_callers(&self) -> bool {
+        self.credentials.assumes_callers()
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Current, Powers) -> Result<()>) -> Result<Acting<'_>> {
-        if let Some(powers) = self.credentials.powers {
-            CURRENT.with_borrow_mut(|current| change(current, powers))?;
+    fn change(
+        &mut self,
+        change: impl FnOnce(&mut CurrentCredentials, AllowedCapabilities) -> Result<()>,
+    ) -> Result<AssumedCredentials<'_>> {
+        if let Some(allowed) = self.credentials.allowed {
+            CURRENT.with_borrow_mut(|current| change(current, allowed))?;
         }
-        Ok(Acting(PhantomData))
+        Ok(AssumedCredentials(PhantomData))
     }
 }
 
-impl Drop for Thread {
+impl Drop for ThreadCredentials {
     fn drop(&mut self) {
-        if self.creates {
-            CURRENT.with_borrow_mut(Current::give_umask_back);
+        if self.has_caller_umask {
+            CURRENT.with_borrow_mut(CurrentCredentials::restore_umask);
         }
     }
 }
@@ -175,11 +187,11 @@ pub fn restore_thread_credentials() {
 }
 
 /// Gives a new thread the process's own credentials and umask: it inherits those that its creator acted with.
-fn begin_thread() {
+fn reset_new_thread() {
     CURRENT.with_borrow_mut(|current| {
         current.act_as_process();
-        if let (Some(powers), Some(groups)) = (Powers::of_this_process(), own_groups()) {
-            let _ = current.set_groups(powers, groups);
+        if let (Some(allowed), Some(groups)) = (AllowedCapabilities::of_this_process(), own_groups()) {
+            let _ = current.set_groups(allowed, groups);
         }
         if let Some(umask) = OWN_UMASK.get() {
             // In this order: the second statement changes only a mask that the thread has of its own.
@@ -201,55 +213,60 @@ fn own_groups() -> Option<&'static Arc<[u32]>> {
     GROUPS.as_ref()
 }
 
-impl Current {
+impl CurrentCredentials {
     /// Switching back to root is always allowed for a process whose effective user is root.
     fn act_as_process(&mut self) {
         let _ = self.set_ids(0, rustix::process::getegid().as_raw());
         let _ = self.set_capabilities(capabilities::permitted());
     }
 
-    fn act_for(&mut self, powers: Powers, caller: &Caller) -> Result<()> {
-        self.act_having(powers, caller, CapabilitySet::empty())
+    fn act_for(&mut self, allowed: AllowedCapabilities, caller: &Caller) -> Result<()> {
+        self.act_with(allowed, caller, CapabilitySet::empty())
     }
 
     /// Like `act_for`, with the capabilities to exceed limits if the caller may.
-    fn act_with_room(&mut self, powers: Powers, caller: &Caller) -> Result<()> {
+    fn act_past_limits(&mut self, allowed: AllowedCapabilities, caller: &Caller) -> Result<()> {
         caller.identify()?;
-        let more = if caller.may_pass_limits() { powers.of_resources() } else { CapabilitySet::empty() };
-        self.act_having(powers, caller, more)
+        let more = if caller.may_pass_limits() { allowed.past_limits() } else { CapabilitySet::empty() };
+        self.act_with(allowed, caller, more)
     }
 
     /// Acts as the caller, with `more` capabilities.
-    fn act_having(&mut self, powers: Powers, caller: &Caller, more: CapabilitySet) -> Result<()> {
+    fn act_with(&mut self, allowed: AllowedCapabilities, caller: &Caller, more: CapabilitySet) -> Result<()> {
         caller.identify()?;
         match caller {
             Caller { server: true, .. } => {
                 self.set_ids(0, 0)?;
-                self.set_capabilities(powers.servers | more)
+                self.set_capabilities(allowed.server_set | more)
             }
             Caller { uid: 0, gid, .. } => {
-                let own = powers.of_root(caller);
-                if !own.contains(OF_PERMISSIONS & powers.servers) {
-                    self.set_groups(powers, caller.groups())?;
+                let own = allowed.for_root(caller);
+                if !own.contains(PERMISSION_CAPABILITIES & allowed.server_set) {
+                    self.set_groups(allowed, caller.groups())?;
                 }
                 self.set_ids(0, *gid)?;
                 // Capabilities for exceeding limits may remain from an earlier operation.
-                let may_stay = if caller.may_pass_limits() { powers.of_resources() } else { CapabilitySet::empty() };
+                let may_stay = if caller.may_pass_limits() { allowed.past_limits() } else { CapabilitySet::empty() };
                 let kept = self.capabilities() & may_stay;
                 self.set_capabilities(own | more | kept)
             }
             Caller { uid, gid, .. } => {
-                self.set_groups(powers, caller.groups())?;
+                self.set_groups(allowed, caller.groups())?;
                 self.set_ids(*uid, *gid)?;
-                self.set_capabilities(powers.of_user(caller))
+                self.set_capabilities(allowed.for_user(caller))
             }
         }
     }
 
     /// Acts as a user with these capabilities: for what the server does at the user's expense.
-    fn act_as(&mut self, powers: Powers, (uid, gid): (u32, u32), capabilities: CapabilitySet) -> Result<()> {
+    fn act_as(
+        &mut self,
+        allowed: AllowedCapabilities,
+        (uid, gid): (u32, u32),
+        capabilities: CapabilitySet,
+    ) -> Result<()> {
         static NONE: LazyLock<Arc<[u32]>> = LazyLock::new(|| Arc::new([]));
-        self.set_groups(powers, &NONE)?;
+        self.set_groups(allowed, &NONE)?;
         self.set_ids(uid, gid)?;
         self.set_capabilities(capabilities)
     }
@@ -272,9 +289,9 @@ impl Current {
         self.ids = Some((uid, gid));
         // As the kernel does.
         match (now.0, uid) {
-            (0, 1..) => self.capabilities = self.capabilities.map(|now| now - OF_PERMISSIONS),
+            (0, 1..) => self.capabilities = self.capabilities.map(|now| now - PERMISSION_CAPABILITIES),
             (1.., 0) => {
-                let back = OF_PERMISSIONS & capabilities::permitted();
+                let back = PERMISSION_CAPABILITIES & capabilities::permitted();
                 self.capabilities = self.capabilities.map(|now| now | back);
             }
             _ => {}
@@ -282,8 +299,8 @@ impl Current {
         Ok(())
     }
 
-    fn set_groups(&mut self, powers: Powers, groups: &Arc<[u32]>) -> Result<()> {
-        if !powers.sets_groups || self.groups.as_ref().is_some_and(|now| now == groups) {
+    fn set_groups(&mut self, allowed: AllowedCapabilities, groups: &Arc<[u32]>) -> Result<()> {
+        if !allowed.sets_groups || self.groups.as_ref().is_some_and(|now| now == groups) {
             return Ok(());
         }
         self.groups = None;
@@ -308,7 +325,7 @@ impl Current {
     }
 
     /// Ensures that the thread has at least these capabilities.
-    fn need_capabilities(&mut self, wanted: CapabilitySet) -> Result<()> {
+    fn ensure_capabilities(&mut self, wanted: CapabilitySet) -> Result<()> {
         let now = self.capabilities();
         if now.contains(wanted) { Ok(()) } else { self.set_capabilities(now | wanted) }
     }
@@ -331,7 +348,7 @@ impl Current {
         Ok(())
     }
 
-    fn give_umask_back(&mut self) {
+    fn restore_umask(&mut self) {
         if let Some(umask) = &mut self.umask
             && umask.now != umask.own
         {

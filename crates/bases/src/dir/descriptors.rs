@@ -4,18 +4,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::shares::{self, may_keep};
+use super::shares::{self, may_retain};
 use hashbrown::HashMap;
 
 const SHARDS: usize = 16;
 /// Approximate number of other descriptors that the process has open.
-const OTHERS: usize = 256;
+const OTHER_DESCRIPTORS: usize = 256;
 
 /// Number of descriptors that all caches together may hold.
-static EXPECTED: AtomicUsize = AtomicUsize::new(0);
+static EXPECTED_DESCRIPTORS: AtomicUsize = AtomicUsize::new(0);
 
 /// The cache. Keys are the addresses of live vnodes: each vnode removes its own when it is dropped.
-pub(crate) struct Descriptors {
+pub(crate) struct DescriptorCache {
     shards: [Mutex<Shard>; SHARDS],
     capacity: usize,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Descriptors {
 #[derive(Default)]
 struct Shard {
     slots: Vec<Slot>,
-    places: HashMap<usize, usize>,
+    positions: HashMap<usize, usize>,
     hand: usize,
 }
 
@@ -34,44 +34,44 @@ struct Slot {
     used: bool,
 }
 
-impl Descriptors {
+impl DescriptorCache {
     /// Creates a cache of at most about `limit` descriptors.
     pub(crate) fn new(limit: usize) -> Self {
         let capacity = (limit / SHARDS).max(1);
-        EXPECTED.fetch_add(capacity * SHARDS, Ordering::Relaxed);
+        EXPECTED_DESCRIPTORS.fetch_add(capacity * SHARDS, Ordering::Relaxed);
         Self { shards: Default::default(), capacity }
     }
 
     /// Returns the cached descriptor of a vnode.
     pub(crate) fn get(&self, key: usize) -> Option<Arc<OwnedFd>> {
         let mut shard = self.shard(key);
-        let place = *shard.places.get(&key)?;
-        let slot = &mut shard.slots[place];
+        let position = *shard.positions.get(&key)?;
+        let slot = &mut shard.slots[position];
         slot.used = true;
         Some(Arc::clone(&slot.descriptor))
     }
 
     /// Caches a descriptor, evicting another if the cache is full; does nothing if few descriptors are left for others.
     pub(crate) fn insert(&self, key: usize, descriptor: Arc<OwnedFd>) {
-        if !may_keep(&*descriptor) {
+        if !may_retain(&*descriptor) {
             return;
         }
         // Declared before the guard and so dropped after it: closing may take long.
         let _replaced;
         let mut shard = self.shard(key);
         let slot = Slot { key, descriptor, used: false };
-        if let Some(&place) = shard.places.get(&key) {
-            _replaced = std::mem::replace(&mut shard.slots[place], slot);
+        if let Some(&position) = shard.positions.get(&key) {
+            _replaced = std::mem::replace(&mut shard.slots[position], slot);
         } else if shard.slots.len() < self.capacity {
-            let place = shard.slots.len();
+            let position = shard.slots.len();
             shard.slots.push(slot);
-            shard.places.insert(key, place);
+            shard.positions.insert(key, position);
         } else {
-            let place = shard.unused_place();
-            _replaced = std::mem::replace(&mut shard.slots[place], slot);
-            let gone = _replaced.key;
-            shard.places.remove(&gone);
-            shard.places.insert(key, place);
+            let position = shard.position_to_evict();
+            _replaced = std::mem::replace(&mut shard.slots[position], slot);
+            let evicted = _replaced.key;
+            shard.positions.remove(&evicted);
+            shard.positions.insert(key, position);
         }
     }
 
@@ -79,10 +79,10 @@ impl Descriptors {
     pub(crate) fn remove(&self, key: usize) {
         let _removed;
         let mut shard = self.shard(key);
-        let Some(place) = shard.places.remove(&key) else { return };
-        _removed = shard.slots.swap_remove(place);
-        if let Some(moved) = shard.slots.get(place).map(|slot| slot.key) {
-            shard.places.insert(moved, place);
+        let Some(position) = shard.positions.remove(&key) else { return };
+        _removed = shard.slots.swap_remove(position);
+        if let Some(moved) = shard.slots.get(position).map(|slot| slot.key) {
+            shard.positions.insert(moved, position);
         }
     }
 
@@ -105,14 +105,14 @@ impl Descriptors {
     }
 }
 
-impl Drop for Descriptors {
+impl Drop for DescriptorCache {
     fn drop(&mut self) {
-        EXPECTED.fetch_sub(self.capacity * SHARDS, Ordering::Relaxed);
+        EXPECTED_DESCRIPTORS.fetch_sub(self.capacity * SHARDS, Ordering::Relaxed);
     }
 }
 
 impl Shard {
-    fn unused_place(&mut self) -> usize {
+    fn position_to_evict(&mut self) -> usize {
         loop {
             self.hand = (self.hand + 1) % self.slots.len();
             let slot = &mut self.slots[self.hand];
@@ -125,8 +125,8 @@ impl Shard {
 
 /// Makes the process's descriptor table large enough for all caches, using any descriptor. It would grow by itself, but in a
 /// multi-threaded process each growth takes milliseconds in the middle of an operation.
-pub(crate) fn make_room(any: impl AsFd) {
-    let wanted = EXPECTED.load(Ordering::Relaxed) + OTHERS;
+pub(crate) fn grow_descriptor_table(any: impl AsFd) {
+    let wanted = EXPECTED_DESCRIPTORS.load(Ordering::Relaxed) + OTHER_DESCRIPTORS;
     if let Ok(last) = i32::try_from(wanted.min(shares::limit().saturating_sub(1))) {
         // A failure has no effect other than slower growth.
         let _ = rustix::io::fcntl_dupfd_cloexec(any, last);
@@ -142,17 +142,17 @@ mod tests {
     }
 
     #[test]
-    fn the_process_has_room_for_all_at_once() {
-        let _cache = Descriptors::new(SHARDS * 32);
-        make_room(descriptor());
+    fn descriptor_table_is_grown_for_all_caches() {
+        let _cache = DescriptorCache::new(SHARDS * 32);
+        grow_descriptor_table(descriptor());
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
         assert!(size.trim().parse::<usize>().unwrap() >= SHARDS * 32, "{size}");
     }
 
     #[test]
-    fn it_stays_bounded_and_keeps_what_is_used() {
-        let cache = Descriptors::new(SHARDS * 4);
+    fn cache_is_bounded_and_keeps_used_entries() {
+        let cache = DescriptorCache::new(SHARDS * 4);
         cache.insert(64, descriptor());
         for key in 2..1_000 {
             assert!(cache.get(64).is_some(), "used before each insertion");

@@ -12,15 +12,15 @@ use vnode::{
 };
 
 use super::KIND;
-use super::credentials::{Acting, Thread};
+use super::credentials::{AssumedCredentials, ThreadCredentials};
 use super::locks::FileLocks;
 use super::node::Node;
 use super::restrictions::{self, Restrictions};
-use super::shares::{HeldDescriptor, Share};
+use super::shares::{DescriptorShare, HeldDescriptor};
 use super::{attributes, errno, ioctl, system};
 
 /// The flag bit by which execve(2) marks an open: execute permission then suffices.
-const FOR_EXECUTION: u32 = 0x20;
+const OPEN_FOR_EXEC: u32 = 0x20;
 
 /// An open regular file.
 pub(crate) struct File {
@@ -31,7 +31,7 @@ pub(crate) struct File {
     opener: Caller,
     /// Whether the kernel must not read it directly: it would open the file anew and update an access time that is to be
     /// kept.
-    is_read_here: bool,
+    forbids_passthrough: bool,
     locks: FileLocks,
 }
 
@@ -44,21 +44,21 @@ pub(crate) fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<Ope
         _ => return Err(Errno::ENXIO),
     }
     let how = open_flags(flags);
-    let how = if flags.writes() { how } else { how | without_trace(caller) };
-    let executes = flags.bits() & FOR_EXECUTION != 0 && !flags.writes();
+    let how = if flags.writes() { how } else { how | noatime_flag(caller) };
+    let executes = flags.bits() & OPEN_FOR_EXEC != 0 && !flags.writes();
     if executes && restrictions::forbids(&node.mount(), Restrictions::NO_EXECUTION) {
         return Err(Errno::EACCES);
     }
-    let share = Share::take(caller)?;
+    let share = DescriptorShare::take(caller)?;
     let thread = &mut node.tree().credentials.thread();
     let opened = if executes && !caller.server {
         let object = node.descriptor(thread)?;
         thread.act_for(caller)?.access(&object, libc::X_OK as u32).map_err(errno)?;
         let acting = thread.act_as_server()?;
-        open_with_room(node, || acting.reopen(&object, how).map_err(errno))?
-    } else if caller.is_superuser() && thread.switches() {
+        open_with_retry(node, || acting.reopen(&object, how).map_err(errno))?
+    } else if caller.is_superuser() && thread.assumes_callers() {
         thread.act_for(caller)?;
-        open_with_room(node, || match node.open_object(thread, how) {
+        open_with_retry(node, || match node.open_object(thread, how) {
             Err(Errno::EPERM) if how.contains(OFlags::NOATIME) => {
                 node.open_object(thread, how.difference(OFlags::NOATIME))
             }
@@ -67,15 +67,15 @@ pub(crate) fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<Ope
     } else {
         let object = node.descriptor(thread)?;
         let acting = thread.act_for(caller)?;
-        open_with_room(node, || open_tolerantly(how, |flags| acting.reopen(&object, flags)).map_err(errno))?
+        open_with_retry(node, || open_tolerantly(how, |flags| acting.reopen(&object, flags)).map_err(errno))?
     };
-    have_block(&opened, flags)?;
-    node.tree().keep_access_time(thread, FileKind::Regular, opened.as_fd());
+    make_blocking(&opened, flags)?;
+    node.tree().preserve_access_time(thread, FileKind::Regular, opened.as_fd());
     Ok(Arc::new(File::new(node.reference(), caller, share.of(opened), flags)))
 }
 
 /// Clears `O_NONBLOCK`, so that reads and writes behave as on any other file: file systems may interpret the flag.
-pub(crate) fn have_block(opened: &OwnedFd, flags: OpenFlags) -> Result<()> {
+pub(crate) fn make_blocking(opened: &OwnedFd, flags: OpenFlags) -> Result<()> {
     if flags.is_nonblocking() {
         let now = rustix::fs::fcntl_getfl(opened).map_err(errno)?;
         rustix::fs::fcntl_setfl(opened, now.difference(OFlags::NONBLOCK)).map_err(errno)?;
@@ -84,7 +84,7 @@ pub(crate) fn have_block(opened: &OwnedFd, flags: OpenFlags) -> Result<()> {
 }
 
 /// Opens; if too many descriptors are open, closes the cached ones and tries again.
-fn open_with_room(node: &Node, mut open: impl FnMut() -> Result<OwnedFd>) -> Result<OwnedFd> {
+fn open_with_retry(node: &Node, mut open: impl FnMut() -> Result<OwnedFd>) -> Result<OwnedFd> {
     match open() {
         Err(Errno::EMFILE | Errno::ENFILE) => {
             node.tree().descriptors.clear();
@@ -108,7 +108,7 @@ pub(crate) fn open_flags(flags: OpenFlags) -> OFlags {
 }
 
 /// Returns the flag for reads that the server makes for itself, without any process: they are not an access.
-pub(crate) fn without_trace(caller: &Caller) -> OFlags {
+pub(crate) fn noatime_flag(caller: &Caller) -> OFlags {
     if caller.server && caller.pid == 0 { OFlags::NOATIME } else { OFlags::empty() }
 }
 
@@ -128,19 +128,19 @@ fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T
     loop {
         match call() {
             Err(rustix::io::Errno::INTR) => {}
-            answer => return answer.map_err(errno),
+            result => return result.map_err(errno),
         }
     }
 }
 
 /// Maximum number of bytes passed to one kernel copy for a caller that may be killed meanwhile: the kernel would not stop.
-const COPY_PART_BYTES: u64 = 64 << 20;
+const COPY_CHUNK_BYTES: u64 = 64 << 20;
 
 /// Copies in parts until one is short or fails; the error is returned only if nothing has been copied.
-fn copy_in_parts(length: u64, mut part: impl FnMut(u64) -> Result<u64>) -> Result<u64> {
+fn copy_in_chunks(length: u64, mut part: impl FnMut(u64) -> Result<u64>) -> Result<u64> {
     let mut done = 0;
     while done < length {
-        let wanted = COPY_PART_BYTES.min(length - done);
+        let wanted = COPY_CHUNK_BYTES.min(length - done);
         match part(wanted) {
             Ok(copied) if copied == wanted => done += copied,
             Ok(copied) => return Ok(done + copied),
@@ -154,8 +154,9 @@ fn copy_in_parts(length: u64, mut part: impl FnMut(u64) -> Result<u64>) -> Resul
 impl File {
     /// Creates the file of a vnode that `caller` opened by `descriptor`.
     pub(crate) fn new(node: Arc<Node>, caller: &Caller, descriptor: HeldDescriptor, flags: OpenFlags) -> Self {
-        let is_read_here = !caller.server && node.tree().keeps_times_of_files() && node.mount().keeps_access_times();
-        Self { node, descriptor, flags, opener: caller.uncancelled(), is_read_here, locks: FileLocks::default() }
+        let forbids_passthrough =
+            !caller.server && node.tree().preserves_file_access_times() && node.mount().keeps_access_times();
+        Self { node, descriptor, flags, opener: caller.uncancelled(), forbids_passthrough, locks: FileLocks::default() }
     }
 
     /// Returns the attributes.
@@ -165,7 +166,7 @@ impl File {
 
     /// Assumes the credentials of a caller that is about to change the data: the kernel clears set-id bits when anyone other
     /// than the superuser writes to a file, and file capabilities on any write.
-    fn act_for_writer<'t>(&self, thread: &'t mut Thread, caller: &Caller) -> Result<Acting<'t>> {
+    fn act_for_writer<'t>(&self, thread: &'t mut ThreadCredentials, caller: &Caller) -> Result<AssumedCredentials<'t>> {
         if !self.flags.writes() {
             return Err(Errno::EBADF);
         }
@@ -173,13 +174,13 @@ impl File {
         thread.act_for_data(if caller.server && !caller.has_payer() { &self.opener } else { caller })
     }
 
-    fn thread(&self) -> Thread {
+    fn thread(&self) -> ThreadCredentials {
         self.node.tree().credentials.thread()
     }
 
     /// Clears the set-id bits for a superuser that may not keep them. For all others the kernel does so.
-    fn clear_privileges(&self, thread: &mut Thread, caller: &Caller, asked: bool) -> Result<()> {
-        if asked && caller.is_superuser() && thread.switches() {
+    fn clear_privileges(&self, thread: &mut ThreadCredentials, caller: &Caller, requested: bool) -> Result<()> {
+        if requested && caller.is_superuser() && thread.assumes_callers() {
             attributes::clear_privileges(&self.node, thread, self.descriptor.as_fd(), false)?;
         }
         Ok(())
@@ -188,7 +189,7 @@ impl File {
 
 impl OpenFile for File {
     fn read_at(&self, _caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         // A signal or a network file system may cut a read short before the end of the file.
         vnode::transfer_fully(buffer.len(), |done| {
             uninterrupted(|| rustix::io::pread(&self.descriptor, &mut buffer[done..], offset + done as u64))
@@ -196,7 +197,7 @@ impl OpenFile for File {
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         let thread = &mut self.thread();
         if self.flags.writes() && !data.is_empty() {
             self.clear_privileges(thread, caller, kill_privileges)?;
@@ -206,12 +207,12 @@ impl OpenFile for File {
     }
 
     fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.attributes()
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         if i64::try_from(size).is_err() {
             return Err(Errno::EFBIG);
         }
@@ -224,7 +225,7 @@ impl OpenFile for File {
     }
 
     fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.node.tree().locks.release(&self.node, owner);
         if self.closing_tells() {
             // Closing another descriptor of the file reports what closing this one would.
@@ -235,11 +236,11 @@ impl OpenFile for File {
     }
 
     fn closing_tells(&self) -> bool {
-        self.flags.writes() && self.node.mount().tells_errors_at_close()
+        self.flags.writes() && self.node.mount().reports_errors_at_close()
     }
 
     fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         match data_only {
             true => rustix::fs::fdatasync(&self.descriptor),
             false => rustix::fs::fsync(&self.descriptor),
@@ -248,14 +249,14 @@ impl OpenFile for File {
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         let thread = &mut self.thread();
         let flags = FallocateFlags::from_bits_retain(mode.bits());
         self.act_for_writer(thread, caller)?.allocate(&self.descriptor, flags, offset, length).map_err(errno)
     }
 
     fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         // Moves the descriptor's own offset, which nothing else here uses.
         let target = match target {
             SeekTarget::Data => SeekFrom::Data(offset),
@@ -272,7 +273,7 @@ impl OpenFile for File {
         mut to_offset: u64,
         length: u64,
     ) -> Result<u64> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         let to = to.as_any().downcast_ref::<File>().ok_or(Errno::EXDEV)?;
         let thread = &mut to.thread();
         let acting = to.act_for_writer(thread, caller)?;
@@ -287,14 +288,14 @@ impl OpenFile for File {
         };
         let cancellation = caller.cancellation();
         // Within a file the kernel refuses overlapping ranges, for which it has to see the whole range.
-        if !cancellation.may_come() || length <= COPY_PART_BYTES || Arc::ptr_eq(&self.node, &to.node) {
+        if !cancellation.may_come() || length <= COPY_CHUNK_BYTES || Arc::ptr_eq(&self.node, &to.node) {
             return part(length);
         }
-        copy_in_parts(length, |length| cancellation.check().and_then(|()| part(length)))
+        copy_in_chunks(length, |length| cancellation.check().and_then(|()| part(length)))
     }
 
     fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         let (file, thread) = (self.descriptor.as_fd(), &mut self.thread());
         match lock.family {
             LockFamily::Flock => self.locks.flock(thread, caller, file, owner, lock.kind),
@@ -303,7 +304,7 @@ impl OpenFile for File {
     }
 
     fn test_lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         match lock.family {
             LockFamily::Flock => Err(Errno::EINVAL),
             LockFamily::Posix => self.node.tree().locks.test(&self.node, self.descriptor.as_fd(), owner, lock),
@@ -311,14 +312,14 @@ impl OpenFile for File {
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         ioctl::of_descriptor(&mut self.thread(), self.descriptor.as_fd(), caller, command, input, output)
     }
 
     /// The thread then has the credentials of the opener of the file: the kernel writes to the file with the credentials of the
     /// thread that hands it over, even for others that open it for writing while it is registered.
     fn backing(&self) -> Option<BorrowedFd<'_>> {
-        if self.is_read_here {
+        if self.forbids_passthrough {
             return None;
         }
         self.thread().act_for_data(&self.opener).ok()?;
@@ -335,20 +336,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_ends_with_a_part_that_is_short_or_fails() {
-        const LENGTH: u64 = 2 * COPY_PART_BYTES + 5;
+    fn copy_ends_with_a_short_or_failed_chunk() {
+        const LENGTH: u64 = 2 * COPY_CHUNK_BYTES + 5;
         let copied = |third: Result<u64>| {
-            let mut asked = Vec::new();
-            let copied = copy_in_parts(LENGTH, |wanted| {
-                asked.push(wanted);
-                if asked.len() == 3 { third } else { Ok(wanted) }
+            let mut requested = Vec::new();
+            let copied = copy_in_chunks(LENGTH, |wanted| {
+                requested.push(wanted);
+                if requested.len() == 3 { third } else { Ok(wanted) }
             });
-            (copied, asked)
+            (copied, requested)
         };
-        let parts = vec![COPY_PART_BYTES, COPY_PART_BYTES, 5];
+        let parts = vec![COPY_CHUNK_BYTES, COPY_CHUNK_BYTES, 5];
         assert_eq!(copied(Ok(5)), (Ok(LENGTH), parts.clone()));
         assert_eq!(copied(Ok(3)), (Ok(LENGTH - 2), parts.clone()));
         assert_eq!(copied(Err(Errno::EINTR)), (Ok(LENGTH - 5), parts));
-        assert_eq!(copy_in_parts(LENGTH, |_| Err(Errno::EINTR)), Err(Errno::EINTR));
+        assert_eq!(copy_in_chunks(LENGTH, |_| Err(Errno::EINTR)), Err(Errno::EINTR));
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::OFlags;
 use vnode::{Caller, Errno, FileKind, Result};
 
-use super::credentials::Thread;
+use super::credentials::ThreadCredentials;
 use super::node::Node;
 use super::{errno, system};
 
@@ -43,7 +43,7 @@ pub(crate) fn of_node(node: &Node, caller: &Caller, command: u32, input: &[u8], 
 
 /// Executes a command on an open file.
 pub(crate) fn of_descriptor(
-    thread: &mut Thread,
+    thread: &mut ThreadCredentials,
     descriptor: BorrowedFd<'_>,
     caller: &Caller,
     command: u32,
@@ -52,13 +52,13 @@ pub(crate) fn of_descriptor(
 ) -> Result<i32> {
     let (command, size) = translate(command).ok_or(Errno::ENOTTY)?;
     let mut data = [0; 32];
-    let given = input.len().min(size);
-    data[..given].copy_from_slice(&input[..given]);
+    let input_length = input.len().min(size);
+    data[..input_length].copy_from_slice(&input[..input_length]);
     let _acting = thread.act_for(caller)?;
     // SAFETY: none of the commands that `translate` knows accesses more than these 32 bytes.
     let result = unsafe { system::ioctl(descriptor, command, &mut data) }.map_err(errno)?;
-    let answered = output.len().min(size);
-    output[..answered].copy_from_slice(&data[..answered]);
+    let output_length = output.len().min(size);
+    output[..output_length].copy_from_slice(&data[..output_length]);
     Ok(result)
 }
 

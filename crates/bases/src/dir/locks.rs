@@ -14,9 +14,9 @@ use hashbrown::HashMap;
 use rustix::fs::{FlockOperation, OFlags};
 use vnode::{Caller, Errno, Lock, LockFamily, LockKind, LockOwner, LockRanges, OpenFlags, Result};
 
-use super::credentials::Thread;
+use super::credentials::ThreadCredentials;
 use super::node::Node;
-use super::shares::{HeldDescriptor, Share};
+use super::shares::{DescriptorShare, HeldDescriptor};
 use super::{errno, system};
 
 /// The POSIX locks of all files of a tree: a file is listed while it has any.
@@ -30,19 +30,19 @@ pub(crate) struct LockTables {
 /// The POSIX locks of one file. Kept alive by the open files that took part in locking.
 struct FileTable {
     node: Arc<Node>,
-    owners: Mutex<HashMap<LockOwner, Holder>>,
+    owners: Mutex<HashMap<LockOwner, OwnerLocks>>,
 }
 
 /// The locks that one owner holds in one file.
-struct Holder {
+struct OwnerLocks {
     description: HeldDescriptor,
     writable: bool,
-    ranges: LockRanges<Held>,
+    ranges: LockRanges<HeldRange>,
 }
 
 /// How a range is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Held {
+struct HeldRange {
     kind: LockKind,
     pid: u32,
     /// The open file that it was taken through, identified by the address of its [`FileLocks`].
@@ -50,13 +50,13 @@ struct Held {
 }
 
 /// The description by which one owner locks a whole file.
-struct Flock(HeldDescriptor);
+struct FlockDescription(HeldDescriptor);
 
 /// The locking state of one open file.
 #[derive(Default)]
 pub(crate) struct FileLocks {
     table: OnceLock<Arc<FileTable>>,
-    flocks: Mutex<Vec<(LockOwner, Flock)>>,
+    flocks: Mutex<Vec<(LockOwner, FlockDescription)>>,
 }
 
 impl LockTables {
@@ -89,13 +89,13 @@ impl LockTables {
         let start = raw.l_start as u64;
         let end = if raw.l_len == 0 { u64::MAX } else { start + raw.l_len as u64 - 1 };
         let others = owners.iter().flat_map(|owners| owners.iter()).filter(|(other, _)| **other != owner);
-        let known = others.filter_map(|(_, other)| other.ranges.find(start, end, |_| true)).next();
+        let conflicting = others.filter_map(|(_, other)| other.ranges.find(start, end, |_| true)).next();
         Ok(Some(Lock {
             family: LockFamily::Posix,
             kind: if raw.l_type == libc::F_RDLCK as i16 { LockKind::Shared } else { LockKind::Exclusive },
             start,
             end,
-            pid: known.map_or(u32::try_from(raw.l_pid).unwrap_or(0), |range| range.held.pid),
+            pid: conflicting.map_or(u32::try_from(raw.l_pid).unwrap_or(0), |range| range.held.pid),
         }))
     }
 
@@ -123,7 +123,7 @@ impl LockTables {
 }
 
 impl FileTable {
-    fn owners(&self) -> MutexGuard<'_, HashMap<LockOwner, Holder>> {
+    fn owners(&self) -> MutexGuard<'_, HashMap<LockOwner, OwnerLocks>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -148,7 +148,7 @@ impl FileLocks {
     pub(crate) fn posix(
         &self,
         node: &Node,
-        thread: &mut Thread,
+        thread: &mut ThreadCredentials,
         caller: &Caller,
         (file, flags): (BorrowedFd<'_>, OpenFlags),
         owner: LockOwner,
@@ -172,7 +172,7 @@ impl FileLocks {
             if lock.kind == LockKind::Unlock {
                 return Ok(());
             }
-            owners.insert(owner, Holder::open(thread, caller, file, lock.kind == LockKind::Exclusive)?);
+            owners.insert(owner, OwnerLocks::open(thread, caller, file, lock.kind == LockKind::Exclusive)?);
         }
         let Some(holder) = owners.get_mut(&owner) else { return Err(Errno::EIO) };
         let taken = holder.take((thread, caller, file), raw, lock, self.address());
@@ -190,42 +190,42 @@ impl FileLocks {
     /// Takes or releases a lock on the whole file.
     pub(crate) fn flock(
         &self,
-        thread: &mut Thread,
+        thread: &mut ThreadCredentials,
         caller: &Caller,
         file: BorrowedFd<'_>,
         owner: LockOwner,
         kind: LockKind,
     ) -> Result<()> {
         let mut flocks = self.flocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = flocks.iter().position(|(known, _)| *known == owner);
+        let position = flocks.iter().position(|(other, _)| *other == owner);
         let operation = match kind {
             LockKind::Shared => FlockOperation::NonBlockingLockShared,
             LockKind::Exclusive => FlockOperation::NonBlockingLockExclusive,
             LockKind::Unlock => {
-                drop(place.map(|place| flocks.swap_remove(place)));
+                drop(position.map(|position| flocks.swap_remove(position)));
                 return Ok(());
             }
         };
-        match place {
-            Some(place) => rustix::fs::flock(&flocks[place].1.0, operation).map_err(errno),
+        match position {
+            Some(position) => rustix::fs::flock(&flocks[position].1.0, operation).map_err(errno),
             None => {
-                let share = share(caller)?;
+                let share = take_share(caller)?;
                 // An open file may be locked, whoever asks and whatever the current mode is.
                 let acting = thread.act_as_server()?;
                 // For reading where possible: a file that is open for writing could not be executed.
                 let description = acting.reopen(file, OFlags::RDONLY).or_else(|_| acting.reopen(file, OFlags::WRONLY));
                 let description = share.of(description.map_err(errno)?);
                 rustix::fs::flock(&description, operation).map_err(errno)?;
-                flocks.push((owner, Flock(description)));
+                flocks.push((owner, FlockDescription(description)));
                 Ok(())
             }
         }
     }
 }
 
-impl Holder {
-    fn open(thread: &mut Thread, caller: &Caller, file: BorrowedFd<'_>, writable: bool) -> Result<Self> {
-        let share = share(caller)?;
+impl OwnerLocks {
+    fn open(thread: &mut ThreadCredentials, caller: &Caller, file: BorrowedFd<'_>, writable: bool) -> Result<Self> {
+        let share = take_share(caller)?;
         let acting = thread.act_as_server()?;
         let description = match writable {
             true => acting.reopen(file, OFlags::RDWR).or_else(|_| acting.reopen(file, OFlags::WRONLY)),
@@ -237,15 +237,15 @@ impl Holder {
 
     fn take(
         &mut self,
-        (thread, caller, file): (&mut Thread, &Caller, BorrowedFd<'_>),
+        (thread, caller, file): (&mut ThreadCredentials, &Caller, BorrowedFd<'_>),
         mut raw: libc::flock64,
         lock: &Lock,
         opened: usize,
     ) -> Result<()> {
-        let held = Held { kind: lock.kind, pid: lock.pid, opened };
+        let held = HeldRange { kind: lock.kind, pid: lock.pid, opened };
         let ranges = self.ranges.with(lock.start, lock.end, (lock.kind != LockKind::Unlock).then_some(held))?;
         if lock.kind == LockKind::Exclusive && !self.writable {
-            self.become_writable(thread, caller, file)?;
+            self.make_writable(thread, caller, file)?;
         }
         system::description_lock(self.description.as_fd(), libc::F_OFD_SETLK, &mut raw).map_err(
             |error| match error {
@@ -259,7 +259,7 @@ impl Holder {
 
     /// Moves the locks to a description that may hold exclusive ones. All locks so far are shared, so both descriptions can
     /// hold them for a moment, and no other owner can get in between.
-    fn become_writable(&mut self, thread: &mut Thread, caller: &Caller, file: BorrowedFd<'_>) -> Result<()> {
+    fn make_writable(&mut self, thread: &mut ThreadCredentials, caller: &Caller, file: BorrowedFd<'_>) -> Result<()> {
         let mut new = Self::open(thread, caller, file, true)?;
         for range in self.ranges.iter() {
             let kind = LockKind::Shared;
@@ -283,8 +283,8 @@ impl Holder {
 }
 
 /// Reserves room for a description, which the caller holds as long as its lock.
-fn share(caller: &Caller) -> Result<Share> {
-    Share::take(caller).map_err(|_| Errno::ENOLCK)
+fn take_share(caller: &Caller) -> Result<DescriptorShare> {
+    DescriptorShare::take(caller).map_err(|_| Errno::ENOLCK)
 }
 
 /// Releases the locks of a description in a range. Locks that cannot be released go when the description is closed.
@@ -308,13 +308,13 @@ impl Drop for FileLocks {
 
 // Closing a description releases its locks only if no child process still has it, between fork and exec.
 
-impl Drop for Holder {
+impl Drop for OwnerLocks {
     fn drop(&mut self) {
         unlock(&self.description, 0, u64::MAX);
     }
 }
 
-impl Drop for Flock {
+impl Drop for FlockDescription {
     fn drop(&mut self) {
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_go_with_the_open_file_that_they_were_taken_through() {
+    fn closing_an_open_file_releases_its_ranges() {
         use crate::dir::{DirectoryFileSystem, Options};
         use vnode::{Creation, FileSystem, Name};
         let directory = tempfile::tempdir().unwrap();
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(other.lock(&server, LockOwner(1), &lock(100)), Err(Errno::EAGAIN), "what others took stays");
     }
     #[test]
-    fn locks_take_of_the_share_of_descriptors_of_who_takes_them() {
+    fn locks_count_in_the_descriptor_share_of_the_caller() {
         use crate::dir::{DirectoryFileSystem, Options};
         use vnode::{Creation, FileSystem, Name};
         let directory = tempfile::tempdir().unwrap();
@@ -365,7 +365,7 @@ mod tests {
         let (server, how) = (Caller::server(), Creation { mode: 0o600, flags: OpenFlags::READ_WRITE });
         let file = root.create(&server, Name::new(b"file").unwrap(), &how).unwrap().file;
         let user = Caller::with_groups(4_000_001, 0, &[], 0);
-        let mut shares: Vec<Share> = std::iter::from_fn(|| Share::take(&user).ok()).collect();
+        let mut shares: Vec<DescriptorShare> = std::iter::from_fn(|| DescriptorShare::take(&user).ok()).collect();
         for family in [LockFamily::Posix, LockFamily::Flock] {
             let end = if family == LockFamily::Flock { u64::MAX } else { 9 };
             let lock = |kind| Lock { family, kind, start: 0, end, pid: 0 };
@@ -378,7 +378,7 @@ mod tests {
             file.lock(&server, LockOwner(2), &shared).unwrap();
             file.lock(&server, LockOwner(2), &unlock).unwrap();
             file.lock(&user, LockOwner(1), &unlock).unwrap();
-            shares.push(Share::take(&user).expect("what the lock had is given back"));
+            shares.push(DescriptorShare::take(&user).expect("what the lock had is given back"));
         }
     }
 }

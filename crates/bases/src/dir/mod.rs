@@ -22,12 +22,12 @@ mod names;
 mod node;
 mod open_directory;
 mod paths;
-mod removed;
 mod restrictions;
 mod shares;
+mod silly_rename;
 mod status;
 mod submounts;
-mod subordinates;
+mod subordinate_ids;
 mod system;
 mod table;
 mod tree;
@@ -48,7 +48,7 @@ pub use error::OpenError;
 use credentials::Credentials;
 use handle::WireHandle;
 use node::Node;
-use tree::{Found, Tree};
+use tree::{LookupLocation, Tree};
 
 /// Name of this base in a stack.
 const KIND: &str = "dir";
@@ -107,7 +107,7 @@ impl DirectoryFileSystem {
         let tree = Tree::new(descriptor, options.file_handles, descriptor_limit());
         let tree = Arc::new(tree.map_err(|error| open_error(path, error))?);
         let root = tree
-            .entry_of(&mut tree.credentials.thread(), tree.root().as_fd(), Found::Unnamed)
+            .entry_of(&mut tree.credentials.thread(), tree.root().as_fd(), LookupLocation::Unnamed)
             .map_err(|error| open_error(path, error))?
             .0;
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
@@ -155,10 +155,11 @@ impl FileSystem for DirectoryFileSystem {
     fn properties(&self) -> Properties {
         Properties {
             exclusive: self.options.exclusive,
-            checks_credentials: self.tree.credentials.switches(),
+            checks_credentials: self.tree.credentials.assumes_callers(),
             // A file system below this one, mounted now or later, may report errors at close.
             nothing_to_flush: false,
-            reading_changes_times: self.tree.mounts.root().keeps_access_times() && !self.tree.keeps_times_of_files(),
+            reading_changes_times: self.tree.mounts.root().keeps_access_times()
+                && !self.tree.preserves_file_access_times(),
             persistent_handles: self.tree.mounts.root().handles().is_some(),
             folds_names: self.tree.mounts.root().folds_names(),
             ..Properties::TRANSPARENT
@@ -196,6 +197,6 @@ fn errno(error: rustix::io::Errno) -> Errno {
 
 /// Returns the maximum number of directories kept open.
 fn descriptor_limit() -> usize {
-    const MOST: usize = 4_096;
-    (shares::limit() / 4).clamp(16, MOST)
+    const CACHED_DESCRIPTORS_MAX: usize = 4_096;
+    (shares::limit() / 4).clamp(16, CACHED_DESCRIPTORS_MAX)
 }

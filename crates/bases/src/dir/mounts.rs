@@ -8,9 +8,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use rustix::fs::OFlags;
 use vnode::{Errno, FileKind, Result, mount_table};
 
-use super::credentials::Acting;
+use super::credentials::AssumedCredentials;
 use super::handle::FileHandle;
-use super::shares::may_keep;
+use super::shares::may_retain;
 use super::status::Status;
 use super::tree::PATH_ONLY;
 use super::{errno, system};
@@ -26,14 +26,14 @@ pub(crate) struct Mount {
     id: u64,
     is_of_root_device: bool,
     /// Whether it is a FUSE mount, whose server may be any user's and may not reply. Always false for the root's mount.
-    is_served: bool,
+    is_fuse: bool,
     /// Whether no other mount of the device was seen before.
     is_first: bool,
     /// A descriptor on it, which keeps its mount ID from being reused. `None` once it has been released.
-    place: Option<OwnedFd>,
+    descriptor: Option<OwnedFd>,
     /// Present if objects can be opened by handle.
-    handles: Option<Handles>,
-    behaviour: Behaviour,
+    handles: Option<HandleSupport>,
+    behaviour: FileSystemBehaviour,
     /// Time at which it was first seen, if it is an overlay: on the clock of creation times, see [`Status::generation`].
     overlay_seen_at: Option<u64>,
     /// Number of live vnodes on it. Not maintained for the root's mount, which is permanent.
@@ -42,7 +42,7 @@ pub(crate) struct Mount {
 
 /// Behaviour of the common local file systems, and what is assumed about others.
 #[derive(Clone, Copy, Default)]
-struct Behaviour {
+struct FileSystemBehaviour {
     /// Whether closing a file reports no errors.
     is_local: bool,
     keeps_access_times: bool,
@@ -50,12 +50,12 @@ struct Behaviour {
     /// Whether an object is found by other spellings of its name.
     folds_names: bool,
     /// Whether inode numbers are valid only while the object is in use, because it has none on storage.
-    lends_numbers: bool,
+    has_transient_inos: bool,
     /// Whether a file that is removed while in use gets another name in its directory until it is released (`.nfs…`).
-    renames_removed: bool,
+    has_silly_renames: bool,
 }
 
-struct Handles {
+struct HandleSupport {
     /// A descriptor on the file system: open_by_handle_at(2) requires a real one, not an `O_PATH` one.
     descriptor: OwnedFd,
     /// Offset of the inode number in handles.
@@ -65,52 +65,51 @@ struct Handles {
 /// The mounts of the tree that have been seen, and that still exist or have live vnodes.
 pub(crate) struct Mounts {
     root: Arc<Mount>,
-    others: RwLock<Others>,
+    others: RwLock<OtherMounts>,
     use_handles: bool,
 }
 
 /// All mounts except the root's, each at its index minus 1. The slot of a forgotten mount is empty.
 #[derive(Default)]
-struct Others(Vec<Option<Arc<Mount>>>);
+struct OtherMounts(Vec<Option<Arc<Mount>>>);
 
-impl Others {
+impl OtherMounts {
     fn all(&self) -> impl Iterator<Item = &Arc<Mount>> {
         self.0.iter().flatten()
     }
 
     /// Returns the first empty slot.
-    fn free_place(&mut self) -> Result<(u16, &mut Option<Arc<Mount>>)> {
-        let place = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
-        let index = u16::try_from(place + 1).map_err(|_| Errno::ENFILE)?;
-        if place == self.0.len() {
+    fn free_slot(&mut self) -> Result<(u16, &mut Option<Arc<Mount>>)> {
+        let slot = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
+        let index = u16::try_from(slot + 1).map_err(|_| Errno::ENFILE)?;
+        if slot == self.0.len() {
             self.0.push(None);
         }
-        Ok((index, &mut self.0[place]))
+        Ok((index, &mut self.0[slot]))
     }
 
     /// Takes the descriptors of mounts that are no longer mounted.
-    fn give_up_gone(&mut self, mounted: &HashSet<u64>) -> Vec<Arc<Mount>> {
-        let gone = self.0.iter_mut().flatten().filter(|mount| mount.place.is_some() && !mounted.contains(&mount.id));
-        gone.map(|mount| std::mem::replace(mount, Arc::new(mount.given_up()))).collect()
+    fn release_unmounted(&mut self, mounted: &HashSet<u64>) -> Vec<Arc<Mount>> {
+        let unmounted =
+            self.0.iter_mut().flatten().filter(|mount| mount.descriptor.is_some() && !mounted.contains(&mount.id));
+        unmounted.map(|mount| std::mem::replace(mount, Arc::new(mount.released()))).collect()
     }
 
     /// Removes and returns mounts that are no longer mounted and that nothing refers to.
-    fn take_gone(&mut self, mounted: &HashSet<u64>) -> Vec<Arc<Mount>> {
-        let places = self.0.iter_mut();
-        places
-            .filter_map(|place| place.take_if(|mount| !mounted.contains(&mount.id) && Mount::is_unused(mount)))
-            .collect()
+    fn take_unmounted(&mut self, mounted: &HashSet<u64>) -> Vec<Arc<Mount>> {
+        let slots = self.0.iter_mut();
+        slots.filter_map(|slot| slot.take_if(|mount| !mounted.contains(&mount.id) && Mount::is_unused(mount))).collect()
     }
 }
 
 impl Mount {
     /// Creates the mount that an object is on, as the root's.
     fn root(
-        acting: &Acting<'_>,
+        acting: &AssumedCredentials<'_>,
         object: BorrowedFd<'_>,
         status: &Status,
-        handles: Option<Handles>,
-        behaviour: Behaviour,
+        handles: Option<HandleSupport>,
+        behaviour: FileSystemBehaviour,
     ) -> Result<Self> {
         // The clock of creation times: none of them is earlier than the present reading.
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
@@ -120,9 +119,9 @@ impl Mount {
             device: status.device(),
             id: status.mount_id(),
             is_of_root_device: true,
-            is_served: false,
+            is_fuse: false,
             is_first: true,
-            place: Some(acting.reopen(object, PATH_ONLY).map_err(errno)?),
+            descriptor: Some(acting.reopen(object, PATH_ONLY).map_err(errno)?),
             handles,
             behaviour,
             overlay_seen_at: behaviour.is_overlay.then_some(now),
@@ -136,43 +135,43 @@ impl Mount {
     }
 
     /// Returns whether the kernel answers for it without querying a server.
-    pub(crate) fn answers_by_itself(&self) -> bool {
+    pub(crate) fn is_answered_by_kernel(&self) -> bool {
         self.behaviour.is_local || self.behaviour.is_overlay
     }
 
     /// Returns whether the object with this status is the root of this mount and a FUSE server, which may not reply, serves it.
     /// Only callers that need that very object query the server: querying it in a look-up would block everybody else from the
     /// directory above.
-    pub(crate) fn is_root_of_server(&self, status: &Status) -> bool {
-        self.is_served && status.is_mount_root()
+    pub(crate) fn is_fuse_root(&self, status: &Status) -> bool {
+        self.is_fuse && status.is_mount_root()
     }
 
     /// Returns the inode number by which the object with this status is known. The kernel's number for the root of a FUSE
     /// mount changes when the server is first queried.
-    pub(crate) fn known_ino(&self, status: &Status) -> u64 {
-        if self.is_root_of_server(status) { SERVER_ROOT_INO } else { status.ino() }
+    pub(crate) fn identity_ino(&self, status: &Status) -> u64 {
+        if self.is_fuse_root(status) { FUSE_ROOT_INO } else { status.ino() }
     }
 
-    /// Returns whether an object with that [`Mount::known_ino`] is the root of a FUSE mount.
-    pub(crate) fn is_server_root_ino(&self, ino: u64) -> bool {
-        self.is_served && ino == SERVER_ROOT_INO
+    /// Returns whether an object with that [`Mount::identity_ino`] is the root of a FUSE mount.
+    pub(crate) fn is_fuse_root_ino(&self, ino: u64) -> bool {
+        self.is_fuse && ino == FUSE_ROOT_INO
     }
 
     /// Returns the creation time by which the object with this status is known, see [`Status::generation`]: `None` for the root
-    /// of a FUSE mount, see [`Mount::known_ino`].
-    pub(crate) fn known_generation(&self, status: &Status) -> Option<u64> {
-        if self.is_root_of_server(status) { None } else { status.generation() }
+    /// of a FUSE mount, see [`Mount::identity_ino`].
+    pub(crate) fn identity_generation(&self, status: &Status) -> Option<u64> {
+        if self.is_fuse_root(status) { None } else { status.generation() }
     }
 
     /// Returns the status of an open object on this mount. The root of a FUSE mount is not queried for it.
     pub(crate) fn status_of(&self, object: BorrowedFd<'_>) -> Result<Status> {
-        let known = Status::known_of_descriptor(object)?;
-        if self.has_enough(&known) { Ok(known) } else { Status::of_descriptor(object) }
+        let cached = Status::cached_of_descriptor(object)?;
+        if self.is_status_sufficient(&cached) { Ok(cached) } else { Status::of_descriptor(object) }
     }
 
     /// Returns whether this status of an object on the mount suffices, without another query.
-    pub(crate) fn has_enough(&self, status: &Status) -> bool {
-        status.is_asked() || self.answers_by_itself() || self.is_root_of_server(status)
+    pub(crate) fn is_status_sufficient(&self, status: &Status) -> bool {
+        status.is_queried() || self.is_answered_by_kernel() || self.is_fuse_root(status)
     }
 
     /// Adds one to the number of vnodes on it.
@@ -186,14 +185,14 @@ impl Mount {
     /// reference.
     fn is_unused(self: &Arc<Self>) -> bool {
         // Nor does anything refer to the mount that this one replaced when its descriptors were released.
-        let is_alone = Arc::strong_count(self) == 1 && Arc::strong_count(&self.vnodes) == 1;
+        let is_unreferenced = Arc::strong_count(self) == 1 && Arc::strong_count(&self.vnodes) == 1;
         // A former holder of a reference counted its vnodes before it dropped that.
         fence(Ordering::Acquire);
-        is_alone && self.vnodes.load(Ordering::Acquire) == 0
+        is_unreferenced && self.vnodes.load(Ordering::Acquire) == 0
     }
 
     fn is(&self, id: u64, device: u64) -> bool {
-        self.id == id && self.device == device && self.place.is_some()
+        self.id == id && self.device == device && self.descriptor.is_some()
     }
 
     /// Returns the mount ID.
@@ -207,24 +206,24 @@ impl Mount {
     }
 
     /// Returns an `O_PATH` descriptor on it; `None` if that has been released.
-    pub(crate) fn place(&self) -> Option<BorrowedFd<'_>> {
-        self.place.as_ref().map(AsFd::as_fd)
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.descriptor.as_ref().map(AsFd::as_fd)
     }
 
     /// Returns the entry that replaces it in the list once its descriptors have been released: vnodes on it can no longer be
     /// opened.
-    fn given_up(&self) -> Self {
-        let Self { index, device, id, is_of_root_device, is_served, is_first, .. } = *self;
+    fn released(&self) -> Self {
+        let Self { index, device, id, is_of_root_device, is_fuse, is_first, .. } = *self;
         let (behaviour, overlay_seen_at, vnodes) = (self.behaviour, self.overlay_seen_at, Arc::clone(&self.vnodes));
-        let (place, handles) = (None, None);
+        let (descriptor, handles) = (None, None);
         Self {
             index,
             device,
             id,
             is_of_root_device,
-            is_served,
+            is_fuse,
             is_first,
-            place,
+            descriptor,
             handles,
             behaviour,
             overlay_seen_at,
@@ -258,13 +257,13 @@ impl Mount {
     }
 
     /// Returns whether an object has its inode number only while in use, and another one afterwards.
-    pub(crate) fn lends_numbers(&self) -> bool {
-        self.behaviour.lends_numbers
+    pub(crate) fn has_transient_inos(&self) -> bool {
+        self.behaviour.has_transient_inos
     }
 
     /// Returns whether a file that is removed while in use gets another name in its directory.
-    pub(crate) fn renames_removed(&self) -> bool {
-        self.behaviour.renames_removed
+    pub(crate) fn has_silly_renames(&self) -> bool {
+        self.behaviour.has_silly_renames
     }
 
     /// Returns when it was first seen, in nanoseconds on the clock of creation times, if it is a kernel overlay: an object
@@ -274,23 +273,23 @@ impl Mount {
     }
 
     /// Returns whether closing a file may report an error of earlier writes, as on network file systems.
-    pub(crate) fn tells_errors_at_close(&self) -> bool {
+    pub(crate) fn reports_errors_at_close(&self) -> bool {
         !self.behaviour.is_local
     }
 
     /// Returns the inode number that the stack shows: the file system's own on the root's device, mixed with the device
     /// number elsewhere.
-    pub(crate) fn shown_ino(&self, ino: u64) -> u64 {
+    pub(crate) fn exposed_ino(&self, ino: u64) -> u64 {
         if self.is_of_root_device { ino } else { foreign_ino(self.device, ino) }
     }
 }
 
 impl Mounts {
     /// Creates the list with the root's mount, given its root directory.
-    pub(crate) fn new(acting: &Acting<'_>, root: BorrowedFd<'_>, use_handles: bool) -> Result<Self> {
+    pub(crate) fn new(acting: &AssumedCredentials<'_>, root: BorrowedFd<'_>, use_handles: bool) -> Result<Self> {
         let status = Status::of_descriptor(root)?;
         let handles = use_handles.then(|| probe(acting, root, &status)).flatten();
-        let root = Arc::new(Mount::root(acting, root, &status, handles, Behaviour::of(root))?);
+        let root = Arc::new(Mount::root(acting, root, &status, handles, FileSystemBehaviour::of(root))?);
         Ok(Self { root, others: RwLock::default(), use_handles })
     }
 
@@ -300,18 +299,18 @@ impl Mounts {
     }
 
     /// Returns the inode number that the stack shows for one of a device, which need not have been seen.
-    pub(crate) fn shown_ino(&self, device: u64, ino: u64) -> u64 {
+    pub(crate) fn exposed_ino(&self, device: u64, ino: u64) -> u64 {
         if device == self.root.device { ino } else { foreign_ino(device, ino) }
     }
 
     /// Returns the mount at an index of the list, where it stays as long as it has vnodes.
     pub(crate) fn get(&self, index: u16) -> Arc<Mount> {
-        let other = usize::from(index).checked_sub(1).map(|place| self.others().0[place].clone());
+        let other = usize::from(index).checked_sub(1).map(|slot| self.others().0[slot].clone());
         other.flatten().unwrap_or_else(|| Arc::clone(&self.root))
     }
 
     /// Subtracts one from the number of vnodes on that mount.
-    pub(crate) fn discount_vnode(&self, index: u16) {
+    pub(crate) fn uncount_vnode(&self, index: u16) {
         if index != 0 {
             self.get(index).vnodes.fetch_sub(1, Ordering::Release);
         }
@@ -335,7 +334,7 @@ impl Mounts {
         self.others().all().find(|mount| mount.is(id, device)).cloned()
     }
 
-    fn others(&self) -> RwLockReadGuard<'_, Others> {
+    fn others(&self) -> RwLockReadGuard<'_, OtherMounts> {
         self.others.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -345,41 +344,46 @@ impl Mounts {
     }
 
     /// Returns the mount that an object is on; a mount not seen before is added now, with the server's credentials.
-    pub(crate) fn of_object(&self, acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status) -> Result<Arc<Mount>> {
+    pub(crate) fn of_object(
+        &self,
+        acting: &AssumedCredentials<'_>,
+        object: BorrowedFd<'_>,
+        status: &Status,
+    ) -> Result<Arc<Mount>> {
         if let Some(mount) = self.of(status) {
             return Ok(mount);
         }
-        self.forget_gone(may_keep(object));
-        let is_served = is_served(status);
-        let handles = if self.use_handles && !is_served { probe(acting, object, status) } else { None };
-        let behaviour = if is_served { Behaviour::default() } else { Behaviour::of(object) };
-        let new = Mount { is_served, ..Mount::root(acting, object, status, handles, behaviour)? };
+        self.forget_unmounted(may_retain(object));
+        let is_fuse = is_on_fuse_mount(status);
+        let handles = if self.use_handles && !is_fuse { probe(acting, object, status) } else { None };
+        let behaviour = if is_fuse { FileSystemBehaviour::default() } else { FileSystemBehaviour::of(object) };
+        let new = Mount { is_fuse, ..Mount::root(acting, object, status, handles, behaviour)? };
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(mount) = others.all().find(|mount| mount.has(status)) {
             return Ok(Arc::clone(mount));
         }
         let is_of_root_device = new.device == self.root.device;
         let is_first = !others.all().any(|mount| mount.device == new.device);
-        let (index, place) = others.free_place()?;
-        Ok(Arc::clone(place.insert(Arc::new(Mount { index, is_of_root_device, is_first, ..new }))))
+        let (index, slot) = others.free_slot()?;
+        Ok(Arc::clone(slot.insert(Arc::new(Mount { index, is_of_root_device, is_first, ..new }))))
     }
 
     /// Forgets mounts that no longer exist and have no vnodes, and closes their descriptors: unmounting is not reported, so
     /// it is detected when another mount is first seen. When descriptors are scarce, mounts that have vnodes release theirs
     /// too: the kernel may keep forever a name that nobody looks up any more.
-    fn forget_gone(&self, has_descriptors: bool) {
+    fn forget_unmounted(&self, has_descriptors: bool) {
         if self.others().0.is_empty() {
             return;
         }
         let Some(mounted) = mounted() else { return };
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        let mut gone = others.take_gone(&mounted);
+        let mut unmounted = others.take_unmounted(&mounted);
         if !has_descriptors {
-            gone.extend(others.give_up_gone(&mounted));
+            unmounted.extend(others.release_unmounted(&mounted));
         }
         drop(others);
         // Closed after the lock is released: a detached mount ends with its last descriptor.
-        drop(gone);
+        drop(unmounted);
     }
 }
 
@@ -391,7 +395,7 @@ fn mounted() -> Option<HashSet<u64>> {
 
 /// Returns whether the object with this status is on a FUSE mount, according to the mount table: the mount itself would query its
 /// server. A mount that is no longer in the table may have been one.
-fn is_served(status: &Status) -> bool {
+fn is_on_fuse_mount(status: &Status) -> bool {
     let Ok(table) = std::fs::read(mount_table::OWN) else { return false };
     // An overlay reports other devices than the one in the table. Linux before 5.8 reports no mount ID.
     let is_it = |mount: &mount_table::Mount<'_>| match status.mount_id() {
@@ -403,7 +407,7 @@ fn is_served(status: &Status) -> bool {
 
 /// Inode number by which the root of a FUSE mount is known. FUSE assigns 1 to roots that it knows nothing more of, and this
 /// number to no object.
-const SERVER_ROOT_INO: u64 = u64::MAX;
+const FUSE_ROOT_INO: u64 = u64::MAX;
 
 /// Returns the inode number shown for an object on another device than the root's.
 fn foreign_ino(device: u64, ino: u64) -> u64 {
@@ -412,7 +416,7 @@ fn foreign_ino(device: u64, ino: u64) -> u64 {
     ino ^ (spread | 1 << 63)
 }
 
-impl Behaviour {
+impl FileSystemBehaviour {
     /// Determines the behaviour of the file system that an object is on.
     fn of(object: BorrowedFd<'_>) -> Self {
         const LOCAL: [libc::c_long; 5] = [
@@ -422,17 +426,17 @@ impl Behaviour {
             libc::TMPFS_MAGIC,
             libc::F2FS_SUPER_MAGIC,
         ];
-        const WITHOUT: u64 = libc::ST_NOATIME | libc::ST_RDONLY;
+        const NO_ACCESS_TIME: u64 = libc::ST_NOATIME | libc::ST_RDONLY;
         /// CIFS, SMB 2 and later, HFS, HFS+.
-        const FOLDING: [libc::c_long; 4] = [0xff53_4d42, 0xfe53_4d42, 0x4244, 0x482b];
+        const CASE_FOLDING: [libc::c_long; 4] = [0xff53_4d42, 0xfe53_4d42, 0x4244, 0x482b];
         let Ok(state) = rustix::fs::fstatfs(object) else { return Self::default() };
         let is_local = LOCAL.contains(&state.f_type);
-        let keeps_access_times = is_local && state.f_flags as u64 & WITHOUT == 0;
-        let lends_numbers = FAT.contains(&state.f_type);
-        let folds_names = lends_numbers || FOLDING.contains(&state.f_type);
+        let keeps_access_times = is_local && state.f_flags as u64 & NO_ACCESS_TIME == 0;
+        let has_transient_inos = FAT.contains(&state.f_type);
+        let folds_names = has_transient_inos || CASE_FOLDING.contains(&state.f_type);
         let is_overlay = state.f_type == libc::OVERLAYFS_SUPER_MAGIC;
-        let renames_removed = state.f_type == libc::NFS_SUPER_MAGIC;
-        Self { is_local, keeps_access_times, is_overlay, folds_names, lends_numbers, renames_removed }
+        let has_silly_renames = state.f_type == libc::NFS_SUPER_MAGIC;
+        Self { is_local, keeps_access_times, is_overlay, folds_names, has_transient_inos, has_silly_renames }
     }
 }
 
@@ -441,7 +445,7 @@ const FAT: [libc::c_long; 2] = [libc::MSDOS_SUPER_MAGIC, 0x2011_bab0];
 
 /// Returns how to open objects by handle on the file system that `object` is on, if that works: tried with the object
 /// itself.
-fn probe(acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status) -> Option<Handles> {
+fn probe(acting: &AssumedCredentials<'_>, object: BorrowedFd<'_>, status: &Status) -> Option<HandleSupport> {
     // FUSE and FAT return handles, but lose their meaning when the kernel forgets the inode.
     let kind = rustix::fs::fstatfs(object).map_err(errno).ok()?.f_type;
     if kind == libc::FUSE_SUPER_MAGIC || FAT.contains(&kind) {
@@ -457,7 +461,7 @@ fn probe(acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status) -> Option
     let handle = system::name_to_handle_at(object, b"", system::EMPTY_PATH).ok()?;
     let again = acting.open_by_handle(descriptor.as_fd(), &handle, PATH_ONLY).ok()?;
     let same = Status::of_descriptor(again).is_ok_and(|again| again.ino() == status.ino());
-    same.then(|| Handles { inode_offset: handle.inode_offset(status.ino()), descriptor })
+    same.then(|| HandleSupport { inode_offset: handle.inode_offset(status.ino()), descriptor })
 }
 
 #[cfg(test)]
@@ -473,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn where_descriptors_are_short_mounts_that_have_gone_give_up_theirs_whatever_vnodes_they_have() {
+    fn unmounted_file_systems_release_descriptors_when_scarce() {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: needs root to mount file systems");
             return;
@@ -487,22 +491,22 @@ mod tests {
         std::fs::create_dir(&point).unwrap();
         let file_system = DirectoryFileSystem::open(directory.path(), Options::default()).unwrap();
         let mounts = &file_system.tree.mounts;
-        let meet = || {
+        let mount_and_look_up = || {
             run("mount", &["-t", "tmpfs", "none", point.to_str().unwrap()]);
             let entry = file_system.root().lookup(&Caller::server(), Name::new(b"point").unwrap());
             run("umount", &["-l", point.to_str().unwrap()]);
             entry.unwrap().vnode
         };
-        let open = || mounts.all().iter().filter(|mount| mount.place.is_some()).count();
-        let vnode = meet();
-        mounts.forget_gone(true);
+        let open = || mounts.all().iter().filter(|mount| mount.descriptor.is_some()).count();
+        let vnode = mount_and_look_up();
+        mounts.forget_unmounted(true);
         assert_eq!((open(), mounts.all().len()), (2, 2), "it has a vnode");
-        mounts.forget_gone(false);
+        mounts.forget_unmounted(false);
         assert_eq!((open(), mounts.all().len()), (1, 2), "the root's stays open");
         drop(vnode);
-        mounts.forget_gone(true);
+        mounts.forget_unmounted(true);
         assert_eq!(mounts.all().len(), 1);
-        let again = meet();
+        let again = mount_and_look_up();
         assert_eq!(mounts.all().iter().map(|mount| mount.index).collect::<Vec<_>>(), [0, 1], "its place is used again");
         drop(again);
     }

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, RenameFlags};
 use vnode::{Caller, Entry, Errno, FileKind, KeyedGuard, Name, RenameMode, Result};
 
-use super::credentials::Acting;
+use super::credentials::AssumedCredentials;
 use super::node::Node;
-use super::shares::may_keep;
+use super::shares::may_retain;
 use super::status::Status;
 use super::table::fingerprint;
-use super::tree::{Found, PATH_ONLY, Tree};
-use super::{errno, removed, system};
+use super::tree::{LookupLocation, PATH_ONLY, Tree};
+use super::{errno, silly_rename, system};
 
 /// Returns the object with that name.
 pub(crate) fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-    only_directory(directory)?;
+    require_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
     let (vnode, attributes) = directory.tree().entry(thread, caller, directory, descriptor.as_fd(), name)?;
@@ -25,13 +25,13 @@ pub(crate) fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Resul
 
 /// Returns `ENOTDIR` for anything but a directory: an `O_PATH` descriptor of something else would fail the same way, but
 /// later.
-pub(crate) fn only_directory(node: &Node) -> Result<()> {
+pub(crate) fn require_directory(node: &Node) -> Result<()> {
     if node.file_kind() == FileKind::Directory { Ok(()) } else { Err(Errno::ENOTDIR) }
 }
 
 /// Returns `EXDEV` for two objects on different mounts. The kernel would do so too, but opening them may query a server that
 /// does not reply, and meanwhile nobody may change either directory.
-pub(crate) fn only_on_one_mount(one: &Node, other: &Node) -> Result<()> {
+pub(crate) fn require_same_mount(one: &Node, other: &Node) -> Result<()> {
     // An overlay reports several devices.
     if one.mount().id() == other.mount().id() { Ok(()) } else { Err(Errno::EXDEV) }
 }
@@ -47,21 +47,21 @@ pub(crate) fn rmdir(directory: &Node, caller: &Caller, name: Name<'_>) -> Result
 }
 
 fn remove(directory: &Node, caller: &Caller, name: Name<'_>, flags: AtFlags) -> Result<()> {
-    only_directory(directory)?;
+    require_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
     let _name = directory.tree().name_lock(directory, name);
     let acting = thread.act_for(caller)?;
     let victim = Victim::find(directory, &acting, descriptor.as_fd(), name)?;
     let removed = match acting.remove_at(&descriptor, name.as_bytes(), flags) {
-        Err(rustix::io::Errno::NOTEMPTY) if directory.mount().renames_removed() => {
-            removed::remove_directory(&acting, descriptor.as_fd(), name.as_bytes())
+        Err(rustix::io::Errno::NOTEMPTY) if directory.mount().has_silly_renames() => {
+            silly_rename::remove_directory(&acting, descriptor.as_fd(), name.as_bytes())
         }
         removed => removed,
     };
     removed.map_err(errno)?;
     if let Some(victim) = victim {
-        victim.keep();
+        victim.pin();
     }
     Ok(())
 }
@@ -75,9 +75,9 @@ pub(crate) fn rename(
     to_name: Name<'_>,
     mode: RenameMode,
 ) -> Result<()> {
-    only_directory(from)?;
-    only_directory(to)?;
-    only_on_one_mount(from, to)?;
+    require_directory(from)?;
+    require_directory(to)?;
+    require_same_mount(from, to)?;
     let thread = &mut from.tree().credentials.thread();
     let (source, target) = (from.descriptor(thread)?, to.descriptor(thread)?);
     let replaces = matches!(mode, RenameMode::Replace | RenameMode::Whiteout);
@@ -91,14 +91,14 @@ pub(crate) fn rename(
         Err(error) => return Err(error),
     };
     let (name, to_name) = (name.as_bytes(), to_name.as_bytes());
-    thread.take_room(caller, |acting| acting.rename_at(&source, name, &target, to_name, flags(mode)))?;
+    thread.charge_space(caller, |acting| acting.rename_at(&source, name, &target, to_name, flags(mode)))?;
     if let Some(victim) = victim {
-        victim.keep();
+        victim.pin();
     }
     let acting = thread.act_for(caller)?;
-    note_place(Found::At(from, name), to, &acting, target.as_fd(), to_name);
+    record_location(LookupLocation::At(from, name), to, &acting, target.as_fd(), to_name);
     if mode == RenameMode::Exchange {
-        note_place(Found::At(to, to_name), from, &acting, source.as_fd(), name);
+        record_location(LookupLocation::At(to, to_name), from, &acting, source.as_fd(), name);
     }
     Ok(())
 }
@@ -114,7 +114,13 @@ fn flags(mode: RenameMode) -> RenameFlags {
 }
 
 /// Records the new location of a live vnode that has no handle.
-fn note_place(before: Found<'_>, directory: &Node, acting: &Acting<'_>, descriptor: BorrowedFd<'_>, name: &[u8]) {
+fn record_location(
+    before: LookupLocation<'_>,
+    directory: &Node,
+    acting: &AssumedCredentials<'_>,
+    descriptor: BorrowedFd<'_>,
+    name: &[u8],
+) {
     if directory.mount().handles().is_some() {
         return;
     }
@@ -122,9 +128,9 @@ fn note_place(before: Found<'_>, directory: &Node, acting: &Acting<'_>, descript
     let Ok(status) = tree.status_at(acting, &directory.mount(), descriptor, name) else { return };
     // An overlay reports several devices.
     let Some(mount) = tree.mounts.of(&status) else { return };
-    let fingerprint = fingerprint(mount.index, mount.known_ino(&status));
-    if let Some(node) = directory.tree().table.find(fingerprint, |node| node.is_found_as(&status, before)) {
-        node.is_at(directory, name);
+    let fingerprint = fingerprint(mount.index, mount.identity_ino(&status));
+    if let Some(node) = directory.tree().table.find(fingerprint, |node| node.matches_at(&status, before)) {
+        node.set_location(directory, name);
     }
 }
 
@@ -138,13 +144,18 @@ struct Victim<'a> {
 
 impl<'a> Victim<'a> {
     /// Returns the object with that name, if it has a live vnode that the removal would make unreachable.
-    fn find(above: &'a Node, acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<Self>> {
-        let tree = above.tree();
-        let above_mount = above.mount();
-        let status_now = || tree.status_at(acting, &above_mount, directory, name.as_bytes());
+    fn find(
+        parent: &'a Node,
+        acting: &AssumedCredentials<'_>,
+        directory: BorrowedFd<'_>,
+        name: Name<'_>,
+    ) -> Result<Option<Self>> {
+        let tree = parent.tree();
+        let parent_mount = parent.mount();
+        let status_now = || tree.status_at(acting, &parent_mount, directory, name.as_bytes());
         let status = status_now()?;
         let Some(mount) = tree.mounts.of(&status) else { return Ok(None) };
-        if mount.is_root_of_server(&status) {
+        if mount.is_fuse_root(&status) {
             // The name of a mount point cannot be removed.
             return Ok(None);
         }
@@ -157,7 +168,7 @@ impl<'a> Victim<'a> {
         // The link count is queried again under the lock: another name may just have been removed.
         let has_other_names = status.kind != FileKind::Directory && status.nlink() > 1 && status_now()?.nlink() > 1;
         if has_other_names {
-            nodes.retain(|node| !node.is_known_by_handle());
+            nodes.retain(|node| !node.is_identified_by_handle());
         }
         if nodes.is_empty() {
             return Ok(None);
@@ -166,22 +177,22 @@ impl<'a> Victim<'a> {
         let object = match open(tree, acting, directory, name) {
             // It is better that a vnode without a name becomes stale than that nothing can be removed.
             Err(Errno::EMFILE | Errno::ENFILE) => return Ok(None),
-            Ok(object) if !may_keep(&object) => return Ok(None),
+            Ok(object) if !may_retain(&object) => return Ok(None),
             opened => opened?,
         };
         // A vnode of an earlier object with that number cannot be saved any more.
-        let node = nodes.into_iter().find(|node| is_open(node, object.as_fd(), found(above, name)));
+        let node = nodes.into_iter().find(|node| is_object_of_node(node, object.as_fd(), location(parent, name)));
         Ok(node.map(|node| Self { node, object, _lock: lock }))
     }
 
     /// Pins the object, whose name has been removed: its vnode keeps it open.
-    fn keep(self) {
+    fn pin(self) {
         self.node.pin(self.object);
-        self.node.has_lost_a_name();
+        self.node.record_lost_name();
     }
 }
 
-fn open(tree: &Tree, acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<OwnedFd> {
+fn open(tree: &Tree, acting: &AssumedCredentials<'_>, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<OwnedFd> {
     let open = || acting.open_at(directory, name.as_bytes(), PATH_ONLY).map_err(errno);
     match open() {
         Err(Errno::EMFILE | Errno::ENFILE) => {
@@ -193,15 +204,16 @@ fn open(tree: &Tree, acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<
 }
 
 /// Returns whether the open object, found there, is the object of a vnode.
-fn is_open(node: &Node, object: BorrowedFd<'_>, found: Found<'_>) -> bool {
-    if node.is_known_by_handle() {
+fn is_object_of_node(node: &Node, object: BorrowedFd<'_>, location: LookupLocation<'_>) -> bool {
+    if node.is_identified_by_handle() {
         system::name_to_handle_at(object, b"", system::EMPTY_PATH).is_ok_and(|handle| node.has_handle(&handle))
     } else {
-        Status::of_descriptor(object).is_ok_and(|status| node.is_object_of(&status) && node.is_found_as(&status, found))
+        Status::of_descriptor(object)
+            .is_ok_and(|status| node.is_object_of(&status) && node.matches_at(&status, location))
     }
 }
 
 /// Returns the location of an entry of a directory.
-pub(crate) fn found<'a>(directory: &'a Node, name: Name<'a>) -> Found<'a> {
-    Found::At(directory, name.as_bytes())
+pub(crate) fn location<'a>(directory: &'a Node, name: Name<'a>) -> LookupLocation<'a> {
+    LookupLocation::At(directory, name.as_bytes())
 }

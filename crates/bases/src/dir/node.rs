@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rustix::fs::OFlags;
 use vnode::{Errno, FileKind, Handle, Result};
 
-use super::credentials::{Acting, Thread};
+use super::credentials::{AssumedCredentials, ThreadCredentials};
 use super::errno;
 use super::handle::{CompactHandle, FileHandle, WireHandle};
 use super::mounts::Mount;
 use super::status::Status;
 use super::table::fingerprint;
-use super::tree::{Found, PATH_ONLY, Tree};
+use super::tree::{LookupLocation, PATH_ONLY, Tree};
 
 /// One object. It has at most one live vnode, however it was found.
 ///
@@ -34,21 +34,21 @@ pub(crate) enum Identity {
     Handle(CompactHandle),
     /// By inode number and creation time, at the location where it was last seen; by that location alone if the file system
     /// keeps no creation time.
-    Place(Box<Place>),
+    Path(Box<PathIdentity>),
 }
 
-/// The location of an object without a file handle.
-pub(crate) struct Place {
+/// The identity of an object without a file handle: its creation time, and the location where it was last seen.
+pub(crate) struct PathIdentity {
     /// The generation by which it is named.
     generation: u64,
     /// The current creation time: a different one once the object has been copied to another layer of an overlay.
     created: AtomicU64,
-    at: Mutex<Option<Location>>,
+    location: Mutex<Option<Location>>,
 }
 
 /// Maximum number of nested directories; more are taken for a cycle, since directories that others have moved into each
 /// other one after the other may be remembered as one.
-const LONGEST_WAY: usize = 1 << 16;
+const DIRECTORY_DEPTH_MAX: usize = 1 << 16;
 
 /// A directory and a name in it.
 pub(crate) type Location = (Arc<Node>, Box<[u8]>);
@@ -81,34 +81,34 @@ impl Identity {
 }
 
 /// Set in generations that are assigned here because the file system keeps no creation time.
-const GIVEN: u64 = 1 << 63;
+const ASSIGNED_GENERATION: u64 = 1 << 63;
 /// The creation time of an object that is no longer found by its number.
-const GONE: u64 = GIVEN - 1;
+const GONE_GENERATION: u64 = ASSIGNED_GENERATION - 1;
 
-impl Place {
-    /// Creates the location of an object with this creation time, see [`Mount::known_generation`]; `at` is `None` if
-    /// unknown.
-    pub(crate) fn new(generation: Option<u64>, at: Option<Location>) -> Self {
+impl PathIdentity {
+    /// Creates the identity of an object with this creation time, see [`Mount::identity_generation`]; `location` is
+    /// `None` if unknown.
+    pub(crate) fn new(generation: Option<u64>, location: Option<Location>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let given = || GIVEN | NEXT.fetch_add(1, Ordering::Relaxed);
-        let generation = generation.unwrap_or_else(given);
-        Self { generation, created: AtomicU64::new(generation), at: Mutex::new(at) }
+        let assigned = || ASSIGNED_GENERATION | NEXT.fetch_add(1, Ordering::Relaxed);
+        let generation = generation.unwrap_or_else(assigned);
+        Self { generation, created: AtomicU64::new(generation), location: Mutex::new(location) }
     }
 
     /// Returns whether a creation time is that of a copy in another layer of the overlay that the object is on; the object is
     /// known by it from now on. An object is copied up at most once, and only if it is older than the first sighting of the
     /// overlay: anything newer was created in the layer that is copied to.
-    fn is_copied(&self, generation: Option<u64>, seen: u64) -> bool {
-        if self.generation & GIVEN == 0 && self.generation >= seen {
+    fn is_copied_up(&self, generation: Option<u64>, seen: u64) -> bool {
+        if self.generation & ASSIGNED_GENERATION == 0 && self.generation >= seen {
             return false;
         }
-        let copy = generation.unwrap_or(GIVEN | self.generation);
+        let copy = generation.unwrap_or(ASSIGNED_GENERATION | self.generation);
         let exchanged = self.created.compare_exchange(self.generation, copy, Ordering::Relaxed, Ordering::Relaxed);
         exchanged.is_ok() || exchanged == Err(copy)
     }
 
     fn location(&self) -> Option<Location> {
-        self.at.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.location.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -117,7 +117,7 @@ impl Node {
     pub(crate) fn new(tree: &Arc<Tree>, mount: &Mount, status: &Status, identity: Identity) -> Arc<Self> {
         let tree = Arc::clone(tree);
         mount.count_vnode();
-        let (mount, ino, kind) = (mount.index, mount.known_ino(status), status.kind);
+        let (mount, ino, kind) = (mount.index, mount.identity_ino(status), status.kind);
         Arc::new(Self { tree, ino, identity, pinned: OnceLock::new(), mount, kind })
     }
 
@@ -137,7 +137,7 @@ impl Node {
     }
 
     /// Returns its inode number on that file system.
-    pub(crate) fn ino_below(&self) -> u64 {
+    pub(crate) fn lower_ino(&self) -> u64 {
         self.ino
     }
 
@@ -170,57 +170,59 @@ impl Node {
     /// Returns whether it is the object with this status if it is where it was last seen, as far as can be determined
     /// without a file handle.
     pub(crate) fn has_generation(&self, status: &Status) -> bool {
-        let Identity::Place(place) = &self.identity else { return false };
-        let own = place.created.load(Ordering::Relaxed);
-        let generation = self.mount().known_generation(status);
-        let is_alike = generation.map_or(own & GIVEN != 0, |generation| own == generation);
-        self.has_number(status) && (is_alike || self.is_copied_as(place, status))
+        let Identity::Path(path) = &self.identity else { return false };
+        let own = path.created.load(Ordering::Relaxed);
+        let generation = self.mount().identity_generation(status);
+        let is_alike = generation.map_or(own & ASSIGNED_GENERATION != 0, |generation| own == generation);
+        self.has_ino(status) && (is_alike || self.matches_copied_up(path, status))
     }
 
-    fn has_number(&self, status: &Status) -> bool {
-        self.kind == status.kind && self.ino == self.mount().known_ino(status)
+    fn has_ino(&self, status: &Status) -> bool {
+        self.kind == status.kind && self.ino == self.mount().identity_ino(status)
     }
 
-    fn is_copied_as(&self, place: &Place, status: &Status) -> bool {
-        self.mount().overlay_seen_at().is_some_and(|seen| place.is_copied(status.generation(), seen))
+    fn matches_copied_up(&self, path: &PathIdentity, status: &Status) -> bool {
+        self.mount().overlay_seen_at().is_some_and(|seen| path.is_copied_up(status.generation(), seen))
     }
 
     /// Returns whether it is the object with this status that was found there, as far as can be determined without a file
     /// handle. A number without a creation time, or with another one on an overlay, may have been reused for another object:
     /// at the location where the vnode was last seen it is this one. Under another name it is this one if it has several
     /// names; and so is a directory, since it may have moved and nothing is known about its former content.
-    pub(crate) fn is_found_as(&self, status: &Status, found: Found<'_>) -> bool {
-        let Identity::Place(place) = &self.identity else { return false };
-        let may_be_elsewhere = match self.mount().known_generation(status) {
-            Some(generation) if generation == place.created.load(Ordering::Relaxed) => true,
+    pub(crate) fn matches_at(&self, status: &Status, lookup: LookupLocation<'_>) -> bool {
+        let Identity::Path(path) = &self.identity else { return false };
+        let may_be_elsewhere = match self.mount().identity_generation(status) {
+            Some(generation) if generation == path.created.load(Ordering::Relaxed) => true,
             Some(_) => status.nlink() > 1 && self.kind != FileKind::Directory,
             None => status.nlink() > 1 || self.kind == FileKind::Directory,
         };
-        (may_be_elsewhere || self.is_known_at(found)) && self.has_generation(status)
+        (may_be_elsewhere || self.is_located_at(lookup)) && self.has_generation(status)
     }
 
-    fn is_known_at(&self, found: Found<'_>) -> bool {
-        let (Identity::Place(place), Found::At(directory, name)) = (&self.identity, found) else { return false };
-        let at = place.at.lock().unwrap_or_else(PoisonError::into_inner);
+    fn is_located_at(&self, lookup: LookupLocation<'_>) -> bool {
+        let (Identity::Path(path), LookupLocation::At(directory, name)) = (&self.identity, lookup) else {
+            return false;
+        };
+        let at = path.location.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(&*at, Some((parent, known)) if std::ptr::eq(&raw const **parent, directory) && **known == *name)
     }
 
     /// Returns whether the status has its device and inode number.
     pub(crate) fn is_object_of(&self, status: &Status) -> bool {
         let mount = self.mount();
-        self.ino == mount.known_ino(status) && mount.has(status)
+        self.ino == mount.identity_ino(status) && mount.has(status)
     }
 
     /// Returns whether it is the root of a FUSE mount, whose server may not reply.
-    pub(crate) fn is_root_of_server(&self) -> bool {
-        self.mount().is_server_root_ino(self.ino)
+    pub(crate) fn is_fuse_root(&self) -> bool {
+        self.mount().is_fuse_root_ino(self.ino)
     }
 
     /// Returns the creation time that identifies it, or the number assigned instead; `None` if it has a handle.
     pub(crate) fn generation(&self) -> Option<u64> {
         match &self.identity {
             Identity::Handle(_) => None,
-            Identity::Place(place) => Some(place.generation),
+            Identity::Path(path) => Some(path.generation),
         }
     }
 
@@ -233,36 +235,36 @@ impl Node {
             Identity::Handle(handle) => {
                 WireHandle::Mount { device: mount.device, mount: mount.id(), handle: handle.expand() }
             }
-            Identity::Place(place) => WireHandle::Inode {
+            Identity::Path(path) => WireHandle::Inode {
                 mount: mount.id(),
                 device: mount.device,
                 ino: self.ino,
-                generation: place.generation,
+                generation: path.generation,
             },
         }
         .encode()
     }
 
     /// Records that it was seen by this name in this directory: where to find it again, if it has no handle.
-    pub(crate) fn is_at(&self, directory: &Node, name: &[u8]) {
-        let Identity::Place(place) = &self.identity else { return };
-        if self.is_known_at(Found::At(directory, name)) {
+    pub(crate) fn set_location(&self, directory: &Node, name: &[u8]) {
+        let Identity::Path(path) = &self.identity else { return };
+        if self.is_located_at(LookupLocation::At(directory, name)) {
             return;
         }
         // The table's lock is never taken while a location's is held, only the other way round.
         let now = (directory.reference(), name.into());
-        let before = place.at.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
+        let before = path.location.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
         drop(before);
     }
 
     /// Returns the directory that it was last seen in, if it has no handle.
     pub(crate) fn known_parent(&self) -> Option<Arc<Node>> {
-        let Identity::Place(place) = &self.identity else { return None };
-        Some(place.location()?.0)
+        let Identity::Path(path) = &self.identity else { return None };
+        Some(path.location()?.0)
     }
 
     /// Returns a descriptor that names the object.
-    pub(crate) fn descriptor(&self, thread: &mut Thread) -> Result<Descriptor<'_>> {
+    pub(crate) fn descriptor(&self, thread: &mut ThreadCredentials) -> Result<Descriptor<'_>> {
         match self.try_descriptor(thread) {
             Err(Errno::ESTALE) => {
                 // Its last name may be about to be removed, in which case it is pinned as soon as the lock is released.
@@ -274,8 +276,8 @@ impl Node {
     }
 
     /// Like [`Node::descriptor`], without waiting for a removal: for callers that may hold a removal lock.
-    fn try_descriptor(&self, thread: &mut Thread) -> Result<Descriptor<'_>> {
-        if let Some(descriptor) = self.standing_descriptor() {
+    fn try_descriptor(&self, thread: &mut ThreadCredentials) -> Result<Descriptor<'_>> {
+        if let Some(descriptor) = self.cached_descriptor() {
             return Ok(descriptor);
         }
         let opened = match self.open_object(thread, PATH_ONLY) {
@@ -297,7 +299,7 @@ impl Node {
     }
 
     /// Returns a descriptor that is already open.
-    fn standing_descriptor(&self) -> Option<Descriptor<'_>> {
+    fn cached_descriptor(&self) -> Option<Descriptor<'_>> {
         if self.is_root() {
             return Some(Descriptor::Borrowed(self.tree.root()));
         }
@@ -311,9 +313,9 @@ impl Node {
     }
 
     /// Opens the object with the server's credentials, for use only as the flags say: no permission is checked.
-    pub(crate) fn open_object(&self, thread: &mut Thread, flags: OFlags) -> Result<OwnedFd> {
+    pub(crate) fn open_object(&self, thread: &mut ThreadCredentials, flags: OFlags) -> Result<OwnedFd> {
         if self.is_root() || self.pinned().is_some() {
-            return match self.standing_descriptor() {
+            return match self.cached_descriptor() {
                 Some(descriptor) => thread.act_as_server()?.reopen(descriptor, flags).map_err(errno),
                 None => Err(Errno::ESTALE),
             };
@@ -322,44 +324,49 @@ impl Node {
     }
 
     /// Like [`Node::open_object`], but never through a descriptor that is already open.
-    pub(crate) fn open_by_identity(&self, thread: &mut Thread, flags: OFlags) -> Result<OwnedFd> {
+    pub(crate) fn open_by_identity(&self, thread: &mut ThreadCredentials, flags: OFlags) -> Result<OwnedFd> {
         match &self.identity {
             Identity::Handle(handle) => {
                 let mount = self.mount();
                 let descriptor = mount.handles().ok_or(Errno::ESTALE)?;
                 thread.act_as_server()?.open_by_handle(descriptor, &handle.expand(), flags).map_err(errno)
             }
-            Identity::Place(place) => self.open_at_place(thread, place, flags),
+            Identity::Path(path) => self.open_at_location(thread, path, flags),
         }
     }
 
     /// Opens component by component from the nearest ancestor directory that is already open. Iterative, since the path may
     /// be deeper than a thread's stack allows.
-    fn open_at_place(&self, thread: &mut Thread, place: &Place, flags: OFlags) -> Result<OwnedFd> {
-        let (mut parent, own_name) = place.location().ok_or(Errno::ESTALE)?;
-        let mut way = Vec::new();
-        while parent.standing_descriptor().is_none()
-            && let Identity::Place(place) = &parent.identity
+    fn open_at_location(&self, thread: &mut ThreadCredentials, path: &PathIdentity, flags: OFlags) -> Result<OwnedFd> {
+        let (mut parent, own_name) = path.location().ok_or(Errno::ESTALE)?;
+        let mut ancestors = Vec::new();
+        while parent.cached_descriptor().is_none()
+            && let Identity::Path(path) = &parent.identity
         {
-            let (above, name) = place.location().ok_or(Errno::ESTALE)?;
-            way.push((std::mem::replace(&mut parent, above), name));
-            if way.len() > LONGEST_WAY {
+            let (above, name) = path.location().ok_or(Errno::ESTALE)?;
+            ancestors.push((std::mem::replace(&mut parent, above), name));
+            if ancestors.len() > DIRECTORY_DEPTH_MAX {
                 return Err(Errno::ESTALE);
             }
         }
         let mut directory = parent.try_descriptor(thread)?;
         let acting = thread.act_as_server()?;
-        for (node, name) in way.iter().rev() {
-            let below = Arc::new(node.open_in(&acting, directory.as_fd(), name)?);
+        for (node, name) in ancestors.iter().rev() {
+            let below = Arc::new(node.open_in_directory(&acting, directory.as_fd(), name)?);
             self.tree.descriptors.insert(node.key(), Arc::clone(&below));
             directory = Descriptor::Shared(below);
         }
-        let object = self.open_in(&acting, directory.as_fd(), &own_name)?;
+        let object = self.open_in_directory(&acting, directory.as_fd(), &own_name)?;
         if flags == PATH_ONLY { Ok(object) } else { acting.reopen(object, flags).map_err(errno) }
     }
 
     /// Opens the object by its name in a directory, if it is there.
-    fn open_in(&self, acting: &Acting<'_>, directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
+    fn open_in_directory(
+        &self,
+        acting: &AssumedCredentials<'_>,
+        directory: BorrowedFd<'_>,
+        name: &[u8],
+    ) -> Result<OwnedFd> {
         let object = acting.open_at(directory, name, PATH_ONLY).map_err(|error| match error {
             rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => Errno::ESTALE,
             error => errno(error),
@@ -373,11 +380,11 @@ impl Node {
 
     /// Records that one of its names was removed, for a directory the only one: any object with its number from now on is
     /// another.
-    pub(crate) fn has_lost_a_name(&self) {
-        if let Identity::Place(place) = &self.identity
+    pub(crate) fn record_lost_name(&self) {
+        if let Identity::Path(path) = &self.identity
             && self.kind == FileKind::Directory
         {
-            place.created.store(GONE, Ordering::Relaxed);
+            path.created.store(GONE_GENERATION, Ordering::Relaxed);
         }
     }
 
@@ -393,7 +400,7 @@ impl Node {
     }
 
     /// Returns whether the object is identified by its handle.
-    pub(crate) fn is_known_by_handle(&self) -> bool {
+    pub(crate) fn is_identified_by_handle(&self) -> bool {
         matches!(self.identity, Identity::Handle(_))
     }
 }
@@ -401,7 +408,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.forget(self);
-        self.tree.mounts.discount_vnode(self.mount);
+        self.tree.mounts.uncount_vnode(self.mount);
         // Iterative: each may hold the last reference to its parent, and the path up may be deeper than the stack allows.
         let mut above = self.take_parent();
         while let Some(node) = above {
@@ -426,8 +433,8 @@ impl Node {
 
     /// Takes the directory that it was last seen in.
     fn take_parent(&mut self) -> Option<Arc<Node>> {
-        let Identity::Place(place) = &mut self.identity else { return None };
-        Some(place.at.get_mut().unwrap_or_else(PoisonError::into_inner).take()?.0)
+        let Identity::Path(path) = &mut self.identity else { return None };
+        Some(path.location.get_mut().unwrap_or_else(PoisonError::into_inner).take()?.0)
     }
 }
 
@@ -442,7 +449,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vnodes_that_end_leave_nothing_behind() {
+    fn dropped_vnodes_leave_the_tables() {
         use crate::dir::{DirectoryFileSystem, Options};
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(directory.path().join("a/b/c")).unwrap();

@@ -9,17 +9,17 @@ use vnode::profile::enter;
 use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, OpenDirectory, Result};
 
 use super::KIND;
-use super::file::{open_tolerantly, without_trace};
+use super::file::{noatime_flag, open_tolerantly};
 use super::mounts::Mount;
-use super::names::only_directory;
+use super::names::require_directory;
 use super::node::Node;
-use super::removed::is_name_of_removed;
-use super::shares::{HeldDescriptor, Share};
+use super::shares::{DescriptorShare, HeldDescriptor};
+use super::silly_rename::is_silly_name;
 use super::status::number_at;
 use super::{errno, system};
 
 /// Number of bytes read at once.
-const BUFFER_SIZE: usize = 32_768;
+const BUFFER_BYTES: usize = 32_768;
 
 /// The cookies that encode the offsets 0, 1 and 2, which have other meanings to callers. ext4, whose offsets are hashes,
 /// uses none in this range.
@@ -33,7 +33,7 @@ pub(crate) struct Directory {
     /// Whether something is mounted on an entry: records then contain the number of the covered object.
     has_mount_points: bool,
     /// Records left over from a read: most reads continue where the last one stopped.
-    rest: Mutex<Option<Records>>,
+    leftover: Mutex<Option<Records>>,
     /// The current offset of the descriptor; locked from a seek to the read that follows it.
     position: Mutex<Option<u64>>,
 }
@@ -46,7 +46,7 @@ struct Records {
     /// The offset of the first unread record.
     offset: u64,
     /// Whether no caller has received any of them, or learned that there are none.
-    is_news: bool,
+    is_unseen: bool,
 }
 
 /// One record of getdents64(2).
@@ -62,13 +62,13 @@ struct Record<'a> {
 impl Directory {
     /// Opens the directory of a vnode.
     pub(crate) fn open(node: &Node, caller: &Caller) -> Result<Self> {
-        only_directory(node)?;
-        let share = Share::take(caller)?;
+        require_directory(node)?;
+        let share = DescriptorShare::take(caller)?;
         let thread = &mut node.tree().credentials.thread();
         let object = node.descriptor(thread)?;
         let acting = thread.act_for(caller)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let servers = flags | OFlags::CLOEXEC | without_trace(caller);
+        let servers = flags | OFlags::CLOEXEC | noatime_flag(caller);
         // By its own `.` entry, which requires search permission: the server has that, and a /proc link costs more.
         let open = || match caller.server {
             true => open_tolerantly(servers, |flags| acting.open_at(&object, c".", flags)).map_err(errno),
@@ -84,22 +84,24 @@ impl Directory {
             opened => opened?,
         };
         let (tree, descriptor) = (node.tree(), share.of(descriptor));
-        tree.keep_access_time(thread, FileKind::Directory, descriptor.as_fd());
-        let has_mount_points = tree.submounts.are_in(tree.root(), descriptor.as_fd());
-        let (rest, position) = (Mutex::default(), Mutex::new(Some(0)));
-        Ok(Self { node: node.reference(), mount: node.mount(), descriptor, has_mount_points, rest, position })
+        tree.preserve_access_time(thread, FileKind::Directory, descriptor.as_fd());
+        let has_mount_points = tree.submounts.exist_in(tree.root(), descriptor.as_fd());
+        let (leftover, position) = (Mutex::default(), Mutex::new(Some(0)));
+        Ok(Self { node: node.reference(), mount: node.mount(), descriptor, has_mount_points, leftover, position })
     }
 
     /// Returns the records from an offset on: left over from an earlier read, or fresh ones.
     fn records(&self, offset: u64, first: bool) -> Result<Records> {
-        let rest = self.rest().take();
-        match rest {
+        let leftover = self.leftover().take();
+        match leftover {
             // A caller that starts over expects to see changes.
-            Some(rest) if first && rest.offset == offset && rest.is_left_at(offset) => return Ok(rest),
+            Some(leftover) if first && leftover.offset == offset && leftover.continues_at(offset) => {
+                return Ok(leftover);
+            }
             _ => {}
         }
-        let mut buffer = rest.map_or_else(Vec::new, |rest| rest.buffer);
-        buffer.resize(BUFFER_SIZE, 0);
+        let mut buffer = leftover.map_or_else(Vec::new, |leftover| leftover.buffer);
+        buffer.resize(BUFFER_BYTES, 0);
         let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
         if position.take() != Some(offset) {
             rustix::fs::seek(&self.descriptor, SeekFrom::Start(offset)).map_err(errno)?;
@@ -109,7 +111,7 @@ impl Directory {
             Err(rustix::io::Errno::NOENT) => 0,
             length => length.map_err(errno)?,
         };
-        let records = Records { buffer, range: 0..length, offset, is_news: true };
+        let records = Records { buffer, range: 0..length, offset, is_unseen: true };
         // Only a descriptor that has not been read from is certainly at the start.
         *position = records.last_offset().filter(|&offset| offset != 0);
         Ok(records)
@@ -118,7 +120,7 @@ impl Directory {
     fn entry<'a>(&self, record: &Record<'a>) -> Result<Option<DirectoryEntry<'a>>> {
         // A damaged file system may contain anything; `.` and `..` are not returned.
         let Ok(name) = Name::new(record.name) else { return Ok(None) };
-        if self.mount.renames_removed() && is_name_of_removed(record.name) {
+        if self.mount.has_silly_renames() && is_silly_name(record.name) {
             return Ok(None);
         }
         let cookie = match record.next {
@@ -136,13 +138,13 @@ impl Directory {
             && let Ok(_acting) = tree.credentials.thread().act_as_server()
             && let Ok((device, ino)) = number_at(&self.descriptor, record.name)
         {
-            return tree.mounts.shown_ino(device, ino);
+            return tree.mounts.exposed_ino(device, ino);
         }
-        self.mount.shown_ino(record.ino)
+        self.mount.exposed_ino(record.ino)
     }
 
-    fn rest(&self) -> MutexGuard<'_, Option<Records>> {
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn leftover(&self) -> MutexGuard<'_, Option<Records>> {
+        self.leftover.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,7 +155,7 @@ impl OpenDirectory for Directory {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         let mut offset =
             if (SMALL_OFFSETS..=SMALL_OFFSETS + 2).contains(&cookie) { cookie - SMALL_OFFSETS } else { cookie };
         let mut first = true;
@@ -162,42 +164,42 @@ impl OpenDirectory for Directory {
             if records.range.is_empty() {
                 if !first {
                     // A caller that has received entries asks once more.
-                    *self.rest() = Some(records);
+                    *self.leftover() = Some(records);
                 }
                 return Ok(());
             }
             first = false;
-            records.is_news = false;
+            records.is_unseen = false;
             while let Some(record) = records.first() {
                 let (length, next) = (record.length, record.next);
                 if let Some(entry) = self.entry(&record)?
                     && sink(entry).is_break()
                 {
-                    *self.rest() = Some(records);
+                    *self.leftover() = Some(records);
                     return Ok(());
                 }
                 records.range.start += length;
                 records.offset = next;
                 offset = next;
             }
-            *self.rest() = Some(records);
+            *self.leftover() = Some(records);
         }
     }
 
     fn dots(&self) -> Option<[u64; 2]> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         // The parent is on another file system, or does not exist.
         if self.node.is_root() || self.mount.index != 0 {
             return None;
         }
         let records = self.records(0, true).ok()?;
         let numbers = [records.number_of(b"."), records.number_of(b"..")];
-        *self.rest() = Some(records);
-        Some([self.mount.shown_ino(numbers[0]?), self.mount.shown_ino(numbers[1]?)])
+        *self.leftover() = Some(records);
+        Some([self.mount.exposed_ino(numbers[0]?), self.mount.exposed_ino(numbers[1]?)])
     }
 
     fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         match data_only {
             true => rustix::fs::fdatasync(&self.descriptor),
             false => rustix::fs::fsync(&self.descriptor),
@@ -208,8 +210,8 @@ impl OpenDirectory for Directory {
 
 impl Records {
     /// Returns whether a read from this offset continues with them.
-    fn is_left_at(&self, offset: u64) -> bool {
-        if offset == 0 { self.is_news } else { self.is_news || !self.range.is_empty() }
+    fn continues_at(&self, offset: u64) -> bool {
+        if offset == 0 { self.is_unseen } else { self.is_unseen || !self.range.is_empty() }
     }
 
     /// Returns the inode number of a name, if it is among them.

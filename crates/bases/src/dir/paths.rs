@@ -6,10 +6,10 @@ use std::sync::Arc;
 use rustix::fs::{OFlags, ResolveFlags};
 use vnode::{Caller, Errno, FileKind, Result, VnodeRef};
 
-use super::credentials::Acting;
+use super::credentials::AssumedCredentials;
 use super::node::Node;
 use super::status::Status;
-use super::tree::{Found, PATH_ONLY};
+use super::tree::{LookupLocation, PATH_ONLY};
 use super::{errno, system};
 
 /// Returns the path below the root, as the kernel knows it.
@@ -50,7 +50,7 @@ fn below_root(node: &Node, descriptor: BorrowedFd<'_>) -> Result<Option<Vec<u8>>
 
 /// Returns whether the kernel knows a path of the object that is outside the root. It knows none for a file that was opened
 /// by handle while no name of it is in its dentry cache, and reports `/`.
-pub(crate) fn is_known_outside(root: BorrowedFd<'_>, object: BorrowedFd<'_>) -> Result<bool> {
+pub(crate) fn is_outside_root(root: BorrowedFd<'_>, object: BorrowedFd<'_>) -> Result<bool> {
     let (mut path, root) = (absolute_path(object)?, root_prefix(root)?);
     let unknown = path == b"/";
     if !path.ends_with(b"/") {
@@ -91,12 +91,12 @@ pub(crate) fn parent(node: &Node, caller: &Caller) -> Result<VnodeRef> {
         return Ok(parent);
     }
     let parent = open_parent(&thread.act_for(caller)?, descriptor.as_fd(), node.tree().root())?;
-    let (parent, _) = node.tree().entry_of(thread, parent.as_fd(), Found::Unnamed)?;
+    let (parent, _) = node.tree().entry_of(thread, parent.as_fd(), LookupLocation::Unnamed)?;
     Ok(parent as Arc<_>)
 }
 
 /// Opens the parent of a directory. Whatever is mounted over the root, perhaps our own stack, is not entered.
-fn open_parent(acting: &Acting<'_>, directory: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<OwnedFd> {
+fn open_parent(acting: &AssumedCredentials<'_>, directory: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<OwnedFd> {
     let flags = PATH_ONLY | OFlags::DIRECTORY;
     let within = acting.open_within(directory, c"..", flags, ResolveFlags::NO_XDEV);
     if let Ok(parent) = within {

@@ -20,7 +20,7 @@ pub(crate) const CAPABILITIES: &[u8] = b"security.capability";
 
 /// Drivers have only major numbers below this (CHRDEV_MAJOR_MAX and BLKDEV_MAJOR_MAX of Linux are 512), so a device whose
 /// number has this bit cannot be opened: `ENXIO`.
-const WITHOUT_DRIVER: u32 = 0x800;
+const NO_DRIVER_MAJOR_BIT: u32 = 0x800;
 
 impl Restrictions {
     /// Forbids nothing.
@@ -59,7 +59,7 @@ impl Restrictions {
 
 /// Returns whether a mount forbids something now; also true where it cannot be queried.
 pub(crate) fn forbids(mount: &Mount, what: Restrictions) -> bool {
-    let state = mount.place().and_then(|place| rustix::fs::fstatfs(place).ok());
+    let state = mount.descriptor().and_then(|descriptor| rustix::fs::fstatfs(descriptor).ok());
     state.is_none_or(|state| Restrictions(state.f_flags as u64).contains(what))
 }
 
@@ -69,8 +69,8 @@ pub(crate) fn forbids(mount: &Mount, what: Restrictions) -> bool {
 /// are provisional, and its mount, which would have to query the server too, is taken for one without either flag.
 pub(crate) fn attributes(mount: &Mount, status: &Status) -> Attributes {
     const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
-    let mut shown = status.attributes(mount.shown_ino(status.ino()));
-    shown.is_provisional = !status.is_asked() && mount.is_root_of_server(status);
+    let mut shown = status.attributes(mount.exposed_ino(status.ino()));
+    shown.is_provisional = !status.is_queried() && mount.is_fuse_root(status);
     let forbids = |what| shown.is_provisional || forbids(mount, what);
     match shown.kind {
         FileKind::Regular if shown.mode & SET_ID != 0 && forbids(Restrictions::NO_SET_ID) => {
@@ -79,7 +79,7 @@ pub(crate) fn attributes(mount: &Mount, status: &Status) -> Attributes {
         FileKind::CharacterDevice | FileKind::BlockDevice
             if (shown.rdev.major, shown.rdev.minor) != (0, 0) && forbids(Restrictions::NO_DEVICES) =>
         {
-            shown.rdev.major |= WITHOUT_DRIVER;
+            shown.rdev.major |= NO_DRIVER_MAJOR_BIT;
         }
         _ => {}
     }

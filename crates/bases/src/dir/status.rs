@@ -14,7 +14,7 @@ const FLAGS_OF_OBJECTS: u64 = !(libc::STATX_ATTR_MOUNT_ROOT | libc::STATX_ATTR_A
 /// The status of one object at one moment.
 pub(crate) struct Status {
     raw: Statx,
-    is_asked: bool,
+    is_queried: bool,
     /// The kind.
     pub kind: FileKind,
 }
@@ -31,12 +31,12 @@ impl Status {
     }
 
     /// Like [`Status::at`], with what the kernel knows: a server, which may not reply, is not queried.
-    pub(crate) fn known_at(directory: impl AsFd, name: impl Arg) -> Result<Self> {
+    pub(crate) fn cached_at(directory: impl AsFd, name: impl Arg) -> Result<Self> {
         Self::of(directory, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC)
     }
 
     /// Like [`Status::of_descriptor`], with what the kernel knows: a server, which may not reply, is not queried.
-    pub(crate) fn known_of_descriptor(descriptor: impl AsFd) -> Result<Self> {
+    pub(crate) fn cached_of_descriptor(descriptor: impl AsFd) -> Result<Self> {
         Self::of(descriptor, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC)
     }
 
@@ -44,12 +44,12 @@ impl Status {
         let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID;
         let raw = rustix::fs::statx(descriptor, name, flags, mask).map_err(errno)?;
         let kind = FileKind::from_mode(u32::from(raw.stx_mode)).ok_or(Errno::EIO)?;
-        Ok(Self { raw, is_asked: !flags.contains(AtFlags::STATX_DONT_SYNC), kind })
+        Ok(Self { raw, is_queried: !flags.contains(AtFlags::STATX_DONT_SYNC), kind })
     }
 
     /// Returns whether the object's server, if it has one, has been queried.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.is_asked
+    pub(crate) fn is_queried(&self) -> bool {
+        self.is_queried
     }
 
     /// Returns whether it is the root of a mount. Linux before 5.8 does not report this.

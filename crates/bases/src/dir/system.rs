@@ -230,8 +230,8 @@ impl DescriptorPath {
         bytes[..PREFIX.len()].copy_from_slice(PREFIX);
         let mut number = descriptor.as_fd().as_raw_fd() as u32;
         let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
-        for place in (PREFIX.len()..PREFIX.len() + digits).rev() {
-            bytes[place] = b'0' + (number % 10) as u8;
+        for index in (PREFIX.len()..PREFIX.len() + digits).rev() {
+            bytes[index] = b'0' + (number % 10) as u8;
             number /= 10;
         }
         Self { bytes }

@@ -9,7 +9,7 @@ use super::node::Node;
 const SHARDS: usize = 64;
 
 /// The table. It does not keep vnodes alive.
-pub(crate) struct Table {
+pub(crate) struct VnodeTable {
     shards: [Mutex<HashTable<Slot>>; SHARDS],
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn fingerprint(mount: u16, ino: u64) -> u64 {
     mixed ^ mixed >> 32
 }
 
-impl Table {
+impl VnodeTable {
     /// Creates an empty table.
     pub(crate) fn new() -> Self {
         Self { shards: std::array::from_fn(|_| Mutex::default()) }

@@ -7,19 +7,19 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::OFlags;
 use vnode::{Attributes, Caller, Errno, FileKind, KeptAccessTimes, KeyedGuard, KeyedLocks, Name, Result};
 
-use super::covered::Covered;
-use super::credentials::{Acting, Credentials, Thread};
-use super::descriptors::{Descriptors, make_room};
+use super::covered::CoveredDirectory;
+use super::credentials::{AssumedCredentials, Credentials, ThreadCredentials};
+use super::descriptors::{DescriptorCache, grow_descriptor_table};
 use super::handle::{FileHandle, WireHandle};
 use super::locks::LockTables;
 use super::mounts::{Mount, Mounts};
-use super::node::{Identity, Node, Place};
-use super::paths::is_known_outside;
+use super::node::{Identity, Node, PathIdentity};
+use super::paths::is_outside_root;
 use super::restrictions::{self, Restrictions};
-use super::shares::may_keep;
+use super::shares::may_retain;
 use super::status::Status;
-use super::submounts::{Point, Submounts};
-use super::table::{Table, fingerprint};
+use super::submounts::{Submount, Submounts};
+use super::table::{VnodeTable, fingerprint};
 use super::{errno, system};
 
 /// A name in a directory, which is identified by [`Node::key`].
@@ -37,23 +37,23 @@ pub(crate) struct Tree {
     /// The mount points.
     pub submounts: Submounts,
     /// The live vnodes.
-    pub table: Table,
+    pub table: VnodeTable,
     /// The cache of open directories.
-    pub descriptors: Descriptors,
+    pub descriptors: DescriptorCache,
     /// Byte-range locks.
     pub locks: LockTables,
     root: OwnedFd,
     root_ino: u64,
-    covered: OnceLock<Covered>,
-    keeps_times_of_files: AtomicBool,
-    keeps_times_of_directories: AtomicBool,
+    covered: OnceLock<CoveredDirectory>,
+    preserves_file_access_times: AtomicBool,
+    preserves_directory_access_times: AtomicBool,
     removals: KeyedLocks<u64>,
     names: KeyedLocks<NameKey>,
 }
 
 /// Location where an object was found: without handles, the only way to open it again.
 #[derive(Clone, Copy)]
-pub(crate) enum Found<'a> {
+pub(crate) enum LookupLocation<'a> {
     /// Under this name in this directory.
     At(&'a Node, &'a [u8]),
     /// Not by name: it can be opened again only by handle.
@@ -65,20 +65,20 @@ impl Tree {
     pub(crate) fn new(root: OwnedFd, use_handles: bool, descriptor_limit: usize) -> Result<Self> {
         let credentials = Credentials::probe();
         let mounts = Mounts::new(&credentials.thread().act_as_server()?, root.as_fd(), use_handles)?;
-        let descriptors = Descriptors::new(descriptor_limit);
-        make_room(&root);
+        let descriptors = DescriptorCache::new(descriptor_limit);
+        grow_descriptor_table(&root);
         Ok(Self {
             credentials,
             mounts,
             submounts: Submounts::new(root.as_fd()),
-            table: Table::new(),
+            table: VnodeTable::new(),
             descriptors,
             locks: LockTables::default(),
             root_ino: Status::of_descriptor(&root)?.ino(),
             root,
             covered: OnceLock::new(),
-            keeps_times_of_files: AtomicBool::new(false),
-            keeps_times_of_directories: AtomicBool::new(false),
+            preserves_file_access_times: AtomicBool::new(false),
+            preserves_directory_access_times: AtomicBool::new(false),
             removals: KeyedLocks::default(),
             names: KeyedLocks::default(),
         })
@@ -88,7 +88,7 @@ impl Tree {
     pub(crate) fn set_mount_point(&self, directory: BorrowedFd<'_>) {
         // A directory whose location cannot be determined cannot be found by one either.
         let mut thread = self.credentials.thread();
-        let covered = thread.act_as_server().and_then(|acting| Covered::new(&acting, directory));
+        let covered = thread.act_as_server().and_then(|acting| CoveredDirectory::new(&acting, directory));
         if let Ok(covered) = covered {
             let _ = self.covered.set(covered);
         }
@@ -96,22 +96,30 @@ impl Tree {
 
     /// Sets for which kinds of objects reading no longer updates access times.
     pub(crate) fn keep_access_times(&self, kept: KeptAccessTimes) {
-        self.keeps_times_of_files.store(kept.files, Ordering::Relaxed);
-        self.keeps_times_of_directories.store(kept.directories, Ordering::Relaxed);
+        self.preserves_file_access_times.store(kept.files, Ordering::Relaxed);
+        self.preserves_directory_access_times.store(kept.directories, Ordering::Relaxed);
     }
 
     /// Returns whether reading files leaves access times unchanged.
-    pub(crate) fn keeps_times_of_files(&self) -> bool {
-        self.keeps_times_of_files.load(Ordering::Relaxed)
+    pub(crate) fn preserves_file_access_times(&self) -> bool {
+        self.preserves_file_access_times.load(Ordering::Relaxed)
     }
 
     /// Makes reads through a descriptor leave the access time unchanged, if set so for that kind of object, whoever has opened
     /// it: set as the server, which may do so for objects of other owners too. Where it may not, access times are those of the
     /// file system.
-    pub(crate) fn keep_access_time(&self, thread: &mut Thread, kind: FileKind, descriptor: BorrowedFd<'_>) {
-        let keeps =
-            if kind == FileKind::Directory { &self.keeps_times_of_directories } else { &self.keeps_times_of_files };
-        if keeps.load(Ordering::Relaxed)
+    pub(crate) fn preserve_access_time(
+        &self,
+        thread: &mut ThreadCredentials,
+        kind: FileKind,
+        descriptor: BorrowedFd<'_>,
+    ) {
+        let preserves = if kind == FileKind::Directory {
+            &self.preserves_directory_access_times
+        } else {
+            &self.preserves_file_access_times
+        };
+        if preserves.load(Ordering::Relaxed)
             && let Ok(_server) = thread.act_as_server()
             && let Ok(flags) = rustix::fs::fcntl_getfl(descriptor)
         {
@@ -156,94 +164,98 @@ impl Tree {
     /// one, the handle is queried again.
     pub(crate) fn entry(
         self: &Arc<Self>,
-        thread: &mut Thread,
+        thread: &mut ThreadCredentials,
         caller: &Caller,
         directory: &Node,
         descriptor: BorrowedFd<'_>,
         name: Name<'_>,
     ) -> Result<(Arc<Node>, Attributes)> {
         let mount = self.mounts.get(directory.mount_index());
-        let found = Found::At(directory, name.as_bytes());
+        let location = LookupLocation::At(directory, name.as_bytes());
         let acting = thread.act_for(caller)?;
         if let Some(object) = self.covered.get().and_then(|covered| covered.at(directory, name)) {
             // Checks whether the caller may search the directory.
             acting.status_at(descriptor, ".")?;
-            let (node, attributes) = self.entry_of(thread, object, found)?;
-            if !node.is_known_by_handle() {
+            let (node, attributes) = self.entry_of(thread, object, location)?;
+            if !node.is_identified_by_handle() {
                 node.pin(object.try_clone_to_owned()?);
             }
             return Ok((node, attributes));
         }
-        if mount.lends_numbers() {
+        if mount.has_transient_inos() {
             // Found by its descriptor, below.
         } else if mount.handles().is_none() {
             let status = self.status_at(&acting, &mount, descriptor, name.as_bytes())?;
             // One file system may report several devices, such as overlayfs.
-            let is_known = |mount: &Arc<Mount>| mount.handles().is_none() && mount.has_enough(&status);
+            let is_known = |mount: &Arc<Mount>| mount.handles().is_none() && mount.is_status_sufficient(&status);
             if let Some(mount) = self.mounts.of(&status).filter(is_known) {
-                return Ok(self.vnode(&mount, &status, None, found));
+                return Ok(self.vnode(&mount, &status, None, location));
             }
         } else if let Some(handle) = handle_of_name(&acting, descriptor, name)? {
             let status = self.status_at(&acting, &mount, descriptor, name.as_bytes())?;
             let certain = mount.has(&status)
                 && mount.handle_has_ino(&handle, status.ino())
-                && (is_old(&status) || handle_of_name(&acting, descriptor, name)? == Some(handle));
+                && (is_certainly_old(&status) || handle_of_name(&acting, descriptor, name)? == Some(handle));
             if certain {
-                return Ok(self.vnode(&mount, &status, Some(&handle), found));
+                return Ok(self.vnode(&mount, &status, Some(&handle), location));
             }
         }
         let object = acting.open_at(descriptor, name.as_bytes(), PATH_ONLY).map_err(errno)?;
-        self.entry_of(thread, object.as_fd(), found)
+        self.entry_of(thread, object.as_fd(), location)
     }
 
     /// Returns the status of a name in a directory on a mount. A file system mounted there is not queried, since it may not
     /// reply: meanwhile the kernel would let nobody change the directory.
     pub(crate) fn status_at(
         &self,
-        acting: &Acting<'_>,
+        acting: &AssumedCredentials<'_>,
         mount: &Mount,
         directory: BorrowedFd<'_>,
         name: &[u8],
     ) -> Result<Status> {
-        if !mount.answers_by_itself() && self.submounts.are_none(self.root()) {
+        if !mount.is_answered_by_kernel() && self.submounts.is_empty(self.root()) {
             return acting.status_at(directory, name);
         }
-        let known = acting.known_status_at(directory, name)?;
-        if mount.answers_by_itself() || !mount.has(&known) { Ok(known) } else { acting.status_at(directory, name) }
+        let cached = acting.cached_status_at(directory, name)?;
+        if mount.is_answered_by_kernel() || !mount.has(&cached) {
+            Ok(cached)
+        } else {
+            acting.status_at(directory, name)
+        }
     }
 
     /// Returns the vnode and attributes of an open object. The root of a FUSE mount is not queried.
     pub(crate) fn entry_of(
         self: &Arc<Self>,
-        thread: &mut Thread,
+        thread: &mut ThreadCredentials,
         object: BorrowedFd<'_>,
-        found: Found<'_>,
+        location: LookupLocation<'_>,
     ) -> Result<(Arc<Node>, Attributes)> {
-        let known = Status::known_of_descriptor(object)?;
-        let mount = match self.mounts.of(&known) {
+        let cached = Status::cached_of_descriptor(object)?;
+        let mount = match self.mounts.of(&cached) {
             Some(mount) => mount,
-            None => self.mounts.of_object(&thread.act_as_server()?, object, &known)?,
+            None => self.mounts.of_object(&thread.act_as_server()?, object, &cached)?,
         };
-        let status = if mount.has_enough(&known) { known } else { Status::of_descriptor(object)? };
+        let status = if mount.is_status_sufficient(&cached) { cached } else { Status::of_descriptor(object)? };
         let handle = match mount.handles() {
-            Some(_) => usable(system::name_to_handle_at(object, b"", system::EMPTY_PATH))?,
+            Some(_) => supported_handle(system::name_to_handle_at(object, b"", system::EMPTY_PATH))?,
             None => None,
         };
-        let (node, attributes) = self.vnode(&mount, &status, handle.as_ref(), found);
-        if mount.lends_numbers() {
-            self.keep_number(thread, &node, object);
+        let (node, attributes) = self.vnode(&mount, &status, handle.as_ref(), location);
+        if mount.has_transient_inos() {
+            self.pin_ino(thread, &node, object);
         }
         Ok((node, attributes))
     }
 
     /// Keeps an object open as long as it has a vnode, which would become a different one if its inode number changed. When
     /// descriptors are scarce, that may happen.
-    fn keep_number(&self, thread: &mut Thread, node: &Node, object: BorrowedFd<'_>) {
+    fn pin_ino(&self, thread: &mut ThreadCredentials, node: &Node, object: BorrowedFd<'_>) {
         if node.pinned().is_none()
             && !node.is_root()
             && let Ok(acting) = thread.act_as_server()
             && let Ok(descriptor) = acting.reopen(object, PATH_ONLY)
-            && may_keep(&descriptor)
+            && may_retain(&descriptor)
         {
             node.pin(descriptor);
         }
@@ -255,11 +267,11 @@ impl Tree {
         mount: &Mount,
         status: &Status,
         handle: Option<&FileHandle>,
-        found: Found<'_>,
+        location: LookupLocation<'_>,
     ) -> (Arc<Node>, Attributes) {
         let attributes = restrictions::attributes(mount, status);
-        let fingerprint = fingerprint(mount.index, mount.known_ino(status));
-        let generation = mount.known_generation(status);
+        let fingerprint = fingerprint(mount.index, mount.identity_ino(status));
+        let generation = mount.identity_generation(status);
         let new = |identity| Node::new(self, mount, status, identity);
         let node = match handle {
             Some(handle) => {
@@ -267,16 +279,18 @@ impl Tree {
             }
             None => {
                 // Identifies the vnode immediately, for callers that find it at the same time.
-                let at = match found {
-                    Found::At(directory, name) if generation.is_none() => Some((directory.reference(), name.into())),
+                let at = match location {
+                    LookupLocation::At(directory, name) if generation.is_none() => {
+                        Some((directory.reference(), name.into()))
+                    }
                     _ => None,
                 };
-                let place = || Identity::Place(Box::new(Place::new(generation, at)));
-                self.table.find_or_insert(fingerprint, |node| node.is_found_as(status, found), || new(place()))
+                let identity = || Identity::Path(Box::new(PathIdentity::new(generation, at)));
+                self.table.find_or_insert(fingerprint, |node| node.matches_at(status, location), || new(identity()))
             }
         };
-        if let Found::At(directory, name) = found {
-            node.is_at(directory, name);
+        if let LookupLocation::At(directory, name) = location {
+            node.set_location(directory, name);
         }
         (node, attributes)
     }
@@ -284,30 +298,30 @@ impl Tree {
     /// Returns the first mount of a device that has been seen, or one found below the root. Of several there, it is the one
     /// that forbids everything that any of them forbids: an action that one mount prevents must not be possible through
     /// another.
-    fn mount_of_device(&self, thread: &mut Thread, device: u64) -> Result<Arc<Mount>> {
+    fn mount_of_device(&self, thread: &mut ThreadCredentials, device: u64) -> Result<Arc<Mount>> {
         if let Some(mount) = self.mounts.first_of_device(device) {
             return Ok(mount);
         }
         let points = self.submounts.of_device(self.root(), device);
         let forbidden = points.iter().fold(Restrictions::NONE, |all, point| all.union(point.restrictions));
         let point = points.iter().find(|point| point.restrictions == forbidden).ok_or(Errno::ESTALE)?;
-        self.meet(thread, point)
+        self.open_mount_at(thread, point)
     }
 
     /// Returns the mount with this mount ID and device, searched below the root if it has not been seen.
-    fn mount_of_id(&self, thread: &mut Thread, id: u64, device: u64) -> Result<Arc<Mount>> {
+    fn mount_of_id(&self, thread: &mut ThreadCredentials, id: u64, device: u64) -> Result<Arc<Mount>> {
         if let Some(mount) = self.mounts.find(id, device) {
             return Ok(mount);
         }
         let points = self.submounts.of_device(self.root(), device);
-        self.meet(thread, points.iter().find(|point| point.id == id).ok_or(Errno::ESTALE)?)
+        self.open_mount_at(thread, points.iter().find(|point| point.id == id).ok_or(Errno::ESTALE)?)
     }
 
     /// Returns the mount at a mount point.
-    fn meet(&self, thread: &mut Thread, point: &Point) -> Result<Arc<Mount>> {
+    fn open_mount_at(&self, thread: &mut ThreadCredentials, point: &Submount) -> Result<Arc<Mount>> {
         let acting = thread.act_as_server()?;
         let object = Submounts::open(&acting, self.root(), point).ok_or(Errno::ESTALE)?;
-        let status = Status::known_of_descriptor(&object)?;
+        let status = Status::cached_of_descriptor(&object)?;
         // Something else may be mounted over it.
         if status.device() != point.device || ![0, point.id].contains(&status.mount_id()) {
             return Err(Errno::ESTALE);
@@ -331,10 +345,10 @@ impl Tree {
         let descriptor = mount.handles().ok_or(Errno::ESTALE)?;
         let object = thread.act_as_server()?.open_by_handle(descriptor, handle, PATH_ONLY);
         let object = object.map_err(|_| Errno::ESTALE)?;
-        if is_known_outside(self.root(), object.as_fd())? {
+        if is_outside_root(self.root(), object.as_fd())? {
             return Err(Errno::ESTALE);
         }
-        let (node, _) = self.entry_of(thread, object.as_fd(), Found::Unnamed)?;
+        let (node, _) = self.entry_of(thread, object.as_fd(), LookupLocation::Unnamed)?;
         if node.has_handle(handle) { Ok(node) } else { Err(Errno::ESTALE) }
     }
 }
@@ -344,12 +358,16 @@ fn name_key(directory: &Node, name: Name<'_>) -> NameKey {
 }
 
 /// Returns the handle of a name.
-fn handle_of_name(acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<FileHandle>> {
-    usable(acting.handle_at(directory, name.as_bytes()))
+fn handle_of_name(
+    acting: &AssumedCredentials<'_>,
+    directory: BorrowedFd<'_>,
+    name: Name<'_>,
+) -> Result<Option<FileHandle>> {
+    supported_handle(acting.handle_at(directory, name.as_bytes()))
 }
 
 /// Returns a handle, or `None` if the object has no usable one, such as one on another file system.
-fn usable(handle: system::SystemResult<FileHandle>) -> Result<Option<FileHandle>> {
+fn supported_handle(handle: system::SystemResult<FileHandle>) -> Result<Option<FileHandle>> {
     use rustix::io::Errno as SystemError;
     match handle {
         Ok(handle) => Ok(Some(handle)),
@@ -359,7 +377,7 @@ fn usable(handle: system::SystemResult<FileHandle>) -> Result<Option<FileHandle>
 }
 
 /// Returns whether the object is known to be older than the time between any two consecutive calls.
-fn is_old(status: &Status) -> bool {
+fn is_certainly_old(status: &Status) -> bool {
     const MARGIN_SECONDS: i64 = 2;
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     status.created().is_some_and(|created| created.seconds < now.tv_sec - MARGIN_SECONDS)

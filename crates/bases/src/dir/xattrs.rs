@@ -9,7 +9,7 @@ use vnode::{Caller, Errno, FileKind, Result, XattrMode};
 
 use rustix::fs::XattrFlags;
 
-use super::credentials::Acting;
+use super::credentials::AssumedCredentials;
 use super::node::Node;
 use super::restrictions::CAPABILITIES;
 use super::status::Status;
@@ -23,13 +23,13 @@ pub(crate) fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> 
     if name.starts_with(TRUSTED) && !may_administer(node, caller) {
         return Err(Errno::ENODATA);
     }
-    if restrictions::hides_attribute(&node.mount(), name) || (has_no_marks(node, caller) && may_be_mark(name)) {
+    if restrictions::hides_attribute(&node.mount(), name) || (ignores_markers(node, caller) && is_marker_name(name)) {
         return Err(Errno::ENODATA);
     }
     let thread = &mut node.tree().credentials.thread();
     let object = node.descriptor(thread)?;
     let (acting, name) = (thread.act_for(caller)?, attribute_name(name)?);
-    whole(|buffer| acting.attribute(&object, name, buffer))
+    read_growing(|buffer| acting.attribute(&object, name, buffer))
 }
 
 /// Sets an attribute.
@@ -49,44 +49,44 @@ pub(crate) fn set(node: &Node, caller: &Caller, name: &[u8], value: &[u8], mode:
         XattrMode::Replace => XattrFlags::REPLACE,
     };
     let name = attribute_name(name)?;
-    thread.take_room(by, |acting| acting.set_attribute(&object, name, value, flags))
+    thread.charge_space(by, |acting| acting.set_attribute(&object, name, value, flags))
 }
 
-/// Returns whether an object carries no marks of layers. Layers look for marks during look-ups, in which the root of a FUSE
-/// mount is not queried, and would trust its server.
-fn has_no_marks(node: &Node, caller: &Caller) -> bool {
-    caller.is_server_alone() && node.is_root_of_server()
+/// Returns whether markers of layers on an object are ignored. Layers read markers during look-ups, in which the root
+/// of a FUSE mount is not queried, and would trust its server.
+fn ignores_markers(node: &Node, caller: &Caller) -> bool {
+    caller.is_server_alone() && node.is_fuse_root()
 }
 
-/// Returns whether layers may store marks in an attribute of this name.
-fn may_be_mark(name: &[u8]) -> bool {
+/// Returns whether layers may store markers in an attribute of this name.
+fn is_marker_name(name: &[u8]) -> bool {
     name.starts_with(TRUSTED) || name.starts_with(b"user.")
 }
 
 /// Returns the names of all attributes.
 pub(crate) fn list(node: &Node, caller: &Caller) -> Result<Vec<u8>> {
-    if has_no_marks(node, caller) {
+    if ignores_markers(node, caller) {
         return Ok(Vec::new());
     }
     let thread = &mut node.tree().credentials.thread();
     let object = node.descriptor(thread)?;
     let acting = thread.act_for(caller)?;
-    let names = match whole(|buffer| names_of(node, &acting, &object, caller, buffer)) {
+    let names = match read_growing(|buffer| names_of(node, &acting, &object, caller, buffer)) {
         Err(Errno::EOPNOTSUPP) => return Ok(Vec::new()),
         names => names?,
     };
     let (shows_trusted, mount) = (may_administer(node, caller), node.mount());
-    let is_shown = |name: &&[u8]| {
+    let is_visible = |name: &&[u8]| {
         (shows_trusted || !name.starts_with(TRUSTED))
             && !restrictions::hides_attribute(&mount, name.strip_suffix(b"\0").unwrap_or(name))
     };
-    Ok(names.split_inclusive(|&byte| byte == 0).filter(is_shown).flatten().copied().collect())
+    Ok(names.split_inclusive(|&byte| byte == 0).filter(is_visible).flatten().copied().collect())
 }
 
 /// Runs listxattr(2) on an object.
 fn names_of(
     node: &Node,
-    acting: &Acting<'_>,
+    acting: &AssumedCredentials<'_>,
     object: impl AsFd,
     caller: &Caller,
     buffer: &mut [u8],
@@ -120,7 +120,7 @@ pub(crate) fn remove(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
 /// Returns whether the caller has the rights for which Linux requires CAP_SYS_ADMIN. Without switched credentials the kernel
 /// decides.
 fn may_administer(node: &Node, caller: &Caller) -> bool {
-    !node.tree().credentials.switches() || caller.may_administer()
+    !node.tree().credentials.assumes_callers() || caller.may_administer()
 }
 
 fn check_change(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
@@ -130,7 +130,7 @@ fn check_change(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
 
 /// Returns whether these are capabilities that the caller may set or remove as user 0 of its own user namespace.
 fn is_for_own_namespace(node: &Node, caller: &Caller, name: &[u8], value: &[u8]) -> Result<bool> {
-    if name != CAPABILITIES || !node.tree().credentials.switches() {
+    if name != CAPABILITIES || !node.tree().credentials.assumes_callers() {
         return Ok(false);
     }
     let status = Status::of_descriptor(node.descriptor(&mut node.tree().credentials.thread())?)?;
@@ -148,20 +148,22 @@ fn attribute_name(name: &[u8]) -> Result<&[u8]> {
 }
 
 /// Repeats a call with a larger buffer until the result fits: most results are short, and they may grow between two calls.
-fn whole(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Result<Vec<u8>> {
-    let mut room = 256;
+fn read_growing(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Result<Vec<u8>> {
+    let mut capacity = 256;
     loop {
-        let mut buffer = vec![0; room];
+        let mut buffer = vec![0; capacity];
         match call(&mut buffer) {
             Ok(length) => {
                 buffer.truncate(length);
                 return Ok(buffer);
             }
-            Err(rustix::io::Errno::RANGE) if room < MAX_SIZE => room = (room * 16).min(MAX_SIZE),
+            Err(rustix::io::Errno::RANGE) if capacity < XATTR_SIZE_MAX => {
+                capacity = (capacity * 16).min(XATTR_SIZE_MAX)
+            }
             Err(error) => return Err(errno(error)),
         }
     }
 }
 
 /// Maximum size of a value and of a list of names in bytes, as Linux's XATTR_SIZE_MAX.
-const MAX_SIZE: usize = 65_536;
+const XATTR_SIZE_MAX: usize = 65_536;

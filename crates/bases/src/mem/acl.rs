@@ -229,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn the_binary_form_goes_there_and_back() {
+    fn binary_form_round_trips() {
         let acl = sample();
         assert_eq!(Acl::parse(&acl.to_bytes()).unwrap().unwrap(), acl);
         assert_eq!(acl.mode_bits(), 0o761);
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn malformed_lists_are_refused() {
         assert_eq!(Acl::parse(&[]), Ok(None));
         assert_eq!(Acl::parse(&list(&[])), Ok(None));
         assert_eq!(Acl::parse(&[1, 0, 0, 0]), Err(Errno::EOPNOTSUPP));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entry_that_fits_decides_under_the_mask() {
+    fn matching_entry_decides_within_the_mask() {
         let acl = sample();
         let caller = |uid, groups: &[u32]| Caller::with_groups(uid, 99, groups, 0);
         assert!(acl.grants(&caller(10, &[]), 30, 6));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn chmod_and_inheritance_change_the_mask_and_not_the_groups() {
+    fn chmod_and_inheritance_change_the_mask() {
         let acl = sample();
         assert_eq!(acl.with_mode(0o640).mode_bits(), 0o640);
         assert_eq!(acl.with_mode(0o640).permissions_of(Tag::OwningGroup), Some(5));

@@ -54,9 +54,9 @@ fn check_ids(metadata: &Metadata, caller: &Caller, changes: &SetAttributes) -> R
         return Ok(());
     }
     let is_owner = caller.uid == metadata.uid;
-    let owner_stays = changes.uid.is_none_or(|uid| is_owner && uid == metadata.uid);
-    let group_is_own = |gid| is_owner && (gid == metadata.gid || caller.is_in_group(gid));
-    if owner_stays && changes.gid.is_none_or(group_is_own) { Ok(()) } else { Err(Errno::EPERM) }
+    let keeps_owner = changes.uid.is_none_or(|uid| is_owner && uid == metadata.uid);
+    let is_own_group = |gid| is_owner && (gid == metadata.gid || caller.is_in_group(gid));
+    if keeps_owner && changes.gid.is_none_or(is_own_group) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 fn check_mode(metadata: &Metadata, caller: &Caller, changes: &SetAttributes) -> Result<()> {
@@ -75,8 +75,8 @@ fn check_times(metadata: &Metadata, caller: &Caller, changes: &SetAttributes) ->
         return Ok(());
     }
     let explicit = times.iter().flatten().any(|time| *time != SetTime::Now);
-    let one_alone = times.contains(&None) && changes.size.is_none();
-    if explicit || one_alone {
+    let only_one_set = times.contains(&None) && changes.size.is_none();
+    if explicit || only_one_set {
         return Err(Errno::EPERM);
     }
     permissions::check(metadata, caller, permissions::WRITE)

@@ -8,14 +8,14 @@ use vnode::{Errno, Result};
 pub(crate) struct Budget {
     limit: u64,
     used: AtomicU64,
-    /// Number of units returned since `were_given` last returned true.
-    given: AtomicU64,
+    /// Number of units returned since `take_released` last returned true.
+    released: AtomicU64,
 }
 
 impl Budget {
     /// Creates a budget of `limit` units, none of them used.
     pub(crate) fn new(limit: u64) -> Self {
-        Self { limit, used: AtomicU64::new(0), given: AtomicU64::new(0) }
+        Self { limit, used: AtomicU64::new(0), released: AtomicU64::new(0) }
     }
 
     /// Takes `units`, all or none.
@@ -28,15 +28,15 @@ impl Budget {
     }
 
     /// Returns `units` that were taken.
-    pub(crate) fn give(&self, units: u64) {
+    pub(crate) fn release(&self, units: u64) {
         self.used.fetch_sub(units, Ordering::Relaxed);
-        self.given.fetch_add(units, Ordering::Relaxed);
+        self.released.fetch_add(units, Ordering::Relaxed);
     }
 
     /// Returns whether at least `units` were returned since this last returned true.
-    pub(crate) fn were_given(&self, units: u64) -> bool {
-        let rest = |given: u64| (given >= units).then_some(0);
-        self.given.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
+    pub(crate) fn take_released(&self, units: u64) -> bool {
+        let rest = |released: u64| (released >= units).then_some(0);
+        self.released.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
     }
 
     /// Returns the total number of units.
@@ -55,13 +55,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_unit_can_be_taken_and_no_more() {
+    fn budget_can_be_used_up_exactly() {
         let budget = Budget::new(3);
         budget.take(3).unwrap();
         assert_eq!(budget.take(1), Err(Errno::ENOSPC));
         assert_eq!(budget.take(u64::MAX), Err(Errno::ENOSPC));
-        budget.give(2);
+        budget.release(2);
         assert_eq!((budget.left(), budget.limit()), (2, 3));
-        assert!(!budget.were_given(3) && budget.were_given(2) && !budget.were_given(1));
+        assert!(!budget.take_released(3) && budget.take_released(2) && !budget.take_released(1));
     }
 }

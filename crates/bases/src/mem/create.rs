@@ -27,11 +27,11 @@ impl Inode {
             let file = old.open_file(caller, how.flags)?;
             return Ok(Created { entry: old.entry(), file });
         }
-        state.admit_creation(caller)?;
+        state.check_creation(caller)?;
         let content = Content::File { data: Data::default(), linkable: false };
         let inode = self.new_inode(&state, caller, FileKind::Regular, how.mode, Device::default(), content)?;
         self.add_name(&mut state, name, &inode, &mut inode.write())?;
-        Ok(Created { entry: inode.entry(), file: opened(&inode, how) })
+        Ok(Created { entry: inode.entry(), file: open_new_file(&inode, how) })
     }
 
     /// Creates an object with a name.
@@ -76,23 +76,23 @@ impl Inode {
     /// Creates and opens an unnamed file.
     pub(crate) fn create_unnamed(&self, caller: &Caller, how: &Creation) -> Result<Created> {
         let state = self.read();
-        state.admit_creation(caller)?;
+        state.check_creation(caller)?;
         let content = Content::File { data: Data::default(), linkable: !how.flags.is_exclusive() };
         let inode = self.new_inode(&state, caller, FileKind::Regular, how.mode, Device::default(), content)?;
-        Ok(Created { entry: inode.entry(), file: opened(&inode, how) })
+        Ok(Created { entry: inode.entry(), file: open_new_file(&inode, how) })
     }
 
     /// Adds a link to `target`.
     pub(crate) fn add_link_to(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        let target = self.of_same_volume(target)?.shared();
+        let target = self.of_same_volume(target)?.to_arc();
         let mut state = self.write();
         check_new_name(&state, caller, name)?;
         if target.kind == FileKind::Directory {
             return Err(Errno::EPERM);
         }
         let mut linked = target.write();
-        let unnamed_for_ever = !matches!(linked.content, Content::File { linkable: true, .. });
-        if linked.metadata.nlink == 0 && unnamed_for_ever {
+        let is_permanently_unnamed = !matches!(linked.content, Content::File { linkable: true, .. });
+        if linked.metadata.nlink == 0 && is_permanently_unnamed {
             return Err(Errno::ENOENT);
         }
         if linked.metadata.nlink >= LINKS_MAX {
@@ -107,7 +107,7 @@ impl Inode {
         Ok(target.entry())
     }
 
-    /// Creates a character device 0:0, the mark of a removed name.
+    /// Creates a whiteout: a character device 0:0, which marks a removed name.
     pub(crate) fn new_whiteout(&self, state: &State, caller: &Caller) -> Result<Arc<Inode>> {
         let kind = FileKind::CharacterDevice;
         self.new_inode(state, caller, kind, 0, Device::default(), Content::Special)
@@ -143,7 +143,7 @@ impl Inode {
     }
 }
 
-fn opened(inode: &Arc<Inode>, how: &Creation) -> OpenFileRef {
+fn open_new_file(inode: &Arc<Inode>, how: &Creation) -> OpenFileRef {
     Arc::new(MemoryFile::new(inode.clone(), how.flags))
 }
 
@@ -152,7 +152,7 @@ fn check_new_name(state: &State, caller: &Caller, name: Name<'_>) -> Result<()> 
     if search(state, caller)?.get(name).is_some() {
         return Err(Errno::EEXIST);
     }
-    state.admit_creation(caller)
+    state.check_creation(caller)
 }
 
 /// Restricts devices, except whiteouts, to the superuser.

@@ -51,11 +51,11 @@ impl Data {
         for (&number, page) in self.pages.range(offset / PAGE_SIZE..=(end - 1) / PAGE_SIZE) {
             let Some(page) = page else { continue };
             let start = offset.max(number * PAGE_SIZE);
-            let stop = end.min((number + 1) * PAGE_SIZE);
-            let place = (start - offset) as usize..(stop - offset) as usize;
-            buffer[done..place.start].fill(0);
-            done = place.end;
-            buffer[place].copy_from_slice(within(page, number, start, stop));
+            let end_in_page = end.min((number + 1) * PAGE_SIZE);
+            let range = (start - offset) as usize..(end_in_page - offset) as usize;
+            buffer[done..range.start].fill(0);
+            done = range.end;
+            buffer[range].copy_from_slice(within(page, number, start, end_in_page));
         }
         buffer[done..].fill(0);
         length
@@ -98,7 +98,7 @@ impl Data {
             },
             Entry::Vacant(entry) => {
                 space.take(1)?;
-                let page = page_with(start, part).inspect_err(|_| space.give(1))?;
+                let page = page_with(start, part).inspect_err(|_| space.release(1))?;
                 entry.insert(Some(page));
             }
         }
@@ -114,8 +114,8 @@ impl Data {
             return Err(Errno::EFBIG);
         }
         if size <= self.size {
-            let gone = self.pages.split_off(&size.div_ceil(PAGE_SIZE));
-            space.give(gone.len() as u64);
+            let removed = self.pages.split_off(&size.div_ceil(PAGE_SIZE));
+            space.release(removed.len() as u64);
             self.zero_in_page(size, size.next_multiple_of(PAGE_SIZE));
         }
         self.size = size;
@@ -130,7 +130,7 @@ impl Data {
         let pages = start / PAGE_SIZE..end.div_ceil(PAGE_SIZE);
         let missing = (pages.end - pages.start) - self.pages.range(pages.clone()).count() as u64;
         space.take(missing)?;
-        memory::ask(missing.saturating_mul(RESERVED_BYTES)).inspect_err(|_| space.give(missing))?;
+        memory::check_available(missing.saturating_mul(RESERVED_BYTES)).inspect_err(|_| space.release(missing))?;
         if missing > 0 {
             for number in pages {
                 self.pages.entry(number).or_insert(None);
@@ -147,7 +147,7 @@ impl Data {
         self.zero_edges(start, end);
         let (first, last) = (start.div_ceil(PAGE_SIZE), end / PAGE_SIZE);
         if first < last {
-            space.give(self.remove_pages(first, last));
+            space.release(self.remove_pages(first, last));
         }
     }
 
@@ -173,7 +173,7 @@ impl Data {
         if !start.is_multiple_of(PAGE_SIZE) || !end.is_multiple_of(PAGE_SIZE) || end >= self.size {
             return Err(Errno::EINVAL);
         }
-        space.give(self.remove_pages(start / PAGE_SIZE, end / PAGE_SIZE));
+        space.release(self.remove_pages(start / PAGE_SIZE, end / PAGE_SIZE));
         let shift = (end - start) / PAGE_SIZE;
         let tail = self.pages.split_off(&(end / PAGE_SIZE));
         self.pages.extend(tail.into_iter().map(|(number, page)| (number - shift, page)));
@@ -264,10 +264,10 @@ fn page_with(start: usize, part: &[u8]) -> Result<Box<[u8]>> {
     Ok(page)
 }
 
-/// Returns the bytes of page `number` between the file offsets `start` and `stop`.
-fn within(page: &[u8], number: u64, start: u64, stop: u64) -> &[u8] {
+/// Returns the bytes of page `number` between the file offsets `start` and `end`.
+fn within(page: &[u8], number: u64, start: u64, end: u64) -> &[u8] {
     let base = number * PAGE_SIZE;
-    &page[(start - base) as usize..(stop - base) as usize]
+    &page[(start - base) as usize..(end - base) as usize]
 }
 
 #[cfg(test)]

@@ -21,27 +21,27 @@ const BATCH: usize = 64;
 ///
 /// Invariant: both maps have the same entries. Cookies only grow, so that none is ever reused.
 pub(crate) struct Directory {
-    by_name: HashMap<Arc<[u8]>, Slot>,
-    by_cookie: BTreeMap<u64, Listed>,
+    by_name: HashMap<Arc<[u8]>, DirectorySlot>,
+    by_cookie: BTreeMap<u64, ListedEntry>,
     next_cookie: u64,
     removed: bool,
 }
 
 /// The object that a name refers to.
 #[derive(Clone)]
-pub(crate) struct Slot {
+pub(crate) struct DirectorySlot {
     pub(crate) cookie: u64,
     pub(crate) inode: Arc<Inode>,
 }
 
 #[derive(Clone)]
-struct Listed {
+struct ListedEntry {
     name: Arc<[u8]>,
     number: u64,
     kind: FileKind,
 }
 
-impl Listed {
+impl ListedEntry {
     fn new(name: Arc<[u8]>, inode: &Inode) -> Self {
         Self { name, number: inode.number, kind: inode.kind }
     }
@@ -70,7 +70,7 @@ impl Directory {
     }
 
     /// Returns the slot of `name`.
-    pub(crate) fn get(&self, name: Name<'_>) -> Option<&Slot> {
+    pub(crate) fn get(&self, name: Name<'_>) -> Option<&DirectorySlot> {
         self.by_name.get(name.as_bytes())
     }
 
@@ -84,7 +84,7 @@ impl Directory {
     /// # Errors
     /// `ENOSPC` without memory.
     pub(crate) fn reserve(&mut self) -> Result<()> {
-        memory::ask(memory::ENTRY_BYTES)?;
+        memory::check_available(memory::ENTRY_BYTES)?;
         self.by_name.try_reserve(1).map_err(|_| Errno::ENOSPC)
     }
 
@@ -93,24 +93,24 @@ impl Directory {
         let name: Arc<[u8]> = name.as_bytes().into();
         let cookie = self.next_cookie;
         self.next_cookie += 1;
-        self.by_cookie.insert(cookie, Listed::new(name.clone(), &inode));
-        let before = self.by_name.insert(name, Slot { cookie, inode });
+        self.by_cookie.insert(cookie, ListedEntry::new(name.clone(), &inode));
+        let before = self.by_name.insert(name, DirectorySlot { cookie, inode });
         debug_assert!(before.is_none(), "a name is there once");
         cookie
     }
 
     /// Makes an existing name refer to another inode. Its cookie stays, and is returned with the old inode.
-    pub(crate) fn replace(&mut self, name: Name<'_>, inode: Arc<Inode>) -> Option<Slot> {
+    pub(crate) fn replace(&mut self, name: Name<'_>, inode: Arc<Inode>) -> Option<DirectorySlot> {
         let slot = self.by_name.get_mut(name.as_bytes())?;
         if let Some(listed) = self.by_cookie.get_mut(&slot.cookie) {
-            *listed = Listed::new(listed.name.clone(), &inode);
+            *listed = ListedEntry::new(listed.name.clone(), &inode);
         }
         let before = std::mem::replace(&mut slot.inode, inode);
-        Some(Slot { cookie: slot.cookie, inode: before })
+        Some(DirectorySlot { cookie: slot.cookie, inode: before })
     }
 
     /// Removes a name.
-    pub(crate) fn remove(&mut self, name: Name<'_>) -> Option<Slot> {
+    pub(crate) fn remove(&mut self, name: Name<'_>) -> Option<DirectorySlot> {
         let slot = self.by_name.remove(name.as_bytes())?;
         self.by_cookie.remove(&slot.cookie);
         Some(slot)
@@ -122,7 +122,7 @@ impl Directory {
         self.by_name.drain().map(|(_, slot)| slot.inode).collect()
     }
 
-    fn batch_after(&self, cookie: u64) -> Vec<(u64, Listed)> {
+    fn batch_after(&self, cookie: u64) -> Vec<(u64, ListedEntry)> {
         let after = (Bound::Excluded(cookie), Bound::Unbounded);
         self.by_cookie.range(after).take(BATCH).map(|(&cookie, listed)| (cookie, listed.clone())).collect()
     }
@@ -140,8 +140,8 @@ impl OpenDirectory for MemoryDirectory {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _working = enter(KIND);
-        self.inode.accessed();
+        let _profile = enter(KIND);
+        self.inode.update_access_time();
         let mut position = cookie;
         loop {
             let batch = self.inode.read().directory()?.batch_after(position);

@@ -16,7 +16,7 @@ use super::memory;
 use super::permissions;
 
 /// Number of bytes that one step of a copy moves: the locks are held for that long.
-const COPY_STEP: u64 = 256 * 1024;
+const COPY_CHUNK_BYTES: u64 = 256 * 1024;
 
 /// Maximum memory of a lock in bytes.
 const LOCK_BYTES: u64 = 256;
@@ -52,38 +52,38 @@ impl Inode {
         } else {
             check_open(&self.read().metadata, caller, flags, reads | writes)?;
         }
-        Ok(Arc::new(MemoryFile::new(self.shared(), flags)))
+        Ok(Arc::new(MemoryFile::new(self.to_arc(), flags)))
     }
 }
 
 fn check_open(metadata: &Metadata, caller: &Caller, flags: OpenFlags, wanted: u32) -> Result<()> {
     permissions::check(metadata, caller, wanted)?;
-    if keeps_access_time(flags) { permissions::check_owner(metadata, caller) } else { Ok(()) }
+    if has_noatime(flags) { permissions::check_owner(metadata, caller) } else { Ok(()) }
 }
 
-fn keeps_access_time(flags: OpenFlags) -> bool {
+fn has_noatime(flags: OpenFlags) -> bool {
     flags.bits() & libc::O_NOATIME as u32 != 0
 }
 
 impl MemoryFile {
     /// Creates the open file of an inode after the permission check.
     pub(crate) fn new(inode: Arc<Inode>, flags: OpenFlags) -> Self {
-        let number = inode.volume.next_open();
+        let number = inode.volume.next_open_number();
         Self { inode, flags, number }
     }
 
-    fn writable(&self) -> Result<()> {
+    fn require_writable(&self) -> Result<()> {
         if self.flags.writes() { Ok(()) } else { Err(Errno::EBADF) }
     }
 
-    fn accessed(&self) {
-        if !keeps_access_time(self.flags) {
-            self.inode.accessed();
+    fn update_access_time(&self) {
+        if !has_noatime(self.flags) {
+            self.inode.update_access_time();
         }
     }
 
     /// Changes the data: on success, clears privileges and updates the times.
-    fn change<T>(
+    fn change_data<T>(
         &self,
         caller: &Caller,
         kill_privileges: bool,
@@ -100,7 +100,7 @@ impl MemoryFile {
     }
 
     /// Copies the bytes of one step, a hole as a hole, and returns their number; 0 at the end.
-    fn copy_step(&self, caller: &Caller, offset: u64, to: &Self, to_offset: u64, length: u64) -> Result<u64> {
+    fn copy_chunk(&self, caller: &Caller, offset: u64, to: &Self, to_offset: u64, length: u64) -> Result<u64> {
         let space = &self.inode.volume.pages;
         let mut buffer;
         {
@@ -114,23 +114,23 @@ impl MemoryFile {
             if next_data > offset {
                 let hole = left.min(next_data - offset);
                 drop(state);
-                to.change(caller, false, |data| {
+                to.change_data(caller, false, |data| {
                     data.punch(space, to_offset, to_offset + hole);
                     if to_offset + hole > data.size() { data.resize(space, to_offset + hole) } else { Ok(()) }
                 })?;
                 return Ok(hole);
             }
             let until_hole = data.seek(offset, SeekTarget::Hole)? - offset;
-            buffer = zeros(left.min(until_hole).min(COPY_STEP) as usize)?;
+            buffer = zeros(left.min(until_hole).min(COPY_CHUNK_BYTES) as usize)?;
             data.read(offset, &mut buffer);
         }
-        to.change(caller, false, |data| data.write(space, to_offset, &buffer)).map(|written| written as u64)
+        to.change_data(caller, false, |data| data.write(space, to_offset, &buffer)).map(|written| written as u64)
     }
 }
 
 impl OpenFile for MemoryFile {
     fn read_at(&self, _caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         if !self.flags.reads() {
             return Err(Errno::EBADF);
         }
@@ -138,37 +138,37 @@ impl OpenFile for MemoryFile {
             return Ok(0);
         }
         let read = self.inode.read().data()?.read(offset, buffer);
-        self.accessed();
+        self.update_access_time();
         Ok(read)
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        let _working = enter(KIND);
-        self.writable()?;
+        let _profile = enter(KIND);
+        self.require_writable()?;
         if data.is_empty() {
             return Ok(0);
         }
-        self.change(caller, kill_privileges, |file| {
+        self.change_data(caller, kill_privileges, |file| {
             let offset = if self.flags.appends() { file.size() } else { offset };
             file.write(&self.inode.volume.pages, offset, data)
         })
     }
 
     fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         Ok(self.inode.attributes())
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         if !self.flags.writes() {
             return Err(Errno::EINVAL);
         }
-        self.change(caller, kill_privileges, |file| file.resize(&self.inode.volume.pages, size))
+        self.change_data(caller, kill_privileges, |file| file.resize(&self.inode.volume.pages, size))
     }
 
     fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.inode.release_locks(|table| table.release_ranges(owner));
         Ok(())
     }
@@ -178,15 +178,15 @@ impl OpenFile for MemoryFile {
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
-        let _working = enter(KIND);
-        self.writable()?;
+        let _profile = enter(KIND);
+        self.require_writable()?;
         if length == 0 {
             return Err(Errno::EINVAL);
         }
         let operation = Allocation::of(mode)?;
         let end = offset.checked_add(length).filter(|&end| end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
         let space = &self.inode.volume.pages;
-        self.change(caller, false, |file| match operation {
+        self.change_data(caller, false, |file| match operation {
             Allocation::Reserve { grow } => file.reserve(space, offset, end, grow),
             Allocation::Zero { grow } => file.zero(space, offset, end, grow),
             Allocation::Punch => {
@@ -199,12 +199,12 @@ impl OpenFile for MemoryFile {
     }
 
     fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.inode.read().data()?.seek(offset, target)
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         let to = to.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?;
         if !Arc::ptr_eq(&self.inode.volume, &to.inode.volume) {
             return Err(Errno::EXDEV);
@@ -212,7 +212,7 @@ impl OpenFile for MemoryFile {
         if !self.flags.reads() || to.flags.appends() {
             return Err(Errno::EBADF);
         }
-        to.writable()?;
+        to.require_writable()?;
         let fits = |start: u64| start.checked_add(length).is_some();
         if !fits(offset) || !fits(to_offset) {
             return Err(Errno::EOVERFLOW);
@@ -227,7 +227,7 @@ impl OpenFile for MemoryFile {
         let length = length.min(SIZE_MAX - to_offset.min(SIZE_MAX));
         let mut copied = 0;
         while copied < length {
-            match self.copy_step(caller, offset + copied, to, to_offset + copied, length - copied) {
+            match self.copy_chunk(caller, offset + copied, to, to_offset + copied, length - copied) {
                 Ok(0) => break,
                 Ok(step) => copied += step,
                 Err(errno) if copied == 0 => return Err(errno),
@@ -235,13 +235,13 @@ impl OpenFile for MemoryFile {
             }
         }
         if copied > 0 {
-            self.accessed();
+            self.update_access_time();
         }
         Ok(copied)
     }
 
     fn lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         let admitted = match (lock.family, lock.kind) {
             (LockFamily::Posix, LockKind::Shared) => self.flags.reads(),
             (LockFamily::Posix, LockKind::Exclusive) => self.flags.writes(),
@@ -251,13 +251,13 @@ impl OpenFile for MemoryFile {
             return Err(Errno::EBADF);
         }
         if lock.kind != LockKind::Unlock {
-            memory::ask(LOCK_BYTES).map_err(|_| Errno::ENOLCK)?;
+            memory::check_available(LOCK_BYTES).map_err(|_| Errno::ENOLCK)?;
         }
         self.inode.with_locks(|table| table.set(owner, self.number, lock))
     }
 
     fn test_lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         Ok(self.inode.with_locks(|table| table.conflict(owner, lock)))
     }
 

@@ -92,12 +92,12 @@ impl Inode {
     /// `ENOSPC` without a free inode, memory, or a page for its initial contents.
     pub(crate) fn new(volume: &Arc<Volume>, new: NewInode) -> Result<Arc<Self>> {
         let acls = [&new.inherited.access_acl, &new.inherited.default_acl].into_iter().flatten();
-        memory::ask(memory::ENTRY_BYTES + acls.map(|acl| acl.memory()).sum::<u64>())?;
+        memory::check_available(memory::ENTRY_BYTES + acls.map(|acl| acl.memory()).sum::<u64>())?;
         let number = volume.next_number();
         volume.reserve_entry(number)?;
         volume.inodes.take(1)?;
         if let Err(errno) = volume.pages.take(new.content.page_count()) {
-            volume.inodes.give(1);
+            volume.inodes.release(1);
             return Err(errno);
         }
         let now = Timestamp::now();
@@ -129,7 +129,7 @@ impl Inode {
     }
 
     /// Returns another reference to this inode.
-    pub(crate) fn shared(&self) -> Arc<Self> {
+    pub(crate) fn to_arc(&self) -> Arc<Self> {
         self.this.upgrade().expect("an inode in use is referred to")
     }
 
@@ -198,7 +198,7 @@ impl Inode {
 
     /// Returns the inode as the result of a look-up.
     pub(crate) fn entry(&self) -> Entry {
-        Entry { vnode: self.shared(), attributes: self.attributes() }
+        Entry { vnode: self.to_arc(), attributes: self.attributes() }
     }
 
     /// Returns the inode of a vnode of this file system.
@@ -221,9 +221,9 @@ impl Inode {
     }
 
     /// Updates the access time by the rules of `relatime`: only if it is not later than the last change, or a day old.
-    pub(crate) fn accessed(&self) {
+    pub(crate) fn update_access_time(&self) {
         let now = Timestamp::now();
-        if self.read().metadata.wants_access_time(now) {
+        if self.read().metadata.needs_access_time_update(now) {
             self.write().metadata.atime = now;
         }
     }
@@ -235,9 +235,9 @@ impl Drop for Inode {
     fn drop(&mut self) {
         let volume = self.volume.clone();
         volume.forget(self.number);
-        volume.inodes.give(1);
+        volume.inodes.release(1);
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        volume.pages.give(state.page_count());
+        volume.pages.release(state.page_count());
         let mut orphans = state.take_entries();
         while let Some(orphan) = orphans.pop() {
             if let Some(mut last) = Arc::into_inner(orphan) {
@@ -277,7 +277,7 @@ impl State {
     ///
     /// # Errors
     /// `ENOTDIR`, `EACCES`, and `ENOENT` for a removed directory.
-    pub(crate) fn admit_creation(&self, caller: &Caller) -> Result<()> {
+    pub(crate) fn check_creation(&self, caller: &Caller) -> Result<()> {
         if self.directory()?.is_removed() {
             return Err(Errno::ENOENT);
         }
@@ -360,7 +360,7 @@ impl Metadata {
         self.ctime = Timestamp::now();
     }
 
-    fn wants_access_time(&self, now: Timestamp) -> bool {
+    fn needs_access_time_update(&self, now: Timestamp) -> bool {
         const DAY_SECONDS: i64 = 24 * 60 * 60;
         self.atime <= self.mtime || self.atime <= self.ctime || now.seconds - self.atime.seconds >= DAY_SECONDS
     }

@@ -12,13 +12,13 @@ use vnode::{Errno, Result};
 use crate::allocator::can_map;
 
 /// Number of bytes that must remain available besides the requested ones.
-const HEADROOM: u64 = 8 << 20;
+const HEADROOM_BYTES: u64 = 8 << 20;
 
 /// Number of bytes that may be taken until the next probe.
-const CREDIT: u64 = 1 << 20;
+const PROBE_CREDIT_BYTES: u64 = 1 << 20;
 
 /// The remaining credit in bytes, of all file systems of the process.
-static CREDIT_LEFT: AtomicU64 = AtomicU64::new(0);
+static CREDIT_LEFT_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Maximum memory in bytes of a directory entry with its object.
 pub(crate) const ENTRY_BYTES: u64 = 2048;
@@ -27,16 +27,17 @@ pub(crate) const ENTRY_BYTES: u64 = 2048;
 ///
 /// # Errors
 /// `ENOSPC` if too little would be left.
-pub(crate) fn ask(bytes: u64) -> Result<()> {
+pub(crate) fn check_available(bytes: u64) -> Result<()> {
     let less = |left: u64| left.checked_sub(bytes);
-    if CREDIT_LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
+    if CREDIT_LEFT_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
         return Ok(());
     }
-    let wanted = bytes.checked_add(HEADROOM).and_then(|wanted| usize::try_from(wanted).ok()).ok_or(Errno::ENOSPC)?;
+    let wanted =
+        bytes.checked_add(HEADROOM_BYTES).and_then(|wanted| usize::try_from(wanted).ok()).ok_or(Errno::ENOSPC)?;
     if !can_map(wanted) {
         return Err(Errno::ENOSPC);
     }
-    CREDIT_LEFT.store(CREDIT, Ordering::Relaxed);
+    CREDIT_LEFT_BYTES.store(PROBE_CREDIT_BYTES, Ordering::Relaxed);
     Ok(())
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn ask(bytes: u64) -> Result<()> {
 /// # Errors
 /// `ENOSPC` without memory for it.
 pub(crate) fn copy(bytes: &[u8]) -> Result<Box<[u8]>> {
-    let mut copy = room_for(bytes.len())?;
+    let mut copy = vector_with_capacity(bytes.len())?;
     copy.extend_from_slice(bytes);
     Ok(copy.into_boxed_slice())
 }
@@ -55,13 +56,13 @@ pub(crate) fn copy(bytes: &[u8]) -> Result<Box<[u8]>> {
 /// # Errors
 /// As [`copy`].
 pub(crate) fn zeros(length: usize) -> Result<Box<[u8]>> {
-    let mut zeros = room_for(length)?;
+    let mut zeros = vector_with_capacity(length)?;
     zeros.resize(length, 0);
     Ok(zeros.into_boxed_slice())
 }
 
-fn room_for(length: usize) -> Result<Vec<u8>> {
-    ask(length as u64)?;
+fn vector_with_capacity(length: usize) -> Result<Vec<u8>> {
+    check_available(length as u64)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| Errno::ENOSPC)?;
     Ok(bytes)

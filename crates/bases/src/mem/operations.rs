@@ -36,48 +36,48 @@ impl Vnode for Inode {
     }
 
     fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         Ok(self.attributes())
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.change_attributes(caller, changes)
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         permissions::check(&self.read().metadata, caller, mode.bits())
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         let inode = find(&self.read(), caller, name)?;
         let attributes = inode.attributes();
         Ok(Entry { vnode: inode, attributes })
     }
 
     fn parent(&self, _caller: &Caller) -> Result<VnodeRef> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.read().directory()?;
         if self.is_root() {
-            return Ok(self.shared());
+            return Ok(self.to_arc());
         }
         Ok(self.parent_directory().ok_or(Errno::ENOENT)?)
     }
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.create_file(caller, name, how)
     }
 
     fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.create_named(caller, name, FileKind::Directory, mode, Device::default())
     }
 
     fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         match kind {
             FileKind::Directory | FileKind::Symlink => Err(Errno::EINVAL),
             _ => self.create_named(caller, name, kind, mode, device),
@@ -85,22 +85,22 @@ impl Vnode for Inode {
     }
 
     fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.create_symlink(caller, name, target)
     }
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.add_link_to(caller, target, name)
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.remove_file(caller, name)
     }
 
     fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.remove_directory(caller, name)
     }
 
@@ -112,60 +112,60 @@ impl Vnode for Inode {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.move_entry(caller, name, self.of_same_volume(to)?, to_name, mode)
     }
 
     fn readlink(&self, _caller: &Caller) -> Result<Vec<u8>> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         let target = match &self.read().content {
             Content::Symlink(target) => target.to_vec(),
             _ => return Err(Errno::EINVAL),
         };
-        self.accessed();
+        self.update_access_time();
         Ok(target)
     }
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.open_file(caller, flags)
     }
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         let state = self.read();
         state.directory()?;
         permissions::check(&state.metadata, caller, permissions::READ)?;
-        Ok(Arc::new(MemoryDirectory { inode: self.shared() }))
+        Ok(Arc::new(MemoryDirectory { inode: self.to_arc() }))
     }
 
     fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         Ok(self.volume.statfs())
     }
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.get_xattr(caller, name)
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.set_xattr(caller, name, value, mode)
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         Ok(self.list_xattrs(caller))
     }
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.remove_xattr(caller, name)
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
-        let _working = enter(KIND);
+        let _profile = enter(KIND);
         self.create_unnamed(caller, how)
     }
 }
@@ -174,7 +174,7 @@ impl Inode {
     /// Returns the path by any one of the names; `None` if a rename moved a part of it meanwhile.
     fn path_now(&self) -> Result<Option<Vec<u8>>> {
         let mut names: Vec<Arc<[u8]>> = Vec::new();
-        let mut current = self.shared();
+        let mut current = self.to_arc();
         while !current.is_root() {
             let Some(link) = current.read().links.first().cloned() else { return Err(Errno::ENOENT) };
             let parent = link.parent.upgrade().ok_or(Errno::ENOENT)?;

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_option_is_read() {
+    fn every_option_is_parsed() {
         let options = Options::parse("size=64m,inodes=2K,mode=1777,uid=5,gid=6").unwrap();
         assert_eq!(options, Options { size: 64 << 20, inodes: 2048, mode: 0o1777, uid: 5, gid: 6 });
         assert_eq!(Options::parse(&options.to_string()).unwrap(), options);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_options_are_named() {
+    fn invalid_options_are_named() {
         assert_eq!(Options::parse("sizes=1").unwrap_err(), OptionsError::Unknown("sizes".into()));
         for text in
             ["size", "size=", "size=0", "size=4k4", "size=99999999999g", "inodes=0", "inodes=-1", "inodes=+1", "mode=8"]

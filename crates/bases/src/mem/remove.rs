@@ -15,9 +15,9 @@ impl Inode {
         let victim: Arc<Inode>;
         let mut state = self.write();
         victim = find(&state, caller, name)?;
-        let mut gone = victim.write();
-        permissions::check_removal(&state.metadata, &gone.metadata, caller, false)?;
-        self.detach(&mut state, name, &mut gone)
+        let mut victim_state = victim.write();
+        permissions::check_removal(&state.metadata, &victim_state.metadata, caller, false)?;
+        self.detach(&mut state, name, &mut victim_state)
     }
 
     /// Removes an empty directory.
@@ -25,19 +25,19 @@ impl Inode {
         let victim: Arc<Inode>;
         let mut state = self.write();
         victim = find(&state, caller, name)?;
-        let mut gone = victim.write();
-        permissions::check_removal(&state.metadata, &gone.metadata, caller, true)?;
-        if gone.directory()?.len() > 0 {
+        let mut victim_state = victim.write();
+        permissions::check_removal(&state.metadata, &victim_state.metadata, caller, true)?;
+        if victim_state.directory()?.len() > 0 {
             return Err(Errno::ENOTEMPTY);
         }
-        self.detach(&mut state, name, &mut gone)
+        self.detach(&mut state, name, &mut victim_state)
     }
 
     /// Removes `name` from this directory, and the link from the object that it refers to.
-    fn detach(&self, state: &mut State, name: Name<'_>, gone: &mut State) -> Result<()> {
+    fn detach(&self, state: &mut State, name: Name<'_>, victim_state: &mut State) -> Result<()> {
         let slot = state.directory_mut()?.remove(name).ok_or(Errno::ENOENT)?;
         state.metadata.modified();
-        if gone.lose_name(self, slot.cookie) {
+        if victim_state.drop_link(self, slot.cookie) {
             state.metadata.nlink -= 1;
         }
         Ok(())
@@ -46,7 +46,7 @@ impl Inode {
 
 impl State {
     /// Removes one link, in directory `parent`; this removes a directory. Returns whether the object is one.
-    pub(crate) fn lose_name(&mut self, parent: &Inode, cookie: u64) -> bool {
+    pub(crate) fn drop_link(&mut self, parent: &Inode, cookie: u64) -> bool {
         self.remove_link(parent, cookie);
         self.metadata.changed();
         match self.directory_mut() {

@@ -9,25 +9,25 @@ use super::permissions;
 use super::remove::search;
 
 /// The locked directories of a rename.
-struct Parents<'a> {
+struct LockedParents<'a> {
     from: RwLockWriteGuard<'a, State>,
     /// `None` if it is the source's directory.
     to: Option<RwLockWriteGuard<'a, State>>,
     /// Inode numbers from the source's (target's) directory up to the root; empty if both are in one directory.
-    from_chain: Vec<u64>,
-    to_chain: Vec<u64>,
+    from_ancestors: Vec<u64>,
+    to_ancestors: Vec<u64>,
     _renames: Option<MutexGuard<'a, ()>>,
 }
 
-impl<'a> Parents<'a> {
+impl<'a> LockedParents<'a> {
     fn lock(from: &'a Inode, to: &'a Inode) -> Self {
         if from.number == to.number {
-            return Self { from: from.write(), to: None, from_chain: vec![], to_chain: vec![], _renames: None };
+            return Self { from: from.write(), to: None, from_ancestors: vec![], to_ancestors: vec![], _renames: None };
         }
         let renames = from.volume.lock_renames();
-        let (from_chain, to_chain) = (chain(from), chain(to));
+        let (from_ancestors, to_ancestors) = (ancestor_numbers(from), ancestor_numbers(to));
         let from_first =
-            to_chain.contains(&from.number) || (!from_chain.contains(&to.number) && from.number < to.number);
+            to_ancestors.contains(&from.number) || (!from_ancestors.contains(&to.number) && from.number < to.number);
         let (from, to) = if from_first {
             let from = from.write();
             (from, to.write())
@@ -35,7 +35,7 @@ impl<'a> Parents<'a> {
             let to = to.write();
             (from.write(), to)
         };
-        Self { from, to: Some(to), from_chain, to_chain, _renames: Some(renames) }
+        Self { from, to: Some(to), from_ancestors, to_ancestors, _renames: Some(renames) }
     }
 
     fn to(&self) -> &State {
@@ -48,12 +48,12 @@ impl<'a> Parents<'a> {
 }
 
 /// The locked objects of a rename.
-struct Moved<'a> {
+struct LockedObjects<'a> {
     source: RwLockWriteGuard<'a, State>,
     target: Option<RwLockWriteGuard<'a, State>>,
 }
 
-impl<'a> Moved<'a> {
+impl<'a> LockedObjects<'a> {
     fn lock(source: &'a Inode, target: Option<&'a Inode>) -> Self {
         let order = |inode: &Inode| (inode.kind != FileKind::Directory, inode.number);
         match target {
@@ -83,7 +83,7 @@ impl Inode {
         // Declared first, so that an inode whose last reference this is is dropped after the locks are released.
         let source: Arc<Inode>;
         let target: Option<Arc<Inode>>;
-        let mut parents = Parents::lock(self, to);
+        let mut parents = LockedParents::lock(self, to);
         parents.to().directory()?;
         let sources = search(&parents.from, caller)?;
         let targets = search(parents.to(), caller)?;
@@ -93,11 +93,11 @@ impl Inode {
         if target.as_ref().is_some_and(|target| Arc::ptr_eq(target, &source)) {
             return Ok(());
         }
-        let mut moved = Moved::lock(&source, target.as_deref());
-        check_admission(&parents, &moved, caller, mode)?;
+        let mut objects = LockedObjects::lock(&source, target.as_deref());
+        check_permissions(&parents, &objects, caller, mode)?;
         match mode {
             RenameMode::Exchange => {
-                self.exchange(&mut parents, &mut moved, (name, &source), (to, to_name, target.as_ref()))
+                self.exchange(&mut parents, &mut objects, (name, &source), (to, to_name, target.as_ref()))
             }
             _ => {
                 let whiteout = match mode {
@@ -106,7 +106,7 @@ impl Inode {
                     }
                     _ => None,
                 };
-                self.replace(&mut parents, &mut moved, (name, &source, whiteout), (to, to_name))
+                self.replace(&mut parents, &mut objects, (name, &source, whiteout), (to, to_name))
             }
         }
     }
@@ -114,13 +114,13 @@ impl Inode {
     /// Moves the source over the target, or to a new name, and leaves the whiteout, if any.
     fn replace(
         &self,
-        parents: &mut Parents<'_>,
-        moved: &mut Moved<'_>,
+        parents: &mut LockedParents<'_>,
+        objects: &mut LockedObjects<'_>,
         (name, source, whiteout): (Name<'_>, &Arc<Inode>, Option<Arc<Inode>>),
         (to, to_name): (&Inode, Name<'_>),
     ) -> Result<()> {
         parents.to_mut().directory_mut()?.reserve()?;
-        moved.source.reserve_link()?;
+        objects.source.reserve_link()?;
         let is_directory = source.kind == FileKind::Directory;
         let slot = match whiteout {
             Some(whiteout) => {
@@ -132,13 +132,13 @@ impl Inode {
             }
             None => parents.from.directory_mut()?.remove(name).ok_or(Errno::ENOENT)?,
         };
-        moved.source.remove_link(self, slot.cookie);
+        objects.source.remove_link(self, slot.cookie);
         let entries = parents.to_mut().directory_mut()?;
-        let (cookie, replaces_directory) = match (entries.replace(to_name, source.clone()), &mut moved.target) {
-            (Some(old), Some(target)) => (old.cookie, target.lose_name(to, old.cookie)),
+        let (cookie, replaces_directory) = match (entries.replace(to_name, source.clone()), &mut objects.target) {
+            (Some(old), Some(target)) => (old.cookie, target.drop_link(to, old.cookie)),
             _ => (entries.insert(to_name, source.clone()), false),
         };
-        moved.source.add_link(to, cookie);
+        objects.source.add_link(to, cookie);
         if is_directory {
             parents.from.metadata.nlink -= 1;
             parents.to_mut().metadata.nlink += 1;
@@ -146,23 +146,23 @@ impl Inode {
         if replaces_directory {
             parents.to_mut().metadata.nlink -= 1;
         }
-        touch(parents, moved);
+        update_times(parents, objects);
         Ok(())
     }
 
     /// Exchanges the objects of both names.
     fn exchange(
         &self,
-        parents: &mut Parents<'_>,
-        moved: &mut Moved<'_>,
+        parents: &mut LockedParents<'_>,
+        objects: &mut LockedObjects<'_>,
         (name, source): (Name<'_>, &Arc<Inode>),
         (to, to_name, target): (&Inode, Name<'_>, Option<&Arc<Inode>>),
     ) -> Result<()> {
-        let (Some(target), Some(target_state)) = (target, &mut moved.target) else { return Err(Errno::ENOENT) };
+        let (Some(target), Some(target_state)) = (target, &mut objects.target) else { return Err(Errno::ENOENT) };
         let from_slot = parents.from.directory_mut()?.replace(name, target.clone()).ok_or(Errno::ENOENT)?;
         let to_slot = parents.to_mut().directory_mut()?.replace(to_name, source.clone()).ok_or(Errno::ENOENT)?;
-        moved.source.remove_link(self, from_slot.cookie);
-        moved.source.add_link(to, to_slot.cookie);
+        objects.source.remove_link(self, from_slot.cookie);
+        objects.source.add_link(to, to_slot.cookie);
         target_state.remove_link(to, to_slot.cookie);
         target_state.add_link(self, from_slot.cookie);
         target_state.metadata.changed();
@@ -177,44 +177,49 @@ impl Inode {
             }
             _ => {}
         }
-        touch(parents, moved);
+        update_times(parents, objects);
         Ok(())
     }
 }
 
 /// Updates the times that a rename changes, except the target's.
-fn touch(parents: &mut Parents<'_>, moved: &mut Moved<'_>) {
+fn update_times(parents: &mut LockedParents<'_>, objects: &mut LockedObjects<'_>) {
     parents.from.metadata.modified();
     if let Some(to) = &mut parents.to {
         to.metadata.modified();
     }
-    moved.source.metadata.changed();
+    objects.source.metadata.changed();
 }
 
 /// Checks that the names exist as the mode requires, and that no directory would become its own descendant.
-fn check_names(parents: &Parents<'_>, source: &Inode, target: Option<&Inode>, mode: RenameMode) -> Result<()> {
+fn check_names(parents: &LockedParents<'_>, source: &Inode, target: Option<&Inode>, mode: RenameMode) -> Result<()> {
     match (mode, target) {
         (RenameMode::NoReplace | RenameMode::WhiteoutNoReplace, Some(_)) => return Err(Errno::EEXIST),
         (RenameMode::Exchange, None) => return Err(Errno::ENOENT),
         _ => {}
     }
-    if parents.to_chain.contains(&source.number) {
+    if parents.to_ancestors.contains(&source.number) {
         return Err(Errno::EINVAL);
     }
-    if target.is_some_and(|target| parents.from_chain.contains(&target.number)) {
+    if target.is_some_and(|target| parents.from_ancestors.contains(&target.number)) {
         return Err(if mode == RenameMode::Exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
     }
     Ok(())
 }
 
 /// Checks the caller's permissions, in the order of Linux's checks.
-fn check_admission(parents: &Parents<'_>, moved: &Moved<'_>, caller: &Caller, mode: RenameMode) -> Result<()> {
-    let source = &moved.source.metadata;
+fn check_permissions(
+    parents: &LockedParents<'_>,
+    objects: &LockedObjects<'_>,
+    caller: &Caller,
+    mode: RenameMode,
+) -> Result<()> {
+    let source = &objects.source.metadata;
     let is_directory = source.kind == FileKind::Directory;
     permissions::check_removal(&parents.from.metadata, source, caller, is_directory)?;
     let exchanges = mode == RenameMode::Exchange;
-    match &moved.target {
-        None => parents.to().admit_creation(caller)?,
+    match &objects.target {
+        None => parents.to().check_creation(caller)?,
         Some(target) => {
             let target_is_directory = target.metadata.kind == FileKind::Directory;
             let as_directory = if exchanges { target_is_directory } else { is_directory };
@@ -227,20 +232,20 @@ fn check_admission(parents: &Parents<'_>, moved: &Moved<'_>, caller: &Caller, mo
     // The entry `..` of a directory changes with its parent.
     if is_directory && let Some(to) = &parents.to {
         permissions::check(source, caller, permissions::WRITE)?;
-        let replaces_directory = moved.target.as_ref().is_some_and(|target| target.directory().is_ok());
+        let replaces_directory = objects.target.as_ref().is_some_and(|target| target.directory().is_ok());
         if !replaces_directory && to.metadata.nlink == u32::MAX {
             return Err(Errno::EMLINK);
         }
     }
     let has_entries = |target: &State| target.directory().is_ok_and(|directory| directory.len() > 0);
-    match &moved.target {
+    match &objects.target {
         Some(target) if !exchanges && has_entries(target) => Err(Errno::ENOTEMPTY),
         _ => Ok(()),
     }
 }
 
 /// Returns the numbers of a directory and all its ancestors. The rename lock keeps them unchanged.
-fn chain(directory: &Inode) -> Vec<u64> {
+fn ancestor_numbers(directory: &Inode) -> Vec<u64> {
     let mut numbers = vec![directory.number];
     let mut above = directory.parent_directory();
     while let Some(next) = above {

@@ -63,7 +63,7 @@ impl Volume {
     }
 
     /// Returns a number for an open file, never reused.
-    pub(crate) fn next_open(&self) -> u64 {
+    pub(crate) fn next_open_number(&self) -> u64 {
         self.last_open.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -116,8 +116,8 @@ impl Volume {
 
     /// Returns free memory to the system if much has become free. Must not be called with a lock held: it may take long.
     pub(crate) fn return_memory(&self) {
-        let pages = self.pages.were_given(PAGES_WORTH_RETURNING);
-        let inodes = self.inodes.were_given(INODES_WORTH_RETURNING);
+        let pages = self.pages.take_released(PAGES_WORTH_RETURNING);
+        let inodes = self.inodes.take_released(INODES_WORTH_RETURNING);
         if pages || inodes {
             return_free_memory();
         }

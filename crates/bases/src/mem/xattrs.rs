@@ -71,7 +71,7 @@ impl Xattrs {
             return Err(Errno::ENOSPC);
         }
         let without = self.bytes - old.map_or(0, |length| (name.len() + length) as u64);
-        memory::ask(memory::ENTRY_BYTES)?;
+        memory::check_available(memory::ENTRY_BYTES)?;
         let (name, value) = (memory::copy(name)?, memory::copy(value)?);
         self.charge(space, without + (name.len() + value.len()) as u64)?;
         self.values.insert(name, value);
@@ -88,7 +88,7 @@ impl Xattrs {
         let pages = bytes.div_ceil(PAGE_SIZE);
         match pages.checked_sub(self.taken) {
             Some(more) => space.take(more)?,
-            None => space.give(self.taken - pages),
+            None => space.release(self.taken - pages),
         }
         (self.bytes, self.taken) = (bytes, pages);
         Ok(())
@@ -127,7 +127,7 @@ impl Inode {
         let metadata = &mut state.metadata;
         match namespace {
             Namespace::AccessAcl | Namespace::DefaultAcl => {
-                memory::ask(4 * value.len() as u64)?;
+                memory::check_available(4 * value.len() as u64)?;
                 set_acl(metadata, caller, namespace, Acl::parse(value)?)
             }
             _ => {

@@ -5,17 +5,17 @@ use std::ops::ControlFlow;
 
 use vnode::{Caller, Errno, OpenDirectoryRef, OpenFlags, SetAttributes, SetTime, Timestamp, VnodeRef};
 
-use crate::ground::{Ground, entries, name, root};
+use crate::fixture::{Fixture, entries, name, root};
 
-fn fill(ground: &Ground, count: usize) -> VnodeRef {
-    let path = ground.path.join("many");
+fn fill(fixture: &Fixture, count: usize) -> VnodeRef {
+    let path = fixture.path.join("many");
     std::fs::create_dir(&path).unwrap();
     (0..count).for_each(|file| drop(std::fs::File::create(path.join(format!("file-{file}"))).unwrap()));
-    ground.root.lookup(&root(), name("many")).unwrap().vnode
+    fixture.root.lookup(&root(), name("many")).unwrap().vnode
 }
 
 /// At most `count` entries after `cookie`.
-fn some(directory: &OpenDirectoryRef, cookie: u64, count: usize) -> Vec<(Vec<u8>, u64)> {
+fn read_entries(directory: &OpenDirectoryRef, cookie: u64, count: usize) -> Vec<(Vec<u8>, u64)> {
     let mut found = Vec::new();
     directory
         .read(&root(), cookie, &mut |entry| {
@@ -30,9 +30,9 @@ fn some(directory: &OpenDirectoryRef, cookie: u64, count: usize) -> Vec<(Vec<u8>
 }
 
 #[test]
-fn every_entry_is_given_once_however_it_is_read() {
-    Ground::each(|ground| {
-        let many = fill(ground, 3_000);
+fn every_entry_is_returned_once() {
+    Fixture::each(|fixture| {
+        let many = fill(fixture, 3_000);
         let all = entries(&many);
         let names: BTreeSet<_> = all.iter().map(|entry| &entry.0).collect();
         assert_eq!((all.len(), names.len()), (3_000, 3_000));
@@ -43,7 +43,7 @@ fn every_entry_is_given_once_however_it_is_read() {
         let open = many.open_directory(&root()).unwrap();
         let (mut cookie, mut read) = (0, Vec::new());
         loop {
-            let next = some(&open, cookie, 7);
+            let next = read_entries(&open, cookie, 7);
             let Some((_, last)) = next.last() else { break };
             cookie = *last;
             read.extend(next.into_iter().map(|entry| entry.0));
@@ -54,25 +54,26 @@ fn every_entry_is_given_once_however_it_is_read() {
 
 #[test]
 fn cookies_outlive_unlinks_and_reopening() {
-    Ground::each(|ground| {
-        let many = fill(ground, 1_000);
+    Fixture::each(|fixture| {
+        let many = fill(fixture, 1_000);
         let all = entries(&many);
-        let order: BTreeMap<_, _> = all.iter().enumerate().map(|(place, entry)| (entry.0.clone(), place)).collect();
-        for (place, (entry, _, cookie)) in all.iter().enumerate().step_by(97) {
+        let order: BTreeMap<_, _> =
+            all.iter().enumerate().map(|(position, entry)| (entry.0.clone(), position)).collect();
+        for (position, (entry, _, cookie)) in all.iter().enumerate().step_by(97) {
             // The entry itself and some before and after it go.
             many.unlink(&root(), name(entry)).unwrap();
             let after = many.open_directory(&root()).unwrap();
-            let rest = some(&after, *cookie, usize::MAX);
-            assert_eq!(rest.len(), all.len() - place - 1, "after {place}");
-            assert!(rest.iter().all(|(found, _)| order[found] > place));
+            let rest = read_entries(&after, *cookie, usize::MAX);
+            assert_eq!(rest.len(), all.len() - position - 1, "after {position}");
+            assert!(rest.iter().all(|(found, _)| order[found] > position));
         }
     });
 }
 
 #[test]
 fn concurrent_readers_of_one_open_directory_do_not_disturb_each_other() {
-    Ground::each(|ground| {
-        let many = fill(ground, 2_000);
+    Fixture::each(|fixture| {
+        let many = fill(fixture, 2_000);
         let expected: Vec<_> = entries(&many).into_iter().map(|entry| (entry.0, entry.2)).collect();
         let open = many.open_directory(&root()).unwrap();
         std::thread::scope(|scope| {
@@ -81,7 +82,7 @@ fn concurrent_readers_of_one_open_directory_do_not_disturb_each_other() {
                 scope.spawn(move || {
                     let (mut cookie, mut read) = (0, Vec::new());
                     loop {
-                        let next = some(open, cookie, step);
+                        let next = read_entries(open, cookie, step);
                         let Some((_, last)) = next.last() else { break };
                         cookie = *last;
                         read.extend(next);
@@ -94,26 +95,27 @@ fn concurrent_readers_of_one_open_directory_do_not_disturb_each_other() {
 }
 
 #[test]
-fn what_is_made_is_there_although_others_remove_it() {
-    Ground::each(|ground| {
+fn creation_succeeds_despite_concurrent_removal() {
+    Fixture::each(|fixture| {
         std::thread::scope(|scope| {
             for maker in 0..4 {
                 scope.spawn(move || {
                     for round in 0..500 {
                         let made = match (maker + round) % 3 {
-                            0 => ground.root.mkdir(&root(), name("x"), 0o755),
-                            1 => ground.root.symlink(&root(), name("x"), b"target"),
+                            0 => fixture.root.mkdir(&root(), name("x"), 0o755),
+                            1 => fixture.root.symlink(&root(), name("x"), b"target"),
                             _ => {
-                                ground.root.mknod(&root(), name("x"), vnode::FileKind::Fifo, 0o600, Default::default())
+                                fixture.root.mknod(&root(), name("x"), vnode::FileKind::Fifo, 0o600, Default::default())
                             }
                         };
                         assert!(matches!(made.map(drop), Ok(()) | Err(Errno::EEXIST)));
-                        let moved = ground.root.rename(&root(), name("x"), &ground.root, name("y"), Default::default());
+                        let moved =
+                            fixture.root.rename(&root(), name("x"), &fixture.root, name("y"), Default::default());
                         let allowed = [Errno::ENOENT, Errno::EISDIR, Errno::ENOTDIR];
                         assert!(moved.is_ok() || allowed.contains(&moved.unwrap_err()));
                         for gone in ["x", "y"] {
-                            let _ = ground.root.rmdir(&root(), name(gone));
-                            let _ = ground.root.unlink(&root(), name(gone));
+                            let _ = fixture.root.rmdir(&root(), name(gone));
+                            let _ = fixture.root.unlink(&root(), name(gone));
                         }
                     }
                 });
@@ -123,14 +125,14 @@ fn what_is_made_is_there_although_others_remove_it() {
 }
 
 #[test]
-fn starting_over_shows_what_has_changed() {
-    Ground::each(|ground| {
-        let many = fill(ground, 10);
+fn rewound_directory_shows_changes() {
+    Fixture::each(|fixture| {
+        let many = fill(fixture, 10);
         let open = many.open_directory(&root()).unwrap();
-        assert_eq!(some(&open, 0, 3).len(), 3);
-        std::fs::write(ground.path.join("many/new"), "").unwrap();
+        assert_eq!(read_entries(&open, 0, 3).len(), 3);
+        std::fs::write(fixture.path.join("many/new"), "").unwrap();
         many.unlink(&root(), name("file-0")).unwrap();
-        let names: BTreeSet<_> = some(&open, 0, usize::MAX).into_iter().map(|entry| entry.0).collect();
+        let names: BTreeSet<_> = read_entries(&open, 0, usize::MAX).into_iter().map(|entry| entry.0).collect();
         assert_eq!(names.len(), 10);
         assert!(names.contains(&b"new"[..]) && !names.contains(&b"file-0"[..]));
         open.fsync(&root(), false).unwrap();
@@ -138,40 +140,40 @@ fn starting_over_shows_what_has_changed() {
 }
 
 #[test]
-fn dots_are_the_directory_and_the_one_above() {
-    Ground::each(|ground| {
-        std::fs::create_dir_all(ground.path.join("above/inner")).unwrap();
-        let above = ground.root.lookup(&root(), name("above")).unwrap();
+fn dots_are_the_directory_and_its_parent() {
+    Fixture::each(|fixture| {
+        std::fs::create_dir_all(fixture.path.join("above/inner")).unwrap();
+        let above = fixture.root.lookup(&root(), name("above")).unwrap();
         let inner = above.vnode.lookup(&root(), name("inner")).unwrap();
-        std::fs::write(ground.path.join("above/inner/file"), "").unwrap();
+        std::fs::write(fixture.path.join("above/inner/file"), "").unwrap();
         let open = inner.vnode.open_directory(&root()).unwrap();
         assert_eq!(open.dots(), Some([inner.attributes.ino, above.attributes.ino]));
-        assert_eq!(some(&open, 0, 9).len(), 1, "what was read for the dots is listed");
-        std::fs::write(ground.path.join("above/inner/other"), "").unwrap();
+        assert_eq!(read_entries(&open, 0, 9).len(), 1, "what was read for the dots is listed");
+        std::fs::write(fixture.path.join("above/inner/other"), "").unwrap();
         assert_eq!(open.dots(), Some([inner.attributes.ino, above.attributes.ino]));
-        assert_eq!(some(&open, 0, 9).len(), 2, "who starts over sees what has changed");
-        let above_root = ground.root.open_directory(&root()).unwrap();
+        assert_eq!(read_entries(&open, 0, 9).len(), 2, "who starts over sees what has changed");
+        let above_root = fixture.root.open_directory(&root()).unwrap();
         assert_eq!(above_root.dots(), None, "what lies above the root is not shown");
     });
 }
 
 #[test]
-fn the_end_is_told_once_more_and_then_looked_for() {
-    Ground::each(|ground| {
-        let many = fill(ground, 10);
+fn end_of_directory_is_reported_repeatedly() {
+    Fixture::each(|fixture| {
+        let many = fill(fixture, 10);
         let open = many.open_directory(&root()).unwrap();
-        let all = some(&open, 0, 20);
+        let all = read_entries(&open, 0, 20);
         let end = all.last().unwrap().1;
-        assert_eq!(some(&open, end, 20), []);
-        assert_eq!(some(&open, end, 20), []);
-        assert_eq!(some(&open, 0, 20), all);
+        assert_eq!(read_entries(&open, end, 20), []);
+        assert_eq!(read_entries(&open, end, 20), []);
+        assert_eq!(read_entries(&open, 0, 20), all);
     });
 }
 
 #[test]
-fn what_the_server_reads_for_itself_is_not_accessed() {
-    Ground::each(|ground| {
-        let directory = fill(ground, 3);
+fn reads_of_the_server_leave_access_times() {
+    Fixture::each(|fixture| {
+        let directory = fill(fixture, 3);
         let file = directory.lookup(&root(), name("file-1")).unwrap().vnode;
         let long_ago = SetTime::To(Timestamp { seconds: 1, nanoseconds: 0 });
         let seconds = |vnode: &VnodeRef| vnode.getattr(&root()).unwrap().atime.seconds;
@@ -183,12 +185,12 @@ fn what_the_server_reads_for_itself_is_not_accessed() {
             let times = SetAttributes { atime: Some(long_ago), ..Default::default() };
             vnode.setattr(&root(), &times).unwrap();
         }
-        std::fs::write(ground.path.join("many/file-1"), "text").unwrap();
+        std::fs::write(fixture.path.join("many/file-1"), "text").unwrap();
         read(&Caller::server());
         assert_eq!((seconds(&directory), seconds(&file)), (1, 1));
-        let mut behind_a_view = Caller::server();
-        behind_a_view.pid = std::process::id();
-        read(&behind_a_view);
+        let mut for_a_process = Caller::server();
+        for_a_process.pid = std::process::id();
+        read(&for_a_process);
         assert!(
             seconds(&directory) > 1 && seconds(&file) > 1,
             "what it reads for a process, that process has accessed"

@@ -7,78 +7,78 @@ use std::time::{Duration, Instant};
 
 use vnode::{Errno, FileSystem, Handle, OpenFlags, RenameMode};
 
-use crate::ground::{Ground, content, creation, entries, make, name, root};
+use crate::fixture::{Fixture, content, create_file, creation, entries, name, root};
 
 #[test]
 fn an_object_keeps_its_vnode_and_handle_over_renames_and_restarts() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let directory = ground.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
-        let (vnode, _) = make(&ground.root, &caller, "a", 0o644, b"content");
-        ground.root.rename(&caller, name("a"), &directory, name("b"), RenameMode::Replace).unwrap();
+        let directory = fixture.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
+        let (vnode, _) = create_file(&fixture.root, &caller, "a", 0o644, b"content");
+        fixture.root.rename(&caller, name("a"), &directory, name("b"), RenameMode::Replace).unwrap();
         let found = directory.lookup(&caller, name("b")).unwrap();
         assert!(Arc::ptr_eq(&found.vnode, &vnode));
         assert_eq!(vnode.path(), Ok(b"d/b".to_vec()));
-        assert_eq!(found.attributes.ino, std::fs::metadata(ground.path.join("d/b")).unwrap().ino());
+        assert_eq!(found.attributes.ino, std::fs::metadata(fixture.path.join("d/b")).unwrap().ino());
         assert_eq!(content(&vnode.open(&caller, OpenFlags::READ).unwrap()), b"content");
 
-        let again = ground.again();
+        let again = fixture.again();
         let resolved = again.resolve(&vnode.handle());
-        match ground.has_handles() {
+        match fixture.has_handles() {
             true => {
                 let resolved = resolved.unwrap();
                 assert_eq!(content(&resolved.open(&caller, OpenFlags::READ).unwrap()), b"content");
                 assert_eq!(resolved.handle(), vnode.handle());
-                assert!(Arc::ptr_eq(&again.resolve(&ground.root.handle()).unwrap(), &again.root()));
+                assert!(Arc::ptr_eq(&again.resolve(&fixture.root.handle()).unwrap(), &again.root()));
             }
             false => assert_eq!(resolved.err(), Some(Errno::ESTALE)),
         }
-        assert!(Arc::ptr_eq(&ground.file_system.resolve(&vnode.handle()).unwrap(), &vnode));
+        assert!(Arc::ptr_eq(&fixture.file_system.resolve(&vnode.handle()).unwrap(), &vnode));
     });
 }
 
 #[test]
 fn hard_links_are_one_vnode() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (vnode, _) = make(&ground.root, &caller, "a", 0o644, b"x");
-        let linked = ground.root.link(&caller, &vnode, name("b")).unwrap();
+        let (vnode, _) = create_file(&fixture.root, &caller, "a", 0o644, b"x");
+        let linked = fixture.root.link(&caller, &vnode, name("b")).unwrap();
         assert!(Arc::ptr_eq(&linked.vnode, &vnode));
         assert_eq!(linked.attributes.nlink, 2);
-        ground.root.unlink(&caller, name("a")).unwrap();
+        fixture.root.unlink(&caller, name("a")).unwrap();
         assert_eq!(vnode.getattr(&caller).unwrap().nlink, 1);
-        assert!(Arc::ptr_eq(&ground.root.lookup(&caller, name("b")).unwrap().vnode, &vnode));
+        assert!(Arc::ptr_eq(&fixture.root.lookup(&caller, name("b")).unwrap().vnode, &vnode));
     });
 }
 
 #[test]
 fn symlinks_and_special_files_can_be_linked() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let link = ground.root.symlink(&caller, name("s"), b"/nowhere").unwrap().vnode;
-        assert_eq!(ground.root.link(&caller, &link, name("s2")).unwrap().attributes.nlink, 2);
-        assert_eq!(std::fs::read_link(ground.path.join("s2")).unwrap().to_str(), Some("/nowhere"));
-        let fifo = ground.root.mknod(&caller, name("f"), vnode::FileKind::Fifo, 0o600, Default::default()).unwrap();
-        assert_eq!(ground.root.link(&caller, &fifo.vnode, name("f2")).unwrap().attributes.nlink, 2);
+        let link = fixture.root.symlink(&caller, name("s"), b"/nowhere").unwrap().vnode;
+        assert_eq!(fixture.root.link(&caller, &link, name("s2")).unwrap().attributes.nlink, 2);
+        assert_eq!(std::fs::read_link(fixture.path.join("s2")).unwrap().to_str(), Some("/nowhere"));
+        let fifo = fixture.root.mknod(&caller, name("f"), vnode::FileKind::Fifo, 0o600, Default::default()).unwrap();
+        assert_eq!(fixture.root.link(&caller, &fifo.vnode, name("f2")).unwrap().attributes.nlink, 2);
         assert_eq!(fifo.vnode.open(&caller, OpenFlags::READ).err(), Some(Errno::ENXIO));
         let how = vnode::Creation { mode: 0o600, flags: OpenFlags::READ };
-        assert_eq!(ground.root.create(&caller, name("f"), &how).err(), Some(Errno::ENXIO), "and does not block");
-        assert_eq!(ground.root.create(&caller, name("s"), &how).err(), Some(Errno::ELOOP));
+        assert_eq!(fixture.root.create(&caller, name("f"), &how).err(), Some(Errno::ENXIO), "and does not block");
+        assert_eq!(fixture.root.create(&caller, name("s"), &how).err(), Some(Errno::ELOOP));
     });
 }
 
 #[test]
 fn objects_without_names_stay_usable_while_referenced() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (file, open) = make(&ground.root, &caller, "f", 0o644, b"still here");
+        let (file, open) = create_file(&fixture.root, &caller, "f", 0o644, b"still here");
         drop(open);
-        let directory = ground.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
-        let (victim, _) = make(&ground.root, &caller, "v", 0o644, b"victim");
-        make(&ground.root, &caller, "w", 0o644, b"winner");
-        ground.root.unlink(&caller, name("f")).unwrap();
-        ground.root.rmdir(&caller, name("d")).unwrap();
-        ground.root.rename(&caller, name("w"), &ground.root, name("v"), RenameMode::Replace).unwrap();
+        let directory = fixture.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
+        let (victim, _) = create_file(&fixture.root, &caller, "v", 0o644, b"victim");
+        create_file(&fixture.root, &caller, "w", 0o644, b"winner");
+        fixture.root.unlink(&caller, name("f")).unwrap();
+        fixture.root.rmdir(&caller, name("d")).unwrap();
+        fixture.root.rename(&caller, name("w"), &fixture.root, name("v"), RenameMode::Replace).unwrap();
         for vnode in [&file, &directory, &victim] {
             assert_eq!(vnode.getattr(&caller).unwrap().nlink, 0);
             assert_eq!(vnode.path(), Err(Errno::ENOENT));
@@ -89,15 +89,15 @@ fn objects_without_names_stay_usable_while_referenced() {
         assert_eq!(directory.create(&caller, name("x"), &creation(0o600)).err(), Some(Errno::ENOENT));
         assert_eq!(entries(&directory), []);
         let handle = file.handle();
-        assert!(Arc::ptr_eq(&ground.file_system.resolve(&handle).unwrap(), &file));
+        assert!(Arc::ptr_eq(&fixture.file_system.resolve(&handle).unwrap(), &file));
         drop(file);
-        assert_eq!(gone(|| ground.file_system.resolve(&handle)), Some(Errno::ESTALE));
+        assert_eq!(error_once_released(|| fixture.file_system.resolve(&handle)), Some(Errno::ESTALE));
     });
 }
 
 /// What an object's handle answers once nobody has it. A process that another test is just starting has, until it runs its
 /// program, all that this one had open when it began.
-fn gone<T>(resolve: impl Fn() -> vnode::Result<T>) -> Option<Errno> {
+fn error_once_released<T>(resolve: impl Fn() -> vnode::Result<T>) -> Option<Errno> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let answer = resolve().err();
@@ -110,16 +110,16 @@ fn gone<T>(resolve: impl Fn() -> vnode::Result<T>) -> Option<Errno> {
 
 #[test]
 fn a_file_with_other_names_survives_the_loss_of_one() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (file, open) = make(&ground.root, &caller, "a", 0o644, b"x");
+        let (file, open) = create_file(&fixture.root, &caller, "a", 0o644, b"x");
         drop(open);
-        ground.root.link(&caller, &file, name("b")).unwrap();
-        ground.root.link(&caller, &file, name("c")).unwrap();
+        fixture.root.link(&caller, &file, name("b")).unwrap();
+        fixture.root.link(&caller, &file, name("c")).unwrap();
         std::thread::scope(|scope| {
             for removed in ["a", "b", "c"] {
-                let root = &ground.root;
-                scope.spawn(move || root.unlink(&crate::ground::root(), name(removed)).unwrap());
+                let root = &fixture.root;
+                scope.spawn(move || root.unlink(&crate::fixture::root(), name(removed)).unwrap());
             }
         });
         assert_eq!(file.getattr(&caller).unwrap().nlink, 0);
@@ -128,38 +128,38 @@ fn a_file_with_other_names_survives_the_loss_of_one() {
 
 #[test]
 fn foreign_and_forged_handles_are_stale() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         for bytes in [&[][..], &[1, 1, 0, 0, 0, 0, 0, 0, 0, 0], &[2; 30], &[3; 26], &[7; 48]] {
             let handle = Handle::new(bytes).unwrap();
-            assert_eq!(ground.file_system.resolve(&handle).err(), Some(Errno::ESTALE), "{handle:?}");
+            assert_eq!(fixture.file_system.resolve(&handle).err(), Some(Errno::ESTALE), "{handle:?}");
         }
     });
 }
 
 #[test]
 fn a_handle_of_an_object_outside_the_directory_is_stale() {
-    Ground::each(|ground| {
-        if !ground.has_handles() {
+    Fixture::each(|fixture| {
+        if !fixture.has_handles() {
             return;
         }
-        let above = ground.path.parent().unwrap();
+        let above = fixture.path.parent().unwrap();
         std::fs::write(above.join("secret"), "x").unwrap();
         let whole = bases::dir::DirectoryFileSystem::open(above, Default::default()).unwrap();
         let secret = whole.root().lookup(&root(), name("secret")).unwrap().vnode;
-        assert_eq!(ground.file_system.resolve(&secret.handle()).err(), Some(Errno::ESTALE));
-        assert_eq!(ground.file_system.resolve(&whole.root().handle()).err(), Some(Errno::ESTALE));
+        assert_eq!(fixture.file_system.resolve(&secret.handle()).err(), Some(Errno::ESTALE));
+        assert_eq!(fixture.file_system.resolve(&whole.root().handle()).err(), Some(Errno::ESTALE));
     });
 }
 
 #[test]
-fn an_object_removed_behind_our_back_is_stale_and_its_number_is_not_confused() {
-    Ground::each(|ground| {
+fn object_removed_by_others_is_stale_even_if_its_number_is_reused() {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (old, open) = make(&ground.root, &caller, "a", 0o644, b"old");
+        let (old, open) = create_file(&fixture.root, &caller, "a", 0o644, b"old");
         drop(open);
-        std::fs::remove_file(ground.path.join("a")).unwrap();
-        std::fs::write(ground.path.join("a"), "new").unwrap();
-        let new = ground.root.lookup(&caller, name("a")).unwrap().vnode;
+        std::fs::remove_file(fixture.path.join("a")).unwrap();
+        std::fs::write(fixture.path.join("a"), "new").unwrap();
+        let new = fixture.root.lookup(&caller, name("a")).unwrap().vnode;
         assert!(!Arc::ptr_eq(&old, &new));
         assert_eq!(old.getattr(&caller).err(), Some(Errno::ESTALE));
         assert_eq!(content(&new.open(&caller, OpenFlags::READ).unwrap()), b"new");
@@ -168,17 +168,17 @@ fn an_object_removed_behind_our_back_is_stale_and_its_number_is_not_confused() {
 
 #[test]
 fn a_component_swapped_for_a_symlink_is_never_followed() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let outside = ground.path.parent().unwrap().join("outside");
+        let outside = fixture.path.parent().unwrap().join("outside");
         std::fs::create_dir(&outside).unwrap();
         std::fs::write(outside.join("f"), "secret").unwrap();
-        let directory = ground.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
-        let (file, open) = make(&directory, &caller, "f", 0o644, b"own");
+        let directory = fixture.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
+        let (file, open) = create_file(&directory, &caller, "f", 0o644, b"own");
         drop(open);
-        std::fs::rename(ground.path.join("d"), ground.path.join("e")).unwrap();
-        symlink(&outside, ground.path.join("d")).unwrap();
-        let swapped = ground.root.lookup(&caller, name("d")).unwrap();
+        std::fs::rename(fixture.path.join("d"), fixture.path.join("e")).unwrap();
+        symlink(&outside, fixture.path.join("d")).unwrap();
+        let swapped = fixture.root.lookup(&caller, name("d")).unwrap();
         assert_eq!(swapped.vnode.kind(), vnode::FileKind::Symlink);
         assert_eq!(swapped.vnode.lookup(&caller, name("f")).err(), Some(Errno::ENOTDIR));
         assert_eq!(swapped.vnode.open_directory(&caller).err(), Some(Errno::ENOTDIR));
@@ -187,24 +187,24 @@ fn a_component_swapped_for_a_symlink_is_never_followed() {
             Ok(file) => assert_eq!(content(&file), b"own"),
             Err(error) => assert_eq!(error, Errno::ESTALE),
         }
-        std::fs::remove_file(ground.path.join("e/f")).unwrap();
-        symlink(outside.join("f"), ground.path.join("e/f")).unwrap();
+        std::fs::remove_file(fixture.path.join("e/f")).unwrap();
+        symlink(outside.join("f"), fixture.path.join("e/f")).unwrap();
         assert_eq!(file.open(&caller, OpenFlags::READ).err(), Some(Errno::ESTALE));
     });
 }
 
 #[test]
 fn a_walk_over_many_files_holds_few_descriptors() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
         let mut held = Vec::new();
         for directory in 0..100 {
-            let below = ground.path.join(format!("d{directory}"));
+            let below = fixture.path.join(format!("d{directory}"));
             std::fs::create_dir(&below).unwrap();
             (0..200).for_each(|file| drop(std::fs::File::create(below.join(format!("f{file}"))).unwrap()));
         }
-        for (directory, ..) in entries(&ground.root) {
-            let directory = ground.root.lookup(&caller, name(&directory)).unwrap().vnode;
+        for (directory, ..) in entries(&fixture.root) {
+            let directory = fixture.root.lookup(&caller, name(&directory)).unwrap().vnode;
             for (file, ino, _) in entries(&directory) {
                 let entry = directory.lookup(&caller, name(&file)).unwrap();
                 assert_eq!(entry.attributes.ino, ino);
@@ -217,25 +217,25 @@ fn a_walk_over_many_files_holds_few_descriptors() {
         // Other tests have files of their own open.
         let open =
             std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| entry.unwrap().path().read_link().ok());
-        let open = open.filter(|path| path.starts_with(&ground.path)).count();
+        let open = open.filter(|path| path.starts_with(&fixture.path)).count();
         assert!(open <= 110, "{open} descriptors for 100 directories and the root");
     });
 }
 
 #[test]
 fn directories_may_be_very_deep() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         const DEPTH: usize = 10_000;
         let caller = root();
-        let mut deepest = ground.root.clone();
+        let mut deepest = fixture.root.clone();
         for _ in 0..DEPTH {
             deepest = deepest.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
         }
-        let (file, open) = make(&deepest, &caller, "f", 0o644, b"deep");
+        let (file, open) = create_file(&deepest, &caller, "f", 0o644, b"deep");
         drop(open);
         // More directories than are kept open, so that the way has to be found anew.
         for other in 0..5_000 {
-            let other = ground.root.mkdir(&caller, name(&format!("o{other}")), 0o755).unwrap().vnode;
+            let other = fixture.root.mkdir(&caller, name(&format!("o{other}")), 0o755).unwrap().vnode;
             other.lookup(&caller, name("absent")).err().unwrap();
         }
         std::thread::scope(|scope| {
@@ -249,43 +249,43 @@ fn directories_may_be_very_deep() {
 
 #[test]
 fn the_parent_of_the_root_is_the_root() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let directory = ground.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
+        let directory = fixture.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
         let below = directory.mkdir(&caller, name("e"), 0o755).unwrap().vnode;
         assert!(Arc::ptr_eq(&below.parent(&caller).unwrap(), &directory));
-        assert!(Arc::ptr_eq(&directory.parent(&caller).unwrap(), &ground.root));
-        assert!(Arc::ptr_eq(&ground.root.parent(&caller).unwrap(), &ground.root));
-        assert_eq!(ground.root.path(), Ok(Vec::new()));
+        assert!(Arc::ptr_eq(&directory.parent(&caller).unwrap(), &fixture.root));
+        assert!(Arc::ptr_eq(&fixture.root.parent(&caller).unwrap(), &fixture.root));
+        assert_eq!(fixture.root.path(), Ok(Vec::new()));
         assert_eq!(below.path(), Ok(b"d/e".to_vec()));
     });
 }
 
 #[test]
 fn file_systems_mounted_below_are_crossed_with_numbers_of_their_own() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
         for kind in ["tmpfs", "ext4"] {
-            let point = ground.mount_below(kind, kind);
+            let point = fixture.mount_below(kind, kind);
             std::fs::write(point.join("f"), "below").unwrap();
-            let mounted = ground.root.lookup(&caller, name(kind)).unwrap();
+            let mounted = fixture.root.lookup(&caller, name(kind)).unwrap();
             let file = mounted.vnode.lookup(&caller, name("f")).unwrap();
             assert_eq!(content(&file.vnode.open(&caller, OpenFlags::READ).unwrap()), b"below");
             assert_ne!(file.attributes.ino, std::fs::metadata(point.join("f")).unwrap().ino());
-            assert_ne!(mounted.attributes.ino, ground.root.getattr(&caller).unwrap().ino);
+            assert_ne!(mounted.attributes.ino, fixture.root.getattr(&caller).unwrap().ino);
             assert_eq!(entries(&mounted.vnode).iter().find(|entry| entry.0 == b"f").unwrap().1, file.attributes.ino);
-            let listed = entries(&ground.root).into_iter().find(|entry| entry.0 == kind.as_bytes()).unwrap();
+            let listed = entries(&fixture.root).into_iter().find(|entry| entry.0 == kind.as_bytes()).unwrap();
             assert_eq!(listed.1, mounted.attributes.ino, "the mounted root's number, not that of what it covers");
-            assert!(Arc::ptr_eq(&mounted.vnode.parent(&caller).unwrap(), &ground.root));
+            assert!(Arc::ptr_eq(&mounted.vnode.parent(&caller).unwrap(), &fixture.root));
             assert_eq!(file.vnode.path(), Ok(format!("{kind}/f").into_bytes()));
-            let moved = mounted.vnode.rename(&caller, name("f"), &ground.root, name("g"), RenameMode::Replace);
+            let moved = mounted.vnode.rename(&caller, name("f"), &fixture.root, name("g"), RenameMode::Replace);
             assert_eq!(moved.err(), Some(Errno::EXDEV));
             mounted.vnode.unlink(&caller, name("f")).unwrap();
             assert_eq!(file.vnode.getattr(&caller).unwrap().nlink, 0);
-            make(&mounted.vnode, &caller, "new", 0o644, b"new");
-            if ground.has_handles() {
+            create_file(&mounted.vnode, &caller, "new", 0o644, b"new");
+            if fixture.has_handles() {
                 let new = mounted.vnode.lookup(&caller, name("new")).unwrap().vnode;
-                let resolved = ground.again().resolve(&new.handle()).unwrap();
+                let resolved = fixture.again().resolve(&new.handle()).unwrap();
                 assert_eq!(content(&resolved.open(&caller, OpenFlags::READ).unwrap()), b"new");
             }
         }
@@ -300,28 +300,28 @@ fn descriptors_on(mounts: &[String]) -> usize {
 }
 
 #[test]
-fn file_systems_that_are_no_longer_mounted_below_are_given_up() {
-    Ground::each(|ground| {
+fn unmounted_file_systems_are_forgotten() {
+    Fixture::each(|fixture| {
         let caller = root();
-        let stays = ground.mount_below("stays", "tmpfs");
+        let stays = fixture.mount_below("stays", "tmpfs");
         std::fs::write(stays.join("f"), "stays").unwrap();
-        let kept = ground.root.lookup(&caller, name("stays")).unwrap().vnode;
+        let kept = fixture.root.lookup(&caller, name("stays")).unwrap().vnode;
         let (mut mounts, mut used) = (Vec::new(), None);
         for number in 0..40 {
-            let point = ground.mount_below("point", "tmpfs");
+            let point = fixture.mount_below("point", "tmpfs");
             std::fs::write(point.join("f"), number.to_string()).unwrap();
             let directory = std::fs::File::open(&point).unwrap();
             let info = format!("/proc/thread-self/fdinfo/{}", std::os::fd::AsRawFd::as_raw_fd(&directory));
             let info = std::fs::read_to_string(info).unwrap();
             mounts.push(info.lines().find(|line| line.starts_with("mnt_id:")).unwrap().to_owned());
             let file =
-                ground.root.lookup(&caller, name("point")).unwrap().vnode.lookup(&caller, name("f")).unwrap().vnode;
+                fixture.root.lookup(&caller, name("point")).unwrap().vnode.lookup(&caller, name("f")).unwrap().vnode;
             assert_eq!(content(&file.open(&caller, OpenFlags::READ).unwrap()), number.to_string().as_bytes());
             if number == 0 {
                 used = Some(file);
             }
             drop(directory);
-            crate::ground::run("umount", &["-l", point.to_str().unwrap()]);
+            crate::fixture::run("umount", &["-l", point.to_str().unwrap()]);
         }
         // Another test may have mounts meanwhile that have got numbers of those that are gone.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -331,7 +331,7 @@ fn file_systems_that_are_no_longer_mounted_below_are_given_up() {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         let used = used.unwrap();
-        if ground.has_handles() {
+        if fixture.has_handles() {
             assert_eq!(content(&used.open(&caller, OpenFlags::READ).unwrap()), b"0", "what has vnodes stays usable");
         }
         let file = kept.lookup(&caller, name("f")).unwrap().vnode;
@@ -341,36 +341,36 @@ fn file_systems_that_are_no_longer_mounted_below_are_given_up() {
 
 #[test]
 fn unnamed_files_can_be_linked_unless_exclusive() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
         let how = vnode::Creation { mode: 0o640, flags: OpenFlags::READ_WRITE };
-        let made = ground.root.tmpfile(&caller, &how).unwrap();
+        let made = fixture.root.tmpfile(&caller, &how).unwrap();
         assert_eq!(made.entry.attributes.nlink, 0);
         made.file.write_at(&caller, 0, b"data", false).unwrap();
         assert_eq!(made.entry.vnode.getattr(&caller).unwrap().size, 4);
-        let linked = ground.root.link(&caller, &made.entry.vnode, name("t")).unwrap();
+        let linked = fixture.root.link(&caller, &made.entry.vnode, name("t")).unwrap();
         assert_eq!((linked.attributes.nlink, linked.attributes.mode), (1, 0o640));
-        assert!(Arc::ptr_eq(&ground.root.lookup(&caller, name("t")).unwrap().vnode, &made.entry.vnode));
-        assert_eq!(std::fs::read(ground.path.join("t")).unwrap(), b"data");
-        if ground.has_handles() {
+        assert!(Arc::ptr_eq(&fixture.root.lookup(&caller, name("t")).unwrap().vnode, &made.entry.vnode));
+        assert_eq!(std::fs::read(fixture.path.join("t")).unwrap(), b"data");
+        if fixture.has_handles() {
             assert_eq!(made.entry.vnode.path(), Ok(b"t".to_vec()));
         }
-        let (odd, _) = make(&ground.root, &caller, "x (deleted)", 0o600, b"");
+        let (odd, _) = create_file(&fixture.root, &caller, "x (deleted)", 0o600, b"");
         assert_eq!(odd.path(), Ok(b"x (deleted)".to_vec()));
         let how = vnode::Creation { flags: how.flags.with(OpenFlags::EXCLUSIVE), ..how };
-        let made = ground.root.tmpfile(&caller, &how).unwrap();
-        assert_eq!(ground.root.link(&caller, &made.entry.vnode, name("u")).err(), Some(Errno::ENOENT));
+        let made = fixture.root.tmpfile(&caller, &how).unwrap();
+        assert_eq!(fixture.root.link(&caller, &made.entry.vnode, name("u")).err(), Some(Errno::ENOENT));
     });
 }
 
 #[test]
 fn objects_that_change_places_stay_usable() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let directory = ground.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
-        let (one, _) = make(&ground.root, &caller, "one", 0o644, b"one");
-        let (other, _) = make(&directory, &caller, "other", 0o644, b"other");
-        ground.root.rename(&caller, name("one"), &directory, name("other"), RenameMode::Exchange).unwrap();
+        let directory = fixture.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
+        let (one, _) = create_file(&fixture.root, &caller, "one", 0o644, b"one");
+        let (other, _) = create_file(&directory, &caller, "other", 0o644, b"other");
+        fixture.root.rename(&caller, name("one"), &directory, name("other"), RenameMode::Exchange).unwrap();
         assert_eq!(content(&one.open(&caller, OpenFlags::READ).unwrap()), b"one");
         assert_eq!(content(&other.open(&caller, OpenFlags::READ).unwrap()), b"other");
         assert_eq!((one.path(), other.path()), (Ok(b"d/other".to_vec()), Ok(b"one".to_vec())));
@@ -383,15 +383,15 @@ fn renames_in_opposite_directions_do_not_wait_for_each_other() {
     // Long enough for the base to tell them apart where it keeps others from a name.
     const PAIRS: [[&str; 2]; 3] =
         [["first name", "second name"], ["third name", "fourth name"], ["fifth name", "sixth name"]];
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         for [one, other] in PAIRS {
             for file in [one, other] {
-                make(&ground.root, &root(), file, 0o644, b"x");
+                create_file(&fixture.root, &root(), file, 0o644, b"x");
             }
             let (done, finished) = channel();
             // Two of each: when one is done, one of either direction goes on with what it waits for first.
             for (from, to) in [(one, other), (other, one), (one, other), (other, one)] {
-                let (directory, done) = (ground.root.clone(), done.clone());
+                let (directory, done) = (fixture.root.clone(), done.clone());
                 // Not joined: should they wait for each other, they do so for ever.
                 std::thread::spawn(move || {
                     for _ in 0..ROUNDS {

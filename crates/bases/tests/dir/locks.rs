@@ -2,7 +2,7 @@
 
 use vnode::{Errno, LOCK_RANGES_MAX, Lock, LockFamily, LockKind, LockOwner, OpenFlags};
 
-use crate::ground::{Ground, make, root};
+use crate::fixture::{Fixture, create_file, root};
 
 const ONE: LockOwner = LockOwner(1);
 const TWO: LockOwner = LockOwner(2);
@@ -17,9 +17,9 @@ fn flock(kind: LockKind) -> Lock {
 
 #[test]
 fn ranges_exclude_other_owners_until_released() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (vnode, file) = make(&ground.root, &caller, "f", 0o644, b"x");
+        let (vnode, file) = create_file(&fixture.root, &caller, "f", 0o644, b"x");
         let other = vnode.open(&caller, OpenFlags::READ_WRITE).unwrap();
         file.lock(&caller, ONE, &posix(LockKind::Exclusive, 10, 19)).unwrap();
         assert_eq!(other.lock(&caller, TWO, &posix(LockKind::Shared, 15, 15)), Err(Errno::EAGAIN));
@@ -41,10 +41,10 @@ fn ranges_exclude_other_owners_until_released() {
 }
 
 #[test]
-fn shared_locks_are_kept_when_an_owner_asks_for_more() {
-    Ground::each(|ground| {
+fn shared_locks_survive_an_upgrade() {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (_, file) = make(&ground.root, &caller, "f", 0o644, b"x");
+        let (_, file) = create_file(&fixture.root, &caller, "f", 0o644, b"x");
         file.lock(&caller, ONE, &posix(LockKind::Shared, 0, 9)).unwrap();
         file.lock(&caller, TWO, &posix(LockKind::Shared, 5, 9)).unwrap();
         file.lock(&caller, ONE, &posix(LockKind::Exclusive, 20, 29)).unwrap();
@@ -56,10 +56,10 @@ fn shared_locks_are_kept_when_an_owner_asks_for_more() {
 }
 
 #[test]
-fn an_owner_has_so_many_ranges_of_a_file_and_no_more() {
-    Ground::each(|ground| {
+fn ranges_per_owner_are_bounded() {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (_, file) = make(&ground.root, &caller, "f", 0o644, b"x");
+        let (_, file) = create_file(&fixture.root, &caller, "f", 0o644, b"x");
         let take = |owner, kind, start, end| file.lock(&caller, owner, &posix(kind, start, end));
         let most = LOCK_RANGES_MAX as u64;
         // Those that touch are one.
@@ -80,10 +80,10 @@ fn an_owner_has_so_many_ranges_of_a_file_and_no_more() {
 }
 
 #[test]
-fn locks_need_the_file_open_accordingly() {
-    Ground::each(|ground| {
+fn locks_require_a_matching_open_mode() {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (vnode, _) = make(&ground.root, &caller, "f", 0o644, b"x");
+        let (vnode, _) = create_file(&fixture.root, &caller, "f", 0o644, b"x");
         let reader = vnode.open(&caller, OpenFlags::READ).unwrap();
         let writer = vnode.open(&caller, OpenFlags::WRITE).unwrap();
         assert_eq!(reader.lock(&caller, ONE, &posix(LockKind::Exclusive, 0, 0)), Err(Errno::EBADF));
@@ -96,10 +96,10 @@ fn locks_need_the_file_open_accordingly() {
 }
 
 #[test]
-fn whole_file_locks_go_with_the_open_file() {
-    Ground::each(|ground| {
+fn closing_the_open_file_releases_flocks() {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (vnode, file) = make(&ground.root, &caller, "f", 0o644, b"x");
+        let (vnode, file) = create_file(&fixture.root, &caller, "f", 0o644, b"x");
         file.lock(&caller, ONE, &flock(LockKind::Shared)).unwrap();
         file.lock(&caller, ONE, &flock(LockKind::Exclusive)).unwrap();
         let other = vnode.open(&caller, OpenFlags::READ).unwrap();
@@ -118,10 +118,10 @@ fn whole_file_locks_go_with_the_open_file() {
 #[test]
 fn locks_of_other_programs_count() {
     use std::os::fd::AsRawFd;
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (_, file) = make(&ground.root, &caller, "f", 0o644, b"x");
-        let outside = std::fs::OpenOptions::new().read(true).write(true).open(ground.path.join("f")).unwrap();
+        let (_, file) = create_file(&fixture.root, &caller, "f", 0o644, b"x");
+        let outside = std::fs::OpenOptions::new().read(true).write(true).open(fixture.path.join("f")).unwrap();
         let mut lock = libc::flock64 { l_type: libc::F_WRLCK as i16, l_whence: 0, l_start: 0, l_len: 10, l_pid: 0 };
         // SAFETY: the lock is a valid struct flock64 for the length of the call.
         assert_eq!(unsafe { libc::fcntl(outside.as_raw_fd(), libc::F_OFD_SETLK, &mut lock) }, 0);

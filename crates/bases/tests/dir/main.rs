@@ -3,7 +3,7 @@
 //! They need root (mounts, several users) and say so where they are skipped.
 
 mod directories;
-mod ground;
+mod fixture;
 mod identity;
 mod locks;
 mod objects;

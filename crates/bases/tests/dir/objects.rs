@@ -7,35 +7,35 @@ use vnode::{
     XattrMode,
 };
 
-use crate::ground::{Ground, content, creation, entries, make, name, root, user};
+use crate::fixture::{Fixture, content, create_file, creation, entries, name, root, user};
 
 #[test]
 fn names_of_255_bytes_work_everywhere() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
         let long = [b'\xfe'; 255];
-        let (vnode, _) = make(&ground.root, &caller, "short", 0o644, b"x");
-        ground.root.rename(&caller, name("short"), &ground.root, name(&long), RenameMode::NoReplace).unwrap();
-        assert!(std::sync::Arc::ptr_eq(&ground.root.lookup(&caller, name(&long)).unwrap().vnode, &vnode));
-        assert_eq!(entries(&ground.root).iter().filter(|entry| entry.0 == long).count(), 1);
-        ground.root.unlink(&caller, name(&long)).unwrap();
-        ground.root.mkdir(&caller, name(&long), 0o755).unwrap();
-        ground.root.rmdir(&caller, name(&long)).unwrap();
-        ground.root.symlink(&caller, name(&long), &[b't'; 4_000]).unwrap();
-        assert_eq!(ground.root.lookup(&caller, name(&long)).unwrap().vnode.readlink(&caller).unwrap().len(), 4_000);
+        let (vnode, _) = create_file(&fixture.root, &caller, "short", 0o644, b"x");
+        fixture.root.rename(&caller, name("short"), &fixture.root, name(&long), RenameMode::NoReplace).unwrap();
+        assert!(std::sync::Arc::ptr_eq(&fixture.root.lookup(&caller, name(&long)).unwrap().vnode, &vnode));
+        assert_eq!(entries(&fixture.root).iter().filter(|entry| entry.0 == long).count(), 1);
+        fixture.root.unlink(&caller, name(&long)).unwrap();
+        fixture.root.mkdir(&caller, name(&long), 0o755).unwrap();
+        fixture.root.rmdir(&caller, name(&long)).unwrap();
+        fixture.root.symlink(&caller, name(&long), &[b't'; 4_000]).unwrap();
+        assert_eq!(fixture.root.lookup(&caller, name(&long)).unwrap().vnode.readlink(&caller).unwrap().len(), 4_000);
     });
 }
 
 #[test]
 fn symlinks_have_attributes_and_extended_attributes_of_their_own() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        make(&ground.root, &caller, "target", 0o600, b"x");
-        let link = ground.root.symlink(&caller, name("s"), b"target").unwrap().vnode;
+        create_file(&fixture.root, &caller, "target", 0o600, b"x");
+        let link = fixture.root.symlink(&caller, name("s"), b"target").unwrap().vnode;
         link.setxattr(&caller, b"trusted.a", b"on the link", XattrMode::Create).unwrap();
         assert_eq!(link.getxattr(&caller, b"trusted.a"), Ok(b"on the link".to_vec()));
         assert_eq!(link.listxattr(&caller), Ok(b"trusted.a\0".to_vec()));
-        let target = ground.root.lookup(&caller, name("target")).unwrap().vnode;
+        let target = fixture.root.lookup(&caller, name("target")).unwrap().vnode;
         assert_eq!(target.getxattr(&caller, b"trusted.a"), Err(Errno::ENODATA));
         link.removexattr(&caller, b"trusted.a").unwrap();
         assert_eq!(link.listxattr(&caller), Ok(Vec::new()));
@@ -56,16 +56,16 @@ fn symlinks_have_attributes_and_extended_attributes_of_their_own() {
         assert_eq!(link.setattr(&caller, &mode), Err(Errno::EOPNOTSUPP));
         let size = SetAttributes { size: Some(0), ..Default::default() };
         assert_eq!(link.setattr(&caller, &size), Err(Errno::EINVAL));
-        assert_eq!(ground.root.setattr(&caller, &size), Err(Errno::EISDIR));
+        assert_eq!(fixture.root.setattr(&caller, &size), Err(Errno::EISDIR));
         assert_eq!(content(&target.open(&caller, OpenFlags::READ).unwrap()), b"x");
     });
 }
 
 #[test]
 fn attributes_change_together_or_not_at_all() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let owner = user(1_000, &[]);
-        let (file, _) = make(&ground.root, &owner, "f", 0o644, b"content");
+        let (file, _) = create_file(&fixture.root, &owner, "f", 0o644, b"content");
         let before = file.getattr(&owner).unwrap();
         for changes in [
             SetAttributes { size: Some(0), uid: Some(0), ..Default::default() },
@@ -94,10 +94,10 @@ fn attributes_change_together_or_not_at_all() {
 }
 
 #[test]
-fn whoever_may_write_may_set_a_size_and_times_to_now() {
-    Ground::each(|ground| {
+fn writers_may_set_size_and_times_to_now() {
+    Fixture::each(|fixture| {
         let (owner, writer) = (user(1_000, &[]), user(1_001, &[1_000]));
-        let (file, _) = make(&ground.root, &owner, "f", 0o664, b"content");
+        let (file, _) = create_file(&fixture.root, &owner, "f", 0o664, b"content");
         let mode = SetAttributes { mode: Some(0o664), ..Default::default() };
         file.setattr(&owner, &mode).unwrap();
         let old = Timestamp { seconds: 5, nanoseconds: 0 };
@@ -123,11 +123,11 @@ fn whoever_may_write_may_set_a_size_and_times_to_now() {
 }
 
 #[test]
-fn set_id_bits_go_with_an_owner_that_is_set_to_nobody() {
-    Ground::each(|ground| {
+fn chown_without_ids_clears_set_id_bits() {
+    Fixture::each(|fixture| {
         let owner = user(1_000, &[]);
-        let (file, _) = make(&ground.root, &owner, "file", 0o777, b"x");
-        let beside = ground.path.join("beside");
+        let (file, _) = create_file(&fixture.root, &owner, "file", 0o777, b"x");
+        let beside = fixture.path.join("beside");
         std::fs::write(&beside, "x").unwrap();
         let kill = SetAttributes { kill_privileges: true, ..Default::default() };
         for mode in [0o6777, 0o4777, 0o2777, 0o2767, 0o777] {
@@ -149,14 +149,14 @@ fn set_id_bits_go_with_an_owner_that_is_set_to_nobody() {
 }
 
 #[test]
-fn set_id_bits_go_when_others_write() {
-    Ground::each(|ground| {
+fn writes_by_others_clear_set_id_bits() {
+    Fixture::each(|fixture| {
         let stranger = user(1_001, &[]);
-        let (file, _) = make(&ground.root, &root(), "f", 0o666, b"content");
+        let (file, _) = create_file(&fixture.root, &root(), "f", 0o666, b"content");
         let open = file.open(&stranger, OpenFlags::WRITE);
         assert_eq!(open.err(), Some(Errno::EACCES), "the umask took the right to write");
         let arm = SetAttributes { mode: Some(0o6777), ..Default::default() };
-        let mode = || std::fs::metadata(ground.path.join("f")).unwrap().permissions().mode() & 0o7777;
+        let mode = || std::fs::metadata(fixture.path.join("f")).unwrap().permissions().mode() & 0o7777;
 
         file.setattr(&root(), &arm).unwrap();
         let open = file.open(&stranger, OpenFlags::WRITE).unwrap();
@@ -207,9 +207,9 @@ fn set_id_bits_go_when_others_write() {
 
 #[test]
 fn data_is_read_written_copied_and_made_sparse() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (vnode, file) = make(&ground.root, &caller, "f", 0o644, b"0123456789");
+        let (vnode, file) = create_file(&fixture.root, &caller, "f", 0o644, b"0123456789");
         let mut buffer = [0; 4];
         assert_eq!(file.read_at(&caller, 8, &mut buffer), Ok(2));
         assert_eq!(file.read_at(&caller, 100, &mut buffer), Ok(0));
@@ -224,7 +224,7 @@ fn data_is_read_written_copied_and_made_sparse() {
         file.truncate(&caller, 10, false).unwrap();
         assert_eq!(content(&file), b"\0\0\0\x00456789");
 
-        let (_, to) = make(&ground.root, &caller, "g", 0o644, b"");
+        let (_, to) = create_file(&fixture.root, &caller, "g", 0o644, b"");
         match file.copy_range(&caller, 4, &to, 0, 100) {
             Ok(copied) => assert_eq!((copied, content(&to)), (6, b"456789".to_vec())),
             Err(error) => assert_eq!(error, Errno::EXDEV),
@@ -241,9 +241,9 @@ fn data_is_read_written_copied_and_made_sparse() {
 
 #[test]
 fn appending_writers_never_overwrite_each_other() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (vnode, _) = make(&ground.root, &caller, "log", 0o644, b"");
+        let (vnode, _) = create_file(&fixture.root, &caller, "log", 0o644, b"");
         std::thread::scope(|scope| {
             for writer in 0..4u8 {
                 let vnode = &vnode;
@@ -263,49 +263,49 @@ fn appending_writers_never_overwrite_each_other() {
 
 #[test]
 fn creation_opens_what_exists_unless_exclusive() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (vnode, _) = make(&ground.root, &caller, "f", 0o644, b"old");
-        assert_eq!(ground.root.create(&caller, name("f"), &creation(0o600)).err(), Some(Errno::EEXIST));
+        let (vnode, _) = create_file(&fixture.root, &caller, "f", 0o644, b"old");
+        assert_eq!(fixture.root.create(&caller, name("f"), &creation(0o600)).err(), Some(Errno::EEXIST));
         let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
-        let opened = ground.root.create(&caller, name("f"), &how).unwrap();
+        let opened = fixture.root.create(&caller, name("f"), &how).unwrap();
         assert!(std::sync::Arc::ptr_eq(&opened.entry.vnode, &vnode));
         assert_eq!((content(&opened.file), opened.entry.attributes.mode), (b"old".to_vec(), 0o644));
         let how = Creation { flags: how.flags.with(OpenFlags::TRUNCATE), ..how };
-        assert_eq!(ground.root.create(&caller, name("f"), &how).unwrap().entry.attributes.size, 0);
+        assert_eq!(fixture.root.create(&caller, name("f"), &how).unwrap().entry.attributes.size, 0);
         let how = Creation { mode: 0o444, flags: OpenFlags::WRITE };
-        let unwritable = ground.root.create(&user(1_000, &[]), name("r"), &how).unwrap();
+        let unwritable = fixture.root.create(&user(1_000, &[]), name("r"), &how).unwrap();
         assert_eq!(unwritable.file.write_at(&user(1_000, &[]), 0, b"x", false), Ok(1));
     });
 }
 
 #[test]
-fn special_files_are_made_and_told() {
-    Ground::each(|ground| {
+fn special_files_are_created_and_reported() {
+    Fixture::each(|fixture| {
         let caller = root();
         let device = vnode::Device { major: 1, minor: 3 };
-        let made = ground.root.mknod(&caller, name("null"), FileKind::CharacterDevice, 0o666, device).unwrap();
+        let made = fixture.root.mknod(&caller, name("null"), FileKind::CharacterDevice, 0o666, device).unwrap();
         assert_eq!((made.attributes.kind, made.attributes.rdev), (FileKind::CharacterDevice, device));
-        assert_eq!(std::fs::metadata(ground.path.join("null")).unwrap().rdev(), libc::makedev(1, 3));
-        let plain = ground.root.mknod(&caller, name("plain"), FileKind::Regular, 0o666, device).unwrap();
+        assert_eq!(std::fs::metadata(fixture.path.join("null")).unwrap().rdev(), libc::makedev(1, 3));
+        let plain = fixture.root.mknod(&caller, name("plain"), FileKind::Regular, 0o666, device).unwrap();
         assert_eq!((plain.attributes.mode, plain.attributes.rdev), (0o644, Default::default()));
-        let directory = ground.root.mknod(&caller, name("d"), FileKind::Directory, 0o755, device);
+        let directory = fixture.root.mknod(&caller, name("d"), FileKind::Directory, 0o755, device);
         assert_eq!(directory.err(), Some(Errno::EINVAL));
-        let refused = ground.root.mknod(&user(5, &[]), name("n"), FileKind::BlockDevice, 0o600, device);
+        let refused = fixture.root.mknod(&user(5, &[]), name("n"), FileKind::BlockDevice, 0o600, device);
         assert_eq!(refused.err(), Some(Errno::EPERM));
     });
 }
 
 #[test]
-fn rename_modes_do_what_they_say() {
-    Ground::each(|ground| {
+fn rename_modes_behave_as_documented() {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (a, _) = make(&ground.root, &caller, "a", 0o644, b"a");
-        let (b, _) = make(&ground.root, &caller, "b", 0o644, b"b");
-        let rename = |mode| ground.root.rename(&caller, name("a"), &ground.root, name("b"), mode);
+        let (a, _) = create_file(&fixture.root, &caller, "a", 0o644, b"a");
+        let (b, _) = create_file(&fixture.root, &caller, "b", 0o644, b"b");
+        let rename = |mode| fixture.root.rename(&caller, name("a"), &fixture.root, name("b"), mode);
         assert_eq!(rename(RenameMode::NoReplace), Err(Errno::EEXIST));
         rename(RenameMode::Exchange).unwrap();
-        let found = |file: &str| ground.root.lookup(&caller, name(file)).unwrap().vnode;
+        let found = |file: &str| fixture.root.lookup(&caller, name(file)).unwrap().vnode;
         assert!(std::sync::Arc::ptr_eq(&found("a"), &b) && std::sync::Arc::ptr_eq(&found("b"), &a));
         assert_eq!(content(&b.open(&caller, OpenFlags::READ).unwrap()), b"b");
         rename(RenameMode::Whiteout).unwrap();
@@ -317,9 +317,9 @@ fn rename_modes_do_what_they_say() {
 
 #[test]
 fn inode_flags_pass_through_ioctl() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        let (vnode, file) = make(&ground.root, &caller, "f", 0o644, b"x");
+        let (vnode, file) = create_file(&fixture.root, &caller, "f", 0o644, b"x");
         const NO_DUMP: u32 = 0x40;
         let mut flags = [0; 8];
         vnode.ioctl(&caller, 0x8008_6601, &[], &mut flags).unwrap();

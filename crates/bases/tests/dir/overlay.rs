@@ -8,7 +8,7 @@ use std::time::Duration;
 use bases::dir::{DirectoryFileSystem, Options};
 use vnode::{FileSystem, OpenFlags, RenameMode, SetAttributes, SetTime, Timestamp, VnodeRef};
 
-use crate::ground::{Ground, content, make, name, root, run};
+use crate::fixture::{Fixture, content, create_file, name, root, run};
 
 /// An overlay, served.
 struct Overlay {
@@ -20,25 +20,25 @@ struct Overlay {
 impl Overlay {
     /// Runs a test on overlays with both layers on one file system of each kind, and with the upper on another one.
     fn each(test: impl Fn(&Overlay)) {
-        Ground::each(|ground| {
-            for is_upper_apart in [false, true] {
-                eprintln!("upper layer apart: {is_upper_apart}");
-                test(&Self::on(ground, is_upper_apart));
+        Fixture::each(|fixture| {
+            for has_separate_upper in [false, true] {
+                eprintln!("upper layer apart: {has_separate_upper}");
+                test(&Self::on(fixture, has_separate_upper));
             }
         });
     }
 
-    fn on(ground: &Ground, is_upper_apart: bool) -> Overlay {
-        let place = ground.path.join(if is_upper_apart { "apart" } else { "together" });
-        let lower = place.join("lower");
+    fn on(fixture: &Fixture, has_separate_upper: bool) -> Overlay {
+        let base = fixture.path.join(if has_separate_upper { "apart" } else { "together" });
+        let lower = base.join("lower");
         std::fs::create_dir_all(lower.join("directory")).unwrap();
         for file in ["one", "two", "three", "directory/below"] {
             std::fs::write(lower.join(file), "content").unwrap();
         }
         // Times of creation are told apart by clock ticks.
         std::thread::sleep(Duration::from_millis(50));
-        let upper = if is_upper_apart { ground.mount_below("upper-layer", "tmpfs") } else { place.clone() };
-        let (work, upper, merged) = (upper.join("work"), upper.join("upper"), place.join("merged"));
+        let upper = if has_separate_upper { fixture.mount_below("upper-layer", "tmpfs") } else { base.clone() };
+        let (work, upper, merged) = (upper.join("work"), upper.join("upper"), base.join("merged"));
         for directory in [&work, &upper, &merged] {
             std::fs::create_dir(directory).unwrap();
         }
@@ -60,7 +60,7 @@ fn mode(mode: u32) -> SetAttributes {
 }
 
 #[test]
-fn an_object_that_is_copied_by_opening_it_stays_itself() {
+fn copy_up_by_open_keeps_the_vnode() {
     Overlay::each(|overlay| {
         let vnode = overlay.lookup("one");
         let handle = vnode.handle();
@@ -80,7 +80,7 @@ fn an_object_that_is_copied_by_opening_it_stays_itself() {
 }
 
 #[test]
-fn an_object_that_others_have_copied_stays_itself() {
+fn copy_up_by_others_keeps_the_vnode() {
     Overlay::each(|overlay| {
         let vnode = overlay.lookup("one");
         let file = vnode.open(&root(), OpenFlags::READ).unwrap();
@@ -100,7 +100,7 @@ fn an_object_that_others_have_copied_stays_itself() {
 }
 
 #[test]
-fn a_directory_that_is_copied_stays_itself() {
+fn copy_up_of_a_directory_keeps_the_vnode() {
     Overlay::each(|overlay| {
         let directory = overlay.lookup("directory");
         let below = directory.lookup(&root(), name("below")).unwrap().vnode;
@@ -112,7 +112,7 @@ fn a_directory_that_is_copied_stays_itself() {
 }
 
 #[test]
-fn an_object_that_is_copied_by_a_new_name_stays_itself() {
+fn copy_up_by_rename_or_link_keeps_the_vnode() {
     Overlay::each(|overlay| {
         let (moved, linked) = (overlay.lookup("one"), overlay.lookup("two"));
         overlay.root.rename(&root(), name("one"), &overlay.root, name("moved"), RenameMode::Replace).unwrap();
@@ -126,9 +126,9 @@ fn an_object_that_is_copied_by_a_new_name_stays_itself() {
 
 /// Its number may be the same; what is in the upper layer is not copied any more.
 #[test]
-fn another_object_in_the_place_of_a_new_one_is_not_taken_for_it() {
+fn replacement_of_a_new_object_is_another_object() {
     Overlay::each(|overlay| {
-        let (vnode, file) = make(&overlay.root, &root(), "new", 0o644, b"x");
+        let (vnode, file) = create_file(&overlay.root, &root(), "new", 0o644, b"x");
         drop(file);
         let path = overlay.merged.join("new");
         let number = std::fs::metadata(&path).unwrap().ino();

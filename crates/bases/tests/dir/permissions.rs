@@ -10,13 +10,13 @@ use vnode::{
     VnodeRef, XattrMode,
 };
 
-use crate::ground::{Ground, creation, make, name, root, run, user};
+use crate::fixture::{Fixture, create_file, creation, name, root, run, user};
 
 #[test]
 fn the_lower_file_system_decides_by_the_callers_credentials() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let (owner, member, stranger) = (user(1_000, &[]), user(1_001, &[7, 1_000]), user(1_002, &[7]));
-        let (file, _) = make(&ground.root, &owner, "f", 0o640, b"x");
+        let (file, _) = create_file(&fixture.root, &owner, "f", 0o640, b"x");
         let attributes = file.getattr(&root()).unwrap();
         assert_eq!((attributes.uid, attributes.gid), (1_000, 1_000));
         assert!(file.open(&member, OpenFlags::READ).is_ok());
@@ -35,8 +35,8 @@ fn the_lower_file_system_decides_by_the_callers_credentials() {
 
 #[test]
 fn a_group_that_may_do_less_than_others_is_held_to_it() {
-    Ground::each(|ground| {
-        let (file, _) = make(&ground.root, &user(1_000, &[]), "f", 0o604, b"x");
+    Fixture::each(|fixture| {
+        let (file, _) = create_file(&fixture.root, &user(1_000, &[]), "f", 0o604, b"x");
         assert!(file.open(&user(1_001, &[]), OpenFlags::READ).is_ok());
         assert_eq!(file.open(&user(1_001, &[1_000]), OpenFlags::READ).err(), Some(Errno::EACCES));
     });
@@ -44,10 +44,10 @@ fn a_group_that_may_do_less_than_others_is_held_to_it() {
 
 #[test]
 fn directories_are_searched_listed_and_changed_with_permission_only() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let (owner, stranger) = (user(1_000, &[]), user(1_001, &[]));
-        let closed = ground.root.mkdir(&owner, name("closed"), 0o700).unwrap().vnode;
-        make(&closed, &owner, "f", 0o666, b"x");
+        let closed = fixture.root.mkdir(&owner, name("closed"), 0o700).unwrap().vnode;
+        create_file(&closed, &owner, "f", 0o666, b"x");
         assert_eq!(closed.lookup(&stranger, name("f")).err(), Some(Errno::EACCES));
         assert_eq!(closed.lookup(&stranger, name("absent")).err(), Some(Errno::EACCES));
         assert_eq!(closed.open_directory(&stranger).err(), Some(Errno::EACCES));
@@ -55,11 +55,11 @@ fn directories_are_searched_listed_and_changed_with_permission_only() {
         assert_eq!(closed.unlink(&stranger, name("f")).err(), Some(Errno::EACCES));
         assert_eq!(closed.lookup(&owner, name("absent")).err(), Some(Errno::ENOENT));
 
-        let listed = ground.root.mkdir(&owner, name("listed"), 0o744).unwrap().vnode;
+        let listed = fixture.root.mkdir(&owner, name("listed"), 0o744).unwrap().vnode;
         assert!(listed.open_directory(&stranger).is_ok(), "reading needs no search permission");
-        let sticky = ground.root.mkdir(&root(), name("sticky"), 0o1777).unwrap().vnode;
+        let sticky = fixture.root.mkdir(&root(), name("sticky"), 0o1777).unwrap().vnode;
         sticky.setattr(&root(), &SetAttributes { mode: Some(0o1777), ..Default::default() }).unwrap();
-        make(&sticky, &owner, "f", 0o666, b"x");
+        create_file(&sticky, &owner, "f", 0o666, b"x");
         assert_eq!(sticky.unlink(&stranger, name("f")).err(), Some(Errno::EPERM));
         assert_eq!(sticky.unlink(&owner, name("f")), Ok(()));
     });
@@ -67,14 +67,14 @@ fn directories_are_searched_listed_and_changed_with_permission_only() {
 
 #[test]
 fn the_umask_counts_unless_a_default_acl_rules() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = Caller::with_groups(1_000, 1_000, &[], 0o077);
-        let made = ground.root.create(&caller, name("f"), &creation(0o666)).unwrap();
+        let made = fixture.root.create(&caller, name("f"), &creation(0o666)).unwrap();
         assert_eq!(made.entry.attributes.mode, 0o600);
         let open = Caller::with_groups(1_000, 1_000, &[], 0);
-        let made = ground.root.create(&open, name("g"), &creation(0o666)).unwrap();
+        let made = fixture.root.create(&open, name("g"), &creation(0o666)).unwrap();
         assert_eq!(made.entry.attributes.mode, 0o666);
-        let directory = ground.root.mkdir(&caller, name("d"), 0o777).unwrap();
+        let directory = fixture.root.mkdir(&caller, name("d"), 0o777).unwrap();
         assert_eq!(directory.attributes.mode, 0o700);
         // user::rwx, group::r-x, other::r--
         let mut acl = vec![2, 0, 0, 0];
@@ -93,8 +93,8 @@ fn the_umask_counts_unless_a_default_acl_rules() {
 
 /// Whoever makes a file of their own on a thread that has made one for a caller does so with their own umask.
 #[test]
-fn a_callers_umask_stays_on_no_thread() {
-    Ground::each(|ground| {
+fn umask_of_a_caller_is_restored() {
+    Fixture::each(|fixture| {
         let directory = tempfile::tempdir().unwrap();
         let mode_of_own = |name: &str| {
             bases::dir::restore_thread_credentials();
@@ -105,11 +105,11 @@ fn a_callers_umask_stays_on_no_thread() {
         for umask in [0, 0o077, 0o777] {
             let caller = Caller::with_groups(1_000, 1_000, &[], umask);
             let text = format!("{umask:o}");
-            ground.root.create(&caller, name(&format!("f{text}")), &creation(0o666)).unwrap();
+            fixture.root.create(&caller, name(&format!("f{text}")), &creation(0o666)).unwrap();
             assert_eq!(mode_of_own(&format!("file {text}")), before, "after a file of umask {text}");
-            ground.root.mkdir(&caller, name(&format!("d{text}")), 0o777).unwrap();
+            fixture.root.mkdir(&caller, name(&format!("d{text}")), 0o777).unwrap();
             assert_eq!(mode_of_own(&format!("directory {text}")), before, "after a directory of umask {text}");
-            assert!(ground.root.mkdir(&caller, name(&format!("d{text}")), 0o777).is_err());
+            assert!(fixture.root.mkdir(&caller, name(&format!("d{text}")), 0o777).is_err());
             assert_eq!(mode_of_own(&format!("failure {text}")), before, "after a failure of umask {text}");
         }
     });
@@ -117,11 +117,11 @@ fn a_callers_umask_stays_on_no_thread() {
 
 #[test]
 fn new_objects_get_the_callers_group_or_the_directorys() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = Caller::with_groups(1_000, 50, &[60], 0o022);
-        let made = ground.root.create(&caller, name("f"), &creation(0o666)).unwrap();
+        let made = fixture.root.create(&caller, name("f"), &creation(0o666)).unwrap();
         assert_eq!((made.entry.attributes.uid, made.entry.attributes.gid), (1_000, 50));
-        let shared = ground.root.mkdir(&root(), name("shared"), 0o777).unwrap().vnode;
+        let shared = fixture.root.mkdir(&root(), name("shared"), 0o777).unwrap().vnode;
         let group = SetAttributes { gid: Some(60), mode: Some(0o2777), ..Default::default() };
         shared.setattr(&root(), &group).unwrap();
         let made = shared.create(&caller, name("f"), &creation(0o666)).unwrap();
@@ -129,16 +129,16 @@ fn new_objects_get_the_callers_group_or_the_directorys() {
         let below = shared.mkdir(&caller, name("d"), 0o755).unwrap();
         assert_eq!((below.attributes.gid, below.attributes.mode), (60, 0o2755));
         let administrator = Caller::with_groups(0, 77, &[], 0o022);
-        let made = ground.root.create(&administrator, name("g"), &creation(0o600)).unwrap();
+        let made = fixture.root.create(&administrator, name("g"), &creation(0o600)).unwrap();
         assert_eq!((made.entry.attributes.uid, made.entry.attributes.gid), (0, 77));
     });
 }
 
 #[test]
 fn owners_change_what_owners_may() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let owner = user(1_000, &[60]);
-        let (file, _) = make(&ground.root, &owner, "f", 0o644, b"x");
+        let (file, _) = create_file(&fixture.root, &owner, "f", 0o644, b"x");
         let group = |gid| SetAttributes { gid: Some(gid), ..Default::default() };
         assert_eq!(file.setattr(&owner, &group(60)).unwrap().gid, 60);
         assert_eq!(file.setattr(&owner, &group(61)).err(), Some(Errno::EPERM));
@@ -154,10 +154,10 @@ fn owners_change_what_owners_may() {
 }
 
 #[test]
-fn a_change_of_owner_that_is_refused_leaves_a_program_as_it_is() {
-    Ground::each(|ground| {
+fn refused_chown_keeps_set_id_bits() {
+    Fixture::each(|fixture| {
         let (owner, stranger) = (user(1_000, &[]), user(1_001, &[]));
-        let (file, _) = make(&ground.root, &owner, "f", 0o755, b"x");
+        let (file, _) = create_file(&fixture.root, &owner, "f", 0o755, b"x");
         let mode = |mode| SetAttributes { mode: Some(mode), ..Default::default() };
         assert_eq!(file.setattr(&owner, &mode(0o4755)).unwrap().mode, 0o4755);
         let chown = SetAttributes { kill_privileges: true, ..Default::default() };
@@ -172,9 +172,9 @@ fn a_change_of_owner_that_is_refused_leaves_a_program_as_it_is() {
 
 #[test]
 fn privileged_attributes_are_the_superusers() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let owner = user(1_000, &[]);
-        let (file, _) = make(&ground.root, &owner, "f", 0o644, b"x");
+        let (file, _) = create_file(&fixture.root, &owner, "f", 0o644, b"x");
         file.setxattr(&root(), b"trusted.a", b"1", XattrMode::Set).unwrap();
         for (attribute, error) in [(&b"trusted.a"[..], Errno::EPERM), (b"security.capability", Errno::EPERM)] {
             assert_eq!(file.setxattr(&owner, attribute, b"1", XattrMode::Set), Err(error));
@@ -183,7 +183,7 @@ fn privileged_attributes_are_the_superusers() {
         assert_eq!(file.getxattr(&owner, b"trusted.a"), Err(Errno::ENODATA));
         assert_eq!(file.listxattr(&owner), Ok(Vec::new()));
         assert_eq!(file.listxattr(&root()), Ok(b"trusted.a\0".to_vec()));
-        if ground.label.starts_with("ext4") {
+        if fixture.label.starts_with("ext4") {
             file.setxattr(&owner, b"user.big", &[7; 3_000], XattrMode::Create).unwrap();
             assert_eq!(file.getxattr(&owner, b"user.big"), Ok(vec![7; 3_000]));
             assert_eq!(file.setxattr(&owner, b"user.big", b"", XattrMode::Create), Err(Errno::EEXIST));
@@ -195,7 +195,7 @@ fn privileged_attributes_are_the_superusers() {
 
 #[test]
 fn threads_act_for_different_users_at_once() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         std::thread::scope(|scope| {
             for uid in [0, 1_000, 1_001, 1_002] {
                 scope.spawn(move || {
@@ -203,8 +203,8 @@ fn threads_act_for_different_users_at_once() {
                         let uid = if round % 3 == 0 { uid + 10 } else { uid };
                         let caller = Caller::with_groups(uid, uid + 1, &[uid + 2], 0o027);
                         let file = format!("{uid}-{round}");
-                        make(&ground.root, &caller, &file, 0o666, b"x");
-                        let made = std::fs::metadata(ground.path.join(&file)).unwrap();
+                        create_file(&fixture.root, &caller, &file, 0o666, b"x");
+                        let made = std::fs::metadata(fixture.path.join(&file)).unwrap();
                         assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (uid, uid + 1, 0o640));
                     }
                 });
@@ -214,10 +214,10 @@ fn threads_act_for_different_users_at_once() {
 }
 
 #[test]
-fn what_the_server_does_for_itself_it_does_whoever_its_thread_acted_for() {
-    Ground::each(|ground| {
-        let private = ground.root.mkdir(&root(), name("private"), 0o700).unwrap().vnode;
-        let mounted = ground.mount_below("private/m", "tmpfs");
+fn server_acts_for_itself_after_acting_for_others() {
+    Fixture::each(|fixture| {
+        let private = fixture.root.mkdir(&root(), name("private"), 0o700).unwrap().vnode;
+        let mounted = fixture.mount_below("private/m", "tmpfs");
         let (path, numbers) = (mounted.parent().unwrap().to_owned(), || {
             let open = private.open_directory(&root()).unwrap();
             // It is the last on this thread.
@@ -238,12 +238,12 @@ fn what_the_server_does_for_itself_it_does_whoever_its_thread_acted_for() {
 
 #[test]
 fn executing_needs_no_permission_to_read() {
-    Ground::each(|ground| {
-        let (file, _) = make(&ground.root, &root(), "program", 0o711, b"x");
+    Fixture::each(|fixture| {
+        let (file, _) = create_file(&fixture.root, &root(), "program", 0o711, b"x");
         let for_execution = OpenFlags::from_bits(0x20);
         assert!(file.open(&user(1_000, &[]), for_execution).is_ok());
         assert_eq!(file.open(&user(1_000, &[]), OpenFlags::READ).err(), Some(Errno::EACCES));
-        let (data, _) = make(&ground.root, &root(), "data", 0o600, b"x");
+        let (data, _) = create_file(&fixture.root, &root(), "data", 0o600, b"x");
         assert_eq!(data.open(&user(1_000, &[]), for_execution).err(), Some(Errno::EACCES));
     });
 }
@@ -277,13 +277,13 @@ impl Drop for Sleeper {
 }
 
 #[test]
-fn a_root_without_capabilities_is_a_user_as_any_other() {
-    Ground::each(|ground| {
+fn root_without_capabilities_is_an_ordinary_user() {
+    Fixture::each(|fixture| {
         let owner = user(1_000, &[]);
-        let (file, _) = make(&ground.root, &owner, "f", 0o640, b"x");
-        let directory = ground.root.mkdir(&owner, name("d"), 0o750).unwrap().vnode;
-        make(&directory, &owner, "g", 0o644, b"x");
-        let (own, _) = make(&ground.root, &root(), "own", 0o600, b"x");
+        let (file, _) = create_file(&fixture.root, &owner, "f", 0o640, b"x");
+        let directory = fixture.root.mkdir(&owner, name("d"), 0o750).unwrap().vnode;
+        create_file(&directory, &owner, "g", 0o644, b"x");
+        let (own, _) = create_file(&fixture.root, &root(), "own", 0o600, b"x");
         let give_away = SetAttributes { uid: Some(5), ..Default::default() };
         let unbound = Sleeper::start(&["setpriv", "--bounding-set=-dac_override,-dac_read_search"]);
         let elsewhere = Sleeper::start(&["unshare", "--user", "--map-root-user"]);
@@ -294,11 +294,11 @@ fn a_root_without_capabilities_is_a_user_as_any_other() {
             assert_eq!(directory.unlink(&caller, name("g")), Err(Errno::EACCES));
             assert_eq!(directory.create(&caller, name("h"), &creation(0o600)).err(), Some(Errno::EACCES));
             assert!(own.open(&caller, OpenFlags::READ_WRITE).is_ok());
-            let made = ground.root.create(&caller, name("made"), &creation(0o600)).unwrap();
+            let made = fixture.root.create(&caller, name("made"), &creation(0o600)).unwrap();
             assert_eq!((made.entry.attributes.uid, made.entry.attributes.gid), (0, 0));
             let given = made.entry.vnode.setattr(&caller, &give_away).map(|after| after.uid);
             assert_eq!(given, if may_give_away { Ok(5) } else { Err(Errno::EPERM) });
-            ground.root.unlink(&root(), name("made")).unwrap();
+            fixture.root.unlink(&root(), name("made")).unwrap();
             let trusted = file.setxattr(&caller, b"trusted.a", b"1", XattrMode::Set);
             assert_eq!(trusted, if may_give_away { Ok(()) } else { Err(Errno::EPERM) });
             assert!(
@@ -311,10 +311,10 @@ fn a_root_without_capabilities_is_a_user_as_any_other() {
 }
 
 #[test]
-fn capabilities_in_a_users_own_namespaces_are_the_users_to_give() {
-    Ground::each(|ground| {
+fn users_set_capabilities_in_their_own_namespaces() {
+    Fixture::each(|fixture| {
         let (owner, other) = (user(1_000, &[]), user(1_001, &[]));
-        let (file, _) = make(&ground.root, &owner, "f", 0o755, b"x");
+        let (file, _) = create_file(&fixture.root, &owner, "f", 0o755, b"x");
         // VFS_CAP_REVISION_3 of Linux, effective: cap_net_raw, in namespaces of the user.
         let of = |revision: u32, user: &[u32]| -> Vec<u8> {
             let words = [revision << 24 | 1, 1 << 13, 0, 0, 0];
@@ -331,18 +331,18 @@ fn capabilities_in_a_users_own_namespaces_are_the_users_to_give() {
         assert_eq!(file.removexattr(&owner, b"security.capability"), Ok(()));
         set(&root(), &of(2, &[])).unwrap();
         assert_eq!(file.removexattr(&owner, b"security.capability"), Err(Errno::EPERM));
-        let directory = ground.root.mkdir(&owner, name("d"), 0o755).unwrap().vnode;
+        let directory = fixture.root.mkdir(&owner, name("d"), 0o755).unwrap().vnode;
         directory.setxattr(&owner, b"security.capability", &of(3, &[1_000]), XattrMode::Set).unwrap();
     });
 }
 
 #[test]
 fn whom_the_kernel_has_admitted_may_do_with_its_own_what_the_owner_could_allow() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let (owner, other) = (user(1_000, &[]), user(1_001, &[]));
-        let (file, _) = make(&ground.root, &owner, "f", 0, b"x");
-        let closed = ground.root.mkdir(&owner, name("closed"), 0o700).unwrap().vnode;
-        make(&closed, &owner, "g", 0o600, b"x");
+        let (file, _) = create_file(&fixture.root, &owner, "f", 0, b"x");
+        let closed = fixture.root.mkdir(&owner, name("closed"), 0o700).unwrap().vnode;
+        create_file(&closed, &owner, "g", 0o600, b"x");
         closed.setattr(&owner, &SetAttributes { mode: Some(0), ..Default::default() }).unwrap();
         let is_refused = |caller: &Caller| {
             assert_eq!(file.open(caller, OpenFlags::READ).err(), Some(Errno::EACCES));
@@ -361,15 +361,15 @@ fn whom_the_kernel_has_admitted_may_do_with_its_own_what_the_owner_could_allow()
 
 #[test]
 fn whom_the_kernel_has_admitted_may_change_its_own_as_the_owner_could_allow() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let (owner, other) = (user(1_000, &[]), user(1_001, &[]));
-        let (file, _) = make(&ground.root, &owner, "f", 0, b"x");
-        let (others, _) = make(&ground.root, &other, "others", 0, b"x");
-        let closed = ground.root.mkdir(&owner, name("closed"), 0o700).unwrap().vnode;
-        make(&closed, &other_in(&closed, &owner), "theirs", 0o600, b"x");
-        let open = ground.root.mkdir(&other, name("open"), 0o777).unwrap().vnode;
+        let (file, _) = create_file(&fixture.root, &owner, "f", 0, b"x");
+        let (others, _) = create_file(&fixture.root, &other, "others", 0, b"x");
+        let closed = fixture.root.mkdir(&owner, name("closed"), 0o700).unwrap().vnode;
+        create_file(&closed, &other_in(&closed, &owner), "theirs", 0o600, b"x");
+        let open = fixture.root.mkdir(&other, name("open"), 0o777).unwrap().vnode;
         open.setattr(&other, &SetAttributes { mode: Some(0o777), ..Default::default() }).unwrap();
-        let strange = ground.root.mkdir(&other, name("strange"), 0o755).unwrap().vnode;
+        let strange = fixture.root.mkdir(&other, name("strange"), 0o755).unwrap().vnode;
         closed.setattr(&owner, &SetAttributes { mode: Some(0), ..Default::default() }).unwrap();
         let cut = SetAttributes { size: Some(0), ..Default::default() };
         let create = |caller: &Caller, at: &str| closed.create(caller, name(at), &creation(0o600)).map(drop);
@@ -415,19 +415,19 @@ fn other_in(directory: &VnodeRef, owner: &Caller) -> Caller {
 }
 
 #[test]
-fn what_is_reserved_for_the_superuser_is_not_taken_by_users() {
-    Ground::each(|ground| {
-        if !ground.label.starts_with("ext4") {
+fn users_take_no_reserved_space() {
+    Fixture::each(|fixture| {
+        if !fixture.label.starts_with("ext4") {
             return;
         }
         let owner = user(1_000, &[]);
-        let state = || ground.root.statfs(&root()).unwrap();
+        let state = || fixture.root.statfs(&root()).unwrap();
         let has_reserve = || state().blocks_free > 1_000;
         // In one go up to a mebibyte before the end.
-        let (_, large) = make(&ground.root, &owner, "large", 0o666, b"x");
+        let (_, large) = create_file(&fixture.root, &owner, "large", 0o666, b"x");
         let most = (state().blocks_available - 256) * 4_096;
         large.allocate(&owner, vnode::AllocateMode::from_bits(0), 0, most).unwrap();
-        let (vnode, file) = make(&ground.root, &owner, "f", 0o666, b"x");
+        let (vnode, file) = create_file(&fixture.root, &owner, "f", 0o666, b"x");
         let mut offset = 0;
         let mut fill = |caller: &Caller, pieces: usize| {
             (0..pieces).find_map(|_| {
@@ -463,45 +463,45 @@ fn what_is_reserved_for_the_superuser_is_not_taken_by_users() {
 }
 
 /// Has a user take all of an ext4 but what is reserved for the superuser.
-fn fill(ground: &Ground, owner: &Caller) {
-    let available = ground.root.statfs(&root()).unwrap().blocks_available - 256;
-    let (_, large) = make(&ground.root, owner, "large", 0o666, b"x");
+fn fill(fixture: &Fixture, owner: &Caller) {
+    let available = fixture.root.statfs(&root()).unwrap().blocks_available - 256;
+    let (_, large) = create_file(&fixture.root, owner, "large", 0o666, b"x");
     large.allocate(owner, vnode::AllocateMode::from_bits(0), 0, available * 4_096).unwrap();
     let full = (0..1_000).find_map(|piece| large.write_at(owner, (1 << 31) + piece * 4_096, &[7; 4_096], false).err());
     assert_eq!(full, Some(Errno::ENOSPC));
 }
 
 /// Makes names of a kind in a directory, or whatever else takes room bit by bit, until that fails.
-fn error_of_many(make: impl Fn(Name<'_>) -> Result<(), Errno>) -> Option<Errno> {
+fn error_of_many(create_file: impl Fn(Name<'_>) -> Result<(), Errno>) -> Option<Errno> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    (0..200).find_map(|_| make(name(&format!("{:0>200}", NEXT.fetch_add(1, Ordering::Relaxed)))).err())
+    (0..200).find_map(|_| create_file(name(&format!("{:0>200}", NEXT.fetch_add(1, Ordering::Relaxed)))).err())
 }
 
 #[test]
-fn names_and_objects_take_nothing_that_is_reserved_for_the_superuser() {
-    Ground::each(|ground| {
-        if !ground.label.starts_with("ext4") {
+fn names_and_objects_use_no_reserved_space() {
+    Fixture::each(|fixture| {
+        if !fixture.label.starts_with("ext4") {
             return;
         }
         let owner = user(1_000, &[]);
         let directories: Vec<_> = ["create", "mknod", "symlink", "link", "rename", "away"]
-            .map(|directory| ground.root.mkdir(&owner, name(directory), 0o777).unwrap().vnode)
+            .map(|directory| fixture.root.mkdir(&owner, name(directory), 0o777).unwrap().vnode)
             .into();
         let [create, mknod, symlink, link, rename, away] = &directories[..] else { unreachable!() };
-        let (file, _) = make(&ground.root, &owner, "f", 0o600, b"x");
+        let (file, _) = create_file(&fixture.root, &owner, "f", 0o600, b"x");
         away.link(&root(), &file, name("f")).unwrap();
-        fill(ground, &owner);
+        fill(fixture, &owner);
         let paid = Caller::server().at_expense_of(&owner);
-        let left = ground.root.statfs(&root()).unwrap().blocks_free;
+        let left = fixture.root.statfs(&root()).unwrap().blocks_free;
         for caller in [&owner, &paid] {
             let full = Some(Errno::ENOSPC);
-            assert_eq!(ground.root.mkdir(caller, name("d"), 0o700).err(), full);
+            assert_eq!(fixture.root.mkdir(caller, name("d"), 0o700).err(), full);
             let made = |name: Name<'_>| create.create(caller, name, &creation(0o600)).map(drop);
             assert_eq!(error_of_many(made), full);
             let made = |name: Name<'_>| mknod.mknod(caller, name, FileKind::Fifo, 0o600, Device::default()).map(drop);
             assert_eq!(error_of_many(made), full);
             assert_eq!(error_of_many(|name| symlink.symlink(caller, name, b"short").map(drop)), full);
-            assert_eq!(ground.root.symlink(caller, name("long"), &[b'x'; 200]).err(), full, "a block of its own");
+            assert_eq!(fixture.root.symlink(caller, name("long"), &[b'x'; 200]).err(), full, "a block of its own");
             assert_eq!(error_of_many(|name| link.link(caller, &file, name).map(drop)), full);
             let moved = |to: Name<'_>| {
                 away.rename(caller, name("f"), rename, to, RenameMode::Replace)?;
@@ -511,20 +511,20 @@ fn names_and_objects_take_nothing_that_is_reserved_for_the_superuser() {
             let large = file.setxattr(caller, b"user.large", &[7; 3_000], XattrMode::Set);
             assert_eq!(large.err(), full);
         }
-        assert!(ground.root.statfs(&root()).unwrap().blocks_free >= left, "nothing of it was taken");
+        assert!(fixture.root.statfs(&root()).unwrap().blocks_free >= left, "nothing of it was taken");
         let by_root = Caller::server().at_expense_of(&root());
         for (caller, directory) in [(root(), "of root"), (by_root, "for root"), (Caller::server(), "own")] {
-            ground.root.mkdir(&caller, name(directory), 0o700).unwrap();
+            fixture.root.mkdir(&caller, name(directory), 0o700).unwrap();
         }
-        let away = ground.root.lookup(&root(), name("own")).unwrap().vnode;
+        let away = fixture.root.lookup(&root(), name("own")).unwrap().vnode;
         assert_eq!(error_of_many(|name| away.link(&root(), &file, name).map(drop)), None, "directories grow for root");
     });
 }
 
 #[test]
-fn what_is_made_at_the_expense_of_somebody_is_made_with_the_servers_rights() {
-    Ground::each(|ground| {
-        let closed = ground.root.mkdir(&root(), name("closed"), 0o700).unwrap().vnode;
+fn charged_objects_are_created_with_the_rights_of_the_server() {
+    Fixture::each(|fixture| {
+        let closed = fixture.root.mkdir(&root(), name("closed"), 0o700).unwrap().vnode;
         let paid = Caller::server().at_expense_of(&user(1_000, &[]));
         let directory = closed.mkdir(&paid, name("d"), 0o750).unwrap();
         assert_eq!(
@@ -543,17 +543,17 @@ fn what_is_made_at_the_expense_of_somebody_is_made_with_the_servers_rights() {
 /// CAP_SYS_RESOURCE, by which the superuser passes the limits of quotas: seen here by what is reserved for another user.
 #[test]
 fn the_superuser_passes_limits_also_where_the_server_acts_for_it() {
-    Ground::each(|ground| {
-        if !ground.label.starts_with("ext4") {
+    Fixture::each(|fixture| {
+        if !fixture.label.starts_with("ext4") {
             return;
         }
         // Some machines' superuser is without it.
         let is_weak = !rustix::thread::capabilities(None).unwrap().permitted.contains(CapabilitySet::SYS_RESOURCE);
-        let mounted = ground.path.parent().unwrap().to_str().unwrap();
+        let mounted = fixture.path.parent().unwrap().to_str().unwrap();
         run("mount", &["-o", "remount,resuid=12345", mounted]);
         let owner = user(1_000, &[]);
-        let (file, _) = make(&ground.root, &owner, "f", 0o666, b"x");
-        fill(ground, &owner);
+        let (file, _) = create_file(&fixture.root, &owner, "f", 0o666, b"x");
+        fill(fixture, &owner);
         let write = |opener: &Caller, caller: &Caller| {
             file.open(opener, OpenFlags::READ_WRITE).unwrap().write_at(caller, 1 << 30, &[7; 65_536], false).map(drop)
         };
@@ -565,9 +565,9 @@ fn the_superuser_passes_limits_also_where_the_server_acts_for_it() {
         {
             let expected = if is_full { Err(Errno::ENOSPC) } else { Ok(()) };
             assert_eq!(write(&server, caller), expected, "{caller:?}");
-            assert_eq!(ground.root.mkdir(caller, name("d"), 0o700).map(drop), expected, "{caller:?}");
+            assert_eq!(fixture.root.mkdir(caller, name("d"), 0o700).map(drop), expected, "{caller:?}");
             if !is_full {
-                ground.root.rmdir(caller, name("d")).unwrap();
+                fixture.root.rmdir(caller, name("d")).unwrap();
                 file.setattr(caller, &SetAttributes { size: Some(1), ..Default::default() }).unwrap();
             }
         }
@@ -592,8 +592,8 @@ fn users_have_no_capabilities_of_the_servers() {
 }
 
 #[test]
-fn a_thread_that_is_started_for_a_caller_is_the_servers() {
-    Ground::each(|ground| {
+fn new_thread_has_the_credentials_of_the_server() {
+    Fixture::each(|fixture| {
         let status = || std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let rights = |status: &str| {
             let keys = ["Uid:", "Gid:", "Groups:", "CapEff:", "Umask:"];
@@ -604,11 +604,11 @@ fn a_thread_that_is_started_for_a_caller_is_the_servers() {
         let servers = rights(&std::fs::read_to_string("/proc/self/status").unwrap());
         let callers = [user(1_000, &[60]), Caller::with_groups(1_000, 50, &[], 0o077), root()];
         for (index, caller) in callers.iter().enumerate() {
-            let _ = ground.root.mkdir(caller, name(&format!("d{index}")), 0o777);
+            let _ = fixture.root.mkdir(caller, name(&format!("d{index}")), 0o777);
             let started = std::thread::spawn(vnode::as_server(status)).join().unwrap();
             assert_eq!(rights(&started), servers, "{caller:?}");
             // It may act for somebody, too, and gives the umask back.
-            let root_directory = ground.root.clone();
+            let root_directory = fixture.root.clone();
             let (other, text) = (caller.clone(), format!("e{index}"));
             let act = vnode::as_server(move || {
                 let _ = root_directory.mkdir(&other, name(&text), 0o777);

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, makedev};
 use vnode::{AccessMode, Caller, Errno, FileSystem, OpenFlags, SetAttributes, VnodeRef, XattrMode};
 
-use crate::ground::{Ground, content, make, name, root, run, user};
+use crate::fixture::{Fixture, content, create_file, name, root, run, user};
 
 /// A program with set-id bits and, where the file system keeps them, capabilities.
 fn make_program(directory: &Path) {
@@ -31,12 +31,12 @@ fn is_capable(program: &VnodeRef) -> (bool, bool) {
 }
 
 #[test]
-fn programs_of_a_mount_without_set_id_show_none() {
-    Ground::each(|ground| {
+fn nosuid_mount_hides_set_id_bits() {
+    Fixture::each(|fixture| {
         for kind in ["tmpfs", "ext4"] {
-            let point = ground.mount_below(kind, kind);
+            let point = fixture.mount_below(kind, kind);
             make_program(&point);
-            let below = ground.root.lookup(&root(), name(kind)).unwrap().vnode;
+            let below = fixture.root.lookup(&root(), name(kind)).unwrap().vnode;
             let mode = || below.lookup(&root(), name("program")).unwrap().attributes.mode;
             assert_eq!(mode(), 0o6755);
             let program = below.lookup(&root(), name("program")).unwrap().vnode;
@@ -57,9 +57,9 @@ fn programs_of_a_mount_without_set_id_show_none() {
 }
 
 #[test]
-fn devices_of_a_mount_without_devices_cannot_be_opened() {
-    Ground::each(|ground| {
-        let point = ground.mount_below("stick", "tmpfs");
+fn devices_on_a_nodev_mount_cannot_be_opened() {
+    Fixture::each(|fixture| {
+        let point = fixture.mount_below("stick", "tmpfs");
         let make_device = |file: &str, kind, major, minor| {
             rustix::fs::mknodat(
                 rustix::fs::CWD,
@@ -73,7 +73,7 @@ fn devices_of_a_mount_without_devices_cannot_be_opened() {
         make_device("null", FileType::CharacterDevice, 1, 3);
         make_device("disk", FileType::BlockDevice, 7, 200);
         make_device("whiteout", FileType::CharacterDevice, 0, 0);
-        let below = ground.root.lookup(&root(), name("stick")).unwrap().vnode;
+        let below = fixture.root.lookup(&root(), name("stick")).unwrap().vnode;
         let number = |file: &str| {
             let device = below.lookup(&root(), name(file)).unwrap().attributes.rdev;
             (device.major, device.minor)
@@ -82,7 +82,7 @@ fn devices_of_a_mount_without_devices_cannot_be_opened() {
         remount("nodev", &point);
         for file in ["null", "disk"] {
             let (major, minor) = number(file);
-            let shown = ground.path.join("shown");
+            let shown = fixture.path.join("shown");
             let kind = if file == "null" { FileType::CharacterDevice } else { FileType::BlockDevice };
             rustix::fs::mknodat(rustix::fs::CWD, &shown, kind, Mode::from_raw_mode(0o666), makedev(major, minor))
                 .unwrap();
@@ -95,11 +95,11 @@ fn devices_of_a_mount_without_devices_cannot_be_opened() {
 }
 
 #[test]
-fn nobody_executes_what_a_mount_does_not_let_execute() {
-    Ground::each(|ground| {
-        let point = ground.mount_below("stick", "tmpfs");
+fn noexec_mount_refuses_execution() {
+    Fixture::each(|fixture| {
+        let point = fixture.mount_below("stick", "tmpfs");
         make_program(&point);
-        let below = ground.root.lookup(&root(), name("stick")).unwrap().vnode;
+        let below = fixture.root.lookup(&root(), name("stick")).unwrap().vnode;
         let program = below.lookup(&root(), name("program")).unwrap().vnode;
         let for_execution = OpenFlags::from_bits(0x20);
         for caller in [root(), user(1_000, &[])] {
@@ -117,17 +117,17 @@ fn nobody_executes_what_a_mount_does_not_let_execute() {
 
 #[test]
 fn a_second_mount_of_a_file_system_keeps_its_own_flags() {
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let caller = root();
-        make(&ground.root, &caller, "f", 0o644, b"here");
-        make_program(&ground.path);
-        let frozen = ground.path.join("frozen");
+        create_file(&fixture.root, &caller, "f", 0o644, b"here");
+        make_program(&fixture.path);
+        let frozen = fixture.path.join("frozen");
         std::fs::create_dir(&frozen).unwrap();
-        run("mount", &["--bind", ground.path.to_str().unwrap(), frozen.to_str().unwrap()]);
+        run("mount", &["--bind", fixture.path.to_str().unwrap(), frozen.to_str().unwrap()]);
         remount("ro,nosuid,noexec", &frozen);
-        let frozen = ground.root.lookup(&caller, name("frozen")).unwrap().vnode;
+        let frozen = fixture.root.lookup(&caller, name("frozen")).unwrap().vnode;
         let file = frozen.lookup(&caller, name("f")).unwrap();
-        let own = ground.root.lookup(&caller, name("f")).unwrap();
+        let own = fixture.root.lookup(&caller, name("f")).unwrap();
         assert_eq!(file.attributes.ino, own.attributes.ino, "as beside the mount");
         assert_ne!(file.vnode.handle(), own.vnode.handle());
         assert_eq!(content(&file.vnode.open(&caller, OpenFlags::READ).unwrap()), b"here");
@@ -143,11 +143,11 @@ fn a_second_mount_of_a_file_system_keeps_its_own_flags() {
         let program = frozen.lookup(&caller, name("program")).unwrap();
         assert_eq!((program.attributes.mode, is_capable(&program.vnode)), (0o755, (false, false)));
         assert_eq!(program.vnode.access(&caller, AccessMode::EXECUTE), Err(Errno::EACCES));
-        let program = ground.root.lookup(&caller, name("program")).unwrap();
+        let program = fixture.root.lookup(&caller, name("program")).unwrap();
         assert_eq!((program.attributes.mode, is_capable(&program.vnode)), (0o6755, (true, true)));
-        if ground.has_handles() {
+        if fixture.has_handles() {
             for vnode in [&file.vnode, &frozen] {
-                let again = ground.again();
+                let again = fixture.again();
                 let resolved = again.resolve(&vnode.handle()).unwrap();
                 assert_eq!(resolved.handle(), vnode.handle());
                 assert_eq!(resolved.setattr(&caller, &mode).err(), Some(Errno::EROFS), "also after a restart");
@@ -157,25 +157,25 @@ fn a_second_mount_of_a_file_system_keeps_its_own_flags() {
 }
 
 #[test]
-fn a_handle_is_never_resolved_by_a_mount_that_forbids_less() {
-    Ground::each(|ground| {
-        if !ground.has_handles() {
+fn handle_is_resolved_by_the_most_restricted_mount() {
+    Fixture::each(|fixture| {
+        if !fixture.has_handles() {
             return;
         }
-        let (first, second) = (ground.mount_below("first", "tmpfs"), ground.path.join("second"));
+        let (first, second) = (fixture.mount_below("first", "tmpfs"), fixture.path.join("second"));
         std::fs::write(first.join("f"), "x").unwrap();
         std::fs::create_dir(&second).unwrap();
         run("mount", &["--bind", first.to_str().unwrap(), second.to_str().unwrap()]);
         remount("ro,nosuid", &second);
         let caller = root();
         // Met first, the frozen one is the device's.
-        let frozen = ground.root.lookup(&caller, name("second")).unwrap().vnode;
+        let frozen = fixture.root.lookup(&caller, name("second")).unwrap().vnode;
         let handle = frozen.lookup(&caller, name("f")).unwrap().vnode.handle();
         let mode = SetAttributes { mode: Some(0o600), ..Default::default() };
-        let resolved = ground.again().resolve(&handle).unwrap();
+        let resolved = fixture.again().resolve(&handle).unwrap();
         assert_eq!(resolved.setattr(&caller, &mode).err(), Some(Errno::EROFS));
         remount("rw,nosuid", &second);
         remount("nodev", &first);
-        assert_eq!(ground.again().resolve(&handle).err(), Some(Errno::ESTALE), "neither forbids all that both do");
+        assert_eq!(fixture.again().resolve(&handle).err(), Some(Errno::ESTALE), "neither forbids all that both do");
     });
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bases::dir::{DirectoryFileSystem, OpenError, Options};
 use vnode::{Errno, FileSystem, OpenFlags, RenameMode, SetAttributes};
 
-use crate::ground::{Ground, content, creation, entries, make, name, root, user};
+use crate::fixture::{Fixture, content, create_file, creation, entries, name, root, user};
 
 /// Runs `test` in a thread that is a user's, with no capabilities.
 fn as_user(uid: u32, test: impl FnOnce() + Send) {
@@ -27,18 +27,18 @@ fn as_user(uid: u32, test: impl FnOnce() + Send) {
 
 #[test]
 fn a_users_base_acts_as_the_user() {
-    Ground::each(|ground| {
-        std::fs::write(ground.path.join("roots"), "x").unwrap();
-        std::fs::set_permissions(ground.path.join("roots"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+    Fixture::each(|fixture| {
+        std::fs::write(fixture.path.join("roots"), "x").unwrap();
+        std::fs::set_permissions(fixture.path.join("roots"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
             .unwrap();
-        let path = ground.path.clone();
+        let path = fixture.path.clone();
         as_user(1_000, move || {
             let file_system = DirectoryFileSystem::open(&path, Options::default()).unwrap();
             assert!(!file_system.properties().checks_credentials);
             let top = file_system.root();
             let roots = top.lookup(&root(), name("roots")).unwrap().vnode;
             assert_eq!(roots.open(&root(), OpenFlags::READ).err(), Some(Errno::EACCES));
-            let (file, open) = make(&top, &user(5, &[]), "f", 0o666, b"own");
+            let (file, open) = create_file(&top, &user(5, &[]), "f", 0o666, b"own");
             assert_eq!(std::fs::metadata(path.join("f")).unwrap().uid(), 1_000);
             assert_eq!(file.getattr(&root()).unwrap().mode, 0o644);
             drop(open);
@@ -62,16 +62,16 @@ fn a_users_base_acts_as_the_user() {
 }
 
 #[test]
-fn what_cannot_be_served_is_told_with_its_remedy() {
-    Ground::each(|ground| {
+fn open_error_names_the_remedy() {
+    Fixture::each(|fixture| {
         let open = |path: &Path| DirectoryFileSystem::open(path, Options::default()).err();
-        let missing = ground.path.join("missing");
+        let missing = fixture.path.join("missing");
         assert_eq!(open(&missing), Some(OpenError::Missing(missing.clone())));
-        std::fs::write(ground.path.join("file"), "").unwrap();
-        let file = ground.path.join("file");
+        std::fs::write(fixture.path.join("file"), "").unwrap();
+        let file = fixture.path.join("file");
         assert_eq!(open(&file), Some(OpenError::NotADirectory(file.clone())));
         assert!(open(&missing).unwrap().to_string().contains("create it"));
-        let closed = ground.path.join("closed");
+        let closed = fixture.path.join("closed");
         std::fs::create_dir_all(closed.join("below")).unwrap();
         std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
         let below = closed.join("below");
@@ -83,12 +83,12 @@ fn what_cannot_be_served_is_told_with_its_remedy() {
 }
 
 #[test]
-fn creation_by_a_user_is_exclusive_where_asked() {
-    Ground::each(|ground| {
-        let path = ground.path.clone();
+fn exclusive_creation_works_unprivileged() {
+    Fixture::each(|fixture| {
+        let path = fixture.path.clone();
         as_user(1_000, move || {
             let top = DirectoryFileSystem::open(&path, Options::default()).unwrap().root();
-            make(&top, &root(), "f", 0o600, b"x");
+            create_file(&top, &root(), "f", 0o600, b"x");
             assert_eq!(top.create(&root(), name("f"), &creation(0o600)).err(), Some(Errno::EEXIST));
         });
     });
@@ -103,12 +103,12 @@ fn the_root_of_a_namespace_without_changes_of_groups_acts_for_its_users() {
     if let Some(served) = std::env::var_os(SERVED) {
         return act_for_users(&PathBuf::from(served));
     }
-    Ground::each(|ground| {
+    Fixture::each(|fixture| {
         let test = "unprivileged::the_root_of_a_namespace_without_changes_of_groups_acts_for_its_users";
         let begin = "read begin && exec \"$0\" --exact \"$1\" --nocapture";
         let mut command = Command::new("unshare");
         command.args(["--user", "--setgroups", "deny", "sh", "-c", begin]).arg(std::env::current_exe().unwrap());
-        command.arg(test).env(SERVED, &ground.path).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(test).env(SERVED, &fixture.path).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let file = |name: &str| format!("/proc/{}/{name}", process.id());
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -121,7 +121,7 @@ fn the_root_of_a_namespace_without_changes_of_groups_acts_for_its_users() {
         }
         process.stdin.take().unwrap().write_all(b"begin\n").unwrap();
         let ended = process.wait_with_output().unwrap();
-        assert!(ended.status.success(), "on {}: {}", ground.label, String::from_utf8_lossy(&ended.stdout));
+        assert!(ended.status.success(), "on {}: {}", fixture.label, String::from_utf8_lossy(&ended.stdout));
     });
 }
 
@@ -129,7 +129,7 @@ fn act_for_users(served: &Path) {
     let file_system = DirectoryFileSystem::open(served, Options::default()).unwrap();
     assert!(file_system.properties().checks_credentials);
     let (owner, stranger, top) = (user(1_000, &[7]), user(1_001, &[]), file_system.root());
-    let (file, _) = make(&top, &owner, "owned", 0o600, b"x");
+    let (file, _) = create_file(&top, &owner, "owned", 0o600, b"x");
     let attributes = file.getattr(&owner).unwrap();
     assert_eq!((attributes.uid, attributes.gid), (1_000, 1_000));
     assert_eq!(file.open(&stranger, OpenFlags::READ).err(), Some(Errno::EACCES));

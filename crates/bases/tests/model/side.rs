@@ -26,7 +26,7 @@ pub(crate) struct Side {
 const CAPABILITIES: &[u8] = b"security.capability";
 
 /// The times of an object before an operation.
-type Before = Option<Attributes>;
+type AttributesBefore = Option<Attributes>;
 
 impl Side {
     /// A file system on which nothing is open; `times` says whether it is compared which times an operation changes.
@@ -36,20 +36,20 @@ impl Side {
 
     /// Does the operation: its result, then what became of the objects that it named.
     pub(crate) fn apply(&mut self, operation: &Operation) -> String {
-        let watched = watched(operation);
-        let before: Vec<Before> = watched.iter().map(|path| self.attributes(path)).collect();
+        let named_paths = named_paths(operation);
+        let before: Vec<AttributesBefore> = named_paths.iter().map(|path| self.attributes(path)).collect();
         let result = self.perform(operation);
-        let times = self.times && !is_free_in_times(operation, result.is_ok());
+        let times = self.times && !may_change_any_times(operation, result.is_ok());
         let failed = result.is_err();
         if let (Action::Allocate { slot, .. }, true) = (&operation.action, failed) {
             self.count_as_changed(*slot);
         }
         let result = result.unwrap_or_else(|errno| format!("{errno:?}"));
-        let after = watched.iter().zip(before).map(|(path, before)| self.seen(path, before, times));
+        let after = named_paths.iter().zip(before).map(|(path, before)| self.describe_changes(path, before, times));
         let slots = self.files.iter().flatten().map(|(_, file)| describe(&file.getattr(&superuser())));
         let held = self.held.iter().flatten().map(|vnode| describe(&vnode.getattr(&superuser())));
         let after: Vec<String> = after.chain(slots).chain(held).collect();
-        self.settle(&watched);
+        self.clear_ambiguous_setgid(&named_paths);
         format!("{result}\n     {}", after.join("\n     "))
     }
 
@@ -68,12 +68,12 @@ impl Side {
 
     /// Takes the set-group-id bit from files that their group does not execute. Whether a write takes it away depends, on
     /// Linux, on what is cached of the inode, so both sides may differ here.
-    fn settle(&self, watched: &[Path]) {
-        let named = watched.iter().filter_map(|path| self.find(&superuser(), path).ok());
+    fn clear_ambiguous_setgid(&self, named_paths: &[Path]) {
+        let named = named_paths.iter().filter_map(|path| self.find(&superuser(), path).ok());
         let open = self.files.iter().flatten().map(|(vnode, _)| vnode.clone());
         for vnode in named.chain(open).chain(self.held.iter().flatten().cloned()) {
             let Ok(now) = vnode.getattr(&superuser()) else { continue };
-            if is_unsettled(&now) {
+            if has_ambiguous_setgid(&now) {
                 let changes = SetAttributes { mode: Some(now.mode & !S_ISGID), ..Default::default() };
                 vnode.setattr(&superuser(), &changes).expect("the superuser changes modes");
             }
@@ -104,12 +104,12 @@ impl Side {
         }
     }
 
-    fn attributes(&self, path: &Path) -> Before {
+    fn attributes(&self, path: &Path) -> AttributesBefore {
         self.find(&superuser(), path).ok().and_then(|vnode| vnode.getattr(&superuser()).ok())
     }
 
-    /// What is at the path now, and with `times`, which of its times differ from those before.
-    fn seen(&self, path: &Path, before: Before, times: bool) -> String {
+    /// Describes the object at the path, and with `times`, which of its times differ from those before.
+    fn describe_changes(&self, path: &Path, before: AttributesBefore, times: bool) -> String {
         let shown = path.join("/");
         let Some(now) = self.attributes(path) else { return format!("/{shown}: none") };
         let changed = match before {
@@ -132,8 +132,8 @@ impl Side {
         Ok(vnode)
     }
 
-    /// The directory that the path's last component is in, and that component.
-    fn place<'p>(&self, caller: &Caller, path: &'p Path) -> Result<(VnodeRef, Name<'p>)> {
+    /// Returns the directory that the path's last component is in, and that component.
+    fn parent_and_name<'p>(&self, caller: &Caller, path: &'p Path) -> Result<(VnodeRef, Name<'p>)> {
         let (last, above) = path.split_last().ok_or(Errno::EBUSY)?;
         Ok((self.find(caller, &above.to_vec())?, name(last)))
     }
@@ -181,7 +181,7 @@ impl Side {
             self.held[slot] = Some(created.entry.vnode);
             return Ok(describe(&Ok(created.entry.attributes)));
         }
-        let (directory, last) = self.place(caller, &operation.path)?;
+        let (directory, last) = self.parent_and_name(caller, &operation.path)?;
         let made = |entry: Entry| describe(&Ok(entry.attributes));
         match &operation.action {
             Action::Create { mode, flags, slot } => {
@@ -207,7 +207,7 @@ impl Side {
             Action::Unlink => directory.unlink(caller, last).map(done),
             Action::Rmdir => directory.rmdir(caller, last).map(done),
             Action::Rename { to, mode } => {
-                let (to, to_last) = self.place(caller, to)?;
+                let (to, to_last) = self.parent_and_name(caller, to)?;
                 directory.rename(caller, last, &to, to_last, *mode).map(done)
             }
             other => unreachable!("{other:?} is no operation on a name"),
@@ -255,8 +255,8 @@ impl Side {
                 let size = file.getattr(caller)?.size;
                 let found = file.seek(caller, offset, target);
                 // How much of what reads as zeros is a hole differs between file systems.
-                let fits = found.map_or(target == SeekTarget::Data, |place| (offset..=size).contains(&place));
-                if offset < size { Ok(format!("fits {fits}")) } else { found.map(|place| place.to_string()) }
+                let fits = found.map_or(target == SeekTarget::Data, |position| (offset..=size).contains(&position));
+                if offset < size { Ok(format!("fits {fits}")) } else { found.map(|position| position.to_string()) }
             }
             Action::Copy { slot, offset, to, to_offset, length } => {
                 let to = self.file(to)?.clone();
@@ -353,7 +353,7 @@ fn in_held(vnode: &VnodeRef, caller: &Caller, name: Name<'_>, what: usize) -> Re
 /// Whether file systems differ in which times it changes: for a rename that leaves a whiteout ext4 makes that first, so
 /// that a failure leaves traces, as does a range that it cannot cut out; and an
 /// attribute that stays as it was may still count as changed.
-fn is_free_in_times(operation: &Operation, succeeded: bool) -> bool {
+fn may_change_any_times(operation: &Operation, succeeded: bool) -> bool {
     match &operation.action {
         Action::Rename { mode: RenameMode::Whiteout | RenameMode::WhiteoutNoReplace, .. } | Action::Allocate { .. } => {
             !succeeded
@@ -371,7 +371,7 @@ fn linker(caller: &Caller, vnode: &VnodeRef) -> Result<Caller> {
 }
 
 /// The paths that an operation names, and their directories.
-fn watched(operation: &Operation) -> Vec<Path> {
+fn named_paths(operation: &Operation) -> Vec<Path> {
     let mut paths = vec![operation.path.clone()];
     match &operation.action {
         Action::Rename { to, .. } => paths.push(to.clone()),
@@ -408,13 +408,13 @@ fn describe(attributes: &Result<Attributes>) -> String {
     } else {
         String::new()
     };
-    let mode = if is_unsettled(now) { now.mode & !S_ISGID } else { now.mode };
+    let mode = if has_ambiguous_setgid(now) { now.mode & !S_ISGID } else { now.mode };
     let Attributes { kind, nlink, uid, gid, rdev, .. } = now;
     format!("{kind:?} {mode:o} nlink {nlink} ids {uid} {gid} device {}:{} size {size}{mtime}", rdev.major, rdev.minor)
 }
 
 /// Whether it is a file with the set-group-id bit that its group does not execute.
-fn is_unsettled(now: &Attributes) -> bool {
+fn has_ambiguous_setgid(now: &Attributes) -> bool {
     now.kind == FileKind::Regular && now.mode & (S_ISGID | S_IXGRP) == S_ISGID
 }
 

@@ -32,36 +32,36 @@ impl Durability {
     }
 
     /// Returns whether written data has to be on stable storage.
-    pub(crate) fn of_data(&self) -> bool {
+    pub(crate) fn covers_data(&self) -> bool {
         self.data.load(Ordering::Acquire)
     }
 
     /// Syncs an open file whose data has changed without an fsync request from the kernel.
     pub(crate) fn file_changed(&self, caller: &Caller, file: &dyn OpenFile) -> Result<()> {
-        if self.of_data() { file.fsync(caller, false) } else { Ok(()) }
+        if self.covers_data() { file.fsync(caller, false) } else { Ok(()) }
     }
 
     /// Syncs a file whose size has changed. If the server may not open the file, the whole file system is synced.
-    pub(crate) fn size_changed(&self, file: &dyn Vnode, all: &dyn FileSystem) -> Result<()> {
-        if !self.of_data() {
+    pub(crate) fn size_changed(&self, file: &dyn Vnode, file_system: &dyn FileSystem) -> Result<()> {
+        if !self.covers_data() {
             return Ok(());
         }
         match file.open(&self.server, OpenFlags::READ) {
             Ok(open) => open.fsync(&self.server, false),
-            Err(_) => all.sync(),
+            Err(_) => file_system.sync(),
         }
     }
 
     /// Syncs a directory whose names have changed. If the server may not open it, or its file system has no fsync for
     /// directories, the whole file system is synced.
-    pub(crate) fn directory_changed(&self, directory: &dyn Vnode, all: &dyn FileSystem) -> Result<()> {
+    pub(crate) fn directory_changed(&self, directory: &dyn Vnode, file_system: &dyn FileSystem) -> Result<()> {
         if !self.directories.load(Ordering::Acquire) {
             return Ok(());
         }
         let synchronized = directory.open_directory(&self.server).and_then(|open| open.fsync(&self.server, false));
         match synchronized {
             Err(Errno::EACCES | Errno::EPERM | Errno::EINVAL | Errno::EOPNOTSUPP | Errno::ENOENT | Errno::ESTALE) => {
-                all.sync()
+                file_system.sync()
             }
             synchronized => synchronized,
         }

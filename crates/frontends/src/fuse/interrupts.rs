@@ -18,9 +18,9 @@ use vnode::{Cancellation, CancellationSource};
 
 /// How long an interrupt waits for its request: long enough for a worker that has read the request and does not get to run at
 /// once. Most waiting interrupts are too late.
-const EARLY_FOR: Duration = Duration::from_secs(2);
+const EARLY_INTERRUPT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of waiting interrupts.
-const EARLY_MAX: usize = 256;
+const EARLY_INTERRUPTS_MAX: usize = 256;
 
 /// The requests that workers are serving.
 #[derive(Default)]
@@ -34,25 +34,25 @@ pub(crate) struct Interrupts {
 }
 
 /// The request that a worker is serving.
-pub(crate) struct Serving<'a> {
+pub(crate) struct CurrentRequest<'a> {
     interrupts: &'a Interrupts,
     source: Arc<CancellationSource>,
 }
 
 impl Interrupts {
     /// Adds a worker, until the result is dropped.
-    pub(crate) fn join(&self) -> Serving<'_> {
+    pub(crate) fn join(&self) -> CurrentRequest<'_> {
         let source = Arc::new(CancellationSource::new());
         lock(&self.sources).push(Arc::clone(&source));
-        Serving { interrupts: self, source }
+        CurrentRequest { interrupts: self, source }
     }
 
     /// Handles an interrupt: a signal was sent to the caller of this request.
     pub(crate) fn interrupt(&self, unique: u64) {
-        let mut early = self.recent();
-        // Recorded before the request is searched for: see `Serving::begin`.
+        let mut early = self.lock_early();
+        // Recorded before the request is searched for: see `CurrentRequest::begin`.
         early.push_back((Instant::now(), unique));
-        if early.len() > EARLY_MAX {
+        if early.len() > EARLY_INTERRUPTS_MAX {
             early.pop_front();
         }
         self.early_count.store(early.len(), Ordering::SeqCst);
@@ -64,24 +64,24 @@ impl Interrupts {
 
     /// Returns whether an interrupt has come before its request, and removes it.
     fn take_early(&self, unique: u64) -> bool {
-        let mut early = self.recent();
-        let place = early.iter().position(|(_, early)| *early == unique);
-        place.map(|place| early.remove(place));
+        let mut early = self.lock_early();
+        let position = early.iter().position(|(_, early)| *early == unique);
+        position.map(|position| early.remove(position));
         self.early_count.store(early.len(), Ordering::SeqCst);
-        place.is_some()
+        position.is_some()
     }
 
     /// Returns the early interrupts, without those that are too old.
-    fn recent(&self) -> MutexGuard<'_, VecDeque<(Instant, u64)>> {
+    fn lock_early(&self) -> MutexGuard<'_, VecDeque<(Instant, u64)>> {
         let mut early = lock(&self.early);
-        while early.front().is_some_and(|(when, _)| when.elapsed() > EARLY_FOR) {
+        while early.front().is_some_and(|(when, _)| when.elapsed() > EARLY_INTERRUPT_TIMEOUT) {
             early.pop_front();
         }
         early
     }
 }
 
-impl Serving<'_> {
+impl CurrentRequest<'_> {
     /// Begins a request; returns what cancels it.
     pub(crate) fn begin(&self, request: &Request<'_>) -> Cancellation {
         if !may_be_cancelled(&request.operation) {
@@ -101,7 +101,7 @@ impl Serving<'_> {
     }
 }
 
-impl Drop for Serving<'_> {
+impl Drop for CurrentRequest<'_> {
     fn drop(&mut self) {
         lock(&self.interrupts.sources).retain(|source| !Arc::ptr_eq(source, &self.source));
     }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_finds_its_request_whichever_comes_first() {
+    fn interrupt_finds_its_request_in_either_order() {
         let (interrupts, pid) = (Interrupts::default(), killed());
         let (one, other) = (interrupts.join(), interrupts.join());
         let first = one.begin(&request(2, pid, Operation::StatFs));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lets_go_is_not_cancelled() {
+    fn releasing_operation_is_not_cancelled() {
         let interrupts = Interrupts::default();
         let worker = interrupts.join();
         let release = || Operation::Release(wire::ReleaseIn::default());
@@ -194,9 +194,9 @@ mod tests {
     #[test]
     fn interrupts_without_a_request_are_bounded() {
         let interrupts = Interrupts::default();
-        (1..=2 * EARLY_MAX as u64).for_each(|unique| interrupts.interrupt(unique));
-        assert_eq!(lock(&interrupts.early).len(), EARLY_MAX);
-        lock(&interrupts.early).iter_mut().for_each(|(when, _)| *when -= 2 * EARLY_FOR);
+        (1..=2 * EARLY_INTERRUPTS_MAX as u64).for_each(|unique| interrupts.interrupt(unique));
+        assert_eq!(lock(&interrupts.early).len(), EARLY_INTERRUPTS_MAX);
+        lock(&interrupts.early).iter_mut().for_each(|(when, _)| *when -= 2 * EARLY_INTERRUPT_TIMEOUT);
         assert!(!interrupts.take_early(3));
         assert_eq!(interrupts.early_count.load(Ordering::SeqCst), 0);
     }

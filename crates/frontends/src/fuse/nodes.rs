@@ -20,25 +20,25 @@ pub(crate) struct Node {
     pub(crate) vnode: VnodeRef,
     /// Changed under the lock of the shard that the handle belongs to.
     lookups: AtomicU64,
-    /// A word of state that is not derived from the kernel's requests: of a directory, who may search it (the admission
-    /// module); of a regular file, when it was created (the newborn module), and [`MAY_BE_MAPPED`]; of a symlink, whether
-    /// others may follow it (the guard module).
-    pub(crate) note: AtomicU64,
+    /// A word of state that is not derived from the kernel's requests: of a directory, who may search it
+    /// (`caching::access`); of a regular file, when it was created (`caching::new_files`), and [`MAY_BE_MAPPED`]; of a
+    /// symlink, whether others may follow it (`dispatch::guard`).
+    pub(crate) state_bits: AtomicU64,
 }
 
-/// In the note of a regular file, in addition to the bits of the newborn module.
+/// In the state bits of a regular file, in addition to those of `caching::new_files`.
 pub(crate) const MAY_BE_MAPPED: u64 = 1 << 63;
 
 impl Node {
     /// Records that the file, a regular one, may be written through a mapping from now on, bypassing the server. The kernel
     /// releases the mapped file with its last descriptor, and does not report the end of the mapping.
-    pub(crate) fn note_mapping(&self) {
-        self.note.fetch_or(MAY_BE_MAPPED, Ordering::Relaxed);
+    pub(crate) fn record_mapping(&self) {
+        self.state_bits.fetch_or(MAY_BE_MAPPED, Ordering::Relaxed);
     }
 
     /// Returns whether a file, a regular one, may be written through a mapping, bypassing the server.
     pub(crate) fn may_be_mapped(&self) -> bool {
-        self.note.load(Ordering::Relaxed) & MAY_BE_MAPPED != 0
+        self.state_bits.load(Ordering::Relaxed) & MAY_BE_MAPPED != 0
     }
 }
 
@@ -49,7 +49,7 @@ struct Slot {
 }
 
 impl Slot {
-    fn is_of(&self, hash: u64, handle: &Handle) -> bool {
+    fn matches(&self, hash: u64, handle: &Handle) -> bool {
         self.hash == hash && self.node.vnode.handle() == *handle
     }
 }
@@ -57,23 +57,23 @@ impl Slot {
 /// Number of shards per table, each with its own lock.
 const SHARDS: usize = 64;
 /// Number of consecutive node ids stored together: ids are assigned in sequence and mostly forgotten together.
-const RUN: u64 = 32;
+const IDS_PER_BLOCK: u64 = 32;
 
-/// The existing nodes among [`RUN`] consecutive ids.
+/// The existing nodes among [`IDS_PER_BLOCK`] consecutive ids.
 #[derive(Default)]
-struct Run {
-    nodes: [Option<Arc<Node>>; RUN as usize],
+struct IdBlock {
+    nodes: [Option<Arc<Node>>; IDS_PER_BLOCK as usize],
     count: u8,
 }
 
-/// Runs by their number: the first id divided by [`RUN`].
-type Runs = HashMap<u64, Box<Run>>;
+/// Runs by their number: the first id divided by [`IDS_PER_BLOCK`].
+type IdBlocks = HashMap<u64, Box<IdBlock>>;
 
 /// All nodes of a mount.
 pub(crate) struct NodeTable {
     root: Arc<Node>,
     next_id: AtomicU64,
-    by_id: Vec<RwLock<Runs>>,
+    by_id: Vec<RwLock<IdBlocks>>,
     by_handle: Vec<Mutex<HashTable<Slot>>>,
     hasher: DefaultHashBuilder,
     count: AtomicU64,
@@ -82,7 +82,8 @@ pub(crate) struct NodeTable {
 
 impl NodeTable {
     pub(crate) fn new(root: VnodeRef) -> NodeTable {
-        let root = Arc::new(Node { id: ROOT_ID, vnode: root, lookups: AtomicU64::new(1), note: AtomicU64::new(0) });
+        let root =
+            Arc::new(Node { id: ROOT_ID, vnode: root, lookups: AtomicU64::new(1), state_bits: AtomicU64::new(0) });
         let table = NodeTable {
             root: Arc::clone(&root),
             next_id: AtomicU64::new(ROOT_ID + 1),
@@ -110,15 +111,15 @@ impl NodeTable {
         if id == ROOT_ID {
             return Some(Arc::clone(&self.root));
         }
-        let runs = self.id_shard(id).read().unwrap_or_else(PoisonError::into_inner);
-        runs.get(&(id / RUN))?.nodes[(id % RUN) as usize].clone()
+        let blocks = self.id_shard(id).read().unwrap_or_else(PoisonError::into_inner);
+        blocks.get(&(id / IDS_PER_BLOCK))?.nodes[(id % IDS_PER_BLOCK) as usize].clone()
     }
 
     /// Returns the id of this object's node, if it has one.
     pub(crate) fn id_of(&self, handle: &Handle) -> Option<u64> {
         let hash = self.hash(handle);
         let shard = self.handle_shard(hash);
-        shard.find(hash, |slot| slot.is_of(hash, handle)).map(|slot| slot.node.id)
+        shard.find(hash, |slot| slot.matches(hash, handle)).map(|slot| slot.node.id)
     }
 
     /// Returns the node of an object, new or known, with one more lookup held by the kernel.
@@ -126,7 +127,7 @@ impl NodeTable {
         let handle = vnode.handle();
         let hash = self.hash(&handle);
         let mut shard = self.handle_shard(hash);
-        if let Some(Slot { node, .. }) = shard.find(hash, |slot| slot.is_of(hash, &handle)) {
+        if let Some(Slot { node, .. }) = shard.find(hash, |slot| slot.matches(hash, &handle)) {
             node.lookups.fetch_add(1, Ordering::Relaxed);
             return Arc::clone(node);
         }
@@ -134,7 +135,7 @@ impl NodeTable {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             vnode,
             lookups: AtomicU64::new(1),
-            note: AtomicU64::new(0),
+            state_bits: AtomicU64::new(0),
         });
         self.insert(&mut shard, hash, Arc::clone(&node));
         node
@@ -184,8 +185,8 @@ impl NodeTable {
     pub(crate) fn ids(&self) -> Vec<u64> {
         let mut ids = Vec::new();
         for shard in &self.by_id {
-            let runs = shard.read().unwrap_or_else(PoisonError::into_inner);
-            ids.extend(runs.values().flat_map(|run| run.nodes.iter().flatten()).map(|node| node.id));
+            let blocks = shard.read().unwrap_or_else(PoisonError::into_inner);
+            ids.extend(blocks.values().flat_map(|block| block.nodes.iter().flatten()).map(|node| node.id));
         }
         ids
     }
@@ -193,39 +194,39 @@ impl NodeTable {
     /// Returns the id of a node that satisfies a condition.
     pub(crate) fn find(&self, condition: impl Fn(&Node) -> bool) -> Option<u64> {
         self.by_id.iter().find_map(|shard| {
-            let runs = shard.read().unwrap_or_else(PoisonError::into_inner);
-            let found = runs.values().flat_map(|run| run.nodes.iter().flatten()).find(|node| condition(node));
+            let blocks = shard.read().unwrap_or_else(PoisonError::into_inner);
+            let found = blocks.values().flat_map(|block| block.nodes.iter().flatten()).find(|node| condition(node));
             found.map(|node| node.id)
         })
     }
 
     fn insert(&self, shard: &mut HashTable<Slot>, hash: u64, node: Arc<Node>) {
-        let mut runs = self.id_shard(node.id).write().unwrap_or_else(PoisonError::into_inner);
-        let run = runs.entry(node.id / RUN).or_default();
-        run.nodes[(node.id % RUN) as usize] = Some(Arc::clone(&node));
-        run.count += 1;
-        drop(runs);
+        let mut blocks = self.id_shard(node.id).write().unwrap_or_else(PoisonError::into_inner);
+        let block = blocks.entry(node.id / IDS_PER_BLOCK).or_default();
+        block.nodes[(node.id % IDS_PER_BLOCK) as usize] = Some(Arc::clone(&node));
+        block.count += 1;
+        drop(blocks);
         shard.insert_unique(hash, Slot { hash, node }, |slot| slot.hash);
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     fn remove_id(&self, id: u64) -> Option<Arc<Node>> {
-        let mut runs = self.id_shard(id).write().unwrap_or_else(PoisonError::into_inner);
-        let run = runs.get_mut(&(id / RUN))?;
-        let removed = run.nodes[(id % RUN) as usize].take()?;
-        run.count -= 1;
-        if run.count == 0 {
-            runs.remove(&(id / RUN));
-            if runs.len() < runs.capacity() / 4 {
-                let half = runs.len() * 2;
-                runs.shrink_to(half);
+        let mut blocks = self.id_shard(id).write().unwrap_or_else(PoisonError::into_inner);
+        let block = blocks.get_mut(&(id / IDS_PER_BLOCK))?;
+        let removed = block.nodes[(id % IDS_PER_BLOCK) as usize].take()?;
+        block.count -= 1;
+        if block.count == 0 {
+            blocks.remove(&(id / IDS_PER_BLOCK));
+            if blocks.len() < blocks.capacity() / 4 {
+                let half = blocks.len() * 2;
+                blocks.shrink_to(half);
             }
         }
         Some(removed)
     }
 
-    fn id_shard(&self, id: u64) -> &RwLock<Runs> {
-        &self.by_id[(id / RUN) as usize % SHARDS]
+    fn id_shard(&self, id: u64) -> &RwLock<IdBlocks> {
+        &self.by_id[(id / IDS_PER_BLOCK) as usize % SHARDS]
     }
 
     fn hash(&self, handle: &Handle) -> u64 {
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_never_forgotten_and_is_found_by_its_handle() {
+    fn root_is_never_forgotten() {
         let table = NodeTable::new(vnode(0));
         assert_eq!(table.look_up(vnode(0)).id, ROOT_ID);
         assert!(!table.forget(ROOT_ID, u64::MAX));
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_look_up_and_forget_agree() {
+    fn concurrent_lookups_and_forgets_are_counted() {
         let table = Arc::new(NodeTable::new(vnode(0)));
         std::thread::scope(|scope| {
             for _ in 0..4 {

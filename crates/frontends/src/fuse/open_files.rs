@@ -25,14 +25,14 @@ pub(crate) struct OpenedFile {
     /// Opened for appending: writes go to the end, whatever the offset in the kernel's request.
     pub(crate) appends: bool,
     /// A second open of the file, for pages that the kernel writes back at their offsets, if this one appends.
-    pub(crate) pages: OnceLock<OpenFileRef>,
+    pub(crate) writeback_file: OnceLock<OpenFileRef>,
     /// Set once a flock lock was taken, to be released with the file.
     pub(crate) flocked: AtomicBool,
 }
 
 impl OpenedFile {
     /// Returns whether the kernel may have changed the data by itself.
-    pub(crate) fn written_past_us(&self) -> bool {
+    pub(crate) fn may_bypass_server(&self) -> bool {
         self.writes && self.mode == IoMode::Passthrough
     }
 }
@@ -53,7 +53,7 @@ enum IoMode {
 
 /// The answer to an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OpenAnswer {
+pub(crate) struct OpenReply {
     pub(crate) handle: u64,
     pub(crate) flags: u32,
     pub(crate) backing_id: i32,
@@ -61,7 +61,7 @@ pub(crate) struct OpenAnswer {
 
 /// The constraints on an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OpenWish {
+pub(crate) struct OpenConstraints {
     /// Use passthrough, if the kernel has it.
     pub(crate) passthrough: bool,
     /// Reads and writes must reach the stack.
@@ -108,11 +108,11 @@ pub(crate) struct OpenFiles {
 #[derive(Default)]
 struct OpenNode {
     /// The latest modification time that the kernel has sent for its cached writes, and the request that sent it.
-    told: Option<(u64, SetTime)>,
+    latest_mtime: Option<(u64, SetTime)>,
     cached: u32,
     passthrough: u32,
     backing_id: i32,
-    /// Identity of the backing file, where [`OpenWish::opens_differ`].
+    /// Identity of the backing file, where [`OpenConstraints::opens_differ`].
     backing_file: Option<FileIdentity>,
     /// The user whose open registered the backing file: all passthrough writes are done with those credentials.
     backing_opener: Option<Opener>,
@@ -138,28 +138,37 @@ impl OpenFiles {
         &self,
         node: u64,
         file: OpenFileRef,
-        wish: OpenWish,
+        constraints: OpenConstraints,
         register_backing: impl FnOnce(&OpenFileRef) -> Option<i32>,
         keeps_cache: impl FnOnce(&OpenFileRef) -> bool,
-    ) -> OpenAnswer {
+    ) -> OpenReply {
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
         let mut open_nodes = self.node_shard(node);
         let open_node = open_nodes.entry(node).or_default();
-        let (mode, mut flags) = open_node.choose(&file, wish, register_backing);
+        let (mode, mut flags) = open_node.choose_io_mode(&file, constraints, register_backing);
         let backing_id = if flags & open_reply::PASSTHROUGH != 0 { open_node.backing_id } else { 0 };
         open_node.handles.push(handle);
-        open_node.writers += u32::from(wish.writes);
+        open_node.writers += u32::from(constraints.writes);
         drop(open_nodes);
         if mode == IoMode::Cached && keeps_cache(&file) {
             flags |= open_reply::KEEP_CACHE;
         }
-        let OpenWish { writes, appends, opener, .. } = wish;
-        let (pages, flocked) = (OnceLock::new(), AtomicBool::new(false));
+        let OpenConstraints { writes, appends, opener, .. } = constraints;
+        let (writeback_file, flocked) = (OnceLock::new(), AtomicBool::new(false));
         let is_direct = flags & open_reply::DIRECT_IO != 0;
-        let opened =
-            Arc::new(OpenedFile { file, node, mode, is_direct, writes, opener: opener.ids, appends, pages, flocked });
+        let opened = Arc::new(OpenedFile {
+            file,
+            node,
+            mode,
+            is_direct,
+            writes,
+            opener: opener.ids,
+            appends,
+            writeback_file,
+            flocked,
+        });
         self.file_shard(handle).write().unwrap_or_else(PoisonError::into_inner).insert(handle, opened);
-        OpenAnswer { handle, flags, backing_id }
+        OpenReply { handle, flags, backing_id }
     }
 
     /// Returns the open file of this handle.
@@ -174,33 +183,33 @@ impl OpenFiles {
     }
 
     /// Records the modification time that the kernel, which caches writes, has sent with this request.
-    pub(crate) fn tell_time(&self, node: u64, unique: u64, mtime: SetTime) {
+    pub(crate) fn record_mtime(&self, node: u64, unique: u64, mtime: SetTime) {
         if let Some(open_node) = self.node_shard(node).get_mut(&node) {
-            open_node.told = Some((unique, mtime));
+            open_node.latest_mtime = Some((unique, mtime));
         }
     }
 
     /// Sets the modification times that the kernel has sent with later requests than this one. While one is being set, the
     /// kernel may send a later one, and another thread may set it; the older one would then overwrite it: so this repeats
     /// until the time that was set is the latest one sent.
-    pub(crate) fn follow_times<E>(
+    pub(crate) fn apply_later_mtimes<E>(
         &self,
         node: u64,
         unique: u64,
         mut set: impl FnMut(SetTime) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut followed = unique;
-        while let Some((teller, mtime)) = self.time_told_after(node, followed) {
+        let mut applied = unique;
+        while let Some((sender, mtime)) = self.mtime_after(node, applied) {
             set(mtime)?;
-            followed = teller;
+            applied = sender;
         }
         Ok(())
     }
 
     /// Returns the latest modification time that the kernel has sent, and the request that sent it, if that is later than this
     /// one.
-    fn time_told_after(&self, node: u64, unique: u64) -> Option<(u64, SetTime)> {
-        self.node_shard(node).get(&node)?.told.filter(|(teller, _)| *teller > unique)
+    fn mtime_after(&self, node: u64, unique: u64) -> Option<(u64, SetTime)> {
+        self.node_shard(node).get(&node)?.latest_mtime.filter(|(sender, _)| *sender > unique)
     }
 
     /// Returns whether the node is open for writing.
@@ -209,9 +218,9 @@ impl OpenFiles {
     }
 
     /// Returns the nodes that are open for writing.
-    pub(crate) fn written_nodes(&self) -> Vec<u64> {
+    pub(crate) fn nodes_open_for_writing(&self) -> Vec<u64> {
         let shards = self.nodes.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));
-        shards.flat_map(|nodes| written(&nodes)).collect()
+        shards.flat_map(|nodes| ids_open_for_writing(&nodes)).collect()
     }
 
     /// Removes an open file; `release_backing` gets the id of a backing file that no open uses any more.
@@ -283,26 +292,26 @@ impl OpenFiles {
 
 impl OpenNode {
     /// Decides how one more open does its I/O, and counts it.
-    fn choose(
+    fn choose_io_mode(
         &mut self,
         file: &OpenFileRef,
-        wish: OpenWish,
+        constraints: OpenConstraints,
         register_backing: impl FnOnce(&OpenFileRef) -> Option<i32>,
     ) -> (IoMode, u32) {
-        if wish.passthrough && self.cached == 0 && self.backing_id == 0 {
+        if constraints.passthrough && self.cached == 0 && self.backing_id == 0 {
             self.backing_id = register_backing(file).unwrap_or_default();
-            self.backing_file = wish.opens_differ.then(|| identity(file)).flatten();
-            self.backing_opener = Some(wish.opener);
+            self.backing_file = constraints.opens_differ.then(|| identity(file)).flatten();
+            self.backing_opener = Some(constraints.opener);
         }
         if self.backing_id != 0 {
             // An open whose I/O must reach the server also uses the backing file: the kernel requires that of all opens of the
             // inode, and lets direct I/O take precedence.
             self.passthrough += 1;
-            let wrong_credentials = wish.writes && self.backing_opener != Some(wish.opener);
-            let wrong_file = wish.opens_differ && self.backing_file != identity(file);
-            let direct = if wish.direct || wrong_credentials || wrong_file { DIRECT } else { 0 };
+            let wrong_credentials = constraints.writes && self.backing_opener != Some(constraints.opener);
+            let wrong_file = constraints.opens_differ && self.backing_file != identity(file);
+            let direct = if constraints.direct || wrong_credentials || wrong_file { DIRECT } else { 0 };
             (IoMode::Passthrough, open_reply::PASSTHROUGH | direct)
-        } else if wish.direct || wish.opens_differ {
+        } else if constraints.direct || constraints.opens_differ {
             (IoMode::Direct, DIRECT)
         } else {
             self.cached += 1;
@@ -311,7 +320,7 @@ impl OpenNode {
     }
 }
 
-fn written(nodes: &HashMap<u64, OpenNode>) -> Vec<u64> {
+fn ids_open_for_writing(nodes: &HashMap<u64, OpenNode>) -> Vec<u64> {
     nodes.iter().filter(|(_, open_node)| open_node.writers > 0).map(|(&node, _)| node).collect()
 }
 
@@ -329,9 +338,9 @@ mod tests {
     use std::any::Any;
     use vnode::{Attributes, Caller, Errno, OpenFile, Result};
 
-    struct Nothing;
+    struct EmptyFile;
 
-    impl OpenFile for Nothing {
+    impl OpenFile for EmptyFile {
         fn read_at(&self, _caller: &Caller, _offset: u64, _buffer: &mut [u8]) -> Result<usize> {
             Ok(0)
         }
@@ -343,7 +352,7 @@ mod tests {
         }
     }
 
-    const PASSTHROUGH: OpenWish = OpenWish {
+    const PASSTHROUGH: OpenConstraints = OpenConstraints {
         passthrough: true,
         direct: false,
         opens_differ: false,
@@ -352,11 +361,11 @@ mod tests {
         opener: Opener { ids: (0, 0), is_privileged: true },
     };
     const USER: Opener = Opener { ids: (5, 5), is_privileged: false };
-    const DIRECT: OpenWish = OpenWish { direct: true, ..PASSTHROUGH };
-    const CACHED: OpenWish = OpenWish { passthrough: false, ..PASSTHROUGH };
+    const DIRECT: OpenConstraints = OpenConstraints { direct: true, ..PASSTHROUGH };
+    const CACHED: OpenConstraints = OpenConstraints { passthrough: false, ..PASSTHROUGH };
 
-    fn open(files: &OpenFiles, wish: OpenWish, backing: Option<i32>) -> OpenAnswer {
-        files.open(5, Arc::new(Nothing), wish, |_| backing, |_| !wish.passthrough)
+    fn open(files: &OpenFiles, constraints: OpenConstraints, backing: Option<i32>) -> OpenReply {
+        files.open(5, Arc::new(EmptyFile), constraints, |_| backing, |_| !constraints.passthrough)
     }
 
     #[test]
@@ -369,21 +378,21 @@ mod tests {
         assert_eq!((second.flags, second.backing_id), (open_reply::PASSTHROUGH, 7));
         assert_eq!((third.flags, third.backing_id), (open_reply::PASSTHROUGH | super::DIRECT, 7));
         let mut released = Vec::new();
-        for answer in [first, second, third] {
+        for reply in [first, second, third] {
             assert!(released.is_empty());
-            files.release(answer.handle, |id| released.push(id));
+            files.release(reply.handle, |id| released.push(id));
         }
         assert_eq!(released, [7]);
         assert!(files.any_of(5).is_none());
     }
 
     #[test]
-    fn a_writer_whose_credentials_differ_from_the_backing_files_comes_to_us() {
+    fn writer_with_other_credentials_bypasses_passthrough() {
         let files = OpenFiles::new();
         open(&files, PASSTHROUGH, Some(7));
-        let other = open(&files, OpenWish { opener: USER, ..PASSTHROUGH }, None);
+        let other = open(&files, OpenConstraints { opener: USER, ..PASSTHROUGH }, None);
         assert_eq!(other.flags, open_reply::PASSTHROUGH | super::DIRECT);
-        let reader = open(&files, OpenWish { opener: USER, writes: false, ..PASSTHROUGH }, None);
+        let reader = open(&files, OpenConstraints { opener: USER, writes: false, ..PASSTHROUGH }, None);
         assert_eq!(reader.flags, open_reply::PASSTHROUGH);
         for opener in [
             Opener { ids: (6, 5), ..USER },
@@ -391,10 +400,10 @@ mod tests {
             Opener { ids: (0, 0), is_privileged: false },
         ] {
             let files = OpenFiles::new();
-            open(&files, OpenWish { opener: USER, writes: false, ..PASSTHROUGH }, Some(7));
-            let other = open(&files, OpenWish { opener, ..PASSTHROUGH }, None);
+            open(&files, OpenConstraints { opener: USER, writes: false, ..PASSTHROUGH }, Some(7));
+            let other = open(&files, OpenConstraints { opener, ..PASSTHROUGH }, None);
             assert_eq!(other.flags, open_reply::PASSTHROUGH | super::DIRECT, "{opener:?}");
-            let own = open(&files, OpenWish { opener: USER, ..PASSTHROUGH }, None);
+            let own = open(&files, OpenConstraints { opener: USER, ..PASSTHROUGH }, None);
             assert_eq!(own.flags, open_reply::PASSTHROUGH);
         }
     }
@@ -406,46 +415,46 @@ mod tests {
         assert_eq!((cached.flags, cached.backing_id), (0, 0));
         let kept = open(&files, CACHED, None);
         assert_eq!(kept.flags, open_reply::KEEP_CACHE);
-        let later = files.open(5, Arc::new(Nothing), PASSTHROUGH, |_| panic!("a cached open exists"), |_| false);
+        let later = files.open(5, Arc::new(EmptyFile), PASSTHROUGH, |_| panic!("a cached open exists"), |_| false);
         assert_eq!(later.flags, 0);
-        for answer in [cached, kept, later] {
-            files.release(answer.handle, |_| panic!("no backing file"));
+        for reply in [cached, kept, later] {
+            files.release(reply.handle, |_| panic!("no backing file"));
         }
         assert_eq!(open(&files, PASSTHROUGH, Some(3)).backing_id, 3);
     }
 
     #[test]
-    fn the_time_that_was_told_last_is_set_last() {
+    fn latest_mtime_is_applied_last() {
         let files = OpenFiles::new();
         let time = |seconds| SetTime::To(vnode::Timestamp { seconds, nanoseconds: 0 });
         let never = |_| Err("set");
-        assert_eq!(files.follow_times(5, 1, never), Ok(()), "the file is not open");
+        assert_eq!(files.apply_later_mtimes(5, 1, never), Ok(()), "the file is not open");
         open(&files, CACHED, None);
-        files.tell_time(5, 4, time(1));
-        assert_eq!(files.follow_times(5, 6, never), Ok(()), "told before the page was sent");
+        files.record_mtime(5, 4, time(1));
+        assert_eq!(files.apply_later_mtimes(5, 6, never), Ok(()), "told before the page was sent");
         let mut set = Vec::new();
         let slow = |mtime| {
             if set.is_empty() {
                 // Sent and set by another thread while the first is being set.
-                files.tell_time(5, 8, time(2));
+                files.record_mtime(5, 8, time(2));
             }
             set.push(mtime);
             Ok::<_, ()>(())
         };
-        files.follow_times(5, 2, slow).unwrap();
+        files.apply_later_mtimes(5, 2, slow).unwrap();
         assert_eq!(set, [time(1), time(2)]);
-        assert_eq!(files.follow_times(5, 2, |_| Err("refused")), Err("refused"));
+        assert_eq!(files.apply_later_mtimes(5, 2, |_| Err("refused")), Err("refused"));
     }
 
     #[test]
-    fn a_node_without_opens_takes_no_memory() {
+    fn closed_node_leaves_no_state() {
         let files = OpenFiles::new();
-        let answer = open(&files, CACHED, None);
-        assert!(files.get(answer.handle).is_some());
-        assert_eq!(files.written_nodes(), [5]);
-        assert!(files.release(answer.handle, |_| ()).is_some());
-        assert!(files.get(answer.handle).is_none());
-        assert!(files.release(answer.handle, |_| ()).is_none() && files.written_nodes().is_empty());
+        let reply = open(&files, CACHED, None);
+        assert!(files.get(reply.handle).is_some());
+        assert_eq!(files.nodes_open_for_writing(), [5]);
+        assert!(files.release(reply.handle, |_| ()).is_some());
+        assert!(files.get(reply.handle).is_none());
+        assert!(files.release(reply.handle, |_| ()).is_none() && files.nodes_open_for_writing().is_empty());
         assert!(files.nodes.iter().all(|shard| shard.lock().unwrap().is_empty()));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use vnode::Caller;
 
 /// Interval between checks of polled files. Regular files are always ready, so hardly any mount has such a file.
-const INTERVAL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Polled files that somebody waits for, by the kernel's handle of the wait.
 pub(crate) struct Pollers {
@@ -18,17 +18,17 @@ pub(crate) struct Pollers {
 
 struct Shared {
     notifications: NotificationSender,
-    watched: Mutex<Watched>,
+    polled: Mutex<PolledFiles>,
 }
 
 #[derive(Default)]
-struct Watched {
-    files: HashMap<u64, Watch>,
+struct PolledFiles {
+    files: HashMap<u64, PolledFile>,
     /// Set while a thread checks them.
     running: bool,
 }
 
-struct Watch {
+struct PolledFile {
     opened: Arc<OpenedFile>,
     handle: u64,
     events: u32,
@@ -36,34 +36,34 @@ struct Watch {
 
 impl Pollers {
     pub(crate) fn new(notifications: NotificationSender) -> Pollers {
-        Pollers { shared: Arc::new(Shared { notifications, watched: Mutex::default() }) }
+        Pollers { shared: Arc::new(Shared { notifications, polled: Mutex::default() }) }
     }
 
     /// Wakes the poller once one of the events holds; returns whether it will be woken.
-    pub(crate) fn watch(&self, opened: &Arc<OpenedFile>, arguments: &wire::PollIn) -> bool {
-        let watch = Watch { opened: Arc::clone(opened), handle: arguments.handle, events: arguments.events };
-        let mut watched = self.shared.lock();
-        watched.files.insert(arguments.kernel_handle, watch);
-        if !watched.running {
+    pub(crate) fn add(&self, opened: &Arc<OpenedFile>, arguments: &wire::PollIn) -> bool {
+        let add = PolledFile { opened: Arc::clone(opened), handle: arguments.handle, events: arguments.events };
+        let mut polled = self.shared.lock();
+        polled.files.insert(arguments.kernel_handle, add);
+        if !polled.running {
             let shared = Arc::clone(&self.shared);
             let started =
                 std::thread::Builder::new().name("fuse-poll".into()).spawn(vnode::as_server(move || shared.run()));
             match started {
-                Ok(_) => watched.running = true,
+                Ok(_) => polled.running = true,
                 Err(error) => {
                     tracing::warn!(%error, "files that are polled count as ready");
-                    watched.files.remove(&arguments.kernel_handle);
+                    polled.files.remove(&arguments.kernel_handle);
                 }
             }
         }
-        watched.running
+        polled.running
     }
 
     /// Removes a closed file: nobody waits for it.
     pub(crate) fn released(&self, handle: u64) {
-        let mut watched = self.shared.lock();
-        if !watched.files.is_empty() {
-            watched.files.retain(|_, watch| watch.handle != handle);
+        let mut polled = self.shared.lock();
+        if !polled.files.is_empty() {
+            polled.files.retain(|_, add| add.handle != handle);
         }
     }
 }
@@ -73,24 +73,24 @@ impl Shared {
     fn run(&self) {
         let caller = Caller::server();
         loop {
-            std::thread::sleep(INTERVAL);
-            let mut watched = self.lock();
-            watched.files.retain(|&kernel_handle, watch| {
+            std::thread::sleep(POLL_INTERVAL);
+            let mut polled = self.lock();
+            polled.files.retain(|&kernel_handle, add| {
                 // An error is an event as well: the poller tries again and gets it.
-                let waiting = watch.opened.file.poll(&caller, watch.events) == Ok(0);
+                let waiting = add.opened.file.poll(&caller, add.events) == Ok(0);
                 if !waiting {
                     self.notifications.send(Notification::PollWakeup { kernel_handle });
                 }
                 waiting
             });
-            if watched.files.is_empty() {
-                watched.running = false;
+            if polled.files.is_empty() {
+                polled.running = false;
                 return;
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PolledFiles> {
+        self.polled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

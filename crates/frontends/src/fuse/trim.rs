@@ -9,38 +9,38 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// Number of forgotten nodes that makes trimming worthwhile once no more are forgotten.
-const NODES_AT_REST: u64 = 1_000;
+const QUIET_TRIM_NODES: u64 = 1_000;
 /// Number of forgotten nodes that makes trimming worthwhile at any time, unless more remain.
-const NODES_AT_WORK: u64 = 100_000;
+const BUSY_TRIM_NODES: u64 = 100_000;
 /// Time without a forgotten node after which trimming is due.
-const REST: Duration = Duration::from_secs(1);
+const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
 /// Counts forgotten nodes. Its thread ends with it.
 pub(crate) struct Trimmer {
-    gone: Arc<AtomicU64>,
+    forgotten: Arc<AtomicU64>,
     thread: Sender<()>,
 }
 
 impl Trimmer {
     /// Starts the thread. If that fails, memory stays with the process.
     pub(crate) fn start() -> Trimmer {
-        Trimmer::of(REST, trim)
+        Trimmer::of(QUIET_PERIOD, trim)
     }
 
-    fn of(rest: Duration, trim: impl Fn() + Send + 'static) -> Trimmer {
-        let (gone, (thread, woken)) = (Arc::new(AtomicU64::new(0)), channel());
-        let counted = Arc::clone(&gone);
-        let run = move || keep_trimmed(&counted, &woken, rest, trim);
+    fn of(quiet_period: Duration, trim: impl Fn() + Send + 'static) -> Trimmer {
+        let (forgotten, (thread, woken)) = (Arc::new(AtomicU64::new(0)), channel());
+        let counted = Arc::clone(&forgotten);
+        let run = move || keep_trimmed(&counted, &woken, quiet_period, trim);
         if let Err(error) = std::thread::Builder::new().name("fuse-trim".into()).spawn(vnode::as_server(run)) {
             tracing::warn!(%error, "memory of what the kernel has forgotten stays with the server");
         }
-        Trimmer { gone, thread }
+        Trimmer { forgotten, thread }
     }
 
     /// Counts a forgotten node; `left` remain.
-    pub(crate) fn node_went(&self, left: u64) {
-        let gone = self.gone.fetch_add(1, Ordering::Relaxed) + 1;
-        if gone == NODES_AT_REST || (gone.is_multiple_of(NODES_AT_WORK) && gone >= left) {
+    pub(crate) fn count_forgotten(&self, left: u64) {
+        let forgotten = self.forgotten.fetch_add(1, Ordering::Relaxed) + 1;
+        if forgotten == QUIET_TRIM_NODES || (forgotten.is_multiple_of(BUSY_TRIM_NODES) && forgotten >= left) {
             // There may be no thread.
             let _ = self.thread.send(());
         }
@@ -48,22 +48,22 @@ impl Trimmer {
 }
 
 /// Trims each time after it is woken: when no more nodes are forgotten, or when it is woken once more.
-fn keep_trimmed(gone: &AtomicU64, woken: &Receiver<()>, rest: Duration, trim: impl Fn()) {
+fn keep_trimmed(forgotten: &AtomicU64, woken: &Receiver<()>, quiet_period: Duration, trim: impl Fn()) {
     while woken.recv().is_ok() {
         let mut before = 0;
         loop {
-            let now = gone.load(Ordering::Relaxed);
+            let now = forgotten.load(Ordering::Relaxed);
             if now == before {
                 break;
             }
             before = now;
-            match woken.recv_timeout(rest) {
+            match woken.recv_timeout(quiet_period) {
                 Ok(()) => break,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
-        gone.store(0, Ordering::Relaxed);
+        forgotten.store(0, Ordering::Relaxed);
         trim();
     }
 }
@@ -82,32 +82,32 @@ fn trim() {}
 mod tests {
     use super::*;
 
-    fn trimmer(rest: Duration) -> (Trimmer, Receiver<()>) {
+    fn trimmer(quiet_period: Duration) -> (Trimmer, Receiver<()>) {
         let (trimmed, is_trimmed) = channel();
-        (Trimmer::of(rest, move || trimmed.send(()).unwrap()), is_trimmed)
+        (Trimmer::of(quiet_period, move || trimmed.send(()).unwrap()), is_trimmed)
     }
 
     #[test]
-    fn a_thousand_nodes_are_worth_it_when_no_more_go() {
+    fn many_forgotten_nodes_are_trimmed_once_quiet() {
         let (trimmer, is_trimmed) = trimmer(Duration::from_millis(200));
-        (1..NODES_AT_REST).for_each(|_| trimmer.node_went(0));
+        (1..QUIET_TRIM_NODES).for_each(|_| trimmer.count_forgotten(0));
         assert!(is_trimmed.recv_timeout(Duration::from_millis(600)).is_err(), "too few");
         for _ in 0..10 {
-            trimmer.node_went(0);
+            trimmer.count_forgotten(0);
             std::thread::sleep(Duration::from_millis(20));
         }
         assert!(is_trimmed.try_recv().is_err(), "more go");
         assert_eq!(is_trimmed.recv_timeout(Duration::from_secs(20)), Ok(()));
-        (0..NODES_AT_REST).for_each(|_| trimmer.node_went(0));
+        (0..QUIET_TRIM_NODES).for_each(|_| trimmer.count_forgotten(0));
         assert_eq!(is_trimmed.recv_timeout(Duration::from_secs(20)), Ok(()), "again");
     }
 
     #[test]
-    fn very_many_are_worth_it_at_once_unless_more_remain() {
+    fn very_many_forgotten_nodes_are_trimmed_at_once() {
         let (trimmer, is_trimmed) = trimmer(Duration::from_secs(3600));
-        (0..NODES_AT_WORK).for_each(|_| trimmer.node_went(NODES_AT_WORK + 1));
+        (0..BUSY_TRIM_NODES).for_each(|_| trimmer.count_forgotten(BUSY_TRIM_NODES + 1));
         assert!(is_trimmed.recv_timeout(Duration::from_millis(100)).is_err(), "more remain");
-        (0..NODES_AT_WORK).for_each(|_| trimmer.node_went(0));
+        (0..BUSY_TRIM_NODES).for_each(|_| trimmer.count_forgotten(0));
         assert_eq!(is_trimmed.recv_timeout(Duration::from_secs(20)), Ok(()));
     }
 }

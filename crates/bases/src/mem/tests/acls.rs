@@ -34,7 +34,7 @@ fn may(vnode: &VnodeRef, caller: &Caller, bits: u32) -> bool {
 }
 
 #[test]
-fn a_list_decides_and_chmod_changes_its_mask() {
+fn acl_decides_and_chmod_changes_its_mask() {
     let root = file_system().root();
     let (file, _) = create(&root, &user(7), "file", 0o600);
     assert_eq!(file.getxattr(&user(9), ACCESS), Err(Errno::ENODATA));
@@ -53,7 +53,7 @@ fn a_list_decides_and_chmod_changes_its_mask() {
 }
 
 #[test]
-fn a_list_that_is_only_a_mode_becomes_one() {
+fn minimal_acl_becomes_the_mode() {
     let root = file_system().root();
     let (file, _) = create(&root, &user(7), "file", 0o600);
     set(&file, &user(7), ACCESS, &list([6, 6, 4, 7, 6, 0])).unwrap();
@@ -64,7 +64,7 @@ fn a_list_that_is_only_a_mode_becomes_one() {
 }
 
 #[test]
-fn a_list_that_says_what_the_mode_says_changes_nothing() {
+fn acl_equal_to_the_mode_changes_nothing() {
     let root = file_system().root();
     let (file, _) = create(&root, &user(7), "file", 0o640);
     let before = file.getattr(&user(7)).unwrap();
@@ -75,7 +75,7 @@ fn a_list_that_says_what_the_mode_says_changes_nothing() {
 }
 
 #[test]
-fn setting_a_list_drops_setgid_of_strangers() {
+fn setting_an_acl_drops_setgid_of_foreign_groups() {
     let root = file_system().root();
     let (file, _) = create(&root, &user(7), "file", 0o600);
     chown(&file, &superuser(), None, Some(50)).unwrap();
@@ -85,7 +85,7 @@ fn setting_a_list_drops_setgid_of_strangers() {
 }
 
 #[test]
-fn a_default_list_goes_on_instead_of_the_umask() {
+fn default_acl_is_inherited_instead_of_the_umask() {
     let root = file_system().root();
     let directory = mkdir(&root, &user(7), "directory", 0o777);
     let default = list([7, 6, 5, 4, 6, 1]);
@@ -111,7 +111,7 @@ fn a_default_list_goes_on_instead_of_the_umask() {
 }
 
 #[test]
-fn lists_are_for_what_can_have_them() {
+fn acls_are_refused_on_unsupported_objects() {
     let root = file_system().root();
     let (file, _) = create(&root, &user(7), "file", 0o600);
     assert_eq!(set(&file, &user(7), DEFAULT, &mode_only([7, 7, 0])), Err(Errno::EACCES));

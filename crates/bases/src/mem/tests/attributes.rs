@@ -27,7 +27,7 @@ fn chmod_is_for_the_owner_and_drops_setgid_of_strangers() {
 }
 
 #[test]
-fn only_the_superuser_gives_files_away() {
+fn only_the_superuser_changes_owners() {
     let root = file_system().root();
     let (file, _) = create(&root, &user(7), "file", 0o600);
     assert_eq!(chown(&file, &user(7), Some(8), None), Err(Errno::EPERM));
@@ -39,7 +39,7 @@ fn only_the_superuser_gives_files_away() {
 }
 
 #[test]
-fn chown_takes_set_id_bits_from_files_and_not_from_directories() {
+fn chown_clears_set_id_bits_of_files_only() {
     let root = file_system().root();
     let (file, _) = create(&root, &user(7), "file", 0o6755);
     assert_eq!(chown(&file, &superuser(), Some(8), None).unwrap().mode, 0o755);
@@ -96,7 +96,7 @@ fn truncate_needs_write_permission_and_a_regular_file() {
 }
 
 #[test]
-fn all_changes_are_made_or_none() {
+fn attribute_changes_are_atomic() {
     let root = file_system().root();
     let (file, _) = create(&root, &user(7), "file", 0o644);
     let before = attributes(&file);
@@ -125,7 +125,7 @@ fn times_are_set_to_the_nanosecond_by_the_owner() {
 }
 
 #[test]
-fn a_truncation_may_set_the_time_with_write_permission_alone() {
+fn truncation_may_set_times_with_write_permission() {
     let root = file_system().root();
     let (file, _) = create(&root, &user(7), "file", 0o666);
     let changes = SetAttributes { size: Some(5), mtime: NOW, ..Default::default() };
@@ -152,7 +152,7 @@ fn reading_sets_the_access_time_once_after_each_change() {
 }
 
 #[test]
-fn no_access_time_is_kept_where_the_owner_asks_for_that() {
+fn noatime_is_for_the_owner() {
     let root = file_system().root();
     let (file, open) = create(&root, &user(7), "file", 0o666);
     open.write_at(&user(7), 0, b"text", false).unwrap();

@@ -18,7 +18,7 @@ fn the_umask_and_the_callers_ids_make_a_new_file() {
 }
 
 #[test]
-fn a_setgid_directory_gives_its_group_on() {
+fn setgid_directory_passes_on_its_group() {
     let root = file_system().root();
     let shared = mkdir(&root, &superuser(), "shared", 0o777);
     chown(&shared, &superuser(), None, Some(50)).unwrap();
@@ -34,7 +34,7 @@ fn a_setgid_directory_gives_its_group_on() {
 }
 
 #[test]
-fn names_that_exist_are_told_before_permission() {
+fn existing_name_is_reported_before_permission() {
     let root = file_system().root();
     let closed = mkdir(&root, &superuser(), "closed", 0o755);
     create(&closed, &superuser(), "file", 0o644);
@@ -49,7 +49,7 @@ fn names_that_exist_are_told_before_permission() {
 }
 
 #[test]
-fn nothing_is_found_or_made_in_what_is_no_directory() {
+fn lookup_and_creation_require_a_directory() {
     let root = file_system().root();
     let (file, _) = create(&root, &user(7), "file", 0o777);
     assert_eq!(failure(lookup(&file, "x")), Errno::ENOTDIR);

@@ -5,7 +5,7 @@ use vnode::{AccessMode, Errno, FileKind, FileSystem, Handle};
 use super::*;
 
 #[test]
-fn entries_come_in_order_and_cookies_stay() {
+fn entries_are_ordered_and_cookies_stable() {
     let root = file_system().root();
     for number in 0..200 {
         create(&root, &user(7), &format!("file{number}"), 0o644);
@@ -57,7 +57,7 @@ fn search_permission_is_for_names_and_read_permission_for_lists() {
 }
 
 #[test]
-fn access_asks_the_class_that_fits_first() {
+fn access_checks_the_first_matching_class() {
     let root = file_system().root();
     let (file, _) = create(&root, &user(7), "file", 0o063);
     let access = |caller: &Caller, bits| file.access(caller, AccessMode::from_bits(bits)).is_ok();

@@ -63,7 +63,7 @@ fn appending_writers_never_overwrite_each_other() {
 }
 
 #[test]
-fn holes_read_as_zeros_and_take_no_space() {
+fn holes_are_zero_and_take_no_space() {
     let root = file_system().root();
     let (vnode, file) = create(&root, &user(7), "file", 0o600);
     file.write_at(&user(7), 1 << 40, b"far", false).unwrap();
@@ -109,7 +109,7 @@ fn ranges_are_allocated_punched_zeroed_cut_out_and_put_in() {
 }
 
 #[test]
-fn wrong_allocations_are_refused() {
+fn invalid_allocations_are_refused() {
     let root = file_system().root();
     let (_, file) = create(&root, &user(7), "file", 0o600);
     let allocate = |bits, offset, length| file.allocate(&user(7), AllocateMode::from_bits(bits as u32), offset, length);
@@ -153,7 +153,7 @@ fn ranges_are_copied_with_their_holes() {
 }
 
 #[test]
-fn locks_go_with_flush_and_with_the_open_file() {
+fn flush_and_close_release_locks() {
     let root = file_system().root();
     let (vnode, first) = create(&root, &user(7), "file", 0o600);
     let second = vnode.open(&user(7), OpenFlags::READ).unwrap();

@@ -9,7 +9,7 @@ fn limited(pages: u64, inodes: u64) -> MemoryFileSystem {
 }
 
 #[test]
-fn the_last_page_can_be_written_and_no_more() {
+fn pages_are_limited_exactly() {
     let root = limited(3, 10).root();
     let (_, file) = create(&root, &user(7), "file", 0o600);
     assert_eq!(file.write_at(&user(7), 0, &[1; 20_000], false), Ok(3 * 4096));
@@ -24,7 +24,7 @@ fn the_last_page_can_be_written_and_no_more() {
 }
 
 #[test]
-fn the_last_inode_can_be_made_and_no_more() {
+fn inodes_are_limited_exactly() {
     let root = limited(3, 3).root();
     create(&root, &user(7), "one", 0o600);
     mkdir(&root, &user(7), "two", 0o700);

@@ -44,7 +44,7 @@ fn a_removed_directory_is_empty_for_ever() {
 }
 
 #[test]
-fn the_wrong_kind_and_full_directories_stay() {
+fn removal_refuses_wrong_kinds_and_full_directories() {
     let root = file_system().root();
     let directory = mkdir(&root, &user(7), "directory", 0o755);
     create(&directory, &user(7), "file", 0o644);
@@ -75,7 +75,7 @@ fn in_a_sticky_directory_only_owners_remove() {
 }
 
 #[test]
-fn a_deep_tree_goes_without_deep_recursion() {
+fn deep_tree_is_dropped_without_recursion() {
     let memory = MemoryFileSystem::new(Options { inodes: 300_000, ..Options::default() });
     let mut directory = memory.root();
     for _ in 0..200_000 {

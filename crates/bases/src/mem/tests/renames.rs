@@ -59,7 +59,7 @@ fn moving_a_directory_counts_in_both_parents() {
 }
 
 #[test]
-fn moving_a_directory_needs_write_permission_on_it() {
+fn moving_a_directory_requires_write_permission() {
     let root = file_system().root();
     let theirs = mkdir(&root, &user(8), "theirs", 0o755);
     mkdir(&root, &user(7), "own", 0o755);
@@ -117,7 +117,7 @@ fn a_directory_of_another_file_system_is_refused() {
 /// Moves files and directories at random between directories from several threads; nothing is lost, duplicated, or
 /// deadlocked.
 #[test]
-fn many_renames_at_once_keep_the_tree_whole() {
+fn concurrent_renames_keep_the_tree_consistent() {
     let seed = random::seed();
     let memory = file_system();
     let root = memory.root();

@@ -109,7 +109,7 @@ fn remove_below(directory: &VnodeRef) {
 }
 
 #[test]
-fn a_storm_leaves_every_count_right() {
+fn concurrent_operations_keep_all_counts_right() {
     let seed = random::seed();
     let memory = file_system();
     let root = memory.root();

@@ -72,7 +72,7 @@ fn trusted_and_security_attributes_are_the_superusers() {
 }
 
 #[test]
-fn capabilities_go_when_the_file_changes() {
+fn changes_clear_capabilities() {
     let root = file_system().root();
     let (file, open) = create(&root, &user(7), "file", 0o666);
     let capability = [&[0, 0, 0, 2][..], &[0; 16]].concat();

@@ -182,7 +182,7 @@ fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
 
 /// Returns whether the directory has entries.
 fn is_in_use(directory: &MountPoint) -> bool {
-    fs::read_dir(directory.place()).is_ok_and(|mut entries| entries.next().is_some())
+    fs::read_dir(directory.proc_path()).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// Warns of what the mount hides, once it does.

@@ -77,9 +77,9 @@ impl Remount<'_> {
             Failure::new(Exit::Failure, format!("{what} {name} {error}; it stays as it is mounted"))
         };
         let (synchronized, is_synchronized) = channel();
-        let place = self.point.place();
+        let path = self.point.proc_path();
         let synchronize = move || {
-            let result = File::open(place).map_or(Ok(()), rustix::fs::syncfs);
+            let result = File::open(path).map_or(Ok(()), rustix::fs::syncfs);
             // The receiver may no longer be waiting.
             let _ = synchronized.send(result);
         };

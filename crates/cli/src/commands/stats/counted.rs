@@ -9,7 +9,7 @@ use crate::commands::{is_mounted, report, running};
 use crate::control::client::{self, Mount};
 use crate::control::{Report, Statistics};
 use crate::exit::Outcome;
-use crate::front_end::Times;
+use crate::front_end::LatencyHistogram;
 
 /// A mount and its statistics.
 pub(crate) struct Counted {
@@ -29,7 +29,7 @@ pub(crate) struct Work {
     /// The requests of each operation that occurred.
     pub operations: BTreeMap<String, Requests>,
     /// The time that each part of the stack itself took of the sampled requests that reached it.
-    pub parts: BTreeMap<String, Times>,
+    pub parts: BTreeMap<String, LatencyHistogram>,
 }
 
 /// The statistics of some requests.
@@ -38,7 +38,7 @@ pub(crate) struct Requests {
     /// Number of requests that failed.
     pub failures: u64,
     /// The latencies of the requests.
-    pub times: Times,
+    pub times: LatencyHistogram,
 }
 
 impl<'a> Sum<&'a Requests> for Requests {
@@ -75,10 +75,10 @@ pub(crate) fn gather(mount_point: Option<&Path>) -> Outcome<Vec<Counted>> {
 impl Counted {
     fn ask(mount: Mount) -> Outcome<Counted> {
         let Statistics { uptime_seconds, workers, operations, parts } = mount.statistics()?;
-        let operations = operations
-            .into_iter()
-            .map(|(name, one)| (name, Requests { failures: one.failures, times: Times::from_steps(&one.times) }));
-        let parts = parts.into_iter().map(|(name, steps)| (name, Times::from_steps(&steps)));
+        let operations = operations.into_iter().map(|(name, one)| {
+            (name, Requests { failures: one.failures, times: LatencyHistogram::from_buckets(&one.times) })
+        });
+        let parts = parts.into_iter().map(|(name, steps)| (name, LatencyHistogram::from_buckets(&steps)));
         let work = Work { operations: operations.collect(), parts: parts.collect() };
         Ok(Counted { report: mount.report, uptime_seconds, workers, work })
     }
@@ -108,9 +108,9 @@ impl Work {
     }
 
     /// Returns the parts in descending order of total time, each with its fraction of the total, from 0 to 1.
-    pub(crate) fn shares(&self) -> Vec<(&str, &Times, f64)> {
-        let all: Duration = self.parts.values().map(Times::total).sum();
-        let share = |times: &Times| times.total().as_secs_f64() / all.as_secs_f64().max(f64::MIN_POSITIVE);
+    pub(crate) fn shares(&self) -> Vec<(&str, &LatencyHistogram, f64)> {
+        let all: Duration = self.parts.values().map(LatencyHistogram::total).sum();
+        let share = |times: &LatencyHistogram| times.total().as_secs_f64() / all.as_secs_f64().max(f64::MIN_POSITIVE);
         let mut parts: Vec<_> = self.parts.iter().map(|(name, times)| (name.as_str(), times, share(times))).collect();
         parts.sort_by(|one, other| other.2.total_cmp(&one.2));
         parts

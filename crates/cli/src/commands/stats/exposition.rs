@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::counted::{Counted, Requests, Work};
-use crate::front_end::Times;
+use crate::front_end::LatencyHistogram;
 
 /// Number of buckets of a histogram, with the upper bounds 1 µs, 2 µs, 4 µs, up to just above 16 s.
 const STEPS: u32 = 25;
@@ -88,17 +88,17 @@ impl Mounts {
     }
 }
 
-fn encode_times(mut metric: MetricEncoder<'_>, times: &Times) -> Result<(), Error> {
+fn encode_times(mut metric: MetricEncoder<'_>, times: &LatencyHistogram) -> Result<(), Error> {
     metric.encode_histogram::<[(&str, &str); 0]>(times.total().as_secs_f64(), times.requests(), &steps(times), None)
 }
 
 /// Returns the upper bounds in seconds, each with the number of requests in its own bucket.
-fn steps(times: &Times) -> Vec<(f64, u64)> {
+fn steps(times: &LatencyHistogram) -> Vec<(f64, u64)> {
     let mut below = 0;
     let bounds = (0..STEPS).map(|step| Duration::from_micros(1 << step));
     let mut steps: Vec<(f64, u64)> = bounds
         .map(|bound| {
-            let up_to = times.up_to(bound).max(below);
+            let up_to = times.count_up_to(bound).max(below);
             (bound.as_secs_f64(), up_to - std::mem::replace(&mut below, up_to))
         })
         .collect();
@@ -125,9 +125,9 @@ mod tests {
             memory_bytes: 4_096,
             ..Report::default()
         };
-        let times = Times::from_steps(&[(900, 1), (3_000, 2), (40_000_000_000, 1)]);
+        let times = LatencyHistogram::from_buckets(&[(900, 1), (3_000, 2), (40_000_000_000, 1)]);
         let operations = BTreeMap::from([("lookup".to_owned(), Requests { failures: 2, times })]);
-        let parts = BTreeMap::from([("audit".to_owned(), Times::from_steps(&[(900, 3)]))]);
+        let parts = BTreeMap::from([("audit".to_owned(), LatencyHistogram::from_buckets(&[(900, 3)]))]);
         Counted { report, uptime_seconds: 1.5, workers: 3, work: Work { operations, parts } }
     }
 

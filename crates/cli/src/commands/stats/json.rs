@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::counted::{Counted, Requests};
-use crate::front_end::Times;
+use crate::front_end::LatencyHistogram;
 
 /// One mount, as `--json` prints it.
 #[derive(Serialize)]
@@ -77,13 +77,13 @@ impl Operation {
 }
 
 impl Part {
-    fn of(times: &Times, share: f64) -> Part {
+    fn of(times: &LatencyHistogram, share: f64) -> Part {
         Part { requests_watched: times.requests(), share, seconds: Seconds::of(times) }
     }
 }
 
 impl Seconds {
-    fn of(times: &Times) -> Seconds {
+    fn of(times: &LatencyHistogram) -> Seconds {
         let quantile = |part| times.quantile(part).as_secs_f64();
         Seconds {
             total: times.total().as_secs_f64(),
@@ -92,7 +92,7 @@ impl Seconds {
             p90: quantile(0.9),
             p99: quantile(0.99),
             p999: quantile(0.999),
-            longest: times.longest().as_secs_f64(),
+            longest: times.max().as_secs_f64(),
         }
     }
 }

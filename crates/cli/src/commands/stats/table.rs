@@ -7,7 +7,7 @@ use comfy_table::Table;
 
 use super::counted::{Counted, Requests, Work};
 use crate::commands::{headed_table, printable};
-use crate::front_end::Times;
+use crate::front_end::LatencyHistogram;
 
 /// Returns the full statistics of a mount.
 pub(crate) fn of_mount(mount: &Counted) -> String {
@@ -68,9 +68,9 @@ fn add_row(table: &mut Table, name: &str, requests: &Requests, count: &impl Fn(u
 }
 
 /// Returns the columns from the mean to the maximum.
-fn spread(times: &Times) -> [String; 5] {
+fn spread(times: &LatencyHistogram) -> [String; 5] {
     let quantile = |part| times.quantile(part);
-    [times.mean(), quantile(0.5), quantile(0.9), quantile(0.99), times.longest()].map(duration)
+    [times.mean(), quantile(0.5), quantile(0.9), quantile(0.99), times.max()].map(duration)
 }
 
 /// Returns a duration with three significant digits: `0.52 µs`, `12.3 ms`, `45 s`.
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn parts_have_their_shares() {
-        let times = |steps: &[(u64, u64)]| Times::from_steps(steps);
+        let times = |steps: &[(u64, u64)]| LatencyHistogram::from_buckets(steps);
         let parts =
             BTreeMap::from([("audit".to_owned(), times(&[(1_000, 10)])), ("dir".to_owned(), times(&[(9_000, 10)]))]);
         let text = of_parts(&Work { parts, ..Work::default() });
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_took_most_time_comes_first() {
-        let some = |steps: &[(u64, u64)]| Requests { failures: 1, times: Times::from_steps(steps) };
+        let some = |steps: &[(u64, u64)]| Requests { failures: 1, times: LatencyHistogram::from_buckets(steps) };
         let operations = BTreeMap::from([
             ("lookup".to_owned(), some(&[(10_000, 5)])),
             ("read".to_owned(), some(&[(1_000_000, 2), (2_000_000, 1)])),

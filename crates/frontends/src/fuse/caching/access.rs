@@ -6,7 +6,7 @@
 //! result is cached in the directory's node; it is computed again after every change that could alter it, and after an
 //! interval where others may change the directory below.
 
-use crate::fuse::mounting::decisions::Current;
+use crate::fuse::mounting::decisions::CurrentDecisions;
 use crate::fuse::mounting::options::NameCaching;
 use crate::fuse::nodes::Node;
 use std::sync::Arc;
@@ -20,66 +20,66 @@ pub(crate) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 /// The extended attribute that holds a directory's default access control list, which objects created in it inherit.
 pub(crate) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
-/// State cached in a node: zero if nobody has asked yet; without `KNOWN` the result has been discarded; otherwise `OPEN` is
-/// the result, and the bits above it are the time at which it was computed.
-const KNOWN: u64 = 1;
-const OPEN: u64 = 2;
+/// State bits of a directory's node: zero if nobody has asked yet; without `IS_COMPUTED` the result has been discarded;
+/// otherwise `IS_SEARCHABLE` is the result, and the bits above it are the time at which it was computed.
+const IS_COMPUTED: u64 = 1;
+const IS_SEARCHABLE: u64 = 2;
 const TIME_SHIFT: u32 = 2;
 
 /// How long a result is valid where others may change the directory, in milliseconds.
-const RECHECK_MS: u64 = 1000;
+const RECHECK_INTERVAL_MS: u64 = 1000;
 
-pub(crate) struct Admission {
-    current: Arc<Current>,
+pub(crate) struct NameCachePolicy {
+    current: Arc<CurrentDecisions>,
     started: Instant,
     server: Caller,
 }
 
-impl Admission {
-    pub(crate) fn new(current: Arc<Current>) -> Admission {
-        Admission { current, started: Instant::now(), server: Caller::server() }
+impl NameCachePolicy {
+    pub(crate) fn new(current: Arc<CurrentDecisions>) -> NameCachePolicy {
+        NameCachePolicy { current, started: Instant::now(), server: Caller::server() }
     }
 
     /// Returns whether names in this directory may be cached.
-    pub(crate) fn names_cacheable(&self, directory: &Node) -> bool {
+    pub(crate) fn may_cache_names(&self, directory: &Node) -> bool {
         match self.current.decisions().names {
             NameCaching::Never => false,
             NameCaching::Always => true,
-            NameCaching::SearchableByAll => self.searchable_by_all(directory),
+            NameCaching::SearchableByAll => self.is_searchable_by_all(directory),
         }
     }
 
     /// Discards the result for a directory whose mode or access control list has changed, and computes it again. Returns
     /// whether the kernel may hold names of the directory that it must no longer hold.
-    pub(crate) fn changed(&self, directory: &Node) -> bool {
+    pub(crate) fn refresh(&self, directory: &Node) -> bool {
         if self.current.decisions().names != NameCaching::SearchableByAll {
             return false;
         }
         // Any value but the earlier ones: a result that is being computed right now must not be stored.
         let before = directory
-            .note
+            .state_bits
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(((old >> TIME_SHIFT) + 1) << TIME_SHIFT));
         let before = before.unwrap_or_default();
-        let never_asked = before == 0;
-        let was_closed = before & (KNOWN | OPEN) == KNOWN;
-        !never_asked && !was_closed && !self.searchable_by_all(directory)
+        let was_never_computed = before == 0;
+        let was_unsearchable = before & (IS_COMPUTED | IS_SEARCHABLE) == IS_COMPUTED;
+        !was_never_computed && !was_unsearchable && !self.is_searchable_by_all(directory)
     }
 
-    fn searchable_by_all(&self, directory: &Node) -> bool {
+    fn is_searchable_by_all(&self, directory: &Node) -> bool {
         let now_ms = self.started.elapsed().as_millis() as u64;
-        let known = directory.note.load(Ordering::Acquire);
-        let fresh =
-            known & KNOWN != 0 && (self.current.decisions().exclusive || now_ms < (known >> TIME_SHIFT) + RECHECK_MS);
-        if fresh {
-            return known & OPEN != 0;
+        let cached = directory.state_bits.load(Ordering::Acquire);
+        let is_fresh = cached & IS_COMPUTED != 0
+            && (self.current.decisions().exclusive || now_ms < (cached >> TIME_SHIFT) + RECHECK_INTERVAL_MS);
+        if is_fresh {
+            return cached & IS_SEARCHABLE != 0;
         }
-        let open = self.ask(directory);
-        let answer = KNOWN | if open { OPEN } else { 0 } | now_ms << TIME_SHIFT;
-        remember(&directory.note, known, answer);
-        open
+        let is_searchable = self.query_searchable(directory);
+        let result = IS_COMPUTED | if is_searchable { IS_SEARCHABLE } else { 0 } | now_ms << TIME_SHIFT;
+        store_unless_reset(&directory.state_bits, cached, result);
+        is_searchable
     }
 
-    fn ask(&self, directory: &Node) -> bool {
+    fn query_searchable(&self, directory: &Node) -> bool {
         const SEARCH_ALL: u32 = 0o111;
         let searchable = match directory.vnode.getattr(&self.server) {
             Ok(attributes) => attributes.mode & SEARCH_ALL == SEARCH_ALL,
@@ -92,6 +92,6 @@ impl Admission {
 }
 
 /// Stores the result unless somebody reset it while it was being computed.
-fn remember(place: &AtomicU64, before: u64, answer: u64) {
-    let _ = place.compare_exchange(before, answer, Ordering::AcqRel, Ordering::Relaxed);
+fn store_unless_reset(state_bits: &AtomicU64, before: u64, result: u64) {
+    let _ = state_bits.compare_exchange(before, result, Ordering::AcqRel, Ordering::Relaxed);
 }

@@ -14,7 +14,7 @@ const SINGLE_NAMES_MAX: usize = 4096;
 
 /// A set of stale cache entries.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stale {
+pub(crate) struct StaleEntries {
     /// All names, and everything else that is cached.
     pub(crate) everything: bool,
     /// Directories whose names are all stale, by node id.
@@ -27,52 +27,52 @@ pub(crate) struct Stale {
 
 /// The queue of stale entries, for the thread that notifies the kernel.
 #[derive(Clone, Default)]
-pub(crate) struct Expiry(Arc<Shared>);
+pub(crate) struct ExpiryQueue(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    waiting: Mutex<Waiting>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
-    stale: Stale,
-    /// Number of calls of [`Expiry::expire`], and how many of them have been taken to notify the kernel.
-    asked: u64,
-    taken: u64,
+struct QueueState {
+    stale: StaleEntries,
+    /// Number of calls of [`ExpiryQueue::expire`], and how many of them have been taken to notify the kernel.
+    requested: u64,
+    dequeued: u64,
     /// Notifications in progress, each by the number of the first of these calls that it covers.
-    under_way: BTreeSet<u64>,
+    in_progress: BTreeSet<u64>,
     /// Set at the end: nothing more is queued or sent.
     ended: bool,
 }
 
 /// A notification in progress; it is complete when the last clone is dropped.
 #[derive(Clone)]
-pub(crate) struct UnderWay {
-    _shared: Arc<Told>,
+pub(crate) struct NotificationInProgress {
+    _shared: Arc<CompletionGuard>,
 }
 
-struct Told {
+struct CompletionGuard {
     from: u64,
-    expiry: Expiry,
+    expiry: ExpiryQueue,
 }
 
-impl Drop for Told {
+impl Drop for CompletionGuard {
     fn drop(&mut self) {
-        self.expiry.lock().under_way.remove(&self.from);
+        self.expiry.lock().in_progress.remove(&self.from);
         self.expiry.0.changed.notify_all();
     }
 }
 
-impl Waiting {
+impl QueueState {
     /// Returns whether the kernel has been notified of this many calls.
-    fn has_told(&self, asked: u64) -> bool {
-        self.taken >= asked && self.under_way.first().is_none_or(|from| *from >= asked)
+    fn is_notified_of(&self, requested: u64) -> bool {
+        self.dequeued >= requested && self.in_progress.first().is_none_or(|from| *from >= requested)
     }
 }
 
-impl Expiry {
+impl ExpiryQueue {
     /// Queues all names in a directory to expire. Never blocks.
     pub(crate) fn directory(&self, directory: u64) {
         self.expire(|stale| {
@@ -103,41 +103,41 @@ impl Expiry {
         self.expire(|stale| stale.everything = true);
     }
 
-    fn expire(&self, note: impl FnOnce(&mut Stale)) {
-        let mut waiting = self.lock();
-        note(&mut waiting.stale);
-        waiting.asked += 1;
+    fn expire(&self, add: impl FnOnce(&mut StaleEntries)) {
+        let mut state = self.lock();
+        add(&mut state.stale);
+        state.requested += 1;
         self.0.changed.notify_all();
     }
 
     /// Waits until the kernel has been notified of everything queued before; returns whether that is so within this time. Must
     /// not be called by a thread that serves requests: the kernel may wait for them before it handles the notification.
-    pub(crate) fn wait(&self, patience: Duration) -> bool {
-        let end = Instant::now() + patience;
-        let mut waiting = self.lock();
-        let asked = waiting.asked;
-        while !waiting.has_told(asked) && !waiting.ended {
-            let Some(left) = end.checked_duration_since(Instant::now()) else { return false };
-            (waiting, _) = self.0.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn wait(&self, timeout: Duration) -> bool {
+        let end = Instant::now() + timeout;
+        let mut state = self.lock();
+        let requested = state.requested;
+        while !state.is_notified_of(requested) && !state.ended {
+            let Some(remaining) = end.checked_duration_since(Instant::now()) else { return false };
+            (state, _) = self.0.changed.wait_timeout(state, remaining).unwrap_or_else(PoisonError::into_inner);
         }
         true
     }
 
-    /// Notifies the kernel of each queued set by `tell`, until the end. A notification is complete once `tell` has dropped its
-    /// arguments.
-    pub(crate) fn run(&self, tell: impl Fn(Stale, UnderWay)) {
-        let mut waiting = self.lock();
-        while !waiting.ended {
-            if waiting.taken == waiting.asked {
-                waiting = self.0.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+    /// Notifies the kernel of each queued set by `notify`, until the end. A notification is complete once `notify` has
+    /// dropped its arguments.
+    pub(crate) fn run(&self, notify: impl Fn(StaleEntries, NotificationInProgress)) {
+        let mut state = self.lock();
+        while !state.ended {
+            if state.dequeued == state.requested {
+                state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let (stale, from) = (std::mem::take(&mut waiting.stale), waiting.taken);
-            waiting.taken = waiting.asked;
-            waiting.under_way.insert(from);
-            drop(waiting);
-            tell(stale, UnderWay { _shared: Arc::new(Told { from, expiry: self.clone() }) });
-            waiting = self.lock();
+            let (stale, from) = (std::mem::take(&mut state.stale), state.dequeued);
+            state.dequeued = state.requested;
+            state.in_progress.insert(from);
+            drop(state);
+            notify(stale, NotificationInProgress { _shared: Arc::new(CompletionGuard { from, expiry: self.clone() }) });
+            state = self.lock();
         }
     }
 
@@ -147,8 +147,8 @@ impl Expiry {
         self.0.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -158,9 +158,9 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn what_waits_is_told_once_and_waited_for() {
-        let expiry = Expiry::default();
-        let (teller, told) = channel();
+    fn queued_entries_are_notified_once_and_awaited() {
+        let expiry = ExpiryQueue::default();
+        let (sender, notified) = channel();
         for _ in 0..1_000_000 {
             expiry.directory(7);
         }
@@ -170,15 +170,15 @@ mod tests {
         assert!(!expiry.wait(Duration::ZERO));
         let thread = std::thread::spawn({
             let expiry = expiry.clone();
-            move || expiry.run(|stale, _| teller.send(stale).unwrap())
+            move || expiry.run(|stale, _| sender.send(stale).unwrap())
         });
         assert!(expiry.wait(Duration::from_secs(10)));
-        let stale = told.try_recv().unwrap();
+        let stale = notified.try_recv().unwrap();
         assert_eq!(stale.directories, HashSet::from([7, 8]));
         assert_eq!((stale.names.len(), stale.everything), (SINGLE_NAMES_MAX, false));
         expiry.everything();
         assert!(expiry.wait(Duration::from_secs(10)));
-        assert_eq!(told.try_recv().unwrap(), Stale { everything: true, ..Stale::default() });
+        assert_eq!(notified.try_recv().unwrap(), StaleEntries { everything: true, ..StaleEntries::default() });
         expiry.end();
         thread.join().unwrap();
         expiry.directory(9);

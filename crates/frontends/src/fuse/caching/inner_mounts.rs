@@ -23,12 +23,12 @@ impl InnerMounts {
 
     /// Returns the error for a failed lookup: that of the stack, unless it would make the kernel detach something that may
     /// well still be there.
-    pub(crate) fn answer(&self, errno: Errno, name: &[u8], process: u32) -> Errno {
+    pub(crate) fn lookup_error(&self, errno: Errno, name: &[u8], process: u32) -> Errno {
         let is_shortage = [Errno::EMFILE, Errno::ENFILE].contains(&errno);
-        let is_answer =
+        let is_definite =
             [Errno::ENOENT, Errno::ENOTDIR, Errno::ESTALE, Errno::ENAMETOOLONG, Errno::EINVAL].contains(&errno);
-        let is_kept = [Errno::ENOMEM, Errno::EINTR].contains(&errno);
-        if is_answer || is_kept || !(is_shortage || self.may_be_at(name, process)) {
+        let leaves_name = [Errno::ENOMEM, Errno::EINTR].contains(&errno);
+        if is_definite || leaves_name || !(is_shortage || self.may_contain_mount(name, process)) {
             return errno;
         }
         tracing::debug!(%errno, "a look-up failed and is answered with ENOMEM, which detaches nothing");
@@ -36,15 +36,17 @@ impl InnerMounts {
     }
 
     /// Returns whether something may be mounted on an object of this name or below it, as the server or the process sees it.
-    fn may_be_at(&self, name: &[u8], process: u32) -> bool {
+    fn may_contain_mount(&self, name: &[u8], process: u32) -> bool {
         let Some(device) = self.device else { return true };
-        let holds = |table: &str| std::fs::read(table).map(|table| holds(&table, device, name));
-        holds(OWN).unwrap_or(true) || (process != 0 && holds(&format!("/proc/{process}/mountinfo")).unwrap_or(false))
+        let has_mount_below_name =
+            |table: &str| std::fs::read(table).map(|table| has_mount_below_name(&table, device, name));
+        has_mount_below_name(OWN).unwrap_or(true)
+            || (process != 0 && has_mount_below_name(&format!("/proc/{process}/mountinfo")).unwrap_or(false))
     }
 }
 
 /// Returns whether a mount table has a mount inside a mount of this device, on a path that contains this name.
-fn holds(table: &[u8], device: u64, name: &[u8]) -> bool {
+fn has_mount_below_name(table: &[u8], device: u64, name: &[u8]) -> bool {
     let mounts: Vec<Mount<'_>> = mounts(table).collect();
     let outer: HashMap<u64, &Mount<'_>> =
         mounts.iter().filter(|mount| mount.device == device).map(|mount| (mount.number, mount)).collect();
@@ -61,32 +63,32 @@ mod tests {
     use rustix::fs::makedev;
 
     #[test]
-    fn a_mount_inside_is_found_by_every_name_on_its_way() {
+    fn inner_mount_is_found_by_every_name_on_its_path() {
         let table = b"1 0 8:1 / / rw - ext4 /dev/a rw\n\
             2 1 0:40 / /mnt/p rw - fuse.plyfs x rw\n\
             3 2 0:41 / /mnt/p/a\\040b/m rw - tmpfs t rw\n\
             4 1 0:40 /bound/dir /elsewhere rw - fuse.plyfs x rw\n\
             5 4 0:42 / /elsewhere/n rw - tmpfs t rw\n\
             6 1 0:43 / /mnt/q rw - tmpfs t rw\n";
-        let finds = |name: &str| holds(table, makedev(0, 40), name.as_bytes());
+        let finds = |name: &str| has_mount_below_name(table, makedev(0, 40), name.as_bytes());
         for name in ["a b", "m", "bound", "dir", "n"] {
             assert!(finds(name), "{name}");
         }
         for name in ["mnt", "p", "q", "elsewhere", "a", ""] {
             assert!(!finds(name) || name.is_empty(), "{name}");
         }
-        assert!(!holds(table, makedev(0, 43), b"m") && !holds(b"", makedev(0, 40), b"m"));
+        assert!(!has_mount_below_name(table, makedev(0, 43), b"m") && !has_mount_below_name(b"", makedev(0, 40), b"m"));
     }
 
     #[test]
-    fn shortages_are_no_answers_and_others_are_as_they_were() {
+    fn shortages_become_enomem_and_other_errors_stay() {
         let nowhere = InnerMounts { device: Some(0) };
-        assert_eq!(nowhere.answer(Errno::EMFILE, b"name", 0), Errno::ENOMEM);
+        assert_eq!(nowhere.lookup_error(Errno::EMFILE, b"name", 0), Errno::ENOMEM);
         for errno in [Errno::EIO, Errno::EACCES, Errno::ENOENT, Errno::EINTR, Errno::ENOMEM] {
-            assert_eq!(nowhere.answer(errno, b"name", 0), errno);
+            assert_eq!(nowhere.lookup_error(errno, b"name", 0), errno);
         }
         let unknown = InnerMounts { device: None };
-        assert_eq!(unknown.answer(Errno::EIO, b"name", 0), Errno::ENOMEM);
-        assert_eq!(unknown.answer(Errno::ENOENT, b"name", 0), Errno::ENOENT);
+        assert_eq!(unknown.lookup_error(Errno::EIO, b"name", 0), Errno::ENOMEM);
+        assert_eq!(unknown.lookup_error(Errno::ENOENT, b"name", 0), Errno::ENOENT);
     }
 }

@@ -1,4 +1,4 @@
-//! Known names: the names that the kernel may use without asking, so that they can be expired.
+//! Cached names: the names that the kernel may use without asking, so that they can be expired.
 //!
 //! The kernel is notified name by name, including names that no longer refer to anything, so each one is recorded here. A name
 //! is recorded with the node for which it was handed out, and dropped with its directory, by the operation that removes it,
@@ -6,7 +6,8 @@
 //! stored contiguously, and a hash table of 12 bytes per name finds them there.
 //!
 //! **Invariant.** A reply that lets the kernel cache a name is either found here by whoever starts a new generation
-//! afterwards, or requested too late ([`KnownNames::give`] returns `false`). So no reply based on an earlier state is missed.
+//! afterwards, or requested too late ([`CachedNames::record`] returns `false`). So no reply based on an earlier state
+//! is missed.
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::hash::BuildHasher;
@@ -14,66 +15,72 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 64;
-/// Number of names in a directory from which on names whose nodes are gone are swept.
-const SWEEP_FIRST: usize = 256;
+/// Number of names in a directory from which on names of forgotten nodes are swept.
+const SWEEP_THRESHOLD_MIN: usize = 256;
 /// Number of bytes of removed names from which on the remaining ones are compacted.
-const UNUSED_MIN: usize = 4096;
+const COMPACTION_THRESHOLD_BYTES: usize = 4096;
 
 /// The state of the stack on which a reply is based.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u64);
 
 /// All names that the kernel may use without asking.
-pub(crate) struct KnownNames {
+pub(crate) struct CachedNames {
     generation: AtomicU64,
-    shards: Vec<Mutex<HashMap<u64, Directory>>>,
+    shards: Vec<Mutex<HashMap<u64, DirectoryNames>>>,
     hasher: DefaultHashBuilder,
 }
 
 /// The names of one directory.
-pub(crate) struct Directory {
-    table: HashTable<KnownName>,
+pub(crate) struct DirectoryNames {
+    table: HashTable<CachedName>,
     /// The names, each prefixed with its length.
     bytes: Vec<u8>,
     /// Number of bytes in it that belong to removed names.
     unused: usize,
     /// The kernel may have cached that some name does not exist. Such names are not recorded: there is no bound on their
     /// number.
-    pub(crate) has_missing: bool,
+    pub(crate) has_negative_entries: bool,
     sweep_at: usize,
 }
 
 /// The location of a name, and the node to which it refers.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
-struct KnownName {
+struct CachedName {
     offset: u32,
     node: u64,
 }
 
-impl KnownName {
+impl CachedName {
     fn name(self, bytes: &[u8]) -> &[u8] {
         let offset = self.offset as usize;
         &bytes[offset + 1..][..usize::from(bytes[offset])]
     }
 }
 
-impl Default for Directory {
-    fn default() -> Directory {
-        Directory { table: HashTable::new(), bytes: Vec::new(), unused: 0, has_missing: false, sweep_at: SWEEP_FIRST }
+impl Default for DirectoryNames {
+    fn default() -> DirectoryNames {
+        DirectoryNames {
+            table: HashTable::new(),
+            bytes: Vec::new(),
+            unused: 0,
+            has_negative_entries: false,
+            sweep_at: SWEEP_THRESHOLD_MIN,
+        }
     }
 }
 
-impl Directory {
+impl DirectoryNames {
     /// Returns the names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.table.iter().map(|known| known.name(&self.bytes))
+        self.table.iter().map(|cached| cached.name(&self.bytes))
     }
 }
 
-impl KnownNames {
-    pub(crate) fn new() -> KnownNames {
-        KnownNames {
+impl CachedNames {
+    pub(crate) fn new() -> CachedNames {
+        CachedNames {
             generation: AtomicU64::new(0),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: DefaultHashBuilder::default(),
@@ -90,42 +97,42 @@ impl KnownNames {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns whether the kernel may cache a name that was found in this generation; if so, records it. `is_gone` returns
-    /// whether the kernel has forgotten a node.
-    pub(crate) fn give(
+    /// Returns whether the kernel may cache a name that was found in this generation; if so, records it. `is_forgotten`
+    /// returns whether the kernel has forgotten a node.
+    pub(crate) fn record(
         &self,
-        found_in: Generation,
+        generation: Generation,
         parent: u64,
         name: &[u8],
         node: u64,
-        is_gone: impl Fn(u64) -> bool,
+        is_forgotten: impl Fn(u64) -> bool,
     ) -> bool {
         let mut shard = self.shard(parent);
-        if self.generation() != found_in {
+        if self.generation() != generation {
             return false;
         }
-        shard.entry(parent).or_default().insert(&self.hasher, name, node, is_gone)
+        shard.entry(parent).or_default().insert(&self.hasher, name, node, is_forgotten)
     }
 
-    /// Returns whether the kernel may cache that a name in `parent` does not exist, as [`KnownNames::give`].
-    pub(crate) fn give_missing(&self, found_in: Generation, parent: u64) -> bool {
+    /// Returns whether the kernel may cache that a name in `parent` does not exist, as [`CachedNames::record`].
+    pub(crate) fn record_missing(&self, generation: Generation, parent: u64) -> bool {
         let mut shard = self.shard(parent);
-        if self.generation() != found_in {
+        if self.generation() != generation {
             return false;
         }
-        shard.entry(parent).or_default().has_missing = true;
+        shard.entry(parent).or_default().has_negative_entries = true;
         true
     }
 
     /// Removes a name that the kernel has dropped.
-    pub(crate) fn removed(&self, parent: u64, name: &[u8]) {
+    pub(crate) fn remove(&self, parent: u64, name: &[u8]) {
         if let Some(directory) = self.shard(parent).get_mut(&parent) {
             directory.remove(&self.hasher, name);
         }
     }
 
     /// Moves a name along with the kernel's dentry; with `swapped` the two names are exchanged.
-    pub(crate) fn moved(&self, from: (u64, &[u8]), to: (u64, &[u8]), swapped: bool) {
+    pub(crate) fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), swapped: bool) {
         let take = |(parent, name): (u64, &[u8])| {
             let mut shard = self.shard(parent);
             shard.get_mut(&parent)?.remove(&self.hasher, name)
@@ -145,12 +152,12 @@ impl KnownNames {
     }
 
     /// Takes the names of a directory, to notify the kernel of them.
-    pub(crate) fn take(&self, directory: u64) -> Option<Directory> {
+    pub(crate) fn take(&self, directory: u64) -> Option<DirectoryNames> {
         self.shard(directory).remove(&directory)
     }
 
-    /// Takes all names, as [`KnownNames::take`].
-    pub(crate) fn take_all(&self) -> Vec<(u64, Directory)> {
+    /// Takes all names, as [`CachedNames::take`].
+    pub(crate) fn take_all(&self) -> Vec<(u64, DirectoryNames)> {
         let mut all = Vec::new();
         for shard in &self.shards {
             all.extend(std::mem::take(&mut *lock(shard)));
@@ -158,23 +165,29 @@ impl KnownNames {
         all
     }
 
-    fn shard(&self, directory: u64) -> MutexGuard<'_, HashMap<u64, Directory>> {
+    fn shard(&self, directory: u64) -> MutexGuard<'_, HashMap<u64, DirectoryNames>> {
         lock(&self.shards[directory as usize % SHARDS])
     }
 }
 
-impl Directory {
+impl DirectoryNames {
     /// Inserts a name; returns whether there is room for it.
-    fn insert(&mut self, hasher: &DefaultHashBuilder, name: &[u8], node: u64, is_gone: impl Fn(u64) -> bool) -> bool {
+    fn insert(
+        &mut self,
+        hasher: &DefaultHashBuilder,
+        name: &[u8],
+        node: u64,
+        is_forgotten: impl Fn(u64) -> bool,
+    ) -> bool {
         let hash = hasher.hash_one(name);
-        let Directory { table, bytes, .. } = self;
-        if let Some(known) = table.find_mut(hash, |known| known.name(bytes) == name) {
-            known.node = node;
+        let DirectoryNames { table, bytes, .. } = self;
+        if let Some(cached) = table.find_mut(hash, |cached| cached.name(bytes) == name) {
+            cached.node = node;
             return true;
         }
         if self.table.len() >= self.sweep_at {
-            self.table.retain(|known| !is_gone(known.node));
-            self.sweep_at = SWEEP_FIRST.max(self.table.len() * 2);
+            self.table.retain(|cached| !is_forgotten(cached.node));
+            self.sweep_at = SWEEP_THRESHOLD_MIN.max(self.table.len() * 2);
             self.compact();
         }
         let (Ok(offset), Ok(length)) = (u32::try_from(self.bytes.len()), u8::try_from(name.len())) else {
@@ -182,30 +195,30 @@ impl Directory {
         };
         self.bytes.push(length);
         self.bytes.extend_from_slice(name);
-        let Directory { table, bytes, .. } = self;
-        table.insert_unique(hash, KnownName { offset, node }, |known| hasher.hash_one(known.name(bytes)));
+        let DirectoryNames { table, bytes, .. } = self;
+        table.insert_unique(hash, CachedName { offset, node }, |cached| hasher.hash_one(cached.name(bytes)));
         true
     }
 
     /// Removes a name; returns the node to which it referred.
     fn remove(&mut self, hasher: &DefaultHashBuilder, name: &[u8]) -> Option<u64> {
-        let Directory { table, bytes, .. } = self;
-        let found = table.find_entry(hasher.hash_one(name), |known| known.name(bytes) == name).ok()?;
+        let DirectoryNames { table, bytes, .. } = self;
+        let found = table.find_entry(hasher.hash_one(name), |cached| cached.name(bytes) == name).ok()?;
         let node = found.remove().0.node;
         self.unused += 1 + name.len();
-        if self.unused > UNUSED_MIN && self.unused > self.bytes.len() / 2 {
+        if self.unused > COMPACTION_THRESHOLD_BYTES && self.unused > self.bytes.len() / 2 {
             self.compact();
         }
         Some(node)
     }
 
-    /// Compacts the names that are still known.
+    /// Compacts the names that are still recorded.
     fn compact(&mut self) {
-        let length = self.table.iter().map(|known| 1 + known.name(&self.bytes).len()).sum();
+        let length = self.table.iter().map(|cached| 1 + cached.name(&self.bytes).len()).sum();
         let mut bytes = Vec::with_capacity(length);
-        for known in &mut self.table {
-            let name = known.name(&self.bytes);
-            known.offset = bytes.len() as u32;
+        for cached in &mut self.table {
+            let name = cached.name(&self.bytes);
+            cached.offset = bytes.len() as u32;
             bytes.push(name.len() as u8);
             bytes.extend_from_slice(name);
         }
@@ -213,7 +226,7 @@ impl Directory {
     }
 }
 
-fn lock(shard: &Mutex<HashMap<u64, Directory>>) -> MutexGuard<'_, HashMap<u64, Directory>> {
+fn lock(shard: &Mutex<HashMap<u64, DirectoryNames>>) -> MutexGuard<'_, HashMap<u64, DirectoryNames>> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -221,11 +234,11 @@ fn lock(shard: &Mutex<HashMap<u64, Directory>>) -> MutexGuard<'_, HashMap<u64, D
 mod tests {
     use super::*;
 
-    fn give(names: &KnownNames, parent: u64, name: &[u8], node: u64) -> bool {
-        names.give(names.generation(), parent, name, node, |_| false)
+    fn record(names: &CachedNames, parent: u64, name: &[u8], node: u64) -> bool {
+        names.record(names.generation(), parent, name, node, |_| false)
     }
 
-    fn taken(names: &KnownNames, directory: u64) -> Vec<Vec<u8>> {
+    fn taken(names: &CachedNames, directory: u64) -> Vec<Vec<u8>> {
         let directory = names.take(directory).unwrap_or_default();
         let mut found: Vec<Vec<u8>> = directory.names().map(<[u8]>::to_vec).collect();
         found.sort();
@@ -233,40 +246,40 @@ mod tests {
     }
 
     #[test]
-    fn names_follow_what_the_kernel_does_with_them() {
-        let names = KnownNames::new();
+    fn recorded_names_follow_removals_and_renames() {
+        let names = CachedNames::new();
         for (name, node) in [(b"a", 10), (b"b", 11), (b"c", 12)] {
-            assert!(give(&names, 1, name, node));
+            assert!(record(&names, 1, name, node));
         }
-        assert!(give(&names, 1, b"a", 10), "looked up again");
-        names.removed(1, b"b");
-        names.moved((1, b"a"), (2, b"x"), false);
-        names.moved((1, b"c"), (2, b"x"), true);
+        assert!(record(&names, 1, b"a", 10), "looked up again");
+        names.remove(1, b"b");
+        names.rename((1, b"a"), (2, b"x"), false);
+        names.rename((1, b"c"), (2, b"x"), true);
         assert_eq!(taken(&names, 1), [b"c"]);
         assert_eq!(taken(&names, 2), [b"x"]);
         assert!(taken(&names, 1).is_empty(), "taken once");
     }
 
     #[test]
-    fn what_was_found_before_a_new_generation_is_not_given_after_it() {
-        let names = KnownNames::new();
+    fn result_of_an_earlier_generation_is_not_recorded() {
+        let names = CachedNames::new();
         let before = names.generation();
         names.start_generation();
-        assert!(!names.give(before, 1, b"a", 10, |_| false) && !names.give_missing(before, 1));
+        assert!(!names.record(before, 1, b"a", 10, |_| false) && !names.record_missing(before, 1));
         assert!(names.take_all().is_empty());
-        assert!(names.give_missing(names.generation(), 1));
-        assert!(names.take(1).is_some_and(|directory| directory.has_missing));
+        assert!(names.record_missing(names.generation(), 1));
+        assert!(names.take(1).is_some_and(|directory| directory.has_negative_entries));
     }
 
     #[test]
-    fn names_are_small_and_those_that_are_gone_leave_no_room_behind() {
-        assert_eq!(size_of::<KnownName>(), 12);
-        let names = KnownNames::new();
+    fn names_are_compact_and_removed_ones_are_reclaimed() {
+        assert_eq!(size_of::<CachedName>(), 12);
+        let names = CachedNames::new();
         let name = |number: u64| format!("{number}");
         for number in 0..100_000u64 {
-            assert!(give(&names, 1, name(number).as_bytes(), number));
+            assert!(record(&names, 1, name(number).as_bytes(), number));
             if number >= 1000 {
-                names.removed(1, name(number - 1000).as_bytes());
+                names.remove(1, name(number - 1000).as_bytes());
             }
         }
         let directory = names.take(1).unwrap();
@@ -279,14 +292,14 @@ mod tests {
     }
 
     #[test]
-    fn names_whose_nodes_are_gone_do_not_pile_up() {
-        let names = KnownNames::new();
+    fn names_of_forgotten_nodes_are_swept() {
+        let names = CachedNames::new();
         for number in 0..100_000u64 {
-            let is_gone = |node: u64| node + 10 < number;
-            assert!(names.give(names.generation(), 1, &number.to_le_bytes(), number, is_gone));
+            let is_forgotten = |node: u64| node + 10 < number;
+            assert!(names.record(names.generation(), 1, &number.to_le_bytes(), number, is_forgotten));
         }
-        assert!(taken(&names, 1).len() <= SWEEP_FIRST);
-        assert!(give(&names, 2, b"name", 3));
+        assert!(taken(&names, 1).len() <= SWEEP_THRESHOLD_MIN);
+        assert!(record(&names, 2, b"name", 3));
         names.forget(2);
         assert!(names.take_all().is_empty());
     }

@@ -8,33 +8,33 @@ use vnode::Attributes;
 
 /// How long after its creation a file counts as new, in milliseconds. Others could set capabilities on it below the stack
 /// meanwhile; their file system clears them again at the first write.
-const NEWBORN_MS: u64 = 1000;
+const NEW_FILE_PERIOD_MS: u64 = 1000;
 
-pub(crate) struct Newborns {
+pub(crate) struct NewFileCache {
     started: Instant,
 }
 
-impl Newborns {
-    pub(crate) fn new() -> Newborns {
-        Newborns { started: Instant::now() }
+impl NewFileCache {
+    pub(crate) fn new() -> NewFileCache {
+        NewFileCache { started: Instant::now() }
     }
 
     /// Records a file that was opened by a creation: it is new, unless something has happened to it since.
-    pub(crate) fn created(&self, node: &Node, attributes: &Attributes) {
+    pub(crate) fn record_creation(&self, node: &Node, attributes: &Attributes) {
         if attributes.btime == Some(attributes.ctime) {
-            note(node, self.now_ms());
+            record(node, self.now_ms());
         }
     }
 
     /// Records that the file got an extended attribute.
-    pub(crate) fn grown_up(&self, node: &Node) {
-        note(node, 0);
+    pub(crate) fn record_xattr(&self, node: &Node) {
+        record(node, 0);
     }
 
     /// Returns whether the file, which is a regular one, is certain to have no extended attributes that matter.
-    pub(crate) fn is_newborn(&self, node: &Node) -> bool {
-        let born_ms = node.note.load(Ordering::Relaxed) & !MAY_BE_MAPPED;
-        born_ms != 0 && self.now_ms() < born_ms + NEWBORN_MS
+    pub(crate) fn is_new_file(&self, node: &Node) -> bool {
+        let created_ms = node.state_bits.load(Ordering::Relaxed) & !MAY_BE_MAPPED;
+        created_ms != 0 && self.now_ms() < created_ms + NEW_FILE_PERIOD_MS
     }
 
     /// Returns the time since the start; never 0, which means that nothing is recorded.
@@ -43,8 +43,8 @@ impl Newborns {
     }
 }
 
-/// Records a creation time, or with 0 that the file is not new, and keeps the other bits of the note.
-fn note(node: &Node, born_ms: u64) {
-    let beside = |note| Some(note & MAY_BE_MAPPED | born_ms);
-    let _ = node.note.fetch_update(Ordering::Relaxed, Ordering::Relaxed, beside);
+/// Records a creation time, or with 0 that the file is not new, and keeps the other state bits.
+fn record(node: &Node, created_ms: u64) {
+    let update = |old| Some(old & MAY_BE_MAPPED | created_ms);
+    let _ = node.state_bits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
 }

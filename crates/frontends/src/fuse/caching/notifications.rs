@@ -56,47 +56,47 @@ impl NotificationSender {
 
     /// Invalidates the cached attributes of a node, synchronously. Its data is left alone.
     pub(crate) fn invalidate_attributes(&self, node: u64) {
-        self.send_at_once(&Notification::InvalidateInode { node, offset: NO_DATA, length: 0 });
+        self.send_now(&Notification::InvalidateInode { node, offset: ATTRIBUTES_ONLY_OFFSET, length: 0 });
     }
 
     /// Makes the kernel write back the dirty data of a node, and waits until that is done: other threads serve the writes. The
     /// kernel then drops the data. For this it takes no lock that is held for a request of an open file.
     pub(crate) fn write_back(&self, node: u64) {
-        self.send_at_once(&Notification::InvalidateInode { node, offset: 0, length: 0 });
+        self.send_now(&Notification::InvalidateInode { node, offset: 0, length: 0 });
     }
 
     /// Makes the kernel revalidate a name at the next use. Waits for the directory's lock: for a thread that serves no
     /// request.
     pub(crate) fn expire_name(&self, parent: u64, name: &[u8]) {
-        self.send_at_once(&Notification::ExpireEntry { parent, name: name.into() });
+        self.send_now(&Notification::ExpireEntry { parent, name: name.into() });
     }
 
     /// Makes the kernel drop what it caches of a node: attributes and data. Waits for data that is being read: for a thread
     /// that serves no request.
     pub(crate) fn invalidate_node(&self, node: u64) {
-        self.send_at_once(&Notification::InvalidateInode { node, offset: 0, length: 0 });
+        self.send_now(&Notification::InvalidateInode { node, offset: 0, length: 0 });
     }
 
-    fn send_at_once(&self, notification: &Notification) {
+    fn send_now(&self, notification: &Notification) {
         let mut message = Vec::new();
         encode(notification, &mut message);
-        report(self.device.notify(&message), "notification");
+        log_error(self.device.notify(&message), "notification");
     }
 }
 
 /// Offset of an invalidation that leaves the node's data alone.
-pub(crate) const NO_DATA: i64 = -1;
+pub(crate) const ATTRIBUTES_ONLY_OFFSET: i64 = -1;
 
 fn send_all(device: &Device, receiver: &Receiver<Notification>) {
     let mut message = Vec::new();
     for notification in receiver {
         encode(&notification, &mut message);
-        report(device.notify(&message), "notification");
+        log_error(device.notify(&message), "notification");
     }
 }
 
 /// Logs the error of a notification. A node or name that the kernel does not have (any more) needs no invalidation.
-fn report(result: Result<(), Errno>, what: &str) {
+fn log_error(result: Result<(), Errno>, what: &str) {
     match result {
         Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::NOTDIR | Errno::NOTEMPTY) => {}
         Err(error) => tracing::warn!(%error, "the kernel refused a {what}"),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_sent_with_their_length_and_a_zero_byte() {
+    fn entry_notification_has_name_length_and_terminator() {
         let name: Box<[u8]> = b"name".as_slice().into();
         let message = encoded(&Notification::ExpireEntry { parent: 7, name });
         assert_eq!(message[4..8], 3i32.to_le_bytes());
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn inodes_data_and_polls_have_their_sizes() {
+    fn notifications_have_their_protocol_sizes() {
         let inode = Notification::InvalidateInode { node: 9, offset: 0, length: 0 };
         assert_eq!(encoded(&inode).len(), 16 + 24);
         let store = Notification::Store { node: 9, offset: 4096, data: b"data".as_slice().into() };

@@ -1,7 +1,7 @@
 //! The stack's notifications: changes that did not come through the mount invalidate what the kernel caches.
 
-use super::expiry::Expiry;
-use super::notifications::{NO_DATA, Notification, NotificationSender};
+use super::expiry::ExpiryQueue;
+use super::notifications::{ATTRIBUTES_ONLY_OFFSET, Notification, NotificationSender};
 use crate::fuse::dispatch::Dispatcher;
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
@@ -12,11 +12,11 @@ use vnode::{Handle, Name, Notifier};
 pub(crate) struct KernelNotifier {
     dispatcher: OnceLock<Weak<Dispatcher>>,
     notifications: NotificationSender,
-    expiry: Expiry,
+    expiry: ExpiryQueue,
 }
 
 impl KernelNotifier {
-    pub(crate) fn new(notifications: NotificationSender, expiry: Expiry) -> KernelNotifier {
+    pub(crate) fn new(notifications: NotificationSender, expiry: ExpiryQueue) -> KernelNotifier {
         KernelNotifier { dispatcher: OnceLock::new(), notifications, expiry }
     }
 
@@ -26,26 +26,26 @@ impl KernelNotifier {
         let _ = self.dispatcher.set(dispatcher);
     }
 
-    fn with_node(&self, handle: &Handle, tell: impl FnOnce(u64)) {
+    fn with_node(&self, handle: &Handle, notify: impl FnOnce(u64)) {
         let dispatcher = self.dispatcher.get().and_then(Weak::upgrade);
         if let Some(node) = dispatcher.and_then(|dispatcher| dispatcher.nodes().id_of(handle)) {
-            tell(node);
+            notify(node);
         }
     }
 }
 
 /// Maximum time that the kernel may take to write back its dirty data, while somebody waits for a command.
-const LONGEST_WRITE_BACK: Duration = Duration::from_secs(3);
+const WRITE_BACK_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Notifier for KernelNotifier {
     fn write_back(&self) -> bool {
         let dispatcher = self.dispatcher.get().and_then(Weak::upgrade);
-        dispatcher.is_none_or(|dispatcher| dispatcher.write_back_within(LONGEST_WRITE_BACK))
+        dispatcher.is_none_or(|dispatcher| dispatcher.write_back_within(WRITE_BACK_TIMEOUT))
     }
 
     fn attributes_changed(&self, handle: &Handle) {
         self.with_node(handle, |node| {
-            self.notifications.send(Notification::InvalidateInode { node, offset: NO_DATA, length: 0 });
+            self.notifications.send(Notification::InvalidateInode { node, offset: ATTRIBUTES_ONLY_OFFSET, length: 0 });
         });
     }
 
@@ -62,7 +62,7 @@ impl Notifier for KernelNotifier {
 
     fn everything_changed(&self) {
         if let Some(dispatcher) = self.dispatcher.get().and_then(Weak::upgrade) {
-            dispatcher.reconsider();
+            dispatcher.update_decisions();
         }
         self.expiry.everything();
     }

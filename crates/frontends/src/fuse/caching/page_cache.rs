@@ -10,15 +10,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vnode::{Attributes, Timestamp};
 
 /// Number of recorded files. Two may share a slot, which costs only speed.
-const PLACES: usize = 2048;
+const SLOTS: usize = 2048;
 
 /// Timestamp granularity of a file system that stores fractions of a second, and of one that does not, with a margin.
-const FINE_STEP: Duration = Duration::from_millis(20);
-const COARSE_STEP: Duration = Duration::from_secs(3);
+const FINE_GRANULARITY: Duration = Duration::from_millis(20);
+const COARSE_GRANULARITY: Duration = Duration::from_secs(3);
 
 /// Attributes that change with a file's data, and the file's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct DataVersion {
     node: u64,
     size: u64,
     mtime: Timestamp,
@@ -26,68 +26,71 @@ struct Stamp {
 }
 
 /// The files by node id, as they were when last opened.
-pub(crate) struct KeptData {
-    places: Box<[Mutex<Option<Stamp>>]>,
+pub(crate) struct PageCacheRetention {
+    slots: Box<[Mutex<Option<DataVersion>>]>,
 }
 
-impl KeptData {
-    pub(crate) fn new() -> KeptData {
-        KeptData { places: (0..PLACES).map(|_| Mutex::default()).collect() }
+impl PageCacheRetention {
+    pub(crate) fn new() -> PageCacheRetention {
+        PageCacheRetention { slots: (0..SLOTS).map(|_| Mutex::default()).collect() }
     }
 
     /// Records a file that is being opened; returns whether it is as it was the last time.
-    pub(crate) fn is_unchanged(&self, node: u64, attributes: &Attributes) -> bool {
+    pub(crate) fn record_open(&self, node: u64, attributes: &Attributes) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let Attributes { size, mtime, ctime, .. } = *attributes;
-        self.is_unchanged_at(Stamp { node, size, mtime, ctime }, now)
+        self.record_open_at(DataVersion { node, size, mtime, ctime }, now)
     }
 
-    fn is_unchanged_at(&self, stamp: Stamp, now: Duration) -> bool {
-        let place = &self.places[stamp.node as usize % PLACES];
-        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_unchanged = *place == Some(stamp);
-        *place = Some(stamp).filter(|_| is_settled(stamp.ctime, now));
+    fn record_open_at(&self, version: DataVersion, now: Duration) -> bool {
+        let slot = &self.slots[version.node as usize % SLOTS];
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_unchanged = *slot == Some(version);
+        *slot = Some(version).filter(|_| is_next_change_visible(version.ctime, now));
         is_unchanged
     }
 }
 
 /// Returns whether any change from now on would be visible in the timestamps.
-fn is_settled(ctime: Timestamp, now: Duration) -> bool {
-    let step = if ctime.nanoseconds == 0 { COARSE_STEP } else { FINE_STEP };
+fn is_next_change_visible(ctime: Timestamp, now: Duration) -> bool {
+    let granularity = if ctime.nanoseconds == 0 { COARSE_GRANULARITY } else { FINE_GRANULARITY };
     let Ok(seconds) = u64::try_from(ctime.seconds) else { return true };
-    now.checked_sub(step).is_some_and(|before| Duration::new(seconds, ctime.nanoseconds) < before)
+    now.checked_sub(granularity).is_some_and(|before| Duration::new(seconds, ctime.nanoseconds) < before)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn file(node: u64, size: u64, ctime: Duration) -> Stamp {
+    fn file(node: u64, size: u64, ctime: Duration) -> DataVersion {
         let ctime = Timestamp { seconds: ctime.as_secs() as i64, nanoseconds: ctime.subsec_nanos() };
-        Stamp { node, size, mtime: ctime, ctime }
+        DataVersion { node, size, mtime: ctime, ctime }
     }
 
     const CHANGED: Duration = Duration::new(1_000, 5);
     const LATER: Duration = Duration::new(1_001, 0);
 
     #[test]
-    fn only_a_file_that_is_as_it_was_is_unchanged() {
-        let kept = KeptData::new();
-        assert!(!kept.is_unchanged_at(file(7, 1, CHANGED), LATER), "nobody has opened it before");
-        assert!(kept.is_unchanged_at(file(7, 1, CHANGED), LATER));
-        assert!(!kept.is_unchanged_at(file(7, 2, CHANGED), LATER), "its size is another");
-        assert!(!kept.is_unchanged_at(file(7, 2, CHANGED + Duration::from_millis(100)), LATER), "its time is another");
-        assert!(!kept.is_unchanged_at(file(7 + PLACES as u64, 2, CHANGED + Duration::from_millis(100)), LATER));
+    fn file_with_same_size_and_times_is_unchanged() {
+        let retention = PageCacheRetention::new();
+        assert!(!retention.record_open_at(file(7, 1, CHANGED), LATER), "nobody has opened it before");
+        assert!(retention.record_open_at(file(7, 1, CHANGED), LATER));
+        assert!(!retention.record_open_at(file(7, 2, CHANGED), LATER), "its size is another");
+        assert!(
+            !retention.record_open_at(file(7, 2, CHANGED + Duration::from_millis(100)), LATER),
+            "its time is another"
+        );
+        assert!(!retention.record_open_at(file(7 + SLOTS as u64, 2, CHANGED + Duration::from_millis(100)), LATER));
     }
 
     #[test]
-    fn what_changed_just_now_is_not_remembered() {
-        let kept = KeptData::new();
-        for (changed, step) in [(CHANGED, FINE_STEP), (Duration::from_secs(1_000), COARSE_STEP)] {
-            let soon = changed + step;
-            assert!(!kept.is_unchanged_at(file(1, 1, changed), soon));
-            assert!(!kept.is_unchanged_at(file(1, 1, changed), soon + Duration::from_nanos(1)), "{step:?}");
-            assert!(kept.is_unchanged_at(file(1, 1, changed), soon + step));
+    fn recently_changed_file_is_not_recorded() {
+        let retention = PageCacheRetention::new();
+        for (changed, granularity) in [(CHANGED, FINE_GRANULARITY), (Duration::from_secs(1_000), COARSE_GRANULARITY)] {
+            let soon = changed + granularity;
+            assert!(!retention.record_open_at(file(1, 1, changed), soon));
+            assert!(!retention.record_open_at(file(1, 1, changed), soon + Duration::from_nanos(1)), "{granularity:?}");
+            assert!(retention.record_open_at(file(1, 1, changed), soon + granularity));
         }
     }
 }

@@ -7,21 +7,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const WORDS: usize = 1024;
+const WORD_COUNT: usize = 1024;
 
 /// One bit per directory, found by its node id. Directories may share a bit, which costs only speed.
-pub(crate) struct Interest {
+pub(crate) struct ReaddirplusHeuristic {
     bits: Box<[AtomicU64]>,
 }
 
-impl Interest {
-    pub(crate) fn new() -> Interest {
-        Interest { bits: (0..WORDS).map(|_| AtomicU64::new(0)).collect() }
+impl ReaddirplusHeuristic {
+    pub(crate) fn new() -> ReaddirplusHeuristic {
+        ReaddirplusHeuristic { bits: (0..WORD_COUNT).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// Records that an object of this directory was looked up and found.
-    pub(crate) fn note(&self, directory: u64) {
-        let (word, bit) = self.place(directory);
+    pub(crate) fn record_lookup(&self, directory: u64) {
+        let (word, bit) = self.slot(directory);
         // The bit is usually set already, and reading does not take the cache line from other CPUs.
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::Relaxed);
@@ -29,14 +29,14 @@ impl Interest {
     }
 
     /// Returns whether an object of this directory was looked up since the last call.
-    pub(crate) fn take(&self, directory: u64) -> bool {
-        let (word, bit) = self.place(directory);
+    pub(crate) fn take_lookup(&self, directory: u64) -> bool {
+        let (word, bit) = self.slot(directory);
         word.load(Ordering::Relaxed) & bit != 0 && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
     }
 
-    fn place(&self, directory: u64) -> (&AtomicU64, u64) {
+    fn slot(&self, directory: u64) -> (&AtomicU64, u64) {
         // Node ids are assigned in sequence: neighbours get neighbouring bits.
-        let bit = directory as usize % (WORDS * 64);
+        let bit = directory as usize % (WORD_COUNT * 64);
         (&self.bits[bit / 64], 1 << (bit % 64))
     }
 }
@@ -46,22 +46,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interest_is_taken_once() {
-        let interest = Interest::new();
-        assert!(!interest.take(7));
-        interest.note(7);
-        interest.note(7);
-        assert!(!interest.take(8));
-        assert!(interest.take(7));
-        assert!(!interest.take(7));
+    fn lookup_is_taken_once() {
+        let readdirplus = ReaddirplusHeuristic::new();
+        assert!(!readdirplus.take_lookup(7));
+        readdirplus.record_lookup(7);
+        readdirplus.record_lookup(7);
+        assert!(!readdirplus.take_lookup(8));
+        assert!(readdirplus.take_lookup(7));
+        assert!(!readdirplus.take_lookup(7));
     }
 
     #[test]
-    fn every_id_has_a_place() {
-        let interest = Interest::new();
+    fn every_id_has_a_slot() {
+        let readdirplus = ReaddirplusHeuristic::new();
         for id in [1, 63, 64, 65_535, 65_536, u64::MAX] {
-            interest.note(id);
-            assert!(interest.take(id), "{id}");
+            readdirplus.record_lookup(id);
+            assert!(readdirplus.take_lookup(id), "{id}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Attributes: reading and changing them, access checks, and file system state.
 
 use super::xattrs::FILE_CAPABILITIES;
-use super::{Answer, Dispatcher, SET_ID, caller};
+use super::{Dispatcher, OperationResult, SET_ID, caller};
 use crate::fuse::nodes::Node;
 use crate::fuse::protocol::convert::{attributes_out, changes_from_wire, statfs_out, statx_out};
 use crate::fuse::protocol::reply::Reply;
@@ -10,7 +10,7 @@ use crate::fuse::protocol::wire::{self, set_attributes as valid};
 use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Result, SetAttributes};
 
 impl Dispatcher {
-    pub(crate) fn attribute_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    pub(crate) fn attribute_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> OperationResult {
         let node = self.node(request.node)?;
         let caller = caller(request, 0);
         match &request.operation {
@@ -65,35 +65,35 @@ impl Dispatcher {
     ) -> Result<Attributes> {
         let mut changes = changes_from_wire(set);
         changes.kill_privileges |= changes.size.is_some() && self.clears_set_id(caller.uid);
-        changes.kill_privileges |= self.is_chown_to_nobody(caller, node, set)?;
+        changes.kill_privileges |= self.is_chown_without_ids(caller, node, set)?;
         if let Some(mode) = changes.mode
             && self.kernel_clears_set_id()
             && only_clears_set_id(&node.vnode.getattr(&self.server)?, mode)
         {
             changes.mode = None;
             let cleared = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-            self.unless_for_writer(node, node.vnode.setattr(&Caller::server_for(caller), &cleared))?;
+            self.ignore_refusal_for_writer(node, node.vnode.setattr(&Caller::server_for(caller), &cleared))?;
         }
         if !self.writes_back() || set.valid & valid::CTIME == 0 {
-            return self.change(caller, node, set, changes);
+            return self.apply_changes(caller, node, set, changes);
         }
         // The times are the kernel's. It has checked who may set them, and the times that it cached arrive late, in the name
         // of whoever triggers the writeback.
         let times =
             SetAttributes { atime: changes.atime.take(), mtime: changes.mtime.take(), ..SetAttributes::default() };
         if let Some(mtime) = times.mtime {
-            self.open_files.tell_time(node.id, unique, mtime);
+            self.open_files.record_mtime(node.id, unique, mtime);
         }
-        let changed = if changes.is_empty() { None } else { Some(self.change(caller, node, set, changes)?) };
+        let changed = if changes.is_empty() { None } else { Some(self.apply_changes(caller, node, set, changes)?) };
         match (changed, times.is_empty()) {
             (Some(changed), true) => Ok(changed),
             _ => {
-                let changed = self.change(&Caller::server_for(caller), node, set, times);
+                let changed = self.apply_changes(&Caller::server_for(caller), node, set, times);
                 if times.atime.is_some() {
                     // At writeback the kernel sends no access time.
                     return changed;
                 }
-                match self.unless_for_writer(node, changed)? {
+                match self.ignore_refusal_for_writer(node, changed)? {
                     Some(changed) => Ok(changed),
                     None => self.attributes(caller, node, None),
                 }
@@ -108,7 +108,7 @@ impl Dispatcher {
     /// # Errors
     /// `EPERM` for a caller that may neither change nor write a program with set-ID bits. Capabilities alone may be cleared by
     /// everybody.
-    fn is_chown_to_nobody(&self, caller: &Caller, node: &Node, set: &wire::SetAttributesIn) -> Result<bool> {
+    fn is_chown_without_ids(&self, caller: &Caller, node: &Node, set: &wire::SetAttributesIn) -> Result<bool> {
         const NO_CHANGES: u32 = valid::HANDLE | valid::LOCK_OWNER | valid::CTIME;
         if set.valid & !NO_CHANGES != 0 || node.vnode.kind() != FileKind::Regular {
             return Ok(false);
@@ -126,7 +126,7 @@ impl Dispatcher {
         }
     }
 
-    fn change(
+    fn apply_changes(
         &self,
         caller: &Caller,
         node: &Node,
@@ -149,8 +149,8 @@ impl Dispatcher {
         let mode_changed = changes.mode.is_some() && node.vnode.kind() == FileKind::Directory;
         // Also after a failure, which may have occurred after the change.
         let protects_symlinks = changes.mode.is_some_and(|mode| self.protects_symlinks(mode));
-        if mode_changed && (self.admission.changed(node) || protects_symlinks) {
-            self.names_became_private(node);
+        if mode_changed && (self.name_cache_policy.refresh(node) || protects_symlinks) {
+            self.expire_private_names(node);
         }
         changed
     }

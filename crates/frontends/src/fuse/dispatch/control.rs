@@ -1,6 +1,6 @@
 //! The remaining operations: ioctl, poll, syncfs, and requests that have no reply or no meaning here.
 
-use super::{Answer, Dispatcher, caller};
+use super::{Dispatcher, OperationResult, caller};
 use crate::fuse::protocol::reply::Reply;
 use crate::fuse::protocol::request::{Operation, Request};
 use crate::fuse::protocol::wire;
@@ -8,10 +8,10 @@ use vnode::{Errno, FileKind};
 
 /// Maximum size of ioctl data in bytes: the kernel allows one page per direction in this form; a command number cannot encode
 /// more than 16 KiB.
-const IOCTL_DATA_MAX: u32 = 16 << 10;
+const IOCTL_DATA_BYTES_MAX: u32 = 16 << 10;
 
 impl Dispatcher {
-    pub(crate) fn control_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    pub(crate) fn control_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> OperationResult {
         match &request.operation {
             Operation::Ioctl { arguments, data } => self.ioctl(request, arguments, data, reply),
             Operation::Poll(arguments) => {
@@ -19,7 +19,7 @@ impl Dispatcher {
                 let caller = caller(request, 0);
                 let mut events = opened.file.poll(&caller, arguments.events)?;
                 let is_to_be_woken = events == 0 && arguments.flags & wire::POLL_SCHEDULE_NOTIFY != 0;
-                if is_to_be_woken && !self.pollers.watch(&opened, arguments) {
+                if is_to_be_woken && !self.pollers.add(&opened, arguments) {
                     // The caller may try, and need not wait forever.
                     events = arguments.events;
                 }
@@ -33,8 +33,14 @@ impl Dispatcher {
         }
     }
 
-    fn ioctl(&self, request: &Request<'_>, arguments: &wire::IoctlIn, data: &[u8], reply: &mut Reply<'_>) -> Answer {
-        if arguments.flags & wire::ioctl::UNRESTRICTED != 0 || arguments.out_size > IOCTL_DATA_MAX {
+    fn ioctl(
+        &self,
+        request: &Request<'_>,
+        arguments: &wire::IoctlIn,
+        data: &[u8],
+        reply: &mut Reply<'_>,
+    ) -> OperationResult {
+        if arguments.flags & wire::ioctl::UNRESTRICTED != 0 || arguments.out_size > IOCTL_DATA_BYTES_MAX {
             return Err(Errno::ENOTTY);
         }
         let node = self.node(request.node)?;

@@ -1,6 +1,6 @@
 //! Open directories: reading their entries, with attributes where the kernel may cache them.
 
-use super::{Answer, Dispatcher, caller};
+use super::{Dispatcher, OperationResult, caller};
 use crate::fuse::caching::names::Generation;
 use crate::fuse::mounting::options::Decisions;
 use crate::fuse::open_files::OpenedDirectory;
@@ -15,33 +15,33 @@ const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 
 impl Dispatcher {
-    pub(crate) fn directory_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    pub(crate) fn directory_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> OperationResult {
         let caller = caller(request, 0);
         match &request.operation {
             Operation::OpenDirectory(_) => {
                 let node = self.node(request.node)?;
                 let directory = node.vnode.open_directory(&self.admitted_caller(request, 0))?;
                 let handle = self.open_files.open_directory(node, directory);
-                let keep = open_reply::CACHE_DIR | open_reply::KEEP_CACHE;
+                let keep_flags = open_reply::CACHE_DIR | open_reply::KEEP_CACHE;
                 let Decisions { exclusive, needs_every_lookup, .. } = **self.decisions();
-                let is_kept = exclusive && !needs_every_lookup;
-                let open_flags = if is_kept { keep } else { 0 };
+                let may_keep_cache = exclusive && !needs_every_lookup;
+                let open_flags = if may_keep_cache { keep_flags } else { 0 };
                 reply.put(&wire::OpenOut { handle, open_flags, backing_id: 0 });
                 Ok(())
             }
             Operation::ReadDirectory { arguments, plus } => {
                 let opened = self.open_directory(arguments.handle)?;
-                let found_in = self.known_names.generation();
+                let generation = self.cached_names.generation();
                 // Attributes are useful only with a node, and a node only if its name may be cached.
-                let wanted = *plus && (arguments.offset > 0 || self.interest.take(opened.node.id));
-                let with_nodes = wanted && self.admission.names_cacheable(&opened.node);
+                let wanted = *plus && (arguments.offset > 0 || self.readdirplus.take_lookup(opened.node.id));
+                let with_nodes = wanted && self.name_cache_policy.may_cache_names(&opened.node);
                 let mut packer = EntryPacker::new(reply, arguments.size);
                 if !self.push_dots(&caller, &opened, arguments.offset, *plus, &mut packer) {
                     return Ok(());
                 }
                 let cookie = if arguments.offset <= DOT_DOT { 0 } else { arguments.offset };
                 if with_nodes {
-                    self.read_with_nodes(found_in, &caller, &opened, cookie, &mut packer)
+                    self.read_with_nodes(generation, &caller, &opened, cookie, &mut packer)
                 } else {
                     read_names(&caller, &opened, cookie, *plus, &mut packer)
                 }
@@ -71,7 +71,7 @@ impl Dispatcher {
         }
         // As the reader sees them: what a directory is may depend on the caller.
         let number = |vnode: &VnodeRef| vnode.getattr(caller).map_or(opened.node.id, |found| found.ino);
-        let ask = || {
+        let query = || {
             let own = number(&opened.node.vnode);
             [own, opened.node.vnode.parent(caller).map_or(own, |parent| number(&parent))]
         };
@@ -81,21 +81,21 @@ impl Dispatcher {
             name_length: 0,
             kind: u32::from(FileKind::Directory.directory_entry_type()),
         };
-        let [own, parent] = opened.directory.dots().unwrap_or_else(ask);
+        let [own, parent] = opened.directory.dots().unwrap_or_else(query);
         (offset >= DOT || push(packer, plus, dot(DOT, own), b".")) && push(packer, plus, dot(DOT_DOT, parent), b"..")
     }
 
     /// Reads entries with a lookup each. The lookups follow the read: a base may hold a lock while it returns entries.
     fn read_with_nodes(
         &self,
-        found_in: Generation,
+        generation: Generation,
         caller: &Caller,
         opened: &OpenedDirectory,
         cookie: u64,
         packer: &mut EntryPacker<'_, '_>,
-    ) -> Answer {
-        let mut entries = Batch::default();
-        let mut room = packer.room();
+    ) -> OperationResult {
+        let mut entries = EntryBatch::default();
+        let mut room = packer.bytes_left();
         opened.directory.read(caller, cookie, &mut |entry| {
             let length = EntryPacker::length(entry.name.as_bytes().len(), true);
             if length > room {
@@ -118,7 +118,7 @@ impl Dispatcher {
                 Ok(found) if self.is_guarded(found.vnode.kind()) => wire::EntryOut::default(),
                 // Callers that need these attributes request them, and nobody else waits for the result.
                 Ok(found) if found.attributes.is_provisional => wire::EntryOut::default(),
-                Ok(found) => self.entry_out(found_in, &opened.node, name, found),
+                Ok(found) => self.entry_out(generation, &opened.node, name, found),
                 Err(_) => wire::EntryOut::default(),
             };
             if !packer.push_plus(&looked_up, entry, name) {
@@ -138,7 +138,7 @@ fn read_names(
     cookie: u64,
     plus: bool,
     packer: &mut EntryPacker<'_, '_>,
-) -> Answer {
+) -> OperationResult {
     opened.directory.read(caller, cookie, &mut |entry| {
         if push(packer, plus, wire_entry(&entry), entry.name.as_bytes()) {
             ControlFlow::Continue(())
@@ -163,12 +163,12 @@ fn wire_entry(entry: &vnode::DirectoryEntry<'_>) -> wire::DirectoryEntry {
 
 /// A batch of entries, with their names stored contiguously.
 #[derive(Default)]
-struct Batch {
+struct EntryBatch {
     entries: Vec<wire::DirectoryEntry>,
     names: Vec<u8>,
 }
 
-impl Batch {
+impl EntryBatch {
     fn push(&mut self, entry: wire::DirectoryEntry, name: Name<'_>) {
         let name = name.as_bytes();
         self.entries.push(wire::DirectoryEntry { name_length: name.len() as u32, ..entry });

@@ -1,11 +1,11 @@
 //! Open files: open, create, close, sync, lock; and the choice of passthrough.
 
-use super::{Answer, Dispatcher, SET_ID, caller, name};
+use super::{Dispatcher, OperationResult, SET_ID, caller, name};
 use crate::fuse::backing;
-use crate::fuse::locks::Locking;
+use crate::fuse::locks::LockOutcome;
 use crate::fuse::mounting::options::Decisions;
 use crate::fuse::nodes::Node;
-use crate::fuse::open_files::{OpenAnswer, OpenWish, OpenedFile, Opener};
+use crate::fuse::open_files::{OpenConstraints, OpenReply, OpenedFile, Opener};
 use crate::fuse::protocol::convert::{lock_from_wire, lock_to_wire};
 use crate::fuse::protocol::reply::Reply;
 use crate::fuse::protocol::request::{Operation, Request};
@@ -19,13 +19,13 @@ use vnode::{
 };
 
 /// Set by the kernel for a file opened to be executed; not a flag of open(2).
-const OPENED_TO_EXECUTE: u32 = 0x20;
+const OPEN_FOR_EXEC: u32 = 0x20;
 /// Flags for the kernel's own I/O on its own descriptor: our buffers are not aligned for O_DIRECT, and nobody waits for our
 /// signals.
-const NOT_PASSED_DOWN: u32 = (libc::O_DIRECT | libc::O_ASYNC) as u32 | OPENED_TO_EXECUTE;
+const FLAGS_NOT_FORWARDED: u32 = (libc::O_DIRECT | libc::O_ASYNC) as u32 | OPEN_FOR_EXEC;
 
 impl Dispatcher {
-    pub(crate) fn file_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    pub(crate) fn file_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> OperationResult {
         match &request.operation {
             Operation::Open(arguments) => self.open(request, arguments, reply),
             Operation::Create { arguments, name } => self.create(request, arguments, Some(name), reply),
@@ -55,15 +55,15 @@ impl Dispatcher {
         }
     }
 
-    fn open(&self, request: &Request<'_>, arguments: &wire::OpenIn, reply: &mut Reply<'_>) -> Answer {
+    fn open(&self, request: &Request<'_>, arguments: &wire::OpenIn, reply: &mut Reply<'_>) -> OperationResult {
         let node = self.node(request.node)?;
         let caller = self.admitted_caller(request, 0);
-        let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
-        let (file, appends) = if arguments.flags & OPENED_TO_EXECUTE != 0 {
+        let flags = OpenFlags::from_bits(arguments.flags & !FLAGS_NOT_FORWARDED);
+        let (file, appends) = if arguments.flags & OPEN_FOR_EXEC != 0 {
             // A caller that may execute need not be allowed to read; the kernel reads for the program loader. The purpose is
             // passed down: below, nothing may be executable at all.
             node.vnode.access(&caller, self.access_to_execute())?;
-            let to_execute = flags.with(OpenFlags::from_bits(OPENED_TO_EXECUTE));
+            let to_execute = flags.with(OpenFlags::from_bits(OPEN_FOR_EXEC));
             (node.vnode.open(&Caller::server_for(&caller), to_execute)?, false)
         } else {
             self.open_vnode(&node, &caller, flags)?
@@ -71,8 +71,8 @@ impl Dispatcher {
         if flags.truncates() {
             self.durability.file_changed(&caller, &*file)?;
         }
-        let answer = self.register(&node, file, flags, appends, None, Opener::of(&caller));
-        put_open(reply, answer);
+        let open_reply = self.register(&node, file, flags, appends, None, Opener::of(&caller));
+        put_open_reply(reply, open_reply);
         Ok(())
     }
 
@@ -105,30 +105,31 @@ impl Dispatcher {
         arguments: &wire::CreateIn,
         bytes: Option<&[u8]>,
         reply: &mut Reply<'_>,
-    ) -> Answer {
+    ) -> OperationResult {
         let parent = self.node(request.node)?;
-        let found_in = self.known_names.generation();
+        let generation = self.cached_names.generation();
         let caller = self.admitted_caller(request, arguments.umask);
-        let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
-        let by = if self.writes_back() { flags.for_rewriting() } else { flags };
-        let how = Creation { mode: arguments.mode & 0o7777, flags: by };
+        let flags = OpenFlags::from_bits(arguments.flags & !FLAGS_NOT_FORWARDED);
+        let create_flags = if self.writes_back() { flags.for_rewriting() } else { flags };
+        let how = Creation { mode: arguments.mode & 0o7777, flags: create_flags };
         let created = match bytes {
             Some(bytes) => parent.vnode.create(&caller, name(bytes)?, &how)?,
             None => parent.vnode.tmpfile(&caller, &how)?,
         };
         if let Some(bytes) = bytes {
-            self.name_changed(&parent, bytes)?;
+            self.sync_name_change(&parent, bytes)?;
         }
         let attributes = created.entry.attributes;
         let entry = match bytes {
-            Some(bytes) => self.entry_out(found_in, &parent, bytes, created.entry),
-            None => self.nameless_entry_out(created.entry),
+            Some(bytes) => self.entry_out(generation, &parent, bytes, created.entry),
+            None => self.unnamed_entry_out(created.entry),
         };
         let node = self.node(entry.node)?;
-        self.newborns.created(&node, &attributes);
-        let answer = self.register(&node, created.file, flags, by.appends(), Some(&attributes), Opener::of(&caller));
+        self.new_files.record_creation(&node, &attributes);
+        let open_reply =
+            self.register(&node, created.file, flags, create_flags.appends(), Some(&attributes), Opener::of(&caller));
         reply.put(&entry);
-        put_open(reply, answer);
+        put_open_reply(reply, open_reply);
         Ok(())
     }
 
@@ -141,7 +142,7 @@ impl Dispatcher {
         appends: bool,
         attributes: Option<&Attributes>,
         opener: Opener,
-    ) -> OpenAnswer {
+    ) -> OpenReply {
         let passthrough = self.decisions().passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
         // After a passthrough write the kernel would not notice that the bits are gone; and if the superuser opens the file
         // for somebody else to write, they would stay.
@@ -150,54 +151,61 @@ impl Dispatcher {
         // passthrough, it keeps appending after the flag has been cleared by fcntl(2).
         let appends_by_itself = appends && (self.writes_back() || passthrough);
         // The kernel sends an fsync after a write through its cache, but none after a write to the backing file.
-        let synchronized = passthrough && flags.writes() && self.durability.of_data();
+        let synchronized = passthrough && flags.writes() && self.durability.covers_data();
         let direct = self.decisions().direct_io() || writes_clear_set_id || appends_by_itself || synchronized;
         let opens_differ = self.decisions().opens_differ;
-        let wish = OpenWish { passthrough, direct, opens_differ, writes: flags.writes(), appends, opener };
+        let constraints =
+            OpenConstraints { passthrough, direct, opens_differ, writes: flags.writes(), appends, opener };
         let register = |file: &OpenFileRef| self.register_backing(file, opener.is_privileged);
-        let keeps = |file: &OpenFileRef| self.may_keep_data(node, file, attributes, flags.reads());
-        let is_closed_silently = !self.decisions().needs_flush() || !file.closing_tells();
-        let mut answer = self.open_files.open(node.id, file, wish, register, keeps);
-        let written_past_us = answer.flags & wire::open_reply::PASSTHROUGH != 0;
-        if written_past_us && flags.reads() && flags.writes() {
+        let keeps = |file: &OpenFileRef| self.may_keep_page_cache(node, file, attributes, flags.reads());
+        let close_reports_nothing = !self.decisions().needs_flush() || !file.closing_tells();
+        let mut open_reply = self.open_files.open(node.id, file, constraints, register, keeps);
+        let may_bypass_server = open_reply.flags & wire::open_reply::PASSTHROUGH != 0;
+        if may_bypass_server && flags.reads() && flags.writes() {
             // Only such a file can be mapped for writing.
-            node.note_mapping();
+            node.record_mapping();
         }
-        if !self.decisions().forward_locks && is_closed_silently {
+        if !self.decisions().forward_locks && close_reports_nothing {
             // There is nothing for the close to report, and locks are the kernel's: FLUSH is not needed.
-            answer.flags |= wire::open_reply::NOFLUSH;
+            open_reply.flags |= wire::open_reply::NOFLUSH;
         }
-        answer
+        open_reply
     }
 
     /// Returns the file to which the kernel's pages are written back: an open file that appends would put them at its end.
-    pub(crate) fn file_for_pages<'a>(&self, opened: &'a OpenedFile) -> vnode::Result<&'a OpenFileRef> {
+    pub(crate) fn file_for_writeback<'a>(&self, opened: &'a OpenedFile) -> vnode::Result<&'a OpenFileRef> {
         if !opened.appends {
             return Ok(&opened.file);
         }
-        if let Some(file) = opened.pages.get() {
+        if let Some(file) = opened.writeback_file.get() {
             return Ok(file);
         }
         let again = self.node(opened.node)?.vnode.open(&self.server, OpenFlags::READ_WRITE)?;
-        Ok(opened.pages.get_or_init(|| again))
+        Ok(opened.writeback_file.get_or_init(|| again))
     }
 
     /// Returns whether the kernel may keep what it has cached of a file that is being opened.
-    fn may_keep_data(&self, node: &Node, file: &OpenFileRef, attributes: Option<&Attributes>, reads: bool) -> bool {
+    fn may_keep_page_cache(
+        &self,
+        node: &Node,
+        file: &OpenFileRef,
+        attributes: Option<&Attributes>,
+        reads: bool,
+    ) -> bool {
         let Decisions { needs_fresh_attributes, exclusive, times_tell_changes, reading_changes_times, .. } =
             **self.decisions();
-        let times_tell = match times_tell_changes {
+        let times_reveal = match times_tell_changes {
             TimesTell::OfAll => true,
             TimesTell::OfSome => file.times_tell_changes(),
             TimesTell::OfNone => false,
         };
-        if needs_fresh_attributes || !(exclusive || times_tell) {
+        if needs_fresh_attributes || !(exclusive || times_reveal) {
             return false;
         }
         self.attributes_of(file, attributes).is_ok_and(|attributes| {
             // The base updates the access time when it is read from, and not otherwise.
             let is_unread = reads && reading_changes_times && attributes.atime <= attributes.mtime;
-            let is_unchanged = exclusive || self.kept_data.is_unchanged(node.id, &attributes);
+            let is_unchanged = exclusive || self.page_cache_retention.record_open(node.id, &attributes);
             is_unchanged && !is_unread
         })
     }
@@ -227,7 +235,7 @@ impl Dispatcher {
         }
     }
 
-    fn release(&self, request: &Request<'_>, arguments: &wire::ReleaseIn) -> Answer {
+    fn release(&self, request: &Request<'_>, arguments: &wire::ReleaseIn) -> OperationResult {
         let close_backing = |id: i32| {
             if let Err(error) = backing::unregister(&self.device, id) {
                 tracing::warn!(%error, "a backing file stays registered");
@@ -242,7 +250,7 @@ impl Dispatcher {
             let _ = self.locks.set(caller(request, 0), Arc::clone(&opened), owner, whole, None);
         }
         self.pollers.released(arguments.handle);
-        if opened.written_past_us() && !self.decisions().attribute_timeout.is_zero() {
+        if opened.may_bypass_server() && !self.decisions().attribute_timeout.is_zero() {
             // A write through a mapping changes the times below without the kernel noticing it here.
             self.notifications.invalidate_attributes(opened.node);
         }
@@ -256,7 +264,7 @@ impl Dispatcher {
         request: &Request<'_>,
         arguments: &wire::LockIn,
         wait: bool,
-    ) -> vnode::Result<Locking> {
+    ) -> vnode::Result<LockOutcome> {
         let opened = self.open_file(arguments.handle)?;
         let lock = lock_from_wire(arguments)?;
         let owner = match lock.family {
@@ -276,7 +284,7 @@ fn flock_owner(handle: u64) -> LockOwner {
     LockOwner(handle)
 }
 
-fn put_open(reply: &mut Reply<'_>, answer: OpenAnswer) {
-    let OpenAnswer { handle, flags, backing_id } = answer;
+fn put_open_reply(reply: &mut Reply<'_>, open_reply: OpenReply) {
+    let OpenReply { handle, flags, backing_id } = open_reply;
     reply.put(&wire::OpenOut { handle, open_flags: flags, backing_id });
 }

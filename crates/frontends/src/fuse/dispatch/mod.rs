@@ -9,18 +9,18 @@ mod files;
 mod guard;
 mod xattrs;
 
-use super::caching::access::Admission;
-use super::caching::batches::{SILENCE, Tellers};
-use super::caching::expiry::{Expiry, Stale, UnderWay};
+use super::caching::access::NameCachePolicy;
+use super::caching::expiry::{ExpiryQueue, NotificationInProgress, StaleEntries};
 use super::caching::inner_mounts::InnerMounts;
-use super::caching::names::{Directory, KnownNames};
-use super::caching::new_files::Newborns;
+use super::caching::names::{CachedNames, DirectoryNames};
+use super::caching::new_files::NewFileCache;
+use super::caching::notification_threads::{NotificationThreads, STALL_TIMEOUT};
 use super::caching::notifications::NotificationSender;
-use super::caching::page_cache::KeptData;
-use super::caching::readdirplus::Interest;
+use super::caching::page_cache::PageCacheRetention;
+use super::caching::readdirplus::ReaddirplusHeuristic;
 use super::durability::Durability;
-use super::locks::{Locking, Locks};
-use super::mounting::decisions::Current;
+use super::locks::{LockOutcome, Locks};
+use super::mounting::decisions::CurrentDecisions;
 use super::mounting::options::{Decisions, REGULAR_TIMEOUT};
 use super::nodes::{Node, NodeTable};
 use super::open_files::{OpenFiles, OpenedDirectory, OpenedFile};
@@ -44,13 +44,13 @@ use vnode::{
 
 /// Names of a directory that are to expire.
 enum StaleNames {
-    All(Directory),
+    All(DirectoryNames),
     One(Box<[u8]>),
 }
 
 impl StaleNames {
-    fn has_missing(&self) -> bool {
-        matches!(self, Self::All(known) if known.has_missing)
+    fn has_negative_entries(&self) -> bool {
+        matches!(self, Self::All(stale) if stale.has_negative_entries)
     }
 }
 
@@ -59,17 +59,17 @@ pub(crate) struct Dispatcher {
     file_system: FileSystemRef,
     device: Arc<Device>,
     negotiated: Negotiated,
-    current: Arc<Current>,
+    current: Arc<CurrentDecisions>,
     nodes: NodeTable,
     open_files: OpenFiles,
-    admission: Admission,
-    interest: Interest,
-    known_names: KnownNames,
-    expiry: Expiry,
-    tellers: Tellers,
+    name_cache_policy: NameCachePolicy,
+    readdirplus: ReaddirplusHeuristic,
+    cached_names: CachedNames,
+    expiry: ExpiryQueue,
+    notification_threads: NotificationThreads,
     inner_mounts: InnerMounts,
-    kept_data: KeptData,
-    newborns: Newborns,
+    page_cache_retention: PageCacheRetention,
+    new_files: NewFileCache,
     locks: Locks,
     durability: Durability,
     notifications: NotificationSender,
@@ -81,10 +81,10 @@ pub(crate) struct Dispatcher {
 }
 
 /// Result of an operation: its output is in the reply.
-type Answer = Result<()>;
+type OperationResult = Result<()>;
 
 /// Upper bound on the time from reading the state for a reply until the reply reaches the kernel.
-const LATE_REPLY: Duration = Duration::from_millis(20);
+const MAX_REPLY_DELAY: Duration = Duration::from_millis(20);
 
 /// The set-ID bits, which a write clears.
 const SET_ID: u32 = 0o6000;
@@ -93,9 +93,9 @@ impl Dispatcher {
     pub(crate) fn new(
         file_system: FileSystemRef,
         device: Arc<Device>,
-        current: Arc<Current>,
+        current: Arc<CurrentDecisions>,
         notifications: NotificationSender,
-        expiry: Expiry,
+        expiry: ExpiryQueue,
         inner_mounts: InnerMounts,
         locks: Locks,
     ) -> Dispatcher {
@@ -104,14 +104,14 @@ impl Dispatcher {
             negotiated,
             nodes: NodeTable::new(file_system.root()),
             open_files: OpenFiles::new(),
-            admission: Admission::new(Arc::clone(&current)),
-            interest: Interest::new(),
-            known_names: KnownNames::new(),
+            name_cache_policy: NameCachePolicy::new(Arc::clone(&current)),
+            readdirplus: ReaddirplusHeuristic::new(),
+            cached_names: CachedNames::new(),
             expiry,
-            tellers: Tellers::default(),
+            notification_threads: NotificationThreads::default(),
             inner_mounts,
-            kept_data: KeptData::new(),
-            newborns: Newborns::new(),
+            page_cache_retention: PageCacheRetention::new(),
+            new_files: NewFileCache::new(),
             durability: Durability::new(&current.decisions()),
             locks,
             pollers: Pollers::new(notifications.clone()),
@@ -151,37 +151,37 @@ impl Dispatcher {
     }
 
     /// Returns the queue of entries of which the kernel is to be notified.
-    pub(crate) fn expiry(&self) -> &Expiry {
+    pub(crate) fn expiry(&self) -> &ExpiryQueue {
         &self.expiry
     }
 
     /// Returns the number of files open for writing, whose written data the kernel may hold.
-    pub(crate) fn written_count(&self) -> usize {
-        self.open_files.written_nodes().len()
+    pub(crate) fn writable_file_count(&self) -> usize {
+        self.open_files.nodes_open_for_writing().len()
     }
 
     /// Makes the kernel write back the dirty data of all open files; returns whether it has done so within this time. Must not
     /// be called by a thread that serves requests.
-    pub(crate) fn write_back_within(self: &Arc<Self>, patience: Duration) -> bool {
-        if self.written_count() == 0 {
+    pub(crate) fn write_back_within(self: &Arc<Self>, timeout: Duration) -> bool {
+        if self.writable_file_count() == 0 {
             return true;
         }
         let dispatcher = Arc::clone(self);
-        let (done, is_done) = std::sync::mpsc::channel();
+        let (done, completion) = std::sync::mpsc::channel();
         let write_back = move || {
-            let nodes = dispatcher.open_files.written_nodes();
+            let nodes = dispatcher.open_files.nodes_open_for_writing();
             nodes.into_iter().for_each(|node| dispatcher.notifications.write_back(node));
             // The receiver may be gone.
             let _ = done.send(());
         };
-        let started = std::thread::Builder::new().name("fuse-write-back".into()).spawn(vnode::as_server(write_back));
-        started.is_ok() && is_done.recv_timeout(patience).is_ok()
+        let thread = std::thread::Builder::new().name("fuse-write-back".into()).spawn(vnode::as_server(write_back));
+        thread.is_ok() && completion.recv_timeout(timeout).is_ok()
     }
 
     /// Applies a changed stack: its current requirements hold for every reply from here on.
-    pub(crate) fn reconsider(&self) {
-        self.current.reconsider(&self.file_system.properties());
-        self.known_names.start_generation();
+    pub(crate) fn update_decisions(&self) {
+        self.current.update_decisions(&self.file_system.properties());
+        self.cached_names.start_generation();
     }
 
     /// Returns the current decisions.
@@ -215,8 +215,8 @@ impl Dispatcher {
 
     /// Returns whether the kernel has checked permissions, and clears set-ID bits by setting the mode on behalf of the writer.
     fn kernel_clears_set_id(&self) -> bool {
-        let left_to_us = [wire::init::HANDLE_KILLPRIV_V2, wire::init::HANDLE_KILLPRIV];
-        self.decisions().default_permissions && !left_to_us.into_iter().any(|feature| self.negotiated.has(feature))
+        let left_to_server = [wire::init::HANDLE_KILLPRIV_V2, wire::init::HANDLE_KILLPRIV];
+        self.decisions().default_permissions && !left_to_server.into_iter().any(|feature| self.negotiated.has(feature))
     }
 
     fn open_file(&self, handle: u64) -> Result<Arc<OpenedFile>> {
@@ -245,18 +245,18 @@ impl Dispatcher {
     /// Expires a directory's names, of which the kernel may hold some that not everybody may look up any longer. The kernel
     /// holds the directory's lock for the request that is being served, so that a cached name may still be used for a moment
     /// after the reply.
-    fn names_became_private(&self, directory: &Node) {
-        self.known_names.start_generation();
+    fn expire_private_names(&self, directory: &Node) {
+        self.cached_names.start_generation();
         self.expiry.directory(directory.id);
     }
 
     /// Makes the kernel revalidate names, and everything else that is stale. For a thread that serves no request. It does not
-    /// wait for notifications that block on hanging requests: `under_way` is kept until those are complete too.
-    pub(crate) fn tell_stale(self: &Arc<Self>, stale: Stale, under_way: &UnderWay) {
+    /// wait for notifications that block on hanging requests: `in_progress` is kept until those are complete too.
+    pub(crate) fn notify_stale(self: &Arc<Self>, stale: StaleEntries, in_progress: &NotificationInProgress) {
         let is_everything = stale.everything;
         let mut names: Vec<(u64, StaleNames)> = match stale.everything {
-            true => self.known_names.take_all(),
-            false => stale.directories.into_iter().filter_map(|id| Some((id, self.known_names.take(id)?))).collect(),
+            true => self.cached_names.take_all(),
+            false => stale.directories.into_iter().filter_map(|id| Some((id, self.cached_names.take(id)?))).collect(),
         }
         .into_iter()
         .map(|(parent, directory)| (parent, StaleNames::All(directory)))
@@ -265,69 +265,71 @@ impl Dispatcher {
         if names.is_empty() {
             // Nobody has used a name yet.
         } else if self.negotiated.has(wire::init::HAS_EXPIRE_ONLY) {
-            names = self.tell(names, under_way, move |dispatcher, (parent, names)| {
-                let begun = Instant::now();
+            names = self.notify_each(names, in_progress, move |dispatcher, (parent, names)| {
+                let started = Instant::now();
                 dispatcher.expire(*parent, names);
-                if begun.elapsed() >= SILENCE {
+                if started.elapsed() >= STALL_TIMEOUT {
                     // Nobody waits for this one to repeat the notification.
-                    std::thread::sleep(LATE_REPLY);
+                    std::thread::sleep(MAX_REPLY_DELAY);
                     dispatcher.expire(*parent, names);
-                    if is_everything && names.has_missing() {
-                        dispatcher.expire_what_is_there(*parent);
+                    if is_everything && names.has_negative_entries() {
+                        dispatcher.expire_existing_names(*parent);
                     }
                 }
             });
-            // A known name may have been looked up earlier, with a reply that reached the kernel only after the notification.
-            std::thread::sleep(LATE_REPLY);
-            names = self.tell(names, under_way, |dispatcher, (parent, names)| dispatcher.expire(*parent, names));
+            // A recorded name may have been looked up earlier, with a reply that reached the kernel only after the
+            // notification.
+            std::thread::sleep(MAX_REPLY_DELAY);
+            names =
+                self.notify_each(names, in_progress, |dispatcher, (parent, names)| dispatcher.expire(*parent, names));
         } else {
-            std::thread::sleep(self.decisions().name_timeout + LATE_REPLY);
+            std::thread::sleep(self.decisions().name_timeout + MAX_REPLY_DELAY);
         }
         let mut nodes: Vec<u64> = stale.nodes.into_iter().collect();
         if stale.everything {
             let missing =
-                names.into_iter().filter(|(_, names)| names.has_missing()).map(|(parent, _)| parent).collect();
-            self.tell(missing, under_way, |dispatcher, parent| dispatcher.expire_what_is_there(*parent));
+                names.into_iter().filter(|(_, names)| names.has_negative_entries()).map(|(parent, _)| parent).collect();
+            self.notify_each(missing, in_progress, |dispatcher, parent| dispatcher.expire_existing_names(*parent));
             nodes = self.nodes.ids();
         }
         // Invalidating attributes never blocks.
         nodes.iter().for_each(|&node| self.notifications.invalidate_attributes(node));
-        self.tell(nodes, under_way, |dispatcher, node| dispatcher.notifications.invalidate_node(*node));
+        self.notify_each(nodes, in_progress, |dispatcher, node| dispatcher.notifications.invalidate_node(*node));
     }
 
-    /// Sends all these notifications to the kernel; returns the parts that are complete by now.
-    fn tell<T: Send + 'static>(
+    /// Sends all these notifications to the kernel; returns the targets that are complete by now.
+    fn notify_each<T: Send + 'static>(
         self: &Arc<Self>,
         parts: Vec<T>,
-        under_way: &UnderWay,
-        tell: impl Fn(&Dispatcher, &T) + Send + Sync + 'static,
+        in_progress: &NotificationInProgress,
+        notify: impl Fn(&Dispatcher, &T) + Send + Sync + 'static,
     ) -> Vec<T> {
-        let (dispatcher, under_way) = (Arc::clone(self), under_way.clone());
-        self.tellers.each(
+        let (dispatcher, in_progress) = (Arc::clone(self), in_progress.clone());
+        self.notification_threads.notify_each(
             parts,
             &(Arc::new(move |part: &T| {
-                let _ = &under_way;
-                tell(&dispatcher, part);
+                let _ = &in_progress;
+                notify(&dispatcher, part);
             }) as _),
         )
     }
 
     fn expire(&self, directory: u64, names: &StaleNames) {
         match names {
-            StaleNames::All(known) => known.names().for_each(|name| self.notifications.expire_name(directory, name)),
+            StaleNames::All(stale) => stale.names().for_each(|name| self.notifications.expire_name(directory, name)),
             StaleNames::One(name) => self.notifications.expire_name(directory, name),
         }
     }
 
     /// Makes the kernel look up the existing names in a directory, of which it may have cached that they do not exist.
-    fn expire_what_is_there(&self, directory: u64) {
+    fn expire_existing_names(&self, directory: u64) {
         let open = self.nodes.get(directory).map(|node| node.vnode.open_directory(&self.server));
         if let Some(Ok(open)) = open {
-            each_name(&*open, &self.server, |name| self.notifications.expire_name(directory, name));
+            for_each_name(&*open, &self.server, |name| self.notifications.expire_name(directory, name));
         }
     }
 
-    fn dispatch(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    fn dispatch(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> OperationResult {
         use Operation as O;
         match &request.operation {
             O::Lookup { .. }
@@ -401,16 +403,16 @@ impl Handler for Dispatcher {
             Operation::Flush(_) if !self.decisions().needs_flush() => return Outcome::Failed(libc::ENOSYS),
             _ => {}
         }
-        let answer = match &request.operation {
+        let result = match &request.operation {
             Operation::SetLock { arguments, wait } => match self.set_lock(request, arguments, *wait) {
-                Ok(Locking::Waits) => return Outcome::Later,
+                Ok(LockOutcome::Queued) => return Outcome::Deferred,
                 locked => locked.map(drop),
             },
             _ => self.dispatch(request, reply),
         };
-        match answer {
+        match result {
             Ok(()) => Outcome::Done,
-            Err(errno) => Outcome::Failed(refusal(&request.operation, errno)),
+            Err(errno) => Outcome::Failed(error_number(&request.operation, errno)),
         }
     }
 
@@ -422,7 +424,7 @@ impl Handler for Dispatcher {
         self.locks.give_up(unique).map_or_else(|errno| Outcome::Failed(errno.number()), |()| Outcome::Done)
     }
 
-    fn some_file(&self) -> Option<u64> {
+    fn any_regular_file(&self) -> Option<u64> {
         self.nodes.find(|node| node.vnode.kind() == FileKind::Regular)
     }
 
@@ -436,7 +438,7 @@ impl Handler for Dispatcher {
 
 /// Returns the errno of a failed operation. After ENOSYS the kernel never sends the operation again, for any file: that is
 /// only for operations that nothing here can implement.
-fn refusal(operation: &Operation<'_>, errno: Errno) -> i32 {
+fn error_number(operation: &Operation<'_>, errno: Errno) -> i32 {
     let unknown = matches!(operation, Operation::BlockMap | Operation::Unsupported);
     if errno == Errno::ENOSYS && !unknown { libc::EOPNOTSUPP } else { errno.number() }
 }
@@ -446,10 +448,10 @@ fn caller(request: &Request<'_>, umask: u32) -> Caller {
     Caller::process(request.pid, request.uid, request.gid, umask).cancelled_by(request.cancellation.clone())
 }
 
-/// Calls `tell` with each name of a directory; names that cannot be read are skipped.
-fn each_name(directory: &dyn OpenDirectory, caller: &Caller, mut tell: impl FnMut(&[u8])) {
+/// Calls `visit` with each name of a directory; names that cannot be read are skipped.
+fn for_each_name(directory: &dyn OpenDirectory, caller: &Caller, mut visit: impl FnMut(&[u8])) {
     let _ = directory.read(caller, 0, &mut |entry| {
-        tell(entry.name.as_bytes());
+        visit(entry.name.as_bytes());
         ControlFlow::Continue(())
     });
 }

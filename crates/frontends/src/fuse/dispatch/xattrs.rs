@@ -1,6 +1,6 @@
 //! Extended attributes, including access control lists.
 
-use super::{Answer, Dispatcher};
+use super::{Dispatcher, OperationResult};
 use crate::fuse::caching::access::{ACCESS_ACL, DEFAULT_ACL};
 use crate::fuse::nodes::Node;
 use crate::fuse::protocol::convert::xattr_mode;
@@ -12,11 +12,11 @@ use vnode::{Caller, Errno, FileKind, Result, SetAttributes};
 pub(crate) const FILE_CAPABILITIES: &[u8] = b"security.capability";
 
 impl Dispatcher {
-    pub(crate) fn xattr_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    pub(crate) fn xattr_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> OperationResult {
         let node = self.node(request.node)?;
         let caller = self.admitted_caller(request, 0);
         match &request.operation {
-            Operation::GetXattr { name, .. } if *name == FILE_CAPABILITIES && self.is_newborn(&node) => {
+            Operation::GetXattr { name, .. } if *name == FILE_CAPABILITIES && self.is_new_file(&node) => {
                 Err(Errno::ENODATA)
             }
             Operation::GetXattr { name, size } => {
@@ -36,7 +36,7 @@ impl Dispatcher {
                     clear_set_group_id(&caller, &node)?;
                 }
                 if node.vnode.kind() == FileKind::Regular {
-                    self.newborns.grown_up(&node);
+                    self.new_files.record_xattr(&node);
                 }
                 self.xattr_changed(&node, name);
                 Ok(())
@@ -45,12 +45,12 @@ impl Dispatcher {
                 // The kernel removes a file's capabilities on behalf of writers, and has checked the permission of callers
                 // that remove them by name.
                 let is_capabilities = *name == FILE_CAPABILITIES;
-                if is_capabilities && !self.takes_capabilities(&caller, &node)? {
+                if is_capabilities && !self.may_remove_capabilities(&caller, &node)? {
                     return Ok(());
                 }
                 if is_capabilities {
                     let removed = node.vnode.removexattr(&Caller::server_for(&caller), name);
-                    self.unless_for_writer(&node, removed)?;
+                    self.ignore_refusal_for_writer(&node, removed)?;
                 } else {
                     node.vnode.removexattr(&caller, name)?;
                 }
@@ -61,10 +61,10 @@ impl Dispatcher {
         }
     }
 
-    fn is_newborn(&self, node: &Node) -> bool {
+    fn is_new_file(&self, node: &Node) -> bool {
         // A stack that wants to see attributes read sees this too.
         let unseen = !self.decisions().attribute_timeout.is_zero();
-        unseen && node.vnode.kind() == FileKind::Regular && self.newborns.is_newborn(node)
+        unseen && node.vnode.kind() == FileKind::Regular && self.new_files.is_new_file(node)
     }
 
     fn xattr_changed(&self, node: &Node, name: &[u8]) {
@@ -73,14 +73,14 @@ impl Dispatcher {
             self.notifications.invalidate_attributes(node.id);
         }
         let decides_search = name == ACCESS_ACL && node.vnode.kind() == FileKind::Directory;
-        if decides_search && self.admission.changed(node) {
-            self.names_became_private(node);
+        if decides_search && self.name_cache_policy.refresh(node) {
+            self.expire_private_names(node);
         }
     }
 }
 
 /// Puts a value for a caller with room for `size` bytes; for a size of zero, only its length.
-fn put_sized(reply: &mut Reply<'_>, value: &[u8], size: u32) -> Answer {
+fn put_sized(reply: &mut Reply<'_>, value: &[u8], size: u32) -> OperationResult {
     if size == 0 {
         let length = u32::try_from(value.len()).map_err(|_| Errno::E2BIG)?;
         reply.put(&wire::GetXattrOut { size: length, padding: 0 });

@@ -6,14 +6,14 @@
 //! arrival.
 
 mod holders;
-mod kept;
+mod local;
 mod queue;
 
 use super::open_files::OpenedFile;
 use super::transport::deferred::DeferredReply;
 use holders::Holders;
-use kept::KeptLocks;
-use queue::Queues;
+use local::LocalLocks;
+use queue::LockQueues;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use std::time::Instant;
 use vnode::{Caller, Errno, Lock, LockFamily, LockKind, LockOwner, Result};
 
 /// Number of helper threads per session: one more than one, so that a base that hangs on one file does not hold up all others.
-const HELPERS: usize = 2;
+const HELPER_THREADS: usize = 2;
 
 /// Waiting requests, and the locks of bases without locks.
 pub(crate) struct Locks {
@@ -30,14 +30,14 @@ pub(crate) struct Locks {
 
 #[derive(Default)]
 struct Shared {
-    queues: Mutex<Queues<Attempt>>,
+    queues: Mutex<LockQueues<LockAttempt>>,
     due: Condvar,
-    kept: Mutex<KeptLocks>,
+    local: Mutex<LocalLocks>,
     holders: Mutex<Holders>,
 }
 
 /// An attempt to take a lock.
-struct Attempt {
+struct LockAttempt {
     caller: Caller,
     opened: Arc<OpenedFile>,
     owner: LockOwner,
@@ -46,11 +46,11 @@ struct Attempt {
 
 /// The state of a lock request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Locking {
+pub(crate) enum LockOutcome {
     /// It has been served.
     Done,
     /// It waits: the reply comes later.
-    Waits,
+    Queued,
 }
 
 impl Locks {
@@ -60,9 +60,9 @@ impl Locks {
     /// Fails if no thread can be started.
     pub(crate) fn start() -> io::Result<Locks> {
         let locks = Locks { shared: Arc::default() };
-        for _ in 0..HELPERS {
+        for _ in 0..HELPER_THREADS {
             let shared = Arc::clone(&locks.shared);
-            std::thread::Builder::new().name("fuse-locks".into()).spawn(move || shared.help())?;
+            std::thread::Builder::new().name("fuse-locks".into()).spawn(move || shared.run_helper())?;
         }
         Ok(locks)
     }
@@ -76,23 +76,23 @@ impl Locks {
         owner: LockOwner,
         lock: Lock,
         wait_as: Option<u64>,
-    ) -> Result<Locking> {
-        let attempt = Attempt { caller, opened, owner, lock };
+    ) -> Result<LockOutcome> {
+        let attempt = LockAttempt { caller, opened, owner, lock };
         match (self.shared.try_once(&attempt), wait_as) {
             (Err(Errno::EAGAIN), Some(unique)) => {
                 let node = attempt.opened.node;
                 self.shared.queues().add(unique, node, Arc::new(attempt))?;
                 self.shared.due.notify_one();
-                Ok(Locking::Waits)
+                Ok(LockOutcome::Queued)
             }
-            (result, _) => result.map(|()| Locking::Done),
+            (result, _) => result.map(|()| LockOutcome::Done),
         }
     }
 
     /// Attaches the deferred reply to a waiting request.
     pub(crate) fn attach(&self, unique: u64, reply: DeferredReply) {
-        let settled = self.shared.queues().attach(unique, reply);
-        send(settled);
+        let completed = self.shared.queues().attach(unique, reply);
+        send(completed);
     }
 
     /// Gives up waiting; returns the result that the request has by now.
@@ -112,14 +112,14 @@ impl Locks {
         lock: &Lock,
     ) -> Result<Option<Lock>> {
         match opened.file.test_lock(caller, owner, lock) {
-            Err(Errno::EOPNOTSUPP) => Ok(self.shared.kept().conflict(opened.node, owner, lock)),
+            Err(Errno::EOPNOTSUPP) => Ok(self.shared.local().conflict(opened.node, owner, lock)),
             result => result,
         }
     }
 
     /// Handles the close of a descriptor: its owner's POSIX locks on the file are released.
     pub(crate) fn owner_closed(&self, node: u64, owner: LockOwner) {
-        self.shared.kept().release(node, owner);
+        self.shared.local().release(node, owner);
         self.shared.holders().remove(node, (LockFamily::Posix, owner));
         self.shared.wake(node);
     }
@@ -131,8 +131,8 @@ impl Locks {
 
     /// Interrupts the waiting request with this unique.
     pub(crate) fn interrupt(&self, unique: u64) {
-        let settled = self.shared.queues().interrupt(unique);
-        send(settled);
+        let completed = self.shared.queues().interrupt(unique);
+        send(completed);
     }
 
     /// Ends all waits, since the connection has ended.
@@ -149,27 +149,27 @@ impl Drop for Locks {
     }
 }
 
-fn send(settled: Option<queue::Settled>) {
-    if let Some((reply, result)) = settled {
+fn send(completed: Option<queue::CompletedRequest>) {
+    if let Some((reply, result)) = completed {
         reply.send(result);
     }
 }
 
 impl Shared {
-    fn try_once(&self, attempt: &Attempt) -> Result<()> {
-        let Attempt { caller, opened, owner, lock } = attempt;
+    fn try_once(&self, attempt: &LockAttempt) -> Result<()> {
+        let LockAttempt { caller, opened, owner, lock } = attempt;
         let result = match opened.file.lock(caller, *owner, lock) {
             // One step, or two owners could both find no conflict.
-            Err(Errno::EOPNOTSUPP) => self.kept().set(opened.node, *owner, number(opened), lock),
+            Err(Errno::EOPNOTSUPP) => self.local().set(opened.node, *owner, open_file_key(opened), lock),
             result => result,
         };
         if result.is_ok() {
-            let is_gone = lock.kind == LockKind::Unlock && (lock.start, lock.end) == (0, u64::MAX);
+            let releases_all = lock.kind == LockKind::Unlock && (lock.start, lock.end) == (0, u64::MAX);
             let holder = (lock.family, *owner);
-            if is_gone {
+            if releases_all {
                 self.holders().remove(opened.node, holder);
             } else if lock.kind != LockKind::Unlock {
-                self.holders().add(opened.node, number(opened), holder);
+                self.holders().add(opened.node, open_file_key(opened), holder);
             }
             if lock.kind != LockKind::Exclusive {
                 // Released, or an exclusive lock became a shared one.
@@ -180,16 +180,16 @@ impl Shared {
     }
 
     fn wake(&self, node: u64) {
-        if self.queues().released(node) {
+        if self.queues().schedule_retry(node) {
             self.due.notify_one();
         }
     }
 
     fn released(&self, opened: Arc<OpenedFile>) {
-        let (node, number) = (opened.node, number(&opened));
+        let (node, number) = (opened.node, open_file_key(&opened));
         let has_locked = self.holders().release(node, number);
         if has_locked {
-            self.kept().release_opened(node, number);
+            self.local().release_opened(node, number);
             // The base's locks are released with the file.
             drop(opened);
             self.wake(node);
@@ -197,7 +197,7 @@ impl Shared {
     }
 
     /// Body of a helper thread.
-    fn help(&self) {
+    fn run_helper(&self) {
         let mut queues = self.queues();
         while !queues.ended {
             let now = Instant::now();
@@ -218,39 +218,39 @@ impl Shared {
 
     /// Tries each of the queued requests of a file.
     fn try_all(&self, node: u64, waiting: &[u64]) {
-        let mut refused = Vec::new();
+        let mut conflicting = Vec::new();
         for &unique in waiting {
             let Some(attempt) = self.queues().attempt(unique) else { continue };
-            if self.would_be_refused(node, &attempt, &refused) || !self.queues().begin_try(unique) {
+            if self.would_conflict(node, &attempt, &conflicting) || !self.queues().begin_attempt(unique) {
                 continue;
             }
-            let tried = catch_unwind(AssertUnwindSafe(|| self.try_once(&attempt))).unwrap_or(Err(Errno::EIO));
-            if tried == Err(Errno::EAGAIN) {
-                refused.push(attempt.lock);
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.try_once(&attempt))).unwrap_or(Err(Errno::EIO));
+            if outcome == Err(Errno::EAGAIN) {
+                conflicting.push(attempt.lock);
             }
-            let settled = self.queues().end_try(unique, tried);
-            send(settled);
+            let completed = self.queues().end_attempt(unique, outcome);
+            send(completed);
         }
     }
 
     /// Returns whether a lock that refused an earlier request refuses this one too, unless it is its own.
-    fn would_be_refused(&self, node: u64, attempt: &Attempt, refused: &[Lock]) -> bool {
+    fn would_conflict(&self, node: u64, attempt: &LockAttempt, conflicting: &[Lock]) -> bool {
         let lock = &attempt.lock;
-        let asks_for_more = |other: &Lock| {
+        let covers = |other: &Lock| {
             other.family == lock.family
                 && lock.start <= other.start
                 && other.end <= lock.end
                 && (other.kind == lock.kind || lock.kind == LockKind::Exclusive)
         };
-        refused.iter().any(asks_for_more) && !self.holders().has(node, (lock.family, attempt.owner))
+        conflicting.iter().any(covers) && !self.holders().has(node, (lock.family, attempt.owner))
     }
 
-    fn queues(&self) -> MutexGuard<'_, Queues<Attempt>> {
+    fn queues(&self) -> MutexGuard<'_, LockQueues<LockAttempt>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept(&self) -> MutexGuard<'_, KeptLocks> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn local(&self) -> MutexGuard<'_, LocalLocks> {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn holders(&self) -> MutexGuard<'_, Holders> {
@@ -259,7 +259,7 @@ impl Shared {
 }
 
 /// Returns the number by which locks identify the open file through which they were taken, as long as it exists.
-fn number(opened: &Arc<OpenedFile>) -> usize {
+fn open_file_key(opened: &Arc<OpenedFile>) -> usize {
     Arc::as_ptr(opened).addr()
 }
 
@@ -270,7 +270,7 @@ mod tests {
     use vnode::{Attributes, OpenFile};
 
     use super::*;
-    use crate::fuse::open_files::{OpenFiles, OpenWish, Opener};
+    use crate::fuse::open_files::{OpenConstraints, OpenFiles, Opener};
 
     /// An open file whose base has locks, or has none.
     struct Lockable(bool);
@@ -290,7 +290,7 @@ mod tests {
         }
     }
 
-    const WISH: OpenWish = OpenWish {
+    const CONSTRAINTS: OpenConstraints = OpenConstraints {
         passthrough: false,
         direct: false,
         opens_differ: false,
@@ -300,30 +300,30 @@ mod tests {
     };
 
     #[test]
-    fn nothing_is_left_of_files_that_were_locked_and_closed() {
+    fn closed_files_leave_no_lock_state() {
         let (files, shared) = (OpenFiles::new(), Shared::default());
         let lock = Lock { family: LockFamily::Posix, kind: LockKind::Exclusive, start: 0, end: 9, pid: 1 };
         for has_locks in [true, false] {
             for file in 0..10_000_u64 {
                 // Many files, and one of them repeatedly.
                 for node in [file + 10, 5] {
-                    let answer = files.open(node, Arc::new(Lockable(has_locks)), WISH, |_| None, |_| false);
-                    let opened = files.release(answer.handle, |_| ()).unwrap();
+                    let reply = files.open(node, Arc::new(Lockable(has_locks)), CONSTRAINTS, |_| None, |_| false);
+                    let opened = files.release(reply.handle, |_| ()).unwrap();
                     // An owner of open file description locks closes none: no close is reported with it as the owner.
-                    let owner = LockOwner(answer.handle);
-                    let attempt = Attempt { caller: Caller::server(), opened: Arc::clone(&opened), owner, lock };
+                    let owner = LockOwner(reply.handle);
+                    let attempt = LockAttempt { caller: Caller::server(), opened: Arc::clone(&opened), owner, lock };
                     assert_eq!(shared.try_once(&attempt), Ok(()), "the one before is gone");
                     assert!(shared.holders().has(node, (LockFamily::Posix, owner)));
                     drop(attempt);
                     shared.released(opened);
                 }
             }
-            assert_eq!((shared.holders().count(), shared.kept().count()), (0, 0));
+            assert_eq!((shared.holders().count(), shared.local().count()), (0, 0));
         }
     }
 
     #[test]
-    fn an_owner_of_two_open_files_holds_until_both_are_gone_or_it_unlocks() {
+    fn holder_is_recorded_until_its_last_open_file_or_unlock() {
         let (one, other, holder) = (1, 2, (LockFamily::Posix, LockOwner(7)));
         let mut holders = Holders::default();
         holders.add(5, one, holder);

@@ -1,23 +1,23 @@
 //! The current decisions for a mount, which are made again when the requirements of its stack change.
 
 use super::options::{Decisions, MountOptions, decide};
-use crate::fuse::protocol::agreement::correct;
+use crate::fuse::protocol::agreement::apply_negotiated;
 use crate::fuse::protocol::negotiation::Negotiated;
 use arc_swap::{ArcSwap, Guard};
 use std::sync::Arc;
 use vnode::Properties;
 
 /// The current decisions for a mount that is being served.
-pub(crate) struct Current {
+pub(crate) struct CurrentDecisions {
     options: MountOptions,
     negotiated: Negotiated,
     decisions: ArcSwap<Decisions>,
 }
 
-impl Current {
+impl CurrentDecisions {
     /// Starts with the decisions that were made at mount time.
-    pub(crate) fn new(options: MountOptions, negotiated: Negotiated, decisions: Decisions) -> Current {
-        Current { options, negotiated, decisions: ArcSwap::from_pointee(decisions) }
+    pub(crate) fn new(options: MountOptions, negotiated: Negotiated, decisions: Decisions) -> CurrentDecisions {
+        CurrentDecisions { options, negotiated, decisions: ArcSwap::from_pointee(decisions) }
     }
 
     /// Returns the current decisions.
@@ -32,14 +32,14 @@ impl Current {
 
     /// Decides again by what the stack needs now, except for what was fixed with the kernel at INIT: who checks permissions,
     /// who keeps writes and locks, and how requests arrive. Open files stay as they were opened.
-    pub(crate) fn reconsider(&self, properties: &Properties) {
+    pub(crate) fn update_decisions(&self, properties: &Properties) {
         let mounted = self.decisions();
         let default_permissions = Some(mounted.default_permissions);
         let mut decided = decide(properties, &MountOptions { default_permissions, ..self.options.clone() });
-        correct(&mut decided, &self.negotiated);
+        apply_negotiated(&mut decided, &self.negotiated);
         self.decisions.store(Arc::new(Decisions {
             default_permissions: mounted.default_permissions,
-            checks_without_lists: mounted.checks_without_lists,
+            checks_without_acls: mounted.checks_without_acls,
             posix_acl: mounted.posix_acl,
             write_back: mounted.write_back,
             drops_changed_data: mounted.drops_changed_data,
@@ -55,44 +55,44 @@ impl Current {
 mod tests {
     use super::*;
     use crate::fuse::mounting::options::NameCaching;
-    use crate::fuse::protocol::agreement::wishes;
-    use crate::fuse::protocol::negotiation::{InitAnswer, negotiate};
+    use crate::fuse::protocol::agreement::requested_features;
+    use crate::fuse::protocol::negotiation::{NegotiationResult, negotiate};
     use crate::fuse::protocol::wire;
     use vnode::AccessControl;
 
-    fn mounted(properties: &Properties, options: &MountOptions) -> Current {
+    fn mounted(properties: &Properties, options: &MountOptions) -> CurrentDecisions {
         let mut decisions = decide(properties, options);
         let offer =
             wire::InitIn { major: 7, minor: 45, max_readahead: 0, flags: u32::MAX, flags2: u32::MAX, unused: [0; 11] };
-        let InitAnswer::Agreed(_, negotiated) = negotiate(&offer, &wishes(&decisions), 4096) else {
+        let NegotiationResult::Agreed(_, negotiated) = negotiate(&offer, &requested_features(&decisions), 4096) else {
             panic!("not agreed")
         };
-        correct(&mut decisions, &negotiated);
-        Current::new(options.clone(), negotiated, decisions)
+        apply_negotiated(&mut decisions, &negotiated);
+        CurrentDecisions::new(options.clone(), negotiated, decisions)
     }
 
     #[test]
-    fn a_stack_that_stays_as_it_is_changes_nothing() {
+    fn unchanged_stack_keeps_its_decisions() {
         for allow_other in [false, true] {
             let properties = Properties { checks_credentials: true, ..Properties::TRANSPARENT };
             let options = MountOptions { allow_other, ..MountOptions::default() };
             let current = mounted(&properties, &options);
             let before = Decisions::clone(&current.decisions());
-            current.reconsider(&properties);
+            current.update_decisions(&properties);
             let after =
-                Decisions { names_without_lists: before.names_without_lists, ..Decisions::clone(&current.decisions()) };
+                Decisions { names_without_acls: before.names_without_acls, ..Decisions::clone(&current.decisions()) };
             assert_eq!(after, before, "others: {allow_other}");
         }
     }
 
     #[test]
-    fn whatever_the_stack_comes_to_need_counts() {
+    fn new_requirements_of_the_stack_apply() {
         let before = Properties { needs_failed_lookups: false, ..Properties::TRANSPARENT };
         let current = mounted(&before, &MountOptions { default_permissions: Some(false), ..MountOptions::default() });
         assert!(
             current.decisions().negative_names && current.decisions().exclusive && !current.decisions().direct_io()
         );
-        current.reconsider(&Properties {
+        current.update_decisions(&Properties {
             needs_failed_lookups: true,
             needs_every_data_operation: true,
             exclusive: false,

@@ -107,11 +107,14 @@ impl fmt::Display for MountError {
                 "the kernel speaks FUSE {major}.{minor}, at least 7.31 is needed: use Linux 5.10 or later"
             ),
             E::Vanished => formatter.write_str("the mount was taken away while it was set up: try again"),
-            E::NoUring(why) => {
-                write!(formatter, "requests cannot come through io_uring: {why}; leave --uring=on out to do without it")
+            E::NoUring(reason) => {
+                write!(
+                    formatter,
+                    "requests cannot come through io_uring: {reason}; leave --uring=on out to do without it"
+                )
             }
-            E::NoWriteBack(why) => {
-                write!(formatter, "the kernel cannot keep writes: {why}; leave writes=back out to do without it")
+            E::NoWriteBack(reason) => {
+                write!(formatter, "the kernel cannot keep writes: {reason}; leave writes=back out to do without it")
             }
             E::System { what, error } => write!(formatter, "{what} failed: {error}{}", vnode::shortage::remedy(error)),
         }
@@ -128,7 +131,7 @@ impl std::error::Error for MountError {
 }
 
 /// Returns the error for a mount point that cannot be opened.
-pub(crate) fn cannot_open(path: &Path, error: io::Error) -> MountError {
+pub(crate) fn mount_point_error(path: &Path, error: io::Error) -> MountError {
     match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => MountError::MountPointMissing(path.into()),
         Some(Errno::NOTCONN) => MountError::MountPointDead(path.into()),

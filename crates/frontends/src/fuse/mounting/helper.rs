@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 /// Names of the set-user-ID-root helper that mounts for users. The second is that of older releases.
 pub(crate) const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
-pub(crate) fn first_found<T>(start: impl Fn(&&str) -> io::Result<T>) -> Result<T, MountError> {
+pub(crate) fn run_first_installed<T>(start: impl Fn(&&str) -> io::Result<T>) -> Result<T, MountError> {
     for helper in &HELPERS {
         match start(helper) {
             Ok(child) => return Ok(child),
@@ -30,7 +30,7 @@ pub(crate) fn unmount_by_helper(directory: &Path, name: &OsStr, lazy: bool) -> i
         }
         command.arg("--").arg(name).current_dir(directory).stdin(Stdio::null()).output()
     };
-    let output = first_found(start).map_err(io::Error::other)?;
+    let output = run_first_installed(start).map_err(io::Error::other)?;
     if output.status.success() {
         return Ok(());
     }

@@ -1,8 +1,8 @@
 //! Mounting and unmounting: by mount(2) where the process may, by `fusermount3` where it may not.
 
-use super::error::{MountError, cannot_open};
+use super::error::{MountError, mount_point_error};
 use super::flags::MountFlags;
-use super::helper::{HELPERS, first_found};
+use super::helper::{HELPERS, run_first_installed};
 use super::mount_point::{ListedMount, MountPoint, listed_mounts};
 use crate::fuse::transport::device::{Device, own_received};
 use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, statx};
@@ -20,7 +20,7 @@ const SUBTYPE: &str = "plyfs";
 
 /// Parameters that are passed to the kernel with the mount itself.
 #[derive(Clone, Debug)]
-pub(crate) struct MountPlan<'a> {
+pub(crate) struct MountParameters<'a> {
     pub(crate) mount_point: &'a MountPoint,
     /// The first column of the mount table.
     pub(crate) source: &'a OsStr,
@@ -33,15 +33,15 @@ pub(crate) struct MountPlan<'a> {
 }
 
 /// Mounts; returns the connection through which the mount's requests arrive, and the mount as listed by the kernel.
-pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<(Device, ListedMount), MountError> {
-    check_mount_point(plan)?;
+pub(crate) fn mount(parameters: &MountParameters<'_>) -> Result<(Device, ListedMount), MountError> {
+    check_mount_point(parameters)?;
     // With their paths: the id of a mount that goes away meanwhile may be reused for the next one.
     let before: Vec<_> = listed_mounts().into_iter().map(|listed| (listed.mount, listed.path)).collect();
     let is_root = rustix::process::geteuid().is_root();
-    let device = if is_root { mount_directly(plan) } else { mount_by_helper(plan) }?;
+    let device = if is_root { mount_directly(parameters) } else { mount_by_helper(parameters) }?;
     // The directory may have been renamed, earlier or just now.
     for _ in 0..ATTEMPTS {
-        let path = std::fs::read_link(plan.mount_point.place())
+        let path = std::fs::read_link(parameters.mount_point.proc_path())
             .map_err(|error| MountError::System { what: "finding the mount", error })?;
         let is_it = |listed: &ListedMount| {
             listed.is(FILE_SYSTEM_TYPE) && listed.path == path && !before.contains(&(listed.mount, listed.path.clone()))
@@ -56,19 +56,19 @@ pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<(Device, ListedMount), Mount
 /// Maximum number of reads of the mount table for a new mount whose mount point is being renamed.
 const ATTEMPTS: usize = 16;
 
-fn check_mount_point(plan: &MountPlan<'_>) -> Result<(), MountError> {
-    let (point, path) = (plan.mount_point, plan.mount_point.path());
-    let found =
-        statx(point, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE).map_err(|error| cannot_open(path, error.into()))?;
+fn check_mount_point(parameters: &MountParameters<'_>) -> Result<(), MountError> {
+    let (point, path) = (parameters.mount_point, parameters.mount_point.path());
+    let found = statx(point, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE)
+        .map_err(|error| mount_point_error(path, error.into()))?;
     let is_mount = found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
     let is_ours = |listed: &ListedMount| listed.mount == point.mount() && listed.is(FILE_SYSTEM_TYPE);
-    if is_mount && !plan.cover_fuse && listed_mounts().iter().any(is_ours) {
+    if is_mount && !parameters.cover_fuse && listed_mounts().iter().any(is_ours) {
         return Err(MountError::MountPointBusy(path.into()));
     }
     Ok(())
 }
 
-fn mount_directly(plan: &MountPlan<'_>) -> Result<Device, MountError> {
+fn mount_directly(parameters: &MountParameters<'_>) -> Result<Device, MountError> {
     let device = Device::open().map_err(|error| match error {
         Errno::NOENT | Errno::NXIO | Errno::NODEV => MountError::NoDevice,
         Errno::ACCESS | Errno::PERM => MountError::DevicePermission,
@@ -81,47 +81,46 @@ fn mount_directly(plan: &MountPlan<'_>) -> Result<Device, MountError> {
         user.as_raw(),
         group.as_raw()
     );
-    for option in kernel_options(plan) {
+    for option in kernel_options(parameters) {
         data.push(',');
         data.push_str(&option);
     }
-    let path = plan.mount_point.path();
+    let path = parameters.mount_point.path();
     let data = std::ffi::CString::new(data).map_err(|_| MountError::BadPath(path.into()))?;
-    let flags = plan.flags.to_kernel();
-    rustix::mount::mount(plan.source, plan.mount_point.place(), FILE_SYSTEM_TYPE, flags, &*data).map_err(|error| {
-        match error {
+    let flags = parameters.flags.to_kernel();
+    rustix::mount::mount(parameters.source, parameters.mount_point.proc_path(), FILE_SYSTEM_TYPE, flags, &*data)
+        .map_err(|error| match error {
             Errno::PERM | Errno::ACCESS => MountError::NotPermitted,
             Errno::NODEV => MountError::NoDevice,
             Errno::BUSY => MountError::MountPointBusy(path.into()),
             error => system("mount(2)", error),
-        }
-    })?;
+        })?;
     Ok(device)
 }
 
 /// Returns the options that mount(2) and the helper spell alike.
-fn kernel_options(plan: &MountPlan<'_>) -> Vec<String> {
+fn kernel_options(parameters: &MountParameters<'_>) -> Vec<String> {
     let mut options = Vec::new();
-    if plan.allow_other {
+    if parameters.allow_other {
         options.push("allow_other".to_owned());
     }
-    if plan.default_permissions {
+    if parameters.default_permissions {
         options.push("default_permissions".to_owned());
     }
-    if let Some(bytes) = plan.max_read {
+    if let Some(bytes) = parameters.max_read {
         options.push(format!("max_read={bytes}"));
     }
     options
 }
 
 /// Returns the helper's option list: those of the kernel, the mount flags by name, and the source with its commas escaped.
-fn helper_options(plan: &MountPlan<'_>) -> OsString {
-    let mut options = kernel_options(plan);
-    options.extend(plan.flags.to_helper().map(str::to_owned));
+fn helper_options(parameters: &MountParameters<'_>) -> OsString {
+    let mut options = kernel_options(parameters);
+    options.extend(parameters.flags.to_helper().map(str::to_owned));
     options.push(format!("subtype={SUBTYPE}"));
     let mut list = options.join(",").into_bytes();
     list.extend_from_slice(b",fsname=");
-    for &byte in plan.source.as_bytes() {
+    for &byte in parameters.source.as_bytes() {
         if matches!(byte, b',' | b'\\') {
             list.push(b'\\');
         }
@@ -132,27 +131,27 @@ fn helper_options(plan: &MountPlan<'_>) -> OsString {
 
 /// Mounts by the helper, which passes the connection back through a socket whose number it finds in its environment. The mount
 /// point is passed as the directory in which the helper is started.
-fn mount_by_helper(plan: &MountPlan<'_>) -> Result<Device, MountError> {
+fn mount_by_helper(parameters: &MountParameters<'_>) -> Result<Device, MountError> {
     let no_sockets = |error| system("making a socket for fusermount3", error);
     let flags = rustix::net::SocketFlags::empty();
     let (ours, theirs) =
         rustix::net::socketpair(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, flags, None)
             .map_err(no_sockets)?;
     rustix::io::fcntl_setfd(&ours, FdFlags::CLOEXEC).map_err(no_sockets)?;
-    let options = helper_options(plan);
+    let options = helper_options(parameters);
     let start = |helper: &&str| {
         Command::new(helper)
             .arg("-o")
             .arg(&options)
             .args(["--", "."])
-            .current_dir(plan.mount_point.place())
+            .current_dir(parameters.mount_point.proc_path())
             .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
     };
-    let mut child = first_found(start)?;
+    let mut child = run_first_installed(start)?;
     drop(theirs);
     let received = receive_descriptor(&ours);
     let mut message = String::new();
@@ -215,8 +214,8 @@ mod tests {
 
     use super::*;
 
-    fn plan(mount_point: &MountPoint) -> MountPlan<'_> {
-        MountPlan {
+    fn parameters(mount_point: &MountPoint) -> MountParameters<'_> {
+        MountParameters {
             mount_point,
             source: OsStr::new("/a,b | audit"),
             flags: MountFlags { read_only: true, no_devices: false, ..MountFlags::default() },
@@ -229,7 +228,7 @@ mod tests {
 
     #[test]
     fn the_helper_gets_every_option_and_an_escaped_source() {
-        let options = helper_options(&plan(&MountPoint::open(Path::new("/")).unwrap()));
+        let options = helper_options(&parameters(&MountPoint::open(Path::new("/")).unwrap()));
         assert_eq!(
             options,
             "allow_other,default_permissions,max_read=65536,ro,nosuid,subtype=plyfs,fsname=/a\\,b | audit"
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_helpers_words_are_shown() {
+    fn helper_message_is_shown() {
         let shown = helper_refusal("fusermount3: user has no write access to mountpoint /mnt\n").to_string();
         assert_eq!(shown, "fusermount3 refused to mount: user has no write access to mountpoint /mnt");
         let message = "fusermount3: option allow_other only allowed if 'user_allow_other' is set in /etc/fuse.conf\n";
@@ -248,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_mount_point_is_named_before_anything_is_mounted() {
-        let wrong = |path: &str| cannot_open(Path::new(path), MountPoint::open(Path::new(path)).unwrap_err());
+    fn invalid_mount_point_is_reported_before_mounting() {
+        let wrong = |path: &str| mount_point_error(Path::new(path), MountPoint::open(Path::new(path)).unwrap_err());
         let missing = "/nonexistent/mount point";
         assert!(matches!(wrong(missing), MountError::MountPointMissing(path) if path == Path::new(missing)));
         assert!(matches!(wrong("/etc/passwd"), MountError::MountPointNotDirectory(_)));

@@ -43,7 +43,7 @@ impl MountPoint {
     /// # Errors
     /// As open(2); those of reading `/proc/self`.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Self::held(rustix::fs::open(path, PATH_ONLY, Mode::empty())?)
+        Self::from_descriptor(rustix::fs::open(path, PATH_ONLY, Mode::empty())?)
     }
 
     /// Opens the directory that the kernel lists with this path, which contains no symlinks.
@@ -51,12 +51,12 @@ impl MountPoint {
     /// # Errors
     /// As [`MountPoint::open`]; `ELOOP` for a symlink that has replaced a directory.
     pub fn open_listed(path: &Path) -> io::Result<Self> {
-        Self::held(openat2(CWD, path, PATH_ONLY, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
+        Self::from_descriptor(openat2(CWD, path, PATH_ONLY, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
     }
 
-    fn held(descriptor: OwnedFd) -> io::Result<Self> {
+    fn from_descriptor(descriptor: OwnedFd) -> io::Result<Self> {
         let mount = mount_of(descriptor.as_fd())?;
-        let path = std::fs::read_link(place_of(descriptor.as_fd()))?;
+        let path = std::fs::read_link(proc_path_of(descriptor.as_fd()))?;
         Ok(Self { descriptor, path, mount })
     }
 
@@ -71,8 +71,8 @@ impl MountPoint {
     }
 
     /// Returns a path that leads to the directory, whatever is renamed: valid in this process, as long as the value lives.
-    pub fn place(&self) -> PathBuf {
-        place_of(self.descriptor.as_fd())
+    pub fn proc_path(&self) -> PathBuf {
+        proc_path_of(self.descriptor.as_fd())
     }
 
     /// Changes the flags of the mount whose root this is, as `mount -o remount`; its server must be notified by
@@ -82,7 +82,7 @@ impl MountPoint {
     /// `EBUSY` if it is to become read-only and files are open for writing; `EPERM`; `EINVAL` if it is not the root of a
     /// mount.
     pub fn remount(&self, flags: &MountFlags) -> io::Result<()> {
-        Ok(rustix::mount::mount_remount(self.place(), flags.to_kernel(), c"")?)
+        Ok(rustix::mount::mount_remount(self.proc_path(), flags.to_kernel(), c"")?)
     }
 
     /// Unmounts the mount whose root this is.
@@ -98,24 +98,24 @@ impl MountPoint {
             UnmountMode::Abort => Some(UnmountFlags::DETACH | UnmountFlags::FORCE),
         };
         if let (Some(flags), true) = (detach, is_root) {
-            return Ok(rustix::mount::unmount(self.place(), flags)?);
+            return Ok(rustix::mount::unmount(self.proc_path(), flags)?);
         }
         // Holding it would keep it in use: it is referred to by its name in its parent directory, which is held instead.
         let (parent, name) = self.parent()?;
         drop(self);
         match is_root {
             true => {
-                let place = place_of(parent.as_fd()).join(name);
-                Ok(rustix::mount::unmount(place, UnmountFlags::NOFOLLOW)?)
+                let path = proc_path_of(parent.as_fd()).join(name);
+                Ok(rustix::mount::unmount(path, UnmountFlags::NOFOLLOW)?)
             }
-            false => unmount_by_helper(&place_of(parent.as_fd()), &name, detach.is_some()),
+            false => unmount_by_helper(&proc_path_of(parent.as_fd()), &name, detach.is_some()),
         }
     }
 
     /// Returns the parent directory, and the name there by which the same mount is found.
     fn parent(&self) -> io::Result<(OwnedFd, OsString)> {
         // It may have been moved since.
-        let path = std::fs::read_link(self.place())?;
+        let path = std::fs::read_link(self.proc_path())?;
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(Errno::BUSY.into());
         };
@@ -135,7 +135,7 @@ impl AsFd for MountPoint {
     }
 }
 
-fn place_of(descriptor: BorrowedFd<'_>) -> PathBuf {
+fn proc_path_of(descriptor: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
 }
 
@@ -185,7 +185,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_directory_is_held_whatever_becomes_of_its_path() {
+    fn open_mount_point_survives_renames() {
         let scratch = tempfile::tempdir().unwrap();
         let path = |name: &str| scratch.path().canonicalize().unwrap().join(name);
         std::fs::create_dir_all(path("parent/point")).unwrap();
@@ -197,12 +197,12 @@ mod tests {
         let by_link = MountPoint::open_listed(&path("link/point")).map(drop).map_err(|error| error.raw_os_error());
         assert_eq!(by_link, Err(Some(libc::ELOOP)));
         std::fs::rename(path("parent"), path("other")).unwrap();
-        std::fs::write(point.place().join("file"), "x").unwrap();
+        std::fs::write(point.proc_path().join("file"), "x").unwrap();
         assert!(path("other/point/file").exists());
     }
 
     #[test]
-    fn what_is_no_mount_is_not_unmounted() {
+    fn unmounting_a_non_mount_fails() {
         let scratch = tempfile::tempdir().unwrap();
         for mode in [UnmountMode::Clean, UnmountMode::Lazy, UnmountMode::Abort] {
             let refused = MountPoint::open(scratch.path()).unwrap().unmount(mode);

@@ -1,23 +1,23 @@
 //! A running mount: created from a stack, served by background threads, ended by unmounting.
 
-use super::decisions::Current;
-use super::error::{MountError, cannot_open};
+use super::decisions::CurrentDecisions;
+use super::error::{MountError, mount_point_error};
 use super::flags::MountFlags;
-use super::mount::{self, MountPlan};
+use super::mount::{self, MountParameters};
 use super::mount_point::UnmountMode;
 use super::mount_point::{ListedMount, MountPoint, listed_mounts};
 use super::options::{Decisions, MountOptions, TURNED_OFF, Uring, decide};
-use crate::fuse::caching::expiry::Expiry;
+use crate::fuse::caching::expiry::ExpiryQueue;
 use crate::fuse::caching::inner_mounts::InnerMounts;
 use crate::fuse::caching::notifications::NotificationSender;
 use crate::fuse::caching::notifier::KernelNotifier;
 use crate::fuse::dispatch::Dispatcher;
 use crate::fuse::locks::Locks;
-use crate::fuse::protocol::agreement::{correct, unmet_demand, wishes};
+use crate::fuse::protocol::agreement::{apply_negotiated, requested_features, unmet_requirement};
 use crate::fuse::protocol::negotiation::Negotiated;
 use crate::fuse::protocol::wire::{self, init};
 use crate::fuse::reporting::statistics::{OperationStatistics, PartStatistics, Statistics};
-use crate::fuse::scheduling::budget::bound_arenas;
+use crate::fuse::scheduling::budget::limit_arenas;
 use crate::fuse::session::{Session, SessionError, handshake};
 use crate::fuse::transport::device::Device;
 use crate::fuse::transport::uring;
@@ -46,7 +46,7 @@ impl Mount {
     /// # Errors
     /// [`MountError`], which names cause and remedy; nothing stays mounted in that case.
     pub fn new(file_system: FileSystemRef, mount_point: &Path, options: &MountOptions) -> Result<Mount, MountError> {
-        let point = MountPoint::open(mount_point).map_err(|error| cannot_open(mount_point, error))?;
+        let point = MountPoint::open(mount_point).map_err(|error| mount_point_error(mount_point, error))?;
         Mount::on(file_system, &point, options)
     }
 
@@ -66,23 +66,23 @@ impl Mount {
         // The kernel then returns EROFS also where it does not ask the stack, as for access(2).
         let flags = MountFlags { read_only: options.flags.read_only || properties.read_only, ..options.flags };
         let mut decisions = decide(&properties, options);
-        if let Some(error) = unmet_demand(&decisions, options) {
+        if let Some(error) = unmet_requirement(&decisions, options) {
             return Err(error);
         }
         file_system.set_mount_point(point.as_fd());
-        let (device, listed) = mount::mount(&MountPlan {
+        let (device, listed) = mount::mount(&MountParameters {
             mount_point: point,
             source: &options.source,
             flags,
             allow_other: options.allow_other,
             // A kernel that applies access control lists checks permissions by that.
-            default_permissions: decisions.checks_without_lists,
+            default_permissions: decisions.checks_without_acls,
             max_read: options.max_read,
             cover_fuse: options.over,
         })?;
         let device = Arc::new(device);
         let served = serve(file_system, &device, &listed, options, &mut decisions);
-        let served = served.and_then(|served| unmet_demand(&decisions, options).map_or(Ok(served), Err));
+        let served = served.and_then(|served| unmet_requirement(&decisions, options).map_or(Ok(served), Err));
         match served {
             Ok((dispatcher, session, statistics)) => {
                 Ok(Mount { mount_point: listed.path, number: listed.mount, decisions, dispatcher, session, statistics })
@@ -150,20 +150,20 @@ impl Mount {
     /// Waits, with a timeout, until the kernel has been notified of all changes of the stack so far (reported by
     /// [`vnode::Notifier`]). Returns whether it has: until then it may use what it has cached. Must not be called by a thread
     /// that serves requests.
-    pub fn wait_until_told(&self, patience: Duration) -> bool {
-        self.dispatcher.expiry().wait(patience)
+    pub fn wait_until_notified(&self, timeout: Duration) -> bool {
+        self.dispatcher.expiry().wait(timeout)
     }
 
     /// Returns the number of files open for writing. The kernel may hold data written to them (with
-    /// [`MountOptions::write_back`], or through a mapping) until it is told to write them back.
-    pub fn files_written(&self) -> usize {
-        self.dispatcher.written_count()
+    /// [`MountOptions::write_back`], or through a mapping) until it is made to write them back.
+    pub fn writable_file_count(&self) -> usize {
+        self.dispatcher.writable_file_count()
     }
 
     /// Makes the kernel write back the dirty data of all open files, also on a lazily unmounted mount; returns whether it has
     /// done so within this time. Must not be called by a thread that serves requests.
-    pub fn write_back(&self, patience: Duration) -> bool {
-        self.dispatcher.write_back_within(patience)
+    pub fn write_back(&self, timeout: Duration) -> bool {
+        self.dispatcher.write_back_within(timeout)
     }
 
     /// Waits until the mount is unmounted and the last request is served.
@@ -201,14 +201,14 @@ fn unmount(number: u64, mode: UnmountMode) -> io::Result<()> {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        const PATIENCE: Duration = Duration::from_secs(10);
+        const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(10);
         if self.wait_timeout(Duration::ZERO) {
             return;
         }
-        let taken_away = self.unmount(UnmountMode::Clean).or_else(|_| self.unmount(UnmountMode::Lazy));
-        match taken_away {
+        let unmounted = self.unmount(UnmountMode::Clean).or_else(|_| self.unmount(UnmountMode::Lazy));
+        match unmounted {
             Ok(()) => {
-                if !self.wait_timeout(PATIENCE) && !self.write_back(PATIENCE) {
+                if !self.wait_timeout(UNMOUNT_TIMEOUT) && !self.write_back(UNMOUNT_TIMEOUT) {
                     tracing::error!("what was written to files that are still open may be lost");
                 }
             }
@@ -217,7 +217,7 @@ impl Drop for Mount {
     }
 }
 
-type Served = (Arc<Dispatcher>, Session<Dispatcher>, Arc<Statistics>);
+type ServingState = (Arc<Dispatcher>, Session<Dispatcher>, Arc<Statistics>);
 
 fn serve(
     file_system: FileSystemRef,
@@ -225,20 +225,20 @@ fn serve(
     listed: &ListedMount,
     options: &MountOptions,
     decisions: &mut Decisions,
-) -> Result<Served, MountError> {
-    bound_arenas();
-    let negotiated = handshake(device, &wishes(decisions)).map_err(mount_error)?;
-    correct(decisions, &negotiated);
+) -> Result<ServingState, MountError> {
+    limit_arenas();
+    let negotiated = handshake(device, &requested_features(decisions)).map_err(mount_error)?;
+    apply_negotiated(decisions, &negotiated);
     let no_thread = |error| MountError::System { what: "starting a thread", error };
     let (notifications, _ends_with_its_senders) = NotificationSender::start(Arc::clone(device)).map_err(no_thread)?;
-    let expiry = Expiry::default();
+    let expiry = ExpiryQueue::default();
     let notifier = Arc::new(KernelNotifier::new(notifications.clone(), expiry.clone()));
     file_system.set_notifier(notifier.clone());
-    log_negotiation(&negotiated);
+    log_negotiated(&negotiated);
     let dispatcher = Arc::new(Dispatcher::new(
         file_system,
         Arc::clone(device),
-        Arc::new(Current::new(options.clone(), negotiated, decisions.clone())),
+        Arc::new(CurrentDecisions::new(options.clone(), negotiated, decisions.clone())),
         notifications,
         expiry.clone(),
         InnerMounts::of(listed),
@@ -246,7 +246,7 @@ fn serve(
     ));
     start_expiry(&dispatcher, expiry).map_err(no_thread)?;
     notifier.attach(Arc::downgrade(&dispatcher));
-    dispatcher.reconsider();
+    dispatcher.update_decisions();
     let statistics = Arc::new(Statistics::new());
     let (handler, counted) = (Arc::clone(&dispatcher), Arc::clone(&statistics));
     let session = Session::start(Arc::clone(device), &listed.path, handler, &negotiated, counted, decisions.stay_awake)
@@ -259,14 +259,14 @@ fn serve(
 }
 
 /// Starts the thread that notifies the kernel of stale names; it ends with the connection.
-fn start_expiry(dispatcher: &Arc<Dispatcher>, expiry: Expiry) -> io::Result<()> {
+fn start_expiry(dispatcher: &Arc<Dispatcher>, expiry: ExpiryQueue) -> io::Result<()> {
     let dispatcher = Arc::downgrade(dispatcher);
-    let tell = move |stale, under_way| {
+    let notify = move |stale, in_progress| {
         if let Some(dispatcher) = dispatcher.upgrade() {
-            dispatcher.tell_stale(stale, &under_way);
+            dispatcher.notify_stale(stale, &in_progress);
         }
     };
-    std::thread::Builder::new().name("fuse-expiry".into()).spawn(move || expiry.run(tell)).map(drop)
+    std::thread::Builder::new().name("fuse-expiry".into()).spawn(move || expiry.run(notify)).map(drop)
 }
 
 fn mount_error(error: SessionError) -> MountError {
@@ -278,7 +278,7 @@ fn mount_error(error: SessionError) -> MountError {
     }
 }
 
-fn log_negotiation(negotiated: &Negotiated) {
+fn log_negotiated(negotiated: &Negotiated) {
     tracing::debug!(
         minor = negotiated.minor,
         features = format_args!("{:#x}", negotiated.features),

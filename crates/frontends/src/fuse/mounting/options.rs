@@ -104,7 +104,7 @@ pub struct Decisions {
     /// Names that are cached.
     pub names: NameCaching,
     /// Names that are cached if it turns out that the kernel does not apply access control lists.
-    pub names_without_lists: NameCaching,
+    pub names_without_acls: NameCaching,
     /// Every lookup has to reach the stack.
     pub needs_every_lookup: bool,
     /// How long names are cached.
@@ -118,7 +118,7 @@ pub struct Decisions {
     /// Users other than the mounting user may access the mount.
     pub allows_others: bool,
     /// The kernel is to check permissions whether it applies access control lists or not.
-    pub checks_without_lists: bool,
+    pub checks_without_acls: bool,
     /// The kernel applies access control lists.
     pub posix_acl: bool,
     /// Nothing else can change the files.
@@ -158,10 +158,10 @@ pub struct Decisions {
 }
 
 /// A timeout longer than the life of any mount.
-pub(crate) const UNBOUNDED: Duration = Duration::from_secs(1 << 32);
+pub(crate) const UNLIMITED_TIMEOUT: Duration = Duration::from_secs(1 << 32);
 pub(crate) const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time from one request of a single caller to the next, including what the caller does in between: most arrive sooner.
-const ONE_REQUEST: Duration = Duration::from_micros(50);
+const DEFAULT_STAY_AWAKE: Duration = Duration::from_micros(50);
 
 /// Decides by a stack's properties and the options, as if the kernel had every feature: [`explain`](crate::fuse::explain) queries
 /// the running kernel, and [`Mount::decisions`](crate::fuse::Mount::decisions) returns what was negotiated with it.
@@ -173,29 +173,29 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         Uring::On => Ok(()),
     };
     let yields = uring.is_ok() && sched_idle::is_possible();
-    let timeout = if exclusive { UNBOUNDED } else { REGULAR_TIMEOUT };
+    let timeout = if exclusive { UNLIMITED_TIMEOUT } else { REGULAR_TIMEOUT };
     let name_timeout = options.name_timeout.unwrap_or(timeout);
     let attribute_timeout = options.attribute_timeout.unwrap_or(timeout);
     // A kernel that caches times does not report who caused their change.
     let base_checks = properties.checks_credentials && !options.write_back;
-    let checks_without_lists = options.default_permissions.unwrap_or(!base_checks);
+    let checks_without_acls = options.default_permissions.unwrap_or(!base_checks);
     // Access that the base would grant by an access control list must not be refused by the mode alone.
     let checks_with_lists =
         options.default_permissions.is_none() && options.allow_other && properties.access_control.kernel_may_check();
-    let default_permissions = checks_without_lists || checks_with_lists;
-    let names = cached_names(properties, default_permissions);
+    let default_permissions = checks_without_acls || checks_with_lists;
+    let names = name_caching(properties, default_permissions);
     let forward_locks = options.forward_locks.unwrap_or(!exclusive && properties.shares_locks);
     let attribute_timeout = if properties.needs_fresh_attributes { Duration::ZERO } else { attribute_timeout };
     Decisions {
         names,
-        names_without_lists: cached_names(properties, checks_without_lists),
+        names_without_acls: name_caching(properties, checks_without_acls),
         needs_every_lookup: properties.needs_every_lookup,
         name_timeout: if names == NameCaching::Never { Duration::ZERO } else { name_timeout },
         negative_names: names != NameCaching::Never && !properties.needs_failed_lookups,
         attribute_timeout,
         default_permissions,
         allows_others: options.allow_other,
-        checks_without_lists,
+        checks_without_acls,
         posix_acl: default_permissions && options.allow_other,
         exclusive,
         passthrough: passthrough(properties, options),
@@ -215,14 +215,14 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         forward_locks,
         forward_flocks: forward_locks,
         flushes: !properties.nothing_to_flush,
-        stay_awake: options.stay_awake.unwrap_or(if yields { Duration::ZERO } else { ONE_REQUEST }),
+        stay_awake: options.stay_awake.unwrap_or(if yields { Duration::ZERO } else { DEFAULT_STAY_AWAKE }),
         uring,
         withheld: options.withheld,
     }
 }
 
 /// Returns the names that may be cached, depending on whether the kernel checks permissions.
-fn cached_names(properties: &Properties, kernel_checks: bool) -> NameCaching {
+fn name_caching(properties: &Properties, kernel_checks: bool) -> NameCaching {
     match properties.access_control {
         _ if properties.needs_every_lookup => NameCaching::Never,
         AccessControl::NotShown => NameCaching::Never,
@@ -239,7 +239,7 @@ fn passthrough(properties: &Properties, options: &MountOptions) -> Result<(), &'
     } else if !properties.data_untouched {
         Err("the stack changes data")
     } else if properties.needs_every_data_operation {
-        Err(SEES_ALL)
+        Err(STACK_SEES_ALL_DATA)
     } else if !properties.has_backing_files {
         Err("the base has no files of the kernel's")
     } else if options.write_back {
@@ -251,14 +251,14 @@ fn passthrough(properties: &Properties, options: &MountOptions) -> Result<(), &'
     }
 }
 
-const SEES_ALL: &str = "the stack must see every read and write";
+const STACK_SEES_ALL_DATA: &str = "the stack must see every read and write";
 
 /// Decides on the writeback cache: the kernel then trusts its own sizes and times, so that nobody else may change them.
 fn write_back(properties: &Properties, options: &MountOptions) -> Result<(), Option<&'static str>> {
     if !options.write_back {
         Err(None)
     } else if properties.needs_every_data_operation {
-        Err(Some(SEES_ALL))
+        Err(Some(STACK_SEES_ALL_DATA))
     } else if properties.times_tell_changes != TimesTell::OfAll || properties.needs_fresh_attributes {
         Err(Some("the stack changes files by itself"))
     } else {
@@ -269,10 +269,10 @@ fn write_back(properties: &Properties, options: &MountOptions) -> Result<(), Opt
 impl Decisions {
     /// Drops access control lists, which the kernel does not apply: it checks permissions only if it was to do so without
     /// them.
-    pub(crate) fn do_without_lists(&mut self) {
+    pub(crate) fn drop_acls(&mut self) {
         self.posix_acl = false;
-        self.default_permissions = self.checks_without_lists;
-        self.names = self.names_without_lists;
+        self.default_permissions = self.checks_without_acls;
+        self.names = self.names_without_acls;
         if self.names == NameCaching::Never {
             (self.name_timeout, self.negative_names) = (Duration::ZERO, false);
         }
@@ -298,7 +298,7 @@ impl Decisions {
     pub fn transport(&self) -> String {
         match self.uring {
             Ok(()) => "io_uring, with a queue for each processor".to_owned(),
-            Err(why) => format!("{DEVICE_PATH}; io_uring: {why}"),
+            Err(reason) => format!("{DEVICE_PATH}; io_uring: {reason}"),
         }
     }
 }
@@ -318,8 +318,8 @@ impl fmt::Display for Decisions {
                 "by the kernel itself (passthrough), where the base has files that are not open for writing".to_owned()
             }
             (Ok(()), _) => "by the kernel itself (passthrough), where the base has files".to_owned(),
-            (Err(why), true) => format!("by the stack, uncached: {why}"),
-            (Err(why), false) => format!("by the stack, through the page cache: {why}"),
+            (Err(reason), true) => format!("by the stack, uncached: {reason}"),
+            (Err(reason), false) => format!("by the stack, through the page cache: {reason}"),
         };
         let kept = match (self.exclusive, self.times_tell_changes) {
             (true, _) => "as long as memory allows",
@@ -372,7 +372,7 @@ impl fmt::Display for Decisions {
 fn timeout_text(timeout: Duration) -> String {
     match timeout {
         Duration::ZERO => "no time".into(),
-        _ if timeout >= UNBOUNDED => "as long as memory allows".into(),
+        _ if timeout >= UNLIMITED_TIMEOUT => "as long as memory allows".into(),
         _ => format!("{} s", timeout.as_secs_f64()),
     }
 }
@@ -384,21 +384,21 @@ mod tests {
     const REGULAR: Properties = Properties { exclusive: false, ..Properties::TRANSPARENT };
 
     #[test]
-    fn times_tell_of_changes_where_nothing_in_the_stack_hides_them() {
-        let tell = |properties: &Properties| decide(properties, &MountOptions::default()).times_tell_changes;
+    fn times_reveal_changes_unless_the_stack_hides_them() {
+        let reveals = |properties: &Properties| decide(properties, &MountOptions::default()).times_tell_changes;
         let every = [TimesTell::OfNone, TimesTell::OfSome, TimesTell::OfAll];
         for times_tell_changes in every {
-            assert_eq!(tell(&Properties { times_tell_changes, ..REGULAR }), times_tell_changes);
+            assert_eq!(reveals(&Properties { times_tell_changes, ..REGULAR }), times_tell_changes);
             let with = |other: TimesTell| times_tell_changes.stacked_on(other);
             assert_eq!(every.map(with), every.map(|other| other.min(times_tell_changes)));
         }
-        assert_eq!(tell(&Properties { data_untouched: false, ..REGULAR }), TimesTell::OfAll);
-        assert_eq!(tell(&Properties { attributes_untouched: false, ..REGULAR }), TimesTell::OfNone);
-        assert_eq!(tell(&Properties { needs_fresh_attributes: true, ..REGULAR }), TimesTell::OfNone);
+        assert_eq!(reveals(&Properties { data_untouched: false, ..REGULAR }), TimesTell::OfAll);
+        assert_eq!(reveals(&Properties { attributes_untouched: false, ..REGULAR }), TimesTell::OfNone);
+        assert_eq!(reveals(&Properties { needs_fresh_attributes: true, ..REGULAR }), TimesTell::OfNone);
     }
 
     #[test]
-    fn a_regular_mount_caches_for_a_second_where_all_may_search() {
+    fn regular_mount_caches_searchable_directories_for_a_second() {
         let decisions = decide(&REGULAR, &MountOptions::default());
         assert_eq!(decisions.names, NameCaching::SearchableByAll);
         assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (REGULAR_TIMEOUT, REGULAR_TIMEOUT));
@@ -407,12 +407,12 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_checks_for_others_unless_the_stack_needs_what_it_would_refuse() {
+    fn kernel_checks_for_others_unless_the_stack_must_see_refusals() {
         let others = MountOptions { allow_other: true, ..MountOptions::default() };
         let mut decisions = decide(&REGULAR, &others);
-        assert!(decisions.default_permissions && decisions.posix_acl && !decisions.checks_without_lists);
+        assert!(decisions.default_permissions && decisions.posix_acl && !decisions.checks_without_acls);
         assert_eq!(decisions.names, NameCaching::Always);
-        decisions.do_without_lists();
+        decisions.drop_acls();
         assert!(!decisions.default_permissions && !decisions.posix_acl);
         assert_eq!(decisions.names, NameCaching::SearchableByAll);
         let reporting = Properties { access_control: AccessControl::OpenAsShown, ..REGULAR };
@@ -426,9 +426,9 @@ mod tests {
             (decisions.names, decisions.name_timeout, decisions.negative_names),
             (NameCaching::Never, Duration::ZERO, false)
         );
-        let asked = MountOptions { default_permissions: Some(true), ..others };
-        assert!(decide(&reporting, &asked).checks_without_lists);
-        let names = |properties: &Properties| decide(properties, &asked).names;
+        let requested = MountOptions { default_permissions: Some(true), ..others };
+        assert!(decide(&reporting, &requested).checks_without_acls);
+        let names = |properties: &Properties| decide(properties, &requested).names;
         assert_eq!(names(&REGULAR), NameCaching::Always);
         assert_eq!(names(&reporting), NameCaching::SearchableByAll);
         assert_eq!(names(&Properties { checks_credentials: false, ..reporting }), NameCaching::Always);
@@ -436,47 +436,47 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_attributes_and_decides_by_them_has_names_cached() {
+    fn mapped_attributes_allow_name_caching() {
         let mapped = Properties { attributes_untouched: false, ..REGULAR };
         assert_eq!(decide(&mapped, &MountOptions::default()).names, NameCaching::SearchableByAll);
         let mut decisions = decide(&mapped, &MountOptions { allow_other: true, ..MountOptions::default() });
         assert_eq!(decisions.names, NameCaching::Always);
-        decisions.do_without_lists();
+        decisions.drop_acls();
         assert_eq!(decisions.names, NameCaching::SearchableByAll);
     }
 
     #[test]
-    fn nothing_else_reaching_the_files_unbinds_the_caches() {
+    fn exclusive_access_makes_timeouts_unlimited() {
         let over = MountOptions { over: true, ..MountOptions::default() };
         for decisions in [decide(&REGULAR, &over), decide(&Properties::TRANSPARENT, &MountOptions::default())] {
-            assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (UNBOUNDED, UNBOUNDED));
+            assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (UNLIMITED_TIMEOUT, UNLIMITED_TIMEOUT));
             assert!(decisions.exclusive && !decisions.forward_locks);
         }
     }
 
     #[test]
-    fn locks_reach_the_base_where_they_are_shared_with_programs_outside() {
-        let alone = Properties { shares_locks: false, ..REGULAR };
-        assert!(!decide(&alone, &MountOptions::default()).forward_locks);
+    fn shared_locks_are_forwarded_to_the_base() {
+        let exclusive_locks = Properties { shares_locks: false, ..REGULAR };
+        assert!(!decide(&exclusive_locks, &MountOptions::default()).forward_locks);
         let wanted = MountOptions { forward_locks: Some(true), ..MountOptions::default() };
-        assert!(decide(&alone, &wanted).forward_locks);
+        assert!(decide(&exclusive_locks, &wanted).forward_locks);
     }
 
     #[test]
-    fn timeouts_given_count_unless_nothing_may_be_cached() {
+    fn given_timeouts_apply_where_caching_is_allowed() {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         let given = MountOptions { name_timeout: seconds(5), attribute_timeout: seconds(7), ..MountOptions::default() };
         let decisions = decide(&REGULAR, &given);
         assert_eq!((Some(decisions.name_timeout), Some(decisions.attribute_timeout)), (seconds(5), seconds(7)));
-        let watchful = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
-        let decisions = decide(&watchful, &given);
+        let observing = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
+        let decisions = decide(&observing, &given);
         assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (Duration::ZERO, Duration::ZERO));
     }
 
     #[test]
-    fn a_stack_that_needs_to_see_gets_to_see() {
-        let watchful = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
-        let decisions = decide(&watchful, &MountOptions::default());
+    fn required_visibility_disables_caching() {
+        let observing = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
+        let decisions = decide(&observing, &MountOptions::default());
         assert_eq!(decisions.names, NameCaching::Never);
         assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (Duration::ZERO, Duration::ZERO));
         assert!(!decisions.negative_names);
@@ -490,11 +490,11 @@ mod tests {
     }
 
     #[test]
-    fn a_base_that_does_not_check_leaves_checking_to_the_kernel() {
+    fn kernel_checks_permissions_for_a_base_that_does_not() {
         let unprivileged = Properties { checks_credentials: false, ..REGULAR };
-        let alone = decide(&unprivileged, &MountOptions::default());
-        assert!(alone.default_permissions && !alone.posix_acl);
-        assert_eq!(alone.names, NameCaching::Always);
+        let exclusive_locks = decide(&unprivileged, &MountOptions::default());
+        assert!(exclusive_locks.default_permissions && !exclusive_locks.posix_acl);
+        assert_eq!(exclusive_locks.names, NameCaching::Always);
         let others = MountOptions { allow_other: true, ..MountOptions::default() };
         assert!(decide(&unprivileged, &others).posix_acl);
     }
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn explanations_tell_what_is_stored_at_once() {
+    fn explanation_lists_synchronous_writes() {
         let explained = |flags| decide(&REGULAR, &MountOptions { flags, ..MountOptions::default() }).to_string();
         let stored = |flags| explained(flags).lines().find(|line| line.starts_with("stored ")).map(str::to_owned);
         assert_eq!(stored(MountFlags::default()), None);
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_kept_only_where_no_layer_sees_them_and_files_stay_what_they_are() {
+    fn writeback_cache_requires_stable_files_and_no_observing_layer() {
         let back = MountOptions { write_back: true, ..MountOptions::default() };
         let kept = |properties: &Properties| decide(properties, &back).write_back;
         assert!(kept(&REGULAR).is_ok() && decide(&REGULAR, &MountOptions::default()).write_back == Err(None));
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_without_files_of_the_kernels_is_not_passed_through() {
+    fn base_without_backing_files_has_no_passthrough() {
         let memory = Properties { has_backing_files: false, ..REGULAR };
         assert!(decide(&memory, &MountOptions::default()).passthrough.is_err());
     }

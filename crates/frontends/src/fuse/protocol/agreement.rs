@@ -1,6 +1,6 @@
 //! Features that a mount's decisions request from the kernel, and what remains of the decisions after the kernel's offer.
 
-use super::negotiation::{Negotiated, Wishes};
+use super::negotiation::{Negotiated, RequestedFeatures};
 use super::wire::init;
 use crate::fuse::mounting::error::MountError;
 use crate::fuse::mounting::options::{Decisions, MountOptions, NameCaching, REGULAR_TIMEOUT, TURNED_OFF, Uring};
@@ -19,8 +19,8 @@ const NO_WRITE_BACK: &str = "it has no writeback cache for FUSE";
 const NO_URING: &str = "the kernel does not offer it";
 
 /// Returns what a mount requests in the negotiation.
-pub(crate) fn wishes(decisions: &Decisions) -> Wishes {
-    Wishes {
+pub(crate) fn requested_features(decisions: &Decisions) -> RequestedFeatures {
+    RequestedFeatures {
         uring: decisions.uring.is_ok(),
         passthrough: decisions.passthrough.is_ok(),
         write_back: decisions.write_back.is_ok(),
@@ -37,7 +37,7 @@ pub(crate) fn wishes(decisions: &Decisions) -> Wishes {
 }
 
 /// Corrects the decisions by what was negotiated: afterwards they promise nothing that the kernel lacks.
-pub(crate) fn correct(decisions: &mut Decisions, negotiated: &Negotiated) {
+pub(crate) fn apply_negotiated(decisions: &mut Decisions, negotiated: &Negotiated) {
     let withheld = decisions.withheld;
     let require = |feature, reason| match negotiated.has(feature) {
         true => Ok(()),
@@ -49,10 +49,10 @@ pub(crate) fn correct(decisions: &mut Decisions, negotiated: &Negotiated) {
         decisions.write_back.and_then(|()| require(init::WRITEBACK_CACHE, NO_WRITE_BACK).map_err(Some));
     decisions.uring = decisions.uring.and_then(|()| require(init::OVER_IO_URING, NO_URING));
     if !negotiated.has(init::POSIX_ACL) {
-        decisions.do_without_lists();
+        decisions.drop_acls();
     }
     if !negotiated.has(init::HAS_EXPIRE_ONLY) {
-        let_names_run_out(decisions);
+        limit_name_caching(decisions);
     }
     decisions.forward_locks &= negotiated.has(init::POSIX_LOCKS);
     decisions.forward_flocks &= negotiated.has(init::FLOCK_LOCKS);
@@ -61,7 +61,7 @@ pub(crate) fn correct(decisions: &mut Decisions, negotiated: &Negotiated) {
 
 /// Limits name caching on kernels that can revalidate a name only by detaching what is mounted inside: such a kernel caches
 /// names for a short time at most, and none that may have to be expired at once.
-fn let_names_run_out(decisions: &mut Decisions) {
+fn limit_name_caching(decisions: &mut Decisions) {
     if decisions.names == NameCaching::SearchableByAll {
         decisions.names = NameCaching::Never;
     }
@@ -72,10 +72,10 @@ fn let_names_run_out(decisions: &mut Decisions) {
 }
 
 /// Returns the error of a mount whose options require what the decisions do not grant.
-pub(crate) fn unmet_demand(decisions: &Decisions, options: &MountOptions) -> Option<MountError> {
+pub(crate) fn unmet_requirement(decisions: &Decisions, options: &MountOptions) -> Option<MountError> {
     match (decisions.uring, decisions.write_back) {
-        (Err(why), _) if options.uring == Uring::On => Some(MountError::NoUring(why)),
-        (_, Err(Some(why))) => Some(MountError::NoWriteBack(why)),
+        (Err(reason), _) if options.uring == Uring::On => Some(MountError::NoUring(reason)),
+        (_, Err(Some(reason))) => Some(MountError::NoWriteBack(reason)),
         _ => None,
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::fuse::mounting::options::decide;
     use crate::fuse::protocol::features::Features;
-    use crate::fuse::protocol::negotiation::{InitAnswer, negotiate};
+    use crate::fuse::protocol::negotiation::{NegotiationResult, negotiate};
     use crate::fuse::protocol::wire;
     use vnode::Properties;
 
@@ -108,10 +108,10 @@ mod tests {
         }
         let (flags, flags2) = (features as u32, (features >> 32) as u32);
         let offer = wire::InitIn { major: 7, minor, max_readahead: 0, flags, flags2, unused: [0; 11] };
-        let InitAnswer::Agreed(_, negotiated) = negotiate(&offer, &wishes(&decisions), 4096) else {
+        let NegotiationResult::Agreed(_, negotiated) = negotiate(&offer, &requested_features(&decisions), 4096) else {
             panic!("not agreed")
         };
-        correct(&mut decisions, &negotiated);
+        apply_negotiated(&mut decisions, &negotiated);
         decisions
     }
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn linux_6_1_is_promised_no_passthrough_and_no_io_uring() {
+    fn linux_6_1_gets_no_passthrough_and_no_io_uring() {
         // Decided on another kernel, where the switch is on.
         let options = MountOptions { uring: Uring::On, ..MountOptions::default() };
         let decisions = corrected(&REGULAR, &options, 37, !LATER);
@@ -132,11 +132,11 @@ mod tests {
                 the kernel has no passthrough (Linux 6.9 has)\n";
             assert!(text.contains(data), "{text}");
         }
-        assert!(matches!(unmet_demand(&decisions, &options), Some(MountError::NoUring(NO_URING))));
+        assert!(matches!(unmet_requirement(&decisions, &options), Some(MountError::NoUring(NO_URING))));
     }
 
     #[test]
-    fn names_run_out_where_the_kernel_cannot_be_made_to_ask_again() {
+    fn name_caching_is_limited_without_expire_only() {
         let options = without("has-expire-only");
         let decisions = corrected(&REGULAR, &options, 45, u64::MAX);
         assert_eq!((decisions.names, decisions.name_timeout), (NameCaching::Never, Duration::ZERO));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_that_differ_are_not_cached_without_passthrough() {
+    fn differing_opens_are_uncached_without_passthrough() {
         let properties = Properties { opens_differ: true, ..REGULAR };
         let decisions = corrected(&properties, &MountOptions::default(), 37, !LATER);
         assert!(decisions.direct_io());
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_withheld_is_turned_off_by_an_option() {
+    fn withheld_features_are_reported_as_turned_off() {
         let newest = |options: &MountOptions| corrected(&REGULAR, options, 45, u64::MAX);
         if rustix::process::geteuid().is_root() {
             assert_eq!(newest(&MountOptions::default()).passthrough, Ok(()));
@@ -165,13 +165,13 @@ mod tests {
         let back = MountOptions { write_back: true, ..without("writeback-cache") };
         let decisions = newest(&back);
         assert_eq!(decisions.write_back, Err(Some(TURNED_OFF)));
-        assert!(matches!(unmet_demand(&decisions, &back), Some(MountError::NoWriteBack(TURNED_OFF))));
+        assert!(matches!(unmet_requirement(&decisions, &back), Some(MountError::NoWriteBack(TURNED_OFF))));
         let text = newest(&without("passthrough:async-read")).to_string();
         assert!(text.contains("\nfeatures of the kernel left unused: async-read:passthrough"), "{text}");
     }
 
     #[test]
-    fn locks_that_the_kernel_does_not_send_are_kept_by_it() {
+    fn kernel_manages_locks_that_it_does_not_forward() {
         let locks = |names: &str| {
             let decisions = corrected(&REGULAR, &without(names), 45, u64::MAX);
             let text = decisions.to_string();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_changed_data_are_the_kernels_only_if_it_can() {
+    fn acls_and_changed_data_follow_the_negotiated_features() {
         let options = MountOptions { allow_other: true, default_permissions: Some(true), ..MountOptions::default() };
         assert!(corrected(&REGULAR, &options, 45, u64::MAX).posix_acl);
         assert!(!corrected(&REGULAR, &options, 45, !init::POSIX_ACL).posix_acl);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_with_everything_changes_nothing() {
+    fn full_featured_kernel_keeps_the_decisions() {
         let options = MountOptions { passthrough: false, ..MountOptions::default() };
         let decisions = decide(&REGULAR, &options);
         assert_eq!(corrected(&REGULAR, &options, 45, u64::MAX), decisions);

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn device_numbers_survive_the_way_there_and_back() {
+    fn device_numbers_round_trip() {
         for (major, minor) in [(0, 0), (8, 1), (10, 229), (259, 0xf_ffff), (0xfff, 0x100)] {
             let device = Device { major, minor };
             assert_eq!(device_from_wire(device_to_wire(device)), device);

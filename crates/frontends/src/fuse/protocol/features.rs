@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_init_ext_the_second_word_is_missing_and_no_more() {
+    fn withholding_init_ext_rules_out_the_second_word() {
         let feature = |name: &str| name.parse::<Features>().unwrap();
         for (name, other) in Features::all() {
             let is_missing = name == "init-ext" || other.0 >> 32 != 0;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_read_as_it_is_written() {
+    fn feature_names_round_trip() {
         let mut all = Features::NONE;
         for (name, feature) in Features::all() {
             assert_eq!((feature.to_string().as_str(), feature.0.count_ones()), (name, 1));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_names_that_there_are() {
+    fn unknown_feature_lists_the_valid_names() {
         let message = "passthrough:splice".parse::<Features>().unwrap_err().to_string();
         assert!(message.starts_with("the FUSE protocol has no feature 'splice'; there are async-read, "), "{message}");
         assert!(message.ends_with(", passthrough, over-io-uring"), "{message}");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_extension_of_init_there_is_no_second_word() {
+    fn init_ext_is_required_for_the_second_word() {
         let extension = Features(init::INIT_EXT);
         assert!(extension.rule_out(init::PASSTHROUGH) && extension.rule_out(init::INIT_EXT));
         assert!(!extension.rule_out(init::POSIX_LOCKS) && !Features::NONE.rule_out(init::PASSTHROUGH));

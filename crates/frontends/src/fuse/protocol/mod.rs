@@ -3,7 +3,7 @@
 pub(crate) mod agreement;
 pub(crate) mod convert;
 pub(crate) mod features;
-pub(crate) mod kernel;
+pub(crate) mod kernel_offer;
 pub(crate) mod negotiation;
 pub(crate) mod reply;
 pub(crate) mod request;

@@ -5,7 +5,7 @@ use super::wire::{self, init};
 
 /// The features that the front end requests; the kernel's offer decides.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wishes {
+pub(crate) struct RequestedFeatures {
     /// Requests arrive through io_uring.
     pub(crate) uring: bool,
     /// Pass open files to the kernel where the stack leaves data untouched.
@@ -51,11 +51,11 @@ impl Negotiated {
 
 /// The answer to an INIT.
 #[derive(Debug)]
-pub(crate) enum InitAnswer {
+pub(crate) enum NegotiationResult {
     /// Success: the reply, and what is in use from now on.
     Agreed(Box<wire::InitOut>, Negotiated),
     /// The kernel speaks a later major version: this reply makes it retry with ours.
-    AskAgain(Box<wire::InitOut>),
+    Retry(Box<wire::InitOut>),
     /// The kernel is too old.
     TooOld { major: u32, minor: u32 },
 }
@@ -68,7 +68,7 @@ pub(crate) enum InitAnswer {
 ///
 /// Truncation by OPEN is not among them: the kernel checks only afterwards whether the file is a program being executed, whose
 /// content would be lost by then. So it sends a SETATTR instead.
-const ALWAYS: u64 = init::ASYNC_READ
+const ALWAYS_REQUESTED: u64 = init::ASYNC_READ
     | init::EXPORT_SUPPORT
     | init::BIG_WRITES
     | init::DONT_MASK
@@ -89,44 +89,44 @@ const ALWAYS: u64 = init::ASYNC_READ
 const PAGES_DEFAULT: u32 = 32;
 
 /// Decides on an offer. `page_size` is the machine's, in bytes.
-pub(crate) fn negotiate(offer: &wire::InitIn, wishes: &Wishes, page_size: u32) -> InitAnswer {
+pub(crate) fn negotiate(offer: &wire::InitIn, requested: &RequestedFeatures, page_size: u32) -> NegotiationResult {
     if offer.major > wire::MAJOR_VERSION {
         let major = wire::MAJOR_VERSION;
         let ours = wire::InitOut { major, minor: wire::MINOR_VERSION, ..Default::default() };
-        return InitAnswer::AskAgain(Box::new(ours));
+        return NegotiationResult::Retry(Box::new(ours));
     }
     if offer.major < wire::MAJOR_VERSION || offer.minor < wire::MINOR_VERSION_MIN {
-        return InitAnswer::TooOld { major: offer.major, minor: offer.minor };
+        return NegotiationResult::TooOld { major: offer.major, minor: offer.minor };
     }
-    let offered = offered_features(offer, wishes.withheld.bits());
-    let mut features = ALWAYS & offered;
-    let mut wish = |wanted: bool, feature: u64| {
+    let offered = offered_features(offer, requested.withheld.bits());
+    let mut features = ALWAYS_REQUESTED & offered;
+    let mut request = |wanted: bool, feature: u64| {
         if wanted {
             features |= feature & offered;
         }
     };
-    wish(wishes.uring, init::OVER_IO_URING);
-    wish(wishes.passthrough, init::PASSTHROUGH);
-    wish(wishes.write_back, init::WRITEBACK_CACHE);
-    wish(wishes.posix_acl, init::POSIX_ACL);
-    wish(wishes.cache_symlinks, init::CACHE_SYMLINKS);
-    wish(wishes.posix_locks, init::POSIX_LOCKS);
-    wish(wishes.flock_locks, init::FLOCK_LOCKS);
-    wish(wishes.drop_changed_data, init::AUTO_INVAL_DATA);
+    request(requested.uring, init::OVER_IO_URING);
+    request(requested.passthrough, init::PASSTHROUGH);
+    request(requested.write_back, init::WRITEBACK_CACHE);
+    request(requested.posix_acl, init::POSIX_ACL);
+    request(requested.cache_symlinks, init::CACHE_SYMLINKS);
+    request(requested.posix_locks, init::POSIX_LOCKS);
+    request(requested.flock_locks, init::FLOCK_LOCKS);
+    request(requested.drop_changed_data, init::AUTO_INVAL_DATA);
 
     // A kernel with neither has set-ID bits cleared in the name of the writer, who need not be permitted to. A kernel with the
     // writeback cache does not report who wrote.
-    let clears_set_id = features & init::HANDLE_KILLPRIV_V2 != 0 || wishes.write_back;
+    let clears_set_id = features & init::HANDLE_KILLPRIV_V2 != 0 || requested.write_back;
     if !clears_set_id {
         features |= init::HANDLE_KILLPRIV & offered;
     }
 
-    let pages_wished = wishes.message_bytes_max.div_ceil(page_size).max(1);
-    let pages = if features & init::MAX_PAGES != 0 { pages_wished } else { pages_wished.min(PAGES_DEFAULT) };
+    let pages_requested = requested.message_bytes_max.div_ceil(page_size).max(1);
+    let pages = if features & init::MAX_PAGES != 0 { pages_requested } else { pages_requested.min(PAGES_DEFAULT) };
     let max_pages = u16::try_from(pages).unwrap_or(u16::MAX);
     let minor = offer.minor.min(wire::MINOR_VERSION);
     let negotiated = Negotiated { minor, features, max_write: u32::from(max_pages) * page_size, max_pages };
-    InitAnswer::Agreed(Box::new(reply(offer, wishes, &negotiated)), negotiated)
+    NegotiationResult::Agreed(Box::new(reply(offer, requested, &negotiated)), negotiated)
 }
 
 /// Returns the features offered, without those withheld. Without INIT_EXT there is no second word.
@@ -136,14 +136,14 @@ fn offered_features(offer: &wire::InitIn, withheld: u64) -> u64 {
     low | (high & !withheld)
 }
 
-fn reply(offer: &wire::InitIn, wishes: &Wishes, negotiated: &Negotiated) -> wire::InitOut {
+fn reply(offer: &wire::InitIn, requested: &RequestedFeatures, negotiated: &Negotiated) -> wire::InitOut {
     wire::InitOut {
         major: wire::MAJOR_VERSION,
         minor: negotiated.minor,
         max_readahead: offer.max_readahead,
         flags: negotiated.features as u32,
-        max_background: wishes.background_max,
-        congestion_threshold: wishes.background_max / 4 * 3,
+        max_background: requested.background_max,
+        congestion_threshold: requested.background_max / 4 * 3,
         max_write: negotiated.max_write,
         time_granularity: 1,
         max_pages: negotiated.max_pages,
@@ -160,7 +160,7 @@ fn reply(offer: &wire::InitIn, wishes: &Wishes, negotiated: &Negotiated) -> wire
 mod tests {
     use super::*;
 
-    const WISHES: Wishes = Wishes {
+    const REQUESTED: RequestedFeatures = RequestedFeatures {
         uring: true,
         passthrough: true,
         write_back: false,
@@ -185,17 +185,17 @@ mod tests {
         }
     }
 
-    fn agreed(minor: u32, features: u64, wishes: &Wishes) -> (wire::InitOut, Negotiated) {
-        match negotiate(&offer(minor, features), wishes, 4096) {
-            InitAnswer::Agreed(reply, negotiated) => (*reply, negotiated),
+    fn agreed(minor: u32, features: u64, requested: &RequestedFeatures) -> (wire::InitOut, Negotiated) {
+        match negotiate(&offer(minor, features), requested, 4096) {
+            NegotiationResult::Agreed(reply, negotiated) => (*reply, negotiated),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn a_new_kernel_gives_all_that_is_wished() {
-        let (reply, negotiated) = agreed(45, u64::MAX, &WISHES);
-        let expected = ALWAYS
+    fn new_kernel_grants_all_requested_features() {
+        let (reply, negotiated) = agreed(45, u64::MAX, &REQUESTED);
+        let expected = ALWAYS_REQUESTED
             | init::OVER_IO_URING
             | init::PASSTHROUGH
             | init::CACHE_SYMLINKS
@@ -208,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_used_that_was_not_offered() {
+    fn only_offered_features_are_used() {
         for bit in 0..64 {
             let feature = 1 << bit;
-            let (_, negotiated) = agreed(45, !feature, &WISHES);
+            let (_, negotiated) = agreed(45, !feature, &REQUESTED);
             assert_eq!(negotiated.features & feature, 0, "bit {bit}");
         }
-        let (reply, negotiated) = agreed(31, 0, &WISHES);
+        let (reply, negotiated) = agreed(31, 0, &REQUESTED);
         assert_eq!(negotiated.features, 0);
         assert_eq!((reply.max_write, reply.max_pages), (131_072, 32));
         assert_eq!(reply.max_stack_depth, 0);
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn linux_5_10_gets_the_first_word_only() {
         let features = u64::from(u32::MAX) & !init::INIT_EXT & !init::SETXATTR_EXT;
-        let (reply, negotiated) = agreed(32, features | init::PASSTHROUGH, &WISHES);
+        let (reply, negotiated) = agreed(32, features | init::PASSTHROUGH, &REQUESTED);
         assert_eq!(reply.flags2, 0);
         assert_eq!(reply.minor, 32);
         assert!(!negotiated.has(init::PASSTHROUGH));
@@ -231,8 +231,8 @@ mod tests {
     }
 
     #[test]
-    fn features_that_cost_are_used_only_when_wished() {
-        let modest = Wishes {
+    fn costly_features_are_used_only_on_request() {
+        let modest = RequestedFeatures {
             uring: false,
             passthrough: false,
             write_back: true,
@@ -241,7 +241,7 @@ mod tests {
             posix_locks: false,
             flock_locks: false,
             drop_changed_data: false,
-            ..WISHES
+            ..REQUESTED
         };
         let (_, negotiated) = agreed(45, u64::MAX, &modest);
         let unwanted =
@@ -252,11 +252,11 @@ mod tests {
     }
 
     #[test]
-    fn a_feature_withheld_is_not_used_and_takes_no_other_with_it() {
-        let all = Wishes { write_back: true, posix_acl: true, ..WISHES };
+    fn withheld_feature_disables_no_other() {
+        let all = RequestedFeatures { write_back: true, posix_acl: true, ..REQUESTED };
         let (_, whole) = agreed(45, u64::MAX, &all);
         for (name, withheld) in Features::all() {
-            let (reply, negotiated) = agreed(45, u64::MAX, &Wishes { withheld, ..all });
+            let (reply, negotiated) = agreed(45, u64::MAX, &RequestedFeatures { withheld, ..all });
             let lost = match name {
                 "init-ext" => init::INIT_EXT | whole.features & !u64::from(u32::MAX),
                 _ => withheld.bits(),
@@ -271,34 +271,34 @@ mod tests {
     }
 
     #[test]
-    fn linux_5_10_leaves_set_id_bits_to_the_stack_unless_it_writes_back() {
+    fn linux_5_10_leaves_set_id_bits_to_the_stack() {
         let older = !init::HANDLE_KILLPRIV_V2;
-        assert!(agreed(32, older, &WISHES).1.has(init::HANDLE_KILLPRIV));
-        assert!(!agreed(32, older, &Wishes { write_back: true, ..WISHES }).1.has(init::HANDLE_KILLPRIV));
-        assert!(!agreed(32, older & !init::HANDLE_KILLPRIV, &WISHES).1.has(init::HANDLE_KILLPRIV));
-        assert!(!agreed(33, u64::MAX, &WISHES).1.has(init::HANDLE_KILLPRIV));
+        assert!(agreed(32, older, &REQUESTED).1.has(init::HANDLE_KILLPRIV));
+        assert!(!agreed(32, older, &RequestedFeatures { write_back: true, ..REQUESTED }).1.has(init::HANDLE_KILLPRIV));
+        assert!(!agreed(32, older & !init::HANDLE_KILLPRIV, &REQUESTED).1.has(init::HANDLE_KILLPRIV));
+        assert!(!agreed(33, u64::MAX, &REQUESTED).1.has(init::HANDLE_KILLPRIV));
     }
 
     #[test]
     fn every_feature_that_is_used_has_a_name() {
         let named = Features::all().fold(Features::NONE, |set, (_, feature)| set | feature);
-        let all = Wishes { write_back: true, posix_acl: true, ..WISHES };
+        let all = RequestedFeatures { write_back: true, posix_acl: true, ..REQUESTED };
         assert_eq!(agreed(45, u64::MAX, &all).1.features, named.bits());
     }
 
     #[test]
-    fn versions_meet_at_the_lower_one() {
-        assert_eq!(agreed(38, u64::MAX, &WISHES).1.minor, 38);
-        assert_eq!(agreed(99, u64::MAX, &WISHES).1.minor, wire::MINOR_VERSION);
+    fn lower_minor_version_is_used() {
+        assert_eq!(agreed(38, u64::MAX, &REQUESTED).1.minor, 38);
+        assert_eq!(agreed(99, u64::MAX, &REQUESTED).1.minor, wire::MINOR_VERSION);
         let later = wire::InitIn { major: 8, ..offer(0, 0) };
-        assert!(matches!(negotiate(&later, &WISHES, 4096), InitAnswer::AskAgain(reply) if reply.major == 7));
+        assert!(matches!(negotiate(&later, &REQUESTED, 4096), NegotiationResult::Retry(reply) if reply.major == 7));
         let old = offer(30, 0);
-        assert!(matches!(negotiate(&old, &WISHES, 4096), InitAnswer::TooOld { major: 7, minor: 30 }));
+        assert!(matches!(negotiate(&old, &REQUESTED, 4096), NegotiationResult::TooOld { major: 7, minor: 30 }));
     }
 
     #[test]
     fn messages_are_counted_in_pages_of_the_machine() {
-        let InitAnswer::Agreed(reply, _) = negotiate(&offer(45, u64::MAX), &WISHES, 65_536) else {
+        let NegotiationResult::Agreed(reply, _) = negotiate(&offer(45, u64::MAX), &REQUESTED, 65_536) else {
             panic!("not agreed")
         };
         assert_eq!((reply.max_pages, reply.max_write), (16, 1 << 20));

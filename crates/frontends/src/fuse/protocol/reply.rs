@@ -45,8 +45,8 @@ impl<'a> Reply<'a> {
     /// Appends bytes, all or none.
     pub(crate) fn put_bytes(&mut self, value: &[u8]) -> bool {
         match self.bytes.get_mut(self.length..self.length + value.len()) {
-            Some(place) => {
-                place.copy_from_slice(value);
+            Some(destination) => {
+                destination.copy_from_slice(value);
                 self.length += value.len();
                 true
             }
@@ -98,7 +98,7 @@ impl<'a, 'b> EntryPacker<'a, 'b> {
     }
 
     /// Returns the number of bytes left.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn bytes_left(&self) -> usize {
         self.end - self.reply.length
     }
 
@@ -109,7 +109,7 @@ impl<'a, 'b> EntryPacker<'a, 'b> {
     }
 
     fn fits(&self, name_length: usize, plus: bool) -> bool {
-        EntryPacker::length(name_length, plus) <= self.room()
+        EntryPacker::length(name_length, plus) <= self.bytes_left()
     }
 
     /// Appends an entry of READDIR; returns `false` if it does not fit.
@@ -133,10 +133,10 @@ impl<'a, 'b> EntryPacker<'a, 'b> {
 
 /// Returns whether the kernel accepts a reply with this error: it accepts none with a kernel-internal number, such as
 /// ERESTARTSYS, and the caller would wait forever.
-pub(crate) fn is_answerable(errno: i32) -> bool {
+pub(crate) fn is_valid_reply_error(errno: i32) -> bool {
     /// The first of the kernel-internal error numbers (include/linux/errno.h).
-    const KERNELS_OWN: i32 = 512;
-    (1..KERNELS_OWN).contains(&errno)
+    const FIRST_INTERNAL_ERRNO: i32 = 512;
+    (1..FIRST_INTERNAL_ERRNO).contains(&errno)
 }
 
 #[cfg(test)]
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_aligned_and_stop_at_the_size_asked_for() {
+    fn entries_are_aligned_and_fit_the_requested_size() {
         let mut bytes = [0; HEADER + 4096];
         let mut reply = Reply::new(&mut bytes);
         let mut packer = EntryPacker::new(&mut reply, 80);

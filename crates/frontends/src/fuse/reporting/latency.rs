@@ -6,24 +6,26 @@ use std::time::Duration;
 /// Latencies of requests in the server: from when each was received until its reply was complete. The resolution is 1 %, or 64
 /// ns.
 #[derive(Clone, Debug)]
-pub struct Times(Histogram<u64>);
+pub struct LatencyHistogram(Histogram<u64>);
 
 /// Shortest latency that is distinguished, in nanoseconds.
-const SHORTEST_NS: u64 = 64;
+const SHORTEST_LATENCY_NS: u64 = 64;
 /// Longest latency with a preallocated bucket, in nanoseconds; buckets for longer ones are allocated as they occur.
-const USUAL_NS: u64 = 1_000_000;
+const PREALLOCATED_LATENCY_NS: u64 = 1_000_000;
 /// Precision: two decimal digits.
-const DIGITS: u8 = 2;
+const SIGNIFICANT_DIGITS: u8 = 2;
 
-impl Default for Times {
-    fn default() -> Times {
-        let mut histogram = Histogram::new_with_bounds(SHORTEST_NS, USUAL_NS, DIGITS).expect("the bounds are valid");
+impl Default for LatencyHistogram {
+    fn default() -> LatencyHistogram {
+        let mut histogram =
+            Histogram::new_with_bounds(SHORTEST_LATENCY_NS, PREALLOCATED_LATENCY_NS, SIGNIFICANT_DIGITS)
+                .expect("the bounds are valid");
         histogram.auto(true);
-        Times(histogram)
+        LatencyHistogram(histogram)
     }
 }
 
-impl Times {
+impl LatencyHistogram {
     /// Records one request.
     pub(crate) fn record(&mut self, time: Duration) {
         self.record_several(nanoseconds(time), 1);
@@ -35,30 +37,30 @@ impl Times {
     }
 
     /// Returns the non-empty buckets: the nanoseconds at the middle of each, and its number of requests.
-    pub fn steps(&self) -> Vec<(u64, u64)> {
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
         let middle = |nanoseconds| self.0.median_equivalent(nanoseconds);
         self.0.iter_recorded().map(|step| (middle(step.value_iterated_to()), step.count_at_value())).collect()
     }
 
-    /// Creates a histogram from [`Times::steps`].
-    pub fn from_steps(steps: &[(u64, u64)]) -> Times {
-        let mut times = Times::default();
-        steps.iter().for_each(|(nanoseconds, requests)| times.record_several(*nanoseconds, *requests));
+    /// Creates a histogram from [`LatencyHistogram::buckets`].
+    pub fn from_buckets(buckets: &[(u64, u64)]) -> LatencyHistogram {
+        let mut times = LatencyHistogram::default();
+        buckets.iter().for_each(|(nanoseconds, requests)| times.record_several(*nanoseconds, *requests));
         times
     }
 
     /// Adds the requests of another histogram.
-    pub fn add(&mut self, others: &Times) {
+    pub fn add(&mut self, others: &LatencyHistogram) {
         // The histogram grows for longer ones, so that they always fit.
         let _ = self.0.add(&others.0);
     }
 
     /// Returns the requests recorded since an earlier state of the same histogram.
     #[must_use]
-    pub fn since(&self, earlier: &Times) -> Times {
+    pub fn since(&self, earlier: &LatencyHistogram) -> LatencyHistogram {
         let mut later = self.0.clone();
         match later.subtract(&earlier.0) {
-            Ok(()) => Times(later),
+            Ok(()) => LatencyHistogram(later),
             // It was not an earlier state: counting was restarted.
             Err(_) => self.clone(),
         }
@@ -85,12 +87,12 @@ impl Times {
     }
 
     /// Returns the maximum; zero if there are no requests.
-    pub fn longest(&self) -> Duration {
+    pub fn max(&self) -> Duration {
         Duration::from_nanos(self.0.max())
     }
 
     /// Returns the number of requests that took no longer than `limit`.
-    pub fn up_to(&self, limit: Duration) -> u64 {
+    pub fn count_up_to(&self, limit: Duration) -> u64 {
         self.0.count_between(0, nanoseconds(limit))
     }
 }
@@ -103,8 +105,8 @@ fn nanoseconds(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn times(microseconds: impl IntoIterator<Item = u64>) -> Times {
-        let mut times = Times::default();
+    fn times(microseconds: impl IntoIterator<Item = u64>) -> LatencyHistogram {
+        let mut times = LatencyHistogram::default();
         microseconds.into_iter().for_each(|time| times.record(Duration::from_micros(time)));
         times
     }
@@ -120,37 +122,37 @@ mod tests {
         for (part, expected) in [(0.5, 35_000.0), (0.9, 63_000.0), (0.99, 69_300.0), (1.0, 70_000.0)] {
             assert!(is_about(times.quantile(part), expected), "{part}: {:?}", times.quantile(part));
         }
-        assert!(is_about(times.mean(), 35_003.5) && is_about(times.longest(), 70_000.0));
+        assert!(is_about(times.mean(), 35_003.5) && is_about(times.max(), 70_000.0));
         assert!(is_about(times.total(), 350_035_000.0), "{:?}", times.total());
-        assert!(times.up_to(Duration::from_millis(35)).abs_diff(5_000) < 60);
+        assert!(times.count_up_to(Duration::from_millis(35)).abs_diff(5_000) < 60);
     }
 
     #[test]
-    fn none_took_no_time() {
-        let times = Times::default();
+    fn empty_histogram_is_zero() {
+        let times = LatencyHistogram::default();
         assert_eq!((times.requests(), times.mean(), times.quantile(0.99)), (0, Duration::ZERO, Duration::ZERO));
-        assert_eq!((times.longest(), times.total(), times.up_to(Duration::MAX)), (Duration::ZERO, Duration::ZERO, 0));
+        assert_eq!((times.max(), times.total(), times.count_up_to(Duration::MAX)), (Duration::ZERO, Duration::ZERO, 0));
     }
 
     #[test]
-    fn hours_and_nanoseconds_have_their_places() {
-        let mut times = Times::default();
+    fn extreme_latencies_are_recorded() {
+        let mut times = LatencyHistogram::default();
         times.record(Duration::from_secs(30_000));
         times.record(Duration::from_nanos(1));
-        assert!(is_about(times.longest(), 3e10));
-        assert!(times.quantile(0.5) <= Duration::from_nanos(SHORTEST_NS));
+        assert!(is_about(times.max(), 3e10));
+        assert!(times.quantile(0.5) <= Duration::from_nanos(SHORTEST_LATENCY_NS));
     }
 
     #[test]
-    fn what_came_later_is_told_apart() {
+    fn later_requests_are_the_difference() {
         let before = times([10, 20, 3_000_000]);
         let mut after = before.clone();
         after.add(&times([20, 500]));
-        let sent = Times::from_steps(&after.steps());
-        assert_eq!(sent.steps(), after.steps());
+        let sent = LatencyHistogram::from_buckets(&after.buckets());
+        assert_eq!(sent.buckets(), after.buckets());
         let since = sent.since(&before);
         assert_eq!(since.requests(), 2);
-        assert!(is_about(since.longest(), 500.0), "{:?}", since.longest());
+        assert!(is_about(since.max(), 500.0), "{:?}", since.max());
         assert_eq!(times([5]).since(&before).requests(), 1, "of a count that began again, all");
     }
 }

@@ -161,7 +161,7 @@ fn describe_set_attributes(set: &wire::SetAttributesIn, line: &mut String) -> st
 fn describe_result(opcode: Opcode, outcome: Outcome, reply: &Reply<'_>) -> String {
     match outcome {
         Outcome::NoReply => "no reply".into(),
-        Outcome::Later => "waits".into(),
+        Outcome::Deferred => "waits".into(),
         Outcome::Failed(errno) => format!("{:?}", Errno::new(errno)),
         Outcome::Done => describe_success(opcode, reply.payload()),
     }

@@ -17,72 +17,72 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Number of consecutive requests of one caller after which it counts as the single caller. A compiler that searches for its
 /// headers sends hundreds while others compute.
-const REQUESTS_OF_A_LONER: u32 = 256;
+const SINGLE_CALLER_REQUESTS: u32 = 256;
 
 /// Number of further requests between two checks of the caller's CPU.
-const REQUESTS_IN_A_ROW: u32 = 32;
+const REQUESTS_BETWEEN_CHECKS: u32 = 32;
 
 /// Number of further requests between two checks while the workers do not run there yet.
-const REQUESTS_BETWEEN_LOOKS: u32 = 8;
+const REQUESTS_BETWEEN_CHECKS_UNSETTLED: u32 = 8;
 
 /// Size in bytes from which copying a message takes longer than moving it to another CPU.
 const LARGE_MESSAGE_BYTES: usize = 64 << 10;
 
-const NOWHERE: usize = usize::MAX;
+const NO_CPU: usize = usize::MAX;
 
 /// The CPUs on which the workers of one session run.
-pub(crate) struct Locality {
+pub(crate) struct CpuAffinity {
     /// The CPUs on which they may run; `None` if there is no choice.
     allowed: Option<CpuSet>,
     /// The thread that sent the last request with a caller.
     caller: AtomicU32,
     /// Number of consecutive requests of this caller since the last one of another.
-    in_a_row: AtomicU32,
+    consecutive: AtomicU32,
     /// The CPU on which the caller was last seen.
-    home: AtomicUsize,
+    caller_cpu: AtomicUsize,
     /// The CPU on which, or off which, the workers are kept.
-    workers_at: AtomicUsize,
-    workers: Mutex<Workers>,
-    sightings: Sightings,
+    worker_cpu: AtomicUsize,
+    workers: Mutex<WorkerThreads>,
+    locator: CallerLocator,
 }
 
 #[derive(Default)]
-struct Workers {
+struct WorkerThreads {
     threads: Vec<Pid>,
     /// The CPUs to which they are pinned, if they may not run anywhere.
-    kept_on: Option<CpuSet>,
+    pinned_to: Option<CpuSet>,
 }
 
-impl Locality {
+impl CpuAffinity {
     /// Lets the workers run wherever the calling thread may.
-    pub(crate) fn new() -> Locality {
+    pub(crate) fn new() -> CpuAffinity {
         let allowed = sched_getaffinity(None).ok().filter(|set| set.count() >= 2);
-        Locality { allowed, ..Locality::none() }
+        CpuAffinity { allowed, ..CpuAffinity::disabled() }
     }
 
     /// Disables affinity: the workers follow no caller.
-    pub(crate) fn none() -> Locality {
-        Locality {
+    pub(crate) fn disabled() -> CpuAffinity {
+        CpuAffinity {
             allowed: None,
             caller: AtomicU32::new(0),
-            in_a_row: AtomicU32::new(0),
-            home: AtomicUsize::new(NOWHERE),
-            workers_at: AtomicUsize::new(NOWHERE),
+            consecutive: AtomicU32::new(0),
+            caller_cpu: AtomicUsize::new(NO_CPU),
+            worker_cpu: AtomicUsize::new(NO_CPU),
             workers: Mutex::default(),
-            sightings: Sightings::default(),
+            locator: CallerLocator::default(),
         }
     }
 
     /// Adds the calling thread to the workers until the result is dropped.
-    pub(crate) fn join(&self) -> Worker<'_> {
+    pub(crate) fn join(&self) -> PinnedWorker<'_> {
         let thread = gettid();
         let mut workers = self.lock_workers();
         workers.threads.push(thread);
-        if let Some(set) = &workers.kept_on {
-            keep_on(&[thread], set);
+        if let Some(set) = &workers.pinned_to {
+            pin(&[thread], set);
         }
         drop(workers);
-        Worker { locality: self, thread }
+        PinnedWorker { affinity: self, thread }
     }
 
     /// Returns the CPUs on which the workers may run, if some of them can be kept free for a single caller.
@@ -90,38 +90,40 @@ impl Locality {
         self.allowed.as_ref()
     }
 
-    /// Records a request. `caller` is its thread, or 0 for requests for which nobody waits; `processor` is the CPU on which
+    /// Records a request. `caller` is its thread, or 0 for requests for which nobody waits; `cpu` is the CPU on which
     /// the caller runs, if the request reports it. Returns the caller's CPU, if it has been the only one for some time.
-    pub(crate) fn request(&self, caller: u32, message_bytes: usize, processor: Option<u16>) -> Option<usize> {
+    pub(crate) fn request(&self, caller: u32, message_bytes: usize, cpu: Option<u16>) -> Option<usize> {
         let allowed = self.allowed.as_ref()?;
         if message_bytes > LARGE_MESSAGE_BYTES {
-            self.scatter(allowed);
+            self.unpin_workers(allowed);
         } else if caller == 0 {
             // Sent asynchronously while its sender continues: says nothing about other callers.
         } else if self.caller.swap(caller, Ordering::Relaxed) != caller {
-            self.scatter(allowed);
+            self.unpin_workers(allowed);
         } else {
-            let in_a_row = self.in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
-            match processor.map(usize::from) {
-                _ if in_a_row < REQUESTS_OF_A_LONER => {}
+            let consecutive = self.consecutive.fetch_add(1, Ordering::Relaxed) + 1;
+            match cpu.map(usize::from) {
+                _ if consecutive < SINGLE_CALLER_REQUESTS => {}
                 // The worker that took the request is there already.
-                Some(processor) => self.leave(processor, allowed),
-                None if in_a_row.is_multiple_of(self.requests_between_looks()) => self.look_for(caller, allowed),
+                Some(cpu) => self.move_workers_off(cpu, allowed),
+                None if consecutive.is_multiple_of(self.requests_between_checks()) => {
+                    self.locate_caller(caller, allowed)
+                }
                 None => {}
             }
         }
-        Some(self.home.load(Ordering::Relaxed)).filter(|home| *home != NOWHERE)
+        Some(self.caller_cpu.load(Ordering::Relaxed)).filter(|caller_cpu| *caller_cpu != NO_CPU)
     }
 
-    fn requests_between_looks(&self) -> u32 {
-        let home = self.home.load(Ordering::Relaxed);
-        let is_settled = home != NOWHERE && self.workers_at.load(Ordering::Relaxed) == home;
-        if is_settled { REQUESTS_IN_A_ROW } else { REQUESTS_BETWEEN_LOOKS }
+    fn requests_between_checks(&self) -> u32 {
+        let caller_cpu = self.caller_cpu.load(Ordering::Relaxed);
+        let workers_are_settled = caller_cpu != NO_CPU && self.worker_cpu.load(Ordering::Relaxed) == caller_cpu;
+        if workers_are_settled { REQUESTS_BETWEEN_CHECKS } else { REQUESTS_BETWEEN_CHECKS_UNSETTLED }
     }
 
     /// Returns whether there has been a single caller for some time.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.home.load(Ordering::Relaxed) != NOWHERE
+    pub(crate) fn has_single_caller(&self) -> bool {
+        self.caller_cpu.load(Ordering::Relaxed) != NO_CPU
     }
 
     /// Records a reply that is being sent.
@@ -129,79 +131,77 @@ impl Locality {
         if message_bytes > LARGE_MESSAGE_BYTES
             && let Some(allowed) = &self.allowed
         {
-            self.scatter(allowed);
+            self.unpin_workers(allowed);
         }
     }
 
     /// Records the caller's CPU, and moves the workers off it.
-    fn leave(&self, processor: usize, allowed: &CpuSet) {
-        if self.home.load(Ordering::Relaxed) != processor {
-            self.home.store(processor, Ordering::Relaxed);
+    fn move_workers_off(&self, cpu: usize, allowed: &CpuSet) {
+        if self.caller_cpu.load(Ordering::Relaxed) != cpu {
+            self.caller_cpu.store(cpu, Ordering::Relaxed);
             let mut others = *allowed;
-            others.unset(processor);
-            self.keep_workers(processor, others);
+            others.unset(cpu);
+            self.pin_workers(cpu, others);
         }
     }
 
     /// Records where the caller was seen. If it was there before, the workers follow.
-    fn look_for(&self, caller: u32, allowed: &CpuSet) {
-        let Some(processor) = self.sightings.of(caller).filter(|processor| allowed.is_set(*processor)) else { return };
-        if self.home.swap(processor, Ordering::Relaxed) == processor
-            && self.workers_at.load(Ordering::Relaxed) != processor
-        {
-            self.keep_workers(processor, only(processor));
+    fn locate_caller(&self, caller: u32, allowed: &CpuSet) {
+        let Some(cpu) = self.locator.last_cpu(caller).filter(|cpu| allowed.is_set(*cpu)) else { return };
+        if self.caller_cpu.swap(cpu, Ordering::Relaxed) == cpu && self.worker_cpu.load(Ordering::Relaxed) != cpu {
+            self.pin_workers(cpu, single_cpu(cpu));
         }
     }
 
-    fn keep_workers(&self, at: usize, set: CpuSet) {
+    fn pin_workers(&self, at: usize, set: CpuSet) {
         let mut workers = self.lock_workers();
-        self.workers_at.store(at, Ordering::Relaxed);
-        workers.kept_on = Some(set);
-        keep_on(&workers.threads, &set);
+        self.worker_cpu.store(at, Ordering::Relaxed);
+        workers.pinned_to = Some(set);
+        pin(&workers.threads, &set);
     }
 
-    fn scatter(&self, allowed: &CpuSet) {
-        if self.in_a_row.load(Ordering::Relaxed) != 0 {
-            self.in_a_row.store(0, Ordering::Relaxed);
+    fn unpin_workers(&self, allowed: &CpuSet) {
+        if self.consecutive.load(Ordering::Relaxed) != 0 {
+            self.consecutive.store(0, Ordering::Relaxed);
         }
-        if self.home.load(Ordering::Relaxed) != NOWHERE {
-            self.home.store(NOWHERE, Ordering::Relaxed);
+        if self.caller_cpu.load(Ordering::Relaxed) != NO_CPU {
+            self.caller_cpu.store(NO_CPU, Ordering::Relaxed);
         }
-        // Checked separately: another worker may have looked for the caller meanwhile.
-        if self.workers_at.load(Ordering::Relaxed) != NOWHERE {
+        // Checked separately: another worker may have located the caller meanwhile.
+        if self.worker_cpu.load(Ordering::Relaxed) != NO_CPU {
             let mut workers = self.lock_workers();
-            self.workers_at.store(NOWHERE, Ordering::Relaxed);
-            workers.kept_on = None;
-            keep_on(&workers.threads, allowed);
+            self.worker_cpu.store(NO_CPU, Ordering::Relaxed);
+            workers.pinned_to = None;
+            pin(&workers.threads, allowed);
         }
     }
 
-    fn lock_workers(&self) -> MutexGuard<'_, Workers> {
+    fn lock_workers(&self) -> MutexGuard<'_, WorkerThreads> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A thread that is registered as a worker.
-pub(crate) struct Worker<'a> {
-    locality: &'a Locality,
+pub(crate) struct PinnedWorker<'a> {
+    affinity: &'a CpuAffinity,
     thread: Pid,
 }
 
-impl Drop for Worker<'_> {
+impl Drop for PinnedWorker<'_> {
     fn drop(&mut self) {
-        self.locality.lock_workers().threads.retain(|other| *other != self.thread);
+        self.affinity.lock_workers().threads.retain(|other| *other != self.thread);
     }
 }
 
 /// Returns the set of one CPU.
-pub(crate) fn only(processor: usize) -> CpuSet {
+pub(crate) fn single_cpu(cpu: usize) -> CpuSet {
     let mut set = CpuSet::new();
-    set.set(processor);
+    set.set(cpu);
     set
 }
 
 /// Pins threads to CPUs. If this is refused, the threads run where they did: slower, but otherwise equivalent.
-fn keep_on(threads: &[Pid], set: &CpuSet) {
+fn pin(threads: &[Pid], set: &CpuSet) {
     for thread in threads {
         let _ = sched_setaffinity(Some(*thread), set);
     }
@@ -210,47 +210,48 @@ fn keep_on(threads: &[Pid], set: &CpuSet) {
 /// The CPUs on which callers were last seen, determined by a separate thread: a worker may not wait, since reading /proc
 /// blocks for a process inside an execve(2) that waits for us.
 #[derive(Default)]
-struct Sightings {
-    /// The channel to the thread that looks for callers, for the next one; without that thread the workers follow nobody.
-    looker: OnceLock<Option<SyncSender<u32>>>,
+struct CallerLocator {
+    /// The channel to the thread that locates callers; without that thread the workers follow nobody.
+    sender: OnceLock<Option<SyncSender<u32>>>,
     /// The thread that was found last, and its CPU; 0 before any was found.
     last: Arc<AtomicU64>,
 }
 
-impl Sightings {
-    /// Returns where this thread was when last looked for, if no other has been since; and starts another look.
-    fn of(&self, thread: u32) -> Option<usize> {
+impl CallerLocator {
+    /// Returns the CPU on which this thread was last located, if no other has been located since; and requests another
+    /// query.
+    fn last_cpu(&self, thread: u32) -> Option<usize> {
         let last = self.last.load(Ordering::Relaxed);
-        if let Some(looker) = self.looker.get_or_init(|| self.start()) {
-            // Another look is in progress: skip this one.
-            let _ = looker.try_send(thread);
+        if let Some(sender) = self.sender.get_or_init(|| self.start()) {
+            // Another query is in progress: skip this one.
+            let _ = sender.try_send(thread);
         }
         (last >> 32 == u64::from(thread)).then_some((last & u64::from(u32::MAX)) as usize)
     }
 
-    /// Starts the thread that looks for callers. It ends with the sightings.
+    /// Starts the thread that locates callers. It ends with the locator.
     fn start(&self) -> Option<SyncSender<u32>> {
-        let (looker, wanted) = sync_channel::<u32>(1);
+        let (sender, wanted) = sync_channel::<u32>(1);
         let last = Arc::clone(&self.last);
-        let look = move || {
+        let run = move || {
             for thread in wanted {
-                if let Some(processor) = processor_of(thread) {
-                    last.store(u64::from(thread) << 32 | processor as u64, Ordering::Relaxed);
+                if let Some(cpu) = cpu_of_thread(thread) {
+                    last.store(u64::from(thread) << 32 | cpu as u64, Ordering::Relaxed);
                 }
             }
         };
-        std::thread::Builder::new().name("looker".to_owned()).spawn(vnode::as_server(look)).ok().map(|_| looker)
+        std::thread::Builder::new().name("looker".to_owned()).spawn(vnode::as_server(run)).ok().map(|_| sender)
     }
 }
 
 /// Returns the CPU on which a thread last ran: the 39th field of its `stat`, counted from after its name, which may contain
 /// anything.
-fn processor_of(thread: u32) -> Option<usize> {
+fn cpu_of_thread(thread: u32) -> Option<usize> {
     const FIELDS_AFTER_NAME: usize = 36;
     let stat = std::fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
-    let processor = rest.split_ascii_whitespace().nth(FIELDS_AFTER_NAME)?.parse().ok()?;
-    (processor < CpuSet::MAX_CPU).then_some(processor)
+    let cpu = rest.split_ascii_whitespace().nth(FIELDS_AFTER_NAME)?.parse().ok()?;
+    (cpu < CpuSet::MAX_CPU).then_some(cpu)
 }
 
 #[cfg(test)]
@@ -263,135 +264,135 @@ mod tests {
     }
 
     /// Runs a test in such a thread, as a worker that may run on several CPUs, if there are several.
-    fn with_worker(test: impl FnOnce(&Locality, u32) + Send + 'static) {
+    fn with_worker(test: impl FnOnce(&CpuAffinity, u32) + Send + 'static) {
         in_thread(|| {
-            let before = processors();
+            let before = cpus();
             if before > 1 {
-                let locality = Locality::new();
-                let _worker = locality.join();
-                test(&locality, before);
+                let affinity = CpuAffinity::new();
+                let _worker = affinity.join();
+                test(&affinity, before);
             }
         });
     }
 
-    fn here() -> u32 {
+    fn own_thread() -> u32 {
         gettid().as_raw_pid().unsigned_abs()
     }
 
-    fn processors() -> u32 {
+    fn cpus() -> u32 {
         sched_getaffinity(None).expect("own affinity").count()
     }
 
-    fn many_requests(locality: &Locality, caller: u32) {
+    fn many_requests(affinity: &CpuAffinity, caller: u32) {
         // A lookup of the caller's CPU takes effect a moment later.
-        for round in 0..=REQUESTS_OF_A_LONER + 16 * REQUESTS_BETWEEN_LOOKS {
-            locality.request(caller, 100, None);
-            if round >= REQUESTS_OF_A_LONER {
+        for round in 0..=SINGLE_CALLER_REQUESTS + 16 * REQUESTS_BETWEEN_CHECKS_UNSETTLED {
+            affinity.request(caller, 100, None);
+            if round >= SINGLE_CALLER_REQUESTS {
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
         }
     }
 
     #[test]
-    fn workers_follow_a_caller_that_is_alone() {
-        with_worker(|locality, before| {
-            for _ in 0..REQUESTS_OF_A_LONER {
-                assert_eq!(locality.request(here(), 100, None), None);
+    fn workers_follow_a_single_caller() {
+        with_worker(|affinity, before| {
+            for _ in 0..SINGLE_CALLER_REQUESTS {
+                assert_eq!(affinity.request(own_thread(), 100, None), None);
             }
-            locality.request(here(), 100, None);
-            assert_eq!(processors(), before, "not before it stays there");
-            many_requests(locality, here());
-            assert_eq!(processors(), 1);
-            locality.request(0, 100, None);
-            assert_eq!(processors(), 1, "requests of nobody change nothing");
-            locality.request(here() + 1, 100, None);
-            assert_eq!(processors(), before, "somebody else is there");
+            affinity.request(own_thread(), 100, None);
+            assert_eq!(cpus(), before, "not before it stays there");
+            many_requests(affinity, own_thread());
+            assert_eq!(cpus(), 1);
+            affinity.request(0, 100, None);
+            assert_eq!(cpus(), 1, "requests of nobody change nothing");
+            affinity.request(own_thread() + 1, 100, None);
+            assert_eq!(cpus(), before, "somebody else is there");
         });
     }
 
     #[test]
-    fn a_caller_counts_as_alone_after_very_many_requests() {
-        with_worker(|locality, _| {
-            assert!((0..REQUESTS_OF_A_LONER).all(|_| locality.request(here(), 100, None).is_none()));
-            many_requests(locality, here());
-            assert!(locality.request(here(), 100, None).is_some() && locality.request(0, 100, None).is_some());
-            assert_eq!(locality.request(here() + 1, 100, None), None);
+    fn caller_counts_as_single_after_many_requests() {
+        with_worker(|affinity, _| {
+            assert!((0..SINGLE_CALLER_REQUESTS).all(|_| affinity.request(own_thread(), 100, None).is_none()));
+            many_requests(affinity, own_thread());
+            assert!(affinity.request(own_thread(), 100, None).is_some() && affinity.request(0, 100, None).is_some());
+            assert_eq!(affinity.request(own_thread() + 1, 100, None), None);
         });
     }
 
     #[test]
-    fn workers_keep_off_a_processor_that_requests_tell() {
-        with_worker(|locality, before| {
+    fn workers_stay_off_the_cpu_of_the_caller() {
+        with_worker(|affinity, before| {
             let allowed = sched_getaffinity(None).unwrap();
-            for processor in (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)) {
-                let told = || locality.request(u32::MAX, 100, Some(processor as u16));
-                for _ in 0..REQUESTS_OF_A_LONER {
-                    told();
+            for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)) {
+                let request = || affinity.request(u32::MAX, 100, Some(cpu as u16));
+                for _ in 0..SINGLE_CALLER_REQUESTS {
+                    request();
                 }
-                assert_eq!(told(), Some(processor));
+                assert_eq!(request(), Some(cpu));
                 let now = sched_getaffinity(None).unwrap();
-                assert!(!now.is_set(processor) && now.count() == before - 1);
+                assert!(!now.is_set(cpu) && now.count() == before - 1);
             }
-            locality.request(here(), 100, Some(0));
-            assert_eq!(processors(), before, "somebody else is there");
+            affinity.request(own_thread(), 100, Some(0));
+            assert_eq!(cpus(), before, "somebody else is there");
         });
     }
 
     #[test]
-    fn workers_that_followed_too_late_are_set_free() {
-        with_worker(|locality, before| {
-            many_requests(locality, here());
-            // As if another caller had come between a look for this caller and its consequences.
-            locality.home.store(NOWHERE, Ordering::Relaxed);
-            locality.request(here() + 1, 100, None);
-            assert_eq!(processors(), before);
+    fn late_followers_are_unpinned() {
+        with_worker(|affinity, before| {
+            many_requests(affinity, own_thread());
+            // As if another caller had come between a query for this caller and its consequences.
+            affinity.caller_cpu.store(NO_CPU, Ordering::Relaxed);
+            affinity.request(own_thread() + 1, 100, None);
+            assert_eq!(cpus(), before);
         });
     }
 
     #[test]
-    fn much_data_sets_the_workers_free() {
+    fn large_messages_unpin_the_workers() {
         in_thread(|| {
-            let before = processors();
-            let locality = Locality::new();
-            let worker = locality.join();
-            many_requests(&locality, here());
-            locality.reply(1 << 20);
-            assert_eq!(processors(), before);
-            many_requests(&locality, here());
-            locality.request(here(), 1 << 20, None);
-            assert_eq!(processors(), before);
+            let before = cpus();
+            let affinity = CpuAffinity::new();
+            let worker = affinity.join();
+            many_requests(&affinity, own_thread());
+            affinity.reply(1 << 20);
+            assert_eq!(cpus(), before);
+            many_requests(&affinity, own_thread());
+            affinity.request(own_thread(), 1 << 20, None);
+            assert_eq!(cpus(), before);
             drop(worker);
         });
     }
 
     #[test]
-    fn a_thread_that_left_is_not_touched() {
+    fn ended_worker_is_not_pinned() {
         in_thread(|| {
-            let before = processors();
-            let locality = Locality::new();
-            drop(locality.join());
-            many_requests(&locality, here());
-            assert_eq!(processors(), before);
+            let before = cpus();
+            let affinity = CpuAffinity::new();
+            drop(affinity.join());
+            many_requests(&affinity, own_thread());
+            assert_eq!(cpus(), before);
         });
     }
 
     #[test]
-    fn a_caller_that_cannot_be_found_is_not_followed() {
+    fn unknown_caller_is_not_followed() {
         in_thread(|| {
-            let before = processors();
-            let locality = Locality::new();
-            let worker = locality.join();
-            many_requests(&locality, u32::MAX);
-            assert_eq!(processors(), before);
+            let before = cpus();
+            let affinity = CpuAffinity::new();
+            let worker = affinity.join();
+            many_requests(&affinity, u32::MAX);
+            assert_eq!(cpus(), before);
             drop(worker);
         });
     }
 
     #[test]
-    fn names_of_threads_do_not_confuse() {
+    fn cpu_is_found_for_odd_thread_names() {
         std::thread::Builder::new()
             .name("a) b ) 1 2 3".into())
-            .spawn(|| assert!(processor_of(here()).is_some()))
+            .spawn(|| assert!(cpu_of_thread(own_thread()).is_some()))
             .expect("a thread")
             .join()
             .expect("it is found");

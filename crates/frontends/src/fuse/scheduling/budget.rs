@@ -17,15 +17,15 @@ const WORKER_BYTES: u64 = 12 << 20;
 const ARENA_BYTES: u64 = 64 << 20;
 
 /// Returns the maximum number of workers of this process, by the limit in force at the first call.
-pub(crate) fn workers_max() -> usize {
-    static MAX: LazyLock<usize> = LazyLock::new(|| workers_of(address_space()));
+pub(crate) fn max_workers() -> usize {
+    static MAX: LazyLock<usize> = LazyLock::new(|| workers_within(address_space()));
     *MAX
 }
 
 /// Keeps the allocator from reserving address space for each thread where it is scarce. Must be called before there are many
 /// threads.
-pub(crate) fn bound_arenas() {
-    if let Some(arenas) = arenas_of(address_space()) {
+pub(crate) fn limit_arenas() {
+    if let Some(arenas) = arenas_within(address_space()) {
         set_arenas(arenas);
     }
 }
@@ -34,16 +34,16 @@ fn address_space() -> Option<u64> {
     getrlimit(Resource::As).current
 }
 
-fn workers_of(address_space: Option<u64>) -> usize {
+fn workers_within(address_space: Option<u64>) -> usize {
     let affordable = address_space.map_or(WORKERS_MAX, |bytes| (bytes / 2 / WORKER_BYTES) as usize);
     affordable.clamp(WORKERS_MIN, WORKERS_MAX)
 }
 
 /// Returns the maximum number of arenas; `None` where the allocator's default is fine.
-fn arenas_of(address_space: Option<u64>) -> Option<i32> {
-    const ENOUGH: u64 = 64;
+fn arenas_within(address_space: Option<u64>) -> Option<i32> {
+    const ARENAS_UNLIMITED: u64 = 64;
     let affordable = address_space? / 4 / ARENA_BYTES;
-    (affordable < ENOUGH).then(|| affordable.max(1) as i32)
+    (affordable < ARENAS_UNLIMITED).then(|| affordable.max(1) as i32)
 }
 
 #[cfg(target_env = "gnu")]
@@ -61,12 +61,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_shared_out_and_without_one_nothing_is() {
-        assert_eq!((workers_of(None), arenas_of(None)), (WORKERS_MAX, None));
-        assert_eq!((workers_of(Some(1 << 40)), arenas_of(Some(1 << 40))), (WORKERS_MAX, None));
-        assert_eq!((workers_of(Some(1 << 20)), arenas_of(Some(1 << 20))), (WORKERS_MIN, Some(1)));
+    fn budgets_follow_the_address_space_limit() {
+        assert_eq!((workers_within(None), arenas_within(None)), (WORKERS_MAX, None));
+        assert_eq!((workers_within(Some(1 << 40)), arenas_within(Some(1 << 40))), (WORKERS_MAX, None));
+        assert_eq!((workers_within(Some(1 << 20)), arenas_within(Some(1 << 20))), (WORKERS_MIN, Some(1)));
         for bytes in [256 << 20, 700_000 << 10, 2 << 30] {
-            let (workers, arenas) = (workers_of(Some(bytes)) as u64, arenas_of(Some(bytes)).unwrap() as u64);
+            let (workers, arenas) = (workers_within(Some(bytes)) as u64, arenas_within(Some(bytes)).unwrap() as u64);
             assert!(workers * WORKER_BYTES + arenas * ARENA_BYTES <= bytes, "{bytes}: {workers} {arenas}");
         }
     }

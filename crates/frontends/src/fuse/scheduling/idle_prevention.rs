@@ -8,7 +8,7 @@
 //! counts as idle for the kernel.) The threads go to sleep some time after the last request. With several callers they would
 //! be harmful: a CPU with an idle-prevention thread does not pull work from other CPUs.
 
-use super::affinity::only;
+use super::affinity::single_cpu;
 use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,15 +18,15 @@ use std::time::{Duration, Instant};
 /// The lowest priority of SCHED_OTHER, as a nice(1) value.
 const NICE: i32 = 19;
 /// Iterations of the spin loop between two reads of the clock.
-const TURNS: u32 = 32;
+const SPINS_PER_CHECK: u32 = 32;
 
 /// The idle-prevention threads of one session.
-pub(crate) struct Awake {
-    keepers: Vec<Keeper>,
+pub(crate) struct IdlePrevention {
+    threads: Vec<IdlePreventionThread>,
     state: Arc<State>,
 }
 
-struct Keeper {
+struct IdlePreventionThread {
     thread: Thread,
     /// Thread ID in the kernel, once the thread runs.
     number: Arc<OnceLock<Pid>>,
@@ -37,102 +37,105 @@ struct State {
     linger: Duration,
     started: Instant,
     /// The CPUs on which idle-prevention threads may run.
-    processors: CpuSet,
+    cpus: CpuSet,
     /// The CPU on which the caller and the workers take turns.
-    home: AtomicUsize,
+    caller_cpu: AtomicUsize,
     /// Number of requests since the start.
     requests: AtomicU64,
     /// Set while no CPU is kept awake.
-    resting: AtomicBool,
+    is_resting: AtomicBool,
     /// Time of the last request that came while resting, in ns since the start.
     last: AtomicU64,
     ended: AtomicBool,
 }
 
-impl Awake {
+impl IdlePrevention {
     /// Creates idle-prevention threads for all these CPUs but one, which keep spinning for `linger` after the last request;
     /// none if that is zero.
-    pub(crate) fn new(linger: Duration, processors: Option<&CpuSet>) -> Awake {
-        let processors = processors.copied().filter(|_| !linger.is_zero()).unwrap_or_default();
+    pub(crate) fn new(linger: Duration, cpus: Option<&CpuSet>) -> IdlePrevention {
+        let cpus = cpus.copied().filter(|_| !linger.is_zero()).unwrap_or_default();
         let state = Arc::new(State {
             linger,
-            processors,
-            home: AtomicUsize::new(CpuSet::MAX_CPU),
+            cpus,
+            caller_cpu: AtomicUsize::new(CpuSet::MAX_CPU),
             started: Instant::now(),
             requests: AtomicU64::new(0),
-            resting: AtomicBool::new(true),
+            is_resting: AtomicBool::new(true),
             last: AtomicU64::new(0),
             ended: AtomicBool::new(false),
         });
-        let keepers = (1..state.processors.count()).map_while(|_| {
+        let threads = (1..state.cpus.count()).map_while(|_| {
             let (state, number) = (Arc::clone(&state), Arc::new(OnceLock::new()));
             let own = Arc::clone(&number);
-            let keep = move || keep(&state, &own);
-            let started = std::thread::Builder::new().name("fuse-awake".into()).spawn(keep);
+            let run_thread = move || run_thread(&state, &own);
+            let started = std::thread::Builder::new().name("fuse-awake".into()).spawn(run_thread);
             let started = started.inspect_err(|error| tracing::debug!(%error, "processors are not kept awake")).ok()?;
-            Some(Keeper { thread: started.thread().clone(), number })
+            Some(IdlePreventionThread { thread: started.thread().clone(), number })
         });
-        Awake { keepers: keepers.collect(), state }
+        IdlePrevention { threads: threads.collect(), state }
     }
 
-    /// Records a request; `home` is the CPU of the caller and the workers, if the caller has been the only one for some time.
-    pub(crate) fn request(&self, home: Option<usize>) {
-        if self.keepers.is_empty() {
+    /// Records a request; `caller_cpu` is the CPU of the caller and the workers, if the caller has been the only one
+    /// for some time.
+    pub(crate) fn request(&self, caller_cpu: Option<usize>) {
+        if self.threads.is_empty() {
             return;
         }
-        let Some(home) = home else {
-            if !self.state.resting.load(Ordering::Relaxed) {
-                self.state.resting.store(true, Ordering::Relaxed);
+        let Some(caller_cpu) = caller_cpu else {
+            if !self.state.is_resting.load(Ordering::Relaxed) {
+                self.state.is_resting.store(true, Ordering::Relaxed);
             }
             return;
         };
-        if self.state.home.load(Ordering::Relaxed) != home && self.state.home.swap(home, Ordering::Relaxed) != home {
-            self.leave(home);
+        if self.state.caller_cpu.load(Ordering::Relaxed) != caller_cpu
+            && self.state.caller_cpu.swap(caller_cpu, Ordering::Relaxed) != caller_cpu
+        {
+            self.move_threads_off(caller_cpu);
         }
         self.state.requests.fetch_add(1, Ordering::Relaxed);
-        if self.state.resting.load(Ordering::Relaxed) && self.state.comes_quickly() {
-            self.state.resting.store(false, Ordering::Relaxed);
-            self.keepers.iter().for_each(|keeper| keeper.thread.unpark());
+        if self.state.is_resting.load(Ordering::Relaxed) && self.state.is_in_burst() {
+            self.state.is_resting.store(false, Ordering::Relaxed);
+            self.threads.iter().for_each(|thread| thread.thread.unpark());
         }
     }
 
     /// Returns whether other CPUs are being kept awake for a single caller.
-    pub(crate) fn keeps(&self) -> bool {
-        !self.keepers.is_empty() && !self.state.resting.load(Ordering::Relaxed)
+    pub(crate) fn is_active(&self) -> bool {
+        !self.threads.is_empty() && !self.state.is_resting.load(Ordering::Relaxed)
     }
 
-    /// Pins each idle-prevention thread to a CPU of its own other than `home`. The threads may not get to run for long, so
-    /// they cannot do it themselves.
-    fn leave(&self, home: usize) {
-        let others = (0..CpuSet::MAX_CPU).filter(|other| self.state.processors.is_set(*other) && *other != home);
-        for (keeper, processor) in self.keepers.iter().zip(others) {
-            if let Some(number) = keeper.number.get() {
-                let _ = sched_setaffinity(Some(*number), &only(processor));
+    /// Pins each idle-prevention thread to a CPU of its own other than `caller_cpu`. The threads may not get to run for
+    /// long, so they cannot do it themselves.
+    fn move_threads_off(&self, caller_cpu: usize) {
+        let others = (0..CpuSet::MAX_CPU).filter(|other| self.state.cpus.is_set(*other) && *other != caller_cpu);
+        for (thread, cpu) in self.threads.iter().zip(others) {
+            if let Some(number) = thread.number.get() {
+                let _ = sched_setaffinity(Some(*number), &single_cpu(cpu));
             }
         }
     }
 }
 
-impl Drop for Awake {
+impl Drop for IdlePrevention {
     fn drop(&mut self) {
         self.state.ended.store(true, Ordering::Relaxed);
-        self.keepers.iter().for_each(|keeper| keeper.thread.unpark());
+        self.threads.iter().for_each(|thread| thread.thread.unpark());
     }
 }
 
 impl State {
     /// Returns whether a request that arrives while no CPU is kept awake follows soon after the last one.
-    fn comes_quickly(&self) -> bool {
+    fn is_in_burst(&self) -> bool {
         let now = self.started.elapsed().as_nanos() as u64;
         let last = self.last.swap(now, Ordering::Relaxed);
         last != 0 && now.saturating_sub(last) < self.linger.as_nanos() as u64
     }
 
     /// Spins until the burst is over.
-    fn stay_awake(&self) {
+    fn spin(&self) {
         let mut seen = (self.requests.load(Ordering::Relaxed), Instant::now());
-        while !self.resting.load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed) {
-            (0..TURNS).for_each(|_| std::hint::spin_loop());
+        while !self.is_resting.load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed) {
+            (0..SPINS_PER_CHECK).for_each(|_| std::hint::spin_loop());
             // A thread that has become runnable on this CPU gets it now, rather than at the end of the time slice.
             std::thread::yield_now();
             let requests = self.requests.load(Ordering::Relaxed);
@@ -140,7 +143,7 @@ impl State {
                 // The clock is read afterwards, since other threads may run for long between the two.
                 seen = (requests, Instant::now());
             } else if seen.1.elapsed() > self.linger && requests == self.requests.load(Ordering::Relaxed) {
-                self.resting.store(true, Ordering::Relaxed);
+                self.is_resting.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -148,17 +151,17 @@ impl State {
 
 /// Body of an idle-prevention thread. It does nothing that a worker could have to wait for, since it may itself have to wait
 /// for all other threads.
-fn keep(state: &State, number: &OnceLock<Pid>) {
+fn run_thread(state: &State, number: &OnceLock<Pid>) {
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
         tracing::debug!(%error, "processors are not kept awake");
         return;
     }
     let _ = number.set(gettid());
     while !state.ended.load(Ordering::Relaxed) {
-        if state.resting.load(Ordering::Relaxed) {
+        if state.is_resting.load(Ordering::Relaxed) {
             std::thread::park();
         } else {
-            state.stay_awake();
+            state.spin();
         }
     }
 }
@@ -170,54 +173,54 @@ mod tests {
 
     const LINGER: Duration = Duration::from_millis(100);
 
-    fn new(linger: Duration) -> Awake {
-        Awake::new(linger, Some(&sched_getaffinity(None).expect("own affinity")))
+    fn new(linger: Duration) -> IdlePrevention {
+        IdlePrevention::new(linger, Some(&sched_getaffinity(None).expect("own affinity")))
     }
 
-    fn burst(awake: &Awake) {
-        (0..2).for_each(|_| awake.request(Some(0)));
+    fn burst(idle_prevention: &IdlePrevention) {
+        (0..2).for_each(|_| idle_prevention.request(Some(0)));
     }
 
     #[test]
-    fn a_burst_wakes_the_keepers_and_its_end_lets_them_rest() {
-        let awake = new(LINGER);
-        assert!(!awake.keeps());
-        burst(&awake);
-        assert_eq!(awake.keeps(), !awake.keepers.is_empty());
+    fn burst_wakes_the_threads_and_its_end_stops_them() {
+        let idle_prevention = new(LINGER);
+        assert!(!idle_prevention.is_active());
+        burst(&idle_prevention);
+        assert_eq!(idle_prevention.is_active(), !idle_prevention.threads.is_empty());
         let deadline = Instant::now() + Duration::from_secs(60);
-        while awake.keeps() {
+        while idle_prevention.is_active() {
             assert!(Instant::now() < deadline, "keepers rest some time after the last request");
             std::thread::sleep(LINGER / 4);
         }
     }
 
     #[test]
-    fn requests_now_and_then_wake_nobody() {
-        let awake = new(Duration::from_nanos(1));
+    fn rare_requests_wake_no_thread() {
+        let idle_prevention = new(Duration::from_nanos(1));
         for _ in 0..64 {
-            awake.request(Some(0));
+            idle_prevention.request(Some(0));
             std::thread::sleep(Duration::from_micros(10));
         }
-        assert!(!awake.keeps());
+        assert!(!idle_prevention.is_active());
     }
 
     #[test]
-    fn others_let_the_keepers_rest() {
-        let awake = new(Duration::from_secs(60));
-        burst(&awake);
-        awake.request(None);
-        assert!(!awake.keeps());
+    fn several_callers_stop_the_threads() {
+        let idle_prevention = new(Duration::from_secs(60));
+        burst(&idle_prevention);
+        idle_prevention.request(None);
+        assert!(!idle_prevention.is_active());
     }
 
     #[test]
-    fn keepers_end_with_the_session() {
+    fn threads_end_with_the_session() {
         for awaken in [false, true] {
-            let awake = new(LINGER);
+            let idle_prevention = new(LINGER);
             if awaken {
-                burst(&awake);
+                burst(&idle_prevention);
             }
-            let state = Arc::downgrade(&awake.state);
-            drop(awake);
+            let state = Arc::downgrade(&idle_prevention.state);
+            drop(idle_prevention);
             let deadline = Instant::now() + Duration::from_secs(60);
             while state.strong_count() > 0 {
                 assert!(Instant::now() < deadline, "keepers end");
@@ -227,9 +230,9 @@ mod tests {
     }
 
     #[test]
-    fn no_time_no_keepers() {
-        let awake = new(Duration::ZERO);
-        burst(&awake);
-        assert!(!awake.keeps() && awake.keepers.is_empty());
+    fn zero_period_starts_no_threads() {
+        let idle_prevention = new(Duration::ZERO);
+        burst(&idle_prevention);
+        assert!(!idle_prevention.is_active() && idle_prevention.threads.is_empty());
     }
 }

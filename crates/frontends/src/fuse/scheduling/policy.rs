@@ -6,9 +6,9 @@ use std::mem::MaybeUninit;
 
 /// The scheduling policy of a thread (sched(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Policy {
+pub(crate) enum SchedulingPolicy {
     /// SCHED_OTHER: the default policy.
-    Ordinary,
+    Other,
     /// SCHED_IDLE: runs when nobody else wants the CPU; its CPU counts as idle.
     Idle,
 }
@@ -18,10 +18,10 @@ pub(crate) enum Policy {
 /// # Errors
 /// `EPERM` for the change back to the ordinary policy, without CAP_SYS_NICE or a limit (RLIMIT_NICE) that allows it; `ESRCH`
 /// if the thread is gone.
-pub(crate) fn set_policy(thread: Pid, policy: Policy) -> io::Result<()> {
+pub(crate) fn set_policy(thread: Pid, policy: SchedulingPolicy) -> io::Result<()> {
     let number = match policy {
-        Policy::Ordinary => libc::SCHED_OTHER,
-        Policy::Idle => libc::SCHED_IDLE,
+        SchedulingPolicy::Other => libc::SCHED_OTHER,
+        SchedulingPolicy::Idle => libc::SCHED_IDLE,
     };
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the kernel reads the parameters during the call, and changes nothing but how a thread is scheduled.
@@ -32,13 +32,13 @@ pub(crate) fn set_policy(thread: Pid, policy: Policy) -> io::Result<()> {
 }
 
 /// Returns whether the calling thread is under the ordinary policy, and not under one that somebody set.
-pub(crate) fn is_ordinary() -> bool {
+pub(crate) fn has_default_policy() -> bool {
     // SAFETY: it returns the policy of the calling thread, and changes nothing.
     unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }
 }
 
 /// Returns how often the calling thread has slept so far, waiting for something (getrusage(2), `ru_nvcsw`).
-pub(crate) fn times_slept() -> u64 {
+pub(crate) fn sleep_count() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel fills the structure, or fails, and then it is not read.
     let usage = unsafe {
@@ -51,7 +51,7 @@ pub(crate) fn times_slept() -> u64 {
 }
 
 /// Returns how often another thread of this process has slept, and whether it is runnable; `None` if it is gone.
-pub(crate) fn look_at(thread: Pid) -> Option<(u64, bool)> {
+pub(crate) fn read_progress(thread: Pid) -> Option<(u64, bool)> {
     let number = thread.as_raw_nonzero();
     let status = std::fs::read_to_string(format!("/proc/self/task/{number}/status")).ok()?;
     let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
@@ -66,32 +66,32 @@ pub(crate) mod tests {
     use std::time::Duration;
 
     /// Returns the number of the calling thread's policy as reported by the kernel: 5 is SCHED_IDLE.
-    pub(crate) fn shown() -> String {
+    pub(crate) fn policy_number() -> String {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         stat.rsplit(')').next().unwrap().split_whitespace().nth(38).unwrap().to_owned()
     }
 
     #[test]
     fn sleeping_is_counted_the_same_from_inside_and_outside() {
-        let before = times_slept();
+        let before = sleep_count();
         std::thread::sleep(Duration::from_millis(1));
-        let (seen, wants_to_run) = look_at(gettid()).unwrap();
+        let (seen, wants_to_run) = read_progress(gettid()).unwrap();
         assert!(seen > before && wants_to_run);
         // Reading may have slept too.
-        assert!(times_slept() >= seen);
+        assert!(sleep_count() >= seen);
     }
 
     #[test]
-    fn a_policy_is_taken_on_and_given_up() {
+    fn policy_is_set_and_reset() {
         // In a thread of its own: without privileges the change cannot be undone.
         let thread = std::thread::spawn(|| {
-            assert!(is_ordinary());
-            set_policy(gettid(), Policy::Idle).unwrap();
-            assert!(!is_ordinary());
-            assert_eq!(shown(), "5");
+            assert!(has_default_policy());
+            set_policy(gettid(), SchedulingPolicy::Idle).unwrap();
+            assert!(!has_default_policy());
+            assert_eq!(policy_number(), "5");
             if rustix::process::geteuid().is_root() {
-                set_policy(gettid(), Policy::Ordinary).unwrap();
-                assert_eq!(shown(), "0");
+                set_policy(gettid(), SchedulingPolicy::Other).unwrap();
+                assert_eq!(policy_number(), "0");
             }
         });
         thread.join().unwrap();

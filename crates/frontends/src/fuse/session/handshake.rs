@@ -1,8 +1,8 @@
 //! The first messages of a connection, in which kernel and front end negotiate.
 
-use super::work::send;
-use crate::fuse::protocol::negotiation::{InitAnswer, Negotiated, Wishes, negotiate};
-use crate::fuse::protocol::request::{Layout, Operation, decode};
+use super::worker::send;
+use crate::fuse::protocol::negotiation::{Negotiated, NegotiationResult, RequestedFeatures, negotiate};
+use crate::fuse::protocol::request::{Operation, RequestLayout, decode};
 use crate::fuse::transport::device::Device;
 use crate::fuse::transport::device_queue::DeviceQueue;
 use crate::fuse::transport::queue::{Queue, Received};
@@ -22,9 +22,9 @@ pub(crate) enum SessionError {
 }
 
 /// Answers the kernel's INIT, which is the first request on every connection.
-pub(crate) fn handshake(device: &Arc<Device>, wishes: &Wishes) -> Result<Negotiated, SessionError> {
+pub(crate) fn handshake(device: &Arc<Device>, requested: &RequestedFeatures) -> Result<Negotiated, SessionError> {
     let page_size = rustix::param::page_size() as u32;
-    let mut queue = DeviceQueue::new(device, wishes.message_bytes_max as usize).map_err(SessionError::Device)?;
+    let mut queue = DeviceQueue::new(device, requested.message_bytes_max as usize).map_err(SessionError::Device)?;
     loop {
         match queue.receive(false) {
             Received::Request => {}
@@ -33,25 +33,25 @@ pub(crate) fn handshake(device: &Arc<Device>, wishes: &Wishes) -> Result<Negotia
             Received::Failed(error) => return Err(SessionError::Device(error.into())),
         }
         let (message, mut reply) = queue.exchange();
-        let Ok(request) = decode(message, Layout::default()) else { continue };
+        let Ok(request) = decode(message, RequestLayout::default()) else { continue };
         let Operation::Init(offer) = &request.operation else {
             let length = reply.finish_error(request.unique, libc::EIO);
             send(&mut queue, Some(length));
             continue;
         };
-        match negotiate(offer, wishes, page_size) {
-            InitAnswer::Agreed(answer, negotiated) => {
-                reply.put(&*answer);
+        match negotiate(offer, requested, page_size) {
+            NegotiationResult::Agreed(init_reply, negotiated) => {
+                reply.put(&*init_reply);
                 let length = reply.finish(request.unique);
                 queue.send(Some(length)).map_err(SessionError::Device)?;
                 return Ok(negotiated);
             }
-            InitAnswer::AskAgain(answer) => {
-                reply.put(&*answer);
+            NegotiationResult::Retry(init_reply) => {
+                reply.put(&*init_reply);
                 let length = reply.finish(request.unique);
                 queue.send(Some(length)).map_err(SessionError::Device)?;
             }
-            InitAnswer::TooOld { major, minor } => {
+            NegotiationResult::TooOld { major, minor } => {
                 let length = reply.finish_error(request.unique, libc::EPROTO);
                 send(&mut queue, Some(length));
                 return Err(SessionError::KernelTooOld { major, minor });

@@ -7,29 +7,29 @@
 
 mod handler;
 mod handshake;
+mod idle_workers;
 mod serving;
 mod shared;
 mod shares;
 mod starting;
-mod waiting;
-mod work;
+mod worker;
 
 use super::interrupts::Interrupts;
 use super::protocol::negotiation::Negotiated;
-use super::protocol::request::Layout;
+use super::protocol::request::RequestLayout;
 use super::protocol::wire;
-use super::reporting::rate_limit::Seldom;
+use super::reporting::rate_limit::LogRateLimit;
 use super::reporting::statistics::Statistics;
-use super::scheduling::affinity::Locality;
-use super::scheduling::budget::workers_max;
-use super::scheduling::idle_prevention::Awake;
-use super::scheduling::sched_idle::Yielding;
+use super::scheduling::affinity::CpuAffinity;
+use super::scheduling::budget::max_workers;
+use super::scheduling::idle_prevention::IdlePrevention;
+use super::scheduling::sched_idle::SchedIdleHandOff;
 use super::transport::device::Device;
 pub(crate) use handler::{Handler, Outcome};
 pub(crate) use handshake::{SessionError, handshake};
 use shared::{Lane, Shared};
-use shares::Shares;
-use starting::{decline_uring, processors, run_starter, start_device, start_lanes, start_reserve};
+use shares::WorkerShares;
+use starting::{cpus, decline_uring, run_starter, start_device, start_lanes, start_reserve};
 use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -52,30 +52,31 @@ impl<H: Handler> Session<H> {
         stay_awake: Duration,
     ) -> Result<Session<H>, SessionError> {
         let (starter, requests) = channel();
-        let queues = if negotiated.has(wire::init::OVER_IO_URING) { processors() } else { 0 };
-        let yielding = (queues > 0).then(Yielding::new).flatten();
+        let queues = if negotiated.has(wire::init::OVER_IO_URING) { cpus() } else { 0 };
+        let hand_off = (queues > 0).then(SchedIdleHandOff::new).flatten();
         // A caller that sends many requests is identified by them; workers of the device would follow a caller that leaves
         // them.
-        let locality = if yielding.is_some() || !stay_awake.is_zero() { Locality::new() } else { Locality::none() };
+        let affinity =
+            if hand_off.is_some() || !stay_awake.is_zero() { CpuAffinity::new() } else { CpuAffinity::disabled() };
         let shared = Arc::new(Shared {
             device,
             mount_point: mount_point.to_owned(),
             handler,
             writes_back: negotiated.has(wire::init::WRITEBACK_CACHE),
-            layout: Layout { setxattr_long: negotiated.has(wire::init::SETXATTR_EXT) },
+            layout: RequestLayout { setxattr_long: negotiated.has(wire::init::SETXATTR_EXT) },
             message_bytes_max: negotiated.max_write as usize,
             statistics,
-            awake: Awake::new(stay_awake, locality.allowed()),
-            locality,
-            yielding,
+            idle_prevention: IdlePrevention::new(stay_awake, affinity.allowed()),
+            affinity,
+            hand_off,
             lanes: std::iter::once(None).chain((0..queues).map(Some)).map(Lane::new).collect(),
             interrupts: Interrupts::default(),
-            shares: Shares::new(workers_max(), 1 + usize::from(queues)),
+            shares: WorkerShares::new(max_workers(), 1 + usize::from(queues)),
             workers: Mutex::new(0),
             last_worker_ended: Condvar::new(),
             starter,
             reserve: OnceLock::new(),
-            no_worker: Seldom::default(),
+            no_worker_log: LogRateLimit::default(),
         });
         let for_starter = Arc::downgrade(&shared);
         std::thread::Builder::new()

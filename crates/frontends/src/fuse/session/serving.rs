@@ -2,11 +2,11 @@
 
 use super::handler::{Handler, Outcome};
 use super::shared::Shared;
-use crate::fuse::interrupts::Serving;
-use crate::fuse::protocol::reply::{Reply, is_answerable};
+use crate::fuse::interrupts::CurrentRequest;
+use crate::fuse::protocol::reply::{Reply, is_valid_reply_error};
 use crate::fuse::protocol::request::{DecodeError, Operation, Request, decode};
 use crate::fuse::protocol::wire::{InHeader, Opcode};
-use crate::fuse::reporting::statistics::{FRONT_END, Place, REQUESTS_PER_WATCHED};
+use crate::fuse::reporting::statistics::{CounterSlot, FRONT_END, REQUESTS_PER_SAMPLE};
 use crate::fuse::reporting::trace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -17,59 +17,59 @@ use zerocopy::FromBytes;
 pub(crate) struct Service<'a, H: Handler> {
     pub(crate) shared: &'a Shared<H>,
     /// The worker's CPU, if it stays on one.
-    pub(crate) processor: Option<u16>,
-    pub(crate) place: &'a Place,
+    pub(crate) cpu: Option<u16>,
+    pub(crate) counters: &'a CounterSlot,
     /// The request that it serves, by which interrupts find it.
-    pub(crate) serving: Serving<'a>,
+    pub(crate) current_request: CurrentRequest<'a>,
     /// Number of requests so far.
     pub(crate) requests: u32,
 }
 
 /// The result of serving a request.
-pub(crate) enum Served {
+pub(crate) enum ServeResult {
     /// The length of the reply in bytes, if one is due.
     Now(Option<usize>),
     /// The request with this unique is answered later.
-    Later(u64),
+    Deferred(u64),
 }
 
 impl<H: Handler> Service<'_, H> {
     /// Serves one request.
-    pub(crate) fn serve(&mut self, message: &[u8], reply: &mut Reply<'_>) -> Served {
+    pub(crate) fn serve(&mut self, message: &[u8], reply: &mut Reply<'_>) -> ServeResult {
         let started = Instant::now();
         let mut request = match decode(message, self.shared.layout) {
             Ok(request) => request,
             Err(error) => {
                 tracing::warn!("{error}");
-                return Served::Now(match error {
+                return ServeResult::Now(match error {
                     DecodeError::Header { .. } => None,
                     DecodeError::UnknownOpcode { unique, .. } => Some(reply.finish_error(unique, libc::ENOSYS)),
                     DecodeError::Arguments { unique, .. } => Some(reply.finish_error(unique, libc::EINVAL)),
                 });
             }
         };
-        let home = self.shared.locality.request(request.pid, message.len(), self.processor);
-        self.shared.awake.request(home);
+        let caller_cpu = self.shared.affinity.request(request.pid, message.len(), self.cpu);
+        self.shared.idle_prevention.request(caller_cpu);
         let trace = trace::start(&request);
         if let Operation::Interrupt { unique } = request.operation {
             // Before the handler checks its waits: a request about to wait either sees the interrupt or is seen by it.
             self.shared.interrupts.interrupt(unique);
         }
-        request.cancellation = self.serving.begin(&request);
+        request.cancellation = self.current_request.begin(&request);
         let outcome = self.handle(&request, reply);
-        self.serving.end();
-        self.place.count(request.opcode, matches!(outcome, Outcome::Failed(_)), started.elapsed());
+        self.current_request.end();
+        self.counters.count(request.opcode, matches!(outcome, Outcome::Failed(_)), started.elapsed());
         if let Some(trace) = trace {
             trace.finish(outcome, reply);
         }
-        Served::Now(match outcome {
+        ServeResult::Now(match outcome {
             Outcome::Done => {
-                self.shared.locality.reply(reply.payload().len());
+                self.shared.affinity.reply(reply.payload().len());
                 Some(reply.finish(request.unique))
             }
             Outcome::Failed(errno) => Some(reply.finish_error(request.unique, answerable(&request, errno))),
             Outcome::NoReply => None,
-            Outcome::Later => return Served::Later(request.unique),
+            Outcome::Deferred => return ServeResult::Deferred(request.unique),
         })
     }
 
@@ -84,13 +84,13 @@ impl<H: Handler> Service<'_, H> {
     /// Handles a request; one in many is sampled.
     fn handle(&mut self, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
         let mut handle = || handle_unwinding(&*self.shared.handler, request, reply);
-        let is_watched = self.requests.is_multiple_of(REQUESTS_PER_WATCHED);
+        let is_sampled = self.requests.is_multiple_of(REQUESTS_PER_SAMPLE);
         self.requests = self.requests.wrapping_add(1);
-        if !is_watched {
+        if !is_sampled {
             return handle();
         }
         let (outcome, parts) = profile::watch(FRONT_END, handle);
-        self.place.count_parts(&parts);
+        self.counters.count_parts(&parts);
         outcome
     }
 }
@@ -105,7 +105,7 @@ pub(crate) fn refuse(message: &[u8], reply: &mut Reply<'_>) -> Option<usize> {
 /// Returns the error that the caller gets. The kernel accepts no reply with a kernel-internal number, such as ERESTARTSYS, and
 /// the caller would wait forever: EIO replaces it.
 fn answerable(request: &Request<'_>, errno: i32) -> i32 {
-    if is_answerable(errno) {
+    if is_valid_reply_error(errno) {
         return errno;
     }
     tracing::error!(operation = %trace::describe(request), errno, "a layer or base answered no error of errno(3): EIO");

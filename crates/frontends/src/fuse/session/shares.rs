@@ -6,8 +6,8 @@
 //! workers: each only records the user for which it works.
 
 use crate::fuse::protocol::wire::{InHeader, Opcode};
-use crate::fuse::transport::queue::Aside;
-use crate::fuse::transport::uring::Entry;
+use crate::fuse::transport::queue::SetAsideRequest;
+use crate::fuse::transport::uring::RingEntry;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,33 +17,33 @@ use zerocopy::FromBytes;
 const ASIDE_BYTES_MAX: usize = 64 << 20;
 
 /// The current work of one worker.
-struct Post {
+struct WorkerAssignment {
     lane: usize,
     /// The user for which it works, plus 1; 0 for none, or for one that has no share.
     user: AtomicU64,
 }
 
 /// The workers with the users for which they work.
-pub(crate) struct Shares {
+pub(crate) struct WorkerShares {
     maximum: usize,
     server: u32,
     /// Set while there are so many workers that shares count.
-    is_crowded: AtomicBool,
-    posts: Mutex<Vec<Arc<Post>>>,
-    lanes: Vec<LaneAside>,
+    is_share_limited: AtomicBool,
+    assignments: Mutex<Vec<Arc<WorkerAssignment>>>,
+    lanes: Vec<LaneBacklog>,
     aside_bytes: AtomicUsize,
 }
 
 /// The requests that a lane has set aside.
 #[derive(Default)]
-struct LaneAside {
+struct LaneBacklog {
     /// There may be requests set aside.
     has_any: AtomicBool,
-    requests: Mutex<VecDeque<(u32, Aside)>>,
+    requests: Mutex<VecDeque<(u32, SetAsideRequest)>>,
 }
 
 /// The decision on a request.
-pub(crate) enum Admittance {
+pub(crate) enum AdmissionDecision {
     /// It is served now.
     Served,
     /// It has been set aside.
@@ -52,59 +52,59 @@ pub(crate) enum Admittance {
     Refused,
 }
 
-impl Shares {
+impl WorkerShares {
     /// Creates the shares, with the maximum number of workers and the number of lanes.
-    pub(crate) fn new(maximum: usize, lanes: usize) -> Shares {
-        Shares {
+    pub(crate) fn new(maximum: usize, lanes: usize) -> WorkerShares {
+        WorkerShares {
             maximum,
             server: rustix::process::geteuid().as_raw(),
-            is_crowded: AtomicBool::new(false),
-            posts: Mutex::default(),
-            lanes: (0..lanes).map(|_| LaneAside::default()).collect(),
+            is_share_limited: AtomicBool::new(false),
+            assignments: Mutex::default(),
+            lanes: (0..lanes).map(|_| LaneBacklog::default()).collect(),
             aside_bytes: AtomicUsize::new(0),
         }
     }
 
     /// Records the current number of workers.
     pub(crate) fn workers(&self, count: usize) {
-        self.is_crowded.store(count > self.maximum / 2, Ordering::Relaxed);
+        self.is_share_limited.store(count > self.maximum / 2, Ordering::Relaxed);
     }
 
     /// Adds a worker of a lane.
-    pub(crate) fn join(&self, lane: usize) -> Member<'_> {
-        let post = Arc::new(Post { lane, user: AtomicU64::new(0) });
-        self.posts().push(Arc::clone(&post));
-        Member { shares: self, post }
+    pub(crate) fn join(&self, lane: usize) -> ShareMember<'_> {
+        let assignment = Arc::new(WorkerAssignment { lane, user: AtomicU64::new(0) });
+        self.assignments().push(Arc::clone(&assignment));
+        ShareMember { shares: self, assignment }
     }
 
     fn admit(
         &self,
-        post: &Post,
+        assignment: &WorkerAssignment,
         (user, bytes): (Option<u32>, usize),
-        set_aside: impl FnOnce() -> std::io::Result<Aside>,
-    ) -> Admittance {
-        if !self.is_crowded.load(Ordering::Relaxed) {
-            post.user.store(mark(user), Ordering::SeqCst);
-            return Admittance::Served;
+        set_aside: impl FnOnce() -> std::io::Result<SetAsideRequest>,
+    ) -> AdmissionDecision {
+        if !self.is_share_limited.load(Ordering::Relaxed) {
+            assignment.user.store(encode_user(user), Ordering::SeqCst);
+            return AdmissionDecision::Served;
         }
-        let Some(sharer) = user else {
-            post.user.store(mark(user), Ordering::SeqCst);
-            return Admittance::Served;
+        let Some(accounted_user) = user else {
+            assignment.user.store(encode_user(user), Ordering::SeqCst);
+            return AdmissionDecision::Served;
         };
-        let has_room = self.aside_bytes.load(Ordering::Relaxed) + bytes <= ASIDE_BYTES_MAX;
-        let set_aside = || has_room.then(set_aside)?.ok().map(|aside| (sharer, aside));
-        self.admit_to(post.lane, || self.takes(post, sharer), set_aside)
+        let fits_limit = self.aside_bytes.load(Ordering::Relaxed) + bytes <= ASIDE_BYTES_MAX;
+        let set_aside = || fits_limit.then(set_aside)?.ok().map(|aside| (accounted_user, aside));
+        self.admit_to(assignment.lane, || self.try_assign(assignment, accounted_user), set_aside)
     }
 
     /// Sets aside a request that has no worker yet, if its user may have no further worker of the lane; otherwise returns it.
-    pub(crate) fn unless_set_aside(&self, lane: usize, mut entry: Box<Entry>) -> Option<Box<Entry>> {
-        if !self.is_crowded.load(Ordering::Relaxed) {
+    pub(crate) fn set_aside_if_over_share(&self, lane: usize, mut entry: Box<RingEntry>) -> Option<Box<RingEntry>> {
+        if !self.is_share_limited.load(Ordering::Relaxed) {
             return Some(entry);
         }
-        let Some(sharer) = self.sharer(entry.exchange().0) else { return Some(entry) };
+        let Some(accounted_user) = self.accounted_user(entry.exchange().0) else { return Some(entry) };
         let mut entry = Some(entry);
-        let set_aside = || entry.take().map(|entry| (sharer, Aside::Entry(entry)));
-        self.admit_to(lane, || self.has_left(&self.posts(), lane, sharer), set_aside);
+        let set_aside = || entry.take().map(|entry| (accounted_user, SetAsideRequest::Entry(entry)));
+        self.admit_to(lane, || self.has_capacity(&self.assignments(), lane, accounted_user), set_aside);
         entry
     }
 
@@ -112,66 +112,66 @@ impl Shares {
         &self,
         lane: usize,
         may_serve: impl FnOnce() -> bool,
-        set_aside: impl FnOnce() -> Option<(u32, Aside)>,
-    ) -> Admittance {
+        set_aside: impl FnOnce() -> Option<(u32, SetAsideRequest)>,
+    ) -> AdmissionDecision {
         let lane = &self.lanes[lane];
         let mut requests = lane.requests();
         // Before the decision: a worker that finishes a request in the meantime either looks here or has not been counted.
         lane.has_any.store(true, Ordering::SeqCst);
-        let admittance = match may_serve() {
-            true => Admittance::Served,
+        let decision = match may_serve() {
+            true => AdmissionDecision::Served,
             false => match set_aside() {
                 Some((user, aside)) => {
                     self.aside_bytes.fetch_add(aside.occupied_bytes(), Ordering::Relaxed);
                     requests.push_back((user, aside));
-                    Admittance::Aside
+                    AdmissionDecision::Aside
                 }
-                None => Admittance::Refused,
+                None => AdmissionDecision::Refused,
             },
         };
         lane.has_any.store(!requests.is_empty(), Ordering::SeqCst);
-        admittance
+        decision
     }
 
-    fn next(&self, post: &Post) -> Option<Aside> {
-        post.user.store(0, Ordering::SeqCst);
-        let lane = &self.lanes[post.lane];
+    fn next(&self, assignment: &WorkerAssignment) -> Option<SetAsideRequest> {
+        assignment.user.store(0, Ordering::SeqCst);
+        let lane = &self.lanes[assignment.lane];
         if !lane.has_any.load(Ordering::SeqCst) {
             return None;
         }
         let mut requests = lane.requests();
-        let place = requests.iter().position(|(user, _)| self.takes(post, *user));
-        let next = place.and_then(|place| requests.remove(place)).map(|(_, aside)| aside);
+        let position = requests.iter().position(|(user, _)| self.try_assign(assignment, *user));
+        let next = position.and_then(|position| requests.remove(position)).map(|(_, aside)| aside);
         lane.has_any.store(!requests.is_empty(), Ordering::SeqCst);
-        self.aside_bytes.fetch_sub(next.as_ref().map_or(0, Aside::occupied_bytes), Ordering::Relaxed);
+        self.aside_bytes.fetch_sub(next.as_ref().map_or(0, SetAsideRequest::occupied_bytes), Ordering::Relaxed);
         next
     }
 
     /// Records that a worker works for a user, if one more may do so now.
-    fn takes(&self, post: &Post, user: u32) -> bool {
-        let posts = self.posts();
-        let may = self.has_left(&posts, post.lane, user);
+    fn try_assign(&self, assignment: &WorkerAssignment, user: u32) -> bool {
+        let assignments = self.assignments();
+        let may = self.has_capacity(&assignments, assignment.lane, user);
         if may {
-            post.user.store(mark(Some(user)), Ordering::SeqCst);
+            assignment.user.store(encode_user(Some(user)), Ordering::SeqCst);
         }
         may
     }
 
     /// Returns whether one more worker of a lane may work for a user now. At least one per lane may: requests set aside wait
     /// for that one.
-    fn has_left(&self, posts: &[Arc<Post>], lane: usize, user: u32) -> bool {
-        let is_own = |other: &&Arc<Post>| other.user.load(Ordering::SeqCst) == mark(Some(user));
-        let busy = posts.iter().filter(|other| other.user.load(Ordering::SeqCst) != 0).count();
-        let own = posts.iter().filter(is_own).count();
-        !self.is_crowded.load(Ordering::Relaxed)
+    fn has_capacity(&self, assignments: &[Arc<WorkerAssignment>], lane: usize, user: u32) -> bool {
+        let is_own = |other: &&Arc<WorkerAssignment>| other.user.load(Ordering::SeqCst) == encode_user(Some(user));
+        let busy = assignments.iter().filter(|other| other.user.load(Ordering::SeqCst) != 0).count();
+        let own = assignments.iter().filter(is_own).count();
+        !self.is_share_limited.load(Ordering::Relaxed)
             || own < self.maximum.saturating_sub(busy)
-            || !posts.iter().filter(is_own).any(|other| other.lane == lane)
+            || !assignments.iter().filter(is_own).any(|other| other.lane == lane)
     }
 
     /// Returns the user in whose share a request is counted; `None` if it has to be served at once, or its user may have all
     /// workers.
-    fn sharer(&self, message: &[u8]) -> Option<u32> {
-        const AT_ONCE: [u32; 5] = [
+    fn accounted_user(&self, message: &[u8]) -> Option<u32> {
+        const UNACCOUNTED_OPCODES: [u32; 5] = [
             Opcode::Forget as u32,
             Opcode::BatchForget as u32,
             Opcode::Interrupt as u32,
@@ -179,55 +179,55 @@ impl Shares {
             Opcode::Destroy as u32,
         ];
         let (header, _) = InHeader::read_from_prefix(message).ok()?;
-        let has_share = header.uid != 0 && header.uid != self.server && !AT_ONCE.contains(&header.opcode);
+        let has_share = header.uid != 0 && header.uid != self.server && !UNACCOUNTED_OPCODES.contains(&header.opcode);
         has_share.then_some(header.uid)
     }
 
-    fn posts(&self) -> MutexGuard<'_, Vec<Arc<Post>>> {
-        self.posts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn assignments(&self) -> MutexGuard<'_, Vec<Arc<WorkerAssignment>>> {
+        self.assignments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A worker that takes part in the shares.
-pub(crate) struct Member<'a> {
-    shares: &'a Shares,
-    post: Arc<Post>,
+pub(crate) struct ShareMember<'a> {
+    shares: &'a WorkerShares,
+    assignment: Arc<WorkerAssignment>,
 }
 
-impl Member<'_> {
+impl ShareMember<'_> {
     /// Returns the user in whose share a request is counted, if any, and the request's length in bytes.
-    pub(crate) fn sharer(&self, message: &[u8]) -> (Option<u32>, usize) {
-        (self.shares.sharer(message), message.len())
+    pub(crate) fn accounted_user(&self, message: &[u8]) -> (Option<u32>, usize) {
+        (self.shares.accounted_user(message), message.len())
     }
 
     /// Decides on a request that was received. It is counted for its user, or, if no further worker is left for that user, set
     /// aside by `set_aside`.
     pub(crate) fn admit(
         &self,
-        sharer: (Option<u32>, usize),
-        set_aside: impl FnOnce() -> std::io::Result<Aside>,
-    ) -> Admittance {
-        self.shares.admit(&self.post, sharer, set_aside)
+        accounted_user: (Option<u32>, usize),
+        set_aside: impl FnOnce() -> std::io::Result<SetAsideRequest>,
+    ) -> AdmissionDecision {
+        self.shares.admit(&self.assignment, accounted_user, set_aside)
     }
 
     /// Ends the current request; returns the one with which the worker continues, out of those set aside.
-    pub(crate) fn next(&self) -> Option<Aside> {
-        self.shares.next(&self.post)
+    pub(crate) fn next(&self) -> Option<SetAsideRequest> {
+        self.shares.next(&self.assignment)
     }
 }
 
-impl Drop for Member<'_> {
+impl Drop for ShareMember<'_> {
     fn drop(&mut self) {
-        self.shares.posts().retain(|other| !Arc::ptr_eq(other, &self.post));
+        self.shares.assignments().retain(|other| !Arc::ptr_eq(other, &self.assignment));
     }
 }
 
-impl LaneAside {
-    fn requests(&self) -> MutexGuard<'_, VecDeque<(u32, Aside)>> {
+impl LaneBacklog {
+    fn requests(&self) -> MutexGuard<'_, VecDeque<(u32, SetAsideRequest)>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn mark(user: Option<u32>) -> u64 {
+fn encode_user(user: Option<u32>) -> u64 {
     user.map_or(0, |user| u64::from(user) + 1)
 }

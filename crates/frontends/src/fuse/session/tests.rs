@@ -1,10 +1,10 @@
 //! Tests of sessions over a socket that stands for the kernel.
 
-use super::starting::count_of;
-use super::waiting::IDLE_WORKERS_MAX;
+use super::idle_workers::IDLE_WORKERS_MAX;
+use super::starting::count_cpu_list;
 use super::*;
 use crate::fuse::protocol::features::Features;
-use crate::fuse::protocol::negotiation::Wishes;
+use crate::fuse::protocol::negotiation::RequestedFeatures;
 use crate::fuse::protocol::reply::Reply;
 use crate::fuse::protocol::request::{Operation, Request};
 use crate::fuse::protocol::wire::Opcode;
@@ -62,7 +62,7 @@ impl Kernel {
     }
 }
 
-const WISHES: Wishes = Wishes {
+const REQUESTED: RequestedFeatures = RequestedFeatures {
     uring: false,
     passthrough: true,
     write_back: false,
@@ -77,12 +77,12 @@ const WISHES: Wishes = Wishes {
 };
 
 /// Answers lookups by their names.
-struct ByName {
+struct NameHandler {
     gate: Mutex<mpsc::Receiver<()>>,
     closed: mpsc::Sender<()>,
 }
 
-impl Handler for ByName {
+impl Handler for NameHandler {
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
         match request.operation {
             Operation::Lookup { name: b"panic" } => panic!("as asked"),
@@ -110,7 +110,7 @@ impl Handler for ByName {
         Outcome::Failed(libc::ENOLCK)
     }
 
-    fn some_file(&self) -> Option<u64> {
+    fn any_regular_file(&self) -> Option<u64> {
         None
     }
 
@@ -119,25 +119,25 @@ impl Handler for ByName {
     }
 }
 
-struct Running {
+struct TestSession {
     kernel: Kernel,
-    session: Session<ByName>,
+    session: Session<NameHandler>,
     open_gate: mpsc::Sender<()>,
     closed: mpsc::Receiver<()>,
 }
 
-fn start() -> Running {
+fn start() -> TestSession {
     let (kernel, device) = Kernel::connect();
     kernel.init(1, 7, 45);
-    let negotiated = handshake(&device, &WISHES).unwrap();
+    let negotiated = handshake(&device, &REQUESTED).unwrap();
     assert_eq!(kernel.reply().1, 0);
     let (open_gate, gate) = mpsc::channel();
     let (closed_sender, closed) = mpsc::channel();
-    let handler = Arc::new(ByName { gate: Mutex::new(gate), closed: closed_sender });
+    let handler = Arc::new(NameHandler { gate: Mutex::new(gate), closed: closed_sender });
     let session =
         Session::start(device, "/".as_ref(), handler, &negotiated, Arc::new(Statistics::new()), Duration::ZERO)
             .unwrap();
-    Running { kernel, session, open_gate, closed }
+    TestSession { kernel, session, open_gate, closed }
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn the_handshake_waits_for_a_version_that_both_speak() {
     kernel.request(1, Opcode::GetAttributes as u32, &[0; 16]);
     kernel.init(2, 8, 0);
     kernel.init(3, 7, 38);
-    assert_eq!(handshake(&device, &WISHES).unwrap().minor, 38);
+    assert_eq!(handshake(&device, &REQUESTED).unwrap().minor, 38);
     assert_eq!(kernel.reply().1, libc::EIO);
     let (unique, errno, again) = kernel.reply();
     assert_eq!((unique, errno, again[..4].to_vec()), (2, 0, 7u32.to_le_bytes().to_vec()));
@@ -154,38 +154,38 @@ fn the_handshake_waits_for_a_version_that_both_speak() {
 }
 
 #[test]
-fn an_old_kernel_and_a_closed_connection_are_told_apart() {
+fn old_kernel_and_closed_connection_are_distinguished() {
     let (kernel, device) = Kernel::connect();
     kernel.init(1, 7, 30);
-    assert!(matches!(handshake(&device, &WISHES), Err(SessionError::KernelTooOld { major: 7, minor: 30 })));
+    assert!(matches!(handshake(&device, &REQUESTED), Err(SessionError::KernelTooOld { major: 7, minor: 30 })));
     assert_eq!(kernel.reply().1, libc::EPROTO);
     drop(kernel);
-    assert!(matches!(handshake(&device, &WISHES), Err(SessionError::Closed)));
+    assert!(matches!(handshake(&device, &REQUESTED), Err(SessionError::Closed)));
 }
 
 #[test]
-fn what_cannot_be_served_is_answered_and_the_rest_goes_on() {
+fn invalid_requests_are_answered_and_the_session_continues() {
     let running = start();
     let kernel = &running.kernel;
-    let ask = |opcode: u32, body: &[u8]| {
+    let send_request = |opcode: u32, body: &[u8]| {
         kernel.request(9, opcode, body);
         let (unique, errno, body) = kernel.reply();
         assert_eq!(unique, 9);
         (errno, body)
     };
     let look_up = Opcode::Lookup as u32;
-    assert_eq!(ask(9999, b""), (libc::ENOSYS, vec![]));
-    assert_eq!(ask(look_up, b"no end"), (libc::EINVAL, vec![]));
-    assert_eq!(ask(look_up, b"panic\0"), (libc::EIO, vec![]));
-    assert_eq!(ask(Opcode::StatFs as u32, b""), (libc::EPERM, vec![]));
+    assert_eq!(send_request(9999, b""), (libc::ENOSYS, vec![]));
+    assert_eq!(send_request(look_up, b"no end"), (libc::EINVAL, vec![]));
+    assert_eq!(send_request(look_up, b"panic\0"), (libc::EIO, vec![]));
+    assert_eq!(send_request(Opcode::StatFs as u32, b""), (libc::EPERM, vec![]));
     // Neither an invalid message nor a request without a reply gets one.
     send(&kernel.0, b"short", SendFlags::empty()).unwrap();
     kernel.request(8, Opcode::Forget as u32, &[0; 8]);
-    assert_eq!(ask(look_up, b"name\0"), (0, b"name".to_vec()));
+    assert_eq!(send_request(look_up, b"name\0"), (0, b"name".to_vec()));
 }
 
 #[test]
-fn waiting_requests_leave_a_worker_for_others() {
+fn waiting_requests_do_not_block_others() {
     let running = start();
     const SLOW: u64 = 12;
     for unique in 0..SLOW {
@@ -198,9 +198,9 @@ fn waiting_requests_leave_a_worker_for_others() {
     let mut answered: Vec<u64> = (0..SLOW).map(|_| running.kernel.reply().0).collect();
     answered.sort_unstable();
     assert_eq!(answered, (100..100 + SLOW).collect::<Vec<_>>());
-    let patience = std::time::Instant::now() + Duration::from_secs(10);
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
     while running.session.workers() > IDLE_WORKERS_MAX {
-        assert!(std::time::Instant::now() < patience, "{} workers left", running.session.workers());
+        assert!(std::time::Instant::now() < deadline, "{} workers left", running.session.workers());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -217,14 +217,14 @@ fn the_end_of_the_connection_ends_the_session_once() {
 }
 
 #[test]
-fn processors_are_counted_whatever_their_numbers() {
+fn cpu_lists_are_counted() {
     for (list, count) in [("0-1\n", 2), ("0", 1), ("0-3,8,10-11", 7), ("", 0), ("x", 0), ("3-1", 0), ("0-65535", 0)] {
-        assert_eq!(count_of(list), count, "{list:?}");
+        assert_eq!(count_cpu_list(list), count, "{list:?}");
     }
 }
 
 #[test]
-fn an_interrupt_ends_the_request_of_a_caller_that_is_killed_in_whatever_order_they_come() {
+fn interrupt_cancels_the_request_of_a_killed_caller_in_either_order() {
     let running = start();
     let mut process = std::process::Command::new("true").spawn().unwrap();
     process.wait().unwrap();
@@ -252,7 +252,7 @@ fn a_user_whose_requests_hang_leaves_workers_for_others() {
     let timeout = Some(Duration::from_secs(60));
     rustix::net::sockopt::set_socket_timeout(&running.kernel.0, rustix::net::sockopt::Timeout::Recv, timeout).unwrap();
     let uniques: std::collections::BTreeSet<u64> =
-        (0..workers_max() as u64 + 50).map(|index| 100 + 2 * index).collect();
+        (0..max_workers() as u64 + 50).map(|index| 100 + 2 * index).collect();
     for unique in &uniques {
         running.kernel.look_up_by(HANGING, *unique, b"wait\0");
     }
@@ -260,7 +260,7 @@ fn a_user_whose_requests_hang_leaves_workers_for_others() {
         running.kernel.look_up_by(HANGING + other, u64::from(2 * other), b"name\0");
         assert_eq!(running.kernel.reply(), (u64::from(2 * other), 0, b"name".to_vec()));
     }
-    assert!(running.session.workers() < workers_max() * 3 / 4, "{}", running.session.workers());
+    assert!(running.session.workers() < max_workers() * 3 / 4, "{}", running.session.workers());
     uniques.iter().for_each(|_| running.open_gate.send(()).unwrap());
     let answered = uniques.iter().map(|_| running.kernel.reply());
     let answered = answered.map(|(unique, errno, _)| (errno == 0).then_some(unique)).collect::<Option<_>>();

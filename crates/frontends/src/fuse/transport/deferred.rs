@@ -1,8 +1,8 @@
 //! Replies that are sent later, by a thread other than the one that took the request.
 
 use super::device::{Connection, write_whole};
-use super::uring::{Entry, Reserve};
-use crate::fuse::protocol::reply::is_answerable;
+use super::uring::{Reserve, RingEntry};
+use crate::fuse::protocol::reply::is_valid_reply_error;
 use crate::fuse::protocol::wire;
 use rustix::io::Errno as SystemError;
 use std::os::fd::AsFd;
@@ -21,7 +21,7 @@ pub(crate) struct DeferredReply {
 /// The route by which the kernel accepts the reply: the one on which it handed out the request.
 enum Route {
     Device(Arc<Connection>),
-    Ring(Box<Entry>, Reserve),
+    Ring(Box<RingEntry>, Reserve),
 }
 
 impl DeferredReply {
@@ -31,7 +31,7 @@ impl DeferredReply {
     }
 
     /// Creates the reply to the request that an entry holds.
-    pub(crate) fn to_ring(unique: u64, entry: Box<Entry>, reserve: Reserve) -> DeferredReply {
+    pub(crate) fn to_ring(unique: u64, entry: Box<RingEntry>, reserve: Reserve) -> DeferredReply {
         DeferredReply { unique, route: Some(Route::Ring(entry, reserve)) }
     }
 
@@ -41,7 +41,7 @@ impl DeferredReply {
     }
 
     fn send_once(&mut self, result: Result<()>) {
-        let number = |errno: Errno| if is_answerable(errno.number()) { errno.number() } else { libc::EIO };
+        let number = |errno: Errno| if is_valid_reply_error(errno.number()) { errno.number() } else { libc::EIO };
         let error = result.err().map_or(0, |errno| -number(errno));
         let header = wire::OutHeader { length: size_of::<wire::OutHeader>() as u32, error, unique: self.unique };
         match self.route.take() {

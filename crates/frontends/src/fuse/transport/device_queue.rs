@@ -2,8 +2,8 @@
 
 use super::deferred::DeferredReply;
 use super::device::{Connection, Device, write_whole};
-use super::memory::Memory;
-use super::queue::{Aside, Queue, Received};
+use super::memory::MappedBuffer;
+use super::queue::{Queue, Received, SetAsideRequest};
 use crate::fuse::protocol::reply::Reply;
 use crate::fuse::protocol::wire;
 use rustix::io::Errno;
@@ -18,9 +18,9 @@ pub(crate) struct DeviceQueue {
     connection: Arc<Connection>,
     /// The connection on which the last request was read, if it is another one.
     read_from: Option<Arc<Connection>>,
-    request: Memory,
+    request: MappedBuffer,
     received: usize,
-    reply: Memory,
+    reply: MappedBuffer,
 }
 
 /// Bytes reserved for a request's header and arguments, in addition to the data of a write.
@@ -67,20 +67,20 @@ impl Queue for DeviceQueue {
         Ok(DeferredReply::to_device(unique, self.reply_connection()))
     }
 
-    fn set_aside(&mut self) -> io::Result<Aside> {
+    fn set_aside(&mut self) -> io::Result<SetAsideRequest> {
         let mut message = Vec::new();
         message.try_reserve_exact(self.received).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         message.extend_from_slice(&self.request[..self.received]);
-        Ok(Aside::Message(message.into_boxed_slice(), self.reply_connection()))
+        Ok(SetAsideRequest::Message(message.into_boxed_slice(), self.reply_connection()))
     }
 
-    fn send_and_resume(&mut self, reply: Option<usize>, aside: Aside) -> io::Result<()> {
+    fn send_and_resume(&mut self, reply: Option<usize>, aside: SetAsideRequest) -> io::Result<()> {
         let sent = self.send(reply);
         self.resume(aside);
         sent
     }
 
-    fn defer_and_resume(&mut self, unique: u64, aside: Aside) -> DeferredReply {
+    fn defer_and_resume(&mut self, unique: u64, aside: SetAsideRequest) -> DeferredReply {
         let reply = DeferredReply::to_device(unique, self.reply_connection());
         self.resume(aside);
         reply
@@ -98,9 +98,9 @@ impl DeviceQueue {
         Ok(DeviceQueue {
             connection: Arc::new(device.connection()),
             read_from: None,
-            request: Memory::of(message_bytes_max + REQUEST_OVERHEAD_BYTES)?,
+            request: MappedBuffer::of(message_bytes_max + REQUEST_OVERHEAD_BYTES)?,
             received: 0,
-            reply: Memory::of(Reply::HEADER + message_bytes_max)?,
+            reply: MappedBuffer::of(Reply::HEADER + message_bytes_max)?,
         })
     }
 
@@ -109,9 +109,9 @@ impl DeviceQueue {
         Arc::clone(self.read_from.as_ref().unwrap_or(&self.connection))
     }
 
-    fn resume(&mut self, aside: Aside) {
+    fn resume(&mut self, aside: SetAsideRequest) {
         // Requests of rings belong to other lanes.
-        if let Aside::Message(message, connection) = aside {
+        if let SetAsideRequest::Message(message, connection) = aside {
             self.received = message.len();
             self.request[..message.len()].copy_from_slice(&message);
             self.read_from = Some(connection);

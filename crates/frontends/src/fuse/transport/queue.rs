@@ -2,7 +2,7 @@
 
 use super::deferred::DeferredReply;
 use super::device::Connection;
-use super::uring::Entry;
+use super::uring::RingEntry;
 use crate::fuse::protocol::reply::Reply;
 use rustix::io::Errno;
 use std::io;
@@ -33,16 +33,16 @@ pub(crate) trait Queue {
     ///
     /// # Errors
     /// As [`Queue::defer`].
-    fn set_aside(&mut self) -> io::Result<Aside>;
+    fn set_aside(&mut self) -> io::Result<SetAsideRequest>;
 
     /// Sends the reply that was built, as [`Queue::send`], and resumes a request that was set aside as the last one received.
-    fn send_and_resume(&mut self, reply: Option<usize>, aside: Aside) -> io::Result<()>;
+    fn send_and_resume(&mut self, reply: Option<usize>, aside: SetAsideRequest) -> io::Result<()>;
 
     /// Defers the reply as [`Queue::defer`], and resumes a request that was set aside as the last one received.
-    fn defer_and_resume(&mut self, unique: u64, aside: Aside) -> DeferredReply;
+    fn defer_and_resume(&mut self, unique: u64, aside: SetAsideRequest) -> DeferredReply;
 
     /// Returns whether, since the last call, requests may be waiting in the kernel that it gives to this queue only on demand.
-    fn starves(&mut self) -> bool {
+    fn may_have_missed_requests(&mut self) -> bool {
         false
     }
 
@@ -64,19 +64,19 @@ pub(crate) trait Queue {
 }
 
 /// A request that is to be served later.
-pub(crate) enum Aside {
+pub(crate) enum SetAsideRequest {
     /// A request that was read from this descriptor.
     Message(Box<[u8]>, Arc<Connection>),
     /// A request that stays in its entry.
-    Entry(Box<Entry>),
+    Entry(Box<RingEntry>),
 }
 
-impl Aside {
+impl SetAsideRequest {
     /// Returns the memory that the request occupies, in bytes; zero for an entry, whose memory exists anyway.
     pub(crate) fn occupied_bytes(&self) -> usize {
         match self {
-            Aside::Message(message, _) => message.len(),
-            Aside::Entry(_) => 0,
+            SetAsideRequest::Message(message, _) => message.len(),
+            SetAsideRequest::Entry(_) => 0,
         }
     }
 }

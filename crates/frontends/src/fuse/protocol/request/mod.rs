@@ -193,13 +193,13 @@ impl std::error::Error for DecodeError {}
 
 /// Negotiated properties that change the layout of requests.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Layout {
+pub(crate) struct RequestLayout {
     /// SETXATTR carries the longer structure.
     pub(crate) setxattr_long: bool,
 }
 
 /// Decodes one message as read from the device.
-pub(crate) fn decode(message: &[u8], layout: Layout) -> Result<Request<'_>, DecodeError> {
+pub(crate) fn decode(message: &[u8], layout: RequestLayout) -> Result<Request<'_>, DecodeError> {
     let bad_header = DecodeError::Header { received: message.len() };
     let (header, body) = wire::InHeader::read_from_prefix(message).map_err(|_| bad_header)?;
     if header.length as usize != message.len() {
@@ -231,7 +231,7 @@ pub(crate) fn decode(message: &[u8], layout: Layout) -> Result<Request<'_>, Deco
 impl<'a> Operation<'a> {
     /// Decodes the arguments of `opcode`; returns `None` if they are too short. Bytes beyond the known ones are the additions
     /// of a newer kernel and are skipped.
-    fn decode(opcode: Opcode, mut reader: Reader<'a>, layout: Layout) -> Option<Operation<'a>> {
+    fn decode(opcode: Opcode, mut reader: Reader<'a>, layout: RequestLayout) -> Option<Operation<'a>> {
         let reader = &mut reader;
         Some(match opcode {
             Opcode::Lookup => Operation::Lookup { name: reader.name()? },
@@ -300,7 +300,7 @@ impl<'a> Operation<'a> {
     }
 
     /// Decodes operations on extended attributes.
-    fn decode_xattr_operation(opcode: Opcode, reader: &mut Reader<'a>, layout: Layout) -> Option<Operation<'a>> {
+    fn decode_xattr_operation(opcode: Opcode, reader: &mut Reader<'a>, layout: RequestLayout) -> Option<Operation<'a>> {
         Some(match opcode {
             Opcode::SetXattr => {
                 let arguments: wire::SetXattrIn = if layout.setxattr_long {

@@ -82,7 +82,7 @@ fn every_opcode() -> impl Iterator<Item = Opcode> {
 
 #[test]
 fn every_operation_decodes_and_every_truncation_is_refused() {
-    let layout = Layout { setxattr_long: true };
+    let layout = RequestLayout { setxattr_long: true };
     for opcode in every_opcode() {
         let body = shortest_arguments(opcode);
         let whole = message(opcode as u32, 0, &body);
@@ -101,27 +101,30 @@ fn every_operation_decodes_and_every_truncation_is_refused() {
 }
 
 #[test]
-fn a_message_shorter_or_longer_than_its_header_says_is_refused() {
+fn message_length_must_match_the_header() {
     let whole = message(Opcode::Lookup as u32, 0, b"name\0");
     for length in 0..whole.len() {
         let cut = &whole[..length];
-        assert_eq!(decode(cut, Layout::default()).unwrap_err(), DecodeError::Header { received: length });
+        assert_eq!(decode(cut, RequestLayout::default()).unwrap_err(), DecodeError::Header { received: length });
     }
     let longer = [&whole[..], b"x"].concat();
-    assert!(matches!(decode(&longer, Layout::default()), Err(DecodeError::Header { .. })));
+    assert!(matches!(decode(&longer, RequestLayout::default()), Err(DecodeError::Header { .. })));
 }
 
 #[test]
-fn an_unknown_number_keeps_its_unique_for_the_reply() {
+fn unknown_opcode_reports_its_unique() {
     let whole = message(9999, 0, b"");
-    assert_eq!(decode(&whole, Layout::default()).unwrap_err(), DecodeError::UnknownOpcode { unique: 77, number: 9999 });
+    assert_eq!(
+        decode(&whole, RequestLayout::default()).unwrap_err(),
+        DecodeError::UnknownOpcode { unique: 77, number: 9999 }
+    );
 }
 
 #[test]
 fn names_end_at_their_zero_byte() {
     let body = [wire::Rename2In { new_parent: 9, flags: 1, padding: 0 }.as_bytes(), b"old\0new\0"];
     let whole = message(Opcode::Rename2 as u32, 0, &body.concat());
-    let request = decode(&whole, Layout::default()).unwrap();
+    let request = decode(&whole, RequestLayout::default()).unwrap();
     assert!(matches!(request.operation, Operation::Rename { name: b"old", new_parent: 9, new_name: b"new", flags: 1 }));
 }
 
@@ -129,14 +132,14 @@ fn names_end_at_their_zero_byte() {
 fn setxattr_is_read_in_the_negotiated_form() {
     let short = wire::SetXattrShortIn { size: 2, flags: 1 };
     let whole = message(Opcode::SetXattr as u32, 0, &[short.as_bytes(), b"user.a\0xy"].concat());
-    let request = decode(&whole, Layout { setxattr_long: false }).unwrap();
+    let request = decode(&whole, RequestLayout { setxattr_long: false }).unwrap();
     assert!(matches!(
         request.operation,
         Operation::SetXattr { name: b"user.a", value: b"xy", flags: 1, extra_flags: 0 }
     ));
     let long = wire::SetXattrIn { size: 2, flags: 1, setxattr_flags: 1, padding: 0 };
     let whole = message(Opcode::SetXattr as u32, 0, &[long.as_bytes(), b"user.a\0xy"].concat());
-    let request = decode(&whole, Layout { setxattr_long: true }).unwrap();
+    let request = decode(&whole, RequestLayout { setxattr_long: true }).unwrap();
     assert!(matches!(
         request.operation,
         Operation::SetXattr { name: b"user.a", value: b"xy", flags: 1, extra_flags: 1 }
@@ -162,7 +165,7 @@ fn a_creation_carries_groups_and_security_contexts() {
     extensions.extend_from_slice(&4242u32.to_le_bytes());
     body.extend_from_slice(&extensions);
     let whole = message(Opcode::Create as u32, (extensions.len() / 8) as u16, &body);
-    let request = decode(&whole, Layout::default()).unwrap();
+    let request = decode(&whole, RequestLayout::default()).unwrap();
     assert_eq!(request.supplementary_group, Some(4242));
     assert_eq!(request.security_contexts.len(), padded);
     assert!(matches!(request.operation, Operation::Create { name: b"file", .. }));
@@ -181,10 +184,10 @@ fn damaged_extensions_are_refused() {
         let block: Vec<u8> = bytes.iter().flat_map(|word| word.to_le_bytes()).collect();
         let body = [wire::MakeDirectoryIn::default().as_bytes(), name, &block].concat();
         let whole = message(Opcode::MakeDirectory as u32, 2, &body);
-        assert!(decode(&whole, Layout::default()).is_err(), "{bytes:?}");
+        assert!(decode(&whole, RequestLayout::default()).is_err(), "{bytes:?}");
     }
     let whole = message(Opcode::MakeDirectory as u32, 9000, b"short");
-    assert!(decode(&whole, Layout::default()).is_err());
+    assert!(decode(&whole, RequestLayout::default()).is_err());
 }
 
 /// Runs random messages: `FUZZ_ROUNDS` sets their number, `FUZZ_SEED` replays them.
@@ -207,7 +210,7 @@ fn random_bytes_never_panic() {
         let any = if round % 4 == 0 { 256 } else { 7 };
         let body: Vec<u8> = (0..length).map(|_| (random() % any) as u8).collect();
         let whole = message((random() % 56) as u32, (random() % 6) as u16, &body);
-        let layout = Layout { setxattr_long: round % 2 == 0 };
+        let layout = RequestLayout { setxattr_long: round % 2 == 0 };
         let outcome = std::panic::catch_unwind(|| {
             if let Ok(request) = decode(&whole, layout)
                 && let Operation::BatchForget { forgets } = request.operation
@@ -226,7 +229,7 @@ fn a_batch_of_forgets_lists_each_node() {
     let second = wire::ForgetOne { node: 4, lookups: 9 };
     let body = [header.as_bytes(), first.as_bytes(), second.as_bytes()].concat();
     let whole = message(Opcode::BatchForget as u32, 0, &body);
-    let Operation::BatchForget { forgets } = decode(&whole, Layout::default()).unwrap().operation else {
+    let Operation::BatchForget { forgets } = decode(&whole, RequestLayout::default()).unwrap().operation else {
         panic!("not a batch")
     };
     let nodes: Vec<_> = forgets.iter().map(|one| (one.node, one.lookups)).collect();

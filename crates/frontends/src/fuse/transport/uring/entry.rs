@@ -2,10 +2,10 @@
 //!
 //! It belongs to the thread through whose ring it was last submitted to the kernel; only that thread gets its next request.
 
-use super::purpose::{Purpose, purpose_of};
+use super::purpose::{OwnRequestPurpose, purpose_of};
 use crate::fuse::protocol::reply::Reply;
 use crate::fuse::protocol::wire;
-use crate::fuse::transport::memory::Memory;
+use crate::fuse::transport::memory::MappedBuffer;
 use io_uring::{opcode, squeue, types};
 use std::io;
 use std::ops::Range;
@@ -21,9 +21,9 @@ pub(crate) enum Command {
 }
 
 /// An entry of a queue. Its memory outlives the ring to which it was last submitted.
-pub(crate) struct Entry {
-    processor: u16,
-    memory: Memory,
+pub(crate) struct RingEntry {
+    cpu: u16,
+    memory: MappedBuffer,
     payload_bytes: usize,
     /// Number of payload bytes used since the payload was last returned to the system.
     used_bytes: usize,
@@ -55,39 +55,39 @@ const MESSAGE: usize = 512;
 /// Offset of the names or data that follow the arguments, and of the results in the reply.
 const PAYLOAD: usize = 4096;
 /// Maximum length in bytes of a payload that is moved out, so that the reply can be built in its place.
-const SHORT_BYTES_MAX: usize = 1024;
+const SHORT_PAYLOAD_BYTES_MAX: usize = 1024;
 /// Size in bytes of the buffer for replies to longer requests, which are built elsewhere. The longest are those of ioctl(2),
 /// of 16 KiB.
 const REPLY_TO_LONG_BYTES_MAX: usize = Reply::HEADER + (32 << 10);
 /// Maximum number of payload bytes that an idle worker keeps.
-const KEPT_BYTES_MAX: usize = 64 << 10;
+const IDLE_PAYLOAD_BYTES_MAX: usize = 64 << 10;
 
-impl Entry {
+impl RingEntry {
     /// Creates an entry for messages with up to `payload_bytes` bytes of data.
     ///
     /// # Errors
     /// Fails if the process may have no more memory.
-    pub(crate) fn new(processor: u16, payload_bytes: usize) -> io::Result<Entry> {
+    pub(crate) fn new(cpu: u16, payload_bytes: usize) -> io::Result<RingEntry> {
         let payload_bytes = payload_bytes.max(wire::READ_BUFFER_MIN);
-        let memory = Memory::of(PAYLOAD + payload_bytes + REPLY_TO_LONG_BYTES_MAX)?;
-        Ok(Entry { processor, memory, payload_bytes, used_bytes: 0, request: 0..0, unique: 0 })
+        let memory = MappedBuffer::of(PAYLOAD + payload_bytes + REPLY_TO_LONG_BYTES_MAX)?;
+        Ok(RingEntry { cpu, memory, payload_bytes, used_bytes: 0, request: 0..0, unique: 0 })
     }
 
     /// Creates another entry of this size for this CPU.
     ///
     /// # Errors
-    /// As [`Entry::new`].
-    pub(crate) fn another(&self) -> io::Result<Entry> {
-        Entry::new(self.processor, self.payload_bytes)
+    /// As [`RingEntry::new`].
+    pub(crate) fn another(&self) -> io::Result<RingEntry> {
+        RingEntry::new(self.cpu, self.payload_bytes)
     }
 
     /// Returns the CPU whose queue holds it.
-    pub(crate) fn processor(&self) -> u16 {
-        self.processor
+    pub(crate) fn cpu(&self) -> u16 {
+        self.cpu
     }
 
     /// Returns the purpose of the last request, if it is one of our own.
-    pub(crate) fn purpose(&self) -> Option<Purpose> {
+    pub(crate) fn purpose(&self) -> Option<OwnRequestPurpose> {
         purpose_of(self.unique)
     }
 
@@ -106,27 +106,27 @@ impl Entry {
     }
 
     fn device_command(&self, operation: u32) -> opcode::UringCmd80 {
-        let command = wire::RingCommand { flags: 0, commit: self.unique, queue: self.processor, padding: [0; 3] };
+        let command = wire::RingCommand { flags: 0, commit: self.unique, queue: self.cpu, padding: [0; 3] };
         let mut bytes = [0; 80];
         bytes[..size_of::<wire::RingCommand>()].copy_from_slice(command.as_bytes());
         opcode::UringCmd80::new(CONNECTION, operation).cmd(bytes)
     }
 
     /// Returns whether large messages still occupy much of its memory.
-    pub(crate) fn occupies_much(&self) -> bool {
-        self.used_bytes > KEPT_BYTES_MAX
+    pub(crate) fn holds_large_payload(&self) -> bool {
+        self.used_bytes > IDLE_PAYLOAD_BYTES_MAX
     }
 
     /// Records that the kernel has put a request into it.
-    pub(crate) fn received(&mut self) {
+    pub(crate) fn accept_request(&mut self) {
         self.request = self.assemble().unwrap_or_default();
     }
 
     /// Returns the request and an empty reply, as [`Queue::exchange`](crate::fuse::transport::queue::Queue::exchange).
     pub(crate) fn exchange(&mut self) -> (&[u8], Reply<'_>) {
-        let place = self.reply_range();
-        let (before, after) = self.memory.split_at_mut(place.start);
-        (&before[self.request.clone()], Reply::new(&mut after[..place.len()]))
+        let range = self.reply_range();
+        let (before, after) = self.memory.split_at_mut(range.start);
+        (&before[self.request.clone()], Reply::new(&mut after[..range.len()]))
     }
 
     /// Puts the reply that was built where the kernel expects it; `None` if nobody waits for one.
@@ -164,16 +164,16 @@ impl Entry {
 
     /// Returns the memory that large messages have occupied to the system. The kernel uses the payload only in calls of the
     /// thread that owns it.
-    pub(crate) fn give_back(&mut self) {
-        if let Err(error) = self.memory.give_back_from(PAYLOAD.max(rustix::param::page_size())) {
+    pub(crate) fn release_payload(&mut self) {
+        if let Err(error) = self.memory.release_from(PAYLOAD.max(rustix::param::page_size())) {
             tracing::debug!(%error, "the memory of large messages stays occupied");
         }
         self.used_bytes = 0;
     }
 
     /// Returns all its memory to the system, while it holds a request whose content is not needed.
-    pub(crate) fn empty(&mut self) {
-        if let Err(error) = self.memory.give_back_from(0) {
+    pub(crate) fn release_all(&mut self) {
+        if let Err(error) = self.memory.release_from(0) {
             tracing::debug!(%error, "the memory of an entry stays occupied");
         }
         self.used_bytes = 0;
@@ -191,7 +191,7 @@ impl Entry {
         }
         let in_front = size_of::<wire::InHeader>() + arguments;
         self.used_bytes = self.used_bytes.max(payload);
-        let is_short = payload <= SHORT_BYTES_MAX;
+        let is_short = payload <= SHORT_PAYLOAD_BYTES_MAX;
         let start = if is_short { MESSAGE } else { PAYLOAD - in_front };
         self.memory.copy_within(HEADER..HEADER + size_of::<wire::InHeader>(), start);
         self.memory.copy_within(ARGUMENTS..ARGUMENTS + arguments, start + size_of::<wire::InHeader>());
@@ -223,11 +223,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_the_memory_keep_apart() {
+    fn memory_regions_do_not_overlap() {
         assert_eq!((EXCHANGE, HEADERS_BYTES), (256, 288));
         assert!(ADDRESSES + 4 * size_of::<u64>() <= MESSAGE);
         let longest = size_of::<wire::InHeader>() + ARGUMENTS_BYTES_MAX;
-        assert!(MESSAGE + longest + SHORT_BYTES_MAX <= PAYLOAD - Reply::HEADER);
+        assert!(MESSAGE + longest + SHORT_PAYLOAD_BYTES_MAX <= PAYLOAD - Reply::HEADER);
         assert!(MESSAGE <= PAYLOAD - longest);
     }
 }

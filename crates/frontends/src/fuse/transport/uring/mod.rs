@@ -10,17 +10,17 @@ mod parking;
 mod purpose;
 mod reserve;
 
-pub(crate) use entry::Entry;
+pub(crate) use entry::RingEntry;
 pub(crate) use reserve::Reserve;
 
 use super::deferred::DeferredReply;
 use super::device::Device;
-use super::queue::{Aside, Queue, Received};
+use super::queue::{Queue, Received, SetAsideRequest};
 use crate::fuse::mounting::privilege::is_machine_root;
 use crate::fuse::protocol::reply::Reply;
 use entry::Command;
 use io_uring::{IoUring, squeue, types};
-use purpose::Purpose;
+use purpose::OwnRequestPurpose;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -30,13 +30,13 @@ use std::sync::Arc;
 pub(crate) struct UringQueue {
     /// Closed before the memory to which the kernel writes is freed.
     ring: IoUring<squeue::Entry128>,
-    entry: Box<Entry>,
+    entry: Box<RingEntry>,
     /// The command to submit when waiting for the next request; `None` if it has been submitted already.
     next: Option<Command>,
     /// The entry is new to the kernel, which has not looked for requests that wait in the queue.
     is_new: bool,
     /// A completion that came before it was waited for.
-    early: Option<i32>,
+    completed_early: Option<i32>,
     reserve: Reserve,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct UringQueue {
 const ENTRIES: u32 = 2;
 /// Time after which a waiting worker returns memory, or counts as idle: the kernel hands requests to the workers that replied
 /// last.
-const IDLE_AFTER: types::Timespec = types::Timespec::new().sec(1);
+const IDLE_TIMEOUT: types::Timespec = types::Timespec::new().sec(1);
 
 impl UringQueue {
     /// Registers an entry of a CPU's queue, for messages with up to `payload_bytes` bytes of data. It must be used by the
@@ -54,19 +54,25 @@ impl UringQueue {
     /// Fails if the system refuses a ring, or the kernel the entry.
     pub(crate) fn register(
         device: &Arc<Device>,
-        processor: u16,
+        cpu: u16,
         payload_bytes: usize,
         reserve: Reserve,
     ) -> io::Result<UringQueue> {
         let ring = ring_for(device)?;
-        let (entry, next) = match reserve.parking.take(processor) {
+        let (entry, next) = match reserve.parking.take(cpu) {
             Some(entry) => (entry, Command::Commit),
-            None => (Box::new(Entry::new(processor, payload_bytes)?), Command::Register),
+            None => (Box::new(RingEntry::new(cpu, payload_bytes)?), Command::Register),
         };
-        let mut queue =
-            UringQueue { ring, entry, next: Some(next), is_new: next == Command::Register, early: None, reserve };
+        let mut queue = UringQueue {
+            ring,
+            entry,
+            next: Some(next),
+            is_new: next == Command::Register,
+            completed_early: None,
+            reserve,
+        };
         queue.submit()?;
-        match queue.early {
+        match queue.completed_early {
             Some(refused) if refused < 0 => Err(io::Error::from_raw_os_error(-refused)),
             _ => Ok(queue),
         }
@@ -76,8 +82,8 @@ impl UringQueue {
     ///
     /// # Errors
     /// The kernel's error, or the reason why there is no ring.
-    pub(crate) fn is_refused(device: &Arc<Device>, processor: u16) -> io::Result<()> {
-        let (mut ring, mut entry) = (ring_for(device)?, Entry::new(processor, 0)?);
+    pub(crate) fn is_refused(device: &Arc<Device>, cpu: u16) -> io::Result<()> {
+        let (mut ring, mut entry) = (ring_for(device)?, RingEntry::new(cpu, 0)?);
         // SAFETY: the ring is closed before the memory of the entry is freed.
         unsafe { ring.submission().push(&entry.command(Command::Register)) }.map_err(io::Error::other)?;
         ring.submit()?;
@@ -93,11 +99,11 @@ impl UringQueue {
     /// Fails if the system refuses a ring; returns the entry too.
     pub(crate) fn adopt(
         device: &Arc<Device>,
-        entry: Box<Entry>,
+        entry: Box<RingEntry>,
         reserve: Reserve,
-    ) -> Result<UringQueue, (io::Error, Box<Entry>)> {
+    ) -> Result<UringQueue, (io::Error, Box<RingEntry>)> {
         match ring_for(device) {
-            Ok(ring) => Ok(UringQueue { ring, entry, next: None, is_new: false, early: Some(0), reserve }),
+            Ok(ring) => Ok(UringQueue { ring, entry, next: None, is_new: false, completed_early: Some(0), reserve }),
             Err(error) => Err((error, entry)),
         }
     }
@@ -117,17 +123,17 @@ impl UringQueue {
     fn submit(&mut self) -> io::Result<()> {
         self.push()?;
         self.ring.submit()?;
-        self.early = self.ring.completion().next().map(|completed| completed.result());
+        self.completed_early = self.ring.completion().next().map(|completed| completed.result());
         Ok(())
     }
 
     /// Takes out the entry that holds a request, and continues with another.
-    fn take_out(&mut self) -> io::Result<Box<Entry>> {
-        let (entry, next) = match self.reserve.parking.take(self.entry.processor()) {
+    fn replace_entry(&mut self) -> io::Result<Box<RingEntry>> {
+        let (entry, next) = match self.reserve.parking.take(self.entry.cpu()) {
             Some(parked) => (parked, Command::Commit),
             None => (Box::new(self.entry.another()?), Command::Register),
         };
-        let held = std::mem::replace(&mut self.entry, entry);
+        let replaced = std::mem::replace(&mut self.entry, entry);
         self.next = Some(next);
         // Requests that rely on this worker from here on rely on the other entry.
         if let Err(error) = self.submit() {
@@ -135,20 +141,20 @@ impl UringQueue {
         }
         // Other requests may have come while the queue had no entry.
         self.is_new = next == Command::Register;
-        Ok(held)
+        Ok(replaced)
     }
 
     /// Takes out the entry that holds a request, and continues with one that was set aside: nothing is submitted to the kernel
     /// until that one is answered.
-    fn resume(&mut self, aside: Aside) -> Box<Entry> {
+    fn resume(&mut self, aside: SetAsideRequest) -> Box<RingEntry> {
         self.next = None;
         match aside {
-            Aside::Entry(entry) => std::mem::replace(&mut self.entry, entry),
-            Aside::Message(..) => unreachable!("those of the device are in another lane"),
+            SetAsideRequest::Entry(entry) => std::mem::replace(&mut self.entry, entry),
+            SetAsideRequest::Message(..) => unreachable!("those of the device are in another lane"),
         }
     }
 
-    fn failed(&mut self, error: Errno) -> Received {
+    fn handle_failure(&mut self, error: Errno) -> Received {
         match error {
             Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED | Errno::NODEV => Received::Closed,
             error => {
@@ -165,14 +171,14 @@ impl UringQueue {
     /// Waits for the completion of the entry: zero for a request; `None` if nothing has completed for some time, and
     /// `may_idle`.
     fn wait(&mut self, may_idle: bool) -> io::Result<Option<i32>> {
-        if let Some(early) = self.early.take() {
-            return Ok(Some(early));
+        if let Some(completed_early) = self.completed_early.take() {
+            return Ok(Some(completed_early));
         }
         self.push()?;
         loop {
-            let waited = match may_idle || self.entry.occupies_much() {
+            let waited = match may_idle || self.entry.holds_large_payload() {
                 true => {
-                    let arguments = types::SubmitArgs::new().timespec(&IDLE_AFTER);
+                    let arguments = types::SubmitArgs::new().timespec(&IDLE_TIMEOUT);
                     self.ring.submitter().submit_with_args(1, &arguments)
                 }
                 false => self.ring.submit_and_wait(1),
@@ -181,8 +187,8 @@ impl UringQueue {
             match (completed, waited) {
                 (Some(completed), _) => return Ok(Some(completed.result())),
                 (None, Err(error)) if error.raw_os_error() == Some(libc::ETIME) => {
-                    if self.entry.occupies_much() {
-                        self.entry.give_back();
+                    if self.entry.holds_large_payload() {
+                        self.entry.release_payload();
                     }
                     if may_idle {
                         return Ok(None);
@@ -204,13 +210,13 @@ impl Queue for UringQueue {
                 Err(error) => return Received::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
             };
             if result < 0 {
-                return self.failed(Errno::from_raw_os_error(-result));
+                return self.handle_failure(Errno::from_raw_os_error(-result));
             }
-            self.entry.received();
+            self.entry.accept_request();
             match self.entry.purpose() {
                 None => return Received::Request,
-                Some(Purpose::Park) => return Received::MayEnd,
-                Some(Purpose::Fetch) => self.decline(),
+                Some(OwnRequestPurpose::Park) => return Received::MayEnd,
+                Some(OwnRequestPurpose::Fetch) => self.decline(),
             }
         }
     }
@@ -226,35 +232,35 @@ impl Queue for UringQueue {
     }
 
     fn defer(&mut self, unique: u64) -> io::Result<DeferredReply> {
-        let held = self.take_out()?;
-        Ok(DeferredReply::to_ring(unique, held, self.reserve.clone()))
+        let replaced = self.replace_entry()?;
+        Ok(DeferredReply::to_ring(unique, replaced, self.reserve.clone()))
     }
 
-    fn set_aside(&mut self) -> io::Result<Aside> {
-        self.take_out().map(Aside::Entry)
+    fn set_aside(&mut self) -> io::Result<SetAsideRequest> {
+        self.replace_entry().map(SetAsideRequest::Entry)
     }
 
-    fn send_and_resume(&mut self, reply: Option<usize>, aside: Aside) -> io::Result<()> {
+    fn send_and_resume(&mut self, reply: Option<usize>, aside: SetAsideRequest) -> io::Result<()> {
         self.entry.put_reply(reply);
         let answered = self.resume(aside);
         self.reserve.commit(answered);
         Ok(())
     }
 
-    fn defer_and_resume(&mut self, unique: u64, aside: Aside) -> DeferredReply {
+    fn defer_and_resume(&mut self, unique: u64, aside: SetAsideRequest) -> DeferredReply {
         DeferredReply::to_ring(unique, self.resume(aside), self.reserve.clone())
     }
 
-    fn starves(&mut self) -> bool {
+    fn may_have_missed_requests(&mut self) -> bool {
         std::mem::take(&mut self.is_new)
     }
 
     fn fetch(&self) -> bool {
-        self.reserve.parking.ask(Purpose::Fetch)
+        self.reserve.parking.send_own_request(OwnRequestPurpose::Fetch)
     }
 
     fn idle(&mut self) -> bool {
-        self.reserve.parking.ask(Purpose::Park)
+        self.reserve.parking.send_own_request(OwnRequestPurpose::Park)
     }
 
     fn decline(&mut self) {
@@ -281,7 +287,7 @@ fn new_ring() -> io::Result<IoUring<squeue::Entry128>> {
 }
 
 /// The module parameter that turns it on in the kernel.
-const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+const ENABLE_URING_PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// Returns whether the kernel offers io_uring to mounts; otherwise the reason why not.
 pub(crate) fn offered() -> Result<(), &'static str> {
@@ -305,7 +311,7 @@ pub(crate) fn can_be_switched_on() -> Result<(), &'static str> {
 /// The reason why it cannot be used.
 pub(crate) fn switch_on() -> Result<(), &'static str> {
     if !is_switched_on()? {
-        std::fs::write(SWITCH, "Y").map_err(|_| ROOT_ONLY)?;
+        std::fs::write(ENABLE_URING_PARAMETER, "Y").map_err(|_| ROOT_ONLY)?;
     }
     offered()
 }
@@ -313,11 +319,11 @@ pub(crate) fn switch_on() -> Result<(), &'static str> {
 const ROOT_ONLY: &str = "only root may turn it on in the kernel";
 
 fn is_switched_on() -> Result<bool, &'static str> {
-    if !std::path::Path::new(SWITCH).exists() {
+    if !std::path::Path::new(ENABLE_URING_PARAMETER).exists() {
         // The module may not be loaded yet; opening the device loads it.
         drop(Device::open());
     }
-    let state = std::fs::read(SWITCH).map_err(|_| "the kernel has none for FUSE (Linux 6.14 has)")?;
+    let state = std::fs::read(ENABLE_URING_PARAMETER).map_err(|_| "the kernel has none for FUSE (Linux 6.14 has)")?;
     Ok(state.starts_with(b"Y"))
 }
 

@@ -6,8 +6,8 @@
 //! these needs neither a thread nor a ring. It is used again by answering: the kernel then also looks for requests that have
 //! been waiting in the queue, which it does not do for a new entry.
 
-use super::entry::Entry;
-use super::purpose::{OWN, PARK, Purpose};
+use super::entry::RingEntry;
+use super::purpose::{OWN_REQUEST, OwnRequestPurpose, PARK_REQUEST};
 use crate::fuse::protocol::wire::{self, notification};
 use crate::fuse::transport::device::Device;
 use rustix::io::Errno;
@@ -16,45 +16,46 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zerocopy::IntoBytes;
 
 /// Returns a regular file that the kernel knows.
-pub(crate) type SomeFile = Box<dyn Fn() -> Option<u64> + Send + Sync>;
+pub(crate) type AnyRegularFile = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
 /// Increment from one unique to the next: the lowest bit marks interrupts.
-const STEP: u64 = 2;
+const UNIQUE_STEP: u64 = 2;
 
 /// The parked entries of a session.
 pub(crate) struct Parking {
     device: Arc<Device>,
     /// By CPU.
-    lots: Vec<Mutex<Vec<Entry>>>,
-    asked: AtomicU64,
+    by_cpu: Vec<Mutex<Vec<RingEntry>>>,
+    own_requests: AtomicU64,
     /// A regular file that the kernel knows, if there is one.
-    some_file: SomeFile,
+    any_regular_file: AnyRegularFile,
     /// The kernel lets a request stay unanswered indefinitely.
     is_allowed: bool,
 }
 
 impl Parking {
     /// Creates an empty set of parked entries.
-    pub(crate) fn new(device: &Arc<Device>, processors: u16, some_file: SomeFile) -> Parking {
+    pub(crate) fn new(device: &Arc<Device>, cpus: u16, any_regular_file: AnyRegularFile) -> Parking {
         Parking {
             device: Arc::clone(device),
-            lots: (0..processors).map(|_| Mutex::default()).collect(),
-            asked: AtomicU64::new(0),
-            some_file,
+            by_cpu: (0..cpus).map(|_| Mutex::default()).collect(),
+            own_requests: AtomicU64::new(0),
+            any_regular_file,
             is_allowed: !has_time_limit(),
         }
     }
 
     /// Makes the kernel send a request to an entry of the CPU on which this thread runs; returns whether it does, for which it
     /// has to know a regular file. Never blocks.
-    pub(crate) fn ask(&self, purpose: Purpose) -> bool {
+    pub(crate) fn send_own_request(&self, purpose: OwnRequestPurpose) -> bool {
         let bits = match purpose {
-            Purpose::Park if !self.is_allowed => return false,
-            Purpose::Park => OWN | PARK,
-            Purpose::Fetch => OWN,
+            OwnRequestPurpose::Park if !self.is_allowed => return false,
+            OwnRequestPurpose::Park => OWN_REQUEST | PARK_REQUEST,
+            OwnRequestPurpose::Fetch => OWN_REQUEST,
         };
-        let Some(node) = (self.some_file)() else { return false };
-        let unique = bits | (self.asked.fetch_add(STEP, Ordering::Relaxed) & !(OWN | PARK));
+        let Some(node) = (self.any_regular_file)() else { return false };
+        let unique =
+            bits | (self.own_requests.fetch_add(UNIQUE_STEP, Ordering::Relaxed) & !(OWN_REQUEST | PARK_REQUEST));
         let fixed = wire::NotifyRetrieve { unique, node, offset: 0, size: 0, padding: 0 };
         let length = (size_of::<wire::OutHeader>() + size_of_val(&fixed)) as u32;
         let header = wire::OutHeader { length, error: notification::RETRIEVE, unique: 0 };
@@ -70,21 +71,21 @@ impl Parking {
     }
 
     /// Parks an entry that holds a request of our own.
-    pub(crate) fn park(&self, mut entry: Box<Entry>) {
-        entry.empty();
-        self.lot(&entry).push(*entry);
+    pub(crate) fn park(&self, mut entry: Box<RingEntry>) {
+        entry.release_all();
+        self.parked_on(&entry).push(*entry);
     }
 
     /// Takes a parked entry of a CPU, ready to be committed.
-    pub(crate) fn take(&self, processor: u16) -> Option<Box<Entry>> {
-        let lot = self.lots.get(usize::from(processor))?;
-        let mut entry = lot.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+    pub(crate) fn take(&self, cpu: u16) -> Option<Box<RingEntry>> {
+        let parked_on = self.by_cpu.get(usize::from(cpu))?;
+        let mut entry = parked_on.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
         entry.put_reply(None);
         Some(Box::new(entry))
     }
 
-    fn lot(&self, entry: &Entry) -> MutexGuard<'_, Vec<Entry>> {
-        self.lots[usize::from(entry.processor())].lock().unwrap_or_else(PoisonError::into_inner)
+    fn parked_on(&self, entry: &RingEntry) -> MutexGuard<'_, Vec<RingEntry>> {
+        self.by_cpu[usize::from(entry.cpu())].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

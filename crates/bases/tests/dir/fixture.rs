@@ -1,4 +1,4 @@
-//! Where the tests run: a fresh directory on an ext4 image in RAM, and on tmpfs, with and without file handles.
+//! The test fixture: a fresh directory on an ext4 image in RAM, and on tmpfs, with and without file handles.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use bases::dir::{DirectoryFileSystem, Options};
 use vnode::{Caller, Creation, FileSystem, Name, OpenFileRef, OpenFlags, VnodeRef};
 
 /// A fresh directory, served.
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     /// What it is, for messages.
     pub label: &'static str,
     /// The directory.
@@ -22,9 +22,9 @@ pub(crate) struct Ground {
     scratch: PathBuf,
 }
 
-impl Ground {
-    /// Runs a test on every kind of ground. Says so and does nothing without root, which mounts need.
-    pub(crate) fn each(test: impl Fn(&Ground)) {
+impl Fixture {
+    /// Runs a test on every kind of file system. Without root, which mounts need, reports that the test is skipped.
+    pub(crate) fn each(test: impl Fn(&Fixture)) {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: needs root to mount file systems");
             return;
@@ -32,9 +32,9 @@ impl Ground {
         for (label, kind, file_handles) in
             [("ext4", "ext4", true), ("tmpfs", "tmpfs", true), ("ext4 without handles", "ext4", false)]
         {
-            let ground = Self::new(label, kind, Options { file_handles, ..Options::default() });
+            let fixture = Self::new(label, kind, Options { file_handles, ..Options::default() });
             eprintln!("on {label}");
-            test(&ground);
+            test(&fixture);
         }
     }
 
@@ -59,12 +59,12 @@ impl Ground {
         Self { label, path, file_system, root, options, scratch }
     }
 
-    /// The same directory opened anew, as after a restart.
+    /// Opens the same directory anew, as after a restart.
     pub(crate) fn again(&self) -> DirectoryFileSystem {
         DirectoryFileSystem::open(&self.path, self.options).unwrap()
     }
 
-    /// Whether objects are known by handle.
+    /// Returns whether objects are identified by handle.
     pub(crate) fn has_handles(&self) -> bool {
         self.options.file_handles
     }
@@ -78,7 +78,7 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for Fixture {
     fn drop(&mut self) {
         bases::dir::restore_thread_credentials();
         // Lazily, with all that is mounted below.
@@ -126,7 +126,7 @@ pub(crate) fn creation(mode: u32) -> Creation {
 }
 
 /// A new file with this content.
-pub(crate) fn make(
+pub(crate) fn create_file(
     directory: &VnodeRef,
     caller: &Caller,
     file: &str,

@@ -5,9 +5,9 @@ use vnode::{Lock, LockKind, LockOwner, LockTable, Result};
 
 /// Locks managed by the front end, by the node of their file.
 #[derive(Default)]
-pub(crate) struct KeptLocks(HashMap<u64, LockTable>);
+pub(crate) struct LocalLocks(HashMap<u64, LockTable>);
 
-impl KeptLocks {
+impl LocalLocks {
     /// Takes or releases a lock through an open file.
     ///
     /// # Errors
@@ -69,8 +69,8 @@ mod tests {
     }
 
     #[test]
-    fn kept_ranges_split_and_conflict_as_fcntl_says() {
-        let mut locks = KeptLocks::default();
+    fn ranges_split_and_conflict_like_fcntl() {
+        let mut locks = LocalLocks::default();
         let (one, two) = (LockOwner(1), LockOwner(2));
         locks.set(NODE, one, 1, &lock(LockKind::Exclusive, 0, 99)).unwrap();
         assert_eq!(locks.set(NODE, two, 1, &lock(LockKind::Shared, 50, 60)), Err(Errno::EAGAIN));
@@ -86,8 +86,8 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_has_so_many_ranges_of_a_file_and_no_more() {
-        let mut locks = KeptLocks::default();
+    fn ranges_per_owner_are_bounded() {
+        let mut locks = LocalLocks::default();
         let (one, two, most) = (LockOwner(1), LockOwner(2), LOCK_RANGES_MAX as u64);
         (0..3 * most).for_each(|at| locks.set(NODE, one, 1, &lock(LockKind::Shared, at, at)).unwrap());
         locks.set(NODE, one, 1, &lock(LockKind::Unlock, 0, u64::MAX)).unwrap();
@@ -104,8 +104,8 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_lock_has_one_owner_at_a_time() {
-        let (locks, holders) = (Mutex::new(KeptLocks::default()), AtomicU32::new(0));
+    fn exclusive_lock_has_one_owner_at_a_time() {
+        let (locks, holders) = (Mutex::new(LocalLocks::default()), AtomicU32::new(0));
         let (exclusive, unlock) = (lock(LockKind::Exclusive, 0, 9), lock(LockKind::Unlock, 0, 9));
         std::thread::scope(|scope| {
             for owner in [LockOwner(1), LockOwner(2)] {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn families_do_not_see_each_other() {
-        let mut locks = KeptLocks::default();
+        let mut locks = LocalLocks::default();
         let flock = Lock { family: LockFamily::Flock, ..lock(LockKind::Exclusive, 0, u64::MAX) };
         locks.set(NODE, LockOwner(1), 1, &flock).unwrap();
         locks.set(NODE, LockOwner(2), 1, &lock(LockKind::Exclusive, 0, 9)).unwrap();

@@ -1,9 +1,9 @@
 //! The features that the running kernel offers to a FUSE mount, queried without mounting anything: INIT is read, and never
 //! answered.
 
-use super::agreement::{correct, unmet_demand, wishes};
-use super::negotiation::{InitAnswer, negotiate};
-use super::request::{Layout, Operation, decode};
+use super::agreement::{apply_negotiated, requested_features, unmet_requirement};
+use super::negotiation::{NegotiationResult, negotiate};
+use super::request::{Operation, RequestLayout, decode};
 use super::wire::{self, init};
 use crate::fuse::mounting::error::MountError;
 use crate::fuse::mounting::options::{Decisions, MountOptions, Uring, decide};
@@ -47,13 +47,13 @@ pub enum OfferSource {
 /// Decides by a stack's properties, the options and the features of the running kernel. Mounts nothing.
 pub fn explain(properties: &Properties, options: &MountOptions) -> Explanation {
     // First: this loads the module, and the decisions read its switch for io_uring.
-    let asked = ask();
+    let queried = query_offer();
     let mut decisions = decide(properties, options);
     if options.uring == Uring::On {
         decisions.uring = uring::can_be_switched_on();
     }
     let depends_on_kernel = decisions.passthrough.is_ok() || decisions.uring.is_ok() || decisions.write_back.is_ok();
-    let (mut offer, source) = match asked {
+    let (mut offer, source) = match queried {
         Ok(offer) => (offer, OfferSource::Kernel),
         Err((step, error)) => {
             let release = rustix::system::uname().release().to_string_lossy().into_owned();
@@ -64,7 +64,7 @@ pub fn explain(properties: &Properties, options: &MountOptions) -> Explanation {
         // The mount turns it on before the kernel makes its offer.
         offer.flags2 |= (init::OVER_IO_URING >> 32) as u32;
     }
-    let error = settle(&mut decisions, &offer, options);
+    let error = apply_offer(&mut decisions, &offer, options);
     Explanation { decisions, error, source: depends_on_kernel.then_some(source) }
 }
 
@@ -85,19 +85,19 @@ impl fmt::Display for Explanation {
 }
 
 /// Corrects the decisions by an offer; returns the mount's error, if it fails.
-fn settle(decisions: &mut Decisions, offer: &wire::InitIn, options: &MountOptions) -> Option<MountError> {
+fn apply_offer(decisions: &mut Decisions, offer: &wire::InitIn, options: &MountOptions) -> Option<MountError> {
     // A kernel with a later major version falls back to ours on request.
     let offer = wire::InitIn { major: offer.major.min(wire::MAJOR_VERSION), ..*offer };
-    match negotiate(&offer, &wishes(decisions), rustix::param::page_size() as u32) {
-        InitAnswer::Agreed(_, negotiated) => correct(decisions, &negotiated),
-        InitAnswer::TooOld { major, minor } => return Some(MountError::KernelTooOld { major, minor }),
-        InitAnswer::AskAgain(_) => {}
+    match negotiate(&offer, &requested_features(decisions), rustix::param::page_size() as u32) {
+        NegotiationResult::Agreed(_, negotiated) => apply_negotiated(decisions, &negotiated),
+        NegotiationResult::TooOld { major, minor } => return Some(MountError::KernelTooOld { major, minor }),
+        NegotiationResult::Retry(_) => {}
     }
-    unmet_demand(decisions, options)
+    unmet_requirement(decisions, options)
 }
 
 /// Makes the kernel send its offer to a file system that is attached nowhere. The error names the step that failed.
-fn ask() -> Result<wire::InitIn, (&'static str, Errno)> {
+fn query_offer() -> Result<wire::InitIn, (&'static str, Errno)> {
     // Closed last, after the device: by then the connection has ended, and nothing waits for a reply.
     let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| ("fsopen(2)", error))?;
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -118,14 +118,14 @@ fn ask() -> Result<wire::InitIn, (&'static str, Errno)> {
 
 /// Reads INIT, which is available as soon as the file system exists.
 fn read_offer(device: &OwnedFd) -> Result<wire::InitIn, Errno> {
-    const PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+    const OFFER_TIMEOUT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
     let mut descriptors = [PollFd::new(device, PollFlags::IN)];
-    if poll(&mut descriptors, Some(&PATIENCE))? == 0 {
+    if poll(&mut descriptors, Some(&OFFER_TIMEOUT))? == 0 {
         return Err(Errno::TIMEDOUT);
     }
     let mut message = [0; wire::READ_BUFFER_MIN];
     let length = rustix::io::read(device, &mut message)?;
-    let request = decode(&message[..length], Layout::default()).map_err(|_| Errno::PROTO)?;
+    let request = decode(&message[..length], RequestLayout::default()).map_err(|_| Errno::PROTO)?;
     match request.operation {
         Operation::Init(offer) => Ok(offer),
         _ => Err(Errno::PROTO),
@@ -162,24 +162,24 @@ mod tests {
 
     fn after(release: &str, options: &MountOptions) -> (Decisions, Option<MountError>) {
         let mut decisions = decide(&REGULAR, options);
-        let error = settle(&mut decisions, &offer_of_release(release), options);
+        let error = apply_offer(&mut decisions, &offer_of_release(release), options);
         (decisions, error)
     }
 
     #[test]
-    fn the_running_kernel_is_asked_as_often_as_one_likes() {
+    fn running_kernel_can_be_queried_repeatedly() {
         if !is_root() || !std::path::Path::new(DEVICE_PATH).exists() {
             eprintln!("skipped: asking the kernel needs root and {DEVICE_PATH}");
             return;
         }
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let connections = || std::fs::read_dir("/sys/fs/fuse/connections").map_or(0, Iterator::count);
-        let offer = ask().unwrap();
+        let offer = query_offer().unwrap();
         assert!(offer.major == 7 && offer.minor >= wire::MINOR_VERSION_MIN, "{offer:?}");
         assert_ne!(offer.flags & init::ASYNC_READ as u32, 0, "{offer:?}");
         let before = (descriptors(), connections());
         for _ in 0..200 {
-            ask().unwrap();
+            query_offer().unwrap();
         }
         // Other tests open files and mount meanwhile, but far fewer.
         let now = (descriptors(), connections());
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_promises_what_came_with_it() {
+    fn version_implies_its_features() {
         let passthrough = |release: &str| after(release, &MountOptions::default()).0.passthrough.is_ok();
         assert!(!passthrough("6.1.0-13-amd64") && !passthrough("6.8.12") && !passthrough("unknown"));
         if is_root() {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_mounted_is_explained_with_its_error() {
+    fn failing_mount_is_explained_with_its_error() {
         let seen = Properties { needs_every_data_operation: true, ..REGULAR };
         let options = MountOptions { write_back: true, ..MountOptions::default() };
         let text = explain(&seen, &options).to_string();
@@ -213,12 +213,12 @@ mod tests {
         assert!(matches!(error, Some(MountError::NoUring(_))), "{error:?}");
         let mut decisions = decide(&REGULAR, &MountOptions::default());
         let old = wire::InitIn { minor: 30, ..offer_of_release("5.3") };
-        let error = settle(&mut decisions, &old, &MountOptions::default());
+        let error = apply_offer(&mut decisions, &old, &MountOptions::default());
         assert!(matches!(error, Some(MountError::KernelTooOld { major: 7, minor: 30 })), "{error:?}");
     }
 
     #[test]
-    fn a_kernel_that_was_not_asked_is_said_to_be_known_by_its_version() {
+    fn explanation_says_when_features_come_from_the_version() {
         let source = OfferSource::Version { release: "6.1.0".into(), step: "fsopen(2)", error: Errno::PERM };
         let decisions = after("6.1.0", &MountOptions::default()).0;
         let text = Explanation { decisions, error: None, source: Some(source) }.to_string();

@@ -5,34 +5,34 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The ranges of this machine, and the time at which they were read.
-static KNOWN: Mutex<Option<(Instant, Vec<Range<u32>>)>> = Mutex::new(None);
+static CACHED_RANGES: Mutex<Option<(Instant, Vec<Range<u32>>)>> = Mutex::new(None);
 
 /// Returns the user id that represents all ids of one holder: the first of its range for a subordinate id, else the id itself.
 /// The machine's list is read again after some seconds.
-pub(crate) fn holder(uid: u32) -> u32 {
-    const VALID: Duration = Duration::from_secs(10);
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_valid = known.as_ref().is_some_and(|(read, _)| read.elapsed() < VALID);
-    if !is_valid {
+pub(crate) fn accounting_uid(uid: u32) -> u32 {
+    const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
+    let mut cached = CACHED_RANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_fresh = cached.as_ref().is_some_and(|(read, _)| read.elapsed() < REFRESH_INTERVAL);
+    if !is_fresh {
         // If it cannot be read now, the previous ranges remain valid.
-        let before = known.take().map_or_else(Vec::new, |(_, ranges)| ranges);
+        let previous = cached.take().map_or_else(Vec::new, |(_, ranges)| ranges);
         let ranges = match std::fs::read_to_string("/etc/subuid") {
             Ok(list) => ranges(&list),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(_) => before,
+            Err(_) => previous,
         };
-        *known = Some((Instant::now(), ranges));
+        *cached = Some((Instant::now(), ranges));
     }
-    known.as_ref().map_or(uid, |(_, ranges)| first_of(ranges, uid))
+    cached.as_ref().map_or(uid, |(_, ranges)| range_start(ranges, uid))
 }
 
 /// Sets the ranges for a test, for some seconds.
 #[cfg(test)]
-pub(crate) fn assume(ranges: Vec<Range<u32>>) {
-    *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), ranges));
+pub(crate) fn set_ranges(ranges: Vec<Range<u32>>) {
+    *CACHED_RANGES.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), ranges));
 }
 
-fn first_of(ranges: &[Range<u32>], uid: u32) -> u32 {
+fn range_start(ranges: &[Range<u32>], uid: u32) -> u32 {
     ranges.iter().find(|range| range.contains(&uid)).map_or(uid, |range| range.start)
 }
 
@@ -57,11 +57,11 @@ mod tests {
             "ada:100000:65536\n1001:165536:10\n\n# a comment\nbroken:x:y\nroot:0:4294967295\nlast:4294967290:100\n",
         );
         assert_eq!(ranges, [100_000..165_536, 165_536..165_546, 4_294_967_290..u32::MAX]);
-        for (uid, holder) in
+        for (uid, accounting_uid) in
             [(1_000, 1_000), (99_999, 99_999), (100_000, 100_000), (165_535, 100_000), (165_540, 165_536)]
         {
-            assert_eq!(first_of(&ranges, uid), holder, "{uid}");
+            assert_eq!(range_start(&ranges, uid), accounting_uid, "{uid}");
         }
-        assert_eq!(first_of(&ranges, 165_546), 165_546);
+        assert_eq!(range_start(&ranges, 165_546), 165_546);
     }
 }

@@ -11,39 +11,49 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, Dir, OFlags};
 use rustix::io::Errno as SystemError;
 
-use super::credentials::Acting;
+use super::credentials::AssumedCredentials;
 
 /// Maximum time to wait until nothing is left in a directory.
-const PATIENCE: Duration = Duration::from_millis(500);
-const PAUSE: Duration = Duration::from_millis(2);
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Returns whether a name is one that the kernel gives to removed files (fs/nfs/unlink.c): the file's number and a count, in
 /// hexadecimal digits.
-pub(crate) fn is_name_of_removed(name: &[u8]) -> bool {
+pub(crate) fn is_silly_name(name: &[u8]) -> bool {
     const DIGITS: usize = 24;
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     name.strip_prefix(b".nfs").is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(is_digit))
 }
 
 /// Removes a directory if it contains nothing but files that are removed already.
-pub(crate) fn remove_directory(acting: &Acting<'_>, parent: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<()> {
-    let end = Instant::now() + PATIENCE;
+pub(crate) fn remove_directory(
+    acting: &AssumedCredentials<'_>,
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+) -> rustix::io::Result<()> {
+    let end = Instant::now() + RELEASE_TIMEOUT;
     loop {
         match acting.remove_at(parent, name, AtFlags::REMOVEDIR) {
-            Err(SystemError::NOTEMPTY) if Instant::now() < end && shows_nothing(acting, parent, name) == Ok(true) => {
-                thread::sleep(PAUSE);
+            Err(SystemError::NOTEMPTY)
+                if Instant::now() < end && has_only_silly_names(acting, parent, name) == Ok(true) =>
+            {
+                thread::sleep(RETRY_INTERVAL);
             }
             removed => return removed,
         }
     }
 }
 
-fn shows_nothing(acting: &Acting<'_>, parent: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<bool> {
+fn has_only_silly_names(
+    acting: &AssumedCredentials<'_>,
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+) -> rustix::io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for entry in Dir::new(acting.open_at(parent, name, flags)?)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
-        if ![&b"."[..], b".."].contains(&name) && !is_name_of_removed(name) {
+        if ![&b"."[..], b".."].contains(&name) && !is_silly_name(name) {
             return Ok(false);
         }
     }
@@ -55,15 +65,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_removed_are_told_from_others() {
-        assert!(is_name_of_removed(b".nfs000000000000f00d0000002a"));
+    fn silly_names_are_recognised() {
+        assert!(is_silly_name(b".nfs000000000000f00d0000002a"));
         for name in [
             &b".nfs"[..],
             b".nfs000000000000f00d0000002",
             b".nfs000000000000F00D0000002a",
             b"xnfs000000000000f00d0000002a",
         ] {
-            assert!(!is_name_of_removed(name), "{}", name.escape_ascii());
+            assert!(!is_silly_name(name), "{}", name.escape_ascii());
         }
     }
 }

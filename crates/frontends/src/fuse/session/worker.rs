@@ -1,27 +1,29 @@
 //! A worker: takes requests of its lane, one at a time, has them served and sends the replies.
 
 use super::handler::Handler;
-use super::serving::{Served, Service, refuse};
-use super::shared::{Shared, Start, start_worker};
-use super::shares::{Admittance, Member};
-use crate::fuse::scheduling::affinity::only;
-use crate::fuse::scheduling::sched_idle::Yielder;
+use super::serving::{ServeResult, Service, refuse};
+use super::shared::{Shared, StartRequest, start_worker};
+use super::shares::{AdmissionDecision, ShareMember};
+use crate::fuse::scheduling::affinity::single_cpu;
+use crate::fuse::scheduling::sched_idle::HandOffWorker;
 use crate::fuse::transport::queue::{Queue, Received};
 use rustix::thread::sched_setaffinity;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Delay after a failure of the device.
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+const FAILURE_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-pub(crate) fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: impl Queue) {
-    let processor = shared.lanes[lane].processor;
+pub(crate) fn run_worker<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: impl Queue) {
+    let cpu = shared.lanes[lane].cpu;
     // Other workers stay on their CPU.
-    let _place = processor.is_none().then(|| shared.locality.join());
-    let (place, serving) = (shared.statistics.place(), shared.interrupts.join());
-    let service = Service { shared, processor, place, serving, requests: 0 };
-    let yielder = processor.and(shared.yielding.as_ref()).map(|yielding| yielding.join(&shared.lanes[lane].pace));
-    let mut worker = Worker { lane, queue, service, yielder, member: shared.shares.join(lane), keeps: false };
+    let _affinity_member = cpu.is_none().then(|| shared.affinity.join());
+    let (counters, current_request) = (shared.statistics.next_slot(), shared.interrupts.join());
+    let service = Service { shared, cpu, counters, current_request, requests: 0 };
+    let hand_off_worker =
+        cpu.and(shared.hand_off.as_ref()).map(|hand_off| hand_off.join(&shared.lanes[lane].request_rate));
+    let mut worker =
+        Worker { lane, queue, service, hand_off_worker, member: shared.shares.join(lane), ignores_idling: false };
     loop {
         match worker.receive(shared) {
             Step::Serve => {}
@@ -29,12 +31,12 @@ pub(crate) fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: impl
             Step::Park => return worker.queue.end(),
             Step::End => return,
         }
-        if !worker.is_admitted(shared) {
+        if !worker.try_admit(shared) {
             continue;
         }
         // It continues with the requests that were set aside, without waiting for a new one.
         while worker.serve(shared) {}
-        if processor.is_none() && shared.lanes[lane].waiting.part_if_enough() {
+        if cpu.is_none() && shared.lanes[lane].idle_workers.remove_if_enough() {
             return;
         }
     }
@@ -45,10 +47,10 @@ struct Worker<'a, H: Handler, Q> {
     lane: usize,
     queue: Q,
     service: Service<'a, H>,
-    yielder: Option<Yielder<'a>>,
-    member: Member<'a>,
+    hand_off_worker: Option<HandOffWorker<'a>>,
+    member: ShareMember<'a>,
     /// It stays although it was idle: no worker could be signalled to end.
-    keeps: bool,
+    ignores_idling: bool,
 }
 
 /// The next step of a worker.
@@ -66,37 +68,37 @@ enum Step {
 impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
     /// Waits for a request.
     fn receive(&mut self, shared: &Shared<H>) -> Step {
-        let waiting = &shared.lanes[self.lane].waiting;
-        let received = self.queue.receive(!self.keeps && waiting.is_more_than_enough());
-        if let Some(yielder) = &self.yielder {
-            yielder.received(shared.locality.is_alone());
+        let idle_workers = &shared.lanes[self.lane].idle_workers;
+        let received = self.queue.receive(!self.ignores_idling && idle_workers.exceeds_limit());
+        if let Some(hand_off_worker) = &self.hand_off_worker {
+            hand_off_worker.record_request(shared.affinity.has_single_caller());
         }
         match received {
             Received::Request => {
-                self.keeps = false;
+                self.ignores_idling = false;
                 Step::Serve
             }
             Received::Idle => {
                 // If no worker can be signalled now, it tries again after the next request.
-                self.keeps = !self.queue.idle();
+                self.ignores_idling = !self.queue.idle();
                 Step::Wait
             }
-            Received::MayEnd if waiting.part_if_enough() => Step::Park,
+            Received::MayEnd if idle_workers.remove_if_enough() => Step::Park,
             Received::MayEnd => {
                 self.queue.decline();
                 Step::Wait
             }
             Received::Closed => {
-                waiting.part();
+                idle_workers.remove();
                 Step::End
             }
             Received::Failed(error) => {
                 // Such as a shortage of memory. Programs are waiting for their requests: try again.
                 tracing::error!(%error, "reading from the FUSE device failed");
-                waiting.part();
-                std::thread::sleep(PAUSE_AFTER_FAILURE);
-                waiting.join();
-                self.feed(shared);
+                idle_workers.remove();
+                std::thread::sleep(FAILURE_RETRY_DELAY);
+                idle_workers.add();
+                self.fetch_waiting(shared);
                 Step::Wait
             }
         }
@@ -104,19 +106,19 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
 
     /// Returns whether the received request is to be served now: otherwise it has been set aside, or refused, and the worker
     /// has been counted as waiting all the time.
-    fn is_admitted(&mut self, shared: &Arc<Shared<H>>) -> bool {
-        let sharer = self.member.sharer(self.queue.exchange().0);
-        match self.member.admit(sharer, || self.queue.set_aside()) {
-            Admittance::Served => {
-                if shared.lanes[self.lane].waiting.part()
-                    && let Err((error, _)) = start_worker(shared, Start::another(self.lane))
+    fn try_admit(&mut self, shared: &Arc<Shared<H>>) -> bool {
+        let accounted_user = self.member.accounted_user(self.queue.exchange().0);
+        match self.member.admit(accounted_user, || self.queue.set_aside()) {
+            AdmissionDecision::Served => {
+                if shared.lanes[self.lane].idle_workers.remove()
+                    && let Err((error, _)) = start_worker(shared, StartRequest::another(self.lane))
                 {
-                    shared.tell_of_no_worker(&error);
+                    shared.log_no_worker(&error);
                 }
                 return true;
             }
-            Admittance::Aside => self.feed(shared),
-            Admittance::Refused => {
+            AdmissionDecision::Aside => self.fetch_waiting(shared),
+            AdmissionDecision::Refused => {
                 let (message, mut reply) = self.queue.exchange();
                 let length = refuse(message, &mut reply);
                 send(&mut self.queue, length);
@@ -128,19 +130,19 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
     /// Serves the current request, and answers it unless it has to wait; returns whether it continues with another, which had
     /// been set aside.
     fn serve(&mut self, shared: &Shared<H>) -> bool {
-        let waiting = &shared.lanes[self.lane].waiting;
+        let idle_workers = &shared.lanes[self.lane].idle_workers;
         let (message, mut reply) = self.queue.exchange();
         let length = match self.service.serve(message, &mut reply) {
-            Served::Now(length) => length,
-            Served::Later(unique) => {
+            ServeResult::Now(length) => length,
+            ServeResult::Deferred(unique) => {
                 if let Some(aside) = self.member.next() {
                     shared.handler.defer(unique, self.queue.defer_and_resume(unique, aside));
                     return true;
                 }
                 match self.queue.defer(unique) {
                     Ok(reply) => {
-                        waiting.join();
-                        self.feed(shared);
+                        idle_workers.add();
+                        self.fetch_waiting(shared);
                         shared.handler.defer(unique, reply);
                         return false;
                     }
@@ -158,19 +160,19 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
             return true;
         }
         // Before the reply: its receiver may send the next request at once, and this worker is as good as waiting.
-        waiting.join();
-        if let Some(yielder) = &self.yielder {
+        idle_workers.add();
+        if let Some(hand_off_worker) = &self.hand_off_worker {
             // A single caller stays here anyway while the other CPUs are kept awake.
-            yielder.replies(!shared.awake.keeps());
+            hand_off_worker.prepare_reply(!shared.idle_prevention.is_active());
         }
         send(&mut self.queue, length);
         false
     }
 
     /// Makes the kernel look for requests that came while the queue had no entry.
-    fn feed(&mut self, shared: &Shared<H>) {
-        if self.queue.starves() {
-            stir(shared, &self.queue, self.service.processor);
+    fn fetch_waiting(&mut self, shared: &Shared<H>) {
+        if self.queue.may_have_missed_requests() {
+            trigger_fetch(shared, &self.queue, self.service.cpu);
         }
     }
 }
@@ -185,14 +187,14 @@ pub(crate) fn send(queue: &mut impl Queue, reply: Option<usize>) {
 /// the earlier ones wait until an entry of the queue is answered. So a request is generated there. If the kernel knows no
 /// suitable file, that request is a statfs, which the kernel does not cache; if the mount has been detached from its path,
 /// none is generated: other requests may come then.
-pub(crate) fn stir<H: Handler>(shared: &Shared<H>, queue: &impl Queue, processor: Option<u16>) {
-    let Some(processor) = processor.filter(|_| !queue.fetch()) else { return };
+pub(crate) fn trigger_fetch<H: Handler>(shared: &Shared<H>, queue: &impl Queue, cpu: Option<u16>) {
+    let Some(cpu) = cpu.filter(|_| !queue.fetch()) else { return };
     let mount_point = shared.mount_point.clone();
-    let ask = move || {
-        let _ = sched_setaffinity(None, &only(processor.into()));
+    let query_statfs = move || {
+        let _ = sched_setaffinity(None, &single_cpu(cpu.into()));
         let _ = rustix::fs::statfs(mount_point);
     };
-    if let Err(error) = std::thread::Builder::new().name("fuse-stir".into()).spawn(vnode::as_server(ask)) {
+    if let Err(error) = std::thread::Builder::new().name("fuse-stir".into()).spawn(vnode::as_server(query_statfs)) {
         tracing::warn!(%error, "requests may wait for slower ones");
     }
 }

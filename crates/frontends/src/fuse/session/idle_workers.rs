@@ -9,27 +9,27 @@ pub(crate) const IDLE_WORKERS_MAX: usize = 4;
 /// Counts the workers that wait, or will as soon as they have sent a reply. A counted worker takes a request, or leaves while
 /// others are counted, so that a request always finds a worker.
 #[derive(Default)]
-pub(crate) struct Waiting(AtomicUsize);
+pub(crate) struct IdleWorkers(AtomicUsize);
 
-impl Waiting {
+impl IdleWorkers {
     /// Counts one more worker that will wait.
-    pub(crate) fn join(&self) {
+    pub(crate) fn add(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Removes a worker that has taken a request, or ends; returns whether it was the last.
-    pub(crate) fn part(&self) -> bool {
+    pub(crate) fn remove(&self) -> bool {
         self.0.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
     /// Returns whether more workers wait than are kept.
-    pub(crate) fn is_more_than_enough(&self) -> bool {
+    pub(crate) fn exceeds_limit(&self) -> bool {
         self.0.load(Ordering::SeqCst) > IDLE_WORKERS_MAX
     }
 
     /// Removes a worker that may end because enough others wait; returns whether it may. Decision and removal are one step: if
     /// the removal came later, others could rely on the worker meanwhile.
-    pub(crate) fn part_if_enough(&self) -> bool {
+    pub(crate) fn remove_if_enough(&self) -> bool {
         let one_less = |count: usize| (count > IDLE_WORKERS_MAX).then(|| count - 1);
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
     }
@@ -39,36 +39,36 @@ impl Waiting {
 mod tests {
     use super::*;
 
-    fn of(count: usize) -> Waiting {
-        Waiting(AtomicUsize::new(count))
+    fn idle_workers(count: usize) -> IdleWorkers {
+        IdleWorkers(AtomicUsize::new(count))
     }
 
     #[test]
-    fn the_last_to_take_a_request_is_told() {
-        let waiting = of(0);
-        waiting.join();
-        waiting.join();
-        assert!(!waiting.part());
-        assert!(waiting.part());
+    fn last_worker_to_take_a_request_is_reported() {
+        let workers = idle_workers(0);
+        workers.add();
+        workers.add();
+        assert!(!workers.remove());
+        assert!(workers.remove());
     }
 
     #[test]
-    fn enough_stay_when_all_could_end() {
-        let waiting = of(0);
-        (0..10).for_each(|_| waiting.join());
-        let ended = (0..10).filter(|_| waiting.part_if_enough()).count();
+    fn idle_limit_is_kept_when_all_could_end() {
+        let workers = idle_workers(0);
+        (0..10).for_each(|_| workers.add());
+        let ended = (0..10).filter(|_| workers.remove_if_enough()).count();
         assert_eq!(ended, 10 - IDLE_WORKERS_MAX);
     }
 
     #[test]
-    fn whoever_is_counted_on_stays() {
-        let waiting = of(IDLE_WORKERS_MAX);
+    fn counted_worker_does_not_end() {
+        let workers = idle_workers(IDLE_WORKERS_MAX);
         // One finishes a request, and is slow to send its reply; meanwhile all others take requests and rely on it.
-        waiting.join();
+        workers.add();
         for _ in 0..IDLE_WORKERS_MAX {
-            assert!(!waiting.part(), "one is left");
+            assert!(!workers.remove(), "one is left");
         }
-        assert!(!waiting.part_if_enough(), "the only one left may not end");
-        assert!(waiting.part());
+        assert!(!workers.remove_if_enough(), "the only one left may not end");
+        assert!(workers.remove());
     }
 }
