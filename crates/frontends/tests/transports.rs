@@ -185,7 +185,8 @@ fn run_with_few_workers() {
     child.arg("--as=1500000000").arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
     let ended = child.env(FEW_WORKERS_VARIABLE, "1").output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(ended.status.success(), "{}{}", text(&ended.stdout), text(&ended.stderr));
+    let (output, errors) = (text(&ended.stdout), text(&ended.stderr));
+    assert!(ended.status.success() && output.contains("1 passed"), "{output}{errors}");
 }
 
 /// All that one user asks hangs, from as many processes as there are workers and more; what others ask is answered, on each

@@ -74,8 +74,8 @@ mod tests {
         for name in ["a b", "m", "bound", "dir", "n"] {
             assert!(finds(name), "{name}");
         }
-        for name in ["mnt", "p", "q", "elsewhere", "a", ""] {
-            assert!(!finds(name) || name.is_empty(), "{name}");
+        for name in ["mnt", "p", "q", "elsewhere", "a"] {
+            assert!(!finds(name), "{name}");
         }
         assert!(!has_mount_below_name(table, makedev(0, 43), b"m") && !has_mount_below_name(b"", makedev(0, 40), b"m"));
     }
