@@ -14,7 +14,7 @@ pub use layer::Faulty;
 pub const KIND: Kind = Kind {
     name: options::NAME,
     summary: "fails, shortens, delays or stops operations, to test the layers above it",
-    options: options::KNOWN,
+    options: options::OPTIONS,
     build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
 };
 
