@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use stack::syntax::{self, Base, Branch, Span, Spanned, Stack, Tree};
+use stack::syntax::{self, Base, Branch, BranchTree, Span, Spanned, Stack};
 use stack::{BuildError, BuildProblem, OpenBranch, OpenError};
 use vnode::FileSystemRef;
 
@@ -41,7 +41,7 @@ impl Expression {
             // A server that has detached from its terminal has its log.
             let _ = writeln!(io::stderr(), "plyfs: warning: a branch is left out: {error}");
         };
-        stack::build_telling(&self.stack, warn).map_err(|error| failure(&error, &self.text))
+        stack::build_reporting(&self.stack, warn).map_err(|error| failure(&error, &self.text))
     }
 
     /// Builds the stack only to describe its members: changes nothing in it, even while it is mounted.
@@ -78,17 +78,17 @@ impl Expression {
 
 fn plain(path: OsString) -> Spanned<Branch> {
     let base = Base { kind: None, location: Spanned::new(path, Span::default()) };
-    Spanned::new(Branch { tree: Tree::Base(base), mode: None }, Span::default())
+    Spanned::new(Branch { tree: BranchTree::Base(base), mode: None }, Span::default())
 }
 
 fn add_directories(stack: &Stack, directories: &mut Vec<PathBuf>) {
     for branch in &stack.source {
         match &branch.value.tree {
-            Tree::Stack(inner) => add_directories(inner, directories),
-            Tree::Base(base) if base.kind.as_ref().is_none_or(|kind| kind.value == stack::kinds::DIRECTORY) => {
+            BranchTree::Stack(inner) => add_directories(inner, directories),
+            BranchTree::Base(base) if base.kind.as_ref().is_none_or(|kind| kind.value == stack::kinds::DIRECTORY) => {
                 directories.push(PathBuf::from(&base.location.value));
             }
-            Tree::Base(_) => {}
+            BranchTree::Base(_) => {}
         }
     }
 }
@@ -109,7 +109,7 @@ fn failure(error: &BuildError, text: &str) -> Failure {
         | BuildProblem::Description(_)
         | BuildProblem::FanOut { .. }
         | BuildProblem::Option(_)
-        | BuildProblem::NoText { .. }
+        | BuildProblem::NotUtf8 { .. }
         | BuildProblem::Location(_) => Exit::Unknown,
         BuildProblem::Directory(OpenError::NoPermission(_)) => Exit::Permission,
         BuildProblem::Directory(_) => Exit::Stack,

@@ -34,7 +34,7 @@ pub(crate) fn run(files: &[PathBuf]) -> Outcome {
 pub(crate) fn are_one_layer(files: &[PathBuf]) -> Outcome {
     for (place, lower) in files.iter().enumerate() {
         for upper in &files[place + 1..] {
-            if let Some(barrier) = stack::barrier(upper, lower).map_err(wrong)? {
+            if let Some(barrier) = stack::merge_barrier(upper, lower).map_err(wrong)? {
                 let (upper, lower) = (upper.display(), lower.display());
                 let message = format!("{upper} and {lower} below it are no one layer: {barrier}; stacked they work");
                 return Err(Failure::new(Exit::Failure, message));
