@@ -10,24 +10,24 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use crate::commands::{is_root, running};
-use crate::control::{Report, Request};
+use crate::commands::{find_running, is_root};
+use crate::control::{MountReport, Request};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
 use crate::front_end::MountPoint;
-use crate::mount_table::Entry;
+use crate::mount_table::MountEntry;
 use crate::options::{self, MountOptions, flags};
 use crate::runtime_directory;
 
 /// Time that a server has to open its root and to accept the kernel's cached data.
-const LONGEST_WRITE: Duration = Duration::from_secs(30);
+const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The parameters of a remount.
 pub(crate) struct Remount<'a> {
     /// The root of the mount.
     pub point: MountPoint,
     /// The mount as the kernel lists it.
-    pub entry: Entry,
+    pub entry: MountEntry,
     /// The stack, if it is named; a remount cannot change it.
     pub stack: Option<&'a OsStr>,
     /// The mount options, a comma-separated list.
@@ -48,10 +48,10 @@ impl Remount<'_> {
             return Err(Failure::new(Exit::Permission, message));
         }
         // One remount at a time, so that the flags in the kernel and in the server agree.
-        let _turn = runtime_directory::turn()?;
-        let server = running(self.point.path())?;
+        let _lock = runtime_directory::lock_mounting()?;
+        let server = find_running(self.point.path())?;
         self.refuse_other_stack(&server.report)?;
-        let current = flags::of_table(&self.entry.options);
+        let current = flags::from_mount_table(&self.entry.options);
         let options = match self.is_complete {
             true => options::parse(self.options, self.sloppy)?,
             false => options::parse_after(current, self.options, self.sloppy)?,
@@ -77,16 +77,16 @@ impl Remount<'_> {
             Failure::new(Exit::Failure, format!("{what} {name} {error}; it stays as it is mounted"))
         };
         let (synchronized, is_synchronized) = channel();
-        let place = self.point.place();
+        let path = self.point.place();
         let synchronize = move || {
-            let result = File::open(place).map_or(Ok(()), rustix::fs::syncfs);
+            let result = File::open(path).map_or(Ok(()), rustix::fs::syncfs);
             // The receiver may no longer be waiting.
             let _ = synchronized.send(result);
         };
         thread::Builder::new()
             .spawn(synchronize)
             .map_err(|error| failed("cannot ask whether all is written to", &format!("({error})")))?;
-        match is_synchronized.recv_timeout(LONGEST_WRITE) {
+        match is_synchronized.recv_timeout(SYNC_TIMEOUT) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(failed("what was written to", &format!("cannot be stored: {error}"))),
             Err(_) => {
@@ -96,10 +96,10 @@ impl Remount<'_> {
         }
     }
 
-    fn refuse_other_stack(&self, report: &Report) -> Outcome {
+    fn refuse_other_stack(&self, report: &MountReport) -> Outcome {
         let Some(stack) = self.stack else { return Ok(()) };
         let is_same = stack.to_string_lossy() == self.entry.source
-            || Expression::read(stack).is_ok_and(|expression| expression.standard_form() == report.stack);
+            || Expression::read(stack).is_ok_and(|expression| expression.canonical_form() == report.stack);
         if is_same {
             return Ok(());
         }
@@ -112,7 +112,7 @@ impl Remount<'_> {
     }
 
     /// Fails if an option is named that a remount cannot change and that the mount does not have.
-    fn refuse_fixed(&self, options: &MountOptions, report: &Report) -> Outcome {
+    fn refuse_fixed(&self, options: &MountOptions, report: &MountReport) -> Outcome {
         let has = |word: &String| match word.as_str() {
             "noallow_other" => !self.entry.options.iter().any(|option| option == "allow_other"),
             _ => self.entry.options.contains(word) || report.options.contains(word),
