@@ -18,8 +18,8 @@ pub struct Scene<'a> {
 impl<'a> Scene<'a> {
     /// Creates a new directory for a test, or uses the root of a read-only subject.
     pub(crate) fn new(subject: &'a dyn Subject, name: &str, seed: u64) -> Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let me = subject.client(&Identity::ROOT);
         let mut directory = b".".to_vec();
         if !subject.abilities().has(Ability::ReadOnly) {

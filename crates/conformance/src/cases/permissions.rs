@@ -7,7 +7,7 @@ use crate::check::{ensure, refused, same};
 use crate::{Ability, Client, Identity, Outcome, Scene};
 
 /// Maximum time that a kernel may cache the names in a directory whose search permission has been revoked.
-const MOMENT_MAX: Duration = Duration::from_secs(10);
+const MAX_REVOCATION_DELAY: Duration = Duration::from_secs(10);
 
 group! { "permissions":
     reading_and_writing [Users];
@@ -185,10 +185,13 @@ fn searching_every_directory_on_the_way(scene: &Scene<'_>) -> Outcome {
 }
 
 /// Revokes search permission on a directory from others, and waits where a kernel may cache a name in it for a moment longer.
-fn make_private(scene: &Scene<'_>, name: &[u8], mode: u32, known: &[u8]) -> Outcome {
+fn make_private(scene: &Scene<'_>, name: &[u8], mode: u32, entry: &[u8]) -> Outcome {
     scene.me.chmod(name, mode)?;
-    let (other, path, begun) = (other(scene)?, [name, b"/", known].concat(), Instant::now());
-    while !scene.can(Ability::PromptRevocation) && begun.elapsed() < MOMENT_MAX && other.lstat(&path).is_ok() {
+    let (other, path, started) = (other(scene)?, [name, b"/", entry].concat(), Instant::now());
+    while !scene.can(Ability::PromptRevocation)
+        && started.elapsed() < MAX_REVOCATION_DELAY
+        && other.lstat(&path).is_ok()
+    {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())

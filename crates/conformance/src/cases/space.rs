@@ -91,35 +91,35 @@ fn directory_sync(scene: &Scene<'_>) -> Outcome {
 }
 
 /// Returns the number of bytes available to this client.
-fn left(scene: &Scene<'_>) -> Outcome<u64> {
+fn available(scene: &Scene<'_>) -> Outcome<u64> {
     let space = scene.me.statfs(b".")?;
     Ok(space.blocks_available * space.block_size)
 }
 
 /// Returns the available bytes once all space freed before has been reclaimed.
-fn left_at_rest(scene: &Scene<'_>) -> Outcome<u64> {
-    const LOOKS: usize = 5;
-    let (mut seen, mut same) = (left(scene)?, 0);
+fn available_when_settled(scene: &Scene<'_>) -> Outcome<u64> {
+    const STABLE_READINGS: usize = 5;
+    let (mut last, mut same) = (available(scene)?, 0);
     for _ in 0..200 {
         scene.me.sync()?;
         pause();
-        let now = left(scene)?;
-        same = if now == seen { same + 1 } else { 0 };
-        seen = now;
-        if same == LOOKS {
+        let now = available(scene)?;
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+        if same == STABLE_READINGS {
             break;
         }
     }
-    Ok(seen)
+    Ok(last)
 }
 
 fn writing_takes_space(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
-    let before = left_at_rest(scene)?;
+    let before = available_when_settled(scene)?;
     let file = me.create(b"f")?;
     file.put_at(&vec![1; 4 << 20], 0)?;
     file.sync(false)?;
-    let taken = before.saturating_sub(left(scene)?);
+    let taken = before.saturating_sub(available(scene)?);
     ensure!((4 << 20..5 << 20).contains(&taken), "4 MiB took {taken} bytes");
     drop(file);
     me.unlink(b"f")?;
@@ -149,12 +149,12 @@ fn fill(scene: &Scene<'_>, name: &[u8]) -> Outcome<u64> {
 fn wait_for_space(scene: &Scene<'_>, bytes: u64) -> Outcome {
     for _ in 0..200 {
         scene.me.sync()?;
-        if left(scene)? >= bytes {
+        if available(scene)? >= bytes {
             return Ok(());
         }
         pause();
     }
-    Err(crate::Failure::new(format!("{} bytes are left, not {bytes}", left(scene)?)))
+    Err(crate::Failure::new(format!("{} bytes are left, not {bytes}", available(scene)?)))
 }
 
 fn full(scene: &Scene<'_>) -> Outcome {
@@ -218,7 +218,7 @@ fn space_comes_back_when_closed(scene: &Scene<'_>) -> Outcome {
     file.put_at(&vec![1; 8 << 20], 0)?;
     file.sync(false)?;
     me.unlink(b"f")?;
-    let held = left(scene)?;
+    let held = available(scene)?;
     file.close()?;
     wait_for_space(scene, held + (7 << 20))
 }

@@ -35,7 +35,7 @@ fn tolerate(result: Result<()>, errors: &[i32]) -> Outcome<bool> {
 }
 
 /// Checks that the directory lists these names, each once, and no others.
-fn lists_just(me: &dyn Client, expected: &BTreeSet<Vec<u8>>) -> Outcome {
+fn check_names(me: &dyn Client, expected: &BTreeSet<Vec<u8>>) -> Outcome {
     let in_words = |names: Vec<&Vec<u8>>| {
         names.into_iter().map(|name| String::from_utf8_lossy(name)).collect::<Vec<_>>().join(" ")
     };
@@ -76,7 +76,7 @@ fn own_files_in_one_directory(scene: &Scene<'_>) -> Outcome {
         results.into_inner().expect("no panic with the lock held")
     };
     let expected: BTreeSet<Vec<u8>> = left.into_iter().flatten().collect();
-    lists_just(&*scene.me, &expected)?;
+    check_names(&*scene.me, &expected)?;
     for name in &expected {
         same!(scene.me.get(name)?, *name);
     }
@@ -191,8 +191,8 @@ fn links_are_counted(scene: &Scene<'_>) -> Outcome {
 
 /// Gives `f`, which always has a name, another link. A kernel may need another lookup before it knows that a link exists.
 fn link_of_f(scene: &Scene<'_>, client: &dyn Client, name: &[u8]) -> Result<()> {
-    const LOOKS: usize = 20;
-    for _ in 0..LOOKS {
+    const MAX_ATTEMPTS: usize = 20;
+    for _ in 0..MAX_ATTEMPTS {
         match client.link(b"f", name) {
             Err(error) if error.number() == libc::ENOENT && !scene.can(Ability::PromptLinkCounts) => {
                 client.stat(b"f")?
@@ -399,6 +399,6 @@ fn users_in_a_storm(scene: &Scene<'_>) -> Outcome {
         Ok(())
     })?;
     let all = (3000..3000 + THREADS).flat_map(|id| (0..60).map(move |round| format!("{id}-{round}").into_bytes()));
-    lists_just(&**me, &all.collect())?;
+    check_names(&**me, &all.collect())?;
     Ok(())
 }
