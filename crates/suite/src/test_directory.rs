@@ -10,23 +10,23 @@ use layers::BranchMode;
 use tempfile::TempDir;
 
 /// A directory for lower files. Dropping it removes everything.
-pub struct Place {
+pub struct TestDirectory {
     directory: TempDir,
     path: PathBuf,
     is_mounted: bool,
 }
 
-impl Place {
+impl TestDirectory {
     /// Mounts an ext4 file system of this size in memory; uses a plain directory where mounting is not possible.
     ///
     /// # Errors
     /// Fails if the directory cannot be created.
     pub fn image(mebibytes: u64) -> io::Result<Self> {
-        let mut place = Self::plain()?;
+        let mut test_directory = Self::plain()?;
         if rustix::process::geteuid().is_root() {
-            place.is_mounted = place.mount_image(mebibytes).is_ok_and(|mounted| mounted);
+            test_directory.is_mounted = test_directory.mount_image(mebibytes).is_ok_and(|mounted| mounted);
         }
-        Ok(place)
+        Ok(test_directory)
     }
 
     /// Creates a plain directory.
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         if self.is_mounted && !succeeds(Command::new("umount").arg(&self.path)) {
             succeeds(Command::new("umount").arg("--lazy").arg(&self.path));
@@ -93,9 +93,9 @@ impl Drop for Place {
 ///
 /// # Errors
 /// Fails if they cannot be created.
-pub fn make_branches(place: &Place, modes: &[BranchMode]) -> io::Result<Vec<(PathBuf, BranchMode)>> {
+pub fn make_branches(test_directory: &TestDirectory, modes: &[BranchMode]) -> io::Result<Vec<(PathBuf, BranchMode)>> {
     let make = |(index, mode): (usize, &BranchMode)| {
-        let path = place.path().join(format!("branch{index}"));
+        let path = test_directory.path().join(format!("branch{index}"));
         fs::create_dir(&path)?;
         Ok((path, *mode))
     };

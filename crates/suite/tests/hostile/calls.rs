@@ -13,7 +13,7 @@ type Result<T> = std::result::Result<T, Errno>;
 
 /// How a call reaches the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum AccessRoute {
     /// By its path.
     Path,
     /// Through the link of /proc that a descriptor opened by `O_PATH` has.
@@ -22,11 +22,11 @@ pub(crate) enum Way {
     Handle,
 }
 
-pub(crate) const WAYS: [Way; 3] = [Way::Path, Way::Link, Way::Handle];
+pub(crate) const ROUTES: [AccessRoute; 3] = [AccessRoute::Path, AccessRoute::Link, AccessRoute::Handle];
 
-impl Way {
+impl AccessRoute {
     /// Whether a call is to be tried by a user in this way. Whoever may not use handles learns that from any call.
-    pub(crate) fn is_open_to(self, user: &User, call: &Call) -> bool {
+    pub(crate) fn is_applicable(self, user: &User, call: &SystemCall) -> bool {
         match self {
             Self::Path => true,
             Self::Link => call.by_path,
@@ -54,28 +54,33 @@ impl Paths {
     }
 }
 
-pub(crate) struct Call {
+pub(crate) struct SystemCall {
     pub name: &'static str,
     /// It can reach the object in other ways than by its name.
     pub by_path: bool,
     run: fn(&dyn Client, &Paths) -> Result<String>,
 }
 
-const fn call(name: &'static str, run: fn(&dyn Client, &Paths) -> Result<String>) -> Call {
-    Call { name, by_path: true, run }
+const fn call(name: &'static str, run: fn(&dyn Client, &Paths) -> Result<String>) -> SystemCall {
+    SystemCall { name, by_path: true, run }
 }
 
-const fn of_names(name: &'static str, run: fn(&dyn Client, &Paths) -> Result<String>) -> Call {
-    Call { name, by_path: false, run }
+const fn of_names(name: &'static str, run: fn(&dyn Client, &Paths) -> Result<String>) -> SystemCall {
+    SystemCall { name, by_path: false, run }
 }
 
 /// Carries out a call on the object in a directory of the client's working directory.
-pub(crate) fn carry_out(client: &dyn Client, directory: &str, call: &Call, way: Way) -> Result<String> {
+pub(crate) fn perform_call(
+    client: &dyn Client,
+    directory: &str,
+    call: &SystemCall,
+    route: AccessRoute,
+) -> Result<String> {
     let named = format!("{directory}/{OBJECT}").into_bytes();
-    let held = match way {
-        Way::Path => None,
-        Way::Link => Some(client.open(&named, O_PATH | O_NOFOLLOW, 0)?),
-        Way::Handle => Some(client.open_by_handle(&named, O_PATH)?),
+    let held = match route {
+        AccessRoute::Path => None,
+        AccessRoute::Link => Some(client.open(&named, O_PATH | O_NOFOLLOW, 0)?),
+        AccessRoute::Handle => Some(client.open_by_handle(&named, O_PATH)?),
     };
     // The first descriptor of the client's own table.
     let object = held.as_ref().map_or(named.clone(), |_| b"/proc/thread-self/fd/3".to_vec());
@@ -147,7 +152,7 @@ const PLAIN_LIST: &[u8] =
 /// `cap_net_raw=ep`.
 const CAPABILITY: &[u8] = &[1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-pub(crate) const CALLS: &[Call] = &[
+pub(crate) const CALLS: &[SystemCall] = &[
     call("open to read", |client, paths| open(client, paths, O_RDONLY)),
     call("open to write", |client, paths| open(client, paths, O_WRONLY)),
     call("open to read and write", |client, paths| open(client, paths, O_RDWR)),

@@ -2,22 +2,22 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Names;
-use super::arena::Outcome;
-use super::stacks::Stack;
+use super::CallNames;
+use super::fixture::CallOutcome;
+use super::stacks::HostileStack;
 
 /// A difference: where any field that is given applies.
-struct Expected {
+struct ExpectedDifference {
     stacks: &'static [&'static str],
     user: Option<&'static str>,
     /// What the object's name has in it, and the call's.
     object: Option<&'static str>,
     call: Option<&'static str>,
-    difference: Difference,
+    difference: DifferenceKind,
     reason: &'static str,
 }
 
-enum Difference {
+enum DifferenceKind {
     /// In the results, which begin so beside the mount and in it, and in no object.
     Results(&'static str, &'static str),
     /// In times of change, which are left in the mount.
@@ -41,40 +41,44 @@ const fn results(
     call: &'static str,
     (beside, mounted): (&'static str, &'static str),
     reason: &'static str,
-) -> Expected {
-    let difference = Difference::Results(beside, mounted);
-    Expected { stacks: ALL, user: None, object, call: Some(call), difference, reason }
+) -> ExpectedDifference {
+    let difference = DifferenceKind::Results(beside, mounted);
+    ExpectedDifference { stacks: ALL, user: None, object, call: Some(call), difference, reason }
 }
 
 /// Where the kernel knows the answer before it asks whether the caller may know it, as it does only where it does not check.
-const fn unasked(call: &'static str, mounted: &'static str, reason: &'static str) -> Expected {
-    Expected { stacks: UNCHECKED, ..results(None, call, ("EACCES", mounted), reason) }
+const fn unchecked(call: &'static str, mounted: &'static str, reason: &'static str) -> ExpectedDifference {
+    ExpectedDifference { stacks: UNCHECKED, ..results(None, call, ("EACCES", mounted), reason) }
 }
 
 /// The same in a sticky directory of somebody else's, where it is not for the caller to remove.
-const fn in_sticky(line: Expected) -> Expected {
-    let Difference::Results(_, mounted) = line.difference else { panic!("no results") };
-    Expected { object: Some("in a sticky directory"), difference: Difference::Results("EPERM", mounted), ..line }
+const fn in_sticky(line: ExpectedDifference) -> ExpectedDifference {
+    let DifferenceKind::Results(_, mounted) = line.difference else { panic!("no results") };
+    ExpectedDifference {
+        object: Some("in a sticky directory"),
+        difference: DifferenceKind::Results("EPERM", mounted),
+        ..line
+    }
 }
 
-const fn special(object: &'static str) -> Expected {
-    Expected {
+const fn special(object: &'static str) -> ExpectedDifference {
+    ExpectedDifference {
         stacks: UNCHECKED,
         user: None,
         object: Some(object),
         call: None,
-        difference: Difference::Refusal,
+        difference: DifferenceKind::Refusal,
         reason: "pipes, sockets and devices are found only by who may both read and write them",
     }
 }
 
-const fn of_namespace(object: &'static str) -> Expected {
-    Expected {
+const fn of_namespace(object: &'static str) -> ExpectedDifference {
+    ExpectedDifference {
         stacks: ALL,
         user: Some("root of a namespace, owner"),
         object: Some(object),
         call: None,
-        difference: Difference::Any,
+        difference: DifferenceKind::Any,
         reason: "the base has the last word, and knows of no power over one's own files in a user namespace",
     }
 }
@@ -86,7 +90,7 @@ const AS_BEFORE_A_WRITE: &str = "the kernel asks alike before a write, which the
 const A_DIRECTORY: &str = "the kernel answers that it is a directory";
 const NO_DIRECTORY: &str = "the kernel answers that one is no directory";
 
-const EXPECTED: &[Expected] = &[
+const EXPECTED: &[ExpectedDifference] = &[
     results(Some("immutable"), "access: write", ("EPERM", "ok"), NO_FLAGS),
     results(Some("immutable directory"), "access: all", ("EPERM", "ok"), NO_FLAGS),
     results(Some("immutable file"), "access: all", ("EPERM", "EACCES"), NO_FLAGS),
@@ -119,96 +123,101 @@ const EXPECTED: &[Expected] = &[
         ("EPERM", "ok"),
         AS_BEFORE_A_WRITE,
     ),
-    Expected {
+    ExpectedDifference {
         user: Some("member of the group"),
         ..results(Some("set-group-id program"), "change nothing of the owner", ("EPERM", "ok"), AS_BEFORE_A_WRITE)
     },
-    Expected {
+    ExpectedDifference {
         stacks: ALL,
         user: None,
         object: None,
         call: Some("change nothing of the owner"),
-        difference: Difference::TimeOfChange,
+        difference: DifferenceKind::TimeOfChange,
         reason: "the kernel asks to change nothing, which takes privileges of programs away and leaves the time of change",
     },
-    Expected {
+    ExpectedDifference {
         stacks: UNCHECKED,
         user: None,
         object: Some("sticky directory"),
         call: None,
-        difference: Difference::UnreadLinks,
+        difference: DifferenceKind::UnreadLinks,
         reason: "others' symlinks in sticky directories are not read: the kernel asks for that whether it is to follow them or not",
     },
     of_namespace("file for nobody"),
     of_namespace("file of the group"),
     of_namespace("program to be executed only"),
-    Expected {
+    ExpectedDifference {
         stacks: &["dir|map"],
         user: Some("root of a namespace, owner"),
         object: None,
         call: Some("set capabilities"),
-        difference: Difference::Any,
+        difference: DifferenceKind::Any,
         reason: "capabilities name the user of a namespace by an id below, which users of a map do not see",
     },
-    Expected {
+    ExpectedDifference {
         stacks: &["mem", "dir|sizes.fist", "dir|rules.fist"],
         user: None,
         object: Some("program with capabilities"),
         call: Some("map and write"),
-        difference: Difference::Any,
+        difference: DifferenceKind::Any,
         reason: "pages come from the kernel as what is written does, and that takes capabilities away",
     },
-    Expected {
+    ExpectedDifference {
         stacks: &["dir|sizes.fist"],
         user: None,
         object: Some("file that only grows"),
         call: Some("append"),
-        difference: Difference::Any,
+        difference: DifferenceKind::Any,
         reason: "a layer that keeps data in another form writes the last block again, which the flag forbids",
     },
-    Expected {
+    ExpectedDifference {
         stacks: &["union of what is below"],
         user: None,
         object: Some("file that only grows"),
         call: None,
-        difference: Difference::Any,
+        difference: DifferenceKind::Any,
         reason: "a copy in another branch is an ordinary file, so that a log goes on after a snapshot",
     },
-    unasked("unlink", "EISDIR", A_DIRECTORY),
-    in_sticky(unasked("unlink", "EISDIR", A_DIRECTORY)),
-    unasked("rename over it", "EISDIR", A_DIRECTORY),
-    in_sticky(unasked("rename over it", "EISDIR", A_DIRECTORY)),
-    unasked("rename it over another's", "ENOTDIR", NO_DIRECTORY),
-    in_sticky(unasked("rename it over another's", "ENOTDIR", NO_DIRECTORY)),
-    unasked("remove a directory", "ENOTDIR", NO_DIRECTORY),
-    in_sticky(unasked("remove a directory", "ENOTDIR", NO_DIRECTORY)),
-    unasked("open without access time", "EPERM", "the kernel answers that the caller does not own it"),
-    unasked("make a device below", "EPERM", "the kernel answers that the caller may make no devices"),
+    unchecked("unlink", "EISDIR", A_DIRECTORY),
+    in_sticky(unchecked("unlink", "EISDIR", A_DIRECTORY)),
+    unchecked("rename over it", "EISDIR", A_DIRECTORY),
+    in_sticky(unchecked("rename over it", "EISDIR", A_DIRECTORY)),
+    unchecked("rename it over another's", "ENOTDIR", NO_DIRECTORY),
+    in_sticky(unchecked("rename it over another's", "ENOTDIR", NO_DIRECTORY)),
+    unchecked("remove a directory", "ENOTDIR", NO_DIRECTORY),
+    in_sticky(unchecked("remove a directory", "ENOTDIR", NO_DIRECTORY)),
+    unchecked("open without access time", "EPERM", "the kernel answers that the caller does not own it"),
+    unchecked("make a device below", "EPERM", "the kernel answers that the caller may make no devices"),
     special("pipe"),
     special("socket"),
     special("device"),
 ];
 
 /// Whether something was expected by each line.
-static WAS_MET: [AtomicBool; EXPECTED.len()] = [const { AtomicBool::new(false) }; EXPECTED.len()];
+static WAS_MATCHED: [AtomicBool; EXPECTED.len()] = [const { AtomicBool::new(false) }; EXPECTED.len()];
 
 /// Whether a difference is expected.
-pub(crate) fn is_expected(stack: &Stack, (user, object, call, _): Names, beside: &Outcome, mounted: &Outcome) -> bool {
+pub(crate) fn is_expected(
+    stack: &HostileStack,
+    (user, object, call, _): CallNames,
+    beside: &CallOutcome,
+    mounted: &CallOutcome,
+) -> bool {
     let mut is_expected = false;
-    for (line, was_met) in EXPECTED.iter().zip(&WAS_MET) {
+    for (line, was_matched) in EXPECTED.iter().zip(&WAS_MATCHED) {
         let applies = line.stacks.contains(&stack.title)
             && line.user.is_none_or(|expected| user == expected)
             && line.object.is_none_or(|expected| object.contains(expected))
             && line.call.is_none_or(|expected| call.contains(expected))
             && line.difference.is_between(beside, mounted);
-        was_met.fetch_or(applies, Ordering::Relaxed);
+        was_matched.fetch_or(applies, Ordering::Relaxed);
         is_expected |= applies;
     }
     is_expected
 }
 
-impl Difference {
-    fn is_between(&self, beside: &Outcome, mounted: &Outcome) -> bool {
+impl DifferenceKind {
+    fn is_between(&self, beside: &CallOutcome, mounted: &CallOutcome) -> bool {
         match self {
             Self::Results(first, second) => {
                 beside.result.starts_with(first) && mounted.result.starts_with(second) && beside.state == mounted.state
@@ -233,9 +242,9 @@ impl Difference {
 }
 
 /// The reasons of the lines by which nothing was expected so far, but for times of change: not all kernels note them finely.
-pub(crate) fn needless() -> Vec<&'static str> {
-    let is_needless = |(line, was_met): &(&Expected, &AtomicBool)| {
-        !matches!(line.difference, Difference::TimeOfChange) && !was_met.load(Ordering::Relaxed)
+pub(crate) fn unmatched_reasons() -> Vec<&'static str> {
+    let is_unmatched = |(line, was_matched): &(&ExpectedDifference, &AtomicBool)| {
+        !matches!(line.difference, DifferenceKind::TimeOfChange) && !was_matched.load(Ordering::Relaxed)
     };
-    EXPECTED.iter().zip(&WAS_MET).filter(is_needless).map(|(line, _)| line.reason).collect()
+    EXPECTED.iter().zip(&WAS_MATCHED).filter(is_unmatched).map(|(line, _)| line.reason).collect()
 }

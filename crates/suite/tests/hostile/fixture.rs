@@ -3,51 +3,56 @@
 use libtest_mimic::Failed;
 
 use super::actor::Actor;
-use super::calls::Way;
+use super::calls::AccessRoute;
 use super::objects::{self, Object};
-use super::stacks::Side;
-use super::state::{State, Times};
+use super::stacks::ComparedDirectory;
+use super::state::{ComparedTimes, DirectoryState};
 
-pub(crate) struct Arena<'a> {
-    side: &'a Side,
+pub(crate) struct ObjectFixture<'a> {
+    side: &'a ComparedDirectory,
     object: &'static Object,
     /// Begins the names of its directories, which no other arena of the side has.
     name: String,
     /// How many have been made.
     made: usize,
     /// The state in which they were made last, if they still are in that.
-    ready: Option<State>,
+    ready: Option<DirectoryState>,
 }
 
 /// What came of a call.
 #[derive(PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct CallOutcome {
     pub result: String,
     /// The objects afterwards, a line for each.
     pub state: Vec<String>,
 }
 
-impl<'a> Arena<'a> {
-    pub(crate) fn new(side: &'a Side, object: &'static Object, name: String) -> Self {
+impl<'a> ObjectFixture<'a> {
+    pub(crate) fn new(side: &'a ComparedDirectory, object: &'static Object, name: String) -> Self {
         Self { side, object, name, made: 0, ready: None }
     }
 
     /// Carries out a call on the objects as they were made.
-    pub(crate) fn act(&mut self, actor: &mut Actor, call: usize, way: Way) -> Result<Outcome, Failed> {
+    pub(crate) fn perform(
+        &mut self,
+        actor: &mut Actor,
+        call: usize,
+        route: AccessRoute,
+    ) -> Result<CallOutcome, Failed> {
         let before = match self.ready.take() {
             Some(state) => state,
             None => self.make()?,
         };
-        let result = actor.act(&self.directory(), call, way)?;
-        let after = State::of(&self.side.path.join(self.directory()));
+        let result = actor.perform(&self.directory(), call, route)?;
+        let after = DirectoryState::of(&self.side.path.join(self.directory()));
         // What is copied up is changed now, and so is the directory that it is in; nobody copies up what is refused.
         let is_copied = self.side.copies_up && !["EPERM", "EACCES"].contains(&&*result);
-        let times = match self.side.has_fine_times {
-            true if is_copied => Times::Modification,
-            true => Times::All,
-            false => Times::None,
+        let times = match self.side.has_fine_timestamps {
+            true if is_copied => ComparedTimes::Modification,
+            true => ComparedTimes::All,
+            false => ComparedTimes::None,
         };
-        let outcome = Outcome { result, state: after.compared_to(&before, times) };
+        let outcome = CallOutcome { result, state: after.compared_to(&before, times) };
         let is_changed = after != before;
         self.ready = Some(before);
         if is_changed {
@@ -61,10 +66,10 @@ impl<'a> Arena<'a> {
         format!("{}-{}", self.name, self.made)
     }
 
-    fn make(&mut self) -> Result<State, Failed> {
+    fn make(&mut self) -> Result<DirectoryState, Failed> {
         self.made += 1;
         objects::make(&self.side.origin.join(self.directory()), self.object)?;
-        Ok(State::of(&self.side.path.join(self.directory())))
+        Ok(DirectoryState::of(&self.side.path.join(self.directory())))
     }
 
     /// Removes the objects.
@@ -72,7 +77,7 @@ impl<'a> Arena<'a> {
         if self.ready.take().is_none() {
             return Ok(());
         }
-        let Side { path, origin, .. } = self.side;
+        let ComparedDirectory { path, origin, .. } = self.side;
         objects::remove(&path.join(self.directory()))?;
         if path == origin { Ok(()) } else { objects::remove(&origin.join(self.directory())) }
     }

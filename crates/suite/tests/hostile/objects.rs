@@ -79,16 +79,16 @@ pub(crate) fn make(directory: &Path, object: &Object) -> Result<(), Failed> {
     let path = directory.join(OBJECT);
     let neighbour = directory.join(NEIGHBOUR);
     file(&neighbour)?;
-    settle(&neighbour, OWNER, 0o644)?;
+    set_owner_and_mode(&neighbour, OWNER, 0o644)?;
     let own = directory.join(OWN_FILE);
     file(&own)?;
-    settle(&own, STRANGER, 0o644)?;
+    set_owner_and_mode(&own, STRANGER, 0o644)?;
     (object.make)(&path)?;
     if fs::symlink_metadata(&path)?.is_symlink() {
         std::os::unix::fs::lchown(&path, Some(OWNER), Some(OWNER))?;
     } else {
         let capabilities = rustix::fs::getxattr(&path, CAPABILITIES, &mut [0; 64][..]).is_ok();
-        settle(&path, OWNER, object.mode)?;
+        set_owner_and_mode(&path, OWNER, object.mode)?;
         if capabilities {
             // A change of owner has taken them away.
             set_capabilities(&path)?;
@@ -97,7 +97,7 @@ pub(crate) fn make(directory: &Path, object: &Object) -> Result<(), Failed> {
             set_list(&path, object.mode)?;
         }
     }
-    settle(directory, OWNER, if object.in_sticky_directory { 0o1777 } else { 0o775 })?;
+    set_owner_and_mode(directory, OWNER, if object.in_sticky_directory { 0o1777 } else { 0o775 })?;
     if object.name.contains("immutable") {
         set_flags(&path, IFlags::IMMUTABLE)?;
     } else if object.name.contains("only grows") {
@@ -125,7 +125,7 @@ fn set_flags(path: &Path, flags: IFlags) -> Result<(), Failed> {
     Ok(ioctl_setflags(object, others | flags)?)
 }
 
-fn settle(path: &Path, owner: u32, mode: u32) -> Result<(), Failed> {
+fn set_owner_and_mode(path: &Path, owner: u32, mode: u32) -> Result<(), Failed> {
     chown(path, Some(owner), Some(OWNER))?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     Ok(())
@@ -181,7 +181,7 @@ fn directory(path: &Path) -> Result<(), Failed> {
     fs::create_dir(path)?;
     let inner = path.join("inner");
     file(&inner)?;
-    settle(&inner, OWNER, 0o644)
+    set_owner_and_mode(&inner, OWNER, 0o644)
 }
 
 fn directory_with_list(path: &Path) -> Result<(), Failed> {

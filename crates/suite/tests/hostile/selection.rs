@@ -1,15 +1,15 @@
 //! Which calls are tried: all, or a share that a seed chooses, another for each user in each stack.
 
 #[derive(Clone, Copy)]
-pub(crate) struct Choice {
+pub(crate) struct CallSelection {
     pub seed: u64,
     /// One of so many calls.
     pub share: u64,
 }
 
-impl Choice {
+impl CallSelection {
     /// As the environment says.
-    pub(crate) fn given() -> Self {
+    pub(crate) fn from_environment() -> Self {
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
         // The same each time, so that a share fails for what was changed only.
         Self { seed: number("HOSTILE_SEED").unwrap_or(1), share: number("HOSTILE_SHARE").unwrap_or(1).max(1) }
@@ -27,8 +27,8 @@ impl Choice {
     }
 
     /// Whether a call is tried on an object that is, in a way, by their places in the lists.
-    pub(crate) fn has_call(self, trial: &str, (object, call, way): (usize, usize, usize)) -> bool {
-        self.number(&format!("{trial} {object} {call} {way}")).is_multiple_of(self.share / self.objects())
+    pub(crate) fn has_call(self, trial: &str, (object, call, route): (usize, usize, usize)) -> bool {
+        self.number(&format!("{trial} {object} {call} {route}")).is_multiple_of(self.share / self.objects())
     }
 
     /// A number for a name, by the seed: the FNV-1a hash, mixed by the generator.

@@ -12,11 +12,11 @@ pub(crate) const CHANGED: &str = " changed";
 
 /// The state of a directory and all below it: each object by its name.
 #[derive(PartialEq, Eq)]
-pub(crate) struct State(BTreeMap<String, Seen>);
+pub(crate) struct DirectoryState(BTreeMap<String, ObjectState>);
 
 /// What is seen of an object.
 #[derive(PartialEq, Eq)]
-struct Seen {
+struct ObjectState {
     /// Kind, mode, owner, number of names, extended attributes, data, and whether a call has set a time.
     text: String,
     inode: u64,
@@ -25,22 +25,23 @@ struct Seen {
     changed: i128,
 }
 
-impl State {
+impl DirectoryState {
     /// The state now. All times are looked at before anything is read, which may change them.
     pub(crate) fn of(directory: &Path) -> Self {
         let mut found = BTreeMap::new();
         collect(directory, ".", &mut found);
-        let seen = |(name, (path, status)): (String, (PathBuf, Option<fs::Metadata>))| (name, Seen::of(&path, status));
+        let seen =
+            |(name, (path, status)): (String, (PathBuf, Option<fs::Metadata>))| (name, ObjectState::of(&path, status));
         Self(found.into_iter().map(seen).collect())
     }
 
     /// A line for each object: what is seen of it, and which of these times are others than they were before.
-    pub(crate) fn compared_to(&self, before: &Self, times: Times) -> Vec<String> {
-        let line = |(name, now): (&String, &Seen)| {
+    pub(crate) fn compared_to(&self, before: &Self, times: ComparedTimes) -> Vec<String> {
+        let line = |(name, now): (&String, &ObjectState)| {
             let mut line = format!("{name}: {}", now.text);
             if let Some(before) = before.0.get(name).filter(|before| before.inode == now.inode) {
-                let is_modified = times != Times::None && before.modified != now.modified;
-                let is_changed = times == Times::All && before.changed != now.changed;
+                let is_modified = times != ComparedTimes::None && before.modified != now.modified;
+                let is_changed = times == ComparedTimes::All && before.changed != now.changed;
                 line += if is_modified { " modified" } else { "" };
                 line += if is_changed { CHANGED } else { "" };
             }
@@ -52,7 +53,7 @@ impl State {
 
 /// The times that are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Times {
+pub(crate) enum ComparedTimes {
     None,
     Modification,
     /// That of the last change too.
@@ -61,7 +62,7 @@ pub(crate) enum Times {
 
 /// Whether a file system notes another time for each change that somebody has looked at, as ext4 does from Linux 6.13 on. Before,
 /// two changes within a tick of the clock have the same.
-pub(crate) fn are_times_fine(directory: &Path) -> std::io::Result<bool> {
+pub(crate) fn has_fine_timestamps(directory: &Path) -> std::io::Result<bool> {
     let path = directory.join("clock");
     fs::write(&path, b"")?;
     let mut seen = BTreeSet::new();
@@ -86,7 +87,7 @@ fn collect(path: &Path, name: &str, found: &mut BTreeMap<String, (PathBuf, Optio
     }
 }
 
-impl Seen {
+impl ObjectState {
     fn of(path: &Path, status: Option<fs::Metadata>) -> Self {
         match status {
             Some(status) => describe(path, &status),
@@ -95,7 +96,7 @@ impl Seen {
     }
 }
 
-fn describe(path: &Path, found: &fs::Metadata) -> Seen {
+fn describe(path: &Path, found: &fs::Metadata) -> ObjectState {
     let kind = found.file_type();
     let what = if kind.is_file() {
         let data = fs::read(path).map(|data| String::from_utf8_lossy(&data).into_owned());
@@ -119,7 +120,7 @@ fn describe(path: &Path, found: &fs::Metadata) -> Seen {
         set(found.mtime(), " mtime set"),
     );
     let time = |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
-    Seen {
+    ObjectState {
         text,
         inode: found.ino(),
         modified: time(found.mtime(), found.mtime_nsec()),
