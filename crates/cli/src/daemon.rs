@@ -86,8 +86,8 @@ impl StartupReporter {
 /// inherited, and another process may be waiting for it to be closed.
 pub(crate) fn close_inherited() {
     const FIRST_INHERITED: libc::c_uint = 3;
-    // SAFETY: nothing in this process owns a descriptor from `FIRST_INHERITED` on. Kernels without the call (before Linux 5.9) and
-    // refusals leave the descriptors open, which only delays processes that wait for them to be closed.
+    // SAFETY: nothing in this process owns a descriptor from `FIRST_INHERITED` on. Kernels without the call (before
+    // Linux 5.9) and refusals leave the descriptors open, which only delays processes that wait for them to be closed.
     unsafe { libc::syscall(libc::SYS_close_range, FIRST_INHERITED, libc::c_uint::MAX, 0) };
 }
 

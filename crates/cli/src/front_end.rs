@@ -80,7 +80,8 @@ impl ServedMount {
             match self.mount.unmount(UnmountMode::Clean) {
                 Ok(()) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "the mount is in use; it ends in {} s at the latest", UNMOUNT_GRACE.as_secs())
+                    let seconds = UNMOUNT_GRACE.as_secs();
+                    tracing::warn!(%error, "the mount is in use; it ends in {seconds} s at the latest")
                 }
             }
             let lazily = self.mount.unmount(UnmountMode::Lazy);
