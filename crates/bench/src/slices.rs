@@ -88,8 +88,8 @@ impl SubjectTurn {
         self.changed.notify_all();
         let end = started.checked_add(slice).map_or(deadline, |end| end.min(deadline));
         while !state.ended && (state.program.is_none() || Instant::now() < end) {
-            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            let remaining = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            state = self.changed.wait_timeout(state, remaining).unwrap_or_else(PoisonError::into_inner).0;
             if Instant::now() >= deadline {
                 teardown::kill_all();
             }

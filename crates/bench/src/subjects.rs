@@ -188,7 +188,7 @@ impl Subject {
     }
 }
 
-/// Returns every subject, in the order of the results; [`Subject::missing`] reports whether it is available.
+/// Returns every subject, in the order of the results; [`Subject::unavailable_reason`] reports whether it is available.
 pub(crate) fn all(plyfs: &Path, stacks: &[String], plyfs_arguments: &str) -> Vec<Subject> {
     let mut all = vec![native()];
     all.extend(stacks.iter().map(|stack| plyfs_subject(plyfs, stack, plyfs_arguments)));

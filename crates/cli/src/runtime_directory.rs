@@ -33,7 +33,7 @@ impl RuntimeDirectory {
         (status.mode() & 0o077 == 0).then(|| Self { owner: status.uid(), file, path })
     }
 
-    /// As [`Directory::open`], but only if the caller owns it.
+    /// As [`RuntimeDirectory::open`], but only if the caller owns it.
     fn open_own(path: PathBuf) -> Option<Self> {
         Self::open(path).filter(Self::is_own)
     }

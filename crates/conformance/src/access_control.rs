@@ -21,9 +21,9 @@ pub fn check_access_control(file_system: &dyn FileSystem) -> Outcome {
     if declared == AccessControl::NotShown {
         return Ok(());
     }
-    let scene = AccessScene::new(file_system)?;
-    let outcome = scene.check_all(declared);
-    scene.clear();
+    let fixture = AccessFixture::new(file_system)?;
+    let outcome = fixture.check_all(declared);
+    fixture.clear();
     outcome
 }
 
@@ -177,14 +177,14 @@ impl fmt::Display for ShownAttributes<'_> {
 }
 
 /// A directory and a file whose owners, modes and lists are varied.
-struct AccessScene {
+struct AccessFixture {
     top: VnodeRef,
     name: Vec<u8>,
     objects: [VnodeRef; 2],
     is_read_only: bool,
 }
 
-impl AccessScene {
+impl AccessFixture {
     fn new(file_system: &dyn FileSystem) -> Outcome<Self> {
         static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
         let top = file_system.root();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::subject::Result;
-use crate::{Ability, Client, Errno, Identity, Outcome, Scene, Subject, Test, all, cases};
+use crate::{Ability, Client, Errno, Identity, Outcome, Subject, Test, TestContext, all, cases};
 
 /// The result of one test.
 #[derive(Debug)]
@@ -84,9 +84,9 @@ pub fn run_test(subject: &dyn Subject, test: &Test) -> Verdict {
     }
     let seed = seed();
     let mut outcome = catch_unwind(AssertUnwindSafe(|| -> Outcome {
-        let scene = new_scene(subject, test.name, seed)?;
-        let outcome = (test.body)(&scene);
-        let cleared = scene.clear();
+        let context = new_context(subject, test.name, seed)?;
+        let outcome = (test.body)(&context);
+        let cleared = context.clear();
         outcome?;
         cleared
     }));
@@ -99,13 +99,14 @@ pub fn run_test(subject: &dyn Subject, test: &Test) -> Verdict {
     }
 }
 
-/// Returns the scene of a test. On a small file system, the space freed by the previous test may not have been reclaimed yet: a
-/// kernel notifies the server that a file was closed a moment after the close returned to the program.
-fn new_scene<'a>(subject: &'a dyn Subject, name: &'static str, seed: u64) -> Result<Scene<'a>> {
+/// Returns the context of a test. On a small file system, the space freed by the previous test may not have been
+/// reclaimed yet: a kernel notifies the server that a file was closed a moment after the close returned to the
+/// program.
+fn new_context<'a>(subject: &'a dyn Subject, name: &'static str, seed: u64) -> Result<TestContext<'a>> {
     const SPACE_TIMEOUT: Duration = Duration::from_secs(10);
     let end = Instant::now() + SPACE_TIMEOUT;
     loop {
-        match Scene::new(subject, name, seed) {
+        match TestContext::new(subject, name, seed) {
             Err(Errno::ENOSPC) if subject.abilities().has(Ability::SmallSpace) && Instant::now() < end => {
                 std::thread::sleep(Duration::from_millis(10));
             }

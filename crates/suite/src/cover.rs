@@ -83,14 +83,14 @@ pub fn distribute(plans: &[RunPlan], tests: &[&Test], runs_per_test: usize) -> V
     let mut distributed = vec![BTreeSet::new(); plans.len()];
     let mut next = 0;
     for (index, test) in tests.iter().enumerate() {
-        let mut left = runs_per_test;
+        let mut remaining = runs_per_test;
         for _ in 0..plans.len() {
             let run = next % plans.len();
             next += 1;
-            if left > 0 && applies(&plans[run], test) && distributed[run].insert(index) {
-                left -= 1;
+            if remaining > 0 && applies(&plans[run], test) && distributed[run].insert(index) {
+                remaining -= 1;
             }
-            if left == 0 {
+            if remaining == 0 {
                 break;
             }
         }

@@ -174,7 +174,7 @@ impl RunPlan {
                 _directory: test_directory,
             });
         }
-        let mount_point = test_directory.beside("mount")?;
+        let mount_point = test_directory.sibling("mount")?;
         let served = ServedStack::start(&recipe, &mount_point, self.withheld()?, Some(self.access))?;
         let subject = Mounted::new(&mount_point)?.titled(title).limited_to(abilities);
         Ok(LiveRun {
@@ -215,7 +215,7 @@ impl RunPlan {
         };
         let mut recipe = Recipe::plain(base);
         for (index, layer) in self.layers.iter().enumerate() {
-            let log = test_directory.beside("logs")?.join(format!("audit{index}"));
+            let log = test_directory.sibling("logs")?.join(format!("audit{index}"));
             recipe = match *layer {
                 "audit" => recipe.with_layer(layer, &[("to", &log.display().to_string())]),
                 // A user that no test has is mapped to another, so that the layer decides about permissions in all tests.

@@ -216,7 +216,7 @@ fn branch((path, mode): &(PathBuf, BranchMode)) -> Result<Branch, RecipeError> {
 fn branch_of_text(text: &str) -> Option<(PathBuf, BranchMode)> {
     let (mode, path) = text.split_once('=')?;
     let modes = [BranchMode::ReadWrite, BranchMode::ReadOnly, BranchMode::NoCreate];
-    Some((path.into(), modes.into_iter().find(|known| known.to_string() == mode)?))
+    Some((path.into(), modes.into_iter().find(|candidate| candidate.to_string() == mode)?))
 }
 
 /// For messages: omits paths, which differ from run to run.

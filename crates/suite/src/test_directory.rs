@@ -53,7 +53,7 @@ impl TestDirectory {
     ///
     /// # Errors
     /// Fails if it cannot be created.
-    pub fn beside(&self, name: &str) -> io::Result<PathBuf> {
+    pub fn sibling(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.directory.path().join(name);
         fs::create_dir_all(&path)?;
         Ok(path)
@@ -70,8 +70,8 @@ impl TestDirectory {
         let image = if memory.is_dir() { memory.join(name) } else { self.directory.path().join(name) };
         // A file that already exists is not trusted.
         fs::File::options().write(true).create_new(true).mode(0o600).open(&image)?.set_len(mebibytes << 20)?;
-        let made = succeeds(Command::new("mkfs.ext4").args(["-q", "-m", "0", "-E", "nodiscard"]).arg(&image));
-        let mounted = made && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&self.path));
+        let is_formatted = succeeds(Command::new("mkfs.ext4").args(["-q", "-m", "0", "-E", "nodiscard"]).arg(&image));
+        let mounted = is_formatted && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&self.path));
         // The loop device keeps it open.
         fs::remove_file(&image)?;
         if mounted {

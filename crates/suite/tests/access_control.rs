@@ -1,4 +1,4 @@
-//! Every stack of the matrix, by its vnodes: it admits whom it declares to admit.
+//! Access control of every stack of the matrix, tested on its vnodes: the permissions granted are those declared.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use suite::matrix::{self, Facilities};
 use suite::plan::{RunKind, RunPlan};
 use vnode::AccessControl;
 
-/// The stacks of the matrix that can be changed, each once. By its vnodes a stack is the same however it is reached.
+/// Returns each writable stack of the matrix once: on its vnodes, a stack is the same whatever the access.
 fn stacks() -> Vec<RunPlan> {
     let facilities = Facilities { is_root: true, can_mount: false, has_uring: false };
     let mut plans = [matrix::single(facilities), matrix::double(facilities)].concat();
@@ -28,7 +28,7 @@ fn every_stack_admits_whom_it_declares_to_admit() {
     let mut failures = Vec::new();
     let mut declared = HashSet::new();
     for plan in stacks() {
-        // Where the other temporary files are, there may be no access control lists.
+        // The directory for temporary files may not support access control lists.
         let test_directory = if plan.in_memory { TestDirectory::plain() } else { TestDirectory::image(64) }.unwrap();
         let file_system = plan.build(&test_directory).unwrap_or_else(|error| panic!("{}: {error}", plan.title()));
         declared.insert(file_system.properties().access_control);

@@ -1,5 +1,5 @@
-//! Every sample description on every other, as one layer where they can be one, and lying on each other: nothing that is
-//! done shows which.
+//! Every sample program stacked on every other one, merged into one layer where possible and as two layers: the
+//! results of all operations are the same.
 
 use std::fmt::Write;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use vnode::{
     SetAttributes, VnodeRef, XattrMode,
 };
 
-/// Descriptions of the samples and the suite that lie on one file system.
+/// Returns the FiST programs of the samples and of the suite that are stacked on one file system.
 fn descriptions() -> Vec<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut paths = Vec::new();
@@ -34,12 +34,12 @@ fn build(upper: &Path, lower: &Path, options: &str) -> FileSystemRef {
     stack::build(&syntax::parse(&text).unwrap()).unwrap()
 }
 
-/// Whether the two descriptions are one layer.
+/// Returns whether the two programs are merged into one layer.
 fn is_one_layer(file_system: &FileSystemRef) -> bool {
     file_system.describe().last().is_some_and(|topmost| topmost.details.contains("in one layer with"))
 }
 
-/// What was done, and what came of it.
+/// A file system, and a transcript of the operations on it with their results.
 struct RecordedSession {
     file_system: FileSystemRef,
     transcript: String,
@@ -63,13 +63,13 @@ impl RecordedSession {
         Ok(vnode)
     }
 
-    /// A directory, and a name in it.
+    /// Returns the directory that contains a path's last component, and that component.
     fn parent_and_name<'p>(&self, caller: &Caller, path: &'p str) -> Result<(VnodeRef, Name<'p>)> {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
         Ok((self.find(caller, directory)?, Name::new(name.as_bytes())?))
     }
 
-    /// Sets keys and what else can be set, by every ioctl that a level declares.
+    /// Sets keys and other settings by every ioctl that a program declares.
     fn set_up(&mut self) {
         let kinds: Vec<_> = self.file_system.describe().into_iter().map(|member| member.kind).collect();
         for target in kinds.into_iter().filter(|kind| kind.ends_with(".fist")) {
@@ -151,7 +151,7 @@ impl RecordedSession {
         self.record(&format!("change {path}"), caller, changed.map(|all| (all.mode, all.uid, all.size)));
     }
 
-    /// Everything, once.
+    /// Runs each operation once.
     fn run_all_operations(&mut self, caller: &Caller, directory: &str) {
         let at = |name: &str| format!("{directory}/{name}");
         let created =
@@ -219,7 +219,7 @@ fn descriptions_behave_the_same_as_one_layer() {
     for upper in &descriptions {
         for lower in &descriptions {
             pairs += 1;
-            // Those that are two layers anyway are the same stack.
+            // Programs that cannot be merged give the same stack in both cases.
             if !is_one_layer(&build(upper, lower, "")) {
                 continue;
             }

@@ -1,9 +1,9 @@
 //! Every conformance test over every stack of the matrix, each as one counted test.
 //!
-//! As root the bases are tried with several users, and once more by a process without privileges.
+//! As root, the bases are tested with several users, and once more by a process without privileges.
 //! What a stack cannot do is declared with the matrix; tests that need it are counted as not applicable.
-//! `MATRIX=cover` runs a covering part of the matrix, and prints which. Mounts are those of one transport, as the kernel's
-//! switch of io_uring is set; what needs no mount belongs to the run with the switch off.
+//! `MATRIX=cover` runs a covering part of the matrix, and prints which. All mounts use one transport, according to the
+//! kernel's io_uring parameter; tests without a mount run when the parameter is off.
 
 use std::collections::{BTreeSet, HashMap};
 use std::process::{Command, ExitCode};
@@ -38,11 +38,11 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(failed))
 }
 
-/// Said to the run of a user without privileges where root can mount.
+/// Name of the variable that tells the run without privileges that root can mount.
 const MUST_MOUNT: &str = "PLYFS_SUITE_MUST_MOUNT";
 
-/// Runs this program again as a user without privileges. Where the machine lets only root use /dev/fuse, the program
-/// sees another node of the device there.
+/// Runs this program again as a user without privileges. Where only root may use /dev/fuse, the program gets another
+/// node of the device there.
 fn run_without_privileges(facilities: Facilities) -> bool {
     const SCRIPT: &str = r#"
         user=$1; place=$2; shift 2
@@ -54,7 +54,7 @@ fn run_without_privileges(facilities: Facilities) -> bool {
     "#;
     let user = 65_534;
     let (Ok(program), Ok(test_directory)) = (std::env::current_exe(), TestDirectory::image(1024)) else { return false };
-    let Ok(nodes) = test_directory.beside("nodes") else { return false };
+    let Ok(nodes) = test_directory.sibling("nodes") else { return false };
     if std::os::unix::fs::chown(test_directory.path(), Some(user), Some(user)).is_err() {
         return false;
     }
@@ -101,7 +101,7 @@ impl Run {
     }
 }
 
-/// Each run with the tests that are chosen for it, by their indices.
+/// Returns each run with the indices of the tests selected for it.
 fn selected_runs(facilities: Facilities, tests: &[&Test]) -> Vec<(RunPlan, BTreeSet<usize>)> {
     let covers = match std::env::var("MATRIX").as_deref() {
         Ok("cover") => true,
@@ -109,7 +109,7 @@ fn selected_runs(facilities: Facilities, tests: &[&Test]) -> Vec<(RunPlan, BTree
         Err(_) => false,
     };
     let all = |plans: &[RunPlan]| vec![(0..tests.len()).collect::<BTreeSet<usize>>(); plans.len()];
-    // Each test is tried on so many of the runs that only add combinations.
+    // Number of additional runs, which only add combinations, per test.
     let (single, double) = (matrix::single(facilities), matrix::double(facilities));
     let (passthrough, features) = (matrix::without_passthrough(&single), matrix::without_features(&single));
     let (of_single, double_runs, runs_of_others): (Vec<_>, _, _) = match covers {
@@ -121,7 +121,7 @@ fn selected_runs(facilities: Facilities, tests: &[&Test]) -> Vec<(RunPlan, BTree
     let mut runs: Vec<(RunPlan, BTreeSet<usize>)> = Vec::with_capacity(shares.len());
     let mut indices = HashMap::new();
     for (plan, share) in [single, double, passthrough, features].concat().into_iter().zip(shares) {
-        // A stack of one layer may have come to be among those of two.
+        // A stack of one layer may be among those of two as well.
         let index = *indices.entry(plan.title()).or_insert(runs.len());
         match runs.get_mut(index) {
             Some((_, chosen)) => chosen.extend(share),
@@ -131,7 +131,8 @@ fn selected_runs(facilities: Facilities, tests: &[&Test]) -> Vec<(RunPlan, BTree
     runs
 }
 
-/// The trials of every run with this transport, and a line for each on what is chosen and what does not apply.
+/// Returns the trials of every run with this transport; prints for each run how many tests are selected and how many
+/// do not apply.
 fn trials(arguments: &Arguments, facilities: Facilities) -> Vec<Trial> {
     let transport = matrix::transport();
     if !facilities.can_mount {
@@ -141,7 +142,7 @@ fn trials(arguments: &Arguments, facilities: Facilities) -> Vec<Trial> {
         plan.access == transport || (plan.access == StackAccess::Tree && transport == StackAccess::Device)
     };
     let tests: Vec<&'static Test> = conformance::all().iter().collect();
-    let (mut trials, mut left) = (Vec::new(), 0);
+    let (mut trials, mut omitted) = (Vec::new(), 0);
     for (plan, chosen) in selected_runs(facilities, &tests).into_iter().filter(|(plan, _)| is_now(plan)) {
         let title = plan.title();
         let run = Arc::new(Run { plan, live: Mutex::new(None), exclusive: Mutex::new(()) });
@@ -152,14 +153,14 @@ fn trials(arguments: &Arguments, facilities: Facilities) -> Vec<Trial> {
         if !arguments.list {
             println!("{title}: {} of {} tests, {} are not applicable", now.len(), applicable.len(), others.len());
         }
-        left += applicable.len() - now.len();
+        omitted += applicable.len() - now.len();
         for (_, test) in now {
             let (run, test): (_, &'static Test) = (run.clone(), test);
             trials.push(timed_trial(arguments, format!("{title}: {}", test.full_name()), move || run.test(test)));
         }
     }
-    if left > 0 && !arguments.list {
-        println!("left: {left} of {} combinations of a conformance test and a stack", left + trials.len());
+    if omitted > 0 && !arguments.list {
+        println!("left: {omitted} of {} combinations of a conformance test and a stack", omitted + trials.len());
     }
     trials
 }

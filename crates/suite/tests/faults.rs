@@ -1,9 +1,8 @@
 //! Every call to the file systems below each stack of the matrix fails in turn: each operation over each stack is one counted
 //! test.
 //!
-//! Stacks of one layer are tried with every operation, of those of more each operation with some, and there some of the calls
-//! where they are many. `FAULTS_SHARE=8` runs one
-//! of eight of all these.
+//! Stacks of one layer are tested with every operation; of stacks with more layers, each operation is tested on some,
+//! with some of the calls if there are many. `FAULTS_SHARE=8` runs one in eight of these tests.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -18,14 +17,14 @@ use suite::plan::{RunKind, RunPlan};
 use suite::{Recipe, TestDirectory, timed_trial, with_timeout};
 use vnode::FileSystemRef;
 
-/// So many stacks of two layers are tried with each operation.
+/// Number of stacks of two layers on which each operation is tested.
 const STACKS_PER_OPERATION: usize = 8;
-/// Of the calls below these, no more fail for an operation.
+/// Maximum number of lower calls that fail per operation on a stack of two layers.
 const MAX_CALLS: usize = 60;
-/// From one operation to the next, this many stacks of two layers are passed over.
+/// Number of stacks of two layers by which the selection advances from one operation to the next.
 const STRIDE: usize = 31;
 
-/// How many calls have failed.
+/// Number of calls that have failed.
 static FAILED_CALLS: AtomicUsize = AtomicUsize::new(0);
 
 fn main() -> ExitCode {
@@ -36,7 +35,7 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// A stack of the matrix over memory that fails.
+/// A stack of the matrix over file systems in memory with injected faults.
 struct FaultyStack {
     title: String,
     recipe: Recipe,
@@ -89,21 +88,21 @@ impl Stack for FaultyStack {
     }
 }
 
-/// The layers, and the union that they lie on.
+/// Returns the layers, and the union that they are stacked on.
 fn title(plan: &RunPlan) -> String {
     let union = plan.union.as_ref().map(ToString::to_string);
     let layers = plan.layers.iter().filter(|layer| **layer != "union").map(|layer| (*layer).to_owned());
     union.into_iter().chain(layers).collect::<Vec<_>>().join("|")
 }
 
-/// What differs by its layers among these runs, which are told apart by more.
+/// Returns one of these runs per combination of layers: runs also differ in other properties.
 fn stacks(plans: Vec<RunPlan>, titles: &mut BTreeSet<String>) -> Vec<RunPlan> {
     let is_new =
         |plan: &RunPlan| plan.run_kind != RunKind::Small && !plan.layers.is_empty() && titles.insert(title(plan));
     plans.into_iter().filter(is_new).collect()
 }
 
-/// Every stack with an operation that is chosen for it.
+/// Returns every stack with each operation selected for it.
 fn selected_runs() -> Vec<(RunPlan, &'static Operation)> {
     let facilities = Facilities { is_root: true, can_mount: false, has_uring: false };
     let mut titles = BTreeSet::new();

@@ -1,9 +1,9 @@
-//! Suites that others wrote, through real mounts: pjdfstest for rules, fsx for data.
+//! Third-party suites on real mounts: pjdfstest for POSIX semantics, fsx for data.
 //!
 //! pjdfstest runs on an ext4 image in memory and through a mount over the same: no test may fail that the lower file
-//! system passes. fsx makes random changes of one file, mapped writes among them, and checks every byte it reads.
-//! Both are installed by cargo into the build's directory when they are not there yet. `OUTSIDE=some` tries the stacks that
-//! matter most, and fsx with fewer seeds.
+//! system passes. fsx makes random changes of one file, mapped writes among them, and checks every byte it reads. Both
+//! are installed by cargo into the target directory if they are missing. `OUTSIDE=some` tests only the primary stacks,
+//! and runs fsx with fewer seeds.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,11 +23,12 @@ use OutsideBase::{Branches, Directory, Memory};
 const PJDFSTEST: (&str, &str) = ("pjdfstest", "0.2.2");
 const FSX: (&str, &str) = ("fsx", "0.3.2");
 
-/// Skipped on mounts: the C library says LINK_MAX of the file systems that it knows only.
+/// Tests that are skipped on mounts: the C library reports LINK_MAX only for the file systems that it knows.
 const EXPECTED_SKIPS: &[&str] = &["link::link_count_max"];
 
-/// Fail on mounts of stacks that see each refusal, for which the kernel checks nothing: a pipe, socket or device is found there
-/// only by who may both read and write it, and these ask for the attributes of others'.
+/// Tests that fail on mounts of stacks that see each refusal, for which the kernel checks no permissions: there, only
+/// callers that may both read and write a pipe, socket or device find it, and these tests query the attributes of
+/// other users'.
 const EXPECTED_FAILURES_UNCHECKED: &[&str] = &[
     "rename::unchanged_ctime_failed::block",
     "rename::unchanged_ctime_failed::char",
@@ -38,12 +39,12 @@ const EXPECTED_FAILURES_UNCHECKED: &[&str] = &[
     "unlink::unchanged_ctime_failed::fifo",
 ];
 
-/// Each run of fsx keeps all its mappings, which makes long runs slow: many runs make up the operations.
+/// Seeds of the runs. Each run of fsx keeps all its mappings, which makes long runs slow, so there are many short ones.
 const FSX_SEEDS: Range<u64> = 1..11;
 const FSX_QUICK_SEEDS: Range<u64> = 1..3;
 const FSX_OPERATIONS: u64 = 10_000;
 
-/// Users that every Debian has; nothing is added to the system.
+/// Configuration with users that every Debian system has.
 const PJDFSTEST_CONFIGURATION: &str = r#"
 [features]
 posix_fallocate = {}
@@ -109,11 +110,12 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(conclusion.has_failed() || ServedStack::has_any_failed()))
 }
 
-/// The stacks that are tried each time: data left to the kernel, changed on the way, in memory, and copied up.
+/// Stacks that are always tested: data passed through by the kernel, data that a layer changes, in memory, and copied
+/// up.
 const PRIMARY_STACKS: &[(OutsideBase, &[&str])] =
     &[(Directory, &["audit"]), (Directory, &["audit", "rot13"]), (Memory, &[]), (Branches(3), UNION)];
 
-/// Each other base and layer.
+/// Stacks with each other base and layer.
 const OTHER_STACKS: &[(OutsideBase, &[&str])] = &[
     (Directory, &[]),
     (Directory, &["map"]),
@@ -127,18 +129,18 @@ const OTHER_STACKS: &[(OutsideBase, &[&str])] = &[
     (Branches(3), &["union", "audit", "rot13"]),
 ];
 
-/// What a stack lies on.
+/// The base of a stack.
 #[derive(Clone, Copy)]
 enum OutsideBase {
     Memory,
     Directory,
-    /// So many, the first to be written. All are in one image.
+    /// A union of this many branches in one image; only the first is writable.
     Branches(usize),
 }
 
 const UNION: &[&str] = &["union"];
 
-/// A stack that is tried.
+/// A tested stack.
 struct OutsideStack {
     bottom: OutsideBase,
     layers: &'static [&'static str],
@@ -156,14 +158,14 @@ impl fmt::Display for OutsideStack {
 }
 
 impl OutsideStack {
-    /// Whether the kernel checks permissions for it.
+    /// Returns whether the kernel checks permissions for it.
     fn is_checked(&self) -> bool {
         !self.layers.iter().any(|layer| ["audit", "rules.fist"].contains(layer))
     }
 
-    /// The stack on lower files in this place, and where those are that are below all others.
+    /// Returns the recipe of the stack on files in this directory, and the directory of the lowest branch.
     fn prepare(&self, test_directory: &TestDirectory) -> Result<(Recipe, PathBuf), Failed> {
-        let log = test_directory.beside("logs")?.join("audit").display().to_string();
+        let log = test_directory.sibling("logs")?.join("audit").display().to_string();
         let (base, lowest) = match self.bottom {
             Memory => (Base::Memory("size=1g".to_owned()), test_directory.path().to_owned()),
             Directory => {
@@ -187,13 +189,13 @@ impl OutsideStack {
     }
 }
 
-/// Runs pjdfstest on the image and through a mount, and compares.
+/// Runs pjdfstest on the image and on a mount, and compares the results.
 fn pjdfstest(stack: &OutsideStack) -> Result<(), Failed> {
     let program = ensure_installed(PJDFSTEST)?;
     let test_directory = TestDirectory::image(512)?;
     let native = test_directory.path().join("native");
     fs::create_dir(&native)?;
-    let mount_point = test_directory.beside("mount")?;
+    let mount_point = test_directory.sibling("mount")?;
     let below = pjdfstest_in(&program, &test_directory, &native)?;
     let served = ServedStack::start(&stack.prepare(&test_directory)?.0, &mount_point, Features::NONE, None)?;
     let here = pjdfstest_in(&program, &test_directory, &mount_point)?;
@@ -217,7 +219,7 @@ fn pjdfstest(stack: &OutsideStack) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What pjdfstest said.
+/// The results that pjdfstest reported.
 struct PjdfstestResults {
     failed: BTreeSet<String>,
     skipped: BTreeSet<String>,
@@ -226,10 +228,10 @@ struct PjdfstestResults {
 }
 
 fn pjdfstest_in(program: &Path, test_directory: &TestDirectory, directory: &Path) -> Result<PjdfstestResults, Failed> {
-    let configuration = test_directory.beside("logs")?.join("pjdfstest.toml");
+    let configuration = test_directory.sibling("logs")?.join("pjdfstest.toml");
     fs::write(&configuration, PJDFSTEST_CONFIGURATION)?;
     let mut command = Command::new(program);
-    command.arg("-c").arg(configuration).arg("-p").arg(directory).arg("-s").arg(test_directory.beside("secondary")?);
+    command.arg("-c").arg(configuration).arg("-p").arg(directory).arg("-s").arg(test_directory.sibling("secondary")?);
     let output = command.env("NO_COLOR", "1").output()?;
     let output = String::from_utf8_lossy(&output.stdout).into_owned();
     let summary = output.lines().find_map(|line| line.strip_prefix("Summary: "));
@@ -258,13 +260,13 @@ fn fsx_with(stack: &OutsideStack, seeds: Range<u64>) -> Result<(), Failed> {
     let program = ensure_installed(FSX)?;
     let test_directory = TestDirectory::image(256)?;
     let (recipe, lowest) = stack.prepare(&test_directory)?;
-    // Where the files are there already, a union begins with a copy.
+    // On existing files, a union begins with a copy-up.
     let file = |seed: u64| format!("file{seed}");
     for seed in seeds.clone() {
         fs::write(lowest.join(file(seed)), vec![b'x'; 100_000])?;
     }
-    let mount_point = test_directory.beside("mount")?;
-    let logs = test_directory.beside("logs")?;
+    let mount_point = test_directory.sibling("mount")?;
+    let logs = test_directory.sibling("logs")?;
     let configuration = logs.join("fsx.toml");
     fs::write(&configuration, FSX_CONFIGURATION)?;
     let served = ServedStack::start(&recipe, &mount_point, Features::NONE, None)?;
@@ -286,9 +288,9 @@ fn fsx_with(stack: &OutsideStack, seeds: Range<u64>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A program published as a crate, installed into the build's directory unless it is there.
+/// Returns a program published as a crate, after installing it into the target directory if necessary.
 fn ensure_installed((name, version): (&str, &str)) -> Result<PathBuf, Failed> {
-    /// One program is installed at a time; who needs it as well finds it then.
+    /// Serialises installations, so that concurrent tests find the installed program.
     static INSTALLING: Mutex<()> = Mutex::new(());
     let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     // target/debug/deps/outside-…

@@ -122,9 +122,9 @@ impl JobSandbox {
         let entries = std::fs::read_dir("/proc").context("looking for processes in /proc")?;
         let names = entries.flatten().map(|entry| entry.file_name());
         let processes = names.filter_map(|name| Pid::from_raw(name.to_str()?.parse().ok()?));
-        let left: Vec<Pid> = processes.filter(|process| *process != getpid() && is_of_job(*process)).collect();
-        left.iter().copied().for_each(kill);
-        Ok(left.len())
+        let survivors: Vec<Pid> = processes.filter(|process| *process != getpid() && is_of_job(*process)).collect();
+        survivors.iter().copied().for_each(kill);
+        Ok(survivors.len())
     }
 }
 

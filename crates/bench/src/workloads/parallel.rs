@@ -54,9 +54,9 @@ fn run_programs(directory: &Path, programs: u64, turns: u64) -> Result<Vec<Progr
             scope.spawn(move || -> Result<ProgramTimes> {
                 let own = CString::new(number.to_string())?;
                 // All threads reach the barrier, including those that cannot continue.
-                let made = mkdirat(top, &own, Mode::RWXU);
+                let created = mkdirat(top, &own, Mode::RWXU);
                 begin.wait();
-                made?;
+                created?;
                 let own = openat(top, &own, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
                 let started = Instant::now();
                 let turns = (0..turns / programs).map(|_| turn(&own)).collect::<Result<_>>()?;

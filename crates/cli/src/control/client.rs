@@ -113,9 +113,9 @@ fn query_directory(
         sockets(directory).into_iter().filter_map(|name| PendingQuery::of(directory, name)).collect();
     let mut mounts: Vec<Mount> = Vec::new();
     while !pending.is_empty() && !mounts.iter().any(|mount| is_enough(&mount.report)) {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let remaining = deadline.saturating_duration_since(Instant::now());
         let mut polled: Vec<_> = pending.iter().map(|pending| PollFd::new(&pending.stream, PollFlags::IN)).collect();
-        match poll(&mut polled, Timespec::try_from(left).ok().as_ref()) {
+        match poll(&mut polled, Timespec::try_from(remaining).ok().as_ref()) {
             Err(Errno::INTR) => continue,
             Ok(0) | Err(_) => break,
             Ok(_) => {}

@@ -173,11 +173,11 @@ impl<'a> JsonLines<'a> {
                 return Ok(Some(serde_json::from_slice(&line)?));
             }
             searched = self.read.len();
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.read.len() > MAX_LINE_BYTES {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() || self.read.len() > MAX_LINE_BYTES {
                 return Err(io::Error::from(io::ErrorKind::TimedOut));
             }
-            stream.set_read_timeout(Some(left))?;
+            stream.set_read_timeout(Some(remaining))?;
             match stream.read(&mut part) {
                 Ok(0) if self.read.is_empty() => return Ok(None),
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),

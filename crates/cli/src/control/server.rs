@@ -98,7 +98,7 @@ impl ControlSocketState {
         })
     }
 
-    /// Calls [`Control::start_thread`], and logs a warning if no thread can be started.
+    /// Calls [`ControlSocketState::start_thread`], and logs a warning if no thread can be started.
     fn start_spare_thread(self: &Arc<Self>) {
         if let Err(error) = self.start_thread() {
             tracing::warn!(%error, "no further thread for the control socket: connections may wait for each other");

@@ -2,17 +2,17 @@
 //! be as before or as after the operation except for bytes that the operation changes, each of which is old or new, and all
 //! other data must be unchanged.
 
+mod fixture;
 mod operations;
-mod scene;
 mod stack;
 
 use std::fmt::Write;
 
 use vnode::Errno;
 
+pub use fixture::{Below, Object, State, difference, pattern, state_of};
+use fixture::{FaultFixture, is_between};
 pub use operations::{OPERATIONS, Operation};
-pub use scene::{Below, Object, State, difference, pattern, state_of};
-use scene::{FaultScene, is_between};
 pub use stack::Stack;
 
 /// Storage errors that are injected, in rotation.
@@ -36,15 +36,15 @@ struct ReferenceRun {
 
 impl ReferenceRun {
     fn of(stack: &dyn Stack, operation: &Operation) -> Result<Self, String> {
-        let scene = FaultScene::new(stack);
-        let before = scene.state();
-        scene.below.set_all(&[]);
-        let result = (operation.run)(&scene.root);
-        let calls = (0..stack.width()).map(|branch| scene.below.count(branch, "calls")).collect();
-        scene.below.off();
+        let fixture = FaultFixture::new(stack);
+        let before = fixture.state();
+        fixture.below.set_all(&[]);
+        let result = (operation.run)(&fixture.root);
+        let calls = (0..stack.width()).map(|branch| fixture.below.count(branch, "calls")).collect();
+        fixture.below.off();
         match result {
             Err(error) if !REFUSALS.contains(&error) => Err(format!("fails by itself: {error:?}")),
-            _ => Ok(Self { result, before, after: scene.state(), calls }),
+            _ => Ok(Self { result, before, after: fixture.state(), calls }),
         }
     }
 
@@ -106,13 +106,13 @@ fn check_with_fault(
     reference: &ReferenceRun,
     fault: &InjectedFault,
 ) -> Vec<String> {
-    let scene = FaultScene::new(stack);
+    let fixture = FaultFixture::new(stack);
     let name = fault.error.name().expect("the errors of storage have names");
-    scene.below.set(fault.branch, &[("from", &fault.call.to_string()), ("times", "1"), (fault.moment, name)]);
-    let result = (operation.run)(&scene.root);
-    scene.below.off();
-    let state = scene.state();
-    let restarted = scene.state_of_new_stack();
+    fixture.below.set(fault.branch, &[("from", &fault.call.to_string()), ("times", "1"), (fault.moment, name)]);
+    let result = (operation.run)(&fixture.root);
+    fixture.below.off();
+    let state = fixture.state();
+    let restarted = fixture.state_of_new_stack();
     let after_restart =
         (restarted != state).then(|| format!("another state after a restart\n{}", difference(&state, &restarted)));
     [reference.problem(fault.error, &result, &state), after_restart].into_iter().flatten().collect()
@@ -129,15 +129,15 @@ pub fn what_failed_can_be_done(stack: &dyn Stack, operation: &Operation) -> Resu
         reference.calls.iter().enumerate().flat_map(|(branch, calls)| (1..=*calls).map(move |call| (branch, call)));
     let (mut problems, mut count) = (String::new(), 0);
     for ((branch, call), moment) in calls.flat_map(|call| MOMENTS.map(|moment| (call, moment))) {
-        let scene = FaultScene::new(stack);
-        scene.below.set(branch, &[("from", &call.to_string()), ("times", "1"), (moment, "EIO")]);
-        let result = (operation.run)(&scene.root);
-        scene.below.off();
-        if result.is_ok() || scene.state() != reference.before {
+        let fixture = FaultFixture::new(stack);
+        fixture.below.set(branch, &[("from", &call.to_string()), ("times", "1"), (moment, "EIO")]);
+        let result = (operation.run)(&fixture.root);
+        fixture.below.off();
+        if result.is_ok() || fixture.state() != reference.before {
             continue;
         }
         count += 1;
-        let (repeated, state) = ((operation.run)(&scene.root), scene.state());
+        let (repeated, state) = ((operation.run)(&fixture.root), fixture.state());
         if repeated != reference.result || state != reference.after {
             let difference = difference(&reference.after, &state);
             let _ = writeln!(problems, "branch {branch}, call {call}, {moment}: {repeated:?}\n{difference}");
@@ -153,11 +153,11 @@ pub fn what_failed_can_be_done(stack: &dyn Stack, operation: &Operation) -> Resu
 pub fn counts_are_short(stack: &dyn Stack, operation: &Operation) -> Result<(), String> {
     let reference = ReferenceRun::of(stack, operation)?;
     for bytes in ["1", "7", "4095"] {
-        let scene = FaultScene::new(stack);
-        scene.below.set_all(&[("operations", "read:write:copy_file_range"), ("short", bytes)]);
-        let result = (operation.run)(&scene.root);
-        scene.below.off();
-        let difference = difference(&reference.after, &scene.state());
+        let fixture = FaultFixture::new(stack);
+        fixture.below.set_all(&[("operations", "read:write:copy_file_range"), ("short", bytes)]);
+        let result = (operation.run)(&fixture.root);
+        fixture.below.off();
+        let difference = difference(&reference.after, &fixture.state());
         if result != reference.result || !difference.is_empty() {
             return Err(format!("with {bytes} bytes at a time: {:?}\n{difference}", result.map(|result| result.len())));
         }
@@ -171,11 +171,11 @@ pub fn counts_are_short(stack: &dyn Stack, operation: &Operation) -> Result<(), 
 /// The problems, one per line.
 pub fn no_data_come(stack: &dyn Stack, operation: &Operation) -> Result<(), String> {
     let reference = ReferenceRun::of(stack, operation)?;
-    let scene = FaultScene::new(stack);
-    scene.below.set_all(&[("operations", "read"), ("short", "0")]);
-    let result = (operation.run)(&scene.root);
-    scene.below.off();
-    let state = scene.state();
+    let fixture = FaultFixture::new(stack);
+    fixture.below.set_all(&[("operations", "read"), ("short", "0")]);
+    let result = (operation.run)(&fixture.root);
+    fixture.below.off();
+    let state = fixture.state();
     match is_between(&state, &reference.before, &reference.after) {
         true => Ok(()),
         false => Err(format!("{:?}\n{}", result.map(|result| result.len()), difference(&reference.before, &state))),

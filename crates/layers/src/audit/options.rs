@@ -103,8 +103,8 @@ fn sink(options: &Options<'_>) -> Result<(Sink, Option<PathBuf>), OptionError> {
             Ok((Sink::syslog(Path::new(SYSLOG_SOCKET)).map_err(|error| unusable(SYSLOG_SOCKET, error))?, None))
         }
         Some(path) => {
-            let whole = std::path::absolute(path).map_err(|error| unusable(path, error))?;
-            Ok((Sink::file(&whole).map_err(|error| unusable(path, error))?, Some(whole)))
+            let absolute = std::path::absolute(path).map_err(|error| unusable(path, error))?;
+            Ok((Sink::file(&absolute).map_err(|error| unusable(path, error))?, Some(absolute)))
         }
         None => Ok((Sink::syslog(Path::new(SYSLOG_SOCKET)).unwrap_or(Sink::StandardError), None)),
     }

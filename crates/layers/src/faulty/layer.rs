@@ -6,31 +6,31 @@ use std::sync::{Arc, PoisonError, RwLock};
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation};
 use vnode::{AllocateMode, Caller, Control, ControlError, Errno, OpenFileRef, Properties, Result, SeekTarget};
 
+use super::fault_rules::{FaultEffect, FaultRules};
 use super::gate::Gate;
 use super::options::{self, NAME};
-use super::script::{FaultEffect, FaultRules};
 
 /// Injects faults into operations by rules. Without a rule, or when switched off, it only forwards.
 #[derive(Debug)]
 pub struct Faulty {
-    script: RwLock<Arc<FaultRules>>,
+    rules: RwLock<Arc<FaultRules>>,
     is_on: AtomicBool,
     gate: Gate,
     details: String,
 }
 
 impl Faulty {
-    pub(crate) fn new(script: FaultRules, details: String) -> Self {
-        Self { script: RwLock::new(Arc::new(script)), is_on: AtomicBool::new(true), gate: Gate::default(), details }
+    pub(crate) fn new(rules: FaultRules, details: String) -> Self {
+        Self { rules: RwLock::new(Arc::new(rules)), is_on: AtomicBool::new(true), gate: Gate::default(), details }
     }
 
-    fn script(&self) -> Arc<FaultRules> {
-        Arc::clone(&self.script.read().unwrap_or_else(PoisonError::into_inner))
+    fn rules(&self) -> Arc<FaultRules> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Replaces the rules, and lets operations stopped by the earlier ones continue.
-    fn replace(&self, script: FaultRules) {
-        *self.script.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(script);
+    fn replace(&self, rules: FaultRules) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         self.gate.open();
     }
 
@@ -47,8 +47,8 @@ impl Faulty {
         if !self.is_on.load(Ordering::Acquire) {
             return body(None);
         }
-        let script = self.script();
-        let Some(fault) = script.next_fault(operation) else { return body(None) };
+        let rules = self.rules();
+        let Some(fault) = rules.next_fault(operation) else { return body(None) };
         if !fault.delay.is_zero() {
             caller.cancellation().sleep(fault.delay)?;
         }
@@ -57,7 +57,7 @@ impl Faulty {
             FaultEffect::Error(error) => Err(error),
             FaultEffect::LateError(error) => body(None).and(Err(error)),
             FaultEffect::Short(length) => body(Some(length)),
-            FaultEffect::SpaceLimit(limit) => body(granted_length(&|wanted| script.grant_space(limit, wanted))?),
+            FaultEffect::SpaceLimit(limit) => body(granted_length(&|wanted| rules.grant_space(limit, wanted))?),
             FaultEffect::Stop => {
                 self.gate.wait(caller.cancellation())?;
                 body(None)
@@ -90,10 +90,10 @@ impl Layer for Faulty {
                 self.gate.open();
             }
             "set" => {
-                let script = options::script(&command.arguments);
-                self.replace(script.map_err(|error| ControlError::BadArgument(error.to_string()))?);
+                let rules = options::read_rules(&command.arguments);
+                self.replace(rules.map_err(|error| ControlError::BadArgument(error.to_string()))?);
             }
-            "stats" => return Ok(format!("{} stopped={}", self.script().counts(), self.gate.waiting())),
+            "stats" => return Ok(format!("{} stopped={}", self.rules().counts(), self.gate.waiting())),
             _ => {
                 let (target, command) = (command.target.clone(), command.command.clone());
                 return Err(ControlError::UnknownCommand { target, command });

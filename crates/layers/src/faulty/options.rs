@@ -1,7 +1,7 @@
 //! The name of `faulty` and its options.
 
+use super::fault_rules::FaultRules;
 use super::parse;
-use super::script::FaultRules;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::rules::{self, Given};
 
@@ -45,7 +45,7 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
 ];
 
 /// Builds the rules that the options define.
-pub(crate) fn script(pairs: &[(String, String)]) -> Result<FaultRules, OptionError> {
+pub(crate) fn read_rules(pairs: &[(String, String)]) -> Result<FaultRules, OptionError> {
     let options = Options::new(NAME, OPTIONS, pairs)?;
     let seed = options.read("seed", number)?.unwrap_or(0);
     let rules = match rules::given(&options, &parse::RULE_KEYS, parse::rule)? {
@@ -57,7 +57,10 @@ pub(crate) fn script(pairs: &[(String, String)]) -> Result<FaultRules, OptionErr
 }
 
 /// Builds the single rule that the options define together.
-fn rule_from_options(options: &Options<'_>, keys: &[&'static str]) -> Result<super::script::FaultRule, OptionError> {
+fn rule_from_options(
+    options: &Options<'_>,
+    keys: &[&'static str],
+) -> Result<super::fault_rules::FaultRule, OptionError> {
     let mut rule = parse::match_all_rule();
     for (index, key) in keys.iter().enumerate() {
         if let Some(&with) = keys[..index].iter().find(|other| parse::both_are_effects(key, other)) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vnode::Errno;
 
-use super::script::{CHANCE_SCALE, Fault, FaultEffect, FaultRule};
+use super::fault_rules::{CHANCE_SCALE, Fault, FaultEffect, FaultRule};
 use crate::options::one_of;
 use crate::rules::{self, all_operations, error_named, operations};
 

@@ -161,7 +161,7 @@ impl NewObject {
     fn remove_again(&self, map: &Map, node: &LayerVnode<Map>, name: Name<'_>, entry: &Entry) {
         let (below, server) = (node.lower(), Caller::server());
         let _guard = map.names.lock_directory(node);
-        let handle = node.lower_of(&entry.vnode).map(|made| made.handle());
+        let handle = node.lower_of(&entry.vnode).map(|created| created.handle());
         if below.lookup(&server, name).map(|found| found.vnode.handle()) != handle {
             return;
         }

@@ -52,7 +52,7 @@ pub(crate) fn effects(operation: &Operation<'_>) -> u64 {
 }
 
 fn operation_bit(name: &str) -> u64 {
-    Operation::NAMES.iter().position(|known| *known == name).map_or(0, |index| 1 << index)
+    Operation::NAMES.iter().position(|candidate| *candidate == name).map_or(0, |index| 1 << index)
 }
 
 fn always(_: &Operation<'_>) -> bool {

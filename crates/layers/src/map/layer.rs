@@ -365,9 +365,9 @@ impl Map {
         let (below, server) = (file.node().lower(), Caller::server());
         let mode = below.getattr(&server)?.mode;
         let group = if mode & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
-        let left = mode & !(libc::S_ISUID | group);
-        if left != mode {
-            below.setattr(&server, &SetAttributes { mode: Some(left), ..SetAttributes::default() })?;
+        let remaining_mode = mode & !(libc::S_ISUID | group);
+        if remaining_mode != mode {
+            below.setattr(&server, &SetAttributes { mode: Some(remaining_mode), ..SetAttributes::default() })?;
         }
         match below.getxattr(&server, CAPABILITY_XATTR) {
             Ok(_) => below.removexattr(&server, CAPABILITY_XATTR),

@@ -144,7 +144,7 @@ fn policies(options: &Options<'_>) -> Result<ChangePolicies, OptionError> {
 
 /// Parses a list of operations into a bit set by index.
 fn denied(list: &str) -> Result<u64, String> {
-    let bit = |name: &str| Operation::NAMES.iter().position(|known| *known == name).map(|index| 1 << index);
+    let bit = |name: &str| Operation::NAMES.iter().position(|candidate| *candidate == name).map(|index| 1 << index);
     list.split(':').try_fold(0, |set, word| {
         let bits = if word == "delete" { Some(settings::delete_operations()) } else { bit(word) };
         bits.filter(|_| word != "release").map(|bits| set | bits).ok_or_else(|| {

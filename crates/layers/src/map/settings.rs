@@ -49,6 +49,6 @@ pub(crate) struct CreationSettings {
 /// Returns the bit set of operations that delete, by index.
 pub(crate) fn delete_operations() -> u64 {
     ["unlink", "rmdir"].iter().fold(0, |set, name| {
-        set | Operation::NAMES.iter().position(|known| known == name).map_or(0, |index| 1 << index)
+        set | Operation::NAMES.iter().position(|candidate| candidate == name).map_or(0, |index| 1 << index)
     })
 }

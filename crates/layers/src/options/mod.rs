@@ -55,7 +55,7 @@ impl<'a> Options<'a> {
             self.specifications.iter().any(|option| option.key == key),
             "`{key}` is not among the known options"
         );
-        self.pairs.iter().find(|(given, _)| given == key).map(|(_, value)| value.as_str())
+        self.pairs.iter().find(|(candidate, _)| candidate == key).map(|(_, value)| value.as_str())
     }
 
     /// Returns the value of an option as parsed by `read`, whose error describes what it expects instead.
@@ -144,8 +144,8 @@ mod tests {
         assert_eq!(unknown.to_string(), "`x` has no option `lod`; it has loud and size");
         let twice = Options::new("x", OPTIONS, &pairs(&[("loud", "yes"), ("loud", "no")])).err().unwrap();
         assert_eq!(twice.to_string(), "option `loud` of `x` is given twice");
-        let given = pairs(&[("loud", "maybe"), ("size", "x")]);
-        let options = Options::new("x", OPTIONS, &given).unwrap();
+        let pairs = pairs(&[("loud", "maybe"), ("size", "x")]);
+        let options = Options::new("x", OPTIONS, &pairs).unwrap();
         let value = options.flag("loud").unwrap_err();
         assert_eq!(value.to_string(), "option `loud` of `x` cannot be `maybe`: expected yes or no");
         assert!(value.is_about_value());
@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn values_are_quoted_where_they_must_be() {
-        let given = pairs(&[("a", "/x/*.log:y"), ("b", "say \"hi\", (you)")]);
-        assert_eq!(write(&given), r#"a=/x/*.log:y,b="say \"hi\", (you)""#);
+        let pairs = pairs(&[("a", "/x/*.log:y"), ("b", "say \"hi\", (you)")]);
+        assert_eq!(write(&pairs), r#"a=/x/*.log:y,b="say \"hi\", (you)""#);
     }
 
     #[test]

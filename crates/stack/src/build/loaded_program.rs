@@ -37,7 +37,7 @@ impl LoadedProgram {
         }
     }
 
-    /// As [`Description::read`], for a program that is to be stacked on `below` file systems.
+    /// As [`LoadedProgram::read`], for a program that is to be stacked on `below` file systems.
     pub(crate) fn read_for_fan_out(path: &Path, below: usize) -> Result<LoadedProgram, BuildProblem> {
         let loaded = LoadedProgram::read(path)?;
         match loaded.fan_out() {

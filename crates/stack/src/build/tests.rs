@@ -20,8 +20,8 @@ fn layers_are_stacked_bottom_up() {
     let file_system = build(&parse("(mem: | longnames(suffix=.x)) | readonly").unwrap()).unwrap();
     let kinds: Vec<String> = file_system.describe().into_iter().map(|member| member.kind).collect();
     assert_eq!(kinds, ["mem", "longnames", "readonly"]);
-    let made = file_system.root().mkdir(&Caller::server(), Name::new(b"d").unwrap(), 0o777);
-    assert_eq!(made.err(), Some(Errno::EROFS));
+    let created = file_system.root().mkdir(&Caller::server(), Name::new(b"d").unwrap(), 0o777);
+    assert_eq!(created.err(), Some(Errno::EROFS));
     let text = crate::explain(file_system.as_ref());
     assert!(text.contains("  longnames suffix=.x\n") && text.contains("read-only"), "{text}");
 }

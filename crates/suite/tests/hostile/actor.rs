@@ -1,4 +1,4 @@
-//! Carries out calls as a user: by a thread with the user's credentials, or by a process in a user namespace.
+//! Performs calls as a user: by a thread with the user's credentials, or by a process in a user namespace.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use libtest_mimic::Failed;
 use super::calls::{AccessRoute, CALLS, perform_call};
 use super::users::User;
 
-/// Says to this program, started again, in which directory it is to act.
+/// Name of the variable that makes this program a child process, with the directory in which it acts.
 const DIRECTORY: &str = "PLYFS_HOSTILE_DIRECTORY";
 
 pub(crate) enum Actor {
@@ -19,7 +19,7 @@ pub(crate) enum Actor {
 }
 
 impl Actor {
-    /// An actor for this user in a directory.
+    /// Starts an actor for this user in a directory.
     pub(crate) fn start(user: &User, directory: &Path) -> Result<Self, Failed> {
         let identity = (user.identity)();
         if !user.has_namespace {
@@ -39,10 +39,11 @@ impl Actor {
         Ok(Self::Process { child, requests, answers: BufReader::new(answers) })
     }
 
-    /// Carries out a call in a directory of objects, and tells its result.
+    /// Performs a call in a directory of objects, and returns its result.
     pub(crate) fn perform(&mut self, directory: &str, call: usize, route: AccessRoute) -> Result<String, Failed> {
         match self {
-            // A thread for each call: its descriptors have known numbers, and its working directory is the root of the side.
+            // One thread per call: its descriptors have known numbers, and its working directory is the compared
+            // directory.
             Self::Thread { subject, identity } => Ok(result(&*subject.client(identity), directory, call, route)),
             Self::Process { requests, answers, .. } => {
                 writeln!(requests, "{directory} {call} {}", route as usize)?;
@@ -66,7 +67,7 @@ impl Drop for Actor {
     }
 }
 
-/// Carries out what is asked for on standard input if this program was started for that, and ends.
+/// Performs the calls requested on standard input and then ends the process, if this is a child process.
 pub(crate) fn serve_calls_if_requested() {
     let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) else { return };
     let subject = Mounted::new(&directory).expect("the directory can be opened by all");

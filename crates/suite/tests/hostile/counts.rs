@@ -1,14 +1,14 @@
-//! How many calls were compared, by stack.
+//! Number of compared calls, by stack.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-/// Of one user, or of all in a stack.
+/// The counts of one user, or of all users of a stack.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ComparisonCounts {
     pub compared: usize,
-    /// Whose difference is expected.
+    /// Number of calls with an expected difference.
     pub expected: usize,
     pub others: usize,
 }
@@ -16,7 +16,7 @@ pub(crate) struct ComparisonCounts {
 static COUNTS_BY_STACK: Mutex<BTreeMap<&str, ComparisonCounts>> = Mutex::new(BTreeMap::new());
 
 impl ComparisonCounts {
-    /// Adds them to those of a stack.
+    /// Adds the counts to those of a stack.
     pub(crate) fn add_to(self, stack: &'static str) {
         let mut counts_by_stack = COUNTS_BY_STACK.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = counts_by_stack.entry(stack).or_default();

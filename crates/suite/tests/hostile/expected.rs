@@ -1,4 +1,4 @@
-//! What differs in a mount, with the reason for each line.
+//! The expected differences of a mount, each with its reason.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,11 +6,11 @@ use super::CallNames;
 use super::fixture::CallOutcome;
 use super::stacks::HostileStack;
 
-/// A difference: where any field that is given applies.
+/// An expected difference; it applies where all fields that are set match.
 struct ExpectedDifference {
     stacks: &'static [&'static str],
     user: Option<&'static str>,
-    /// What the object's name has in it, and the call's.
+    /// Substrings of the names of the object and of the call.
     object: Option<&'static str>,
     call: Option<&'static str>,
     difference: DifferenceKind,
@@ -18,13 +18,13 @@ struct ExpectedDifference {
 }
 
 enum DifferenceKind {
-    /// In the results, which begin so beside the mount and in it, and in no object.
+    /// The results differ, with these prefixes on the native file system and in the mount; the objects do not.
     Results(&'static str, &'static str),
-    /// In times of change, which are left in the mount.
+    /// The change time is updated only on the native file system.
     TimeOfChange,
-    /// In what symlinks tell to the superuser who looks at them afterwards, which the mount refuses.
+    /// The mount refuses to let the superuser read symlinks afterwards.
     UnreadLinks,
-    /// The mount refuses, whatever is done beside it.
+    /// The mount refuses the call, whatever the native result.
     Refusal,
     Any,
 }
@@ -32,26 +32,27 @@ enum DifferenceKind {
 const ALL: &[&str] =
     &["dir", "dir|map", "union", "union of what is below", "dir|audit", "mem", "dir|sizes.fist", "dir|rules.fist"];
 
-/// Stacks of which the kernel checks nothing for others, since a layer has to see what is refused.
+/// Stacks for which the kernel checks no permissions, since a layer has to see refused operations.
 const UNCHECKED: &[&str] = &["dir|audit", "dir|rules.fist"];
 
-/// In all stacks.
+/// Returns an expected difference in the results, in all stacks.
 const fn results(
     object: Option<&'static str>,
     call: &'static str,
-    (beside, mounted): (&'static str, &'static str),
+    (native, mounted): (&'static str, &'static str),
     reason: &'static str,
 ) -> ExpectedDifference {
-    let difference = DifferenceKind::Results(beside, mounted);
+    let difference = DifferenceKind::Results(native, mounted);
     ExpectedDifference { stacks: ALL, user: None, object, call: Some(call), difference, reason }
 }
 
-/// Where the kernel knows the answer before it asks whether the caller may know it, as it does only where it does not check.
+/// Returns a difference where the kernel decides the result before permissions are checked, which it does only where
+/// it does not check them itself.
 const fn unchecked(call: &'static str, mounted: &'static str, reason: &'static str) -> ExpectedDifference {
     ExpectedDifference { stacks: UNCHECKED, ..results(None, call, ("EACCES", mounted), reason) }
 }
 
-/// The same in a sticky directory of somebody else's, where it is not for the caller to remove.
+/// Returns the same difference in another user's sticky directory, in which the caller may not remove the object.
 const fn in_sticky(line: ExpectedDifference) -> ExpectedDifference {
     let DifferenceKind::Results(_, mounted) = line.difference else { panic!("no results") };
     ExpectedDifference {
@@ -193,14 +194,14 @@ const EXPECTED: &[ExpectedDifference] = &[
     special("device"),
 ];
 
-/// Whether something was expected by each line.
+/// Records for each entry whether it matched a difference.
 static WAS_MATCHED: [AtomicBool; EXPECTED.len()] = [const { AtomicBool::new(false) }; EXPECTED.len()];
 
-/// Whether a difference is expected.
+/// Returns whether a difference is expected.
 pub(crate) fn is_expected(
     stack: &HostileStack,
     (user, object, call, _): CallNames,
-    beside: &CallOutcome,
+    native: &CallOutcome,
     mounted: &CallOutcome,
 ) -> bool {
     let mut is_expected = false;
@@ -209,7 +210,7 @@ pub(crate) fn is_expected(
             && line.user.is_none_or(|expected| user == expected)
             && line.object.is_none_or(|expected| object.contains(expected))
             && line.call.is_none_or(|expected| call.contains(expected))
-            && line.difference.is_between(beside, mounted);
+            && line.difference.is_between(native, mounted);
         was_matched.fetch_or(applies, Ordering::Relaxed);
         is_expected |= applies;
     }
@@ -217,23 +218,23 @@ pub(crate) fn is_expected(
 }
 
 impl DifferenceKind {
-    fn is_between(&self, beside: &CallOutcome, mounted: &CallOutcome) -> bool {
+    fn is_between(&self, native: &CallOutcome, mounted: &CallOutcome) -> bool {
         match self {
             Self::Results(first, second) => {
-                beside.result.starts_with(first) && mounted.result.starts_with(second) && beside.state == mounted.state
+                native.result.starts_with(first) && mounted.result.starts_with(second) && native.state == mounted.state
             }
             Self::TimeOfChange => {
                 let unchanged = |line: &String| line.trim_end_matches(super::state::CHANGED).to_owned();
-                beside.result == mounted.result && beside.state.iter().map(unchanged).eq(mounted.state.iter().cloned())
+                native.result == mounted.result && native.state.iter().map(unchanged).eq(mounted.state.iter().cloned())
             }
             Self::UnreadLinks => {
-                let is_unread = |line: &str, beside: &str| {
+                let is_unread = |line: &str, native: &str| {
                     let (of, target) = line.split_once(" to ").unwrap_or_default();
-                    target.starts_with("Err(Os { code: 13") && beside.split(" to ").next() == Some(of)
+                    target.starts_with("Err(Os { code: 13") && native.split(" to ").next() == Some(of)
                 };
-                beside.result == mounted.result
-                    && beside.state.len() == mounted.state.len()
-                    && beside.state.iter().zip(&mounted.state).all(|(one, other)| one == other || is_unread(other, one))
+                native.result == mounted.result
+                    && native.state.len() == mounted.state.len()
+                    && native.state.iter().zip(&mounted.state).all(|(one, other)| one == other || is_unread(other, one))
             }
             Self::Refusal => mounted.result.starts_with("EACCES"),
             Self::Any => true,
@@ -241,7 +242,8 @@ impl DifferenceKind {
     }
 }
 
-/// The reasons of the lines by which nothing was expected so far, but for times of change: not all kernels note them finely.
+/// Returns the reasons of the entries that matched nothing, except for change times: not all kernels have fine-grained
+/// ones.
 pub(crate) fn unmatched_reasons() -> Vec<&'static str> {
     let is_unmatched = |(line, was_matched): &(&ExpectedDifference, &AtomicBool)| {
         !matches!(line.difference, DifferenceKind::TimeOfChange) && !was_matched.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Where one kind of object is tried on one side: the objects stay until a call has changed them, and are made anew then.
+//! Objects of one kind in one of the compared directories: recreated after a call has changed them.
 
 use libtest_mimic::Failed;
 
@@ -11,19 +11,19 @@ use super::state::{ComparedTimes, DirectoryState};
 pub(crate) struct ObjectFixture<'a> {
     side: &'a ComparedDirectory,
     object: &'static Object,
-    /// Begins the names of its directories, which no other arena of the side has.
+    /// Prefix of the names of its directories, unique in the compared directory.
     name: String,
-    /// How many have been made.
+    /// Number of times that the objects were created.
     made: usize,
-    /// The state in which they were made last, if they still are in that.
+    /// The initial state of the objects, if no call has changed them.
     ready: Option<DirectoryState>,
 }
 
-/// What came of a call.
+/// The result of a call, and the state after it.
 #[derive(PartialEq, Eq)]
 pub(crate) struct CallOutcome {
     pub result: String,
-    /// The objects afterwards, a line for each.
+    /// The objects after the call, one line each.
     pub state: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ impl<'a> ObjectFixture<'a> {
         Self { side, object, name, made: 0, ready: None }
     }
 
-    /// Carries out a call on the objects as they were made.
+    /// Performs a call on unchanged objects.
     pub(crate) fn perform(
         &mut self,
         actor: &mut Actor,
@@ -45,7 +45,7 @@ impl<'a> ObjectFixture<'a> {
         };
         let result = actor.perform(&self.directory(), call, route)?;
         let after = DirectoryState::of(&self.side.path.join(self.directory()));
-        // What is copied up is changed now, and so is the directory that it is in; nobody copies up what is refused.
+        // A copy-up changes the object and its directory; refused calls copy nothing up.
         let is_copied = self.side.copies_up && !["EPERM", "EACCES"].contains(&&*result);
         let times = match self.side.has_fine_timestamps {
             true if is_copied => ComparedTimes::Modification,
@@ -61,7 +61,7 @@ impl<'a> ObjectFixture<'a> {
         Ok(outcome)
     }
 
-    /// The name of the directory of the objects that were made last.
+    /// Returns the name of the directory of the current objects.
     fn directory(&self) -> String {
         format!("{}-{}", self.name, self.made)
     }

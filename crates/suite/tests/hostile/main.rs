@@ -1,7 +1,7 @@
-//! A hostile user, as a differential test: every kind of object, every kind of user, every call. In a mount each call has the
-//! same result, and leaves every object with the same attributes, as on the file system beside it.
+//! A hostile user, as a differential test: every kind of object, every kind of user, every call. In a mount, each call
+//! has the same result, and leaves every object with the same attributes, as on the native file system.
 //!
-//! `HOSTILE_SHARE=N` tries one of N combinations, chosen by `HOSTILE_SEED`; without it all.
+//! `HOSTILE_SHARE=N` tests one in N combinations, selected by `HOSTILE_SEED`; the default is all of them.
 
 mod actor;
 mod calls;
@@ -60,10 +60,10 @@ fn main() -> ExitCode {
     ))
 }
 
-/// The sides of a stack, once the first of its users needs them.
+/// The compared directories of a stack, created when the first of its users needs them.
 type SharedDirectories = Arc<Mutex<Option<Arc<ComparedDirectories>>>>;
 
-/// All that a user tries in a stack.
+/// Tests everything that one user does in a stack.
 fn try_all(
     stack: &'static HostileStack,
     user: &'static User,
@@ -89,20 +89,20 @@ fn try_all(
     }
 }
 
-/// Tries all calls on all objects, each on both sides. Also tells what differs and is not expected to.
+/// Performs all calls on all objects in both directories; returns the counts and the unexpected differences.
 fn compare(
     sides: &ComparedDirectories,
     user: &'static User,
     selection: CallSelection,
 ) -> Result<(ComparisonCounts, Vec<String>), Failed> {
-    let mut actors = [Actor::start(user, &sides.beside.path)?, Actor::start(user, &sides.mounted.path)?];
+    let mut actors = [Actor::start(user, &sides.native.path)?, Actor::start(user, &sides.mounted.path)?];
     let (mut counts, mut differences) = (ComparisonCounts::default(), Vec::new());
     let trial = format!("{}: {}", sides.stack.title, user.name);
     let objects = OBJECTS.iter().enumerate().filter(|(_, object)| !sides.stack.lacks(object.name));
     for (object_index, object) in objects.filter(|(index, _)| selection.has_object(&trial, *index)) {
         let fixture =
             |side| ObjectFixture::new(side, object, format!("{}-{}", user.name, object.name).replace(' ', "_"));
-        let mut fixtures = [fixture(&sides.beside), fixture(&sides.mounted)];
+        let mut fixtures = [fixture(&sides.native), fixture(&sides.mounted)];
         for (call_index, call) in CALLS.iter().enumerate().filter(|(_, call)| !sides.stack.lacks(call.name)) {
             for (route_index, route) in ROUTES.into_iter().enumerate() {
                 if !route.is_applicable(user, call)
@@ -112,12 +112,12 @@ fn compare(
                 }
                 counts.compared += 1;
                 let mut perform = |side: usize| fixtures[side].perform(&mut actors[side], call_index, route);
-                let (beside, mounted) = (perform(0)?, perform(1)?);
+                let (native, mounted) = (perform(0)?, perform(1)?);
                 let names = (user.name, object.name, call.name, route);
-                if beside != mounted {
-                    match expected::is_expected(sides.stack, names, &beside, &mounted) {
+                if native != mounted {
+                    match expected::is_expected(sides.stack, names, &native, &mounted) {
                         true => counts.expected += 1,
-                        false => differences.push(describe(names, &beside, &mounted)),
+                        false => differences.push(describe(names, &native, &mounted)),
                     }
                 }
             }
@@ -127,16 +127,16 @@ fn compare(
     Ok((ComparisonCounts { others: differences.len(), ..counts }, differences))
 }
 
-/// What a call is known by: user, object, call, way.
+/// The names that identify a test: user, object, call, route.
 type CallNames = (&'static str, &'static str, &'static str, AccessRoute);
 
-fn describe((user, object, call, route): CallNames, beside: &CallOutcome, mounted: &CallOutcome) -> String {
+fn describe((user, object, call, route): CallNames, native: &CallOutcome, mounted: &CallOutcome) -> String {
     let mut text =
-        format!("{user}, {object}, {call}, {route:?}: beside {}, in the mount {}", beside.result, mounted.result);
-    for line in beside.state.iter().filter(|line| !mounted.state.contains(line)) {
+        format!("{user}, {object}, {call}, {route:?}: beside {}, in the mount {}", native.result, mounted.result);
+    for line in native.state.iter().filter(|line| !mounted.state.contains(line)) {
         text.push_str(&format!("\n    beside only: {line}"));
     }
-    for line in mounted.state.iter().filter(|line| !beside.state.contains(line)) {
+    for line in mounted.state.iter().filter(|line| !native.state.contains(line)) {
         text.push_str(&format!("\n    in the mount only: {line}"));
     }
     text

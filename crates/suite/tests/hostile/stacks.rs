@@ -1,4 +1,4 @@
-//! Where it is tried: in mounts of stacks over a directory, and in a directory beside them.
+//! The compared directories: a mount of each stack, and a directory on the native file system.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use super::state::has_fine_timestamps;
 /// A stack of the test.
 pub(crate) struct HostileStack {
     pub title: &'static str,
-    /// It has no objects whose names have this in them.
+    /// Substrings of the names of objects and calls that it does not support.
     lacks: &'static [&'static str],
     recipe: fn(&TestDirectory) -> Result<Recipe, Failed>,
-    /// Objects are made below its mount, in this directory of its place, and not in the mount.
+    /// Directory below the mount in which objects are created; `None`: in the mount itself.
     below: Option<&'static str>,
 }
 
@@ -36,7 +36,7 @@ fn mapped(test_directory: &TestDirectory) -> Result<Recipe, Failed> {
 }
 
 fn audited(test_directory: &TestDirectory) -> Result<Recipe, Failed> {
-    let log = test_directory.beside("logs")?.join("audit");
+    let log = test_directory.sibling("logs")?.join("audit");
     Ok(directory(test_directory)?.with_layer("audit", &[("to", &log.display().to_string()), ("result", "denied")]))
 }
 
@@ -56,27 +56,27 @@ pub(crate) const STACKS: &[HostileStack] = &[
 ];
 
 impl HostileStack {
-    /// Whether it has no objects or calls of this name.
+    /// Returns whether it does not support the object or call with this name.
     pub(crate) fn lacks(&self, name: &str) -> bool {
         self.lacks.iter().any(|word| name.contains(word))
     }
 }
 
-/// A directory in which calls are tried.
+/// A directory in which calls are tested.
 pub(crate) struct ComparedDirectory {
     pub path: PathBuf,
-    /// Where the objects are made that are seen there.
+    /// Directory in which the objects are created that are visible here.
     pub origin: PathBuf,
-    /// What is changed is copied to another branch first.
+    /// Modified objects are first copied up to another branch.
     pub copies_up: bool,
-    /// No two changes are noted with the same time.
+    /// No two changes get the same timestamp.
     pub has_fine_timestamps: bool,
 }
 
 /// A mount and a directory on the same kind of file system.
 pub(crate) struct ComparedDirectories {
     pub stack: &'static HostileStack,
-    pub beside: ComparedDirectory,
+    pub native: ComparedDirectory,
     pub mounted: ComparedDirectory,
     _served: ServedStack,
     _directories: [TestDirectory; 2],
@@ -86,7 +86,7 @@ impl ComparedDirectories {
     pub(crate) fn start(stack: &'static HostileStack) -> Result<Self, Failed> {
         let directories = [TestDirectory::image(256)?, TestDirectory::image(256)?];
         let recipe = (stack.recipe)(&directories[1])?;
-        let mount_point = directories[1].beside("mount")?;
+        let mount_point = directories[1].sibling("mount")?;
         let served = ServedStack::start(&recipe, &mount_point, frontends::fuse::Features::NONE, None)?;
         let copies_up = stack.below.is_some();
         let has_fine_timestamps = has_fine_timestamps(directories[0].path())?;
@@ -97,7 +97,7 @@ impl ComparedDirectories {
             has_fine_timestamps,
         };
         let origin = stack.below.map_or(mount_point.clone(), |below| directories[1].path().join(below));
-        let (beside, mounted) = (side(directories[0].path(), directories[0].path()), side(&mount_point, &origin));
-        Ok(Self { stack, beside, mounted, _served: served, _directories: directories })
+        let (native, mounted) = (side(directories[0].path(), directories[0].path()), side(&mount_point, &origin));
+        Ok(Self { stack, native, mounted, _served: served, _directories: directories })
     }
 }

@@ -47,9 +47,9 @@ pub(crate) fn read(field: &IoctlField, data: &[u8]) -> String {
         let start = field.offset + index * field.bytes;
         let bytes = &data[start..start + field.bytes];
         let is_negative = !field.unsigned && bytes.last().is_some_and(|last| last & 0x80 != 0);
-        let mut whole = [if is_negative { 0xff } else { 0 }; 16];
-        whole[..bytes.len()].copy_from_slice(bytes);
-        i128::from_le_bytes(whole).to_string()
+        let mut extended = [if is_negative { 0xff } else { 0 }; 16];
+        extended[..bytes.len()].copy_from_slice(bytes);
+        i128::from_le_bytes(extended).to_string()
     };
     match field.length {
         None => integer(0),

@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Run) -> Outcome<u8> {
     };
     decision::refuse_interrupted_commit(&fork, &scratch)?;
     let finished = session::run(&fork, &scratch, &arguments.command, user, inherited);
-    let FinishedCommand { ended, is_unused } = match finished {
+    let FinishedCommand { outcome, is_unused } = match finished {
         Ok(finished) => finished,
         Err(failure) => {
             drop(fork);
@@ -70,18 +70,18 @@ pub(crate) fn run(arguments: &Run) -> Outcome<u8> {
             return Err(failure);
         }
     };
-    if let CommandOutcome::NotStarted(error) = &ended {
+    if let CommandOutcome::NotStarted(error) = &outcome {
         drop(fork);
         scratch.remove_if_new();
         return Ok(not_started(&arguments.command, error));
     }
-    let obstacle = match (is_unused, ended.code()) {
+    let obstacle = match (is_unused, outcome.code()) {
         (false, _) => Some(CommitObstacle::InUse),
         (true, 0) => None,
         (true, _) => Some(CommitObstacle::Failed),
     };
     decision::decide(arguments, &fork, scratch, obstacle)?;
-    Ok(ended.code())
+    Ok(outcome.code())
 }
 
 /// Creates the scratch directory of a new fork.

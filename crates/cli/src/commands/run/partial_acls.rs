@@ -136,10 +136,10 @@ fn entries(list: &[u8]) -> impl Iterator<Item = (AclEntry, &[u8])> {
 
 /// Returns the list without entries for users and groups that are not mapped here; `None` if it has no such entry.
 fn without_others(list: &[u8]) -> Option<Vec<u8>> {
-    let is_of_others = |entry: &AclEntry| matches!(entry.tag, USER | GROUP) && entry.id == UNMAPPED;
-    entries(list).any(|(entry, _)| is_of_others(&entry)).then(|| {
-        let kept = entries(list).filter(|(entry, _)| !is_of_others(entry)).flat_map(|(_, bytes)| bytes);
-        list[..HEADER_SIZE].iter().chain(kept).copied().collect()
+    let names_others = |entry: &AclEntry| matches!(entry.tag, USER | GROUP) && entry.id == UNMAPPED;
+    entries(list).any(|(entry, _)| names_others(&entry)).then(|| {
+        let remaining = entries(list).filter(|(entry, _)| !names_others(entry)).flat_map(|(_, bytes)| bytes);
+        list[..HEADER_SIZE].iter().chain(remaining).copied().collect()
     })
 }
 
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn acl_is_shown_without_unmapped_entries() {
-        let whole = list(&[
+        let full = list(&[
             (OWNER, 6, NOBODY),
             (USER, 7, 0),
             (USER, 6, UNMAPPED),
@@ -193,9 +193,9 @@ mod tests {
         ]);
         let own =
             list(&[(OWNER, 6, NOBODY), (USER, 7, 0), (OWNING_GROUP, 4, NOBODY), (MASK, 7, NOBODY), (OTHER, 0, NOBODY)]);
-        assert_eq!(without_others(&whole), Some(own.clone()));
+        assert_eq!(without_others(&full), Some(own.clone()));
         assert_eq!(without_others(&own), None);
-        assert_eq!((without_others(b""), without_others(&whole[..6])), (None, None));
+        assert_eq!((without_others(b""), without_others(&full[..6])), (None, None));
     }
 
     #[test]

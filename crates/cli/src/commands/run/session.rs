@@ -53,7 +53,7 @@ pub(crate) enum CommandOutcome {
 /// The end of a command in a fork.
 pub(crate) struct FinishedCommand {
     /// The way in which the command ended.
-    pub ended: CommandOutcome,
+    pub outcome: CommandOutcome,
     /// Nothing can change in the fork any more: no process that was left running uses it.
     pub is_unused: bool,
 }
@@ -145,7 +145,7 @@ pub(crate) fn run(
     drop(point);
     let process = CommandProcess { command, working_directory, user, root: root.as_ref(), inherited };
     let shared_bound = root.as_ref().map_or(Ok(()), ForkRoot::bind_shared);
-    let ended = shared_bound.and_then(|()| process.start()).and_then(|started| match started {
+    let outcome = shared_bound.and_then(|()| process.start()).and_then(|started| match started {
         Ok(child) => {
             scratch.mark_used();
             wait(child, signals)
@@ -154,7 +154,7 @@ pub(crate) fn run(
     });
     root.iter().for_each(ForkRoot::unbind_shared);
     let is_unused = mount.finish();
-    ended.map(|ended| FinishedCommand { ended, is_unused })
+    outcome.map(|outcome| FinishedCommand { outcome, is_unused })
 }
 
 fn open_mount_point(path: &Path) -> Outcome<MountPoint> {

@@ -156,46 +156,46 @@ mod tests {
     use super::super::parse;
     use super::*;
 
-    fn script(rules: &str) -> FaultRules {
+    fn parse_rules(rules: &str) -> FaultRules {
         FaultRules::new(crate::rules::lines("rules", rules, parse::rule).unwrap(), 7)
     }
 
     const WRITE: Operation<'static> = Operation::Write { offset: 100, length: 50 };
 
-    fn faults(script: &FaultRules, count: usize, operation: &Operation<'_>) -> Vec<usize> {
-        (1..=count).filter(|_| script.next_fault(operation).is_some()).collect()
+    fn faults(rules: &FaultRules, count: usize, operation: &Operation<'_>) -> Vec<usize> {
+        (1..=count).filter(|_| rules.next_fault(operation).is_some()).collect()
     }
 
     #[test]
     fn operations_are_selected_by_number() {
-        assert_eq!(faults(&script("error=EIO from=3 every=2 times=2"), 10, &WRITE), [3, 5]);
-        assert_eq!(faults(&script("error=EIO"), 3, &Operation::Flush), [1, 2, 3]);
-        assert!(faults(&script("operations=read:write error=EIO"), 1, &Operation::Flush).is_empty());
+        assert_eq!(faults(&parse_rules("error=EIO from=3 every=2 times=2"), 10, &WRITE), [3, 5]);
+        assert_eq!(faults(&parse_rules("error=EIO"), 3, &Operation::Flush), [1, 2, 3]);
+        assert!(faults(&parse_rules("operations=read:write error=EIO"), 1, &Operation::Flush).is_empty());
     }
 
     #[test]
     fn offsets_select_overlapping_operations() {
         for (rule, is_selected) in [("0-99", false), ("0-100", true), ("149-149", true), ("150-", false), ("120", true)]
         {
-            let selected = script(&format!("error=EIO offset={rule}")).next_fault(&WRITE).is_some();
+            let selected = parse_rules(&format!("error=EIO offset={rule}")).next_fault(&WRITE).is_some();
             assert_eq!(selected, is_selected, "{rule}");
         }
-        assert_eq!(script("error=EIO offset=0-").next_fault(&Operation::Flush), None);
+        assert_eq!(parse_rules("error=EIO offset=0-").next_fault(&Operation::Flush), None);
     }
 
     #[test]
     fn equal_seeds_select_equal_operations() {
-        let [first, second] = [(); 2].map(|()| faults(&script("error=EIO chance=10"), 10_000, &WRITE));
+        let [first, second] = [(); 2].map(|()| faults(&parse_rules("error=EIO chance=10"), 10_000, &WRITE));
         assert_eq!(first, second);
         assert!((800..1200).contains(&first.len()), "{} of 10,000 for 10 %", first.len());
     }
 
     #[test]
     fn first_selecting_rule_applies_and_all_rules_count() {
-        let script = script("operations=write error=EIO times=1\noperations=write error=ENOSPC from=2");
-        let next = || script.next_fault(&WRITE).map(|fault| fault.effect);
+        let rules = parse_rules("operations=write error=EIO times=1\noperations=write error=ENOSPC from=2");
+        let next = || rules.next_fault(&WRITE).map(|fault| fault.effect);
         assert_eq!(next(), Some(FaultEffect::Error(Errno::EIO)));
         assert_eq!(next(), Some(FaultEffect::Error(Errno::ENOSPC)));
-        assert_eq!(script.counts(), "calls=2 faults=2");
+        assert_eq!(rules.counts(), "calls=2 faults=2");
     }
 }

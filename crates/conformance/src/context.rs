@@ -6,7 +6,7 @@ use crate::subject::Result;
 use crate::{Ability, Client, Identity, Outcome, Subject};
 
 /// The environment of a test.
-pub struct Scene<'a> {
+pub struct TestContext<'a> {
     subject: &'a dyn Subject,
     directory: Vec<u8>,
     seed: u64,
@@ -15,7 +15,7 @@ pub struct Scene<'a> {
     pub me: Box<dyn Client>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> TestContext<'a> {
     /// Creates a new directory for a test, or uses the root of a read-only subject.
     pub(crate) fn new(subject: &'a dyn Subject, name: &str, seed: u64) -> Result<Self> {
         static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -33,7 +33,7 @@ impl<'a> Scene<'a> {
         Ok(Self { subject, directory, seed, me })
     }
 
-    /// Returns another process of the same user as [`Scene::me`].
+    /// Returns another process of the same user as [`TestContext::me`].
     pub fn another(&self) -> Result<Box<dyn Client>> {
         self.client(&Identity::ROOT)
     }

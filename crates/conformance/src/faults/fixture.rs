@@ -52,15 +52,15 @@ fn send_command(below: &FileSystemRef, command: &str, arguments: &[(&str, &str)]
 }
 
 /// A stack on a tree.
-pub(crate) struct FaultScene<'s> {
+pub(crate) struct FaultFixture<'s> {
     stack: &'s dyn Stack,
     pub below: Below,
     pub root: VnodeRef,
-    /// Keeps the stack alive as long as the scene.
+    /// Keeps the stack alive as long as the fixture.
     top: FileSystemRef,
 }
 
-impl<'s> FaultScene<'s> {
+impl<'s> FaultFixture<'s> {
     /// Builds the stack on a new tree.
     pub(crate) fn new(stack: &'s dyn Stack) -> Self {
         let new = || (0..stack.width()).map(|_| stack.below()).collect::<Vec<_>>();
