@@ -5,20 +5,20 @@
 
 pub mod access;
 pub mod cover;
+mod initial_credentials;
 mod kernel;
 pub mod matrix;
 pub mod pairs;
 pub mod plan;
 mod recipe;
 mod served;
-mod starter;
 mod test_directory;
 mod timed;
 mod timeout;
 
+pub use initial_credentials::{keep_initial_credentials, with_initial_credentials};
 pub use recipe::{Base, Recipe, RecipeError};
 pub use served::{ServedStack, serve_if_requested};
-pub use starter::{keep_credentials, with_kept_credentials};
 pub use test_directory::{TestDirectory, make_branches};
 pub use timed::timed_trial;
 pub use timeout::with_timeout;

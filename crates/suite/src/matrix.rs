@@ -35,7 +35,7 @@ impl Facilities {
         let is_root = rustix::process::geteuid().is_root();
         let opens = std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
         let can_mount = opens && (is_root || has_fusermount());
-        Self { is_root, can_mount, has_uring: can_mount && std::fs::exists(URING_SWITCH).unwrap_or(false) }
+        Self { is_root, can_mount, has_uring: can_mount && std::fs::exists(URING_PARAMETER).unwrap_or(false) }
     }
 
     fn available_accesses(self) -> Vec<StackAccess> {
@@ -45,11 +45,11 @@ impl Facilities {
     }
 }
 
-const URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+const URING_PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// Returns the transport of requests for mounts that this process makes, according to the kernel's switch.
 pub fn transport() -> StackAccess {
-    match std::fs::read_to_string(URING_SWITCH) {
+    match std::fs::read_to_string(URING_PARAMETER) {
         Ok(text) if text.trim() == "Y" => StackAccess::Uring,
         _ => StackAccess::Device,
     }

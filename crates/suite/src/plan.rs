@@ -12,7 +12,7 @@ use layers::BranchMode;
 use vnode::FileSystemRef;
 
 use crate::access::StackAccess;
-use crate::{Base, Recipe, ServedStack, TestDirectory, kernel, make_branches, with_kept_credentials};
+use crate::{Base, Recipe, ServedStack, TestDirectory, kernel, make_branches, with_initial_credentials};
 
 /// The tests that a run is made for, and its requirements for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,7 +318,7 @@ impl<S: Subject> Subject for Duplicated<S> {
         let directories: Vec<_> = self.branches.iter().map(|branch| branch.join(OsStr::from_bytes(name))).collect();
         // This thread may still have the credentials of the previous test's last caller.
         let make = move || directories.iter().try_for_each(std::fs::create_dir);
-        with_kept_credentials(make).unwrap_or_else(|| Err(std::io::ErrorKind::Other.into()))?;
+        with_initial_credentials(make).unwrap_or_else(|| Err(std::io::ErrorKind::Other.into()))?;
         Ok(true)
     }
 }

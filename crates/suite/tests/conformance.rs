@@ -16,12 +16,13 @@ use suite::cover::{distribute, select_covering};
 use suite::matrix::{self, Facilities};
 use suite::plan::{LiveRun, RunKind, RunPlan};
 use suite::{
-    ServedStack, TestDirectory, keep_credentials, serve_if_requested, timed_trial, with_kept_credentials, with_timeout,
+    ServedStack, TestDirectory, keep_initial_credentials, serve_if_requested, timed_trial, with_initial_credentials,
+    with_timeout,
 };
 
 fn main() -> ExitCode {
     serve_if_requested();
-    keep_credentials();
+    keep_initial_credentials();
     let mut arguments = Arguments::from_args();
     // Most tests wait: for the server, for locks, for the clock to advance.
     arguments.test_threads.get_or_insert(4);
@@ -80,7 +81,7 @@ impl Run {
         let mut live = self.live.lock().map_err(|_| "the run could not start")?;
         let plan = self.plan.clone();
         let start = || {
-            let started = with_kept_credentials(move || plan.start().map_err(|error| error.to_string()));
+            let started = with_initial_credentials(move || plan.start().map_err(|error| error.to_string()));
             started.unwrap_or_else(|| Err("the start of the run panicked".to_owned()))
         };
         match live.get_or_insert_with(start) {

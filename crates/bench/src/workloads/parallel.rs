@@ -59,7 +59,7 @@ fn run_programs(directory: &Path, programs: u64, turns: u64) -> Result<Vec<Progr
                 created?;
                 let own = openat(top, &own, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
                 let started = Instant::now();
-                let turns = (0..turns / programs).map(|_| turn(&own)).collect::<Result<_>>()?;
+                let turns = (0..turns / programs).map(|_| run_turn(&own)).collect::<Result<_>>()?;
                 Ok(ProgramTimes { turns, end: started.elapsed() })
             })
         };
@@ -69,7 +69,7 @@ fn run_programs(directory: &Path, programs: u64, turns: u64) -> Result<Vec<Progr
 }
 
 /// Creates and writes a file, queries its attributes, opens it again, reads it, and removes it.
-fn turn(directory: &OwnedFd) -> Result<Duration> {
+fn run_turn(directory: &OwnedFd) -> Result<Duration> {
     let started = Instant::now();
     let name = c"file";
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;

@@ -75,7 +75,7 @@ fn view_rule(subject: &Subject) -> Outcome<(&'static str, String)> {
 fn check(branches: &[OsString], options: CheckOptions) -> Outcome {
     let expression = Expression::read(&branches.join(OsStr::new(", ")))?;
     let branches = expression.build_branches()?;
-    refuse_mounted(&branches)?;
+    check_not_mounted(&branches)?;
     let (mut findings, mut unrepaired, mut printed) = (0, 0, Ok(()));
     let checked = progress::with_progress("union check", |progress| {
         let report = &mut |finding: Finding| {
@@ -124,7 +124,7 @@ fn check(branches: &[OsString], options: CheckOptions) -> Outcome {
 }
 
 /// Fails if a mounted union has one of the branches to be checked, even if it has not written there yet.
-fn refuse_mounted(branches: &[OpenBranch]) -> Outcome {
+fn check_not_mounted(branches: &[OpenBranch]) -> Outcome {
     let is_writable = |(index, branch): &(usize, &OpenBranch)| match branch.mode {
         Some(mode) => mode.to_string() != "ro",
         None => *index == 0,

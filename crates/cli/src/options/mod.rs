@@ -128,7 +128,7 @@ impl MountOptions {
     }
 
     /// Fails if the options request what only root may grant.
-    pub fn refuse_unsafe(&self) -> Outcome {
+    pub fn check_privileged_options(&self) -> Outcome {
         let privileged = [(!self.flags.no_suid, "suid"), (!self.flags.no_devices, "dev")];
         match privileged.iter().find(|(is_set, _)| *is_set) {
             Some((_, option)) if !rustix::process::geteuid().is_root() => {

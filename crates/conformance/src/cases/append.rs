@@ -1,6 +1,6 @@
 //! Concurrent appends to one file.
 
-use super::common::{group, together};
+use super::common::{group, run_concurrently};
 use crate::check::{ensure, same};
 use crate::{Outcome, TestContext};
 
@@ -33,7 +33,7 @@ fn check_records(contents: &[u8], size: impl Fn(u8) -> usize, writers: u8, each:
 
 fn by_several_clients(context: &TestContext<'_>) -> Outcome {
     context.me.put(b"log", b"")?;
-    together(4, |thread| {
+    run_concurrently(4, |thread| {
         let file = context.another()?.open(b"log", APPEND, 0)?;
         for _ in 0..200 {
             same!(file.write(&[thread as u8 + 1; 100])?, 100);
@@ -46,7 +46,7 @@ fn by_several_clients(context: &TestContext<'_>) -> Outcome {
 fn by_several_clients_odd_sizes(context: &TestContext<'_>) -> Outcome {
     context.me.put(b"log", b"")?;
     let size = |writer: u8| [1, 513, 4097, 10_000][usize::from(writer - 1)];
-    together(4, |thread| {
+    run_concurrently(4, |thread| {
         let writer = thread as u8 + 1;
         let client = context.another()?;
         for _ in 0..50 {
@@ -61,7 +61,7 @@ fn by_several_clients_odd_sizes(context: &TestContext<'_>) -> Outcome {
 
 fn through_one_open_file(context: &TestContext<'_>) -> Outcome {
     let file = context.me.open(b"log", APPEND | libc::O_CREAT, 0o644)?;
-    together(4, |thread| {
+    run_concurrently(4, |thread| {
         for _ in 0..100 {
             same!(file.write(&[thread as u8 + 1; 777])?, 777);
         }
@@ -72,7 +72,7 @@ fn through_one_open_file(context: &TestContext<'_>) -> Outcome {
 
 fn while_another_reads(context: &TestContext<'_>) -> Outcome {
     context.me.put(b"log", b"")?;
-    together(2, |thread| {
+    run_concurrently(2, |thread| {
         let client = context.another()?;
         if thread == 0 {
             let file = client.open(b"log", APPEND, 0)?;
@@ -98,7 +98,7 @@ fn while_another_reads(context: &TestContext<'_>) -> Outcome {
 
 fn while_another_truncates(context: &TestContext<'_>) -> Outcome {
     context.me.put(b"log", b"")?;
-    together(2, |thread| {
+    run_concurrently(2, |thread| {
         let client = context.another()?;
         for _ in 0..100 {
             if thread == 0 {
@@ -118,7 +118,7 @@ fn while_another_truncates(context: &TestContext<'_>) -> Outcome {
 fn beside_a_positioned_writer(context: &TestContext<'_>) -> Outcome {
     let me = &context.me;
     me.put(b"log", &[0; 1000])?;
-    together(2, |thread| {
+    run_concurrently(2, |thread| {
         let client = context.another()?;
         for round in 0..100_u64 {
             if thread == 0 {

@@ -1,6 +1,6 @@
 //! Reading and writing: offsets, end of file, truncation, and a model for random operations.
 
-use super::common::{group, together};
+use super::common::{group, run_concurrently};
 use crate::check::{ensure, refused, same};
 use crate::{Outcome, TestContext};
 
@@ -275,7 +275,7 @@ fn two_writers_of_one_block(context: &TestContext<'_>) -> Outcome {
     let me = &context.me;
     me.put(b"f", &[0; 4096])?;
     // Each thread writes every other byte: no write may undo the other's.
-    together(2, |thread| {
+    run_concurrently(2, |thread| {
         let file = context.another()?.edit(b"f")?;
         for offset in (thread as u64..4096).step_by(2) {
             file.put_at(&[1 + thread as u8], offset)?;

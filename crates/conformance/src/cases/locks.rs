@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::common::{group, together};
+use super::common::{group, run_concurrently};
 use crate::check::{ensure, refused, same};
 use crate::{Lock, LockKind, Outcome, TestContext};
 
@@ -219,7 +219,7 @@ fn needs_the_right_access(context: &TestContext<'_>) -> Outcome {
 
 fn counter_under_a_lock(context: &TestContext<'_>) -> Outcome {
     context.me.put(b"f", &0_u32.to_le_bytes())?;
-    together(3, |_| {
+    run_concurrently(3, |_| {
         let client = context.another()?;
         let file = client.edit(b"f")?;
         for _ in 0..30 {
@@ -329,7 +329,7 @@ fn file_lock_ends_with_close(context: &TestContext<'_>) -> Outcome {
 fn waiting_for_a_file_lock(context: &TestContext<'_>) -> Outcome {
     let holders = AtomicU32::new(0);
     context.me.put(b"f", b"")?;
-    together(3, |_| {
+    run_concurrently(3, |_| {
         let client = context.another()?;
         for _ in 0..15 {
             let file = client.edit(b"f")?;

@@ -1,6 +1,6 @@
 //! open(2) with its flags.
 
-use super::common::{group, numbered, together};
+use super::common::{group, numbered, run_concurrently};
 use crate::check::{ensure, refused, same};
 use crate::{Kind, Outcome, TestContext};
 
@@ -260,7 +260,7 @@ fn exclusive_among_many(context: &TestContext<'_>) -> Outcome {
     for round in 0..20 {
         winners.store(0, std::sync::atomic::Ordering::SeqCst);
         let name = numbered("f", round);
-        together(4, |_| {
+        run_concurrently(4, |_| {
             let created = context.another()?.open(&name, CREATE | libc::O_EXCL, 0o600);
             if created.is_ok() {
                 winners.fetch_add(1, std::sync::atomic::Ordering::SeqCst);

@@ -1,6 +1,6 @@
 //! A subject that refuses every change, on the tree that [`prepare`] creates.
 
-use super::common::{numbered, together};
+use super::common::{numbered, run_concurrently};
 use crate::check::{ensure, refused, same};
 use crate::subject::Result;
 use crate::{Abilities, Ability, Client, Kind, Lock, LockKind, Outcome, Test, TestContext, Time, TimeChange};
@@ -247,7 +247,7 @@ fn large_file(context: &TestContext<'_>) -> Outcome {
 }
 
 fn many_readers(context: &TestContext<'_>) -> Outcome {
-    together(4, |thread| {
+    run_concurrently(4, |thread| {
         let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         let (file, expected) = (client.open(b"large", libc::O_RDONLY, 0)?, pattern());
         for _ in 0..100 {

@@ -1,6 +1,6 @@
 //! rename(2) and its flags.
 
-use super::common::{group, numbered, together};
+use super::common::{group, numbered, run_concurrently};
 use crate::check::{ensure, refused, same};
 use crate::{Kind, Outcome, TestContext};
 
@@ -351,7 +351,7 @@ fn flags_that_exclude_each_other(context: &TestContext<'_>) -> Outcome {
 fn replacing_is_atomic(context: &TestContext<'_>) -> Outcome {
     let me = &context.me;
     me.put(b"current", b"0000")?;
-    together(3, |thread| {
+    run_concurrently(3, |thread| {
         let client = context.another()?;
         for round in 0..100 {
             if thread == 0 {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::common::{group, numbered, together};
+use super::common::{group, numbered, run_concurrently};
 use crate::check::{ensure, same};
 use crate::subject::Result;
 use crate::{Ability, Client, Kind, Outcome, TestContext};
@@ -50,7 +50,7 @@ fn check_names(me: &dyn Client, expected: &BTreeSet<Vec<u8>>) -> Outcome {
 fn own_files_in_one_directory(context: &TestContext<'_>) -> Outcome {
     let left: Vec<BTreeSet<Vec<u8>>> = {
         let results = std::sync::Mutex::new(Vec::new());
-        together(THREADS, |thread| {
+        run_concurrently(THREADS, |thread| {
             let (client, mut random) = (context.another()?, context.random_of(thread as u64));
             let mut mine = BTreeSet::new();
             for round in 0..300 {
@@ -84,7 +84,7 @@ fn own_files_in_one_directory(context: &TestContext<'_>) -> Outcome {
 }
 
 fn same_names(context: &TestContext<'_>) -> Outcome {
-    together(THREADS, |thread| {
+    run_concurrently(THREADS, |thread| {
         let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..300 {
             let name = numbered("n", random.usize(..5));
@@ -120,7 +120,7 @@ fn tokens_between_directories(context: &TestContext<'_>) -> Outcome {
     for number in 0..TOKENS {
         me.put(&numbered("d0/token", number), &numbered("", number))?;
     }
-    together(THREADS, |thread| {
+    run_concurrently(THREADS, |thread| {
         let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..300 {
             let name = numbered("/token", random.usize(..TOKENS));
@@ -147,7 +147,7 @@ fn tokens_between_directories(context: &TestContext<'_>) -> Outcome {
 }
 
 fn directories_come_and_go(context: &TestContext<'_>) -> Outcome {
-    together(THREADS, |thread| {
+    run_concurrently(THREADS, |thread| {
         let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..300 {
             let directory = numbered("d", random.usize(..3));
@@ -170,7 +170,7 @@ fn directories_come_and_go(context: &TestContext<'_>) -> Outcome {
 
 fn links_are_counted(context: &TestContext<'_>) -> Outcome {
     context.me.put(b"f", b"data")?;
-    together(THREADS, |thread| {
+    run_concurrently(THREADS, |thread| {
         let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..200 {
             let name = numbered("l", random.usize(..10));
@@ -210,7 +210,7 @@ fn directories_are_moved(context: &TestContext<'_>) -> Outcome {
     }
     me.put(b"a/mark", b"")?;
     // Moves into each other must never create a detached cycle.
-    together(3, |thread| {
+    run_concurrently(3, |thread| {
         let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         let places: [&[u8]; 15] = [
             b"a", b"b", b"c", b"a/b", b"a/c", b"b/a", b"b/c", b"c/a", b"c/b", b"a/b/c", b"a/c/b", b"b/a/c", b"b/c/a",
@@ -250,7 +250,7 @@ fn listing_in_a_storm(context: &TestContext<'_>) -> Outcome {
     for name in &stay {
         me.put(&[b"d/", &name[..]].concat(), b"")?;
     }
-    together(3, |thread| {
+    run_concurrently(3, |thread| {
         let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..if thread == 0 { 40 } else { 400 } {
             if thread > 0 {
@@ -276,7 +276,7 @@ fn exchange_keeps_both(context: &TestContext<'_>) -> Outcome {
     for name in names {
         me.put(name, name)?;
     }
-    together(3, |thread| {
+    run_concurrently(3, |thread| {
         let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..200 {
             let (one, two) = (names[random.usize(..3)], names[random.usize(..3)]);
@@ -296,7 +296,7 @@ fn exchange_keeps_both(context: &TestContext<'_>) -> Outcome {
 fn writers_of_blocks(context: &TestContext<'_>) -> Outcome {
     const BLOCK: usize = 1000;
     context.me.put(b"f", b"")?;
-    together(THREADS, |thread| {
+    run_concurrently(THREADS, |thread| {
         let file = context.another()?.edit(b"f")?;
         let mut blocks: Vec<usize> = (thread..200).step_by(THREADS).collect();
         context.random_of(thread as u64).shuffle(&mut blocks);
@@ -316,7 +316,7 @@ fn writers_of_blocks(context: &TestContext<'_>) -> Outcome {
 fn truncation_and_reading(context: &TestContext<'_>) -> Outcome {
     let me = &context.me;
     me.put(b"f", &[7; 50_000])?;
-    together(3, |thread| {
+    run_concurrently(3, |thread| {
         let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         let file = client.edit(b"f")?;
         for _ in 0..200 {
@@ -336,7 +336,7 @@ fn truncation_and_reading(context: &TestContext<'_>) -> Outcome {
 }
 
 fn create_and_unlink_one_name(context: &TestContext<'_>) -> Outcome {
-    together(THREADS, |thread| {
+    run_concurrently(THREADS, |thread| {
         let client = context.another()?;
         for round in 0..150 {
             if thread % 2 == 0 {
@@ -359,7 +359,7 @@ fn attributes_in_a_storm(context: &TestContext<'_>) -> Outcome {
     let me = &context.me;
     me.put(b"f", b"")?;
     let has_xattrs = context.can(Ability::ExtendedAttributes);
-    together(THREADS, |thread| {
+    run_concurrently(THREADS, |thread| {
         let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..150 {
             match thread {
@@ -379,7 +379,7 @@ fn attributes_in_a_storm(context: &TestContext<'_>) -> Outcome {
 fn users_in_a_storm(context: &TestContext<'_>) -> Outcome {
     let me = &context.me;
     me.chmod(b".", 0o1777)?;
-    together(THREADS, |thread| {
+    run_concurrently(THREADS, |thread| {
         let id = 3000 + thread as u32;
         let client = context.user(id)?;
         for round in 0..60 {

@@ -7,7 +7,7 @@ use vnode::layer::{Layer, LayerFile, LayerVnode, Operation};
 use vnode::{AllocateMode, Caller, Control, ControlError, Errno, OpenFileRef, Properties, Result, SeekTarget};
 
 use super::fault_rules::{FaultEffect, FaultRules};
-use super::gate::Gate;
+use super::gate::OperationGate;
 use super::options::{self, NAME};
 
 /// Injects faults into operations by rules. Without a rule, or when switched off, it only forwards.
@@ -15,13 +15,18 @@ use super::options::{self, NAME};
 pub struct Faulty {
     rules: RwLock<Arc<FaultRules>>,
     is_on: AtomicBool,
-    gate: Gate,
+    gate: OperationGate,
     details: String,
 }
 
 impl Faulty {
     pub(crate) fn new(rules: FaultRules, details: String) -> Self {
-        Self { rules: RwLock::new(Arc::new(rules)), is_on: AtomicBool::new(true), gate: Gate::default(), details }
+        Self {
+            rules: RwLock::new(Arc::new(rules)),
+            is_on: AtomicBool::new(true),
+            gate: OperationGate::default(),
+            details,
+        }
     }
 
     fn rules(&self) -> Arc<FaultRules> {

@@ -87,7 +87,7 @@ const fn of_namespace(object: &'static str) -> ExpectedDifference {
 const NO_FLAGS: &str =
     "the kernel answers access(2) by the mode, and is told of no flags of chattr(1); what is tried is refused";
 
-const AS_BEFORE_A_WRITE: &str = "the kernel asks alike before a write, which the user may: for others than the owner nothing changes, without an error";
+const SAME_AS_BEFORE_WRITE: &str = "the kernel asks alike before a write, which the user may: for others than the owner nothing changes, without an error";
 const A_DIRECTORY: &str = "the kernel answers that it is a directory";
 const NO_DIRECTORY: &str = "the kernel answers that one is no directory";
 
@@ -122,11 +122,11 @@ const EXPECTED: &[ExpectedDifference] = &[
         Some("set-user-id program for all to write"),
         "change nothing of the owner",
         ("EPERM", "ok"),
-        AS_BEFORE_A_WRITE,
+        SAME_AS_BEFORE_WRITE,
     ),
     ExpectedDifference {
         user: Some("member of the group"),
-        ..results(Some("set-group-id program"), "change nothing of the owner", ("EPERM", "ok"), AS_BEFORE_A_WRITE)
+        ..results(Some("set-group-id program"), "change nothing of the owner", ("EPERM", "ok"), SAME_AS_BEFORE_WRITE)
     },
     ExpectedDifference {
         stacks: ALL,

@@ -25,13 +25,13 @@ use libtest_mimic::{Arguments, Failed, FormatSetting, Trial};
 use objects::OBJECTS;
 use selection::CallSelection;
 use stacks::{ComparedDirectories, HostileStack, STACKS};
-use suite::{keep_credentials, serve_if_requested, timed_trial};
+use suite::{keep_initial_credentials, serve_if_requested, timed_trial};
 use users::{USERS, User};
 
 fn main() -> ExitCode {
     serve_if_requested();
     actor::serve_calls_if_requested();
-    keep_credentials();
+    keep_initial_credentials();
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(2);
     if !suite::matrix::Facilities::detect().is_root || !suite::matrix::Facilities::detect().can_mount {

@@ -20,7 +20,7 @@ pub(crate) struct MountJob {
 }
 
 /// Fails if the path, in the form in which the kernel lists it, is a mount of Plyfs.
-pub(crate) fn refuse_mounted(mount_point: &Path) -> Outcome {
+pub(crate) fn check_not_mounted(mount_point: &Path) -> Outcome {
     if !mount_table::find_at(mount_point).is_some_and(|entry| entry.is_plyfs()) {
         return Ok(());
     }

@@ -16,7 +16,7 @@ use crate::expression::Expression;
 use crate::front_end::{MountPlan, MountPoint};
 use crate::logging::{self, Destination};
 use crate::{mount_table, options};
-use job::{MountJob, refuse_mounted};
+use job::{MountJob, check_not_mounted};
 use remount::Remount;
 
 /// The message of the parser for a mount without options.
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
     if !arguments.foreground {
         daemon::close_inherited();
     }
-    options.refuse_unsafe()?;
+    options.check_privileged_options()?;
     logging::check(&arguments.log_level)?;
     let expression = match &arguments.over {
         Some(directory) => Expression::read_over(directory, &arguments.stack)?,
@@ -74,7 +74,7 @@ pub(crate) fn run_helper(arguments: &Helper) -> Outcome {
         return remount_helper(arguments, &text);
     }
     daemon::close_inherited();
-    options.refuse_unsafe()?;
+    options.check_privileged_options()?;
     let expression = Expression::read(&arguments.stack)?;
     let point = open_mount_point(&arguments.mount_point)?;
     let plan = MountPlan {
@@ -176,7 +176,7 @@ fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
         ),
         _ => Failure::new(Exit::MountPoint, format!("cannot use the mount point {name}: {error}; choose another one")),
     })?;
-    refuse_mounted(point.path())?;
+    check_not_mounted(point.path())?;
     Ok(point)
 }
 

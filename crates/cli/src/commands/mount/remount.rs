@@ -50,13 +50,13 @@ impl Remount<'_> {
         // One remount at a time, so that the flags in the kernel and in the server agree.
         let _lock = runtime_directory::lock_mounting()?;
         let server = find_running(self.point.path())?;
-        self.refuse_other_stack(&server.report)?;
+        self.check_same_stack(&server.report)?;
         let current = flags::from_mount_table(&self.entry.options);
         let options = match self.is_complete {
             true => options::parse(self.options, self.sloppy)?,
             false => options::parse_after(current, self.options, self.sloppy)?,
         };
-        self.refuse_fixed(&options, &server.report)?;
+        self.check_fixed_options(&options, &server.report)?;
         let mut wanted = options.flags;
         if wanted.synchronous_directories && !current.synchronous_directories {
             return Err(self.fixed("dirsync"));
@@ -96,7 +96,7 @@ impl Remount<'_> {
         }
     }
 
-    fn refuse_other_stack(&self, report: &MountReport) -> Outcome {
+    fn check_same_stack(&self, report: &MountReport) -> Outcome {
         let Some(stack) = self.stack else { return Ok(()) };
         let is_same = stack.to_string_lossy() == self.entry.source
             || Expression::read(stack).is_ok_and(|expression| expression.canonical_form() == report.stack);
@@ -112,7 +112,7 @@ impl Remount<'_> {
     }
 
     /// Fails if an option is named that a remount cannot change and that the mount does not have.
-    fn refuse_fixed(&self, options: &MountOptions, report: &MountReport) -> Outcome {
+    fn check_fixed_options(&self, options: &MountOptions, report: &MountReport) -> Outcome {
         let has = |word: &String| match word.as_str() {
             "noallow_other" => !self.entry.options.iter().any(|option| option == "allow_other"),
             _ => self.entry.options.contains(word) || report.options.contains(word),

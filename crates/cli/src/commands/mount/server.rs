@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vnode::{Control, ControlError, Errno, FileSystemRef};
 
-use super::job::{MountJob, refuse_mounted};
+use super::job::{MountJob, check_not_mounted};
 use crate::commands::{explain, print, progress};
 use crate::control::server::{ControlSocket, RequestHandler};
 use crate::control::{MountReport, Request, Response, StatisticsReport};
@@ -54,7 +54,7 @@ pub(crate) fn start(job: &MountJob, point: MountPoint) -> Outcome<MountServer> {
         print(&explain::text(&job.expression, file_system.as_ref(), &job.plan))?;
     }
     let lock = runtime_directory::lock_mounting()?;
-    refuse_mounted(&job.plan.mount_point)?;
+    check_not_mounted(&job.plan.mount_point)?;
     let served = front_end::mount(file_system.clone(), &point, &job.plan)?;
     // Keeping it would prevent the file system that it is on from being unmounted.
     drop(point);

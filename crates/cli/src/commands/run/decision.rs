@@ -70,17 +70,17 @@ pub(crate) fn decide(
             Decision::Keep
         }
         _ if differences.is_empty() => Decision::Discard,
-        _ => ask(&scratch),
+        _ => prompt(&scratch),
     };
     match decision {
         Decision::Commit => {
             if !arguments.force {
-                refuse_lost_lists(fork, &differences, &scratch)?;
+                check_acls_survive(fork, &differences, &scratch)?;
             }
             commit(arguments, fork, &scratch)
         }
         Decision::Discard => {
-            refuse_interrupted_commit(fork, &scratch)?;
+            check_no_interrupted_commit(fork, &scratch)?;
             scratch.remove()
         }
         Decision::Keep => {
@@ -92,7 +92,7 @@ pub(crate) fn decide(
 
 /// Fails if a commit was interrupted while directories were being moved: they are lost with the fork, and are
 /// empty if the fork is resumed.
-pub(crate) fn refuse_interrupted_commit(fork: &Fork, scratch: &ScratchDirectory) -> Outcome {
+pub(crate) fn check_no_interrupted_commit(fork: &Fork, scratch: &ScratchDirectory) -> Outcome {
     let path = scratch.path().display();
     let directories = fork.moves_under_way().map_err(|error| {
         Failure::new(Exit::Failure, format!("cannot tell what a commit has left: {error}; the fork is kept in {path}"))
@@ -109,7 +109,7 @@ pub(crate) fn refuse_interrupted_commit(fork: &Fork, scratch: &ScratchDirectory)
 }
 
 /// Fails if a commit would revoke permissions that access control lists grant to others: a user cannot recreate these lists.
-fn refuse_lost_lists(fork: &Fork, differences: &[Difference], scratch: &ScratchDirectory) -> Outcome {
+fn check_acls_survive(fork: &Fork, differences: &[Difference], scratch: &ScratchDirectory) -> Outcome {
     let present = differences.iter().filter(|difference| difference.change != Change::Deleted);
     let lost = partial_acls::naming_others(&fork.file_system(), present.map(|difference| &*difference.path));
     if lost.is_empty() {
@@ -175,7 +175,7 @@ fn finish(arguments: &Run, committed: &Committed, scratch: &ScratchDirectory) ->
 }
 
 /// Asks on the terminal. Without one, the changes are kept.
-fn ask(scratch: &ScratchDirectory) -> Decision {
+fn prompt(scratch: &ScratchDirectory) -> Decision {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Decision::Keep;
     }

@@ -39,15 +39,15 @@ pub(crate) fn run(arguments: &Run) -> Outcome<u8> {
     let existing = arguments.scratch.as_deref().map(ScratchDirectory::open).transpose()?.flatten();
     if arguments.command.is_empty() {
         let Some(scratch) = existing else { return Err(no_command(arguments.scratch.as_deref())) };
-        refuse_other(arguments, &scratch)?;
+        check_same_fork(arguments, &scratch)?;
         let expression = Expression::read(scratch.description.stack.as_ref())?;
         let fork = open(&scratch, &expression, arguments.force)?;
         return decision::decide(arguments, &fork, scratch, None).map(|()| 0);
     }
     let (scratch, expression) = match existing {
         Some(scratch) => {
-            refuse_other(arguments, &scratch)?;
-            session::refuse_outside(&scratch.description.at, user.is_none())?;
+            check_same_fork(arguments, &scratch)?;
+            session::check_working_directory(&scratch.description.at, user.is_none())?;
             let expression = Expression::read(scratch.description.stack.as_ref())?;
             (scratch, expression)
         }
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Run) -> Outcome<u8> {
             return Err(failure);
         }
     };
-    decision::refuse_interrupted_commit(&fork, &scratch)?;
+    decision::check_no_interrupted_commit(&fork, &scratch)?;
     let finished = session::run(&fork, &scratch, &arguments.command, user, inherited);
     let FinishedCommand { outcome, is_unused } = match finished {
         Ok(finished) => finished,
@@ -100,7 +100,7 @@ fn create_scratch(arguments: &Run, user: Option<&NamespaceUser>) -> Outcome<(Scr
     // The stack is built once before anything is created for it, so that its errors are reported first.
     drop(expression.build()?);
     let at = canonical_mount_path(&at)?;
-    session::refuse_outside(&at, user.is_none())?;
+    session::check_working_directory(&at, user.is_none())?;
     let description = ForkDescription::new(expression.canonical_form(), at);
     let scratch = ScratchDirectory::create(arguments.scratch.as_deref(), description, &directories, user.is_some())?;
     Ok((scratch, expression))
@@ -151,7 +151,7 @@ fn canonical_mount_path(at: &Path) -> Outcome<PathBuf> {
 }
 
 /// Fails if the command line names another stack or path than that of the resumed fork.
-fn refuse_other(arguments: &Run, scratch: &ScratchDirectory) -> Outcome {
+fn check_same_fork(arguments: &Run, scratch: &ScratchDirectory) -> Outcome {
     let (description, path) = (&scratch.description, scratch.path().display());
     if let Some(stack) = &arguments.stack
         && Expression::read(stack)?.canonical_form() != description.stack

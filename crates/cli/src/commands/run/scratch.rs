@@ -72,7 +72,7 @@ impl ScratchDirectory {
         if !has(DESCRIPTION_FILE) && !has(REMOVED_FILE) {
             return Ok(None);
         }
-        directory.refuse_others()?;
+        directory.check_private()?;
         if has(REMOVED_FILE) {
             directory.remove_remains()?;
         }
@@ -99,9 +99,9 @@ impl ScratchDirectory {
             }
         };
         let directory = PrivateDirectory::open(&path).map_err(|error| unusable(&path, &error))?;
-        directory.refuse_unfit()?;
+        directory.check_suitable()?;
         let scratch = Self { directory, was_created, is_new: Cell::new(true), description };
-        let created = scratch.refuse_within(stack).and_then(|()| scratch.directory.restrict_access());
+        let created = scratch.check_outside_branches(stack).and_then(|()| scratch.directory.restrict_access());
         let created = created.and_then(|()| scratch.create_changes());
         if created.is_err() {
             scratch.remove_if_new();
@@ -169,7 +169,7 @@ impl ScratchDirectory {
         Ok(())
     }
 
-    fn refuse_within(&self, stack: &[PathBuf]) -> Outcome {
+    fn check_outside_branches(&self, stack: &[PathBuf]) -> Outcome {
         // A fork of the root covers it.
         let is_covered = self.description.at == Path::new("/");
         let is_within = |directory: &&PathBuf| {
@@ -228,29 +228,29 @@ impl PrivateDirectory {
     }
 
     /// Fails if it belongs to another user, or others can access it.
-    fn refuse_others(&self) -> Outcome {
+    fn check_private(&self) -> Outcome {
         let status = self.file.metadata().map_err(|error| unusable(&self.path, &error))?;
-        self.refuse_other_owner(&status)?;
-        self.refuse_access(&status, 0o077, &self.path, 0o700)
+        self.check_owner(&status)?;
+        self.check_permissions(&status, 0o077, &self.path, 0o700)
     }
 
     /// Fails if no fork can begin in it: it must be empty and owned by the caller, and only the caller may have write
     /// permission.
-    fn refuse_unfit(&self) -> Outcome {
+    fn check_suitable(&self) -> Outcome {
         let status = self.file.metadata().map_err(|error| unusable(&self.path, &error))?;
-        self.refuse_other_owner(&status)?;
-        self.refuse_entries()?;
-        self.refuse_access(&status, 0o022, &self.path, 0o700)
+        self.check_owner(&status)?;
+        self.check_empty()?;
+        self.check_permissions(&status, 0o022, &self.path, 0o700)
     }
 
     /// Removes all access of others.
     fn restrict_access(&self) -> Outcome {
         rustix::fs::fchmod(&self.file, Mode::RWXU).map_err(|error| unusable(&self.path, &error))?;
         // Entries that were created before that.
-        self.refuse_entries()
+        self.check_empty()
     }
 
-    fn refuse_entries(&self) -> Outcome {
+    fn check_empty(&self) -> Outcome {
         let mut entries = fs::read_dir(descriptor_path(&self.file)).map_err(|error| unusable(&self.path, &error))?;
         match entries.next() {
             None => Ok(()),
@@ -262,7 +262,7 @@ impl PrivateDirectory {
         }
     }
 
-    fn refuse_other_owner(&self, status: &Metadata) -> Outcome {
+    fn check_owner(&self, status: &Metadata) -> Outcome {
         if status.uid() == rustix::process::geteuid().as_raw() {
             return Ok(());
         }
@@ -273,7 +273,7 @@ impl PrivateDirectory {
     }
 
     /// Fails if others have any of these permissions: what they may have done to a fork must not be committed.
-    fn refuse_access(&self, status: &Metadata, rights: u32, path: &Path, private: u32) -> Outcome {
+    fn check_permissions(&self, status: &Metadata, rights: u32, path: &Path, private: u32) -> Outcome {
         if status.mode() & rights == 0 {
             return Ok(());
         }
@@ -295,8 +295,8 @@ impl PrivateDirectory {
             file => File::from(file.map_err(|error| failed(error.into()))?),
         };
         let status = file.metadata().map_err(failed)?;
-        self.refuse_other_owner(&status)?;
-        self.refuse_access(&status, 0o022, &self.path.join(DESCRIPTION_FILE), 0o600)?;
+        self.check_owner(&status)?;
+        self.check_permissions(&status, 0o022, &self.path.join(DESCRIPTION_FILE), 0o600)?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(failed)?;
         Ok(Some(text))

@@ -132,7 +132,7 @@ pub(crate) fn run(
     let root = if at == Path::new("/") { Some(ForkRoot::prepare(scratch.as_fd())?) } else { None };
     let point = match &root {
         Some(root) => open_mount_point(&root.mount_point)?,
-        None => open_mount_point(at).and_then(|point| refuse_moved(point, at))?,
+        None => open_mount_point(at).and_then(|point| check_not_moved(point, at))?,
     };
     let plan = MountPlan {
         mount_point: point.path().to_owned(),
@@ -164,7 +164,7 @@ fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
 }
 
 /// Fails if a component of the path to the fork has become a symlink: the fork would cover something else.
-fn refuse_moved(point: MountPoint, at: &Path) -> Outcome<MountPoint> {
+fn check_not_moved(point: MountPoint, at: &Path) -> Outcome<MountPoint> {
     if point.path() == at {
         return Ok(point);
     }
@@ -216,7 +216,7 @@ impl CommandProcess<'_> {
 }
 
 /// Fails if the command would start where its changes are not confined to the fork. Only root can fork everything.
-pub(crate) fn refuse_outside(at: &Path, is_root: bool) -> Outcome {
+pub(crate) fn check_working_directory(at: &Path, is_root: bool) -> Outcome {
     let fork = at.display();
     match std::env::current_dir() {
         Ok(directory) if !directory.starts_with(at) => {

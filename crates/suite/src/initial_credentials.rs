@@ -6,25 +6,25 @@ use std::sync::mpsc::{Sender, channel};
 
 type Task = Box<dyn FnOnce() + Send>;
 
-static STARTER: OnceLock<Sender<Task>> = OnceLock::new();
+static THREAD_STARTER: OnceLock<Sender<Task>> = OnceLock::new();
 
 /// Starts the thread that starts the others. Must be called by the main thread, before anything acts for a caller.
-pub fn keep_credentials() {
+pub fn keep_initial_credentials() {
     let (sender, receiver) = channel::<Task>();
     std::thread::spawn(move || {
         for task in receiver {
             std::thread::spawn(task);
         }
     });
-    STARTER.set(sender).expect("credentials are kept once");
+    THREAD_STARTER.set(sender).expect("credentials are kept once");
 }
 
 /// Runs a function on a new thread with the initial credentials of the process; returns `None` if it panics.
-pub fn with_kept_credentials<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub fn with_initial_credentials<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, receiver) = channel();
     let task = Box::new(move || {
         let _ = sender.send(function());
     });
-    STARTER.get()?.send(task).ok()?;
+    THREAD_STARTER.get()?.send(task).ok()?;
     receiver.recv().ok()
 }
