@@ -20,16 +20,16 @@ use crate::workloads::{Sizes, Workload};
 pub(crate) const WORKLOADS: [&str; 4] = ["build", "postmark", "tree", "sequential"];
 
 /// Control: the stack that the others are compared with, and FiST programs that leave data unchanged.
-const CONTROL: [&str; 3] = ["{}", "{} | ./crates/bench/empty.fist", "{} | ./examples/fist/snoopfs.fist"];
+const CONTROL_STACKS: [&str; 3] = ["{}", "{} | ./crates/bench/empty.fist", "{} | ./examples/fist/snoopfs.fist"];
 /// A filter of data in Rust, and as a FiST program.
-const FILTERS: [&str; 2] = ["{} | rot13", "{} | ./examples/fist/rot13fs.fist"];
+const FILTER_STACKS: [&str; 2] = ["{} | rot13", "{} | ./examples/fist/rot13fs.fist"];
 /// The workload that transfers data.
-const OF_DATA: &str = "sequential";
+const DATA_WORKLOAD: &str = "sequential";
 /// Number of mounts of each stack.
-const MOUNTS: usize = 15;
+const MOUNT_COUNT: usize = 15;
 
 /// The program under test.
-pub(crate) struct Plyfs<'a> {
+pub(crate) struct PlyfsProgram<'a> {
     /// Path of the program.
     pub program: &'a Path,
     /// Additional arguments for `plyfs mount`.
@@ -37,7 +37,7 @@ pub(crate) struct Plyfs<'a> {
 }
 
 #[derive(Serialize)]
-struct Results {
+struct FistResults {
     machine: Machine,
     control: BTreeMap<String, WorkloadResult>,
     filters: Option<WorkloadResult>,
@@ -48,16 +48,16 @@ struct Results {
 /// Runs the workloads, mounts the stacks, prints and writes the figures; returns whether every stack completed everything.
 pub(crate) fn run(
     image: &Image,
-    plyfs: &Plyfs<'_>,
+    plyfs: &PlyfsProgram<'_>,
     workloads: &[&Workload],
     sizes: &Sizes,
     rounds: u32,
     output: Option<&Path>,
 ) -> Result<bool> {
-    let control = subjects::stacks(plyfs.program, &CONTROL, plyfs.arguments);
-    let filters = subjects::stacks(plyfs.program, &FILTERS, plyfs.arguments);
+    let control = subjects::stacks(plyfs.program, &CONTROL_STACKS, plyfs.arguments);
+    let filters = subjects::stacks(plyfs.program, &FILTER_STACKS, plyfs.arguments);
     let mut results =
-        Results { machine: Machine::this(), control: BTreeMap::new(), filters: None, mounting: BTreeMap::new() };
+        FistResults { machine: Machine::current(), control: BTreeMap::new(), filters: None, mounting: BTreeMap::new() };
     let mut text = String::new();
     let mut show = |name: &str, result: &WorkloadResult, subjects: &[Subject]| {
         let names: Vec<_> = subjects.iter().map(|subject| subject.name.as_str()).collect();
@@ -69,7 +69,7 @@ pub(crate) fn run(
         let result = interleave(image, &control, workload, sizes, rounds);
         show(workload.name, &result, &control);
         results.control.insert(workload.name.to_owned(), result);
-        if workload.name == OF_DATA {
+        if workload.name == DATA_WORKLOAD {
             let result = interleave(image, &filters, workload, sizes, rounds);
             show(workload.name, &result, &filters);
             results.filters = Some(result);
@@ -87,13 +87,13 @@ pub(crate) fn run(
 }
 
 /// Measures the time of mounting, with the stacks in turn.
-fn mounting(image: &Image, plyfs: &Plyfs<'_>) -> Result<BTreeMap<String, Vec<f64>>> {
+fn mounting(image: &Image, plyfs: &PlyfsProgram<'_>) -> Result<BTreeMap<String, Vec<f64>>> {
     let (data, mount_point) = (image.directory().join("mounted"), image.mount_point(0)?);
     std::fs::create_dir(&data)?;
     std::fs::write(data.join("file"), "seen")?;
     let mut times: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for _ in 0..MOUNTS {
-        for stack in CONTROL.into_iter().chain(FILTERS) {
+    for _ in 0..MOUNT_COUNT {
+        for stack in CONTROL_STACKS.into_iter().chain(FILTER_STACKS) {
             let expression = stack.replace("{}", &data.to_string_lossy());
             let begin = Instant::now();
             let mut command = Command::new(plyfs.program);
@@ -112,7 +112,8 @@ fn mounting(image: &Image, plyfs: &Plyfs<'_>) -> Result<BTreeMap<String, Vec<f64
 }
 
 fn mounting_table(times: &BTreeMap<String, Vec<f64>>) -> String {
-    let mut text = format!("\nmilliseconds from the start of plyfs mount until a file is seen (median of {MOUNTS})\n");
+    let mut text =
+        format!("\nmilliseconds from the start of plyfs mount until a file is seen (median of {MOUNT_COUNT})\n");
     for (stack, times) in times {
         let most = times.iter().copied().fold(0.0, f64::max);
         writeln!(text, "{stack:<42}{:>8.1}, at most {most:.1}", median(times.clone()))

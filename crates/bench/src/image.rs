@@ -70,8 +70,8 @@ impl Image {
         if let Some(count) = inodes {
             make.arg("-N").arg(count.to_string());
         }
-        quietly(make.arg(&file))?;
-        quietly(Command::new("mount").args(["-t", "ext4", "-o", "loop"]).arg(&file).arg(&directory))?;
+        run_quietly(make.arg(&file))?;
+        run_quietly(Command::new("mount").args(["-t", "ext4", "-o", "loop"]).arg(&file).arg(&directory))?;
         rustix::fs::open(&directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .context("cannot open the file system in RAM")
     }
@@ -105,7 +105,7 @@ impl Drop for Image {
     }
 }
 
-fn quietly(command: &mut Command) -> Result<()> {
+fn run_quietly(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
         .stdin(Stdio::null())

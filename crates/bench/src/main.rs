@@ -31,7 +31,7 @@ const UNION_ROUNDS: u32 = 3;
 const UNIONS: [&str; 3] = ["{rw} | union", "{rw} | union(delete=all)", "{ro} | union"];
 const UNION_COPIES: u32 = 10;
 /// Upper bound on the files and directories in the source of openssh, in every release so far.
-const OBJECTS_PER_COPY_MAX: u64 = 1_500;
+const MAX_OBJECTS_PER_COPY: u64 = 1_500;
 
 /// Times the same work on Plyfs, on the file system below it, and on its peers, side by side on an ext4 in RAM.
 #[derive(Parser)]
@@ -176,7 +176,7 @@ fn start(line: &CommandLine) -> Result<bool> {
             let workloads = select_workloads(only)?;
             let image = new_image(options, None)?;
             let rounds = options.rounds(ROUNDS);
-            let plyfs = fist::Plyfs { program: &options.plyfs, arguments: &options.plyfs_arguments };
+            let plyfs = fist::PlyfsProgram { program: &options.plyfs, arguments: &options.plyfs_arguments };
             fist::run(&image, &plyfs, &workloads, &sizes(options), rounds, options.output().as_deref())
         }
         Some(Command::Union(unions)) => run_unions(options, unions),
@@ -194,7 +194,7 @@ fn run_unions(options: &Options, unions: &Unions) -> Result<bool> {
     sizes.copies = unions.copies.unwrap_or(if options.quick { 1 } else { UNION_COPIES });
     let most = branches.last().copied().unwrap_or(1) as u64;
     // All copies in all branches, an equal number of whiteouts, and the files of postmark.
-    let inodes = 200_000 + 2 * most * u64::from(sizes.copies) * OBJECTS_PER_COPY_MAX;
+    let inodes = 200_000 + 2 * most * u64::from(sizes.copies) * MAX_OBJECTS_PER_COPY;
     let image = new_image(options, Some(inodes))?;
     let rounds = |workload: &Workload| {
         options.rounds(if workloads::LAYOUTS.iter().any(|tree| tree.name == workload.name) { UNION_ROUNDS } else { 1 })
@@ -221,7 +221,7 @@ fn select_subjects(options: &Options, all: Vec<Subject>) -> Result<Vec<Subject>>
         if !wanted {
             continue;
         }
-        match subject.missing() {
+        match subject.unavailable_reason() {
             Some(reason) => eprintln!("bench: {} is left out: {reason}", subject.name),
             None => chosen.push(subject),
         }

@@ -63,12 +63,12 @@ pub(crate) struct StepResult {
     /// Number of equal operations that it performed; 0 where that is not meaningful.
     pub operations: u64,
     /// The figures by subject.
-    pub subjects: BTreeMap<String, Figures>,
+    pub subjects: BTreeMap<String, StepFigures>,
 }
 
 /// The figures of one subject in one step.
 #[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Figures {
+pub(crate) struct StepFigures {
     /// One duration in seconds per round; for the lower file system, several.
     pub seconds: Vec<f64>,
     /// One CPU time of the whole machine per round, in seconds; empty if it was not measured.
@@ -86,7 +86,7 @@ pub(crate) struct Figures {
     pub ratio: Option<f64>,
 }
 
-impl Figures {
+impl StepFigures {
     /// Returns the median of the CPU time of the whole machine, if it was measured.
     pub(crate) fn processor_seconds_median(&self) -> Option<f64> {
         (!self.processor_seconds.is_empty()).then(|| median(self.processor_seconds.clone()))
@@ -134,7 +134,7 @@ impl WorkloadResult {
     }
 
     /// Computes medians and ratios from the durations measured so far.
-    pub(crate) fn conclude(&mut self) {
+    pub(crate) fn compute_medians(&mut self) {
         for step in &mut self.steps {
             for figures in step.subjects.values_mut() {
                 figures.seconds_median = median(figures.seconds.clone());
@@ -178,7 +178,7 @@ mod tests {
             result.add(NATIVE, &[sample(native)]);
             result.add("own", &[sample(own)]);
         }
-        result.conclude();
+        result.compute_medians();
         assert_eq!(result.steps[0].subjects["own"].ratio, Some(2.0));
         assert_eq!(result.steps[0].subjects["own"].seconds_median, 2.0);
     }
@@ -189,7 +189,7 @@ mod tests {
         result.add(NATIVE, &[sample(1.0)]);
         result.add("own", &[sample(1.0)]);
         result.fail("own", "reason".to_owned());
-        result.conclude();
+        result.compute_medians();
         assert!(!result.steps[0].subjects.contains_key("own"));
         assert_eq!(result.failures["own"], "reason");
     }

@@ -10,25 +10,25 @@ use serde::Serialize;
 use crate::image::Image;
 use crate::report::{self, Machine};
 use crate::session::Session;
-use crate::slices::Turn;
-use crate::subjects::{Style, Subject};
+use crate::slices::SubjectTurn;
+use crate::subjects::{MountStyle, Subject};
 use crate::tree::{open_directory, walk};
 
 const FILES_PER_DIRECTORY: u64 = 1_000;
 
 /// Maximum time in seconds that the server may take to process the kernel's FORGET requests.
-const FORGET_SECONDS_MAX: u64 = 30;
+const MAX_FORGET_SECONDS: u64 = 30;
 
 #[derive(Serialize)]
 struct MemoryResults {
     machine: Machine,
     files: u64,
-    subjects: BTreeMap<String, Figures>,
+    subjects: BTreeMap<String, MemoryFigures>,
     failures: BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct MemoryFigures {
     version: Option<String>,
     mounted_bytes: u64,
     walked_bytes: u64,
@@ -42,12 +42,14 @@ pub(crate) fn run(image: &Image, subjects: &[Subject], files: u64, output: Optio
     eprintln!("bench: making {files} files");
     make_tree(&tree, files)?;
     let mut results =
-        MemoryResults { machine: Machine::this(), files, subjects: BTreeMap::new(), failures: BTreeMap::new() };
+        MemoryResults { machine: Machine::current(), files, subjects: BTreeMap::new(), failures: BTreeMap::new() };
     println!(
         "\nresident memory in MiB, {files} files\n{:<28}{:>10}{:>10}{:>12}{:>12}",
         "", "mounted", "walked", "forgotten", "walk (s)"
     );
-    for subject in subjects.iter().filter(|subject| matches!(subject.style, Style::Server | Style::ServerOver)) {
+    for subject in
+        subjects.iter().filter(|subject| matches!(subject.style, MountStyle::Server | MountStyle::ServerOver))
+    {
         match measure(image, subject, &tree, files) {
             Ok(figures) => {
                 let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
@@ -87,15 +89,15 @@ fn make_tree(tree: &Path, files: u64) -> Result<()> {
     Ok(())
 }
 
-fn measure(image: &Image, subject: &Subject, tree: &Path, files: u64) -> Result<Figures> {
-    let turn = Turn::unshared();
+fn measure(image: &Image, subject: &Subject, tree: &Path, files: u64) -> Result<MemoryFigures> {
+    let turn = SubjectTurn::unshared();
     let mut session = Session::new(image, subject, 0, &turn)?;
-    let place = session.data().join("tree");
+    let session_tree = session.data().join("tree");
     // One tree for all subjects: creating it takes longer than walking it.
-    fs::rename(tree, &place)?;
+    fs::rename(tree, &session_tree)?;
     let outcome = measure_mounted(&mut session, files);
     let unmounted = session.unmount();
-    let returned = fs::rename(&place, tree).context("cannot take the tree back");
+    let returned = fs::rename(&session_tree, tree).context("cannot take the tree back");
     let mut figures = outcome?;
     unmounted?;
     returned?;
@@ -103,7 +105,7 @@ fn measure(image: &Image, subject: &Subject, tree: &Path, files: u64) -> Result<
     Ok(figures)
 }
 
-fn measure_mounted(session: &mut Session<'_>, files: u64) -> Result<Figures> {
+fn measure_mounted(session: &mut Session<'_>, files: u64) -> Result<MemoryFigures> {
     session.mount()?;
     let server = session.server().context("there is no server process")?;
     let mounted_bytes = resident_bytes(server)?;
@@ -117,13 +119,13 @@ fn measure_mounted(session: &mut Session<'_>, files: u64) -> Result<Figures> {
     let walked_bytes = resident_bytes(server)?;
     // Drops only dentries and inodes: the kernel then sends FORGET requests to the server.
     fs::write("/proc/sys/vm/drop_caches", "2").context("cannot drop the caches of the kernel")?;
-    let forgotten_bytes = wait_until_steady(server)?;
-    Ok(Figures { version: None, mounted_bytes, walked_bytes, forgotten_bytes, walk_seconds })
+    let forgotten_bytes = wait_until_stable(server)?;
+    Ok(MemoryFigures { version: None, mounted_bytes, walked_bytes, forgotten_bytes, walk_seconds })
 }
 
 /// Returns the resident memory once it has not changed for two seconds.
-fn wait_until_steady(server: u32) -> Result<u64> {
-    let deadline = Instant::now() + Duration::from_secs(FORGET_SECONDS_MAX);
+fn wait_until_stable(server: u32) -> Result<u64> {
+    let deadline = Instant::now() + Duration::from_secs(MAX_FORGET_SECONDS);
     let mut last = resident_bytes(server)?;
     let mut since = Instant::now();
     while Instant::now() < deadline && since.elapsed() < Duration::from_secs(2) {

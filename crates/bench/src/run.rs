@@ -7,14 +7,14 @@ use anyhow::{Result, anyhow};
 
 use crate::image::Image;
 use crate::measure::{Sample, WorkloadResult};
-use crate::report::{self, Results};
+use crate::report::{self, BenchResults};
 use crate::session::Session;
-use crate::slices::{self, Turn};
+use crate::slices::{self, SubjectTurn};
 use crate::subjects::{NATIVE, Subject};
 use crate::workloads::{OPERATIONS, Sizes, Workload};
 
 /// Maximum time in seconds that a subject may take for one workload; beyond it, the subject is considered hung.
-const WORKLOAD_SECONDS_MAX: u64 = 20 * 60;
+const MAX_WORKLOAD_SECONDS: u64 = 20 * 60;
 
 /// Number of other subjects after which the lower file system is measured again.
 const SUBJECTS_PER_NATIVE: usize = 4;
@@ -34,7 +34,7 @@ pub(crate) fn run(
     rounds: u32,
     output: Option<&Path>,
 ) -> Result<bool> {
-    let mut results = Results::new(subjects);
+    let mut results = BenchResults::new(subjects);
     for workload in workloads {
         let result = interleave(image, subjects, workload, sizes, rounds);
         print!("{}", report::table::one(workload.name, &result, &results.subject_names()));
@@ -57,7 +57,7 @@ pub(crate) fn unions(
     rounds: impl Fn(&Workload) -> u32,
     output: Option<&Path>,
 ) -> Result<bool> {
-    let mut results = Results::new(subjects);
+    let mut results = BenchResults::new(subjects);
     let mut all_done = true;
     for workload in workloads {
         let result = interleave(image, subjects, workload, sizes, rounds(workload));
@@ -79,7 +79,7 @@ pub(crate) fn latency(
     rounds: u32,
     output: Option<&Path>,
 ) -> Result<bool> {
-    let mut results = Results::new(subjects);
+    let mut results = BenchResults::new(subjects);
     let mut failed = false;
     for workload in OPERATIONS {
         let result = interleave(image, subjects, workload, sizes, rounds);
@@ -110,17 +110,17 @@ pub(crate) fn interleave(
         for group in groups(subjects, &result.reference, workload, round as usize) {
             let group: Vec<_> =
                 group.into_iter().filter(|subject| !result.failures.contains_key(&subject.name)).collect();
-            for (subject, outcome) in group.iter().zip(together(image, &group, workload, sizes)) {
-                note(&mut result, image, workload, round, subject, outcome);
+            for (subject, outcome) in group.iter().zip(run_concurrently(image, &group, workload, sizes)) {
+                record_outcome(&mut result, image, workload, round, subject, outcome);
             }
         }
     }
-    result.conclude();
+    result.compute_medians();
     result
 }
 
 /// Records the results of one subject in a round.
-fn note(
+fn record_outcome(
     result: &mut WorkloadResult,
     image: &Image,
     workload: &Workload,
@@ -152,50 +152,50 @@ fn groups<'a>(subjects: &'a [Subject], reference: &str, workload: &Workload, rou
     if workload.is_shared {
         return vec![first.into_iter().chain(others).collect()];
     }
-    let alone = |subjects: &[&'a Subject]| subjects.iter().map(|subject| vec![*subject]).collect::<Vec<_>>();
+    let one_each = |subjects: &[&'a Subject]| subjects.iter().map(|subject| vec![*subject]).collect::<Vec<_>>();
     if others.is_empty() {
-        return alone(&first);
+        return one_each(&first);
     }
     let begin = round % others.len();
     others.rotate_left(begin);
-    let with_first = |some: &[&'a Subject]| alone(&first).into_iter().chain(alone(some)).collect::<Vec<_>>();
+    let with_first = |some: &[&'a Subject]| one_each(&first).into_iter().chain(one_each(some)).collect::<Vec<_>>();
     others.chunks(SUBJECTS_PER_NATIVE).flat_map(with_first).collect()
 }
 
 /// Runs one workload of several subjects, one of them at a time. If it hangs, the running programs are killed, so that every
 /// blocked call returns.
-fn together(image: &Image, group: &[&Subject], workload: &Workload, sizes: &Sizes) -> Vec<Result<Vec<Sample>>> {
-    let turns: Vec<Turn> = group.iter().map(|_| Turn::default()).collect();
-    let seconds_max = WORKLOAD_SECONDS_MAX * group.len() as u64;
+fn run_concurrently(image: &Image, group: &[&Subject], workload: &Workload, sizes: &Sizes) -> Vec<Result<Vec<Sample>>> {
+    let turns: Vec<SubjectTurn> = group.iter().map(|_| SubjectTurn::default()).collect();
+    let seconds_max = MAX_WORKLOAD_SECONDS * group.len() as u64;
     let deadline = Instant::now() + Duration::from_secs(seconds_max);
     let slice = if group.len() > 1 { SLICE } else { Duration::MAX };
     std::thread::scope(|scope| {
-        let working: Vec<_> = (0..group.len())
+        let handles: Vec<_> = (0..group.len())
             .map(|number| {
                 let (subject, turn) = (group[number], &turns[number]);
                 scope.spawn(move || {
-                    let _ending = turn.begin();
-                    measured(image, subject, number, turn, workload, sizes)
+                    let _guard = turn.begin();
+                    measure(image, subject, number, turn, workload, sizes)
                 })
             })
             .collect();
-        slices::share(&turns, slice, deadline);
-        let outcome = |worked: ScopedJoinHandle<'_, Result<Vec<Sample>>>| match worked.join() {
+        slices::schedule(&turns, slice, deadline);
+        let outcome = |handle: ScopedJoinHandle<'_, Result<Vec<Sample>>>| match handle.join() {
             Ok(Err(error)) if Instant::now() >= deadline => {
                 Err(error.context(format!("not done after {seconds_max} seconds")))
             }
             Ok(outcome) => outcome,
             Err(_) => Err(anyhow!("it panicked")),
         };
-        working.into_iter().map(outcome).collect()
+        handles.into_iter().map(outcome).collect()
     })
 }
 
-fn measured(
+fn measure(
     image: &Image,
     subject: &Subject,
     number: usize,
-    turn: &Turn,
+    turn: &SubjectTurn,
     workload: &Workload,
     sizes: &Sizes,
 ) -> Result<Vec<Sample>> {

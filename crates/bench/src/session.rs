@@ -12,23 +12,23 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use crate::image::Image;
 use crate::measure::Sample;
-use crate::slices::Turn;
-use crate::subjects::{Places, Style, Subject};
+use crate::slices::SubjectTurn;
+use crate::subjects::{MountStyle, Subject, SubjectDirectories};
 use crate::teardown;
 use crate::tree::open_directory;
 
-const MOUNT_SECONDS_MAX: u64 = 15;
+const MAX_MOUNT_SECONDS: u64 = 15;
 
 /// A session begins unmounted with an empty directory; everything is removed on drop.
 pub(crate) struct Session<'a> {
     image: &'a Image,
     subject: &'a Subject,
-    turn: &'a Turn,
-    places: Places,
+    turn: &'a SubjectTurn,
+    directories: SubjectDirectories,
     /// Keeps the directory accessible where the subject is mounted over it.
     _lower: OwnedFd,
     lower_path: PathBuf,
-    aside: PathBuf,
+    auxiliary: PathBuf,
     log: PathBuf,
     output: PathBuf,
     mounted: bool,
@@ -38,9 +38,9 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Creates new directories for the subject; `number` distinguishes subjects that are mounted at the same time.
-    pub(crate) fn new(image: &'a Image, subject: &'a Subject, number: usize, turn: &'a Turn) -> Result<Self> {
+    pub(crate) fn new(image: &'a Image, subject: &'a Subject, number: usize, turn: &'a SubjectTurn) -> Result<Self> {
         let own = image.directory().join(format!("s{number}"));
-        let places = Places {
+        let directories = SubjectDirectories {
             own: own.clone(),
             data: own.join("data"),
             lower: (1..subject.branches).map(|number| own.join(format!("b{number}"))).collect(),
@@ -49,11 +49,14 @@ impl<'a> Session<'a> {
             empty: own.join("empty"),
         };
         // Each one individually: if a signal has unmounted the file system, none may be created elsewhere.
-        let aside = own.join("aside");
-        for directory in [&own, &places.data, &places.work, &places.empty, &aside].into_iter().chain(&places.lower) {
+        let auxiliary = own.join("aside");
+        for directory in [&own, &directories.data, &directories.work, &directories.empty, &auxiliary]
+            .into_iter()
+            .chain(&directories.lower)
+        {
             std::fs::create_dir(directory).with_context(|| format!("cannot make {}", directory.display()))?;
         }
-        let lower = open_directory(&places.data)?;
+        let lower = open_directory(&directories.data)?;
         let lower_path = PathBuf::from(format!("/proc/self/fd/{}", lower.as_raw_fd()));
         let log = image.root().join(format!("log{number}"));
         let output = image.root().join(format!("output{number}"));
@@ -61,9 +64,9 @@ impl<'a> Session<'a> {
             image,
             subject,
             turn,
-            places,
+            directories,
             lower_path,
-            aside,
+            auxiliary,
             _lower: lower,
             log,
             output,
@@ -80,19 +83,19 @@ impl<'a> Session<'a> {
 
     /// Returns all directories that the subject joins, including the first, bypassing the mount.
     pub(crate) fn branches(&self) -> Vec<PathBuf> {
-        std::iter::once(&self.lower_path).chain(&self.places.lower).cloned().collect()
+        std::iter::once(&self.lower_path).chain(&self.directories.lower).cloned().collect()
     }
 
     /// Returns a directory beside it, for files of the workload that are not measured.
-    pub(crate) fn aside(&self) -> &Path {
-        &self.aside
+    pub(crate) fn auxiliary_directory(&self) -> &Path {
+        &self.auxiliary
     }
 
     /// Returns the directory in which the workload operates.
     pub(crate) fn directory(&self) -> &Path {
         match self.subject.style {
-            Style::Directory | Style::ServerOver => &self.places.data,
-            Style::Command | Style::Server => &self.places.mount,
+            MountStyle::Directory | MountStyle::ServerOver => &self.directories.data,
+            MountStyle::Command | MountStyle::Server => &self.directories.mount,
         }
     }
 
@@ -104,16 +107,16 @@ impl<'a> Session<'a> {
     /// Mounts the subject with empty caches.
     pub(crate) fn mount(&mut self) -> Result<()> {
         self.image.sync()?;
-        let mut command = self.subject.command(&self.places);
+        let mut command = self.subject.command(&self.directories);
         match self.subject.style {
-            Style::Directory => return Ok(()),
-            Style::Command => {
+            MountStyle::Directory => return Ok(()),
+            MountStyle::Command => {
                 let output = command.output().context("cannot start mount")?;
                 if !output.status.success() {
                     bail!("cannot mount: {}", String::from_utf8_lossy(&output.stderr).trim());
                 }
             }
-            Style::Server | Style::ServerOver => {
+            MountStyle::Server | MountStyle::ServerOver => {
                 let log = File::create(&self.log)?;
                 command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
                 self.server = Some(teardown::spawn(&mut command)?);
@@ -129,7 +132,7 @@ impl<'a> Session<'a> {
         if !std::mem::take(&mut self.mounted) {
             return Ok(());
         }
-        let deadline = Instant::now() + Duration::from_secs(MOUNT_SECONDS_MAX);
+        let deadline = Instant::now() + Duration::from_secs(MAX_MOUNT_SECONDS);
         loop {
             match unmount(self.directory(), UnmountFlags::empty()) {
                 Ok(()) => break,
@@ -151,7 +154,7 @@ impl<'a> Session<'a> {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        bail!("the server did not end {MOUNT_SECONDS_MAX} seconds after the unmount");
+        bail!("the server did not end {MAX_MOUNT_SECONDS} seconds after the unmount");
     }
 
     /// Empties all caches of the mount by remounting.
@@ -172,20 +175,20 @@ impl<'a> Session<'a> {
         operations: u64,
         work: impl FnOnce(&Path) -> Result<T>,
     ) -> Result<T> {
-        self.settle().context(step)?;
+        self.write_back().context(step)?;
         let before = self.requests();
         let start = self.turn.used();
         let outcome = work(self.directory());
         let used = self.turn.used() - start;
         let result = outcome.context(step)?;
         let requests = self.requests().zip(before).map(|(after, before)| after.saturating_sub(before));
-        let (seconds, processor_seconds) = (used.wall.as_secs_f64(), Some(used.processors.as_secs_f64()));
+        let (seconds, processor_seconds) = (used.wall.as_secs_f64(), Some(used.cpu.as_secs_f64()));
         self.samples.push(Sample { step, operations, seconds, processor_seconds, requests });
         Ok(result)
     }
 
     /// Records a duration of this many equal operations that the workload measured itself.
-    pub(crate) fn note(&mut self, step: &'static str, operations: u64, time: Duration) {
+    pub(crate) fn record(&mut self, step: &'static str, operations: u64, time: Duration) {
         self.samples.push(Sample {
             step,
             operations,
@@ -204,7 +207,7 @@ impl<'a> Session<'a> {
     }
 
     /// Writes back first the kernel's cached data of the mount, then that of the lower file system.
-    pub(crate) fn settle(&self) -> Result<()> {
+    pub(crate) fn write_back(&self) -> Result<()> {
         if self.mounted {
             let directory = open_directory(self.directory())?;
             rustix::fs::syncfs(&directory).context("cannot write back the mount")?;
@@ -232,7 +235,7 @@ impl<'a> Session<'a> {
     fn wait_for_mount(&mut self) -> Result<()> {
         let before = self.directory().with_file_name("");
         let before = std::fs::metadata(before)?.dev();
-        let deadline = Instant::now() + Duration::from_secs(MOUNT_SECONDS_MAX);
+        let deadline = Instant::now() + Duration::from_secs(MAX_MOUNT_SECONDS);
         while Instant::now() < deadline {
             if let Some(server) = &mut self.server
                 && let Some(status) = server.try_wait()?
@@ -246,7 +249,7 @@ impl<'a> Session<'a> {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        bail!("nothing was mounted in {MOUNT_SECONDS_MAX} seconds{}", self.log_tail());
+        bail!("nothing was mounted in {MAX_MOUNT_SECONDS} seconds{}", self.log_tail());
     }
 
     fn log_tail(&self) -> String {
@@ -257,7 +260,7 @@ impl<'a> Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         // After a success this is already done; after a failure the mount may be in any state.
-        if !matches!(self.subject.style, Style::Directory) {
+        if !matches!(self.subject.style, MountStyle::Directory) {
             let _ = unmount(self.directory(), UnmountFlags::DETACH);
         }
         if let Some(mut server) = self.server.take() {
@@ -265,11 +268,11 @@ impl Drop for Session<'_> {
             let _ = server.wait();
             teardown::forget(&server);
         }
-        let _ = std::fs::remove_dir_all(&self.places.own);
+        let _ = std::fs::remove_dir_all(&self.directories.own);
     }
 }
 
-fn run_logged(turn: &Turn, command: &mut Command, log: &Path) -> Result<()> {
+fn run_logged(turn: &SubjectTurn, command: &mut Command, log: &Path) -> Result<()> {
     let output = File::create(log)?;
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
     let name = command.get_program().to_string_lossy().into_owned();

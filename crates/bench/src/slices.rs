@@ -10,49 +10,52 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use crate::clock::{Moment, Used};
+use crate::clock::{ClockReading, TimeUsed};
 use crate::teardown;
 
 /// Pause before the next subject runs, so that the server of the last one completes work that nothing waits for.
-const PAUSE: Duration = Duration::from_millis(50);
+const SLICE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The permission of a subject to run, and its time used.
 #[derive(Default)]
-pub(crate) struct Turn {
-    state: Mutex<State>,
+pub(crate) struct SubjectTurn {
+    state: Mutex<TurnState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct TurnState {
     /// Start of the current slice; `None` while it may not run.
-    since: Option<Moment>,
+    since: Option<ClockReading>,
     /// Time used before that.
-    used: Used,
+    used: TimeUsed,
     /// The process group that currently works for it.
     program: Option<Pid>,
     ended: bool,
 }
 
 /// A guard that ends a turn for good on drop.
-pub(crate) struct Ending<'a>(&'a Turn);
+pub(crate) struct TurnGuard<'a>(&'a SubjectTurn);
 
-impl Turn {
+impl SubjectTurn {
     /// Returns the turn of a subject that never waits for others.
     pub(crate) fn unshared() -> Self {
-        Self { state: Mutex::new(State { since: Some(Moment::now()), ..State::default() }), ..Self::default() }
+        Self {
+            state: Mutex::new(TurnState { since: Some(ClockReading::now()), ..TurnState::default() }),
+            ..Self::default()
+        }
     }
 
     /// Waits until the subject may run for the first time; the turn ends when the result is dropped.
-    pub(crate) fn begin(&self) -> Ending<'_> {
+    pub(crate) fn begin(&self) -> TurnGuard<'_> {
         drop(self.wait());
-        Ending(self)
+        TurnGuard(self)
     }
 
     /// Returns the time that the subject has used.
-    pub(crate) fn used(&self) -> Used {
+    pub(crate) fn used(&self) -> TimeUsed {
         let state = self.lock();
-        state.used + state.since.map_or_else(Used::default, Moment::used)
+        state.used + state.since.map_or_else(TimeUsed::default, ClockReading::used)
     }
 
     /// Runs a program to its end while the subject may run.
@@ -75,9 +78,9 @@ impl Turn {
 
     /// Lets the subject run for that long, and then until a program that can be stopped works for it; returns whether the
     /// subject continues next time.
-    fn give(&self, slice: Duration, deadline: Instant) -> bool {
+    fn run_slice(&self, slice: Duration, deadline: Instant) -> bool {
         let mut state = self.lock();
-        let (started, since) = (Instant::now(), Moment::now());
+        let (started, since) = (Instant::now(), ClockReading::now());
         state.since = Some(since);
         if let Some(program) = state.program {
             let _ = kill_process_group(program, Signal::CONT);
@@ -85,8 +88,8 @@ impl Turn {
         self.changed.notify_all();
         let end = started.checked_add(slice).map_or(deadline, |end| end.min(deadline));
         while !state.ended && (state.program.is_none() || Instant::now() < end) {
-            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            let remaining = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            state = self.changed.wait_timeout(state, remaining).unwrap_or_else(PoisonError::into_inner).0;
             if Instant::now() >= deadline {
                 teardown::kill_all();
             }
@@ -103,17 +106,17 @@ impl Turn {
     }
 
     /// Waits until the subject may run.
-    fn wait(&self) -> MutexGuard<'_, State> {
-        let may_not = |state: &mut State| state.since.is_none();
-        self.changed.wait_while(self.lock(), may_not).unwrap_or_else(PoisonError::into_inner)
+    fn wait(&self) -> MutexGuard<'_, TurnState> {
+        let is_waiting = |state: &mut TurnState| state.since.is_none();
+        self.changed.wait_while(self.lock(), is_waiting).unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TurnState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Ending<'_> {
+impl Drop for TurnGuard<'_> {
     fn drop(&mut self) {
         self.0.lock().ended = true;
         self.0.changed.notify_all();
@@ -122,18 +125,18 @@ impl Drop for Ending<'_> {
 
 /// Gives each subject its slices in turn until all have ended; at the deadline, all running programs are killed. The order
 /// rotates every round, so that none always follows the same one.
-pub(crate) fn share(turns: &[Turn], slice: Duration, deadline: Instant) {
-    let mut going: Vec<&Turn> = turns.iter().collect();
-    while !going.is_empty() {
-        going.retain(|turn| {
-            let goes_on = turn.give(slice, deadline);
+pub(crate) fn schedule(turns: &[SubjectTurn], slice: Duration, deadline: Instant) {
+    let mut active: Vec<&SubjectTurn> = turns.iter().collect();
+    while !active.is_empty() {
+        active.retain(|turn| {
+            let continues = turn.run_slice(slice, deadline);
             if turns.len() > 1 {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(SLICE_PAUSE);
             }
-            goes_on
+            continues
         });
-        if !going.is_empty() {
-            going.rotate_left(1);
+        if !active.is_empty() {
+            active.rotate_left(1);
         }
     }
 }
@@ -145,10 +148,10 @@ mod tests {
     const SLICE: Duration = Duration::from_millis(30);
 
     /// At a deadline the harness kills everything that its process has started, including programs of another test.
-    static ALONE: Mutex<()> = Mutex::new(());
+    static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
-    fn alone() -> MutexGuard<'static, ()> {
-        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_exclusive() -> MutexGuard<'static, ()> {
+        EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn deadline() -> Instant {
@@ -156,20 +159,20 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_run_stands_still() {
-        let _alone = alone();
-        let turns = [Turn::default(), Turn::default()];
+    fn clock_of_a_stopped_subject_stands_still() {
+        let _exclusive = lock_exclusive();
+        let turns = [SubjectTurn::default(), SubjectTurn::default()];
         let counts = std::thread::scope(|scope| {
             let counts = turns.each_ref().map(|turn| {
                 scope.spawn(move || {
-                    let _ending = turn.begin();
+                    let _guard = turn.begin();
                     let mut shell = Command::new("sh");
                     shell.args(["-c", "i=0; while [ $i -lt 200 ]; do i=$((i+1)); sleep 0.001; done"]);
                     assert!(turn.run(&mut shell).unwrap().success());
                     turn.used().wall
                 })
             });
-            share(&turns, SLICE, deadline());
+            schedule(&turns, SLICE, deadline());
             counts.map(|count| count.join().unwrap())
         });
         let (shorter, longer) = (counts[0].min(counts[1]), counts[0].max(counts[1]));
@@ -178,24 +181,24 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_killed_at_the_deadline() {
-        let _alone = alone();
-        let turns = [Turn::default()];
+    fn hanging_program_is_killed_at_the_deadline() {
+        let _exclusive = lock_exclusive();
+        let turns = [SubjectTurn::default()];
         let status = std::thread::scope(|scope| {
-            let hanging = scope.spawn(|| {
-                let _ending = turns[0].begin();
+            let hung = scope.spawn(|| {
+                let _guard = turns[0].begin();
                 turns[0].run(Command::new("sleep").arg("1000"))
             });
-            share(&turns, Duration::MAX, Instant::now() + SLICE);
-            hanging.join().unwrap().unwrap()
+            schedule(&turns, Duration::MAX, Instant::now() + SLICE);
+            hung.join().unwrap().unwrap()
         });
         assert!(!status.success());
     }
 
     #[test]
     fn unshared_turns_never_wait() {
-        let _alone = alone();
-        let turn = Turn::unshared();
+        let _exclusive = lock_exclusive();
+        let turn = SubjectTurn::unshared();
         assert!(turn.run(&mut Command::new("true")).unwrap().success());
         assert!(turn.used().wall > Duration::ZERO);
     }

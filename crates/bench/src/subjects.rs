@@ -15,7 +15,7 @@ pub(crate) const OVERLAYFS: &str = "overlayfs";
 const PLYFS: &str = "plyfs";
 
 /// The way in which a subject is mounted.
-pub(crate) enum Style {
+pub(crate) enum MountStyle {
     /// The directory is used directly.
     Directory,
     /// A command that returns once the mount exists.
@@ -33,10 +33,10 @@ pub(crate) struct Subject {
     /// One of [`FAMILIES`].
     pub family: &'static str,
     /// The way in which it is mounted.
-    pub style: Style,
+    pub style: MountStyle,
     /// The program.
     pub program: PathBuf,
-    /// Its arguments, with placeholders in braces for directories: see [`Names::fill`].
+    /// Its arguments, with placeholders in braces for directories: see [`DirectoryNames::fill`].
     pub arguments: Vec<String>,
     /// Number of directories that it joins.
     pub branches: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Subject {
 }
 
 /// The directories of one subject.
-pub(crate) struct Places {
+pub(crate) struct SubjectDirectories {
     /// The directory that contains all of them except the mount point.
     pub own: PathBuf,
     /// The directory on the lower file system; with several branches, the first.
@@ -62,25 +62,25 @@ pub(crate) struct Places {
 }
 
 /// The directories of one subject, as written in its arguments.
-struct Names {
+struct DirectoryNames {
     branches: Vec<String>,
     mount: String,
     work: String,
     empty: String,
 }
 
-impl Names {
-    fn of(places: &Places, show: impl Fn(&Path) -> String) -> Self {
+impl DirectoryNames {
+    fn of(directories: &SubjectDirectories, show: impl Fn(&Path) -> String) -> Self {
         Self {
-            branches: std::iter::once(&places.data).chain(&places.lower).map(|path| show(path)).collect(),
-            mount: whole(&places.mount),
-            work: show(&places.work),
-            empty: show(&places.empty),
+            branches: std::iter::once(&directories.data).chain(&directories.lower).map(|path| show(path)).collect(),
+            mount: path_text(&directories.mount),
+            work: show(&directories.work),
+            empty: show(&directories.empty),
         }
     }
 
     /// Returns the names for the results, without paths of this machine.
-    fn general(branches: usize) -> Self {
+    fn placeholders(branches: usize) -> Self {
         let lower = (1..branches).map(|number| format!("BRANCH{number}"));
         Self {
             branches: std::iter::once("DIRECTORY".to_owned()).chain(lower).collect(),
@@ -113,22 +113,24 @@ impl Names {
     }
 }
 
-fn whole(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.to_str().expect("the harness made the path of ASCII").to_owned()
 }
 
 impl Subject {
     /// Returns the command that mounts it there.
-    pub(crate) fn command(&self, places: &Places) -> Command {
+    pub(crate) fn command(&self, directories: &SubjectDirectories) -> Command {
         let mut command = Command::new(&self.program);
         let names = match self.style {
             // Mount options must fit into a page, and with the newer mount API into 256 bytes each, so many branches need short
             // names.
-            Style::Command => {
-                command.current_dir(&places.own);
-                Names::of(places, |path| whole(path.strip_prefix(&places.own).expect("they are in it")))
+            MountStyle::Command => {
+                command.current_dir(&directories.own);
+                DirectoryNames::of(directories, |path| {
+                    path_text(path.strip_prefix(&directories.own).expect("they are in it"))
+                })
             }
-            _ => Names::of(places, whole),
+            _ => DirectoryNames::of(directories, path_text),
         };
         command.args(self.arguments.iter().map(|argument| names.fill(argument)));
         command
@@ -139,7 +141,7 @@ impl Subject {
         let file = self.program.file_name().unwrap_or_default().to_string_lossy();
         // The program under test may have another name in a build directory.
         let program = if self.family == PLYFS { PLYFS.into() } else { file };
-        let names = Names::general(self.branches);
+        let names = DirectoryNames::placeholders(self.branches);
         let words = self.arguments.iter().map(|argument| names.fill(argument));
         let quoted = words.map(|word| if word.contains(' ') { format!("'{word}'") } else { word });
         std::iter::once(program.into_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
@@ -155,14 +157,14 @@ impl Subject {
     }
 
     /// Returns the reason why it cannot be measured, if there is one.
-    pub(crate) fn missing(&self) -> Option<String> {
+    pub(crate) fn unavailable_reason(&self) -> Option<String> {
         match self.style {
-            Style::Directory => None,
-            Style::Command => {
-                let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-                (!known.contains("\toverlay\n")).then(|| "the kernel has no overlayfs".to_owned())
+            MountStyle::Directory => None,
+            MountStyle::Command => {
+                let file_systems = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+                (!file_systems.contains("\toverlay\n")).then(|| "the kernel has no overlayfs".to_owned())
             }
-            Style::Server | Style::ServerOver => (!is_program(&self.program)).then(|| match self.family {
+            MountStyle::Server | MountStyle::ServerOver => (!is_program(&self.program)).then(|| match self.family {
                 PLYFS => format!("no {}: build it, or say where it is by --plyfs", self.program.display()),
                 package => format!("not installed: apt-get install {package}"),
             }),
@@ -171,7 +173,7 @@ impl Subject {
 
     /// Returns the version that the program reports, in one line.
     pub(crate) fn version(&self) -> Option<String> {
-        if matches!(self.style, Style::Directory | Style::Command) {
+        if matches!(self.style, MountStyle::Directory | MountStyle::Command) {
             let system = rustix::system::uname();
             return Some(format!("Linux {}", system.release().to_string_lossy()));
         }
@@ -186,7 +188,7 @@ impl Subject {
     }
 }
 
-/// Returns every subject, in the order of the results; [`Subject::missing`] reports whether it is available.
+/// Returns every subject, in the order of the results; [`Subject::unavailable_reason`] reports whether it is available.
 pub(crate) fn all(plyfs: &Path, stacks: &[String], plyfs_arguments: &str) -> Vec<Subject> {
     let mut all = vec![native()];
     all.extend(stacks.iter().map(|stack| plyfs_subject(plyfs, stack, plyfs_arguments)));
@@ -223,7 +225,7 @@ fn native() -> Subject {
     Subject {
         name: NATIVE.to_owned(),
         family: NATIVE,
-        style: Style::Directory,
+        style: MountStyle::Directory,
         program: PathBuf::new(),
         arguments: Vec::new(),
         branches: 1,
@@ -238,23 +240,23 @@ const OVER: &str = "over:";
 /// Prefix of a stack that is mounted without passthrough, as on kernels before Linux 6.9.
 const NO_PASSTHROUGH: &str = "nopassthrough:";
 
-fn plyfs_subject(program: &Path, stack: &str, more: &str) -> Subject {
-    let (stack, more) = match stack.strip_prefix(NO_PASSTHROUGH) {
-        Some(stack) => (stack.trim(), &*format!("-o nopassthrough {more}")),
-        None => (stack, more),
+fn plyfs_subject(program: &Path, stack: &str, extra_arguments: &str) -> Subject {
+    let (stack, extra_arguments) = match stack.strip_prefix(NO_PASSTHROUGH) {
+        Some(stack) => (stack.trim(), &*format!("-o nopassthrough {extra_arguments}")),
+        None => (stack, extra_arguments),
     };
     let mut arguments = vec!["mount".to_owned(), "-f".to_owned()];
-    arguments.extend(more.split_whitespace().map(str::to_owned));
+    arguments.extend(extra_arguments.split_whitespace().map(str::to_owned));
     // A subject with additional arguments differs from the one without them.
-    let more: String = more.split_whitespace().map(|argument| format!(" {argument}")).collect();
+    let extra_arguments: String = extra_arguments.split_whitespace().map(|argument| format!(" {argument}")).collect();
     let (name, style) = match stack.strip_prefix(OVER) {
         Some(layers) => {
             arguments.extend(["--over", "{data}", layers.trim()].map(str::to_owned));
-            (format!("plyfs --over {}{more}", layers.trim()), Style::ServerOver)
+            (format!("plyfs --over {}{extra_arguments}", layers.trim()), MountStyle::ServerOver)
         }
         None => {
             arguments.extend([stack.replace("{}", "{data}"), "{mount}".to_owned()]);
-            (format!("plyfs {}{more}", stack.replace("{}", "dir")), Style::Server)
+            (format!("plyfs {}{extra_arguments}", stack.replace("{}", "dir")), MountStyle::Server)
         }
     };
     Subject {
@@ -282,7 +284,7 @@ impl Peer {
         Subject {
             name: self.name.to_owned(),
             family: self.name,
-            style: if self.program == "mount" { Style::Command } else { Style::Server },
+            style: if self.program == "mount" { MountStyle::Command } else { MountStyle::Server },
             program: PathBuf::from(self.program),
             arguments: self.arguments.iter().map(|word| (*word).to_owned()).collect(),
             branches: 1,
@@ -295,8 +297,8 @@ impl Peer {
         let options = self.union_options?;
         let mut subject = self.subject();
         if !options.is_empty() {
-            let place = subject.arguments.len() - 2;
-            subject.arguments.splice(place..place, ["-o", options].map(str::to_owned));
+            let position = subject.arguments.len() - 2;
+            subject.arguments.splice(position..position, ["-o", options].map(str::to_owned));
         }
         Some(subject)
     }
@@ -378,14 +380,14 @@ mod tests {
     }
 
     #[test]
-    fn other_arguments_make_another_subject() {
+    fn different_arguments_make_a_different_subject() {
         let all = unions(Path::new("plyfs"), &["{ro} | union".to_owned()], "-o ro  --trace", &[2]);
         let subject = all.iter().find(|subject| subject.name == "plyfs one rw | union -o ro --trace (2)").unwrap();
         assert_eq!(subject.shown_command(), "plyfs mount -f -o ro --trace 'DIRECTORY=rw, BRANCH1=ro | union' MOUNT");
     }
 
     #[test]
-    fn branches_come_in_the_form_that_each_program_has_for_them() {
+    fn branches_are_written_in_the_syntax_of_each_program() {
         assert_eq!(
             shown("plyfs one rw | union (3)"),
             "plyfs mount -f 'DIRECTORY=rw, BRANCH1=ro, BRANCH2=ro | union' MOUNT"

@@ -67,14 +67,14 @@ pub(crate) fn end() {
     started().end();
 }
 
-struct Started {
+struct StartedProcesses {
     root: Option<PathBuf>,
     groups: Vec<Pid>,
 }
 
-static STARTED: Mutex<Started> = Mutex::new(Started { root: None, groups: Vec::new() });
+static STARTED_PROCESSES: Mutex<StartedProcesses> = Mutex::new(StartedProcesses { root: None, groups: Vec::new() });
 
-impl Started {
+impl StartedProcesses {
     fn kill(&mut self) {
         for group in &self.groups {
             // A group that no longer exists is not an error.
@@ -97,8 +97,8 @@ impl Started {
     }
 }
 
-fn started() -> MutexGuard<'static, Started> {
-    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+fn started() -> MutexGuard<'static, StartedProcesses> {
+    STARTED_PROCESSES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn group_of(child: &Child) -> Pid {

@@ -18,7 +18,7 @@ pub(crate) struct Tree {
 
 /// The distribution of a tree over several branches, as in the Unionfs paper.
 #[derive(Clone, Copy)]
-pub(crate) enum Layout {
+pub(crate) enum TreeLayout {
     /// DIST: each object is in one branch, in rotation, with the parent directories that it needs there.
     Distributed,
     /// DUP: everything is in every branch.
@@ -55,34 +55,34 @@ impl Tree {
     }
 
     /// Writes that many copies to the branches.
-    pub(crate) fn write_copies(&self, branches: &[PathBuf], copies: u32, layout: Layout) -> Result<Paths> {
+    pub(crate) fn write_copies(&self, branches: &[PathBuf], copies: u32, layout: TreeLayout) -> Result<Paths> {
         let mut paths = Paths { directories: Vec::new(), files: Vec::new() };
-        let mut branches: Vec<_> = branches.iter().map(|top| Branch { top, made: HashSet::new() }).collect();
+        let mut branches: Vec<_> = branches.iter().map(|top| Branch { top, created: HashSet::new() }).collect();
         let mut turn = (0..branches.len()).cycle();
         for copy in 0..copies {
             let name = PathBuf::from(format!("copy{copy:02}"));
             for directory in &self.directories {
                 let relative = name.join(directory);
-                for branch in layout.choose(&mut branches, &mut turn) {
+                for branch in layout.target_branches(&mut branches, &mut turn) {
                     branch.make_directory(&relative)?;
                 }
-                paths.directories.push(for_system_calls(&relative)?);
+                paths.directories.push(to_c_string(&relative)?);
             }
             for (file, mode, contents) in &self.files {
                 let relative = name.join(file);
-                for branch in layout.choose(&mut branches, &mut turn) {
+                for branch in layout.target_branches(&mut branches, &mut turn) {
                     branch.write(&relative, *mode, contents)?;
                 }
-                paths.files.push(for_system_calls(&relative)?);
+                paths.files.push(to_c_string(&relative)?);
             }
         }
         Ok(paths)
     }
 }
 
-impl Layout {
+impl TreeLayout {
     /// Returns the branches that get the next object.
-    fn choose<'a, 'b>(
+    fn target_branches<'a, 'b>(
         self,
         branches: &'a mut [Branch<'b>],
         turn: &mut impl Iterator<Item = usize>,
@@ -100,17 +100,17 @@ impl Layout {
 /// A branch that a tree is written to, and the directories that it already has.
 struct Branch<'a> {
     top: &'a Path,
-    made: HashSet<PathBuf>,
+    created: HashSet<PathBuf>,
 }
 
 impl Branch<'_> {
     fn make_directory(&mut self, relative: &Path) -> Result<()> {
-        if relative.as_os_str().is_empty() || self.made.contains(relative) {
+        if relative.as_os_str().is_empty() || self.created.contains(relative) {
             return Ok(());
         }
         self.make_directory(relative.parent().unwrap_or(Path::new("")))?;
         fs::create_dir(self.top.join(relative))?;
-        self.made.insert(relative.to_owned());
+        self.created.insert(relative.to_owned());
         Ok(())
     }
 
@@ -192,7 +192,7 @@ pub(crate) fn walk(directory: impl AsFd, stat: bool) -> Result<u64> {
     Ok(count)
 }
 
-fn for_system_calls(path: &Path) -> Result<CString> {
+fn to_c_string(path: &Path) -> Result<CString> {
     // The name of a copy's top has a trailing slash, because nothing is joined to it.
     let bytes = path.as_os_str().as_bytes();
     Ok(CString::new(bytes.strip_suffix(b"/").unwrap_or(bytes))?)
@@ -207,7 +207,7 @@ mod tests {
     const COPIES: u32 = 2;
 
     /// Returns for each number a branch, and which of the paths exist there.
-    fn written(layout: Layout) -> (Vec<Vec<bool>>, Paths) {
+    fn written(layout: TreeLayout) -> (Vec<Vec<bool>>, Paths) {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let branches: Vec<_> = (0..BRANCHES).map(|number| scratch.path().join(number.to_string())).collect();
         branches.iter().for_each(|branch| fs::create_dir(branch).expect("a branch"));
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn distributed_files_are_in_one_branch_each_and_evenly() {
-        let (branches, paths) = written(Layout::Distributed);
+        let (branches, paths) = written(TreeLayout::Distributed);
         assert_eq!(paths.count(), (FILES as u64 + 2) * u64::from(COPIES));
         for number in 0..paths.files.len() {
             assert_eq!(branches.iter().filter(|files| files[number]).count(), 1, "{:?}", paths.files[number]);
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn duplicated_files_are_in_every_branch() {
-        let (branches, _) = written(Layout::Duplicated);
+        let (branches, _) = written(TreeLayout::Duplicated);
         assert!(branches.iter().flatten().all(|there| *there));
     }
 }

@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, Failure, Outcome};
 
-/// The process in which [`split`] returned.
-pub(crate) enum Side {
+/// The process in which [`fork_server`] returned.
+pub(crate) enum ForkSide {
     /// The original process, which ends with the outcome that the server reported.
     Parent(Outcome),
     /// The server, which must report its outcome.
-    Server(Ready),
+    Server(StartupReporter),
 }
 
 /// The server's obligation to report to its parent how the start went.
-pub(crate) struct Ready {
+pub(crate) struct StartupReporter {
     pipe: File,
 }
 
 /// The message through the pipe. End of file without a message means that the server died.
 #[derive(Serialize, Deserialize)]
-enum Told {
+enum StartupReport {
     Usable,
     Failed { number: u8, message: String, excerpt: Option<String> },
 }
@@ -33,27 +33,27 @@ enum Told {
 /// Forks the server off. The parent waits for the server's report.
 ///
 /// Must be called while the process has a single thread.
-pub(crate) fn split() -> Outcome<Side> {
-    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| cannot(&error))?;
+pub(crate) fn fork_server() -> Outcome<ForkSide> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| daemonize_failure(&error))?;
     // SAFETY: the process has a single thread, so that the child finds no lock held by a thread that it lacks.
     match unsafe { libc::fork() } {
-        -1 => Err(cannot(&std::io::Error::last_os_error())),
+        -1 => Err(daemonize_failure(&std::io::Error::last_os_error())),
         0 => {
             drop(reader);
-            rustix::process::setsid().map_err(|error| cannot(&error))?;
-            Ok(Side::Server(Ready { pipe: File::from(writer) }))
+            rustix::process::setsid().map_err(|error| daemonize_failure(&error))?;
+            Ok(ForkSide::Server(StartupReporter { pipe: File::from(writer) }))
         }
         _ => {
             drop(writer);
-            Ok(Side::Parent(listen(reader)))
+            Ok(ForkSide::Parent(await_report(reader)))
         }
     }
 }
 
-impl Ready {
+impl StartupReporter {
     /// Reports that the mount is usable: the parent ends, and the server detaches from its terminal and working directory. From
     /// then on, standard error goes to `errors`, or nowhere.
-    pub(crate) fn usable(self, errors: Option<&Path>) {
+    pub(crate) fn report_usable(self, errors: Option<&Path>) {
         // Failing to detach affects only the terminal.
         if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
             let _ = rustix::stdio::dup2_stdin(&null);
@@ -62,21 +62,21 @@ impl Ready {
             let _ = rustix::stdio::dup2_stderr(errors.as_ref().unwrap_or(&null));
         }
         let _ = std::env::set_current_dir("/");
-        self.tell(&Told::Usable);
+        self.send(&StartupReport::Usable);
     }
 
     /// Reports that the mount failed; the parent prints the failure.
-    pub(crate) fn failed(self, failure: &Failure) {
-        self.tell(&Told::Failed {
+    pub(crate) fn report_failure(self, failure: &Failure) {
+        self.send(&StartupReport::Failed {
             number: failure.exit.number(),
             message: failure.message.clone(),
             excerpt: failure.excerpt.clone(),
         });
     }
 
-    fn tell(mut self, told: &Told) {
+    fn send(mut self, report: &StartupReport) {
         // A parent that was killed does not read; the mount is not affected.
-        if let Ok(bytes) = serde_json::to_vec(told) {
+        if let Ok(bytes) = serde_json::to_vec(report) {
             let _ = self.pipe.write_all(&bytes);
         }
     }
@@ -85,18 +85,18 @@ impl Ready {
 /// Closes every descriptor but the standard ones. Must be called before the process opens anything: every open descriptor was
 /// inherited, and another process may be waiting for it to be closed.
 pub(crate) fn close_inherited() {
-    const FIRST: libc::c_uint = 3;
-    // SAFETY: nothing in this process owns a descriptor from `FIRST` on. Kernels without the call (before Linux 5.9) and
-    // refusals leave the descriptors open, which only delays processes that wait for them to be closed.
-    unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0) };
+    const FIRST_INHERITED: libc::c_uint = 3;
+    // SAFETY: nothing in this process owns a descriptor from `FIRST_INHERITED` on. Kernels without the call (before
+    // Linux 5.9) and refusals leave the descriptors open, which only delays processes that wait for them to be closed.
+    unsafe { libc::syscall(libc::SYS_close_range, FIRST_INHERITED, libc::c_uint::MAX, 0) };
 }
 
-fn listen(reader: OwnedFd) -> Outcome {
+fn await_report(reader: OwnedFd) -> Outcome {
     let mut bytes = Vec::new();
     let read = File::from(reader).read_to_end(&mut bytes);
     match serde_json::from_slice(&bytes) {
-        Ok(Told::Usable) if read.is_ok() => Ok(()),
-        Ok(Told::Failed { number, message, excerpt }) => {
+        Ok(StartupReport::Usable) if read.is_ok() => Ok(()),
+        Ok(StartupReport::Failed { number, message, excerpt }) => {
             Err(Failure { exit: Exit::from_number(number).unwrap_or(Exit::Failure), message, excerpt })
         }
         _ => Err(Failure::new(
@@ -106,6 +106,6 @@ fn listen(reader: OwnedFd) -> Outcome {
     }
 }
 
-fn cannot(error: &dyn std::fmt::Display) -> Failure {
+fn daemonize_failure(error: &dyn std::fmt::Display) -> Failure {
     Failure::new(Exit::Failure, format!("cannot go to the background: {error}; stay in the foreground with -f"))
 }

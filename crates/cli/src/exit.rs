@@ -173,7 +173,7 @@ impl fmt::Display for Failure {
 
 impl Failure {
     /// Returns the failure for a message whose first line names the failure, and whose other lines show it.
-    pub fn of_lines(exit: Exit, message: &str) -> Self {
+    pub fn from_lines(exit: Exit, message: &str) -> Self {
         match message.split_once('\n') {
             Some((first, rest)) => Failure::new(exit, first).with_excerpt(rest.trim_end().to_owned()),
             None => Failure::new(exit, message),

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use stack::syntax::{self, Base, Branch, Span, Spanned, Stack, Tree};
+use stack::syntax::{self, Base, Branch, BranchTree, Span, Spanned, Stack};
 use stack::{BuildError, BuildProblem, OpenBranch, OpenError};
 use vnode::FileSystemRef;
 
@@ -30,7 +30,7 @@ impl Expression {
     pub(crate) fn read_over(directory: &Path, argument: &OsStr) -> Outcome<Expression> {
         let text = syntax::from_argument(argument);
         let layers = syntax::parse_layers(&text).map_err(|error| failure(&error.into(), &text))?;
-        let mut stack = Stack { source: vec![plain(directory.as_os_str().to_owned())], layers };
+        let mut stack = Stack { source: vec![directory_branch(directory.as_os_str().to_owned())], layers };
         stack::make_absolute(&mut stack, &working_directory()?);
         Ok(Expression { text, stack })
     }
@@ -41,16 +41,16 @@ impl Expression {
             // A server that has detached from its terminal has its log.
             let _ = writeln!(io::stderr(), "plyfs: warning: a branch is left out: {error}");
         };
-        stack::build_telling(&self.stack, warn).map_err(|error| failure(&error, &self.text))
+        stack::build_reporting(&self.stack, warn).map_err(|error| failure(&error, &self.text))
     }
 
     /// Builds the stack only to describe its members: changes nothing in it, even while it is mounted.
-    pub(crate) fn build_to_describe(&self) -> Outcome<FileSystemRef> {
+    pub(crate) fn build_for_description(&self) -> Outcome<FileSystemRef> {
         stack::only_described(|| self.build())
     }
 
     /// Returns whether it is a single branch, with or without a mode, without layers on it.
-    pub(crate) fn is_one_branch(&self) -> bool {
+    pub(crate) fn is_single_branch(&self) -> bool {
         self.stack.source.len() == 1 && self.stack.layers.is_empty()
     }
 
@@ -71,24 +71,24 @@ impl Expression {
     }
 
     /// Returns the expression in its canonical form with absolute paths: it means the same wherever it is read.
-    pub(crate) fn standard_form(&self) -> String {
+    pub(crate) fn canonical_form(&self) -> String {
         self.stack.to_string()
     }
 }
 
-fn plain(path: OsString) -> Spanned<Branch> {
+fn directory_branch(path: OsString) -> Spanned<Branch> {
     let base = Base { kind: None, location: Spanned::new(path, Span::default()) };
-    Spanned::new(Branch { tree: Tree::Base(base), mode: None }, Span::default())
+    Spanned::new(Branch { tree: BranchTree::Base(base), mode: None }, Span::default())
 }
 
 fn add_directories(stack: &Stack, directories: &mut Vec<PathBuf>) {
     for branch in &stack.source {
         match &branch.value.tree {
-            Tree::Stack(inner) => add_directories(inner, directories),
-            Tree::Base(base) if base.kind.as_ref().is_none_or(|kind| kind.value == stack::kinds::DIRECTORY) => {
+            BranchTree::Stack(inner) => add_directories(inner, directories),
+            BranchTree::Base(base) if base.kind.as_ref().is_none_or(|kind| kind.value == stack::kinds::DIRECTORY) => {
                 directories.push(PathBuf::from(&base.location.value));
             }
-            Tree::Base(_) => {}
+            BranchTree::Base(_) => {}
         }
     }
 }
@@ -109,13 +109,13 @@ fn failure(error: &BuildError, text: &str) -> Failure {
         | BuildProblem::Description(_)
         | BuildProblem::FanOut { .. }
         | BuildProblem::Option(_)
-        | BuildProblem::NoText { .. }
+        | BuildProblem::NotUtf8 { .. }
         | BuildProblem::Location(_) => Exit::Unknown,
         BuildProblem::Directory(OpenError::NoPermission(_)) => Exit::Permission,
         BuildProblem::Directory(_) => Exit::Stack,
     };
     if let BuildProblem::Description(_) = &error.problem {
-        return Failure::of_lines(exit, &error.to_string());
+        return Failure::from_lines(exit, &error.to_string());
     }
     let failure = Failure::new(exit, error);
     match error.problem {

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Lifts the limit as far as permitted: root may remove it. Where a limit remains, writes beyond it fail with `EFBIG` and do
 /// not end the server (SIGXFSZ, setrlimit(2)). Must be called in the first thread, before others start.
-pub(crate) fn lift() {
+pub(crate) fn lift_limit() {
     let maximum = getrlimit(Resource::Fsize).maximum;
     let unlimited = Rlimit { current: None, maximum: None };
     if setrlimit(Resource::Fsize, unlimited).is_err() {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use frontends::fuse::{self, Mount, MountError, MountFlags, OperationStatistics};
 use vnode::{FileSystem, FileSystemRef};
 
-use crate::control::{Operation, Steps};
+use crate::control::{HistogramSteps, OperationSummary};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::options::{MountOptions, Uring};
 
@@ -21,7 +21,7 @@ pub(crate) const TRACE_TARGET: &str = fuse::TRACE_TARGET;
 
 /// The parameters of a mount.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct MountPlan {
     /// The mount point, in the form in which the kernel lists it.
     pub mount_point: PathBuf,
     /// The source that mount(8) shows.
@@ -33,16 +33,16 @@ pub(crate) struct Plan {
 }
 
 /// A mount that serves requests. Dropping it unmounts.
-pub(crate) struct Served {
+pub(crate) struct ServedMount {
     mount: Mount,
     /// Processes that use the mount are no longer waited for.
     forced: AtomicBool,
 }
 
 /// Time that a mount being ended waits for the processes that use it.
-const GRACE: Duration = Duration::from_secs(10);
+const UNMOUNT_GRACE: Duration = Duration::from_secs(10);
 
-impl Served {
+impl ServedMount {
     /// Waits until the mount is gone and the last request is served, or until the end is forced.
     pub(crate) fn wait(&self) {
         const INTERVAL: Duration = Duration::from_millis(500);
@@ -74,17 +74,18 @@ impl Served {
     }
 
     /// Unmounts. Processes that use the mount may continue for some time; with `at_once`, their operations fail.
-    pub(crate) fn end(&self, at_once: bool) {
+    pub(crate) fn unmount(&self, at_once: bool) {
         if !at_once {
             self.write_back();
             match self.mount.unmount(UnmountMode::Clean) {
                 Ok(()) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "the mount is in use; it ends in {} s at the latest", GRACE.as_secs())
+                    let seconds = UNMOUNT_GRACE.as_secs();
+                    tracing::warn!(%error, "the mount is in use; it ends in {seconds} s at the latest")
                 }
             }
             let lazily = self.mount.unmount(UnmountMode::Lazy);
-            if lazily.is_ok() && self.mount.wait_timeout(GRACE) {
+            if lazily.is_ok() && self.mount.wait_timeout(UNMOUNT_GRACE) {
                 return;
             }
             self.write_back();
@@ -100,20 +101,20 @@ impl Served {
     /// Returns whether nothing can change anything through the mount any more: not so if it is also mounted in another mount
     /// namespace, or if the kernel itself writes open files to the base.
     pub(crate) fn finish(&self) -> bool {
-        const ATTEMPTS: usize = 20;
+        const MAX_UNMOUNT_ATTEMPTS: usize = 20;
         const INTERVAL: Duration = Duration::from_millis(10);
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_UNMOUNT_ATTEMPTS {
             // A process that has just exited may not have released everything yet.
             if self.mount.unmount(UnmountMode::Clean).is_ok() {
-                return self.mount.wait_timeout(GRACE);
+                return self.mount.wait_timeout(UNMOUNT_GRACE);
             }
             std::thread::sleep(INTERVAL);
         }
         tracing::debug!("processes still use the mount");
         self.write_back();
         let is_written_below = self.mount.decisions().passthrough.is_ok() && self.mount.writable_file_count() > 0;
-        self.end(true);
-        self.mount.wait_timeout(GRACE) && !is_written_below
+        self.unmount(true);
+        self.mount.wait_timeout(UNMOUNT_GRACE) && !is_written_below
     }
 
     /// Applies a change of the mount's flags.
@@ -128,7 +129,7 @@ impl Served {
     }
 
     /// Waits until the users of the mount see what has changed in the stack.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_until_visible(&self) {
         const LONGEST: Duration = Duration::from_secs(30);
         if !self.mount.wait_until_notified(LONGEST) {
             tracing::warn!(
@@ -144,14 +145,14 @@ impl Served {
     }
 
     /// Returns the statistics since the mount, by operation.
-    pub(crate) fn operations(&self) -> BTreeMap<String, Operation> {
+    pub(crate) fn operations(&self) -> BTreeMap<String, OperationSummary> {
         let all = self.mount.statistics().into_iter();
-        let steps = |one: &OperationStatistics| Operation { failures: one.failures, times: one.times.buckets() };
+        let steps = |one: &OperationStatistics| OperationSummary { failures: one.failures, times: one.times.buckets() };
         all.map(|one| (one.operation.to_lowercase(), steps(&one))).collect()
     }
 
     /// Returns the time that the parts of the stack took of the sampled requests.
-    pub(crate) fn parts(&self) -> BTreeMap<String, Steps> {
+    pub(crate) fn parts(&self) -> BTreeMap<String, HistogramSteps> {
         self.mount.parts().into_iter().map(|one| (one.part.to_owned(), one.times.buckets())).collect()
     }
 
@@ -172,12 +173,12 @@ impl Served {
 }
 
 /// Returns as text the decisions about caching and the data path that follow from the stack, the plan and the running kernel.
-pub(crate) fn decisions(file_system: &dyn FileSystem, plan: &Plan) -> String {
+pub(crate) fn decisions(file_system: &dyn FileSystem, plan: &MountPlan) -> String {
     fuse::explain(&file_system.properties(), &options(plan)).to_string()
 }
 
 /// Mounts on this directory, and returns when the mount is usable.
-pub(crate) fn mount(file_system: FileSystemRef, point: &MountPoint, plan: &Plan) -> Outcome<Served> {
+pub(crate) fn mount(file_system: FileSystemRef, point: &MountPoint, plan: &MountPlan) -> Outcome<ServedMount> {
     if file_system.properties().overlay && !plan.over {
         let message = "the stack is to be mounted over its base (mntstyle overlay): \
             write plyfs mount --over DIRECTORY and the layers";
@@ -186,10 +187,10 @@ pub(crate) fn mount(file_system: FileSystemRef, point: &MountPoint, plan: &Plan)
     let started = Instant::now();
     let mount = Mount::on(file_system, point, &options(plan)).map_err(|error| failure(&error))?;
     tracing::debug!(milliseconds = started.elapsed().as_millis(), "mount made");
-    Ok(Served { mount, forced: AtomicBool::new(false) })
+    Ok(ServedMount { mount, forced: AtomicBool::new(false) })
 }
 
-fn options(plan: &Plan) -> fuse::MountOptions {
+fn options(plan: &MountPlan) -> fuse::MountOptions {
     let options = &plan.options;
     fuse::MountOptions {
         source: plan.source.clone(),
@@ -201,7 +202,7 @@ fn options(plan: &Plan) -> fuse::MountOptions {
         name_timeout: options.entry_timeout,
         attribute_timeout: options.attribute_timeout,
         over: plan.over,
-        max_read: options.read_bytes_max,
+        max_read: options.max_read_bytes,
         passthrough: options.passthrough.unwrap_or(true),
         forward_locks: options.base_locks,
         write_back: options.write_back,

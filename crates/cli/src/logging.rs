@@ -27,15 +27,15 @@ pub(crate) enum Destination {
 }
 
 /// Prefix of the names of the compiler's modules.
-const COMPILER: &str = "cranelift";
+const COMPILER_TARGET: &str = "cranelift";
 
 /// The current log level, and the handle that changes it.
-struct Current {
+struct ActiveLog {
     level: Mutex<String>,
     handle: reload::Handle<EnvFilter, Registry>,
 }
 
-static CURRENT: OnceLock<Current> = OnceLock::new();
+static ACTIVE_LOG: OnceLock<ActiveLog> = OnceLock::new();
 
 /// Starts logging. Must be called once, before threads are started.
 pub(crate) fn start(level: &str, destination: &Destination) -> Outcome {
@@ -52,19 +52,19 @@ pub(crate) fn start(level: &str, destination: &Destination) -> Outcome {
     };
     started
         .map_err(|error| Failure::new(Exit::Failure, format!("cannot start logging: {error}; start one log only")))?;
-    let _ = CURRENT.set(Current { level: Mutex::new(level.to_owned()), handle });
+    let _ = ACTIVE_LOG.set(ActiveLog { level: Mutex::new(level.to_owned()), handle });
     Ok(())
 }
 
 /// Returns the current level, as it was set.
 pub(crate) fn level() -> String {
-    CURRENT.get().map_or_else(|| "off".to_owned(), |current| lock(&current.level).clone())
+    ACTIVE_LOG.get().map_or_else(|| "off".to_owned(), |current| lock(&current.level).clone())
 }
 
 /// Changes the level.
 pub(crate) fn set_level(level: &str) -> Outcome {
     let filter = filter(level)?;
-    let Some(current) = CURRENT.get() else {
+    let Some(current) = ACTIVE_LOG.get() else {
         return Err(Failure::new(Exit::Failure, "this process does not log; restart the mount"));
     };
     let mut shown = lock(&current.level);
@@ -88,21 +88,22 @@ pub(crate) fn with_trace(level: &str) -> String {
 fn filter(level: &str) -> Outcome<EnvFilter> {
     // An unknown word on its own would be taken for a module name.
     let words = ["off", "error", "warn", "info", "debug", "trace"];
-    let known = |part: &str| part.contains('=') || part.contains("::") || words.contains(&part.to_lowercase().as_str());
-    let wrong = || {
+    let is_valid =
+        |part: &str| part.contains('=') || part.contains("::") || words.contains(&part.to_lowercase().as_str());
+    let invalid = || {
         let list = stack::suggest::list(words);
         Failure::new(
             Exit::Usage,
             format!("'{level}' is no log level; there are {list}, and lists such as info,frontends=debug"),
         )
     };
-    if level.is_empty() || !level.split(',').all(known) {
-        return Err(wrong());
+    if level.is_empty() || !level.split(',').all(is_valid) {
+        return Err(invalid());
     }
     // The compiler logs line by line what it generates; a failure to generate code is reported by its caller.
-    let asks = level.contains(COMPILER);
-    let all = if asks { level.to_owned() } else { format!("{COMPILER}=off,{level}") };
-    EnvFilter::builder().parse(all).map_err(|_| wrong())
+    let names_compiler = level.contains(COMPILER_TARGET);
+    let all = if names_compiler { level.to_owned() } else { format!("{COMPILER_TARGET}=off,{level}") };
+    EnvFilter::builder().parse(all).map_err(|_| invalid())
 }
 
 fn open(path: &Path) -> Outcome<File> {
@@ -125,7 +126,7 @@ struct Syslog {
 }
 
 /// A log line being written.
-struct Line<'a> {
+struct SyslogLine<'a> {
     socket: Option<&'a UnixDatagram>,
     severity: u8,
     text: Vec<u8>,
@@ -140,19 +141,19 @@ impl Syslog {
         Syslog { socket }
     }
 
-    fn line(&self, severity: u8) -> Line<'_> {
-        Line { socket: self.socket.as_ref(), severity, text: Vec::new() }
+    fn line(&self, severity: u8) -> SyslogLine<'_> {
+        SyslogLine { socket: self.socket.as_ref(), severity, text: Vec::new() }
     }
 }
 
 impl<'a> MakeWriter<'a> for Syslog {
-    type Writer = Line<'a>;
+    type Writer = SyslogLine<'a>;
 
-    fn make_writer(&'a self) -> Line<'a> {
+    fn make_writer(&'a self) -> SyslogLine<'a> {
         self.line(6)
     }
 
-    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line<'a> {
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> SyslogLine<'a> {
         self.line(match *metadata.level() {
             Level::ERROR => 3,
             Level::WARN => 4,
@@ -162,7 +163,7 @@ impl<'a> MakeWriter<'a> for Syslog {
     }
 }
 
-impl Write for Line<'_> {
+impl Write for SyslogLine<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.text.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -173,7 +174,7 @@ impl Write for Line<'_> {
     }
 }
 
-impl Drop for Line<'_> {
+impl Drop for SyslogLine<'_> {
     fn drop(&mut self) {
         let text = self.text.trim_ascii();
         if let Some(socket) = self.socket.filter(|_| !text.is_empty()) {
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_words_or_lists() {
+    fn levels_are_names_or_lists() {
         for level in ["off", "info", "INFO", "info,frontends=debug", "frontends::fuse=trace"] {
             assert!(check(level).is_ok(), "{level}");
         }

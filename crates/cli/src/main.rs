@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     if is_helper_call(&words) {
         return match Helper::try_parse_from(&words) {
-            Ok(arguments) => finish(commands::mount::as_helper(&arguments), mount_helper::number),
+            Ok(arguments) => finish(commands::mount::run_helper(&arguments), mount_helper::number),
             Err(error) => refuse(&error, mount_helper::number(exit::Exit::Usage)),
         };
     }

@@ -10,7 +10,7 @@ use vnode::mount_table::{Mount, OWN, mounts, unescape};
 
 /// One mount of the caller's mount namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct MountEntry {
     /// The kernel's mount ID.
     pub mount: u64,
     /// Path of the mount point.
@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     pub user: Option<u32>,
 }
 
-impl Entry {
+impl MountEntry {
     /// Returns whether it is a mount of Plyfs.
     pub(crate) fn is_plyfs(&self) -> bool {
         self.kind == "fuse.plyfs"
@@ -33,24 +33,24 @@ impl Entry {
 }
 
 /// Returns all mounts, in the order in which they were made.
-pub(crate) fn read() -> Vec<Entry> {
+pub(crate) fn read() -> Vec<MountEntry> {
     let table = fs::read(OWN).unwrap_or_default();
     mounts(&table).map(entry).collect()
 }
 
 /// Returns the mount points of file systems that processes serve through FUSE.
-pub(crate) fn served() -> Vec<PathBuf> {
+pub(crate) fn fuse_mount_points() -> Vec<PathBuf> {
     let table = fs::read(OWN).unwrap_or_default();
     mounts(&table).filter(Mount::is_fuse).map(|mount| path(mount.mount_point)).collect()
 }
 
 /// Returns the topmost mount on exactly this path.
-pub(crate) fn on(mount_point: &Path) -> Option<Entry> {
+pub(crate) fn find_at(mount_point: &Path) -> Option<MountEntry> {
     read().into_iter().rfind(|entry| entry.mount_point == mount_point)
 }
 
 /// Returns the mount with this ID, if it is attached to the tree.
-pub(crate) fn of(mount: u64) -> Option<Entry> {
+pub(crate) fn find_by_id(mount: u64) -> Option<MountEntry> {
     read().into_iter().find(|entry| entry.mount == mount)
 }
 
@@ -73,13 +73,13 @@ pub(crate) fn canonical(path: &Path) -> PathBuf {
     absolute.canonicalize().unwrap_or(absolute)
 }
 
-fn entry(mount: Mount<'_>) -> Entry {
+fn entry(mount: Mount<'_>) -> MountEntry {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     // Commas within the options are escaped.
     let words = |bytes: &[u8]| bytes.split(|&byte| byte == b',').map(|word| text(&unescape(word))).collect::<Vec<_>>();
     let of_file_system = words(mount.file_system_options);
     let user = of_file_system.iter().find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
-    Entry {
+    MountEntry {
         mount: mount.number,
         mount_point: path(mount.mount_point),
         kind: text(&mount.kind),
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_root_is_mounted() {
-        assert!(on(Path::new("/")).is_some_and(|entry| !entry.is_plyfs()));
+        assert!(find_at(Path::new("/")).is_some_and(|entry| !entry.is_plyfs()));
         assert_eq!(canonical(Path::new("/tmp/../.")), Path::new("/"));
     }
 }

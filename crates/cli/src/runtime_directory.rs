@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::mount_table;
 
 /// An open directory of control sockets.
-pub(crate) struct Directory {
+pub(crate) struct RuntimeDirectory {
     file: File,
     /// The path by which it was found.
     path: PathBuf,
@@ -24,7 +24,7 @@ pub(crate) struct Directory {
     owner: u32,
 }
 
-impl Directory {
+impl RuntimeDirectory {
     /// Opens a directory that only its owner can write and search, without following a symlink.
     fn open(path: PathBuf) -> Option<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
@@ -33,7 +33,7 @@ impl Directory {
         (status.mode() & 0o077 == 0).then(|| Self { owner: status.uid(), file, path })
     }
 
-    /// As [`Directory::open`], but only if the caller owns it.
+    /// As [`RuntimeDirectory::open`], but only if the caller owns it.
     fn open_own(path: PathBuf) -> Option<Self> {
         Self::open(path).filter(Self::is_own)
     }
@@ -44,7 +44,7 @@ impl Directory {
     }
 
     /// Returns a path that resolves to it regardless of renames, in this process, as long as the value lives.
-    pub(crate) fn place(&self) -> PathBuf {
+    pub(crate) fn descriptor_path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
 
@@ -59,7 +59,7 @@ impl Directory {
     }
 }
 
-impl AsFd for Directory {
+impl AsFd for RuntimeDirectory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -69,29 +69,29 @@ impl AsFd for Directory {
 const SUBDIRECTORY: &str = "plyfs";
 
 /// Returns every directory that may contain sockets for the caller to use: for root, those of all users.
-pub(crate) fn all() -> Vec<Directory> {
+pub(crate) fn all() -> Vec<RuntimeDirectory> {
     let uid = geteuid();
-    let (mut paths, served) = (vec![usual()], mount_table::served());
+    let (mut paths, served) = (vec![default_path()], mount_table::fuse_mount_points());
     if uid.is_root() {
-        paths.extend(of_users("/run/user", "", None, &served).map(|path| path.join(SUBDIRECTORY)));
-        paths.extend(of_users("/tmp", "plyfs-", None, &served));
+        paths.extend(user_directories("/run/user", "", None, &served).map(|path| path.join(SUBDIRECTORY)));
+        paths.extend(user_directories("/tmp", "plyfs-", None, &served));
     } else {
         paths.push(PathBuf::from(format!("/run/user/{uid}/{SUBDIRECTORY}")));
-        paths.extend(of_users("/tmp", "plyfs-", Some(uid), &served));
+        paths.extend(user_directories("/tmp", "plyfs-", Some(uid), &served));
     }
     paths.sort();
     paths.dedup();
-    let may_be_used = |directory: &Directory| {
+    let may_be_used = |directory: &RuntimeDirectory| {
         // A directory at root's path that root does not own is an attack.
-        directory.is_own() || (uid.is_root() && directory.path != usual())
+        directory.is_own() || (uid.is_root() && directory.path != default_path())
     };
-    paths.into_iter().filter_map(Directory::open).filter(may_be_used).collect()
+    paths.into_iter().filter_map(RuntimeDirectory::open).filter(may_be_used).collect()
 }
 
 /// Creates the caller's directory with mode 0700, or opens the existing one: /run/plyfs for root, else below $XDG_RUNTIME_DIR,
 /// else in /tmp under the user's id. In /tmp other users may have taken that name; then it gets another name.
-pub(crate) fn make() -> Outcome<Directory> {
-    let path = usual();
+pub(crate) fn make() -> Outcome<RuntimeDirectory> {
+    let path = default_path();
     let failed = |error: &io::Error| {
         let remedy = "make it, or set XDG_RUNTIME_DIR to a directory of yours";
         Failure::new(Exit::Failure, format!("cannot make {}: {error}; {remedy}", path.display()))
@@ -101,28 +101,28 @@ pub(crate) fn make() -> Outcome<Directory> {
     {
         return Err(failed(error.1));
     }
-    if let Some(directory) = Directory::open_own(path.clone()) {
+    if let Some(directory) = RuntimeDirectory::open_own(path.clone()) {
         return Ok(directory);
     }
-    if path != in_tmp(geteuid()) {
+    if path != tmp_path(geteuid()) {
         let message = format!("{} is not a directory of yours that only you can use; remove it", path.display());
         return Err(Failure::new(Exit::Permission, message));
     }
-    if let Some(directory) =
-        of_users("/tmp", "plyfs-", Some(geteuid()), &mount_table::served()).find_map(Directory::open_own)
+    if let Some(directory) = user_directories("/tmp", "plyfs-", Some(geteuid()), &mount_table::fuse_mount_points())
+        .find_map(RuntimeDirectory::open_own)
     {
         return Ok(directory);
     }
     let path = PathBuf::from(format!("{}-{:016x}", path.display(), random().map_err(|error| failed(&error))?));
     make_private(&path).map_err(|error| failed(&error))?;
-    Directory::open_own(path.clone()).ok_or_else(|| failed(&io::Error::from(io::ErrorKind::PermissionDenied)))
+    RuntimeDirectory::open_own(path.clone()).ok_or_else(|| failed(&io::Error::from(io::ErrorKind::PermissionDenied)))
 }
 
 /// Waits until no other process of this user is about to mount. The next process may continue once the value is dropped.
-pub(crate) fn turn() -> Outcome<Option<File>> {
-    const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) fn lock_mounting() -> Outcome<Option<File>> {
+    const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
     let directory = make()?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + LOCK_TIMEOUT;
     while flock(&directory, FlockOperation::NonBlockingLockExclusive).is_err() {
         if Instant::now() > end {
             // Another process hangs. Mounting twice at the same moment is then the lesser problem.
@@ -138,18 +138,18 @@ fn make_private(path: &Path) -> io::Result<()> {
 }
 
 /// Returns the path of the caller's own directory, unless others have taken its name.
-fn usual() -> PathBuf {
+fn default_path() -> PathBuf {
     let uid = geteuid();
     if uid.is_root() {
         return PathBuf::from("/run/plyfs");
     }
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute()) {
         Some(directory) => directory.join(SUBDIRECTORY),
-        None => in_tmp(uid),
+        None => tmp_path(uid),
     }
 }
 
-fn in_tmp(uid: Uid) -> PathBuf {
+fn tmp_path(uid: Uid) -> PathBuf {
     PathBuf::from(format!("/tmp/plyfs-{uid}"))
 }
 
@@ -165,7 +165,12 @@ fn random() -> io::Result<u64> {
 /// Returns the entries of a directory whose names consist of this prefix and a user id and that belong to that user; of one
 /// user or of all. A hyphen and more may follow the user's id. Mount points of served file systems are skipped: their servers
 /// might never answer.
-fn of_users(directory: &str, prefix: &str, only: Option<Uid>, served: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+fn user_directories(
+    directory: &str,
+    prefix: &str,
+    only: Option<Uid>,
+    served: &[PathBuf],
+) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(move |entry| {
         if served.iter().any(|mount| *mount == entry.path() || *mount == entry.path().join(SUBDIRECTORY)) {

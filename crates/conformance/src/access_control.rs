@@ -21,9 +21,9 @@ pub fn check_access_control(file_system: &dyn FileSystem) -> Outcome {
     if declared == AccessControl::NotShown {
         return Ok(());
     }
-    let scene = Scene::new(file_system)?;
-    let outcome = scene.ask_all(declared);
-    scene.clear();
+    let fixture = AccessFixture::new(file_system)?;
+    let outcome = fixture.check_all(declared);
+    fixture.clear();
     outcome
 }
 
@@ -35,7 +35,7 @@ const GROUP: u32 = 2000;
 const NAMED_GROUP: u32 = 2001;
 
 /// Owner and group of the tested objects.
-const OWNERS: [(u32, u32); 2] = [(OWNER, GROUP), (0, 0)];
+const OWNERSHIPS: [(u32, u32); 2] = [(OWNER, GROUP), (0, 0)];
 
 /// Modes in which each class has each permission, and modes in which classes differ.
 const MODES: [u32; 12] = [0, 0o777, 0o700, 0o070, 0o007, 0o077, 0o707, 0o750, 0o711, 0o421, 0o124, 0o1642];
@@ -65,7 +65,7 @@ fn callers() -> [Caller; 7] {
 
 /// The operation tested on an object, and the permissions that it requires.
 #[derive(Clone, Copy, Debug)]
-enum Question {
+enum TestedOperation {
     Access(u32),
     Open(OpenFlags),
     LookUp(&'static str),
@@ -75,47 +75,54 @@ enum Question {
     SetMode,
 }
 
-impl Question {
-    fn all(is_directory: bool) -> Vec<Question> {
-        let mut all: Vec<_> = (1..=7).map(Question::Access).collect();
+impl TestedOperation {
+    fn all(is_directory: bool) -> Vec<TestedOperation> {
+        let mut all: Vec<_> = (1..=7).map(TestedOperation::Access).collect();
         if is_directory {
-            all.extend([Question::LookUp("there"), Question::LookUp("not there"), Question::List, Question::Change]);
+            all.extend([
+                TestedOperation::LookUp("there"),
+                TestedOperation::LookUp("not there"),
+                TestedOperation::List,
+                TestedOperation::Change,
+            ]);
         } else {
-            all.extend([OpenFlags::READ, OpenFlags::WRITE, OpenFlags::READ_WRITE].map(Question::Open));
+            all.extend([OpenFlags::READ, OpenFlags::WRITE, OpenFlags::READ_WRITE].map(TestedOperation::Open));
         }
         // Comes last: it sets the mode that is shown.
-        all.push(Question::SetMode);
+        all.push(TestedOperation::SetMode);
         all
     }
 
     /// Returns whether the kernel may decide the operation itself by search permission, so that nothing else may decide it.
-    fn is_decided_unasked(self) -> bool {
-        matches!(self, Question::Access(_) | Question::LookUp(_))
+    fn may_be_decided_by_kernel(self) -> bool {
+        matches!(self, TestedOperation::Access(_) | TestedOperation::LookUp(_))
     }
 
     /// Returns whether the shown attributes permit the operation.
-    fn is_admitted(self, shown: &Shown<'_>) -> bool {
+    fn is_permitted(self, shown: &ShownAttributes<'_>) -> bool {
         match self {
-            Question::Access(bits) => shown.admits(bits),
-            Question::Open(flags) => shown.admits(u32::from(flags.reads()) << 2 | u32::from(flags.writes()) << 1),
-            Question::LookUp(_) => shown.admits(1),
-            Question::List => shown.admits(4),
-            Question::Change => shown.admits(3),
-            Question::SetMode => shown.caller.uid == 0 || shown.caller.uid == shown.attributes.uid,
+            TestedOperation::Access(bits) => shown.permits(bits),
+            TestedOperation::Open(flags) => {
+                shown.permits(u32::from(flags.reads()) << 2 | u32::from(flags.writes()) << 1)
+            }
+            TestedOperation::LookUp(_) => shown.permits(1),
+            TestedOperation::List => shown.permits(4),
+            TestedOperation::Change => shown.permits(3),
+            TestedOperation::SetMode => shown.caller.uid == 0 || shown.caller.uid == shown.attributes.uid,
         }
     }
 
-    fn ask(self, caller: &Caller, vnode: &VnodeRef) -> Result<()> {
+    fn perform(self, caller: &Caller, vnode: &VnodeRef) -> Result<()> {
         match self {
-            Question::Access(bits) => vnode.access(caller, AccessMode::from_bits(bits)),
-            Question::Open(flags) => vnode.open(caller, flags).map(drop),
-            Question::LookUp(name) => vnode.lookup(caller, Name::new(name.as_bytes())?).map(drop),
-            Question::List => vnode.open_directory(caller).map(drop),
-            Question::Change => {
+            TestedOperation::Access(bits) => vnode.access(caller, AccessMode::from_bits(bits)),
+            TestedOperation::Open(flags) => vnode.open(caller, flags).map(drop),
+            TestedOperation::LookUp(name) => vnode.lookup(caller, Name::new(name.as_bytes())?).map(drop),
+            TestedOperation::List => vnode.open_directory(caller).map(drop),
+            TestedOperation::Change => {
                 vnode.mkdir(caller, Name::new(b"new")?, 0o700)?;
                 vnode.rmdir(caller, Name::new(b"new")?)
             }
-            Question::SetMode => {
+            TestedOperation::SetMode => {
                 let mode = Some(vnode.getattr(&Caller::server())?.mode);
                 vnode.setattr(caller, &SetAttributes { mode, ..SetAttributes::default() }).map(drop)
             }
@@ -124,13 +131,13 @@ impl Question {
 }
 
 /// The attributes of an object as shown to a caller.
-struct Shown<'a> {
+struct ShownAttributes<'a> {
     caller: &'a Caller,
     attributes: Attributes,
     list: Option<Vec<AclEntry>>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ShownAttributes<'a> {
     fn of(vnode: &VnodeRef, caller: &'a Caller) -> Result<Self> {
         let attributes = vnode.getattr(caller)?;
         let list = vnode.getxattr(caller, acl::ACCESS).ok().and_then(|bytes| acl::entries(&bytes));
@@ -138,7 +145,7 @@ impl<'a> Shown<'a> {
     }
 
     /// Returns whether these permissions are granted, by acl(5) and, for the superuser, capabilities(7).
-    fn admits(&self, wanted: u32) -> bool {
+    fn permits(&self, wanted: u32) -> bool {
         if self.caller.uid == 0 {
             return wanted & 1 == 0 || self.attributes.is_directory() || self.attributes.mode & 0o111 != 0;
         }
@@ -156,12 +163,12 @@ impl<'a> Shown<'a> {
         }
     }
 
-    fn is_open_to_all(&self) -> bool {
+    fn is_searchable_by_all(&self) -> bool {
         self.list.is_none() && self.attributes.mode & 0o111 == 0o111
     }
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for ShownAttributes<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Attributes { kind, mode, uid, gid, .. } = self.attributes;
         write!(formatter, "{kind:?} of {uid}:{gid}, mode {mode:o}, list {:?}, ", self.list)?;
@@ -170,18 +177,19 @@ impl fmt::Display for Shown<'_> {
 }
 
 /// A directory and a file whose owners, modes and lists are varied.
-struct Scene {
+struct AccessFixture {
     top: VnodeRef,
     name: Vec<u8>,
     objects: [VnodeRef; 2],
     is_read_only: bool,
 }
 
-impl Scene {
+impl AccessFixture {
     fn new(file_system: &dyn FileSystem) -> Outcome<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
+        static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
         let top = file_system.root();
-        let name = format!("access.{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)).into_bytes();
+        let name =
+            format!("access.{}.{}", std::process::id(), NEXT_NUMBER.fetch_add(1, Ordering::Relaxed)).into_bytes();
         let server = &Caller::server();
         let directory = top.mkdir(server, Name::new(&name)?, 0o755)?.vnode;
         directory.mkdir(server, Name::new(b"there")?, 0o755)?;
@@ -200,9 +208,9 @@ impl Scene {
         let _ = remove();
     }
 
-    fn ask_all(&self, declared: AccessControl) -> Outcome {
+    fn check_all(&self, declared: AccessControl) -> Outcome {
         for object in &self.objects {
-            for (uid, gid) in OWNERS {
+            for (uid, gid) in OWNERSHIPS {
                 for mode in MODES {
                     self.set(object, uid, gid, mode)?;
                     self.compare(object, declared)?;
@@ -231,43 +239,53 @@ impl Scene {
 
     fn compare(&self, object: &VnodeRef, declared: AccessControl) -> Outcome {
         let callers = callers();
-        let shown = callers.iter().map(|caller| Shown::of(object, caller)).collect::<Result<Vec<_>>>()?;
-        for question in Question::all(shown[0].attributes.is_directory()) {
+        let shown = callers.iter().map(|caller| ShownAttributes::of(object, caller)).collect::<Result<Vec<_>>>()?;
+        for operation in TestedOperation::all(shown[0].attributes.is_directory()) {
             // Queried first: whether the operation is refused to everybody.
-            let by_rule = refused(question.ask(&callers[0], object));
+            let is_refused_to_root = refused(operation.perform(&callers[0], object));
             for shown in &shown {
-                self.judge(question, shown, question.ask(shown.caller, object), by_rule, declared)?;
+                self.check_result(
+                    operation,
+                    shown,
+                    operation.perform(shown.caller, object),
+                    is_refused_to_root,
+                    declared,
+                )?;
             }
         }
         Ok(())
     }
 
-    fn judge(
+    fn check_result(
         &self,
-        question: Question,
-        shown: &Shown<'_>,
-        answer: Result<()>,
-        by_rule: bool,
+        operation: TestedOperation,
+        shown: &ShownAttributes<'_>,
+        result: Result<()>,
+        is_refused_to_root: bool,
         declared: AccessControl,
     ) -> Outcome {
-        let is_admitted = question.is_admitted(shown);
-        let is_refused = refused(answer);
-        let told = |wrong: &str| {
+        let is_permitted = operation.is_permitted(shown);
+        let is_refused = refused(result);
+        let failure = |what: &str| {
             let declared = format!("declared {declared:?}");
-            Failure::new(format!("{question:?} {wrong} ({answer:?}): {shown}; {declared}"))
+            Failure::new(format!("{operation:?} {what} ({result:?}): {shown}; {declared}"))
         };
         if declared == AccessControl::OpenAsShown {
-            let is_search = matches!(question, Question::LookUp(_)) && shown.is_open_to_all();
-            return if is_search && is_refused { Err(told("is refused where everybody may search")) } else { Ok(()) };
+            let is_search = matches!(operation, TestedOperation::LookUp(_)) && shown.is_searchable_by_all();
+            return if is_search && is_refused {
+                Err(failure("is refused where everybody may search"))
+            } else {
+                Ok(())
+            };
         }
-        match (is_admitted, is_refused) {
-            (true, true) if question.is_decided_unasked() || !by_rule => Err(told("is refused")),
-            (false, false) if !(self.is_read_only && answer == Err(Errno::EROFS)) => Err(told("is admitted")),
+        match (is_permitted, is_refused) {
+            (true, true) if operation.may_be_decided_by_kernel() || !is_refused_to_root => Err(failure("is refused")),
+            (false, false) if !(self.is_read_only && result == Err(Errno::EROFS)) => Err(failure("is admitted")),
             _ => Ok(()),
         }
     }
 }
 
-fn refused(answer: Result<()>) -> bool {
-    matches!(answer, Err(Errno::EACCES | Errno::EPERM))
+fn refused(result: Result<()>) -> bool {
+    matches!(result, Err(Errno::EACCES | Errno::EPERM))
 }

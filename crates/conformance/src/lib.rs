@@ -18,10 +18,10 @@ mod access_control;
 mod acl;
 mod cases;
 mod check;
+mod context;
 pub mod faults;
 mod mounted;
 mod run;
-mod scene;
 mod subject;
 mod test;
 mod tree;
@@ -30,9 +30,9 @@ pub use ability::{Abilities, Ability};
 pub use access_control::check_access_control;
 pub use cases::all;
 pub use check::{Failure, Outcome};
+pub use context::TestContext;
 pub use mounted::Mounted;
 pub use run::{Report, Verdict, prepare, run, run_test};
-pub use scene::Scene;
 pub use subject::{
     Client, Directory, Entry, File, Identity, Kind, Lock, LockKind, Mapping, Space, Stat, Subject, Time, TimeChange,
 };

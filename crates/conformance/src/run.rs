@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::subject::Result;
-use crate::{Ability, Client, Errno, Identity, Outcome, Scene, Subject, Test, all, cases};
+use crate::{Ability, Client, Errno, Identity, Outcome, Subject, Test, TestContext, all, cases};
 
 /// The result of one test.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub fn run(subject: &dyn Subject, filter: impl Fn(&Test) -> bool) -> Report {
     let chosen: Vec<&Test> = all().iter().filter(|test| filter(test)).collect();
     let next = AtomicUsize::new(0);
     let report = Mutex::new(Report { subject: subject.title().to_owned(), ..Report::default() });
-    let work = || {
+    let run_tests = || {
         while let Some(test) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
             let verdict = run_test(subject, test);
             let mut report = report.lock().expect("no panic while adding to the report");
@@ -67,11 +67,11 @@ pub fn run(subject: &dyn Subject, filter: impl Fn(&Test) -> bool) -> Report {
             }
         }
     };
-    let alone = subject.abilities().has(Ability::SmallSpace);
+    let is_sequential = subject.abilities().has(Ability::SmallSpace);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for _ in 0..if alone { 1 } else { threads } {
-            scope.spawn(work);
+        for _ in 0..if is_sequential { 1 } else { threads } {
+            scope.spawn(run_tests);
         }
     });
     report.into_inner().expect("no panic while adding to the report")
@@ -84,9 +84,9 @@ pub fn run_test(subject: &dyn Subject, test: &Test) -> Verdict {
     }
     let seed = seed();
     let mut outcome = catch_unwind(AssertUnwindSafe(|| -> Outcome {
-        let scene = new_scene(subject, test.name, seed)?;
-        let outcome = (test.body)(&scene);
-        let cleared = scene.clear();
+        let context = new_context(subject, test.name, seed)?;
+        let outcome = (test.body)(&context);
+        let cleared = context.clear();
         outcome?;
         cleared
     }));
@@ -99,17 +99,18 @@ pub fn run_test(subject: &dyn Subject, test: &Test) -> Verdict {
     }
 }
 
-/// Returns the scene of a test. On a small file system, the space freed by the previous test may not have been reclaimed yet: a
-/// kernel notifies the server that a file was closed a moment after the close returned to the program.
-fn new_scene<'a>(subject: &'a dyn Subject, name: &'static str, seed: u64) -> Result<Scene<'a>> {
-    const PATIENCE: Duration = Duration::from_secs(10);
-    let end = Instant::now() + PATIENCE;
+/// Returns the context of a test. On a small file system, the space freed by the previous test may not have been
+/// reclaimed yet: a kernel notifies the server that a file was closed a moment after the close returned to the
+/// program.
+fn new_context<'a>(subject: &'a dyn Subject, name: &'static str, seed: u64) -> Result<TestContext<'a>> {
+    const SPACE_TIMEOUT: Duration = Duration::from_secs(10);
+    let end = Instant::now() + SPACE_TIMEOUT;
     loop {
-        match Scene::new(subject, name, seed) {
+        match TestContext::new(subject, name, seed) {
             Err(Errno::ENOSPC) if subject.abilities().has(Ability::SmallSpace) && Instant::now() < end => {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            made => return made,
+            result => return result,
         }
     }
 }
@@ -122,8 +123,8 @@ pub fn prepare(subject: &dyn Subject) -> Result<()> {
 
 /// Returns the seed of this run: fixed, unless `CONFORMANCE_SEED` sets another.
 fn seed() -> u64 {
-    let given = std::env::var("CONFORMANCE_SEED").ok();
-    given.and_then(|text| text.parse().ok()).unwrap_or(20_131)
+    let variable = std::env::var("CONFORMANCE_SEED").ok();
+    variable.and_then(|text| text.parse().ok()).unwrap_or(20_131)
 }
 
 fn panic_message(panic: &mut Box<dyn std::any::Any + Send>) -> String {

@@ -1,6 +1,6 @@
 //! A test: its name, the abilities that it needs, and its body.
 
-use crate::{Ability, Outcome, Scene};
+use crate::{Ability, Outcome, TestContext};
 
 /// A named test.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub struct Test {
     pub name: &'static str,
     /// The abilities that a subject must have for the test to be meaningful.
     pub needs: &'static [Ability],
-    pub(crate) body: fn(&Scene<'_>) -> Outcome,
+    pub(crate) body: fn(&TestContext<'_>) -> Outcome,
 }
 
 impl Test {

@@ -12,8 +12,8 @@ pub mod syntax;
 
 pub use bases::dir::OpenError;
 pub use build::{
-    BuildError, BuildProblem, barrier, build, build_branches, build_description, build_descriptions, build_directory,
-    build_layers, build_telling, fan_out, make_absolute, make_layers_absolute,
+    BuildError, BuildProblem, build, build_branches, build_description, build_descriptions, build_directory,
+    build_layers, build_reporting, fan_out, make_absolute, make_layers_absolute, merge_barrier,
 };
 pub use explain::explain;
 pub use layers::fork::{

@@ -3,9 +3,9 @@
 /// Returns the known word that `word` was most likely meant to be, if any is near enough.
 ///
 /// Words of up to three letters may differ by one edit, longer ones by one more for every four letters.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = 1 + word.chars().count() / 4;
-    known
+    candidates
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(&word.to_lowercase(), candidate), candidate))
         .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count())
@@ -27,16 +27,16 @@ pub fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
 mod tests {
     use super::*;
 
-    const KNOWN: [&str; 4] = ["audit", "map", "readonly", "union"];
+    const CANDIDATES: [&str; 4] = ["audit", "map", "readonly", "union"];
 
     #[test]
     fn nearest_finds_a_misspelling_and_nothing_far_away() {
-        assert_eq!(nearest("audti", KNOWN), Some("audit"));
-        assert_eq!(nearest("ReadOnly", KNOWN), Some("readonly"));
-        assert_eq!(nearest("read-only", KNOWN), Some("readonly"));
-        assert_eq!(nearest("mpa", KNOWN), Some("map"));
-        assert_eq!(nearest("compress", KNOWN), None);
-        assert_eq!(nearest("", KNOWN), None);
+        assert_eq!(nearest("audti", CANDIDATES), Some("audit"));
+        assert_eq!(nearest("ReadOnly", CANDIDATES), Some("readonly"));
+        assert_eq!(nearest("read-only", CANDIDATES), Some("readonly"));
+        assert_eq!(nearest("mpa", CANDIDATES), Some("map"));
+        assert_eq!(nearest("compress", CANDIDATES), None);
+        assert_eq!(nearest("", CANDIDATES), None);
     }
 
     #[test]

@@ -3,22 +3,22 @@
 //! The runs themselves are this crate's tests. `tests/conformance.rs` runs every conformance test over every stack of
 //! the matrix, by its vnodes and through a mount, each as one counted test.
 
+pub mod access;
 pub mod cover;
+mod initial_credentials;
 mod kernel;
 pub mod matrix;
 pub mod pairs;
-mod patience;
-mod place;
 pub mod plan;
-pub mod reach;
 mod recipe;
 mod served;
-mod starter;
+mod test_directory;
 mod timed;
+mod timeout;
 
-pub use patience::patiently;
-pub use place::{Place, make_branches};
+pub use initial_credentials::{keep_initial_credentials, with_initial_credentials};
 pub use recipe::{Base, Recipe, RecipeError};
-pub use served::{Served, serve_if_asked};
-pub use starter::{keep_credentials, with_kept_credentials};
-pub use timed::timed;
+pub use served::{ServedStack, serve_if_requested};
+pub use test_directory::{TestDirectory, make_branches};
+pub use timed::timed_trial;
+pub use timeout::with_timeout;

@@ -8,13 +8,13 @@ const CANDIDATES: usize = 40;
 /// Returns the rows for factors with these numbers of values, found greedily: each begins with an uncovered pair, and of many
 /// random completions the one that covers most new pairs is kept. The same factors give the same rows.
 pub fn covering(factors: &[usize]) -> Vec<Vec<usize>> {
-    let mut missing = Missing::all(factors);
+    let mut uncovered = UncoveredPairs::all(factors);
     let mut random = Rng::with_seed(factors.len() as u64);
     let mut rows = Vec::new();
-    while let Some(pair) = missing.first() {
-        let candidates = (0..CANDIDATES).map(|_| missing.complete(pair, factors, &mut random));
-        let row = candidates.max_by_key(|row| missing.new_pairs(row)).expect("there are candidates");
-        missing.remove(&row);
+    while let Some(pair) = uncovered.first() {
+        let candidates = (0..CANDIDATES).map(|_| uncovered.complete(pair, factors, &mut random));
+        let row = candidates.max_by_key(|row| uncovered.new_pairs(row)).expect("there are candidates");
+        uncovered.remove(&row);
         rows.push(row);
     }
     rows
@@ -24,12 +24,12 @@ pub fn covering(factors: &[usize]) -> Vec<Vec<usize>> {
 type Pair = ((usize, usize), (usize, usize));
 
 /// The pairs that are not covered yet.
-struct Missing {
+struct UncoveredPairs {
     /// Ordered by the two factors, then the two values.
     pairs: std::collections::BTreeSet<Pair>,
 }
 
-impl Missing {
+impl UncoveredPairs {
     fn all(factors: &[usize]) -> Self {
         let mut pairs = std::collections::BTreeSet::new();
         for (first, one) in factors.iter().enumerate() {
@@ -88,15 +88,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_two_values_meet_in_few_rows() {
+    fn few_rows_cover_every_two_values() {
         let factors = [10, 10, 7, 3, 3, 3, 2, 2, 2];
         let rows = covering(&factors);
-        let mut missing = Missing::all(&factors);
+        let mut uncovered = UncoveredPairs::all(&factors);
         for row in &rows {
             assert!(row.iter().zip(&factors).all(|(value, factor)| value < factor));
-            missing.remove(row);
+            uncovered.remove(row);
         }
-        assert_eq!(missing.first(), None);
+        assert_eq!(uncovered.first(), None);
         assert!(rows.len() < 140, "{} rows", rows.len());
         assert_eq!(rows, covering(&factors));
     }

@@ -11,12 +11,12 @@ use frontends::fuse::Features;
 use layers::BranchMode;
 use vnode::FileSystemRef;
 
-use crate::reach::Reach;
-use crate::{Base, Place, Recipe, Served, kernel, make_branches, with_kept_credentials};
+use crate::access::StackAccess;
+use crate::{Base, Recipe, ServedStack, TestDirectory, kernel, make_branches, with_initial_credentials};
 
 /// The tests that a run is made for, and its requirements for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
+pub enum RunKind {
     /// Tests that write.
     Ordinary,
     /// Tests for stacks that refuse every change.
@@ -30,15 +30,15 @@ const HANDLES_DATA: [&str; 4] = ["rot13", "pages.fist", "rules.fist", "sizes.fis
 
 /// One run: a stack, accessed in one way.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RunPlan {
     /// The way to access the stack.
-    pub reach: Reach,
+    pub access: StackAccess,
     /// The tests that it is for.
-    pub sort: Sort,
+    pub run_kind: RunKind,
     /// The base is in memory; otherwise it is one or more directories.
     pub in_memory: bool,
     /// The branches, if the first layer is a union.
-    pub union: Option<Union>,
+    pub union: Option<UnionConfiguration>,
     /// Layers, bottom first; FiST programs of this crate are named by their files.
     pub layers: Vec<&'static str>,
     /// The tests act as root and as other users.
@@ -47,12 +47,12 @@ pub struct Plan {
     pub withheld: Option<&'static str>,
 }
 
-impl Plan {
+impl RunPlan {
     /// Returns everything that distinguishes this run from others.
     pub fn title(&self) -> String {
         let base = if self.in_memory { "mem" } else { "dir" };
         let user = if self.is_root { "" } else { "user " };
-        let small = if self.sort == Sort::Small { " small" } else { "" };
+        let small = if self.run_kind == RunKind::Small { " small" } else { "" };
         let mut members = vec![base.to_owned()];
         let mut layers = self.layers.iter();
         if let Some(union) = &self.union {
@@ -61,23 +61,23 @@ impl Plan {
         }
         members.extend(layers.map(|&layer| layer.to_owned()));
         let without = self.withheld.map_or_else(String::new, |feature| format!(" without {feature}"));
-        format!("{user}{}{without}{small} {}", self.reach, members.join("|"))
+        format!("{user}{}{without}{small} {}", self.access, members.join("|"))
     }
 
     /// Returns the abilities of the stack when it is accessed in this way.
     pub fn abilities(&self) -> Abilities {
         let mut abilities = Abilities::complete();
-        if self.reach == Reach::Tree {
+        if self.access == StackAccess::Tree {
             abilities = abilities.without(Ability::Kernel).without(Ability::Map);
         }
         if !self.is_root {
             abilities = abilities.without(Ability::Users);
         }
-        let kernel_has_the_data = self.is_root
+        let kernel_reads_the_base = self.is_root
             && self.kernel_has("passthrough", 6, 9)
             && !self.in_memory
             && !self.layers.iter().any(|layer| HANDLES_DATA.contains(layer));
-        if self.reach.is_mount() && !kernel_has_the_data {
+        if self.access.is_mount() && !kernel_reads_the_base {
             abilities = abilities.without(Ability::GrowingFiles);
         }
         if self.layers.contains(&"longnames") {
@@ -93,32 +93,32 @@ impl Plan {
             // The directories in a directory of several branches are not counted; and a file that the kernel reads and writes
             // itself (passthrough) is not exchanged with one in another branch.
             abilities = abilities.without(Ability::DirectoryLinks);
-            if self.reach.is_mount() {
+            if self.access.is_mount() {
                 abilities = abilities.without(Ability::Exchange);
             }
         }
-        if self.union.as_ref().is_some_and(Union::has_view) {
+        if self.union.as_ref().is_some_and(UnionConfiguration::has_view) {
             // The kernel does not itself read and write files that are open there.
             abilities = abilities.without(Ability::GrowingFiles);
         }
-        if self.reach.is_mount() && !kernel::is_at_least(6, 6) {
+        if self.access.is_mount() && !kernel::is_at_least(6, 6) {
             abilities = abilities.without(Ability::BirthTimes);
         }
-        if self.reach.is_mount() && self.lacks("dont-mask") {
+        if self.access.is_mount() && self.lacks("dont-mask") {
             abilities = abilities.without(Ability::WholeModes);
         }
         // The feature is in Linux 6.3, and in later releases of 6.1.
-        if self.reach.is_mount() && self.may_check_permissions() && self.kernel_has("has-expire-only", 6, 1) {
+        if self.access.is_mount() && self.may_check_permissions() && self.kernel_has("has-expire-only", 6, 1) {
             abilities = abilities.without(Ability::PromptRevocation);
         }
         let sees_all_data = self.layers.iter().any(|layer| ["rules.fist", "faulty"].contains(layer));
-        if self.reach.is_mount() && sees_all_data && !self.kernel_has("direct-io-allow-mmap", 6, 6) {
+        if self.access.is_mount() && sees_all_data && !self.kernel_has("direct-io-allow-mmap", 6, 6) {
             abilities = abilities.without(Ability::Map);
         }
-        match self.sort {
-            Sort::Ordinary => abilities,
-            Sort::ReadOnly => abilities.without(Ability::Write).with(Ability::ReadOnly),
-            Sort::Small => abilities.with(Ability::SmallSpace),
+        match self.run_kind {
+            RunKind::Ordinary => abilities,
+            RunKind::ReadOnly => abilities.without(Ability::Write).with(Ability::ReadOnly),
+            RunKind::Small => abilities.with(Ability::SmallSpace),
         }
     }
 
@@ -143,37 +143,45 @@ impl Plan {
 
     /// Returns whether the run is made for the test; it may still lack an ability.
     pub fn has(&self, test: &Test) -> bool {
-        self.sort != Sort::Small || test.group == "space"
+        self.run_kind != RunKind::Small || test.group == "space"
     }
 
     /// Builds the stack on files in this location, for access by its vnodes.
     ///
     /// # Errors
     /// Fails if the stack cannot be built.
-    pub fn build(&self, place: &Place) -> Result<FileSystemRef, Box<dyn std::error::Error>> {
-        Ok(self.recipe(place)?.0.build()?)
+    pub fn build(&self, test_directory: &TestDirectory) -> Result<FileSystemRef, Box<dyn std::error::Error>> {
+        Ok(self.recipe(test_directory)?.0.build()?)
     }
 
     /// Creates the stack and everything below it.
     ///
     /// # Errors
     /// Fails if the location for its files cannot be created, or the stack cannot be built or mounted.
-    pub fn start(&self) -> Result<Live, Box<dyn std::error::Error>> {
-        let size = if self.sort == Sort::Small { 48 } else { 2048 };
-        let place = if self.in_memory { Place::plain()? } else { Place::image(size)? };
-        if self.sort == Sort::Small && !self.in_memory && !place.is_image() {
+    pub fn start(&self) -> Result<LiveRun, Box<dyn std::error::Error>> {
+        let size = if self.run_kind == RunKind::Small { 48 } else { 2048 };
+        let test_directory = if self.in_memory { TestDirectory::plain()? } else { TestDirectory::image(size)? };
+        if self.run_kind == RunKind::Small && !self.in_memory && !test_directory.is_image() {
             return Err("no image can be mounted".into());
         }
-        let (recipe, branches) = self.recipe(&place)?;
+        let (recipe, branches) = self.recipe(&test_directory)?;
         let (title, abilities) = (self.title(), self.abilities());
-        if self.reach == Reach::Tree {
+        if self.access == StackAccess::Tree {
             let subject = Tree::new(recipe.build()?).titled(title).limited_to(abilities);
-            return Ok(Live { subject: Arc::new(Duplicated { subject, branches }), _served: None, _place: place });
+            return Ok(LiveRun {
+                subject: Arc::new(Duplicated { subject, branches }),
+                _served: None,
+                _directory: test_directory,
+            });
         }
-        let mount_point = place.beside("mount")?;
-        let served = Served::start(&recipe, &mount_point, self.withheld()?, Some(self.reach))?;
+        let mount_point = test_directory.sibling("mount")?;
+        let served = ServedStack::start(&recipe, &mount_point, self.withheld()?, Some(self.access))?;
         let subject = Mounted::new(&mount_point)?.titled(title).limited_to(abilities);
-        Ok(Live { subject: Arc::new(Duplicated { subject, branches }), _served: Some(served), _place: place })
+        Ok(LiveRun {
+            subject: Arc::new(Duplicated { subject, branches }),
+            _served: Some(served),
+            _directory: test_directory,
+        })
     }
 
     fn withheld(&self) -> Result<Features, Box<dyn std::error::Error>> {
@@ -185,28 +193,29 @@ impl Plan {
     ///
     /// # Errors
     /// Fails if the branches cannot be created.
-    pub fn recipe(&self, place: &Place) -> Result<(Recipe, Vec<PathBuf>), Box<dyn std::error::Error>> {
+    pub fn recipe(&self, test_directory: &TestDirectory) -> Result<(Recipe, Vec<PathBuf>), Box<dyn std::error::Error>> {
         let mut private = None;
-        let base = match (self.in_memory, self.sort, &self.union) {
-            (true, Sort::Small, _) => Base::Memory("size=48m".to_owned()),
+        let base = match (self.in_memory, self.run_kind, &self.union) {
+            (true, RunKind::Small, _) => Base::Memory("size=48m".to_owned()),
             (true, ..) => Base::Memory("size=2g".to_owned()),
             (false, _, Some(union)) if union.has_view() => {
-                let mut branches = make_branches(place, &[&union.modes[..], &[BranchMode::ReadWrite]].concat())?;
+                let mut branches =
+                    make_branches(test_directory, &[&union.modes[..], &[BranchMode::ReadWrite]].concat())?;
                 private = branches.pop().map(|(path, _)| path);
                 Base::Branches(branches)
             }
-            (false, _, Some(union)) => Base::Branches(make_branches(place, &union.modes)?),
-            (false, _, None) => Base::Directory(place.path().to_owned()),
+            (false, _, Some(union)) => Base::Branches(make_branches(test_directory, &union.modes)?),
+            (false, _, None) => Base::Directory(test_directory.path().to_owned()),
         };
         let branches = match (&base, &self.union) {
-            (Base::Branches(branches), Some(union)) if union.layout == Layout::Duplicated => {
+            (Base::Branches(branches), Some(union)) if union.layout == DirectoryLayout::Duplicated => {
                 branches.iter().map(|(path, _)| path.clone()).collect()
             }
             _ => Vec::new(),
         };
         let mut recipe = Recipe::plain(base);
         for (index, layer) in self.layers.iter().enumerate() {
-            let log = place.beside("logs")?.join(format!("audit{index}"));
+            let log = test_directory.sibling("logs")?.join(format!("audit{index}"));
             recipe = match *layer {
                 "audit" => recipe.with_layer(layer, &[("to", &log.display().to_string())]),
                 // A user that no test has is mapped to another, so that the layer decides about permissions in all tests.
@@ -222,7 +231,7 @@ impl Plan {
                 other => recipe.with_layer(other, &[]),
             };
         }
-        Ok((if self.sort == Sort::ReadOnly { recipe.prepared() } else { recipe }, branches))
+        Ok((if self.run_kind == RunKind::ReadOnly { recipe.prepared() } else { recipe }, branches))
     }
 }
 
@@ -231,28 +240,28 @@ pub(crate) const VIEW: (&str, &str) = ("views", "own");
 
 /// The configuration of a union.
 #[derive(Clone, Debug)]
-pub struct Union {
+pub struct UnionConfiguration {
     /// The modes of its branches, leftmost first.
     pub modes: Vec<BranchMode>,
     /// Its options.
     pub options: Vec<(&'static str, &'static str)>,
     /// The placement of directories.
-    pub layout: Layout,
+    pub layout: DirectoryLayout,
 }
 
 /// The placement of directories in the branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum DirectoryLayout {
     /// In the branch where each is created.
-    AsMade,
+    AsCreated,
     /// The directory of each test in every branch.
     Duplicated,
 }
 
-impl Union {
+impl UnionConfiguration {
     /// Returns a union with these branches and without options.
     pub fn plain(modes: &[BranchMode]) -> Self {
-        Self { modes: modes.to_vec(), options: Vec::new(), layout: Layout::AsMade }
+        Self { modes: modes.to_vec(), options: Vec::new(), layout: DirectoryLayout::AsCreated }
     }
 
     /// Returns whether all tests run in a view.
@@ -261,17 +270,22 @@ impl Union {
     }
 
     /// Returns a union of `count` branches that repeat these modes.
-    pub fn of(count: usize, modes: &[BranchMode], layout: Layout, options: &[(&'static str, &'static str)]) -> Self {
+    pub fn of(
+        count: usize,
+        modes: &[BranchMode],
+        layout: DirectoryLayout,
+        options: &[(&'static str, &'static str)],
+    ) -> Self {
         let modes = modes.iter().copied().cycle().take(count).collect();
         Self { modes, options: options.to_vec(), layout }
     }
 }
 
-impl fmt::Display for Union {
+impl fmt::Display for UnionConfiguration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let modes: Vec<String> = self.modes.iter().map(BranchMode::to_string).collect();
         write!(formatter, "union {}", modes.join(","))?;
-        if self.layout == Layout::Duplicated {
+        if self.layout == DirectoryLayout::Duplicated {
             formatter.write_str(" duplicated")?;
         }
         self.options.iter().try_for_each(|(key, value)| write!(formatter, " {key}={value}"))
@@ -304,15 +318,15 @@ impl<S: Subject> Subject for Duplicated<S> {
         let directories: Vec<_> = self.branches.iter().map(|branch| branch.join(OsStr::from_bytes(name))).collect();
         // This thread may still have the credentials of the previous test's last caller.
         let make = move || directories.iter().try_for_each(std::fs::create_dir);
-        with_kept_credentials(make).unwrap_or_else(|| Err(std::io::ErrorKind::Other.into()))?;
+        with_initial_credentials(make).unwrap_or_else(|| Err(std::io::ErrorKind::Other.into()))?;
         Ok(true)
     }
 }
 
 /// A run in progress. The fields are dropped in this order.
-pub struct Live {
+pub struct LiveRun {
     /// The subject of the tests.
     pub subject: Arc<dyn Subject>,
-    _served: Option<Served>,
-    _place: Place,
+    _served: Option<ServedStack>,
+    _directory: TestDirectory,
 }

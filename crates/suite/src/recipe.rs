@@ -150,7 +150,7 @@ impl Recipe {
     }
 
     /// Parses the output of [`Recipe::to_text`].
-    pub fn of_text(text: &str) -> Option<Self> {
+    pub fn from_text(text: &str) -> Option<Self> {
         let mut parts = text.split('\x1e');
         let mut words = parts.next()?.split('\x1f');
         let base = match (words.next()?, words.next()?) {
@@ -216,7 +216,7 @@ fn branch((path, mode): &(PathBuf, BranchMode)) -> Result<Branch, RecipeError> {
 fn branch_of_text(text: &str) -> Option<(PathBuf, BranchMode)> {
     let (mode, path) = text.split_once('=')?;
     let modes = [BranchMode::ReadWrite, BranchMode::ReadOnly, BranchMode::NoCreate];
-    Some((path.into(), modes.into_iter().find(|known| known.to_string() == mode)?))
+    Some((path.into(), modes.into_iter().find(|candidate| candidate.to_string() == mode)?))
 }
 
 /// For messages: omits paths, which differ from run to run.
@@ -241,12 +241,12 @@ mod tests {
             .prepared()
             .with_layer("readonly", &[])
             .with_layer("audit", &[("to", "/x y"), ("queue", "5")]);
-        assert_eq!(Recipe::of_text(&recipe.to_text()), Some(recipe));
+        assert_eq!(Recipe::from_text(&recipe.to_text()), Some(recipe));
         let plain = Recipe::plain(Base::Directory("/a/b".into()));
-        assert_eq!(Recipe::of_text(&plain.to_text()), Some(plain));
+        assert_eq!(Recipe::from_text(&plain.to_text()), Some(plain));
         let branches = vec![("/a".into(), BranchMode::ReadWrite), ("/b=c".into(), BranchMode::ReadOnly)];
         let union = Recipe::plain(Base::Branches(branches)).with_layer("union", &[("a", "b")]);
-        assert_eq!(Recipe::of_text(&union.to_text()), Some(union));
-        assert_eq!(Recipe::of_text("nonsense"), None);
+        assert_eq!(Recipe::from_text(&union.to_text()), Some(union));
+        assert_eq!(Recipe::from_text("nonsense"), None);
     }
 }

@@ -10,27 +10,27 @@ use std::time::Duration;
 use frontends::fuse::{Features, Mount, MountFlags, MountOptions, MountPoint, UnmountMode};
 
 use crate::Recipe;
-use crate::reach::Reach;
+use crate::access::StackAccess;
 
-const RECIPE: &str = "PLYFS_SUITE_SERVE";
-const MOUNT_POINT: &str = "PLYFS_SUITE_MOUNT_POINT";
+const RECIPE_VARIABLE: &str = "PLYFS_SUITE_SERVE";
+const MOUNT_POINT_VARIABLE: &str = "PLYFS_SUITE_MOUNT_POINT";
 /// Name of the variable with the protocol features that the mount does without.
-const WITHHELD: &str = "PLYFS_SUITE_WITHHELD";
+const WITHHELD_VARIABLE: &str = "PLYFS_SUITE_WITHHELD";
 /// Name of the variable with the required transport of its requests, if any: `mount` or `mount over io_uring`.
-const TRANSPORT: &str = "PLYFS_SUITE_TRANSPORT";
+const TRANSPORT_VARIABLE: &str = "PLYFS_SUITE_TRANSPORT";
 
 /// Whether a server of this process failed at its end, when no test could report it.
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
 /// A mounted stack. Dropping it unmounts.
-pub struct Served {
+pub struct ServedStack {
     server: Child,
     mount_point: PathBuf,
 }
 
-impl Served {
+impl ServedStack {
     /// Starts this program again as the server of a mount and waits until the mount is usable. The program must begin with
-    /// [`serve_if_asked`].
+    /// [`serve_if_requested`].
     ///
     /// # Errors
     /// The server's message when it cannot mount, or if requests do not use the required transport.
@@ -38,23 +38,23 @@ impl Served {
         recipe: &Recipe,
         mount_point: &Path,
         withheld: Features,
-        transport: Option<Reach>,
+        transport: Option<StackAccess>,
     ) -> io::Result<Self> {
         let mut server = Command::new(std::env::current_exe()?)
-            .env(RECIPE, recipe.to_text())
-            .env(MOUNT_POINT, mount_point)
-            .env(WITHHELD, withheld.to_string())
-            .env(TRANSPORT, transport.map(|reach| reach.to_string()).unwrap_or_default())
+            .env(RECIPE_VARIABLE, recipe.to_text())
+            .env(MOUNT_POINT_VARIABLE, mount_point)
+            .env(WITHHELD_VARIABLE, withheld.to_string())
+            .env(TRANSPORT_VARIABLE, transport.map(|access| access.to_string()).unwrap_or_default())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let mut answer = String::new();
+        let mut reply = String::new();
         if let Some(output) = server.stdout.take() {
-            BufReader::new(output).read_line(&mut answer)?;
+            BufReader::new(output).read_line(&mut reply)?;
         }
-        if answer.trim() != "ready" {
+        if reply.trim() != "ready" {
             let _ = server.wait();
-            return Err(io::Error::other(format!("{recipe} is not mounted: {}", answer.trim())));
+            return Err(io::Error::other(format!("{recipe} is not mounted: {}", reply.trim())));
         }
         Ok(Self { server, mount_point: mount_point.to_owned() })
     }
@@ -70,7 +70,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServedStack {
     fn drop(&mut self) {
         drop(self.server.stdin.take());
         match self.server.wait() {
@@ -85,8 +85,9 @@ impl Drop for Served {
 }
 
 /// Serves until its input ends and then ends the process, if this is a server process; otherwise does nothing.
-pub fn serve_if_asked() {
-    let (Ok(recipe), Some(mount_point)) = (std::env::var(RECIPE), std::env::var_os(MOUNT_POINT)) else {
+pub fn serve_if_requested() {
+    let (Ok(recipe), Some(mount_point)) = (std::env::var(RECIPE_VARIABLE), std::env::var_os(MOUNT_POINT_VARIABLE))
+    else {
         return;
     };
     let code = match serve(&recipe, Path::new(&mount_point)) {
@@ -100,8 +101,8 @@ pub fn serve_if_asked() {
 }
 
 fn serve(recipe: &str, mount_point: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let recipe = Recipe::of_text(recipe).ok_or("the recipe cannot be read")?;
-    let withheld = std::env::var(WITHHELD).unwrap_or_default();
+    let recipe = Recipe::from_text(recipe).ok_or("the recipe cannot be read")?;
+    let withheld = std::env::var(WITHHELD_VARIABLE).unwrap_or_default();
     // The callers apply their own umasks to creation modes.
     rustix::process::umask(rustix::fs::Mode::empty());
     let options = MountOptions {
@@ -113,8 +114,8 @@ fn serve(recipe: &str, mount_point: &Path) -> Result<(), Box<dyn std::error::Err
         ..MountOptions::default()
     };
     let mount = Mount::new(recipe.build()?, mount_point, &options)?;
-    let (transport, uring) = (std::env::var(TRANSPORT).unwrap_or_default(), &mount.decisions().uring);
-    if !transport.is_empty() && (transport == Reach::Uring.to_string()) != uring.is_ok() {
+    let (transport, uring) = (std::env::var(TRANSPORT_VARIABLE).unwrap_or_default(), &mount.decisions().uring);
+    if !transport.is_empty() && (transport == StackAccess::Uring.to_string()) != uring.is_ok() {
         return Err(format!("it is to be a {transport}, and io_uring is {uring:?}").into());
     }
     println!("ready");
@@ -122,6 +123,6 @@ fn serve(recipe: &str, mount_point: &Path) -> Result<(), Box<dyn std::error::Err
     io::stdin().read_to_end(&mut Vec::new())?;
     // A test that was stopped may still use it.
     mount.unmount(UnmountMode::Clean).or_else(|_| mount.unmount(UnmountMode::Lazy))?;
-    let is_over = mount.wait_timeout(Duration::from_secs(60));
-    if is_over { Ok(()) } else { Err("the mount is still used a minute after it was to go".into()) }
+    let is_unmounted = mount.wait_timeout(Duration::from_secs(60));
+    if is_unmounted { Ok(()) } else { Err("the mount is still used a minute after it was to go".into()) }
 }

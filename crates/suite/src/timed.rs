@@ -6,7 +6,11 @@ use libtest_mimic::{Arguments, Failed, FormatSetting, Trial};
 
 /// Returns a trial. When events are printed, an additional event follows the trial: `{"type": "time", "name": …, "exec_time":
 /// SECONDS}`.
-pub fn timed(arguments: &Arguments, name: String, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
+pub fn timed_trial(
+    arguments: &Arguments,
+    name: String,
+    test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+) -> Trial {
     let prints = arguments.format == Some(FormatSetting::Json);
     let title = name.clone();
     Trial::test(name, move || {

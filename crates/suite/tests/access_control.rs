@@ -1,19 +1,21 @@
-//! Every stack of the matrix, by its vnodes: it admits whom it declares to admit.
+//! Access control of every stack of the matrix, tested on its vnodes: the permissions granted are those declared.
 
 use std::collections::HashSet;
 
-use suite::Place;
-use suite::matrix::{self, Means};
-use suite::plan::{Plan, Sort};
-use suite::reach::Reach;
+use suite::TestDirectory;
+use suite::access::StackAccess;
+use suite::matrix::{self, Facilities};
+use suite::plan::{RunKind, RunPlan};
 use vnode::AccessControl;
 
-/// The stacks of the matrix that can be changed, each once. By its vnodes a stack is the same however it is reached.
-fn stacks() -> Vec<Plan> {
-    let means = Means { is_root: true, can_mount: false, has_uring: false };
-    let mut plans = [matrix::single(means), matrix::double(means)].concat();
-    let mut known = HashSet::new();
-    plans.retain(|plan| plan.reach == Reach::Tree && plan.sort == Sort::Ordinary && known.insert(plan.title()));
+/// Returns each writable stack of the matrix once: on its vnodes, a stack is the same whatever the access.
+fn stacks() -> Vec<RunPlan> {
+    let facilities = Facilities { is_root: true, can_mount: false, has_uring: false };
+    let mut plans = [matrix::single(facilities), matrix::double(facilities)].concat();
+    let mut titles = HashSet::new();
+    plans.retain(|plan| {
+        plan.access == StackAccess::Tree && plan.run_kind == RunKind::Ordinary && titles.insert(plan.title())
+    });
     plans
 }
 
@@ -23,17 +25,17 @@ fn every_stack_admits_whom_it_declares_to_admit() {
         eprintln!("skipped: to act as several users needs root");
         return;
     }
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     let mut declared = HashSet::new();
     for plan in stacks() {
-        // Where the other temporary files are, there may be no access control lists.
-        let place = if plan.in_memory { Place::plain() } else { Place::image(64) }.unwrap();
-        let file_system = plan.build(&place).unwrap_or_else(|error| panic!("{}: {error}", plan.title()));
+        // The directory for temporary files may not support access control lists.
+        let test_directory = if plan.in_memory { TestDirectory::plain() } else { TestDirectory::image(64) }.unwrap();
+        let file_system = plan.build(&test_directory).unwrap_or_else(|error| panic!("{}: {error}", plan.title()));
         declared.insert(file_system.properties().access_control);
         if let Err(failure) = conformance::check_access_control(&*file_system) {
-            wrong.push(format!("{}: {failure}", plan.title()));
+            failures.push(format!("{}: {failure}", plan.title()));
         }
     }
-    assert!(wrong.is_empty(), "{} stacks: {}", wrong.len(), wrong.join("\n"));
+    assert!(failures.is_empty(), "{} stacks: {}", failures.len(), failures.join("\n"));
     assert!(declared.contains(&AccessControl::AsShown) && declared.contains(&AccessControl::OpenAsShown));
 }

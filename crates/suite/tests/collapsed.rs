@@ -1,5 +1,5 @@
-//! Every sample description on every other, as one layer where they can be one, and lying on each other: nothing that is
-//! done shows which.
+//! Every sample program stacked on every other one, merged into one layer where possible and as two layers: the
+//! results of all operations are the same.
 
 use std::fmt::Write;
 use std::ops::ControlFlow;
@@ -11,22 +11,22 @@ use vnode::{
     SetAttributes, VnodeRef, XattrMode,
 };
 
-/// Descriptions of the samples and the suite that lie on one file system.
+/// Returns the FiST programs of the samples and of the suite that are stacked on one file system.
 fn descriptions() -> Vec<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for directory in [here.join("../../examples/fist"), here.join("descriptions")] {
         for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
-            let lies_on_one = path.extension().is_some_and(|extension| extension == "fist")
+            let has_one_lower = path.extension().is_some_and(|extension| extension == "fist")
                 && stack::fan_out(&path).is_ok_and(|branches| branches == 1);
-            if lies_on_one {
-                found.push(path.canonicalize().unwrap());
+            if has_one_lower {
+                paths.push(path.canonicalize().unwrap());
             }
         }
     }
-    found.sort();
-    found
+    paths.sort();
+    paths
 }
 
 fn build(upper: &Path, lower: &Path, options: &str) -> FileSystemRef {
@@ -34,22 +34,22 @@ fn build(upper: &Path, lower: &Path, options: &str) -> FileSystemRef {
     stack::build(&syntax::parse(&text).unwrap()).unwrap()
 }
 
-/// Whether the two descriptions are one layer.
+/// Returns whether the two programs are merged into one layer.
 fn is_one_layer(file_system: &FileSystemRef) -> bool {
     file_system.describe().last().is_some_and(|topmost| topmost.details.contains("in one layer with"))
 }
 
-/// What was done, and what came of it.
-struct Session {
+/// A file system, and a transcript of the operations on it with their results.
+struct RecordedSession {
     file_system: FileSystemRef,
-    told: String,
+    transcript: String,
 }
 
-impl Session {
-    fn tell<T: std::fmt::Debug>(&mut self, what: &str, caller: &Caller, answer: Result<T>) -> Option<T> {
+impl RecordedSession {
+    fn record<T: std::fmt::Debug>(&mut self, what: &str, caller: &Caller, answer: Result<T>) -> Option<T> {
         match &answer {
-            Ok(value) => writeln!(self.told, "{} {what}: {value:?}", caller.uid),
-            Err(error) => writeln!(self.told, "{} {what}: {error}", caller.uid),
+            Ok(value) => writeln!(self.transcript, "{} {what}: {value:?}", caller.uid),
+            Err(error) => writeln!(self.transcript, "{} {what}: {error}", caller.uid),
         }
         .unwrap();
         answer.ok()
@@ -63,13 +63,13 @@ impl Session {
         Ok(vnode)
     }
 
-    /// A directory, and a name in it.
-    fn place<'p>(&self, caller: &Caller, path: &'p str) -> Result<(VnodeRef, Name<'p>)> {
+    /// Returns the directory that contains a path's last component, and that component.
+    fn parent_and_name<'p>(&self, caller: &Caller, path: &'p str) -> Result<(VnodeRef, Name<'p>)> {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
         Ok((self.find(caller, directory)?, Name::new(name.as_bytes())?))
     }
 
-    /// Sets keys and what else can be set, by every ioctl that a level declares.
+    /// Sets keys and other settings by every ioctl that a program declares.
     fn set_up(&mut self) {
         let kinds: Vec<_> = self.file_system.describe().into_iter().map(|member| member.kind).collect();
         for target in kinds.into_iter().filter(|kind| kind.ends_with(".fist")) {
@@ -78,24 +78,25 @@ impl Session {
                 serde_json::from_str(&self.file_system.control(&control).unwrap()).unwrap();
             for ioctl in declared.as_array().unwrap() {
                 let command = ioctl["command"].as_u64().unwrap() as u32;
-                let given: Vec<u8> = (1..=ioctl["bytes"].as_u64().unwrap() as u8).collect();
-                let mut taken = vec![0; given.len()];
-                let answer = self.file_system.root().ioctl(&Caller::server(), command, &given, &mut taken);
-                self.tell("ioctl", &Caller::server(), answer.map(|number| (number, taken)));
+                let input: Vec<u8> = (1..=ioctl["bytes"].as_u64().unwrap() as u8).collect();
+                let mut output = vec![0; input.len()];
+                let answer = self.file_system.root().ioctl(&Caller::server(), command, &input, &mut output);
+                self.record("ioctl", &Caller::server(), answer.map(|number| (number, output)));
             }
         }
     }
 
     fn make(&mut self, caller: &Caller, path: &str, data: &[u8]) {
         let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
-        let made = self.place(caller, path).and_then(|(directory, name)| directory.create(caller, name, &how));
-        let made = made.map(|created| created.file);
-        let written = made.and_then(|file| {
+        let created =
+            self.parent_and_name(caller, path).and_then(|(directory, name)| directory.create(caller, name, &how));
+        let created = created.map(|created| created.file);
+        let written = created.and_then(|file| {
             let written = file.write_at(caller, 0, data, false)?;
             file.flush(caller, LockOwner(1))?;
             Ok(written)
         });
-        self.tell(&format!("make {path}"), caller, written);
+        self.record(&format!("make {path}"), caller, written);
     }
 
     fn write(&mut self, caller: &Caller, path: &str, offset: u64, data: &[u8]) {
@@ -103,20 +104,20 @@ impl Session {
             let file = vnode.open(caller, OpenFlags::READ_WRITE)?;
             file.write_at(caller, offset, data, false)
         });
-        self.tell(&format!("write {path} at {offset}"), caller, written);
+        self.record(&format!("write {path} at {offset}"), caller, written);
     }
 
-    fn see(&mut self, caller: &Caller, path: &str) {
-        let seen = self.find(caller, path).and_then(|vnode| vnode.getattr(caller));
-        let seen = seen.map(|all| (all.kind, all.mode, all.uid, all.gid, all.size, all.nlink));
-        self.tell(&format!("see {path}"), caller, seen);
+    fn inspect(&mut self, caller: &Caller, path: &str) {
+        let attributes = self.find(caller, path).and_then(|vnode| vnode.getattr(caller));
+        let attributes = attributes.map(|all| (all.kind, all.mode, all.uid, all.gid, all.size, all.nlink));
+        self.record(&format!("see {path}"), caller, attributes);
         let read = self.find(caller, path).and_then(|vnode| vnode.open(caller, OpenFlags::READ)).and_then(|file| {
             let mut data = vec![0; 300_000];
             let read = file.read_at(caller, 0, &mut data)?;
             let sum = data[..read].iter().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
             Ok((read, sum))
         });
-        self.tell(&format!("read {path}"), caller, read);
+        self.record(&format!("read {path}"), caller, read);
     }
 
     fn list(&mut self, caller: &Caller, path: &str) {
@@ -129,32 +130,33 @@ impl Session {
             names.sort();
             Ok(names)
         });
-        self.tell(&format!("list {path}"), caller, listed);
+        self.record(&format!("list {path}"), caller, listed);
     }
 
     fn rename(&mut self, caller: &Caller, from: &str, to: &str) {
-        let renamed = self.place(caller, from).and_then(|(directory, name)| {
-            let (to_directory, to_name) = self.place(caller, to)?;
+        let renamed = self.parent_and_name(caller, from).and_then(|(directory, name)| {
+            let (to_directory, to_name) = self.parent_and_name(caller, to)?;
             directory.rename(caller, name, &to_directory, to_name, RenameMode::Replace)
         });
-        self.tell(&format!("rename {from} {to}"), caller, renamed);
+        self.record(&format!("rename {from} {to}"), caller, renamed);
     }
 
     fn remove(&mut self, caller: &Caller, path: &str) {
-        let removed = self.place(caller, path).and_then(|(directory, name)| directory.unlink(caller, name));
-        self.tell(&format!("remove {path}"), caller, removed);
+        let removed = self.parent_and_name(caller, path).and_then(|(directory, name)| directory.unlink(caller, name));
+        self.record(&format!("remove {path}"), caller, removed);
     }
 
     fn change(&mut self, caller: &Caller, path: &str, changes: &SetAttributes) {
         let changed = self.find(caller, path).and_then(|vnode| vnode.setattr(caller, changes));
-        self.tell(&format!("change {path}"), caller, changed.map(|all| (all.mode, all.uid, all.size)));
+        self.record(&format!("change {path}"), caller, changed.map(|all| (all.mode, all.uid, all.size)));
     }
 
-    /// Everything, once.
-    fn go_through(&mut self, caller: &Caller, directory: &str) {
+    /// Runs each operation once.
+    fn run_all_operations(&mut self, caller: &Caller, directory: &str) {
         let at = |name: &str| format!("{directory}/{name}");
-        let made = self.place(caller, directory).and_then(|(upper, name)| upper.mkdir(caller, name, 0o755));
-        self.tell("mkdir", caller, made.map(drop));
+        let created =
+            self.parent_and_name(caller, directory).and_then(|(upper, name)| upper.mkdir(caller, name, 0o755));
+        self.record("mkdir", caller, created.map(drop));
         let long: Vec<u8> = (0..200_000_u32).map(|byte| (byte % 251 % 90 + 32) as u8).collect();
         for (name, data) in
             [("a", &b"some data"[..]), ("1007", &long), (".hidden", b"dot"), ("b.txt", b""), ("c", &long[..5000])]
@@ -172,40 +174,42 @@ impl Session {
         let other = Caller::with_groups(77, 77, &[], 0o022);
         for caller in [caller, &other, &Caller::server()] {
             for name in ["a", "renamed", "1007", ".hidden", "c", "../b.txt", "nothing"] {
-                self.see(caller, &at(name));
+                self.inspect(caller, &at(name));
             }
-            let asked = self.find(caller, &at("renamed")).and_then(|vnode| vnode.access(caller, AccessMode::READ));
-            self.tell("access", caller, asked);
+            let accessed = self.find(caller, &at("renamed")).and_then(|vnode| vnode.access(caller, AccessMode::READ));
+            self.record("access", caller, accessed);
             self.remove(caller, &at("c"));
         }
-        let linked = self.place(caller, &at("link")).and_then(|(place, name)| place.symlink(caller, name, b"renamed"));
-        self.tell("symlink", caller, linked.map(drop));
+        let linked = self
+            .parent_and_name(caller, &at("link"))
+            .and_then(|(parent, name)| parent.symlink(caller, name, b"renamed"));
+        self.record("symlink", caller, linked.map(drop));
         let target = self.find(caller, &at("link")).and_then(|vnode| vnode.readlink(caller));
-        self.tell("readlink", caller, target);
-        let noted = self.find(caller, &at("renamed")).and_then(|vnode| {
+        self.record("readlink", caller, target);
+        let names = self.find(caller, &at("renamed")).and_then(|vnode| {
             vnode.setxattr(caller, b"user.note", b"value", XattrMode::Set)?;
             vnode.listxattr(caller)
         });
-        self.tell("xattr", caller, noted);
+        self.record("xattr", caller, names);
         self.remove(caller, &at("1007"));
         self.list(caller, directory);
         self.list(caller, "/");
-        let removed = self.place(caller, directory).and_then(|(upper, name)| upper.rmdir(caller, name));
-        self.tell("rmdir", caller, removed);
+        let removed = self.parent_and_name(caller, directory).and_then(|(upper, name)| upper.rmdir(caller, name));
+        self.record("rmdir", caller, removed);
     }
 }
 
 fn session(upper: &Path, lower: &Path, options: &str) -> (String, bool) {
     let file_system = build(upper, lower, options);
     let is_one = is_one_layer(&file_system);
-    let mut session = Session { file_system, told: String::new() };
+    let mut session = RecordedSession { file_system, transcript: String::new() };
     session.set_up();
     let root = SetAttributes { mode: Some(0o777), ..Default::default() };
     session.change(&Caller::server(), "", &root);
     for user in [0, 77, 1000] {
-        session.go_through(&Caller::with_groups(user, user, &[], 0o022), &format!("/of{user}"));
+        session.run_all_operations(&Caller::with_groups(user, user, &[], 0o022), &format!("/of{user}"));
     }
-    (session.told, is_one)
+    (session.transcript, is_one)
 }
 
 #[test]
@@ -215,18 +219,18 @@ fn descriptions_behave_the_same_as_one_layer() {
     for upper in &descriptions {
         for lower in &descriptions {
             pairs += 1;
-            // Those that are two layers anyway are the same stack.
+            // Programs that cannot be merged give the same stack in both cases.
             if !is_one_layer(&build(upper, lower, "")) {
                 continue;
             }
             collapsed += 1;
-            let (apart, is_one) = session(upper, lower, "(collapse=no)");
+            let (stacked, is_one) = session(upper, lower, "(collapse=no)");
             assert!(!is_one);
-            let (together, _) = session(upper, lower, "");
-            for (one, other) in apart.lines().zip(together.lines()) {
+            let (merged, _) = session(upper, lower, "");
+            for (one, other) in stacked.lines().zip(merged.lines()) {
                 assert_eq!(one, other, "{} on {}", upper.display(), lower.display());
             }
-            assert_eq!(apart.len(), together.len());
+            assert_eq!(stacked.len(), merged.len());
         }
     }
     println!("{collapsed} of {pairs} pairs of descriptions are one layer");

@@ -1,9 +1,8 @@
 //! Every call to the file systems below each stack of the matrix fails in turn: each operation over each stack is one counted
 //! test.
 //!
-//! Stacks of one layer are tried with every operation, of those of more each operation with some, and there some of the calls
-//! where they are many. `FAULTS_SHARE=8` runs one
-//! of eight of all these.
+//! Stacks of one layer are tested with every operation; of stacks with more layers, each operation is tested on some,
+//! with some of the calls if there are many. `FAULTS_SHARE=8` runs one in eight of these tests.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -13,19 +12,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bases::mem::{MemoryFileSystem, Options};
 use conformance::faults::{OPERATIONS, Operation, Stack, counts_are_short, each_call_fails, no_data_come};
 use libtest_mimic::{Arguments, Failed, Trial};
-use suite::matrix::{self, Means};
-use suite::plan::{Plan, Sort};
-use suite::{Place, Recipe, patiently, timed};
+use suite::matrix::{self, Facilities};
+use suite::plan::{RunKind, RunPlan};
+use suite::{Recipe, TestDirectory, timed_trial, with_timeout};
 use vnode::FileSystemRef;
 
-/// So many stacks of two layers are tried with each operation.
-const STACKS_OF_TWO: usize = 8;
-/// Of the calls below these, no more fail for an operation.
-const CALLS_OF_TWO: usize = 60;
-/// From one operation to the next, this many stacks of two layers are passed over.
+/// Number of stacks of two layers on which each operation is tested.
+const STACKS_PER_OPERATION: usize = 8;
+/// Maximum number of lower calls that fail per operation on a stack of two layers.
+const MAX_CALLS: usize = 60;
+/// Number of stacks of two layers by which the selection advances from one operation to the next.
 const STRIDE: usize = 31;
 
-/// How many calls have failed.
+/// Number of calls that have failed.
 static FAILED_CALLS: AtomicUsize = AtomicUsize::new(0);
 
 fn main() -> ExitCode {
@@ -36,31 +35,31 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// A stack of the matrix over memory that fails.
-struct Stacked {
+/// A stack of the matrix over file systems in memory with injected faults.
+struct FaultyStack {
     title: String,
     recipe: Recipe,
     width: usize,
     spreads: bool,
-    _place: Place,
+    _directory: TestDirectory,
 }
 
-impl Stacked {
-    fn new(plan: &Plan) -> Result<Self, Box<dyn std::error::Error>> {
-        let place = Place::plain()?;
-        let (recipe, _) = plan.recipe(&place)?;
+impl FaultyStack {
+    fn new(plan: &RunPlan) -> Result<Self, Box<dyn std::error::Error>> {
+        let test_directory = TestDirectory::plain()?;
+        let (recipe, _) = plan.recipe(&test_directory)?;
         let union = plan.union.as_ref();
         Ok(Self {
             title: title(plan),
             recipe,
             width: union.map_or(1, |union| union.modes.len()),
             spreads: union.is_some_and(|union| union.options.iter().any(|(key, _)| *key == "create")),
-            _place: place,
+            _directory: test_directory,
         })
     }
 }
 
-impl Stack for Stacked {
+impl Stack for FaultyStack {
     fn title(&self) -> String {
         self.title.clone()
     }
@@ -89,47 +88,48 @@ impl Stack for Stacked {
     }
 }
 
-/// The layers, and the union that they lie on.
-fn title(plan: &Plan) -> String {
+/// Returns the layers, and the union that they are stacked on.
+fn title(plan: &RunPlan) -> String {
     let union = plan.union.as_ref().map(ToString::to_string);
     let layers = plan.layers.iter().filter(|layer| **layer != "union").map(|layer| (*layer).to_owned());
     union.into_iter().chain(layers).collect::<Vec<_>>().join("|")
 }
 
-/// What differs by its layers among these runs, which are told apart by more.
-fn stacks(plans: Vec<Plan>, known: &mut BTreeSet<String>) -> Vec<Plan> {
-    let is_new = |plan: &Plan| plan.sort != Sort::Small && !plan.layers.is_empty() && known.insert(title(plan));
+/// Returns one of these runs per combination of layers: runs also differ in other properties.
+fn stacks(plans: Vec<RunPlan>, titles: &mut BTreeSet<String>) -> Vec<RunPlan> {
+    let is_new =
+        |plan: &RunPlan| plan.run_kind != RunKind::Small && !plan.layers.is_empty() && titles.insert(title(plan));
     plans.into_iter().filter(is_new).collect()
 }
 
-/// Every stack with an operation that is chosen for it.
-fn chosen() -> Vec<(Plan, &'static Operation)> {
-    let means = Means { is_root: true, can_mount: false, has_uring: false };
-    let mut known = BTreeSet::new();
-    let single = stacks(matrix::single(means), &mut known);
-    let double = stacks(matrix::double(means), &mut known);
-    let with_each = |plan: &Plan| OPERATIONS.iter().map(|operation| (plan.clone(), operation)).collect::<Vec<_>>();
+/// Returns every stack with each operation selected for it.
+fn selected_runs() -> Vec<(RunPlan, &'static Operation)> {
+    let facilities = Facilities { is_root: true, can_mount: false, has_uring: false };
+    let mut titles = BTreeSet::new();
+    let single = stacks(matrix::single(facilities), &mut titles);
+    let double = stacks(matrix::double(facilities), &mut titles);
+    let with_each = |plan: &RunPlan| OPERATIONS.iter().map(|operation| (plan.clone(), operation)).collect::<Vec<_>>();
     let mut pairs: Vec<_> = single.iter().flat_map(with_each).collect();
     for (index, operation) in OPERATIONS.iter().enumerate() {
-        let hands = (0..STACKS_OF_TWO).map(|hand| (index * STACKS_OF_TWO + hand) * STRIDE % double.len());
-        pairs.extend(hands.map(|hand| (double[hand].clone(), operation)));
+        let picks = (0..STACKS_PER_OPERATION).map(|pick| (index * STACKS_PER_OPERATION + pick) * STRIDE % double.len());
+        pairs.extend(picks.map(|pick| (double[pick].clone(), operation)));
     }
     let share: usize = std::env::var("FAULTS_SHARE").map_or(1, |share| share.parse().expect("FAULTS_SHARE=NUMBER"));
     pairs.into_iter().enumerate().filter(|(index, _)| index % share == 0).map(|(_, pair)| pair).collect()
 }
 
 fn trials(arguments: &Arguments) -> Vec<Trial> {
-    let trial = |(plan, operation): (Plan, &'static Operation)| {
+    let trial = |(plan, operation): (RunPlan, &'static Operation)| {
         let name = format!("{}: {}", title(&plan), operation.name);
-        timed(arguments, name.clone(), move || patiently(&name, || test(&plan, operation)))
+        timed_trial(arguments, name.clone(), move || with_timeout(&name, || test(&plan, operation)))
     };
-    chosen().into_iter().map(trial).collect()
+    selected_runs().into_iter().map(trial).collect()
 }
 
-fn test(plan: &Plan, operation: &Operation) -> Result<(), Failed> {
-    let stack = Stacked::new(plan).map_err(|error| error.to_string())?;
+fn test(plan: &RunPlan, operation: &Operation) -> Result<(), Failed> {
+    let stack = FaultyStack::new(plan).map_err(|error| error.to_string())?;
     let layers = plan.layers.iter().filter(|layer| **layer != "union").count() + usize::from(plan.union.is_some());
-    let most = if layers > 1 { CALLS_OF_TWO } else { usize::MAX };
+    let most = if layers > 1 { MAX_CALLS } else { usize::MAX };
     FAILED_CALLS.fetch_add(each_call_fails(&stack, operation, most)?, Ordering::Relaxed);
     counts_are_short(&stack, operation)?;
     Ok(no_data_come(&stack, operation)?)

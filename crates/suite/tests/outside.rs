@@ -1,9 +1,9 @@
-//! Suites that others wrote, through real mounts: pjdfstest for rules, fsx for data.
+//! Third-party suites on real mounts: pjdfstest for POSIX semantics, fsx for data.
 //!
 //! pjdfstest runs on an ext4 image in memory and through a mount over the same: no test may fail that the lower file
-//! system passes. fsx makes random changes of one file, mapped writes among them, and checks every byte it reads.
-//! Both are installed by cargo into the build's directory when they are not there yet. `OUTSIDE=some` tries the stacks that
-//! matter most, and fsx with fewer seeds.
+//! system passes. fsx makes random changes of one file, mapped writes among them, and checks every byte it reads. Both
+//! are installed by cargo into the target directory if they are missing. `OUTSIDE=some` tests only the primary stacks,
+//! and runs fsx with fewer seeds.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,19 +16,20 @@ use std::sync::{Mutex, PoisonError};
 use frontends::fuse::Features;
 use layers::BranchMode;
 use libtest_mimic::{Arguments, Failed};
-use suite::{Base, Place, Recipe, Served, make_branches, serve_if_asked, timed};
+use suite::{Base, Recipe, ServedStack, TestDirectory, make_branches, serve_if_requested, timed_trial};
 
-use Bottom::{Branches, Directory, Memory};
+use OutsideBase::{Branches, Directory, Memory};
 
 const PJDFSTEST: (&str, &str) = ("pjdfstest", "0.2.2");
 const FSX: (&str, &str) = ("fsx", "0.3.2");
 
-/// Skipped on mounts: the C library says LINK_MAX of the file systems that it knows only.
-const SKIPPED_ON_MOUNTS: &[&str] = &["link::link_count_max"];
+/// Tests that are skipped on mounts: the C library reports LINK_MAX only for the file systems that it knows.
+const EXPECTED_SKIPS: &[&str] = &["link::link_count_max"];
 
-/// Fail on mounts of stacks that see each refusal, for which the kernel checks nothing: a pipe, socket or device is found there
-/// only by who may both read and write it, and these ask for the attributes of others'.
-const REFUSED_UNCHECKED: &[&str] = &[
+/// Tests that fail on mounts of stacks that see each refusal, for which the kernel checks no permissions: there, only
+/// callers that may both read and write a pipe, socket or device find it, and these tests query the attributes of
+/// other users'.
+const EXPECTED_FAILURES_UNCHECKED: &[&str] = &[
     "rename::unchanged_ctime_failed::block",
     "rename::unchanged_ctime_failed::char",
     "rename::unchanged_ctime_failed::fifo",
@@ -38,12 +39,12 @@ const REFUSED_UNCHECKED: &[&str] = &[
     "unlink::unchanged_ctime_failed::fifo",
 ];
 
-/// Each run of fsx keeps all its mappings, which makes long runs slow: many runs make up the operations.
+/// Seeds of the runs. Each run of fsx keeps all its mappings, which makes long runs slow, so there are many short ones.
 const FSX_SEEDS: Range<u64> = 1..11;
-const FSX_SEEDS_OF_A_PART: Range<u64> = 1..3;
+const FSX_QUICK_SEEDS: Range<u64> = 1..3;
 const FSX_OPERATIONS: u64 = 10_000;
 
-/// Users that every Debian has; nothing is added to the system.
+/// Configuration with users that every Debian system has.
 const PJDFSTEST_CONFIGURATION: &str = r#"
 [features]
 posix_fallocate = {}
@@ -82,38 +83,40 @@ copy_file_range = 1
 ";
 
 fn main() -> ExitCode {
-    serve_if_asked();
+    serve_if_requested();
     let arguments = Arguments::from_args();
     let can_run = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !can_run {
         println!("the outside suites need root and /dev/fuse: they are skipped");
     }
-    let is_part = std::env::var("OUTSIDE").is_ok_and(|part| part == "some");
+    let is_quick = std::env::var("OUTSIDE").is_ok_and(|part| part == "some");
     let mut trials = Vec::new();
-    let mut try_out =
-        |suite: &str, run: fn(&Stack) -> Result<(), Failed>, stacks: &[(Bottom, &'static [&'static str])]| {
-            for (bottom, layers) in stacks {
-                let stack = Stack { bottom: *bottom, layers };
-                trials.push(timed(&arguments, format!("{suite} on {stack}"), move || run(&stack)));
-            }
-        };
-    try_out("pjdfstest", pjdfstest, MATTERING);
-    try_out("fsx", if is_part { fsx_shortly } else { fsx }, MATTERING);
-    if !is_part {
-        try_out("pjdfstest", pjdfstest, OTHERS);
-        try_out("fsx", fsx, OTHERS);
+    let mut add_trials = |suite: &str,
+                          run: fn(&OutsideStack) -> Result<(), Failed>,
+                          stacks: &[(OutsideBase, &'static [&'static str])]| {
+        for (bottom, layers) in stacks {
+            let stack = OutsideStack { bottom: *bottom, layers };
+            trials.push(timed_trial(&arguments, format!("{suite} on {stack}"), move || run(&stack)));
+        }
+    };
+    add_trials("pjdfstest", pjdfstest, PRIMARY_STACKS);
+    add_trials("fsx", if is_quick { fsx_quick } else { fsx }, PRIMARY_STACKS);
+    if !is_quick {
+        add_trials("pjdfstest", pjdfstest, OTHER_STACKS);
+        add_trials("fsx", fsx, OTHER_STACKS);
     }
     let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!can_run)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
-    ExitCode::from(u8::from(conclusion.has_failed() || Served::has_any_failed()))
+    ExitCode::from(u8::from(conclusion.has_failed() || ServedStack::has_any_failed()))
 }
 
-/// The stacks that are tried each time: data left to the kernel, changed on the way, in memory, and copied up.
-const MATTERING: &[(Bottom, &[&str])] =
+/// Stacks that are always tested: data passed through by the kernel, data that a layer changes, in memory, and copied
+/// up.
+const PRIMARY_STACKS: &[(OutsideBase, &[&str])] =
     &[(Directory, &["audit"]), (Directory, &["audit", "rot13"]), (Memory, &[]), (Branches(3), UNION)];
 
-/// Each other base and layer.
-const OTHERS: &[(Bottom, &[&str])] = &[
+/// Stacks with each other base and layer.
+const OTHER_STACKS: &[(OutsideBase, &[&str])] = &[
     (Directory, &[]),
     (Directory, &["map"]),
     (Directory, &["longnames"]),
@@ -126,24 +129,24 @@ const OTHERS: &[(Bottom, &[&str])] = &[
     (Branches(3), &["union", "audit", "rot13"]),
 ];
 
-/// What a stack lies on.
+/// The base of a stack.
 #[derive(Clone, Copy)]
-enum Bottom {
+enum OutsideBase {
     Memory,
     Directory,
-    /// So many, the first to be written. All are in one image.
+    /// A union of this many branches in one image; only the first is writable.
     Branches(usize),
 }
 
 const UNION: &[&str] = &["union"];
 
-/// A stack that is tried.
-struct Stack {
-    bottom: Bottom,
+/// A tested stack.
+struct OutsideStack {
+    bottom: OutsideBase,
     layers: &'static [&'static str],
 }
 
-impl fmt::Display for Stack {
+impl fmt::Display for OutsideStack {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.bottom {
             Memory => formatter.write_str("mem"),
@@ -154,26 +157,26 @@ impl fmt::Display for Stack {
     }
 }
 
-impl Stack {
-    /// Whether the kernel checks permissions for it.
+impl OutsideStack {
+    /// Returns whether the kernel checks permissions for it.
     fn is_checked(&self) -> bool {
         !self.layers.iter().any(|layer| ["audit", "rules.fist"].contains(layer))
     }
 
-    /// The stack on lower files in this place, and where those are that are below all others.
-    fn prepare(&self, place: &Place) -> Result<(Recipe, PathBuf), Failed> {
-        let log = place.beside("logs")?.join("audit").display().to_string();
+    /// Returns the recipe of the stack on files in this directory, and the directory of the lowest branch.
+    fn prepare(&self, test_directory: &TestDirectory) -> Result<(Recipe, PathBuf), Failed> {
+        let log = test_directory.sibling("logs")?.join("audit").display().to_string();
         let (base, lowest) = match self.bottom {
-            Memory => (Base::Memory("size=1g".to_owned()), place.path().to_owned()),
+            Memory => (Base::Memory("size=1g".to_owned()), test_directory.path().to_owned()),
             Directory => {
-                let lower = place.path().join("lower");
+                let lower = test_directory.path().join("lower");
                 fs::create_dir(&lower)?;
                 (Base::Directory(lower.clone()), lower)
             }
             Branches(count) => {
                 let mut modes = vec![BranchMode::ReadOnly; count];
                 modes[0] = BranchMode::ReadWrite;
-                let branches = make_branches(place, &modes)?;
+                let branches = make_branches(test_directory, &modes)?;
                 let lowest = branches[count - 1].0.clone();
                 (Base::Branches(branches), lowest)
             }
@@ -186,29 +189,29 @@ impl Stack {
     }
 }
 
-/// Runs pjdfstest on the image and through a mount, and compares.
-fn pjdfstest(stack: &Stack) -> Result<(), Failed> {
-    let program = installed(PJDFSTEST)?;
-    let place = Place::image(512)?;
-    let native = place.path().join("native");
+/// Runs pjdfstest on the image and on a mount, and compares the results.
+fn pjdfstest(stack: &OutsideStack) -> Result<(), Failed> {
+    let program = ensure_installed(PJDFSTEST)?;
+    let test_directory = TestDirectory::image(512)?;
+    let native = test_directory.path().join("native");
     fs::create_dir(&native)?;
-    let mount_point = place.beside("mount")?;
-    let below = pjdfstest_in(&program, &place, &native)?;
-    let served = Served::start(&stack.prepare(&place)?.0, &mount_point, Features::NONE, None)?;
-    let here = pjdfstest_in(&program, &place, &mount_point)?;
+    let mount_point = test_directory.sibling("mount")?;
+    let below = pjdfstest_in(&program, &test_directory, &native)?;
+    let served = ServedStack::start(&stack.prepare(&test_directory)?.0, &mount_point, Features::NONE, None)?;
+    let here = pjdfstest_in(&program, &test_directory, &mount_point)?;
     drop(served);
     println!("pjdfstest on the lower file system: {}", below.summary);
     println!("pjdfstest on {stack}: {}", here.summary);
-    let expected = if stack.is_checked() { &[] } else { REFUSED_UNCHECKED };
-    if let Some(needless) = expected.iter().find(|name| !here.failed.contains(**name)) {
-        return Err(format!("{needless} does not fail any more: take it from the list").into());
+    let expected = if stack.is_checked() { &[] } else { EXPECTED_FAILURES_UNCHECKED };
+    if let Some(obsolete) = expected.iter().find(|name| !here.failed.contains(**name)) {
+        return Err(format!("{obsolete} does not fail any more: take it from the list").into());
     }
     let surplus = here.failed.difference(&below.failed);
     let surplus: Vec<&String> = surplus.filter(|name| !expected.contains(&name.as_str())).collect();
     if !surplus.is_empty() {
         return Err(format!("{} tests fail only here: {surplus:?}\n{}", surplus.len(), here.output).into());
     }
-    let unexpected = |name: &&String| !SKIPPED_ON_MOUNTS.contains(&name.as_str());
+    let unexpected = |name: &&String| !EXPECTED_SKIPS.contains(&name.as_str());
     let skipped: Vec<&String> = here.skipped.difference(&below.skipped).filter(unexpected).collect();
     if !skipped.is_empty() {
         return Err(format!("{} tests are skipped only here: {skipped:?}", skipped.len()).into());
@@ -216,19 +219,19 @@ fn pjdfstest(stack: &Stack) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What pjdfstest said.
-struct Results {
+/// The results that pjdfstest reported.
+struct PjdfstestResults {
     failed: BTreeSet<String>,
     skipped: BTreeSet<String>,
     summary: String,
     output: String,
 }
 
-fn pjdfstest_in(program: &Path, place: &Place, directory: &Path) -> Result<Results, Failed> {
-    let configuration = place.beside("logs")?.join("pjdfstest.toml");
+fn pjdfstest_in(program: &Path, test_directory: &TestDirectory, directory: &Path) -> Result<PjdfstestResults, Failed> {
+    let configuration = test_directory.sibling("logs")?.join("pjdfstest.toml");
     fs::write(&configuration, PJDFSTEST_CONFIGURATION)?;
     let mut command = Command::new(program);
-    command.arg("-c").arg(configuration).arg("-p").arg(directory).arg("-s").arg(place.beside("secondary")?);
+    command.arg("-c").arg(configuration).arg("-p").arg(directory).arg("-s").arg(test_directory.sibling("secondary")?);
     let output = command.env("NO_COLOR", "1").output()?;
     let output = String::from_utf8_lossy(&output.stdout).into_owned();
     let summary = output.lines().find_map(|line| line.strip_prefix("Summary: "));
@@ -241,42 +244,42 @@ fn pjdfstest_in(program: &Path, place: &Place, directory: &Path) -> Result<Resul
     if with("ok").is_empty() {
         return Err(format!("no test of pjdfstest passed: {output}").into());
     }
-    Ok(Results { failed, skipped, summary, output })
+    Ok(PjdfstestResults { failed, skipped, summary, output })
 }
 
-fn fsx(stack: &Stack) -> Result<(), Failed> {
+fn fsx(stack: &OutsideStack) -> Result<(), Failed> {
     fsx_with(stack, FSX_SEEDS)
 }
 
-fn fsx_shortly(stack: &Stack) -> Result<(), Failed> {
-    fsx_with(stack, FSX_SEEDS_OF_A_PART)
+fn fsx_quick(stack: &OutsideStack) -> Result<(), Failed> {
+    fsx_with(stack, FSX_QUICK_SEEDS)
 }
 
 /// Runs fsx on a file in a mount, with each seed.
-fn fsx_with(stack: &Stack, seeds: Range<u64>) -> Result<(), Failed> {
-    let program = installed(FSX)?;
-    let place = Place::image(256)?;
-    let (recipe, lowest) = stack.prepare(&place)?;
-    // Where the files are there already, a union begins with a copy.
+fn fsx_with(stack: &OutsideStack, seeds: Range<u64>) -> Result<(), Failed> {
+    let program = ensure_installed(FSX)?;
+    let test_directory = TestDirectory::image(256)?;
+    let (recipe, lowest) = stack.prepare(&test_directory)?;
+    // On existing files, a union begins with a copy-up.
     let file = |seed: u64| format!("file{seed}");
     for seed in seeds.clone() {
         fs::write(lowest.join(file(seed)), vec![b'x'; 100_000])?;
     }
-    let mount_point = place.beside("mount")?;
-    let logs = place.beside("logs")?;
+    let mount_point = test_directory.sibling("mount")?;
+    let logs = test_directory.sibling("logs")?;
     let configuration = logs.join("fsx.toml");
     fs::write(&configuration, FSX_CONFIGURATION)?;
-    let served = Served::start(&recipe, &mount_point, Features::NONE, None)?;
+    let served = ServedStack::start(&recipe, &mount_point, Features::NONE, None)?;
     for seed in seeds.clone() {
         let mut command = Command::new(&program);
         command.arg("-f").arg(&configuration).arg("-P").arg(&logs);
         command.args(["-S", &seed.to_string(), "-N", &FSX_OPERATIONS.to_string()]);
         let output = command.arg(mount_point.join(file(seed))).output()?;
         if !output.status.success() {
-            let said = [output.stdout, output.stderr].concat();
-            let said = String::from_utf8_lossy(&said);
-            let end = said.char_indices().rev().nth(4000).map_or(0, |(at, _)| at);
-            return Err(format!("seed {seed}, {:?}: …{}", output.status, &said[end..]).into());
+            let printed = [output.stdout, output.stderr].concat();
+            let printed = String::from_utf8_lossy(&printed);
+            let end = printed.char_indices().rev().nth(4000).map_or(0, |(at, _)| at);
+            return Err(format!("seed {seed}, {:?}: …{}", output.status, &printed[end..]).into());
         }
     }
     drop(served);
@@ -285,9 +288,9 @@ fn fsx_with(stack: &Stack, seeds: Range<u64>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A program published as a crate, installed into the build's directory unless it is there.
-fn installed((name, version): (&str, &str)) -> Result<PathBuf, Failed> {
-    /// One program is installed at a time; who needs it as well finds it then.
+/// Returns a program published as a crate, after installing it into the target directory if necessary.
+fn ensure_installed((name, version): (&str, &str)) -> Result<PathBuf, Failed> {
+    /// Serialises installations, so that concurrent tests find the installed program.
     static INSTALLING: Mutex<()> = Mutex::new(());
     let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     // target/debug/deps/outside-…

@@ -57,19 +57,20 @@ pub(crate) struct Results {
     /// All cases.
     pub cases: Vec<Case>,
     /// Tests that programs reported to have left out in this tier.
-    pub left: Vec<String>,
+    pub omitted: Vec<String>,
     /// Each job with its wall-clock seconds.
     pub jobs: Vec<(String, f64)>,
 }
 
 /// Prefix of the line in which a program reports what it leaves to the other tier.
-const LEFT: &str = "left: ";
+const OMITTED_PREFIX: &str = "left: ";
 
 impl Results {
     /// Adds the result of a job.
     pub(crate) fn add(&mut self, outcome: Outcome) {
         self.jobs.push((outcome.title, outcome.elapsed.as_secs_f64()));
-        self.left.extend(outcome.notes.iter().filter_map(|line| line.strip_prefix(LEFT)).map(str::to_owned));
+        self.omitted
+            .extend(outcome.notes.iter().filter_map(|line| line.strip_prefix(OMITTED_PREFIX)).map(str::to_owned));
         self.cases.extend(outcome.cases);
     }
 
@@ -86,7 +87,7 @@ fn count(cases: &[Case], verdict: Verdict) -> usize {
 #[cfg(test)]
 impl Results {
     /// Creates the results of one job, for tests: one case passed, one failed.
-    pub(crate) fn of_two() -> Self {
+    pub(crate) fn sample() -> Self {
         let case = |name: &str, verdict, output: &str| Case {
             job: "layers lib".to_owned(),
             name: name.to_owned(),
@@ -96,7 +97,7 @@ impl Results {
         };
         Self {
             cases: vec![case("a", Verdict::Passed, ""), case("b", Verdict::Failed, "one < two\u{1b}[1m")],
-            left: Vec::new(),
+            omitted: Vec::new(),
             jobs: vec![("layers lib".to_owned(), 1.0)],
         }
     }

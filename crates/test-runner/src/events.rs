@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::case::{Case, Verdict};
 
 #[derive(Deserialize)]
-struct Event {
+struct TestEvent {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
@@ -27,7 +27,7 @@ struct Event {
 
 /// Collects the cases of one job from the lines that it prints.
 #[derive(Debug, Default)]
-pub(crate) struct Collector {
+pub(crate) struct CaseCollector {
     job: String,
     /// Number of parts that have begun and not ended, and total number of parts.
     parts: (usize, usize),
@@ -42,9 +42,9 @@ pub(crate) struct Collector {
 }
 
 /// Prefix of the line that a test prints if it cannot run here.
-pub(crate) const SKIPPED: &str = "skipped: ";
+pub(crate) const SKIPPED_PREFIX: &str = "skipped: ";
 
-impl Collector {
+impl CaseCollector {
     /// Creates a collector without any cases of this job.
     pub(crate) fn of(job: &str) -> Self {
         Self { job: job.to_owned(), ..Self::default() }
@@ -52,13 +52,13 @@ impl Collector {
 
     /// Processes one line.
     pub(crate) fn line(&mut self, line: &str) {
-        if let Ok(event) = serde_json::from_str::<Event>(line) {
+        if let Ok(event) = serde_json::from_str::<TestEvent>(line) {
             self.event(event);
         } else if let Some((name, verdict)) = plain(line) {
             self.announced += 1;
             self.parts.1 = 1;
             self.end(name.to_owned(), verdict, None, String::new());
-        } else if line.starts_with(SKIPPED) {
+        } else if line.starts_with(SKIPPED_PREFIX) {
             // From a program that does not capture the output of its tests.
             self.cases.push(Case {
                 job: self.job.clone(),
@@ -73,7 +73,7 @@ impl Collector {
         }
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: TestEvent) {
         match (event.kind.as_str(), event.event.as_str()) {
             ("suite", "started") => {
                 self.parts = (self.parts.0 + 1, self.parts.1 + 1);
@@ -88,7 +88,7 @@ impl Collector {
             }
             ("test", "timeout") => {}
             ("test", "ok") => {
-                let is_skipped = event.stdout.lines().any(|line| line.starts_with(SKIPPED));
+                let is_skipped = event.stdout.lines().any(|line| line.starts_with(SKIPPED_PREFIX));
                 let verdict = if is_skipped { Verdict::Skipped } else { Verdict::Passed };
                 self.end(event.name, verdict, event.exec_time, event.stdout);
             }
@@ -114,8 +114,8 @@ impl Collector {
 
     /// Returns whether the program has reported which tests it has, at least one if `at_least_one`, and their results.
     pub(crate) fn has_tests(&self, at_least_one: bool) -> bool {
-        let says_so = self.cases.iter().any(|case| case.verdict == Verdict::Failed) || !self.has_failed;
-        self.parts.1 > 0 && self.parts.0 == 0 && says_so && (self.announced > 0 || !at_least_one)
+        let reports_failure = self.cases.iter().any(|case| case.verdict == Verdict::Failed) || !self.has_failed;
+        self.parts.1 > 0 && self.parts.0 == 0 && reports_failure && (self.announced > 0 || !at_least_one)
     }
 
     /// Returns the cases and notes once the program has ended. Tests that were announced and did not finish have failed, for
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     fn collected(lines: &[&str]) -> (Vec<Case>, Vec<String>) {
-        let mut collector = Collector::of("job");
+        let mut collector = CaseCollector::of("job");
         lines.iter().for_each(|line| collector.line(line));
         collector.finish("killed")
     }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_do_not_end_or_run_have_failed() {
+    fn unfinished_and_missing_tests_have_failed() {
         let (cases, _) = collected(&[
             r#"{ "type": "suite", "event": "started", "test_count": 4 }"#,
             r#"{ "type": "test", "event": "started", "name": "a" }"#,
@@ -206,16 +206,16 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_ends_twice_has_failed() {
+    fn test_that_ends_twice_has_failed() {
         let ok = r#"{ "type": "test", "name": "a", "event": "ok" }"#;
         let (cases, _) = collected(&[r#"{ "type": "suite", "event": "started", "test_count": 2 }"#, ok, ok]);
         assert_eq!(cases.iter().map(|case| case.verdict).collect::<Vec<_>>(), [Verdict::Passed, Verdict::Failed]);
     }
 
     #[test]
-    fn a_part_that_failed_or_did_not_end_is_no_success() {
+    fn failed_or_unfinished_suite_is_no_success() {
         let has_tests = |end: &str| {
-            let mut collector = Collector::of("job");
+            let mut collector = CaseCollector::of("job");
             collector.line(r#"{ "type": "suite", "event": "started", "test_count": 1 }"#);
             collector.line(r#"{ "type": "test", "name": "a", "event": "ok" }"#);
             collector.line(end);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_lines_are_cases_too() {
+    fn plain_lines_become_cases() {
         let (cases, notes) =
             collected(&["running 2 tests", "test crates/vnode/src/lib.rs - (line 3) ... ok", "test x ... FAILED"]);
         assert_eq!(cases.iter().map(|case| case.verdict).collect::<Vec<_>>(), [Verdict::Passed, Verdict::Failed]);

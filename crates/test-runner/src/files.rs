@@ -84,8 +84,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn junit_has_every_case_and_only_characters_that_xml_has() {
-        let text = junit(&Results::of_two()).to_string().unwrap();
+    fn junit_has_every_case_and_only_valid_xml_characters() {
+        let text = junit(&Results::sample()).to_string().unwrap();
         assert!(
             text.contains(r#"<testsuite name="layers lib" tests="2" disabled="0" errors="0" failures="1""#),
             "{text}"

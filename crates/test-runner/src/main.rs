@@ -9,15 +9,15 @@ macro_rules! say {
 }
 
 mod case;
-mod enclosure;
 mod events;
 mod files;
 mod job;
+mod kernel_parameters;
 mod plan;
 mod programs;
 mod report;
+mod sandbox;
 mod schedule;
-mod switch;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     if !arguments.filters.is_empty() {
         jobs.retain(|job| arguments.filters.iter().any(|text| job.title.contains(text)));
-        jobs.iter_mut().for_each(plan::as_called);
+        jobs.iter_mut().for_each(plan::keep_caller_environment);
     }
     if arguments.list {
         jobs.iter().for_each(|job| say!("{job}"));
@@ -71,36 +71,41 @@ fn main() -> anyhow::Result<ExitCode> {
     let results = arguments.results.as_path();
     std::fs::create_dir_all(results)
         .with_context(|| format!("creating the results directory {}", results.display()))?;
-    let (_alone, _switch) = (alone(results)?, switch::alone()?);
+    let (_results_lock, _transport_lock) = (lock_results(results)?, kernel_parameters::lock_transport()?);
     files::remove(results)?;
-    report::limits();
-    let (started, stop) = (Instant::now(), schedule::Stop::at_signals()?);
-    let mut found = Results::default();
-    let protection = switch::Set::protected_symlinks()?;
-    let ended = run(jobs, &arguments, &stop, &mut found);
-    drop(protection);
+    report::print_limits();
+    let (started, stop) = (Instant::now(), schedule::StopFlag::on_signals()?);
+    let mut run_results = Results::default();
+    let symlink_guard = kernel_parameters::ParameterGuard::protected_symlinks()?;
+    let ended = run(jobs, &arguments, &stop, &mut run_results);
+    drop(symlink_guard);
     if let Err(error) = &ended {
-        found.add(report::cut_off(error));
+        run_results.add(report::interrupted(error));
     }
-    report::end(&found, arguments.tier, started.elapsed());
-    files::write(&found, results)?;
+    report::print_summary(&run_results, arguments.tier, started.elapsed());
+    files::write(&run_results, results)?;
     ended?;
-    Ok(ExitCode::from(u8::from(!report::is_success(&found))))
+    Ok(ExitCode::from(u8::from(!report::is_success(&run_results))))
 }
 
-fn run(jobs: Vec<Job>, arguments: &Arguments, stop: &schedule::Stop, found: &mut Results) -> anyhow::Result<()> {
+fn run(
+    jobs: Vec<Job>,
+    arguments: &Arguments,
+    stop: &schedule::StopFlag,
+    run_results: &mut Results,
+) -> anyhow::Result<()> {
     for (state, jobs) in schedule::phases(jobs) {
-        let _set = switch::Set::to(state)?;
+        let _guard = kernel_parameters::ParameterGuard::to(state)?;
         schedule::run(jobs, arguments.jobs, &arguments.results, stop, &mut |outcome| {
-            report::job(&outcome);
-            found.add(outcome);
+            report::print_job(&outcome);
+            run_results.add(outcome);
         })?;
     }
     Ok(())
 }
 
 /// Locks the results directory against other runs.
-fn alone(results: &Path) -> anyhow::Result<File> {
+fn lock_results(results: &Path) -> anyhow::Result<File> {
     let path = results.join("lock");
     let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
     file.try_lock().with_context(|| format!("another run has {}: wait for its end", path.display()))?;

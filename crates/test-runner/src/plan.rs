@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::job::{Job, Source};
+use crate::job::{CaseSource, Job};
+use crate::kernel_parameters::{self, TransportState};
 use crate::programs::Program;
-use crate::switch::{self, State};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,8 +22,8 @@ pub(crate) enum Tier {
 }
 
 impl Tier {
-    /// Returns the title for the list of [`left`].
-    pub(crate) fn left_title(self) -> &'static str {
+    /// Returns the title for the list of [`omitted`].
+    pub(crate) fn omitted_title(self) -> &'static str {
         match self {
             Self::Quick => "left to `make test-all`",
             Self::All => "left to `make fuzz`, `make soak` and `make bench`",
@@ -33,7 +33,7 @@ impl Tier {
 }
 
 /// An environment variable that sets how far a program goes. Without it, the program does everything it can.
-struct Extent {
+struct ProgramExtent {
     /// The programs, by title.
     program: &'static str,
     variable: &'static str,
@@ -42,130 +42,130 @@ struct Extent {
     /// Its value in the full tier; `None`: not set.
     all: Option<&'static str>,
     /// The part that the quick tier leaves out.
-    left: &'static str,
+    omitted: &'static str,
 }
 
-const EXTENTS: &[Extent] = &[
-    Extent {
+const PROGRAM_EXTENTS: &[ProgramExtent] = &[
+    ProgramExtent {
         program: "suite conformance",
         variable: "MATRIX",
         quick: Some("cover"),
         all: None,
-        left: "the other combinations of conformance test and stack",
+        omitted: "the other combinations of conformance test and stack",
     },
-    Extent {
+    ProgramExtent {
         program: "suite outside",
         variable: "OUTSIDE",
         quick: Some("some"),
         all: None,
-        left: "pjdfstest and fsx on the other stacks, fsx with eight of ten seeds",
+        omitted: "pjdfstest and fsx on the other stacks, fsx with eight of ten seeds",
     },
-    Extent {
+    ProgramExtent {
         program: "suite faults",
         variable: "FAULTS_SHARE",
         quick: Some("31"),
         all: None,
-        left: "thirty of thirty-one operations on stacks over file systems whose calls fail in turn",
+        omitted: "thirty of thirty-one operations on stacks over file systems whose calls fail in turn",
     },
-    Extent {
+    ProgramExtent {
         program: "suite hostile",
         variable: "HOSTILE_SHARE",
         quick: Some("80"),
         all: Some("2"),
-        left: "most calls of the hostile user (one of 80 here)",
+        omitted: "most calls of the hostile user (one of 80 here)",
     },
-    Extent {
+    ProgramExtent {
         program: "layers union_crash",
         variable: "CRASH_SHARE",
         quick: Some("8"),
         all: None,
-        left: "seven of eight stop points of crash tests",
+        omitted: "seven of eight stop points of crash tests",
     },
-    Extent {
+    ProgramExtent {
         program: "layers power_cut",
         variable: "POWER_CUT_SHARE",
         quick: Some("8"),
         all: None,
-        left: "seven of eight scenarios of power cuts",
+        omitted: "seven of eight scenarios of power cuts",
     },
-    Extent {
+    ProgramExtent {
         program: "layers power_cut",
         variable: "POWER_CUT_CUTS",
         quick: None,
         all: Some("20"),
-        left: "more than six cuts of each scenario",
+        omitted: "more than six cuts of each scenario",
     },
-    Extent {
+    ProgramExtent {
         program: "layers union_model",
         variable: "MODEL_STEPS",
         quick: Some("30000"),
         all: Some("100000"),
-        left: "three times the steps of random operations on unions",
+        omitted: "three times the steps of random operations on unions",
     },
-    Extent {
+    ProgramExtent {
         program: "layers union_snapshots",
         variable: "MODEL_STEPS",
         quick: None,
         all: Some("100000"),
-        left: "five times the steps of random operations with snapshots",
+        omitted: "five times the steps of random operations with snapshots",
     },
-    Extent {
+    ProgramExtent {
         program: "layers union_damage",
         variable: "UNION_DAMAGE",
         quick: None,
         all: Some("20000"),
-        left: "twenty times the walks through unions of damaged branches",
+        omitted: "twenty times the walks through unions of damaged branches",
     },
-    Extent {
+    ProgramExtent {
         program: "layers union_deep",
         variable: "DEEP_LEVELS",
         quick: Some("20000"),
         all: None,
-        left: "trees of 100,000 nested directories in unions (20,000 here)",
+        omitted: "trees of 100,000 nested directories in unions (20,000 here)",
     },
-    Extent {
+    ProgramExtent {
         program: "cli deep_trees",
         variable: "DEEP_LEVELS",
         quick: Some("10000"),
         all: Some("30000"),
-        left: "trees of 30,000 nested directories in mounted unions (10,000 here)",
+        omitted: "trees of 30,000 nested directories in mounted unions (10,000 here)",
     },
-    Extent {
+    ProgramExtent {
         program: "bases mem_and_dir",
         variable: "MODEL_STEPS",
         quick: Some("40000"),
         all: Some("150000"),
-        left: "four times the steps of random operations on bases",
+        omitted: "four times the steps of random operations on bases",
     },
-    Extent {
+    ProgramExtent {
         program: "fist mutants",
         variable: "PLYFS_FUZZ_SECONDS",
         quick: None,
         all: Some("300"),
-        left: "five minutes of damaged FiST programs (four seconds here)",
+        omitted: "five minutes of damaged FiST programs (four seconds here)",
     },
-    Extent {
+    ProgramExtent {
         program: "fist tiers",
         variable: "FIST_TIERS_STATEMENTS",
         quick: None,
         all: Some("60000"),
-        left: "60,000 random FiST statements on both tiers",
+        omitted: "60,000 random FiST statements on both tiers",
     },
-    Extent {
+    ProgramExtent {
         program: "frontends lib",
         variable: "FUZZ_ROUNDS",
         quick: None,
         all: Some("20000000"),
-        left: "20 million random messages for the decoder of requests",
+        omitted: "20 million random messages for the decoder of requests",
     },
 ];
 
 /// Tests that only the full tier has.
-const ONLY_ALL: &[&str] =
+const FULL_TIER_ONLY: &[&str] =
     &["ten minutes of soak on mounts of both transports", "the mounted tests on Linux 6.1, in a User-Mode Linux guest"];
 
 /// Tests that no tier has.
-const BEYOND: &[&str] = &[
+const IN_NO_TIER: &[&str] = &[
     "an hour of soak",
     "100 million messages, a million statements and a million walks through damaged unions of fuzzing",
     "benchmarks",
@@ -188,14 +188,14 @@ const ON_BOTH_TRANSPORTS: &[(&str, Option<&str>)] = &[
 ];
 
 /// The program that chooses the transport by itself.
-const SETS_SWITCH: &str = "frontends transports";
+const SETS_TRANSPORT: &str = "frontends transports";
 
 /// The programs in the tier for another kernel.
 const MOUNTED: &[(&str, Option<&str>)] =
     &[("frontends mounted", None), ("suite conformance", Some("mount")), ("cli mounts", None)];
 
 /// The programs that take longest, heaviest first: they begin in this order.
-const HEAVY: &[(&str, u32)] = &[
+const JOB_WEIGHTS: &[(&str, u32)] = &[
     ("layers union_crash", 60),
     ("suite conformance", 50),
     ("layers power_cut", 42),
@@ -217,7 +217,7 @@ const ALL_LIMIT: Duration = Duration::from_secs(60 * 60);
 const GUEST_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Variables with which a developer replays a test or examines a part of it. They are not set in a full run.
-const OF_PERSONS: &[&str] = &[
+const DEVELOPER_VARIABLES: &[&str] = &[
     "CONFORMANCE_SEED",
     "CRASH_EVERY_CALL",
     "CRASH_SCENARIO",
@@ -240,7 +240,7 @@ const OF_PERSONS: &[&str] = &[
 ];
 
 /// Makes a job that was selected by its title run with the variables that the caller has set.
-pub(crate) fn as_called(job: &mut Job) {
+pub(crate) fn keep_caller_environment(job: &mut Job) {
     job.environment.retain(|(name, _)| std::env::var_os(name).is_none());
 }
 
@@ -249,9 +249,9 @@ pub(crate) fn as_called(job: &mut Job) {
 /// # Errors
 /// Fails if a program named in this module is missing.
 pub(crate) fn jobs(tier: Tier, programs: &[Program], results: &Path) -> anyhow::Result<Vec<Job>> {
-    for title in known() {
-        let is_there = programs.iter().any(|program| program.title == title);
-        anyhow::ensure!(is_there, "no program {title:?} was built: build all with `make test`, or correct its title");
+    for title in referenced_programs() {
+        let was_built = programs.iter().any(|program| program.title == title);
+        anyhow::ensure!(was_built, "no program {title:?} was built: build all with `make test`, or correct its title");
     }
     let job = |program: &Program, state, argument: Option<&str>| job(tier, program, state, argument);
     if tier == Tier::Mounted {
@@ -259,17 +259,19 @@ pub(crate) fn jobs(tier: Tier, programs: &[Program], results: &Path) -> anyhow::
             programs
                 .iter()
                 .find(|program| program.title == *title)
-                .map(|program| job(program, State::Device, *argument))
+                .map(|program| job(program, TransportState::Device, *argument))
         };
         return Ok(MOUNTED.iter().filter_map(of).collect());
     }
-    let state = |program: &Program| if SETS_SWITCH == program.title { State::Sets } else { State::Device };
+    let state = |program: &Program| {
+        if SETS_TRANSPORT == program.title { TransportState::SetByJob } else { TransportState::Device }
+    };
     let mut jobs: Vec<Job> = programs.iter().map(|program| job(program, state(program), None)).collect();
     jobs.push(documentation_tests());
-    if switch::is_here() {
+    if kernel_parameters::can_set_transport() {
         for (title, argument) in ON_BOTH_TRANSPORTS {
             let of_title = programs.iter().filter(|program| program.title == *title);
-            jobs.extend(of_title.map(|program| job(program, State::Uring, *argument)));
+            jobs.extend(of_title.map(|program| job(program, TransportState::Uring, *argument)));
         }
     }
     if tier == Tier::All && can_mount() {
@@ -280,33 +282,36 @@ pub(crate) fn jobs(tier: Tier, programs: &[Program], results: &Path) -> anyhow::
 }
 
 /// Returns the programs named in the tables of this module.
-fn known() -> impl Iterator<Item = &'static str> {
-    let extents = EXTENTS.iter().map(|extent| extent.program);
+fn referenced_programs() -> impl Iterator<Item = &'static str> {
+    let extents = PROGRAM_EXTENTS.iter().map(|extent| extent.program);
     let chosen = ON_BOTH_TRANSPORTS.iter().chain(MOUNTED).map(|(title, _)| *title);
     extents
         .chain(chosen)
-        .chain(HEAVY.iter().map(|(title, _)| *title))
-        .chain(HARNESSES_OF_THEIR_OWN)
-        .chain([SETS_SWITCH])
+        .chain(JOB_WEIGHTS.iter().map(|(title, _)| *title))
+        .chain(CUSTOM_HARNESSES)
+        .chain([SETS_TRANSPORT])
 }
 
-fn job(tier: Tier, program: &Program, state: State, argument: Option<&str>) -> Job {
+fn job(tier: Tier, program: &Program, state: TransportState, argument: Option<&str>) -> Job {
     let title = match state {
-        State::Uring => format!("{} over io_uring", program.title),
+        TransportState::Uring => format!("{} over io_uring", program.title),
         _ => program.title.clone(),
     };
     let mut arguments: Vec<String> =
         ["-Zunstable-options", "--format=json", "--report-time", "--show-output"].map(str::to_owned).into();
-    if HARNESSES_OF_THEIR_OWN.contains(&program.title.as_str()) {
+    if CUSTOM_HARNESSES.contains(&program.title.as_str()) {
         arguments = vec!["--format=json".to_owned()];
     }
     arguments.extend(argument.map(str::to_owned));
-    let value = |extent: &Extent| if tier == Tier::All { extent.all } else { extent.quick };
+    let value = |extent: &ProgramExtent| if tier == Tier::All { extent.all } else { extent.quick };
     let extent = |variable: &str| {
-        EXTENTS.iter().find(|extent| extent.program == program.title && extent.variable == variable).and_then(value)
+        PROGRAM_EXTENTS
+            .iter()
+            .find(|extent| extent.program == program.title && extent.variable == variable)
+            .and_then(value)
     };
     let variables: BTreeSet<&str> =
-        OF_PERSONS.iter().copied().chain(EXTENTS.iter().map(|extent| extent.variable)).collect();
+        DEVELOPER_VARIABLES.iter().copied().chain(PROGRAM_EXTENTS.iter().map(|extent| extent.variable)).collect();
     let environment = variables.iter().map(|name| ((*name).to_owned(), extent(name).map(str::to_owned))).collect();
     Job {
         title,
@@ -314,29 +319,29 @@ fn job(tier: Tier, program: &Program, state: State, argument: Option<&str>) -> J
         directory: program.directory.clone(),
         arguments,
         environment,
-        source: Source::Events,
+        source: CaseSource::Events,
         state,
-        weight: HEAVY.iter().find(|(title, _)| *title == program.title).map_or(1, |(_, weight)| *weight),
+        weight: JOB_WEIGHTS.iter().find(|(title, _)| *title == program.title).map_or(1, |(_, weight)| *weight),
         limit: if tier == Tier::Quick { QUICK_LIMIT } else { ALL_LIMIT },
-        must_have_tests: known().any(|title| title == program.title),
+        must_have_tests: referenced_programs().any(|title| title == program.title),
     }
 }
 
 /// The programs that use libtest-mimic, which prints events by default and captures no output.
-const HARNESSES_OF_THEIR_OWN: [&str; 5] =
+const CUSTOM_HARNESSES: [&str; 5] =
     ["suite conformance", "suite faults", "suite hostile", "suite outside", "cli unions_compared"];
 
 fn documentation_tests() -> Job {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     Job {
         weight: 30,
-        source: Source::Lines,
+        source: CaseSource::Lines,
         ..command("documentation tests", cargo.into(), &["test", "--doc", "--workspace", "--no-fail-fast"])
     }
 }
 
 fn soak() -> Job {
-    Job { state: State::Own, weight: 100, ..command("soak", "scripts/soak".into(), &["10"]) }
+    Job { state: TransportState::SetBeforeEachMount, weight: 100, ..command("soak", "scripts/soak".into(), &["10"]) }
 }
 
 /// Creates the job for the mounted tests in a guest, whose runner stores its results where the host finds them.
@@ -348,7 +353,7 @@ fn guest(results: &Path) -> Job {
     Job {
         weight: 55,
         limit: GUEST_LIMIT,
-        source: Source::Nested(results),
+        source: CaseSource::Nested(results),
         environment: vec![
             ("GUEST_RESULTS".to_owned(), Some(results_text.clone())),
             // The guest ends by itself before the host kills it.
@@ -370,8 +375,8 @@ fn command(title: &str, executable: PathBuf, arguments: &[&str]) -> Job {
         directory,
         arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
         environment: Vec::new(),
-        source: Source::ExitCode,
-        state: State::Device,
+        source: CaseSource::ExitCode,
+        state: TransportState::Device,
         weight: 1,
         limit: ALL_LIMIT,
         must_have_tests: false,
@@ -379,11 +384,11 @@ fn command(title: &str, executable: PathBuf, arguments: &[&str]) -> Job {
 }
 
 /// Returns what a tier leaves to others, in addition to what its programs report.
-pub(crate) fn left(tier: Tier) -> Vec<String> {
-    let extents = EXTENTS.iter().map(|extent| format!("{}: {}", extent.program, extent.left));
+pub(crate) fn omitted(tier: Tier) -> Vec<String> {
+    let extents = PROGRAM_EXTENTS.iter().map(|extent| format!("{}: {}", extent.program, extent.omitted));
     match tier {
-        Tier::Quick => extents.chain(ONLY_ALL.iter().map(|text| (*text).to_owned())).collect(),
-        Tier::All => BEYOND.iter().map(|text| (*text).to_owned()).collect(),
+        Tier::Quick => extents.chain(FULL_TIER_ONLY.iter().map(|text| (*text).to_owned())).collect(),
+        Tier::All => IN_NO_TIER.iter().map(|text| (*text).to_owned()).collect(),
         Tier::Mounted => Vec::new(),
     }
 }
@@ -399,7 +404,7 @@ mod tests {
 
     fn programs() -> Vec<Program> {
         let program = |title: &str| Program { title: title.to_owned(), executable: "/x".into(), directory: "/".into() };
-        known().map(program).collect()
+        referenced_programs().map(program).collect()
     }
 
     fn jobs_of(tier: Tier) -> Vec<Job> {
@@ -407,9 +412,9 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_tier_goes_less_far_with_every_program() {
+    fn quick_tier_reduces_every_extent() {
         let (quick, all) = (jobs_of(Tier::Quick), jobs_of(Tier::All));
-        for extent in EXTENTS {
+        for extent in PROGRAM_EXTENTS {
             assert_ne!(extent.quick, extent.all, "{}", extent.program);
             let value = |jobs: &[Job]| {
                 let job = jobs.iter().find(|job| job.title == extent.program).unwrap();
@@ -419,21 +424,21 @@ mod tests {
             assert_eq!(value(&all).as_deref(), extent.all);
         }
         assert!(quick.iter().all(|job| all.iter().any(|other| other.title == job.title)));
-        assert_eq!(left(Tier::Quick).len(), EXTENTS.len() + ONLY_ALL.len());
+        assert_eq!(omitted(Tier::Quick).len(), PROGRAM_EXTENTS.len() + FULL_TIER_ONLY.len());
     }
 
     #[test]
-    fn a_whole_run_depends_on_no_variable_of_the_caller() {
-        for job in jobs_of(Tier::All).iter().filter(|job| job.source == Source::Events) {
-            let of_extents = EXTENTS.iter().map(|extent| extent.variable);
-            for name in of_extents.chain(OF_PERSONS.iter().copied()) {
-                assert!(job.environment.iter().any(|(known, _)| known == name), "{}: {name}", job.title);
+    fn full_run_ignores_variables_of_the_caller() {
+        for job in jobs_of(Tier::All).iter().filter(|job| job.source == CaseSource::Events) {
+            let of_extents = PROGRAM_EXTENTS.iter().map(|extent| extent.variable);
+            for name in of_extents.chain(DEVELOPER_VARIABLES.iter().copied()) {
+                assert!(job.environment.iter().any(|(variable, _)| variable == name), "{}: {name}", job.title);
             }
         }
     }
 
     #[test]
-    fn a_program_that_is_missing_is_an_error() {
+    fn missing_program_is_an_error() {
         let programs: Vec<Program> = programs().into_iter().filter(|program| program.title != "cli views").collect();
         assert!(jobs(Tier::Quick, &programs, "/r".as_ref()).unwrap_err().to_string().contains("cli views"));
     }

@@ -17,28 +17,28 @@ pub(crate) struct Program {
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct CargoMessage {
     reason: String,
     manifest_path: Option<PathBuf>,
-    target: Option<Target>,
-    profile: Option<Profile>,
+    target: Option<CargoTarget>,
+    profile: Option<CargoProfile>,
     executable: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
-struct Target {
+struct CargoTarget {
     name: String,
     kind: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Profile {
+struct CargoProfile {
     test: bool,
 }
 
 /// The last message of a build.
 #[derive(Deserialize)]
-struct End {
+struct BuildFinished {
     reason: String,
     success: bool,
 }
@@ -50,9 +50,9 @@ struct End {
 pub(crate) fn read(messages: &Path) -> anyhow::Result<Vec<Program>> {
     let text = std::fs::read_to_string(messages)
         .with_context(|| format!("reading {}: build the tests first with `make test`", messages.display()))?;
-    let is_whole = text
-        .lines()
-        .any(|line| serde_json::from_str::<End>(line).is_ok_and(|end| end.reason == "build-finished" && end.success));
+    let is_whole = text.lines().any(|line| {
+        serde_json::from_str::<BuildFinished>(line).is_ok_and(|end| end.reason == "build-finished" && end.success)
+    });
     anyhow::ensure!(is_whole, "{} does not tell of a build that succeeded: run `make test`", messages.display());
     let mut programs: Vec<Program> = text.lines().filter_map(program).collect();
     programs.sort_by(|one, other| one.title.cmp(&other.title));
@@ -61,7 +61,7 @@ pub(crate) fn read(messages: &Path) -> anyhow::Result<Vec<Program>> {
 }
 
 fn program(line: &str) -> Option<Program> {
-    let message: Message = serde_json::from_str(line).ok()?;
+    let message: CargoMessage = serde_json::from_str(line).ok()?;
     if message.reason != "compiler-artifact" || !message.profile?.test {
         return None;
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_programs_are_told_from_what_else_cargo_builds() {
+    fn test_programs_are_distinguished_from_other_artifacts() {
         let line = |kind: &str, test: bool| {
             format!(
                 r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/layers/Cargo.toml","target":{{"name":"union_crash","kind":["{kind}"]}},"profile":{{"test":{test}}},"executable":"/w/target/debug/deps/union_crash-1"}}"#

@@ -4,21 +4,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::case::{Case, Outcome, Results, Verdict};
-use crate::events::SKIPPED;
+use crate::events::SKIPPED_PREFIX;
+use crate::kernel_parameters;
 use crate::plan::{self, Tier};
-use crate::switch;
 
-const SLOWEST: usize = 20;
+const SLOWEST_COUNT: usize = 20;
 
 /// Prints a finished job, with the output of its failed tests.
-pub(crate) fn job(outcome: &Outcome) {
+pub(crate) fn print_job(outcome: &Outcome) {
     for note in &outcome.notes {
         say!("    {note}");
     }
     for case in outcome.cases.iter().filter(|case| case.verdict == Verdict::Failed) {
         say!("FAILED {}: {}\n{}", case.job, case.name, case.output.trim_end());
     }
-    say!("{}: {} in {}", outcome.title, counts(|verdict| outcome.count(verdict)), readable(outcome.elapsed));
+    say!("{}: {} in {}", outcome.title, counts(|verdict| outcome.count(verdict)), format_duration(outcome.elapsed));
 }
 
 fn counts(count: impl Fn(Verdict) -> usize) -> String {
@@ -27,16 +27,16 @@ fn counts(count: impl Fn(Verdict) -> usize) -> String {
 }
 
 /// Prints the summary of the whole run; the counts come last.
-pub(crate) fn end(results: &Results, tier: Tier, elapsed: Duration) {
+pub(crate) fn print_summary(results: &Results, tier: Tier, elapsed: Duration) {
     section("seeds", results.cases.iter().filter(|case| case.verdict == Verdict::Passed).flat_map(seeds));
     section("slowest tests", slowest(results));
-    section(tier.left_title(), results.left.iter().cloned().chain(plan::left(tier)));
+    section(tier.omitted_title(), results.omitted.iter().cloned().chain(plan::omitted(tier)));
     section(
         "skipped",
         of(results, Verdict::Skipped).map(|case| format!("{}: {}: {}", case.job, case.name, first_line(case))),
     );
     section("failed", of(results, Verdict::Failed).map(|case| format!("{}: {}", case.job, case.name)));
-    say!("ran for {}", readable(elapsed));
+    say!("ran for {}", format_duration(elapsed));
     say!("{}", counts(|verdict| results.count(verdict)));
 }
 
@@ -60,15 +60,19 @@ fn slowest(results: &Results) -> Vec<String> {
     let mut timed: Vec<(f64, &Case)> =
         results.cases.iter().filter_map(|case| case.seconds.map(|seconds| (seconds, case))).collect();
     timed.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-    timed.iter().take(SLOWEST).map(|(seconds, case)| format!("{seconds:7.2} s  {}: {}", case.job, case.name)).collect()
+    timed
+        .iter()
+        .take(SLOWEST_COUNT)
+        .map(|(seconds, case)| format!("{seconds:7.2} s  {}: {}", case.job, case.name))
+        .collect()
 }
 
 fn first_line(case: &Case) -> &str {
-    case.output.lines().find(|line| line.starts_with(SKIPPED)).unwrap_or("ignored")
+    case.output.lines().find(|line| line.starts_with(SKIPPED_PREFIX)).unwrap_or("ignored")
 }
 
 /// Returns the result recorded for jobs that did not finish.
-pub(crate) fn cut_off(error: &anyhow::Error) -> Outcome {
+pub(crate) fn interrupted(error: &anyhow::Error) -> Outcome {
     let job = "the run".to_owned();
     let name = "all jobs".to_owned();
     let case = Case { job: job.clone(), name, verdict: Verdict::Failed, seconds: None, output: format!("{error:#}") };
@@ -86,29 +90,29 @@ pub(crate) fn is_success(results: &Results) -> bool {
 }
 
 /// Prefix of the reason why a test is skipped for a feature that the kernel lacks, rather than for the machine's set-up.
-const EXCUSE: &str = "skipped: the kernel has no ";
+const EXCUSED_PREFIX: &str = "skipped: the kernel has no ";
 
 /// Returns whether a test was skipped for such reasons only.
 fn is_excused(case: &Case) -> bool {
-    let mut reasons = case.output.lines().filter(|line| line.starts_with(SKIPPED)).peekable();
-    reasons.peek().is_some() && reasons.all(|line| line.starts_with(EXCUSE))
+    let mut reasons = case.output.lines().filter(|line| line.starts_with(SKIPPED_PREFIX)).peekable();
+    reasons.peek().is_some() && reasons.all(|line| line.starts_with(EXCUSED_PREFIX))
 }
 
 /// Prints what cannot be tested on this machine.
-pub(crate) fn limits() {
+pub(crate) fn print_limits() {
     if !rustix::process::geteuid().is_root() {
         say!("not root: tests that need several users or mount(2) are skipped");
     }
     if !Path::new("/dev/fuse").exists() {
         say!("no /dev/fuse: tests that mount are skipped");
     }
-    if !switch::is_here() {
+    if !kernel_parameters::can_set_transport() {
         say!("no io_uring for FUSE in this kernel, or not root: mounts are tested with /dev/fuse only");
     }
 }
 
 /// Formats a duration for humans.
-fn readable(duration: Duration) -> String {
+fn format_duration(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 60.. => format!("{} min {} s", seconds / 60, seconds % 60),
         _ => format!("{:.1} s", duration.as_secs_f64()),
@@ -120,21 +124,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_kernel_lacks_may_be_skipped_where_everything_can_run() {
-        let mut found = Results::of_two();
-        found.cases[1].verdict = Verdict::Skipped;
-        found.cases[1].output = "skipped: the kernel has no io_uring for FUSE\n".to_owned();
-        assert!(is_success(&found));
-        found.cases[1].output += "skipped: needs root\n";
-        assert_eq!(is_success(&found), !plan::can_mount());
+    fn only_missing_kernel_features_excuse_skipped_tests() {
+        let mut results = Results::sample();
+        results.cases[1].verdict = Verdict::Skipped;
+        results.cases[1].output = "skipped: the kernel has no io_uring for FUSE\n".to_owned();
+        assert!(is_success(&results));
+        results.cases[1].output += "skipped: needs root\n";
+        assert_eq!(is_success(&results), !plan::can_mount());
     }
 
     #[test]
-    fn a_failure_or_nothing_at_all_is_no_success() {
-        let mut found = Results::of_two();
-        assert!(!is_success(&found));
-        found.cases.pop();
-        assert!(is_success(&found));
+    fn a_failure_or_an_empty_run_is_no_success() {
+        let mut results = Results::sample();
+        assert!(!is_success(&results));
+        results.cases.pop();
+        assert!(is_success(&results));
         assert!(!is_success(&Results::default()));
     }
 }

@@ -10,18 +10,18 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::case::Outcome;
 use crate::job::Job;
-use crate::switch::State;
+use crate::kernel_parameters::TransportState;
 
 /// Flag that ends the whole run.
 #[derive(Debug)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl StopFlag {
     /// Creates a flag that is set when a signal of a user or terminal arrives.
     ///
     /// # Errors
     /// Fails if a signal handler cannot be installed.
-    pub(crate) fn at_signals() -> anyhow::Result<Self> {
+    pub(crate) fn on_signals() -> anyhow::Result<Self> {
         let stop = Self(Arc::new(AtomicBool::new(false)));
         for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
             signal_hook::flag::register(signal, stop.0.clone())?;
@@ -47,7 +47,7 @@ pub(crate) fn run(
     mut jobs: Vec<Job>,
     side_by_side: Option<usize>,
     results: &Path,
-    stop: &Stop,
+    stop: &StopFlag,
     take: &mut dyn FnMut(Outcome),
 ) -> anyhow::Result<()> {
     jobs.sort_by_key(|job| job.weight);
@@ -84,8 +84,8 @@ pub(crate) fn run(
 }
 
 /// Groups the jobs by state, in the order in which the states run.
-pub(crate) fn phases(jobs: Vec<Job>) -> BTreeMap<State, Vec<Job>> {
-    let mut phases: BTreeMap<State, Vec<Job>> = BTreeMap::new();
+pub(crate) fn phases(jobs: Vec<Job>) -> BTreeMap<TransportState, Vec<Job>> {
+    let mut phases: BTreeMap<TransportState, Vec<Job>> = BTreeMap::new();
     for job in jobs {
         phases.entry(job.state).or_default().push(job);
     }

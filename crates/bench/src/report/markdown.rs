@@ -1,11 +1,11 @@
 //! The figures as a Markdown page.
 use std::fmt::Write;
 
-use super::results::Results;
+use super::results::BenchResults;
 use super::table;
 
 /// Returns the contents of results.md.
-pub(crate) fn render(results: &Results) -> String {
+pub(crate) fn render(results: &BenchResults) -> String {
     let mut text = String::from("# Results\n\nWritten by `make bench`; how to read them: [README.md](README.md).\n\n");
     let machine = &results.machine;
     line(
@@ -18,7 +18,7 @@ pub(crate) fn render(results: &Results) -> String {
     line(&mut text, "![Ratio to the lower file system](chart.svg)\n".to_owned());
     ratios(&mut text, results);
     medians(&mut text, results);
-    processor_time(&mut text, results);
+    cpu_time(&mut text, results);
     requests(&mut text, results);
     loads(&mut text, results);
     failures(&mut text, results);
@@ -30,18 +30,18 @@ pub(crate) fn render(results: &Results) -> String {
     text
 }
 
-fn ratios(text: &mut String, results: &Results) {
+fn ratios(text: &mut String, results: &BenchResults) {
     line(text, "## Time as a multiple of the lower file system's\n".to_owned());
     grid(text, results, |step, subject| Some(table::ratio(step.subjects.get(subject)?.ratio?)));
 }
 
-fn medians(text: &mut String, results: &Results) {
+fn medians(text: &mut String, results: &BenchResults) {
     line(text, "\n## Medians in seconds\n".to_owned());
     grid(text, results, |step, subject| Some(table::seconds(step, step.subjects.get(subject)?.seconds_median)));
 }
 
 /// Writes the CPU time of the whole machine: the work of a server or the kernel besides the program is part of the cost.
-fn processor_time(text: &mut String, results: &Results) {
+fn cpu_time(text: &mut String, results: &BenchResults) {
     line(text, "\n## Processor time of the whole machine in seconds (medians)\n".to_owned());
     grid(text, results, |step, subject| {
         Some(table::seconds(step, step.subjects.get(subject)?.processor_seconds_median()?))
@@ -49,7 +49,7 @@ fn processor_time(text: &mut String, results: &Results) {
 }
 
 /// Writes the numbers of requests answered, which only servers with queryable counts report.
-fn requests(text: &mut String, results: &Results) {
+fn requests(text: &mut String, results: &BenchResults) {
     let has_some = |(_, result): (&str, &crate::measure::WorkloadResult)| {
         result.steps.iter().flat_map(|step| step.subjects.values()).any(|figures| !figures.requests.is_empty())
     };
@@ -59,7 +59,7 @@ fn requests(text: &mut String, results: &Results) {
     }
 }
 
-fn grid(text: &mut String, results: &Results, show: impl Fn(&crate::measure::StepResult, &str) -> Option<String>) {
+fn grid(text: &mut String, results: &BenchResults, show: impl Fn(&crate::measure::StepResult, &str) -> Option<String>) {
     let names = results.subject_names();
     let headings: String = names.iter().map(|name| format!(" {} |", cell(name))).collect();
     line(text, format!("| workload | step | rounds |{headings}"));
@@ -74,7 +74,7 @@ fn grid(text: &mut String, results: &Results, show: impl Fn(&crate::measure::Ste
 }
 
 /// Reports the load of the machine, because a busy machine makes the durations long and the ratios imprecise.
-fn loads(text: &mut String, results: &Results) {
+fn loads(text: &mut String, results: &BenchResults) {
     let load = |(workload, result): (&str, &crate::measure::WorkloadResult)| match result.load_average {
         Some(load) => format!("{workload} {load:.1}"),
         None => format!("{workload} unknown"),
@@ -83,7 +83,7 @@ fn loads(text: &mut String, results: &Results) {
     line(text, format!("\nLoad average of the machine before each workload: {}.", loads.join(", ")));
 }
 
-fn failures(text: &mut String, results: &Results) {
+fn failures(text: &mut String, results: &BenchResults) {
     for (workload, result) in results.ordered() {
         for (subject, reason) in &result.failures {
             line(text, format!("\n{subject} failed in {workload}: {reason}"));

@@ -11,24 +11,24 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-pub(crate) use results::{Machine, Results};
+pub(crate) use results::{BenchResults, Machine};
 
 /// Writes results.json, results.md and chart.svg. Workloads that were not run this time keep their figures in the files.
-pub(crate) fn write(directory: &Path, results: &mut Results) -> Result<()> {
+pub(crate) fn write(directory: &Path, results: &mut BenchResults) -> Result<()> {
     merge_json(directory, "results.json", results)?;
     write_text(directory, "results.md", &markdown::render(results))?;
     write_text(directory, "chart.svg", &chart::ratios::render(results))
 }
 
 /// Writes the files for unions in the same way: union.json, union.md, union.svg and union-tree.svg.
-pub(crate) fn write_union(directory: &Path, results: &mut Results) -> Result<()> {
+pub(crate) fn write_union(directory: &Path, results: &mut BenchResults) -> Result<()> {
     merge_json(directory, "union.json", results)?;
     write_text(directory, "union.md", &union::markdown(results))?;
     write_text(directory, "union.svg", &chart::union::lines(results))?;
     write_text(directory, "union-tree.svg", &chart::union::bars(results))
 }
 
-fn merge_json(directory: &Path, name: &str, results: &mut Results) -> Result<()> {
+fn merge_json(directory: &Path, name: &str, results: &mut BenchResults) -> Result<()> {
     let older = std::fs::read(directory.join(name)).ok();
     if let Some(older) = older.and_then(|text| serde_json::from_slice(&text).ok()) {
         results.keep_older(older);

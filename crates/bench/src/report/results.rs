@@ -10,11 +10,11 @@ use crate::workloads;
 
 /// The contents of results.json.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Results {
+pub(crate) struct BenchResults {
     /// The machine that the figures were measured on.
     pub machine: Machine,
     /// The subjects in the order of the tables.
-    pub subjects: Vec<SubjectNote>,
+    pub subjects: Vec<SubjectDescription>,
     /// The figures by workload name.
     pub workloads: BTreeMap<String, WorkloadResult>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Machine {
 
 /// The description of a subject.
 #[derive(PartialEq, Serialize, Deserialize)]
-pub(crate) struct SubjectNote {
+pub(crate) struct SubjectDescription {
     /// Name of the subject, as in the figures.
     pub name: String,
     /// Version that the program reports.
@@ -43,12 +43,12 @@ pub(crate) struct SubjectNote {
     pub command: String,
     /// Its position in a series with different numbers of branches, if such a series was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub member: Option<Member>,
+    pub member: Option<SeriesMember>,
 }
 
 /// A subject in a series that differs only in the number of branches.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Member {
+pub(crate) struct SeriesMember {
     /// The common name of the series.
     pub series: String,
     /// Number of branches that this subject joins.
@@ -57,7 +57,7 @@ pub(crate) struct Member {
 
 impl Machine {
     /// Returns the machine that this runs on.
-    pub(crate) fn this() -> Self {
+    pub(crate) fn current() -> Self {
         let information = rustix::system::sysinfo();
         let bytes = information.totalram as u64 * u64::from(information.mem_unit.max(1));
         Self {
@@ -69,16 +69,16 @@ impl Machine {
     }
 }
 
-impl Results {
+impl BenchResults {
     /// Returns results without figures.
     pub(crate) fn new(subjects: &[Subject]) -> Self {
-        let note = |subject: &Subject| SubjectNote {
+        let note = |subject: &Subject| SubjectDescription {
             name: subject.name.clone(),
             version: subject.version(),
             command: if subject.arguments.is_empty() { "-".to_owned() } else { subject.shown_command() },
-            member: subject.series.clone().map(|series| Member { series, branches: subject.branches }),
+            member: subject.series.clone().map(|series| SeriesMember { series, branches: subject.branches }),
         };
-        Self { machine: Machine::this(), subjects: subjects.iter().map(note).collect(), workloads: BTreeMap::new() }
+        Self { machine: Machine::current(), subjects: subjects.iter().map(note).collect(), workloads: BTreeMap::new() }
     }
 
     /// Returns the names of the subjects in the order of the tables.
@@ -96,14 +96,14 @@ impl Results {
 
     /// Keeps the older figures of workloads that were not run now, if they were measured under the same conditions.
     pub(crate) fn keep_older(&mut self, older: Self) {
-        let known = |note: &SubjectNote| self.subjects.iter().find(|own| own.name == note.name);
-        let same = older.subjects.iter().all(|note| known(note).is_none_or(|own| own == note));
+        let own_entry = |note: &SubjectDescription| self.subjects.iter().find(|own| own.name == note.name);
+        let same = older.subjects.iter().all(|note| own_entry(note).is_none_or(|own| own == note));
         if older.machine != self.machine || !same {
             return;
         }
-        for (place, note) in older.subjects.into_iter().enumerate() {
+        for (position, note) in older.subjects.into_iter().enumerate() {
             if !self.subjects.iter().any(|own| own.name == note.name) {
-                self.subjects.insert(place.min(self.subjects.len()), note);
+                self.subjects.insert(position.min(self.subjects.len()), note);
             }
         }
         for (name, result) in older.workloads {
@@ -116,22 +116,22 @@ impl Results {
 mod tests {
     use super::*;
 
-    fn results(subjects: &[(&str, &str)], workload: &str) -> Results {
-        let note = |(name, version): &(&str, &str)| SubjectNote {
+    fn results(subjects: &[(&str, &str)], workload: &str) -> BenchResults {
+        let note = |(name, version): &(&str, &str)| SubjectDescription {
             name: (*name).to_owned(),
             version: Some((*version).to_owned()),
             command: String::new(),
             member: None,
         };
-        Results {
-            machine: Machine::this(),
+        BenchResults {
+            machine: Machine::current(),
             subjects: subjects.iter().map(note).collect(),
             workloads: BTreeMap::from([(workload.to_owned(), WorkloadResult::default())]),
         }
     }
 
     #[test]
-    fn older_workloads_of_the_same_things_are_kept() {
+    fn older_workloads_of_the_same_subjects_are_kept() {
         let mut new = results(&[("native", "1"), ("b", "1")], "tree");
         new.keep_older(results(&[("native", "1"), ("a", "1"), ("b", "1")], "build"));
         assert_eq!(new.subject_names(), ["native", "a", "b"]);

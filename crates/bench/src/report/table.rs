@@ -1,7 +1,7 @@
 //! The figures as tables for a terminal.
 use std::fmt::Write;
 
-use crate::measure::{Figures, StepResult, WorkloadResult};
+use crate::measure::{StepFigures, StepResult, WorkloadResult};
 
 /// Returns the table of one workload: one row per step, each with the median duration and the ratio to the lower file system;
 /// then the CPU time of the whole machine.
@@ -9,7 +9,7 @@ pub(crate) fn one(name: &str, result: &WorkloadResult, subjects: &[&str]) -> Str
     let title = format!("{name}: seconds (median of {}) and ratio to {}", result.rounds, result.reference);
     let times = render(&title, result, subjects, |step, figures| timed(seconds(step, figures.seconds_median), figures));
     let processors = format!("{name}: processor time of the whole machine in seconds");
-    let busy = |step: &StepResult, figures: &Figures| {
+    let busy = |step: &StepResult, figures: &StepFigures| {
         figures.processor_seconds_median().map_or("-".to_owned(), |busy| seconds(step, busy))
     };
     times + &render(&processors, result, subjects, busy)
@@ -25,7 +25,7 @@ pub(crate) fn per_operation(result: &WorkloadResult, subjects: &[&str]) -> Strin
 }
 
 /// Returns a duration with its ratio to that of the lower file system.
-fn timed(time: String, figures: &Figures) -> String {
+fn timed(time: String, figures: &StepFigures) -> String {
     time + &figures.ratio.map_or(String::new(), |value| format!(" {:>6}", ratio(value)))
 }
 
@@ -43,7 +43,7 @@ fn render(
     title: &str,
     result: &WorkloadResult,
     subjects: &[&str],
-    show: impl Fn(&StepResult, &Figures) -> String,
+    show: impl Fn(&StepResult, &StepFigures) -> String,
 ) -> String {
     let first = result.steps.iter().map(|step| step.step.len()).max().unwrap_or(0) + 2;
     let width = subjects.iter().map(|name| name.len() + 2).max().unwrap_or(0).max(18);

@@ -1,13 +1,13 @@
 //! The figures of unions: one row per series, one column per number of branches.
 use std::fmt::Write;
 
-use super::results::{Member, Results, SubjectNote};
+use super::results::{BenchResults, SeriesMember, SubjectDescription};
 use super::table;
-use crate::measure::{Figures, StepResult, WorkloadResult};
+use crate::measure::{StepFigures, StepResult, WorkloadResult};
 use crate::subjects::{NATIVE, OVERLAYFS};
 
 /// Returns the series, without the lower file system, in the order of the tables.
-pub(crate) fn series(results: &Results) -> Vec<&str> {
+pub(crate) fn series(results: &BenchResults) -> Vec<&str> {
     let mut all = Vec::new();
     for member in members(results) {
         if !all.contains(&member.series.as_str()) {
@@ -18,7 +18,7 @@ pub(crate) fn series(results: &Results) -> Vec<&str> {
 }
 
 /// Returns the numbers of branches in ascending order.
-pub(crate) fn branches(results: &Results) -> Vec<usize> {
+pub(crate) fn branches(results: &BenchResults) -> Vec<usize> {
     let mut all: Vec<_> = members(results).map(|member| member.branches).collect();
     all.sort_unstable();
     all.dedup();
@@ -27,16 +27,16 @@ pub(crate) fn branches(results: &Results) -> Vec<usize> {
 
 /// Returns the figures of a series with that many branches in a step.
 pub(crate) fn figures<'a>(
-    results: &Results,
+    results: &BenchResults,
     step: &'a StepResult,
     series: &str,
     branches: usize,
-) -> Option<&'a Figures> {
+) -> Option<&'a StepFigures> {
     step.subjects.get(&note(results, series, branches)?.name)
 }
 
 /// Returns the table for the terminal.
-pub(crate) fn table(title: &str, result: &WorkloadResult, results: &Results) -> String {
+pub(crate) fn table(title: &str, result: &WorkloadResult, results: &BenchResults) -> String {
     let width = series(results).iter().map(|name| name.len() + 2).max().unwrap_or(0).max(NATIVE.len() + 2);
     let mut text = format!("\n{title}");
     for step in &result.steps {
@@ -56,7 +56,7 @@ pub(crate) fn table(title: &str, result: &WorkloadResult, results: &Results) -> 
 }
 
 /// Returns the contents of union.md.
-pub(crate) fn markdown(results: &Results) -> String {
+pub(crate) fn markdown(results: &BenchResults) -> String {
     let mut text = String::from(
         "# Unions\n\nWritten by `bench union`; how to read them: [README.md](README.md#unions). Each cell is the time as a \
          multiple of the lower file system's without a union, and the median in seconds; in bold the fastest outside the \
@@ -77,7 +77,7 @@ pub(crate) fn markdown(results: &Results) -> String {
     text
 }
 
-fn section(text: &mut String, workload: &str, result: &WorkloadResult, results: &Results) {
+fn section(text: &mut String, workload: &str, result: &WorkloadResult, results: &BenchResults) {
     let load = result.load_average.map_or("unknown".to_owned(), |load| format!("{load:.1}"));
     let rounds = if result.rounds == 1 { "one round".to_owned() } else { format!("{} rounds", result.rounds) };
     let small = if result.quick { ", small sizes: the figures mean little" } else { "" };
@@ -109,9 +109,9 @@ fn section(text: &mut String, workload: &str, result: &WorkloadResult, results: 
 }
 
 /// Writes the numbers of requests answered by the servers that report them, for each number of branches.
-fn requests(text: &mut String, step: &StepResult, results: &Results) {
+fn requests(text: &mut String, step: &StepResult, results: &BenchResults) {
     let list = |name| {
-        let requests = |count| figures(results, step, name, count).and_then(Figures::requests_median);
+        let requests = |count| figures(results, step, name, count).and_then(StepFigures::requests_median);
         let counts: Vec<_> = branches(results).into_iter().map(requests).collect();
         let shown = |count: &Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
         let text = || counts.iter().map(shown).collect::<Vec<_>>().join(", ");
@@ -124,7 +124,7 @@ fn requests(text: &mut String, step: &StepResult, results: &Results) {
 }
 
 /// Returns the fastest series outside the kernel, by ratio: with changing machine speed, the durations reflect the machine.
-fn fastest<'a>(results: &'a Results, step: &StepResult, branches: usize) -> Option<&'a str> {
+fn fastest<'a>(results: &'a BenchResults, step: &StepResult, branches: usize) -> Option<&'a str> {
     let ratio = |name| {
         let figures = figures(results, step, name, branches)?;
         Some((figures.ratio.unwrap_or(figures.seconds_median), name))
@@ -133,13 +133,13 @@ fn fastest<'a>(results: &'a Results, step: &StepResult, branches: usize) -> Opti
     all.min_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, name)| name)
 }
 
-fn growth(results: &Results, step: &StepResult, series: &str, fewest: usize, most: usize) -> Option<String> {
+fn growth(results: &BenchResults, step: &StepResult, series: &str, fewest: usize, most: usize) -> Option<String> {
     let of = |count| Some(figures(results, step, series, count)?.seconds_median);
     Some(table::ratio(of(most)? / of(fewest)?))
 }
 
 /// Writes each series with the command for two branches, or the nearest number that was measured.
-fn mounts(text: &mut String, results: &Results) {
+fn mounts(text: &mut String, results: &BenchResults) {
     line(text, "\n## Subjects\n\n| subject | version | mounted by |\n|---|---|---|".to_owned());
     for name in series(results) {
         let notes = results.subjects.iter().filter(|note| note.member.as_ref().is_some_and(|own| own.series == name));
@@ -149,11 +149,11 @@ fn mounts(text: &mut String, results: &Results) {
     }
 }
 
-fn distance_from_two(note: &SubjectNote) -> usize {
+fn distance_from_two(note: &SubjectDescription) -> usize {
     note.member.as_ref().map_or(usize::MAX, |member| member.branches.abs_diff(2))
 }
 
-fn cell(results: &Results, result: &WorkloadResult, step: &StepResult, series: &str, branches: usize) -> String {
+fn cell(results: &BenchResults, result: &WorkloadResult, step: &StepResult, series: &str, branches: usize) -> String {
     let Some(note) = note(results, series, branches) else { return "-".to_owned() };
     let Some(figures) = step.subjects.get(&note.name) else {
         return if result.failures.contains_key(&note.name) { "failed" } else { "-" }.to_owned();
@@ -162,16 +162,16 @@ fn cell(results: &Results, result: &WorkloadResult, step: &StepResult, series: &
     figures.ratio.map_or(seconds.clone(), |ratio| format!("{} ({seconds})", table::ratio(ratio)))
 }
 
-fn columns(results: &Results, show: impl Fn(usize) -> String) -> String {
+fn columns(results: &BenchResults, show: impl Fn(usize) -> String) -> String {
     branches(results).into_iter().map(show).collect()
 }
 
-fn members(results: &Results) -> impl Iterator<Item = &Member> {
+fn members(results: &BenchResults) -> impl Iterator<Item = &SeriesMember> {
     results.subjects.iter().filter_map(|note| note.member.as_ref())
 }
 
-fn note<'a>(results: &'a Results, series: &str, branches: usize) -> Option<&'a SubjectNote> {
-    let wanted = |member: &Member| member.series == series && member.branches == branches;
+fn note<'a>(results: &'a BenchResults, series: &str, branches: usize) -> Option<&'a SubjectDescription> {
+    let wanted = |member: &SeriesMember| member.series == series && member.branches == branches;
     results.subjects.iter().find(|note| note.member.as_ref().is_some_and(wanted))
 }
 
@@ -194,9 +194,9 @@ mod tests {
     use crate::subjects;
 
     #[test]
-    fn a_row_has_ratios_failures_and_growth() {
+    fn row_shows_ratios_failures_and_growth() {
         let all = subjects::unions(Path::new("plyfs"), &["{rw} | union".to_owned()], "", &[1, 2, 4]);
-        let mut results = Results::new(&all);
+        let mut results = BenchResults::new(&all);
         let mut result = WorkloadResult::default();
         for (name, seconds) in [(NATIVE, 1.0), ("mergerfs (1)", 2.0), ("mergerfs (4)", 3.0)] {
             result.add(
@@ -205,7 +205,7 @@ mod tests {
             );
         }
         result.fail("mergerfs (2)", "it crashed".to_owned());
-        result.conclude();
+        result.compute_medians();
         results.workloads = BTreeMap::from([("postmark".to_owned(), result)]);
         let text = markdown(&results);
         assert!(text.contains("| branches | 1 | 2 | 4 | 4 ÷ 1 |\n"), "{text}");

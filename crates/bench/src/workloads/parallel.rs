@@ -14,11 +14,11 @@ use super::sizes::Sizes;
 use crate::session::Session;
 use crate::tree::open_directory;
 
-const PROGRAMS: u64 = 16;
-const BYTES: usize = 4096;
+const PROGRAM_COUNT: u64 = 16;
+const FILE_BYTES: usize = 4096;
 
 /// The results of one program.
-struct Done {
+struct ProgramTimes {
     /// Duration of each of its turns.
     turns: Vec<Duration>,
     /// Time at which it finished, since all began.
@@ -30,12 +30,13 @@ struct Done {
 pub(crate) fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     let turns = sizes.latency_operations;
     session.mount()?;
-    let alone = session.time_operations("turn of 1 program", turns, |top| work(&top.join("one"), 1, turns))?;
-    session.note("turn of 1 program, 99 of 100", 1, percentile_99(&alone));
-    let all = session.time_operations("turn of 16 programs", turns, |top| work(&top.join("all"), PROGRAMS, turns))?;
-    session.note("turn of 16 programs, 99 of 100", 1, percentile_99(&all));
+    let single = session.time_operations("turn of 1 program", turns, |top| run_programs(&top.join("one"), 1, turns))?;
+    session.record("turn of 1 program, 99 of 100", 1, percentile_99(&single));
+    let all = session
+        .time_operations("turn of 16 programs", turns, |top| run_programs(&top.join("all"), PROGRAM_COUNT, turns))?;
+    session.record("turn of 16 programs, 99 of 100", 1, percentile_99(&all));
     let first = all.iter().map(|done| done.end).min().unwrap_or_default();
-    session.note("turn of 16 programs, first to end", turns, first);
+    session.record("turn of 16 programs, first to end", turns, first);
     for directory in ["one", "all"] {
         std::fs::remove_dir_all(session.directory().join(directory))?;
     }
@@ -43,23 +44,23 @@ pub(crate) fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
 }
 
 /// Runs this many programs with this many turns in total, each in its own directory.
-fn work(directory: &Path, programs: u64, turns: u64) -> Result<Vec<Done>> {
+fn run_programs(directory: &Path, programs: u64, turns: u64) -> Result<Vec<ProgramTimes>> {
     std::fs::create_dir(directory)?;
     let top = open_directory(directory)?;
     let begin = Barrier::new(programs as usize);
     std::thread::scope(|scope| {
         let start = |number: u64| {
             let (top, begin) = (&top, &begin);
-            scope.spawn(move || -> Result<Done> {
+            scope.spawn(move || -> Result<ProgramTimes> {
                 let own = CString::new(number.to_string())?;
                 // All threads reach the barrier, including those that cannot continue.
-                let made = mkdirat(top, &own, Mode::RWXU);
+                let created = mkdirat(top, &own, Mode::RWXU);
                 begin.wait();
-                made?;
+                created?;
                 let own = openat(top, &own, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
                 let started = Instant::now();
-                let turns = (0..turns / programs).map(|_| turn(&own)).collect::<Result<_>>()?;
-                Ok(Done { turns, end: started.elapsed() })
+                let turns = (0..turns / programs).map(|_| run_turn(&own)).collect::<Result<_>>()?;
+                Ok(ProgramTimes { turns, end: started.elapsed() })
             })
         };
         let programs: Vec<_> = (0..programs).map(start).collect();
@@ -68,21 +69,21 @@ fn work(directory: &Path, programs: u64, turns: u64) -> Result<Vec<Done>> {
 }
 
 /// Creates and writes a file, queries its attributes, opens it again, reads it, and removes it.
-fn turn(directory: &OwnedFd) -> Result<Duration> {
+fn run_turn(directory: &OwnedFd) -> Result<Duration> {
     let started = Instant::now();
     let name = c"file";
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
-    File::from(openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?).write_all_at(&[1; BYTES], 0)?;
+    File::from(openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?).write_all_at(&[1; FILE_BYTES], 0)?;
     let found = statx(directory, name, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS)?;
-    anyhow::ensure!(found.stx_size == BYTES as u64, "a new file has {} bytes", found.stx_size);
+    anyhow::ensure!(found.stx_size == FILE_BYTES as u64, "a new file has {} bytes", found.stx_size);
     File::from(openat(directory, name, OFlags::RDONLY, Mode::empty())?)
-        .read_exact_at(&mut [0; BYTES], 0)
+        .read_exact_at(&mut [0; FILE_BYTES], 0)
         .context("what was written is not there")?;
     unlinkat(directory, name, AtFlags::empty())?;
     Ok(started.elapsed())
 }
 
-fn percentile_99(all: &[Done]) -> Duration {
+fn percentile_99(all: &[ProgramTimes]) -> Duration {
     let mut turns: Vec<_> = all.iter().flat_map(|done| &done.turns).copied().collect();
     turns.sort_unstable();
     turns.get(turns.len() * 99 / 100).copied().unwrap_or_default()

@@ -9,8 +9,8 @@ use crate::session::Session;
 /// One step: postmark.
 pub(crate) fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     session.mount()?;
-    let report = session.aside().join("report");
-    let script = session.aside().join("script");
+    let report = session.auxiliary_directory().join("report");
+    let script = session.auxiliary_directory().join("script");
     // Postmark refuses to write a report where its files are, and continues after errors: the report states what was done.
     std::fs::write(
         &script,

@@ -18,7 +18,7 @@ pub(crate) fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     let blocks = sizes.file_bytes / BLOCK_BYTES as u64;
     session.time("write", |directory| write(File::create(directory.join("file"))?, blocks))?;
     session.time("rewrite", |directory| write(OpenOptions::new().write(true).open(directory.join("file"))?, blocks))?;
-    session.settle()?;
+    session.write_back()?;
     drop_cached(&session.directory().join("file"))?;
     drop_cached(&session.data().join("file"))?;
     session.time("read, cold", |directory| read(&directory.join("file"), blocks))?;

@@ -5,21 +5,21 @@ use anyhow::{Result, bail};
 
 use super::sizes::Sizes;
 use crate::session::Session;
-use crate::tree::{Layout, Tree, open_directory, walk};
+use crate::tree::{Tree, TreeLayout, open_directory, walk};
 
 /// Steps: stat first and again, readdir, unlink; each but "again" on a new mount. With several branches, each object is in one
 /// of them.
 pub(crate) fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
-    run_in(session, sizes, Layout::Distributed)
+    run_in(session, sizes, TreeLayout::Distributed)
 }
 
 /// Runs the same steps with each object in every branch.
 pub(crate) fn run_duplicated(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
-    run_in(session, sizes, Layout::Duplicated)
+    run_in(session, sizes, TreeLayout::Duplicated)
 }
 
-fn run_in(session: &mut Session<'_>, sizes: &Sizes, layout: Layout) -> Result<()> {
-    let template = session.aside().join("template");
+fn run_in(session: &mut Session<'_>, sizes: &Sizes, layout: TreeLayout) -> Result<()> {
+    let template = session.auxiliary_directory().join("template");
     std::fs::create_dir(&template)?;
     session.run(Command::new("tar").arg("-xzf").arg(sizes.archive()?).arg("-C").arg(&template))?;
     let paths = Tree::read(&template)?.write_copies(&session.branches(), sizes.copies, layout)?;

@@ -1,6 +1,6 @@
 //! `plyfs control`: sends a command to a layer or base of a running mount.
 
-use super::{command_to, print, running};
+use super::{find_running, print, send_command};
 use crate::arguments::Control;
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -13,6 +13,6 @@ pub(crate) fn run(arguments: &Control) -> Outcome {
         Ok((key.to_owned(), value.to_owned()))
     };
     let pairs = arguments.arguments.iter().map(pair).collect::<Outcome<_>>()?;
-    let answer = command_to(&running(&arguments.mount_point)?, &arguments.layer, &arguments.command, pairs)?;
-    if answer.is_empty() { Ok(()) } else { print(&format!("{}\n", answer.trim_end())) }
+    let response = send_command(&find_running(&arguments.mount_point)?, &arguments.layer, &arguments.command, pairs)?;
+    if response.is_empty() { Ok(()) } else { print(&format!("{}\n", response.trim_end())) }
 }

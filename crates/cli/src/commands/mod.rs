@@ -32,19 +32,19 @@ use crate::mount_table;
 use progress::ProgressLine;
 
 /// Returns the running mount on this path.
-fn running(path: &Path) -> Outcome<Mount> {
+fn find_running(path: &Path) -> Outcome<Mount> {
     let mount_point = mount_table::canonical(path);
     client::find(&mount_point).ok_or_else(|| not_running(&mount_point))
 }
 
 /// Sends a command to the union of the running mount on this path, and returns its answer.
-fn ask_union(mount_point: &Path, command: &str, arguments: &[(&str, &str)]) -> Outcome<String> {
+fn query_union(mount_point: &Path, command: &str, arguments: &[(&str, &str)]) -> Outcome<String> {
     let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    command_to(&running(mount_point)?, "union", command, arguments)
+    send_command(&find_running(mount_point)?, "union", command, arguments)
 }
 
 /// Sends a command to a member of a mount's stack, and returns its answer. Shows the progress of the command until then.
-fn command_to(mount: &Mount, target: &str, command: &str, arguments: Vec<(String, String)>) -> Outcome<String> {
+fn send_command(mount: &Mount, target: &str, command: &str, arguments: Vec<(String, String)>) -> Outcome<String> {
     let (target, name) = (target.to_owned(), command.to_owned());
     let line = ProgressLine::new(&command.replace('-', " "));
     let request = Request::Control { target, name, arguments, follows: true };
@@ -58,15 +58,15 @@ fn printable(text: &str) -> String {
 
 /// Returns whether a mount of any user is on this mount point.
 fn is_mounted(mount_point: &Path) -> bool {
-    mount_table::on(mount_point).is_some_and(|entry| entry.is_plyfs())
+    mount_table::find_at(mount_point).is_some_and(|entry| entry.is_plyfs())
 }
 
 /// Returns the mount of Plyfs on this mount point, if the caller may end or change it, and its root.
-fn plyfs_on(path: &Path, command: &str) -> Outcome<(MountPoint, mount_table::Entry)> {
+fn own_plyfs_mount(path: &Path, command: &str) -> Outcome<(MountPoint, mount_table::MountEntry)> {
     let Ok(point) = MountPoint::open(path) else { return Err(not_running(&mount_table::canonical(path))) };
     let mount_point = point.path();
     // The entry of the mount that is held, and only if that is its root.
-    match mount_table::of(point.mount()).filter(|entry| entry.mount_point == mount_point) {
+    match mount_table::find_by_id(point.mount()).filter(|entry| entry.mount_point == mount_point) {
         Some(entry) if entry.is_plyfs() && !is_of_another_user(&entry) => Ok((point, entry)),
         Some(entry) if !entry.is_plyfs() => {
             let (name, kind) = (mount_point.display(), &entry.kind);
@@ -83,7 +83,7 @@ fn plyfs_on(path: &Path, command: &str) -> Outcome<(MountPoint, mount_table::Ent
 /// Returns the reason why no mount answers on this mount point.
 fn not_running(mount_point: &Path) -> Failure {
     let name = mount_point.display();
-    match mount_table::on(mount_point).filter(mount_table::Entry::is_plyfs) {
+    match mount_table::find_at(mount_point).filter(mount_table::MountEntry::is_plyfs) {
         Some(entry) if is_of_another_user(&entry) => {
             let user = entry.user.unwrap_or_default();
             Failure::new(
@@ -100,7 +100,7 @@ fn not_running(mount_point: &Path) -> Failure {
 }
 
 /// Returns whether the mount belongs to another user, so that only that user and root may end or query it.
-fn is_of_another_user(entry: &mount_table::Entry) -> bool {
+fn is_of_another_user(entry: &mount_table::MountEntry) -> bool {
     !is_root() && entry.user.is_some_and(|user| user != rustix::process::geteuid().as_raw())
 }
 
@@ -116,7 +116,10 @@ fn plain_table() -> Table {
 }
 
 /// As [`plain_table`], but with headings; the columns with these indices contain numbers.
-fn headed_table<const COLUMNS: usize>(headings: [&str; COLUMNS], numbers: impl IntoIterator<Item = usize>) -> Table {
+fn table_with_headings<const COLUMNS: usize>(
+    headings: [&str; COLUMNS],
+    numbers: impl IntoIterator<Item = usize>,
+) -> Table {
     let mut table = plain_table();
     table.set_header(headings);
     for column in numbers {

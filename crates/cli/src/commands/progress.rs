@@ -12,14 +12,14 @@ use crossterm::terminal::{Clear, ClearType, size};
 use vnode::progress::Progress;
 
 /// Commands that finish within this time show nothing.
-const DELAY: Duration = Duration::from_millis(400);
+const DISPLAY_DELAY: Duration = Duration::from_millis(400);
 /// Interval at which the line is redrawn for work of this process.
-const INTERVAL: Duration = Duration::from_millis(200);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The progress line of one command, erased on drop.
 pub(crate) struct ProgressLine {
     command: String,
-    began: Instant,
+    started: Instant,
     /// `None` if standard error is not a terminal, otherwise whether the line is displayed.
     is_shown: Option<Mutex<bool>>,
 }
@@ -28,13 +28,13 @@ impl ProgressLine {
     /// Returns the line of a command that begins now.
     pub(crate) fn new(command: &str) -> Self {
         let is_shown = stderr().is_terminal().then(Mutex::default);
-        Self { command: command.to_owned(), began: Instant::now(), is_shown }
+        Self { command: command.to_owned(), started: Instant::now(), is_shown }
     }
 
     /// Draws the line with the number of objects processed so far.
     pub(crate) fn show(&self, objects: u64) {
-        let elapsed = self.began.elapsed();
-        let Some(mut is_shown) = self.lock().filter(|_| elapsed >= DELAY) else { return };
+        let elapsed = self.started.elapsed();
+        let Some(mut is_shown) = self.lock().filter(|_| elapsed >= DISPLAY_DELAY) else { return };
         // A terminal that nobody looks at may have no columns.
         let columns = size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0).unwrap_or(80);
         // The last column stays free: a terminal may wrap after it.
@@ -69,31 +69,31 @@ impl Drop for ProgressLine {
 }
 
 /// Runs long work in this process, and shows its progress meanwhile.
-pub(crate) fn follow<T>(command: &str, work: impl FnOnce(&ProgressLine) -> T) -> T {
+pub(crate) fn with_progress<T>(command: &str, work: impl FnOnce(&ProgressLine) -> T) -> T {
     let (line, progress) = (ProgressLine::new(command), Progress::default());
     if line.is_shown.is_none() {
         return work(&line);
     }
-    let (over, is_over) = channel::<()>();
+    let (done, is_done) = channel::<()>();
     thread::scope(|scope| {
         let (shown, counted) = (&line, &progress);
         let draw = move || {
-            while is_over.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            while is_done.recv_timeout(REDRAW_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 shown.show(counted.objects());
             }
         };
         // Without the thread, no progress is shown.
         let _ = thread::Builder::new().name("progress".into()).spawn_scoped(scope, vnode::as_server(draw));
         let result = progress.of(|| work(&line));
-        drop(over);
+        drop(done);
         result
     })
 }
 
 /// Returns the number of objects processed, the elapsed time and the rate.
 fn text(command: &str, objects: u64, elapsed: Duration) -> String {
-    let each_second = objects as f64 / elapsed.as_secs_f64();
-    format!("{command}: {objects} objects, {} s, {each_second:.0}/s", elapsed.as_secs())
+    let per_second = objects as f64 / elapsed.as_secs_f64();
+    format!("{command}: {objects} objects, {} s, {per_second:.0}/s", elapsed.as_secs())
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_says_how_much_is_done_and_how_fast() {
+    fn line_shows_the_count_and_the_rate() {
         let after = Duration::from_millis(2_500);
         assert_eq!(text("snapshot merge", 5_000, after), "snapshot merge: 5000 objects, 2 s, 2000/s");
         assert_eq!(text("union check", 0, after), "union check: 0 objects, 2 s, 0/s");

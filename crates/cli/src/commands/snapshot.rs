@@ -2,20 +2,20 @@
 
 use serde::Deserialize;
 
-use super::{ask_union, plain_table, print, printable};
+use super::{plain_table, print, printable, query_union};
 use crate::arguments::Snapshot;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// A snapshot in the list.
 #[derive(Deserialize)]
-struct Kept {
+struct SnapshotEntry {
     name: String,
     taken: i64,
 }
 
 /// A difference between two states.
 #[derive(Deserialize)]
-pub(crate) struct Difference {
+pub(crate) struct DifferenceEntry {
     change: String,
     path: String,
     kind: String,
@@ -26,40 +26,40 @@ pub(crate) fn run(command: &Snapshot) -> Outcome {
     match command {
         Snapshot::Take { mount_point, name } => {
             let name = name.clone().unwrap_or_else(|| jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S").to_string());
-            ask_union(mount_point, "snapshot-take", &[("name", &name)])?;
+            query_union(mount_point, "snapshot-take", &[("name", &name)])?;
             print(&format!("{name}\n"))
         }
         Snapshot::List { mount_point, json } => {
-            let answer = ask_union(mount_point, "snapshots", &[])?;
-            if *json { print(&format!("{answer}\n")) } else { print(&list(&read(&answer)?)) }
+            let response = query_union(mount_point, "snapshots", &[])?;
+            if *json { print(&format!("{response}\n")) } else { print(&format_list(&parse_list(&response)?)) }
         }
         Snapshot::Diff { mount_point, from, to, json } => {
             let to = to.as_ref().map(|to| ("to", to.as_str()));
             let arguments: Vec<_> = [("from", from.as_str())].into_iter().chain(to).collect();
-            let answer = ask_union(mount_point, "snapshot-diff", &arguments)?;
-            if *json { print(&format!("{answer}\n")) } else { print(&differences(&read(&answer)?)) }
+            let response = query_union(mount_point, "snapshot-diff", &arguments)?;
+            if *json { print(&format!("{response}\n")) } else { print(&format_differences(&parse_list(&response)?)) }
         }
         Snapshot::Merge { mount_point, name } => {
             let arguments: Vec<_> = name.iter().map(|name| ("name", name.as_str())).collect();
-            ask_union(mount_point, "snapshot-merge", &arguments).map(drop)
+            query_union(mount_point, "snapshot-merge", &arguments).map(drop)
         }
-        Snapshot::Drop { mount_point, name } => ask_union(mount_point, "snapshot-drop", &[("name", name)]).map(drop),
+        Snapshot::Drop { mount_point, name } => query_union(mount_point, "snapshot-drop", &[("name", name)]).map(drop),
         Snapshot::Restore { mount_point, name } => {
-            ask_union(mount_point, "snapshot-restore", &[("name", name)]).map(drop)
+            query_union(mount_point, "snapshot-restore", &[("name", name)]).map(drop)
         }
     }
 }
 
 /// Parses a list that a union has returned.
-pub(crate) fn read<'a, T: Deserialize<'a>>(answer: &'a str) -> Outcome<Vec<T>> {
-    serde_json::from_str(answer).map_err(|error| {
+pub(crate) fn parse_list<'a, T: Deserialize<'a>>(response: &'a str) -> Outcome<Vec<T>> {
+    serde_json::from_str(response).map_err(|error| {
         Failure::new(Exit::NoAnswer, format!("the server's answer cannot be read: {error}; is it of another version?"))
     })
 }
 
-fn list(snapshots: &[Kept]) -> String {
+fn format_list(snapshots: &[SnapshotEntry]) -> String {
     let mut table = plain_table();
-    for Kept { name, taken } in snapshots {
+    for SnapshotEntry { name, taken } in snapshots {
         let time = jiff::Timestamp::from_second(*taken).map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
         let time = time.map(|time| time.strftime("%Y-%m-%d %H:%M:%S").to_string()).unwrap_or_default();
         table.add_row([time, printable(name)]);
@@ -69,8 +69,8 @@ fn list(snapshots: &[Kept]) -> String {
 
 /// Returns the differences, one per line: `+` for added, `~` for changed, `-` for deleted; a directory ends with a slash, and
 /// the root is `.`.
-pub(crate) fn differences(differences: &[Difference]) -> String {
-    let line = |Difference { change, path, kind }: &Difference| {
+pub(crate) fn format_differences(differences: &[DifferenceEntry]) -> String {
+    let line = |DifferenceEntry { change, path, kind }: &DifferenceEntry| {
         let sign = match change.as_str() {
             "added" => '+',
             "deleted" => '-',

@@ -8,25 +8,25 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 
-use super::{headed_table, not_running, print, printable};
+use super::{not_running, print, printable, table_with_headings};
 use crate::arguments::Status;
-use crate::control::Report;
+use crate::control::MountReport;
 use crate::control::client;
 use crate::exit::Outcome;
 use crate::mount_table;
 
 /// One mount, as `--json` prints it.
 #[derive(Serialize)]
-struct Line {
-    state: State,
+struct MountStatus {
+    state: MountState,
     #[serde(flatten)]
-    report: Report,
+    report: MountReport,
 }
 
 /// The state of a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum State {
+enum MountState {
     /// Its server answers.
     Serving,
     /// Its server answers, but it is no longer in the mount table: a process still uses it.
@@ -41,16 +41,16 @@ enum State {
     OtherUser,
 }
 
-impl Line {
+impl MountStatus {
     fn is_answering(&self) -> bool {
-        matches!(self.state, State::Serving | State::Detached)
+        matches!(self.state, MountState::Serving | MountState::Detached)
     }
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Status) -> Outcome {
     let wanted = arguments.mount_point.as_deref().map(mount_table::canonical);
-    let lines = lines_of(wanted.as_deref());
+    let lines = mount_statuses(wanted.as_deref());
     if let (Some(mount_point), true) = (&wanted, lines.is_empty()) {
         return Err(not_running(mount_point));
     }
@@ -64,25 +64,32 @@ pub(crate) fn run(arguments: &Status) -> Outcome {
 
 /// Returns the mounts whose servers answer, and those in the kernel's mount table whose servers do not: all of them, or those
 /// on a mount point.
-fn lines_of(wanted: Option<&Path>) -> Vec<Line> {
+fn mount_statuses(wanted: Option<&Path>) -> Vec<MountStatus> {
     let mut table = mount_table::read();
     table.retain(|entry| entry.is_plyfs() && wanted.is_none_or(|wanted| entry.mount_point == wanted));
     let answering = client::mounts_on(wanted).into_iter().map(|mount| {
-        let is_listed = |entry: &mount_table::Entry| entry.mount_point.to_string_lossy() == mount.report.mount_point;
-        let is_elsewhere = is_in_another_name_space(mount.report.pid);
-        let state = if is_elsewhere || table.iter().any(is_listed) { State::Serving } else { State::Detached };
-        Line { state, report: mount.report }
+        let is_listed =
+            |entry: &mount_table::MountEntry| entry.mount_point.to_string_lossy() == mount.report.mount_point;
+        let is_elsewhere = has_other_mount_namespace(mount.report.pid);
+        let state =
+            if is_elsewhere || table.iter().any(is_listed) { MountState::Serving } else { MountState::Detached };
+        MountStatus { state, report: mount.report }
     });
-    let mut lines: Vec<Line> = answering.collect();
+    let mut lines: Vec<MountStatus> = answering.collect();
     for entry in table {
         let mount_point = entry.mount_point.to_string_lossy().into_owned();
         if lines.iter().any(|line| line.report.mount_point == mount_point) {
             continue;
         }
-        let state = if super::is_of_another_user(&entry) { State::OtherUser } else { probed(&entry.mount_point) };
-        let report =
-            Report { mount_point, stack: entry.source, uid: entry.user.unwrap_or_default(), ..Report::default() };
-        lines.push(Line { state, report });
+        let state =
+            if super::is_of_another_user(&entry) { MountState::OtherUser } else { probe_state(&entry.mount_point) };
+        let report = MountReport {
+            mount_point,
+            stack: entry.source,
+            uid: entry.user.unwrap_or_default(),
+            ..MountReport::default()
+        };
+        lines.push(MountStatus { state, report });
     }
     lines.sort_by(|a, b| a.report.mount_point.cmp(&b.report.mount_point));
     lines
@@ -90,48 +97,48 @@ fn lines_of(wanted: Option<&Path>) -> Vec<Line> {
 
 /// Returns the state of a mount whose server does not answer. Probes it in a separate process, which may hang forever, and
 /// cannot be killed then.
-fn probed(mount_point: &Path) -> State {
-    const PATIENCE: Duration = Duration::from_secs(2);
+fn probe_state(mount_point: &Path) -> MountState {
+    const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
     // The kernel itself reports that access is denied.
-    let known = rustix::fs::statx(CWD, mount_point, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS);
-    if known.err() == Some(Errno::ACCESS) {
-        return State::OtherUser;
+    let own_status = rustix::fs::statx(CWD, mount_point, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS);
+    if own_status.err() == Some(Errno::ACCESS) {
+        return MountState::OtherUser;
     }
     let mut probe = Command::new("stat");
     probe.args(["--file-system", "--format=%T", "--"]).arg(mount_point);
     probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Without the probe, the only certain state is that the server is silent.
-    let Ok(mut probe) = probe.spawn() else { return State::Silent };
-    let end = Instant::now() + PATIENCE;
+    let Ok(mut probe) = probe.spawn() else { return MountState::Silent };
+    let end = Instant::now() + PROBE_TIMEOUT;
     loop {
         match probe.try_wait() {
-            Ok(Some(status)) if status.success() => return State::Silent,
-            Ok(Some(_)) => return State::Dead,
+            Ok(Some(status)) if status.success() => return MountState::Silent,
+            Ok(Some(_)) => return MountState::Dead,
             Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
             _ => {
                 let _ = probe.kill();
-                return State::Hung;
+                return MountState::Hung;
             }
         }
     }
 }
 
 /// Returns whether the process has a mount namespace of its own, so that its mount need not be in ours.
-fn is_in_another_name_space(pid: u32) -> bool {
+fn has_other_mount_namespace(pid: u32) -> bool {
     let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     of("self") != of(&pid.to_string())
 }
 
-fn table(lines: &[Line]) -> String {
+fn table(lines: &[MountStatus]) -> String {
     let headings = ["MOUNT POINT", "STACK", "STATE", "PID", "UPTIME", "REQUESTS", "OPTIONS"];
-    let mut table = headed_table(headings, 3..6);
+    let mut table = table_with_headings(headings, 3..6);
     for line in lines {
         let report = &line.report;
         let serving = |text: String| if line.is_answering() { text } else { "-".to_owned() };
         table.add_row([
             printable(&report.mount_point),
             printable(&report.stack),
-            state(line).to_owned(),
+            state_text(line).to_owned(),
             serving(report.pid.to_string()),
             serving(duration(report.uptime_seconds)),
             serving(report.requests.to_string()),
@@ -142,11 +149,11 @@ fn table(lines: &[Line]) -> String {
 }
 
 /// Returns all details of one mount.
-fn details(line: &Line) -> String {
+fn details(line: &MountStatus) -> String {
     let report = &line.report;
     let mut text = format!("mount point  {}\n", printable(&report.mount_point));
     text.push_str(&format!("stack        {}\n", printable(&report.stack)));
-    text.push_str(&format!("state        {}\n", state(line)));
+    text.push_str(&format!("state        {}\n", state_text(line)));
     if !line.is_answering() {
         return text;
     }
@@ -170,14 +177,14 @@ fn details(line: &Line) -> String {
     text
 }
 
-fn state(line: &Line) -> &'static str {
+fn state_text(line: &MountStatus) -> &'static str {
     match line.state {
-        State::Serving => "serving",
-        State::Detached => "detached, in use",
-        State::Silent => "serving, no control socket",
-        State::Hung => "does not answer",
-        State::Dead => "dead: plyfs umount",
-        State::OtherUser => "another user's",
+        MountState::Serving => "serving",
+        MountState::Detached => "detached, in use",
+        MountState::Silent => "serving, no control socket",
+        MountState::Hung => "does not answer",
+        MountState::Dead => "dead: plyfs umount",
+        MountState::OtherUser => "another user's",
     }
 }
 
@@ -200,9 +207,13 @@ mod tests {
 
     #[test]
     fn the_table_shows_every_mount() {
-        let report = Report { mount_point: "/mnt\x1b[2J".into(), stack: "mem:".into(), pid: 7, ..Report::default() };
-        let dead = Report { mount_point: "/b".into(), ..Report::default() };
-        let text = table(&[Line { state: State::Serving, report }, Line { state: State::Dead, report: dead }]);
+        let report =
+            MountReport { mount_point: "/mnt\x1b[2J".into(), stack: "mem:".into(), pid: 7, ..MountReport::default() };
+        let dead = MountReport { mount_point: "/b".into(), ..MountReport::default() };
+        let text = table(&[
+            MountStatus { state: MountState::Serving, report },
+            MountStatus { state: MountState::Dead, report: dead },
+        ]);
         assert!(text.contains("/mnt?[2J") && text.contains("mem:") && text.contains("dead"), "{text}");
     }
 }

@@ -34,8 +34,8 @@ pub(crate) fn lsp() -> Outcome {
 
 /// Replaces this process by `plyfs-tools`.
 fn execute<const N: usize>(words: [OsString; N]) -> Outcome<Infallible> {
-    let program = env::current_exe().ok().and_then(|own| beside(&own));
-    let program = program.or_else(|| in_path(&env::var_os("PATH")?)).ok_or_else(missing)?;
+    let program = env::current_exe().ok().and_then(|own| find_beside(&own));
+    let program = program.or_else(|| find_in_path(&env::var_os("PATH")?)).ok_or_else(missing)?;
     let error = process::Command::new(&program).args(words).exec();
     let name = program.display();
     Err(Failure::new(Exit::Failure, format!("cannot execute {name}: {error}; check it: ls -l {name}")))
@@ -44,7 +44,7 @@ fn execute<const N: usize>(words: [OsString; N]) -> Outcome<Infallible> {
 /// Returns the tools in the directory of this executable, as the kernel knows it regardless of the name by which it was called.
 ///
 /// In a directory such as /tmp others may create files: only files of root, the caller or the owner of the executable count.
-fn beside(own: &Path) -> Option<PathBuf> {
+fn find_beside(own: &Path) -> Option<PathBuf> {
     let program = own.with_file_name(NAME);
     let owner = program.symlink_metadata().ok()?.uid();
     let is_owned = owner == 0
@@ -55,7 +55,7 @@ fn beside(own: &Path) -> Option<PathBuf> {
 
 /// Returns the tools in the first directory of the search path that contains them. Relative directories, and with them the
 /// current one, are skipped.
-fn in_path(path: &OsStr) -> Option<PathBuf> {
+fn find_in_path(path: &OsStr) -> Option<PathBuf> {
     let directories = env::split_paths(path).filter(|directory| directory.is_absolute());
     directories.map(|directory| directory.join(NAME)).find(|program| program.is_file())
 }
@@ -78,31 +78,31 @@ mod tests {
     fn tools_are_found_in_absolute_directories_only() {
         let directory = tempfile::tempdir().unwrap();
         let path = env::join_paths([Path::new(""), Path::new("."), directory.path()]).unwrap();
-        assert_eq!(in_path(&path), None);
+        assert_eq!(find_in_path(&path), None);
         fs::write(directory.path().join(NAME), "").unwrap();
-        assert_eq!(in_path(&path), Some(directory.path().join(NAME)));
+        assert_eq!(find_in_path(&path), Some(directory.path().join(NAME)));
     }
 
     #[test]
-    fn tools_of_another_user_are_passed_over() {
+    fn tools_of_another_user_are_skipped() {
         let directory = tempfile::tempdir().unwrap();
         let own = directory.path().join("plyfs");
         let tools = directory.path().join(NAME);
         fs::write(&own, "").unwrap();
-        assert_eq!(beside(&own), None);
+        assert_eq!(find_beside(&own), None);
         fs::write(&tools, "").unwrap();
-        assert_eq!(beside(&own), Some(tools.clone()));
+        assert_eq!(find_beside(&own), Some(tools.clone()));
         if !rustix::process::geteuid().is_root() {
             return;
         }
         chown(&tools, Some(1234), None).unwrap();
-        assert_eq!(beside(&own), None);
+        assert_eq!(find_beside(&own), None);
         chown(&own, Some(1234), None).unwrap();
-        assert_eq!(beside(&own), Some(tools.clone()));
+        assert_eq!(find_beside(&own), Some(tools.clone()));
         chown(&own, Some(0), None).unwrap();
         fs::rename(&tools, directory.path().join("elsewhere")).unwrap();
         symlink("/bin/sh", &tools).unwrap();
         std::os::unix::fs::lchown(&tools, Some(1234), None).unwrap();
-        assert_eq!(beside(&own), None);
+        assert_eq!(find_beside(&own), None);
     }
 }

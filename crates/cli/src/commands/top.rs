@@ -11,7 +11,7 @@ use crossterm::terminal::{
 use crossterm::{execute, queue};
 
 use super::print;
-use super::stats::{Counted, gather, table};
+use super::stats::{MountStatistics, collect_all, table};
 use crate::arguments::Top;
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -20,17 +20,17 @@ pub(crate) fn run(arguments: &Top) -> Outcome {
     let screen = stdout().is_terminal().then(Screen::open).transpose().map_err(|error| {
         Failure::new(Exit::Failure, format!("cannot use the terminal: {error}; write to a file or a pipe instead"))
     })?;
-    let mut before = gather(arguments.mount_point.as_deref())?;
+    let mut before = collect_all(arguments.mount_point.as_deref())?;
     let mut started = Instant::now();
     for _ in 0..arguments.times.unwrap_or(u64::MAX) {
         match &screen {
-            Some(screen) if screen.is_ended_within(arguments.interval) => return Ok(()),
+            Some(screen) if screen.quit_requested_within(arguments.interval) => return Ok(()),
             Some(_) => {}
             None => std::thread::sleep(arguments.interval),
         }
-        let now = gather(arguments.mount_point.as_deref())?;
-        let (passed, later) = (started.elapsed(), Instant::now());
-        let text = text(&now, &before, passed, arguments.mount_point.is_some());
+        let now = collect_all(arguments.mount_point.as_deref())?;
+        let (elapsed, later) = (started.elapsed(), Instant::now());
+        let text = text(&now, &before, elapsed, arguments.mount_point.is_some());
         match &screen {
             Some(screen) => screen.show(&text),
             None => print(&format!("{text}\n"))?,
@@ -41,21 +41,21 @@ pub(crate) fn run(arguments: &Top) -> Outcome {
 }
 
 /// Returns what happened between two states: for one mount by operation, for several by mount.
-fn text(now: &[Counted], before: &[Counted], passed: Duration, by_operation: bool) -> String {
-    let each_second = |count: u64| format!("{:.0}/s", count as f64 / passed.as_secs_f64());
+fn text(now: &[MountStatistics], before: &[MountStatistics], elapsed: Duration, by_operation: bool) -> String {
+    let per_second = |count: u64| format!("{:.0}/s", count as f64 / elapsed.as_secs_f64());
     // A mount that was made anew at the same path starts counting anew.
-    let same = |one: &Counted, other: &Counted| {
+    let same = |one: &MountStatistics, other: &MountStatistics| {
         one.report.pid == other.report.pid && one.report.mount_point == other.report.mount_point
     };
     let since = now.iter().map(|mount| match before.iter().find(|earlier| same(mount, earlier)) {
-        Some(earlier) => (mount, mount.work.since(&earlier.work)),
-        None => (mount, mount.work.clone()),
+        Some(earlier) => (mount, mount.activity.since(&earlier.activity)),
+        None => (mount, mount.activity.clone()),
     });
     if by_operation {
-        return since.map(|(mount, work)| table::of_work(mount, &work, each_second)).collect();
+        return since.map(|(mount, activity)| table::format_activity(mount, &activity, per_second)).collect();
     }
-    let all = since.map(|(mount, work)| (mount.report.mount_point.as_str(), work.all()));
-    format!("{}\n", table::of_mounts(all, each_second))
+    let all = since.map(|(mount, activity)| (mount.report.mount_point.as_str(), activity.all()));
+    format!("{}\n", table::mounts_table(all, per_second))
 }
 
 /// The terminal, whose previous state is restored on drop.
@@ -71,13 +71,14 @@ impl Screen {
     }
 
     /// Waits, and returns whether the user has asked to quit.
-    fn is_ended_within(&self, time: Duration) -> bool {
+    fn quit_requested_within(&self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
         loop {
-            match poll(deadline.saturating_duration_since(Instant::now())).and_then(|came| came.then(read).transpose())
+            match poll(deadline.saturating_duration_since(Instant::now()))
+                .and_then(|is_available| is_available.then(read).transpose())
             {
                 Ok(None) => return false,
-                Ok(Some(Event::Key(key))) if is_end(key) => return true,
+                Ok(Some(Event::Key(key))) if is_quit_key(key) => return true,
                 // A new size takes effect at once.
                 Ok(Some(Event::Resize(..))) => return false,
                 Ok(Some(_)) => {}
@@ -110,7 +111,7 @@ impl Drop for Screen {
     }
 }
 
-fn is_end(key: KeyEvent) -> bool {
+fn is_quit_key(key: KeyEvent) -> bool {
     let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
     matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) || is_interrupt
 }

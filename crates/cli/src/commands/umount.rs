@@ -14,11 +14,11 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::UnmountMode;
 
 /// Time that a server may take to write everything and exit after the mount is gone.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SERVER_EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Umount) -> Outcome {
-    let (point, _) = super::plyfs_on(&arguments.mount_point, "umount")?;
+    let (point, _) = super::own_plyfs_mount(&arguments.mount_point, "umount")?;
     let mount_point = point.path().to_owned();
     // The server is looked up before the mount is gone, and held by a pidfd, which no later process can take over.
     let server = client::find(&mount_point)
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Umount) -> Outcome {
 }
 
 fn wait_for(server: &impl std::os::fd::AsFd, mount_point: &Path) -> Outcome {
-    let timeout = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    let timeout = Timespec { tv_sec: SERVER_EXIT_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
     let mut descriptors = [PollFd::new(server, PollFlags::IN)];
     match poll(&mut descriptors, Some(&timeout)) {
         Ok(0) => Err(Failure::new(

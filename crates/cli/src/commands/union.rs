@@ -5,7 +5,7 @@ use std::path::Path;
 
 use stack::{CheckError, CheckOptions, Finding, OpenBranch, Refusal};
 
-use super::{ask_union, print, progress};
+use super::{print, progress, query_union};
 use crate::arguments::{Subject, Union, View};
 use crate::control::{Request, client};
 use crate::exit::{Exit, Failure, Outcome};
@@ -14,19 +14,21 @@ use crate::expression::Expression;
 /// Runs the command.
 pub(crate) fn run(command: &Union) -> Outcome {
     match command {
-        Union::List { mount_point } => tell(mount_point, "branches", &[]),
+        Union::List { mount_point } => print_result(mount_point, "branches", &[]),
         Union::Add { mount_point, branch, at } => {
             let (branch, at) = (branch_text(branch)?, at.map(|at| at.to_string()));
             let at = at.as_ref().map(|at| ("at", at.as_str()));
             let arguments: Vec<_> = [("branch", branch.as_str())].into_iter().chain(at).collect();
-            tell(mount_point, "add", &arguments)
+            print_result(mount_point, "add", &arguments)
         }
-        Union::Remove { mount_point, branch } => tell(mount_point, "remove", &[("branch", &known(branch)?)]),
+        Union::Remove { mount_point, branch } => {
+            print_result(mount_point, "remove", &[("branch", &existing_branch(branch)?)])
+        }
         Union::Mode { mount_point, branch, mode } => {
-            tell(mount_point, "mode", &[("branch", &known(branch)?), ("mode", mode)])
+            print_result(mount_point, "mode", &[("branch", &existing_branch(branch)?), ("mode", mode)])
         }
         Union::Move { mount_point, branch, at } => {
-            tell(mount_point, "move", &[("branch", &known(branch)?), ("at", &at.to_string())])
+            print_result(mount_point, "move", &[("branch", &existing_branch(branch)?), ("at", &at.to_string())])
         }
         Union::View(view) => change_views(view),
         Union::Check { branches, repair, idle, losses } => {
@@ -38,17 +40,19 @@ pub(crate) fn run(command: &Union) -> Outcome {
 /// Adds, lists or removes views.
 fn change_views(view: &View) -> Outcome {
     match view {
-        View::List { mount_point } => tell(mount_point, "views", &[]),
+        View::List { mount_point } => print_result(mount_point, "views", &[]),
         View::Add { mount_point, branch, subject } => {
-            let (key, value) = rule(subject)?;
-            tell(mount_point, "view-add", &[("branch", &branch_text(branch)?), (key, &value)])
+            let (key, value) = view_rule(subject)?;
+            print_result(mount_point, "view-add", &[("branch", &branch_text(branch)?), (key, &value)])
         }
-        View::Remove { mount_point, branch } => tell(mount_point, "view-remove", &[("branch", &known(branch)?)]),
+        View::Remove { mount_point, branch } => {
+            print_result(mount_point, "view-remove", &[("branch", &existing_branch(branch)?)])
+        }
     }
 }
 
 /// Returns the callers that a view is for, in the form in which the union takes them.
-fn rule(subject: &Subject) -> Outcome<(&'static str, String)> {
+fn view_rule(subject: &Subject) -> Outcome<(&'static str, String)> {
     let number = |key, number: Option<u32>| number.map(|number| (key, number.to_string()));
     let Subject { uid, pid, session, executable } = subject;
     let by_number = number("uid", *uid).or_else(|| number("pid", *pid)).or_else(|| number("session", *session));
@@ -71,15 +75,15 @@ fn rule(subject: &Subject) -> Outcome<(&'static str, String)> {
 fn check(branches: &[OsString], options: CheckOptions) -> Outcome {
     let expression = Expression::read(&branches.join(OsStr::new(", ")))?;
     let branches = expression.build_branches()?;
-    refuse_mounted(&branches)?;
-    let (mut findings, mut left, mut printed) = (0, 0, Ok(()));
-    let checked = progress::follow("union check", |progress| {
+    check_not_mounted(&branches)?;
+    let (mut findings, mut unrepaired, mut printed) = (0, 0, Ok(()));
+    let checked = progress::with_progress("union check", |progress| {
         let report = &mut |finding: Finding| {
             findings += 1;
-            left += usize::from(finding.repair != Some(Ok(())));
+            unrepaired += usize::from(finding.repair != Some(Ok(())));
             if printed.is_ok() {
                 progress.hide();
-                printed = print(&line(&finding));
+                printed = print(&format_finding(&finding));
             }
         };
         stack::check_union(branches, &options, report)
@@ -105,35 +109,36 @@ fn check(branches: &[OsString], options: CheckOptions) -> Outcome {
         CheckError::Branch(..) => Failure::new(Exit::Stack, format!("{error}; repair what it lies on")),
     })?;
     printed?;
-    match (left, options.repair) {
+    match (unrepaired, options.repair) {
         (0, _) => Ok(()),
-        (left, true) => {
-            let message = format!("{left} of {findings} findings could not be repaired; the lines above tell why");
+        (unrepaired, true) => {
+            let message =
+                format!("{unrepaired} of {findings} findings could not be repaired; the lines above tell why");
             Err(Failure::new(Exit::Failure, message))
         }
-        (left, false) => {
-            let what = if left == 1 { "1 finding".to_owned() } else { format!("{left} findings") };
+        (unrepaired, false) => {
+            let what = if unrepaired == 1 { "1 finding".to_owned() } else { format!("{unrepaired} findings") };
             Err(Failure::new(Exit::Failure, format!("{what}; to repair, add --repair")))
         }
     }
 }
 
 /// Fails if a mounted union has one of the branches to be checked, even if it has not written there yet.
-fn refuse_mounted(branches: &[OpenBranch]) -> Outcome {
-    let is_looked_through = |(index, branch): &(usize, &OpenBranch)| match branch.mode {
+fn check_not_mounted(branches: &[OpenBranch]) -> Outcome {
+    let is_writable = |(index, branch): &(usize, &OpenBranch)| match branch.mode {
         Some(mode) => mode.to_string() != "ro",
         None => *index == 0,
     };
     let labels: Vec<&str> =
-        branches.iter().enumerate().filter(is_looked_through).map(|(_, branch)| branch.label.as_str()).collect();
+        branches.iter().enumerate().filter(is_writable).map(|(_, branch)| branch.label.as_str()).collect();
     for mount in client::mounts() {
-        let ask = |name: &str| {
+        let query = |name: &str| {
             let (target, name) = ("union".to_owned(), name.to_owned());
             // A mount without a union, or whose server does not answer, knows no branches.
             let request = Request::Control { target, name, arguments: Vec::new(), follows: false };
             mount.text(&request).unwrap_or_default()
         };
-        let (branches, views) = (ask("branches"), ask("views"));
+        let (branches, views) = (query("branches"), query("views"));
         let shared = branches.lines().filter_map(|line| line.rsplit_once('=')).map(|(label, _)| label);
         let private = views.lines().filter_map(|line| line.split_once(" = ")).map(|(_, label)| label);
         if let Some(label) = shared.chain(private).find(|label| labels.contains(label)) {
@@ -149,12 +154,12 @@ fn refuse_mounted(branches: &[OpenBranch]) -> Outcome {
 }
 
 /// Returns the line for one finding. Names come from others, and must not be able to control the terminal.
-fn line(finding: &Finding) -> String {
-    let mut place = String::new();
+fn format_finding(finding: &Finding) -> String {
+    let mut location = String::new();
     for character in format!("{}: {}", finding.branch, String::from_utf8_lossy(&finding.path)).chars() {
         match character {
-            _ if character.is_control() => place.extend(character.escape_default()),
-            _ => place.push(character),
+            _ if character.is_control() => location.extend(character.escape_default()),
+            _ => location.push(character),
         }
     }
     let (problem, remedy) = (&finding.problem, finding.problem.remedy());
@@ -164,26 +169,26 @@ fn line(finding: &Finding) -> String {
         Some(Ok(())) => "repaired".to_owned(),
         Some(Err(errno)) => format!("cannot {remedy}: {errno}"),
     };
-    format!("{place} {problem}; {outcome}\n")
+    format!("{location} {problem}; {outcome}\n")
 }
 
 /// Sends the union a command and prints the branches, which the command returns.
-fn tell(mount_point: &Path, command: &str, arguments: &[(&str, &str)]) -> Outcome {
-    print(&ask_union(mount_point, command, arguments)?)
+fn print_result(mount_point: &Path, command: &str, arguments: &[(&str, &str)]) -> Outcome {
+    print(&query_union(mount_point, command, arguments)?)
 }
 
 /// Returns a branch in its canonical form: the server has another working directory.
 fn branch_text(argument: &OsStr) -> Outcome<String> {
     let expression = Expression::read(argument)?;
-    if !expression.is_one_branch() {
+    if !expression.is_single_branch() {
         let message = format!("'{}' is not one branch; put a stack in parentheses", argument.display());
         return Err(Failure::new(Exit::Expression, message));
     }
-    Ok(expression.standard_form())
+    Ok(expression.canonical_form())
 }
 
 /// Returns a branch that the union has: as it was written, or its number.
-fn known(argument: &OsStr) -> Outcome<String> {
+fn existing_branch(argument: &OsStr) -> Outcome<String> {
     match argument.to_str().filter(|text| text.parse::<usize>().is_ok()) {
         Some(number) => Ok(number.to_owned()),
         None => branch_text(argument),

@@ -18,19 +18,19 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use rustix::process::{Pid, geteuid};
 use serde_json::Value;
 
-use super::{Answer, Lines, PATIENCE, Report, Request, Statistics, send};
+use super::{JsonLines, MountReport, RESPONSE_TIMEOUT, Request, Response, StatisticsReport, send};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mount_table;
-use crate::runtime_directory::{self, Directory};
+use crate::runtime_directory::{self, RuntimeDirectory};
 
 /// Total time that the servers of another user have to answer.
-const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(2);
+const OTHER_USERS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A mount whose server answered.
 pub(crate) struct Mount {
     stream: UnixStream,
     /// The server's own report, except for its pid and uid, which come from the kernel.
-    pub report: Report,
+    pub report: MountReport,
 }
 
 /// Returns every mount that the caller may query and whose server answers. A server's claim to serve a mount point is accepted
@@ -43,8 +43,8 @@ pub(crate) fn mounts() -> Vec<Mount> {
 pub(crate) fn mounts_on(wanted: Option<&Path>) -> Vec<Mount> {
     let table = mount_table::read();
     let listed = table.iter().filter(|entry| Some(&*entry.mount_point) == wanted).count();
-    let is_enough = |report: &Report| listed == 1 && wanted == Some(Path::new(&report.mount_point));
-    let mut mounts = answering(runtime_directory::all(), &is_enough);
+    let is_enough = |report: &MountReport| listed == 1 && wanted == Some(Path::new(&report.mount_point));
+    let mut mounts = query_directories(runtime_directory::all(), &is_enough);
     mounts.retain(|mount| {
         let mount_point = Path::new(&mount.report.mount_point);
         if wanted.is_some_and(|wanted| wanted != mount_point) {
@@ -61,93 +61,104 @@ pub(crate) fn mounts_on(wanted: Option<&Path>) -> Vec<Mount> {
 /// recent. Queries only servers of the user who owns the mount according to the kernel.
 pub(crate) fn find(mount_point: &Path) -> Option<Mount> {
     let wanted = mount_point.to_string_lossy();
-    let mut on_it = mount_table::read();
-    on_it.retain(|entry| entry.mount_point == mount_point);
-    let user = on_it.last().and_then(|entry| entry.user).unwrap_or_else(|| geteuid().as_raw());
+    let mut entries = mount_table::read();
+    entries.retain(|entry| entry.mount_point == mount_point);
+    let user = entries.last().and_then(|entry| entry.user).unwrap_or_else(|| geteuid().as_raw());
     let mut directories = runtime_directory::all();
     directories.retain(|directory| directory.owner() == user);
-    let is_it = |report: &Report| report.mount_point == wanted;
+    let is_wanted = |report: &MountReport| report.mount_point == wanted;
     // If it is the only mount there, its answer suffices and hanging servers are not waited for.
-    let found = answering(directories, &|report| on_it.len() < 2 && is_it(report));
-    found.into_iter().filter(|mount| is_it(&mount.report)).min_by_key(|mount| mount.report.uptime_seconds)
+    let mounts = query_directories(directories, &|report| entries.len() < 2 && is_wanted(report));
+    mounts.into_iter().filter(|mount| is_wanted(&mount.report)).min_by_key(|mount| mount.report.uptime_seconds)
 }
 
 /// Returns the mounts whose sockets are in these directories, at least until one satisfies `is_enough`. Queries the servers of
 /// other users first, all users concurrently, each user with a fixed time limit: a user whose servers do not answer does not
 /// delay the others.
-fn answering(directories: Vec<Directory>, is_enough: &(dyn Fn(&Report) -> bool + Sync)) -> Vec<Mount> {
-    let (own, others): (Vec<_>, Vec<_>) = directories.into_iter().partition(Directory::is_own);
-    let all = |directory: &Directory| answers(directory, Instant::now() + PATIENCE_WITH_OTHERS, is_enough);
+fn query_directories(
+    directories: Vec<RuntimeDirectory>,
+    is_enough: &(dyn Fn(&MountReport) -> bool + Sync),
+) -> Vec<Mount> {
+    let (own, others): (Vec<_>, Vec<_>) = directories.into_iter().partition(RuntimeDirectory::is_own);
+    let all =
+        |directory: &RuntimeDirectory| query_directory(directory, Instant::now() + OTHER_USERS_TIMEOUT, is_enough);
     let mut mounts = thread::scope(|scope| {
         // Without a thread to spare, the directories are queried one after the other.
         let all = &all;
         let ask = |directory| {
-            let asked = thread::Builder::new().spawn_scoped(scope, move || all(directory));
-            asked.map_err(|_| directory)
+            let pending = thread::Builder::new().spawn_scoped(scope, move || all(directory));
+            pending.map_err(|_| directory)
         };
-        let asked: Vec<_> = others.iter().map(ask).collect();
-        let answered = |asked| match asked {
-            Ok(asked) => ScopedJoinHandle::join(asked).unwrap_or_default(),
+        let pending: Vec<_> = others.iter().map(ask).collect();
+        let answered = |pending| match pending {
+            Ok(pending) => ScopedJoinHandle::join(pending).unwrap_or_default(),
             Err(directory) => all(directory),
         };
-        asked.into_iter().flat_map(answered).collect::<Vec<_>>()
+        pending.into_iter().flat_map(answered).collect::<Vec<_>>()
     });
-    mounts.extend(own.iter().flat_map(|directory| answers(directory, Instant::now() + PATIENCE, is_enough)));
+    mounts.extend(
+        own.iter().flat_map(|directory| query_directory(directory, Instant::now() + RESPONSE_TIMEOUT, is_enough)),
+    );
     mounts
 }
 
 /// Returns the mounts with a socket in the directory whose servers answer by the deadline. Queries all of them before the first
 /// has answered, so that a hanging server does not delay the others' answers.
-fn answers(directory: &Directory, deadline: Instant, is_enough: &dyn Fn(&Report) -> bool) -> Vec<Mount> {
-    let mut asked: Vec<Asked> = sockets(directory).into_iter().filter_map(|name| Asked::of(directory, name)).collect();
+fn query_directory(
+    directory: &RuntimeDirectory,
+    deadline: Instant,
+    is_enough: &dyn Fn(&MountReport) -> bool,
+) -> Vec<Mount> {
+    let mut pending: Vec<PendingQuery> =
+        sockets(directory).into_iter().filter_map(|name| PendingQuery::of(directory, name)).collect();
     let mut mounts: Vec<Mount> = Vec::new();
-    while !asked.is_empty() && !mounts.iter().any(|mount| is_enough(&mount.report)) {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let mut polled: Vec<_> = asked.iter().map(|asked| PollFd::new(&asked.stream, PollFlags::IN)).collect();
-        match poll(&mut polled, Timespec::try_from(left).ok().as_ref()) {
+    while !pending.is_empty() && !mounts.iter().any(|mount| is_enough(&mount.report)) {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        let mut polled: Vec<_> = pending.iter().map(|pending| PollFd::new(&pending.stream, PollFlags::IN)).collect();
+        match poll(&mut polled, Timespec::try_from(remaining).ok().as_ref()) {
             Err(Errno::INTR) => continue,
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }
-        let mut has_answered = polled.iter().map(|polled| !polled.revents().is_empty()).collect::<Vec<_>>().into_iter();
-        let (answered, waiting) = asked.into_iter().partition(|_| has_answered.next() == Some(true));
-        let answered: Vec<Asked> = answered;
-        mounts.extend(answered.into_iter().filter_map(|asked| asked.answer(deadline)));
-        asked = waiting;
+        let mut has_response = polled.iter().map(|polled| !polled.revents().is_empty()).collect::<Vec<_>>().into_iter();
+        let (answered, waiting) = pending.into_iter().partition(|_| has_response.next() == Some(true));
+        let answered: Vec<PendingQuery> = answered;
+        mounts.extend(answered.into_iter().filter_map(|pending| pending.read_response(deadline)));
+        pending = waiting;
     }
     mounts
 }
 
 /// A server that has been queried for its status and has not answered yet.
-struct Asked {
+struct PendingQuery {
     stream: UnixStream,
     /// Its pid and uid as reported by the kernel.
     pid: u32,
     uid: u32,
 }
 
-impl Asked {
+impl PendingQuery {
     /// Connects and sends the query. A socket is trusted only if its server runs as the owner of the socket's directory.
-    fn of(directory: &Directory, name: OsString) -> Option<Self> {
+    fn of(directory: &RuntimeDirectory, name: OsString) -> Option<Self> {
         let stream = connection(directory, name).ok()?;
         let peer = getsockopt(&stream, PeerCredentials).ok().filter(|peer| peer.uid() == directory.owner())?;
-        stream.set_write_timeout(Some(PATIENCE_WITH_OTHERS)).ok()?;
+        stream.set_write_timeout(Some(OTHER_USERS_TIMEOUT)).ok()?;
         send(&stream, &Request::Status).ok()?;
         Some(Self { stream, pid: peer.pid().unsigned_abs(), uid: peer.uid() })
     }
 
     /// Reads the answer, whose beginning has arrived.
-    fn answer(self, deadline: Instant) -> Option<Mount> {
+    fn read_response(self, deadline: Instant) -> Option<Mount> {
         let Self { stream, pid, uid } = self;
-        match receive_answer(&mut Lines::of(&stream), deadline) {
-            Ok(Answer::Status(report)) => Some(Mount { report: Report { pid, uid, ..*report }, stream }),
+        match receive_response(&mut JsonLines::of(&stream), deadline) {
+            Ok(Response::Status(report)) => Some(Mount { report: MountReport { pid, uid, ..*report }, stream }),
             _ => None,
         }
     }
 }
 
 /// Removes the sockets of servers that are gone.
-pub(crate) fn remove_stale(directory: &Directory) {
+pub(crate) fn remove_stale(directory: &RuntimeDirectory) {
     sockets(directory).into_iter().for_each(|name| drop(connection(directory, name)));
 }
 
@@ -165,62 +176,64 @@ impl Mount {
     /// As [`Mount::text`], for a request that may be [followed](Request::Control): `progress` receives the number of objects
     /// processed so far.
     pub(crate) fn text_with_progress(&self, request: &Request, progress: &mut dyn FnMut(u64)) -> Outcome<String> {
-        match self.answer(request, progress)? {
-            Answer::Text(text) => Ok(text),
-            _ => Err(self.another_question()),
+        match self.exchange(request, progress)? {
+            Response::Text(text) => Ok(text),
+            _ => Err(self.unexpected_response()),
         }
     }
 
     /// Requests the statistics.
-    pub(crate) fn statistics(&self) -> Outcome<Statistics> {
+    pub(crate) fn statistics(&self) -> Outcome<StatisticsReport> {
         let remedy = "its server may be of an older version: mount it again";
         let older = |failure: Failure| match failure.exit {
             Exit::Failure => Failure::new(failure.exit, format!("{failure}; {remedy}")),
             _ => failure,
         };
-        match self.answer(&Request::Statistics, &mut |_| {}).map_err(older)? {
-            Answer::Statistics(statistics) => Ok(*statistics),
-            _ => Err(self.another_question()),
+        match self.exchange(&Request::Statistics, &mut |_| {}).map_err(older)? {
+            Response::Statistics(statistics) => Ok(*statistics),
+            _ => Err(self.unexpected_response()),
         }
     }
 
     /// Sends a request and returns the answer; an error answer becomes a failure.
-    fn answer(&self, request: &Request, progress: &mut dyn FnMut(u64)) -> Outcome<Answer> {
+    fn exchange(&self, request: &Request, progress: &mut dyn FnMut(u64)) -> Outcome<Response> {
         let name = &self.report.mount_point;
-        match follow(&self.stream, request, PATIENCE, progress) {
-            Ok(Answer::Error(message)) => Err(Failure::of_lines(Exit::Failure, &format!("{name}: {message}"))),
-            Ok(answer) => Ok(answer),
-            Err(error) => Err(no_answer(name, error)),
+        match request_with_progress(&self.stream, request, RESPONSE_TIMEOUT, progress) {
+            Ok(Response::Error(message)) => Err(Failure::from_lines(Exit::Failure, &format!("{name}: {message}"))),
+            Ok(response) => Ok(response),
+            Err(error) => Err(no_response(name, error)),
         }
     }
 
-    fn another_question(&self) -> Failure {
-        no_answer(&self.report.mount_point, "it answers another question")
+    fn unexpected_response(&self) -> Failure {
+        no_response(&self.report.mount_point, "it answers another question")
     }
 }
 
-fn no_answer(mount_point: &str, error: impl std::fmt::Display) -> Failure {
+fn no_response(mount_point: &str, error: impl std::fmt::Display) -> Failure {
     let remedy = "unmount it with plyfs umount";
     Failure::new(Exit::NoAnswer, format!("the server of {mount_point} does not answer: {error}; {remedy}"))
 }
 
 /// Returns the names of the sockets in the directory.
-fn sockets(directory: &Directory) -> Vec<OsString> {
-    let names = fs::read_dir(directory.place()).into_iter().flatten().flatten().map(|entry| entry.file_name());
+fn sockets(directory: &RuntimeDirectory) -> Vec<OsString> {
+    let names =
+        fs::read_dir(directory.descriptor_path()).into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "sock")).collect()
 }
 
 /// Connects to a socket if that is possible at once: waiting for a server that does not accept could take forever. Removes a
 /// socket of the caller's own that nobody listens on any more.
-fn connection(directory: &Directory, name: OsString) -> io::Result<UnixStream> {
+fn connection(directory: &RuntimeDirectory, name: OsString) -> io::Result<UnixStream> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let found = openat(directory, &name, flags, Mode::empty())?;
-    if FileType::from_raw_mode(fstat(&found)?.st_mode) != FileType::Socket {
+    let socket_file = openat(directory, &name, flags, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&socket_file)?.st_mode) != FileType::Socket {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    let connected = connect_socket(&socket, &SocketAddrUnix::new(format!("/proc/self/fd/{}", found.as_raw_fd()))?);
+    let connected =
+        connect_socket(&socket, &SocketAddrUnix::new(format!("/proc/self/fd/{}", socket_file.as_raw_fd()))?);
     if connected == Err(Errno::CONNREFUSED) && directory.is_own() {
         let _ = unlinkat(directory, &name, AtFlags::empty());
     }
@@ -230,35 +243,35 @@ fn connection(directory: &Directory, name: OsString) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Sends the request and waits for the answer, as long as the time between two lines does not exceed `patience`.
-pub(crate) fn follow(
+/// Sends the request and waits for the answer, as long as the time between two lines does not exceed `timeout`.
+pub(crate) fn request_with_progress(
     stream: &UnixStream,
     request: &Request,
-    patience: Duration,
+    timeout: Duration,
     progress: &mut dyn FnMut(u64),
-) -> io::Result<Answer> {
-    stream.set_write_timeout(Some(patience))?;
+) -> io::Result<Response> {
+    stream.set_write_timeout(Some(timeout))?;
     send(stream, request)?;
-    let (mut lines, mut text) = (Lines::of(stream), String::new());
+    let (mut lines, mut text) = (JsonLines::of(stream), String::new());
     loop {
-        match receive_answer(&mut lines, Instant::now() + patience)? {
-            Answer::Progress(objects) => progress(objects),
-            Answer::Part(part) => text.push_str(&part),
-            Answer::Text(end) if !text.is_empty() => return Ok(Answer::Text(text + &end)),
-            answer => return Ok(answer),
+        match receive_response(&mut lines, Instant::now() + timeout)? {
+            Response::Progress(objects) => progress(objects),
+            Response::Part(part) => text.push_str(&part),
+            Response::Text(end) if !text.is_empty() => return Ok(Response::Text(text + &end)),
+            response => return Ok(response),
         }
     }
 }
 
-fn receive_answer(lines: &mut Lines<'_>, deadline: Instant) -> io::Result<Answer> {
-    let mut answer: Value = lines.receive(deadline)?.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-    let has_lines = answer.get("text").or(answer.get("part")).is_some();
-    clean(&mut answer, has_lines);
-    Ok(serde_json::from_value(answer)?)
+fn receive_response(lines: &mut JsonLines<'_>, deadline: Instant) -> io::Result<Response> {
+    let mut response: Value = lines.receive(deadline)?.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+    let has_lines = response.get("text").or(response.get("part")).is_some();
+    sanitize(&mut response, has_lines);
+    Ok(serde_json::from_value(response)?)
 }
 
 /// Replaces everything in another user's report that could control the terminal or pass for a line of our own.
-fn clean(value: &mut Value, has_lines: bool) {
+fn sanitize(value: &mut Value, has_lines: bool) {
     let replaced = |character: char| match character {
         '\n' | '\t' if has_lines => character,
         _ if character.is_control() => '?',
@@ -267,10 +280,10 @@ fn clean(value: &mut Value, has_lines: bool) {
     let text = |text: &str| text.chars().map(replaced).collect::<String>();
     match value {
         Value::String(string) => *string = text(string),
-        Value::Array(values) => values.iter_mut().for_each(|value| clean(value, has_lines)),
+        Value::Array(values) => values.iter_mut().for_each(|value| sanitize(value, has_lines)),
         Value::Object(members) => {
             let cleaned = std::mem::take(members).into_iter().map(|(key, mut value)| {
-                clean(&mut value, has_lines);
+                sanitize(&mut value, has_lines);
                 (text(&key), value)
             });
             *members = cleaned.collect();
@@ -285,13 +298,13 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_servers_say_cannot_speak_to_a_terminal() {
-        let mut answer =
+    fn control_characters_of_servers_are_replaced() {
+        let mut response =
             json!({"status": {"version": "\u{1b}[31m1\n/etc", "requests": {"a\u{7}b": 1}, "options": ["x\ny"]}});
-        clean(&mut answer, false);
-        assert_eq!(answer, json!({"status": {"version": "?[31m1?/etc", "requests": {"a?b": 1}, "options": ["x?y"]}}));
-        let mut answer = json!({"text": "one\ntwo\u{9b}"});
-        clean(&mut answer, true);
-        assert_eq!(answer, json!({"text": "one\ntwo?"}));
+        sanitize(&mut response, false);
+        assert_eq!(response, json!({"status": {"version": "?[31m1?/etc", "requests": {"a?b": 1}, "options": ["x?y"]}}));
+        let mut response = json!({"text": "one\ntwo\u{9b}"});
+        sanitize(&mut response, true);
+        assert_eq!(response, json!({"text": "one\ntwo?"}));
     }
 }

@@ -57,11 +57,11 @@ pub(crate) enum Request {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Answer {
+pub(crate) enum Response {
     /// To `status`.
-    Status(Box<Report>),
+    Status(Box<MountReport>),
     /// To `statistics`.
-    Statistics(Box<Statistics>),
+    Statistics(Box<StatisticsReport>),
     /// To `log-level` and `control`; empty to `sync` and `flags-changed`.
     Text(String),
     /// A part of a long text, other than the last; the last is a `text`.
@@ -74,7 +74,7 @@ pub(crate) enum Answer {
 
 /// The identity and state of a mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct MountReport {
     /// Path of the mount point.
     pub mount_point: String,
     /// The stack, as a stack expression.
@@ -108,42 +108,42 @@ pub(crate) struct Report {
 
 /// The counts and latencies of a mount's operations since it was mounted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Statistics {
+pub(crate) struct StatisticsReport {
     /// Time since serving began, in seconds.
     pub uptime_seconds: f64,
     /// Number of threads that serve requests.
     pub workers: usize,
     /// The operations that occurred.
-    pub operations: BTreeMap<String, Operation>,
+    pub operations: BTreeMap<String, OperationSummary>,
     /// The parts of the stack, and the time that each took of the sampled requests, as histogram steps. Absent from servers of
     /// older versions.
     #[serde(default)]
-    pub parts: BTreeMap<String, Steps>,
+    pub parts: BTreeMap<String, HistogramSteps>,
 }
 
 /// Durations in nanoseconds, each with the number of requests that took it.
-pub(crate) type Steps = Vec<(u64, u64)>;
+pub(crate) type HistogramSteps = Vec<(u64, u64)>;
 
 /// The requests of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Operation {
+pub(crate) struct OperationSummary {
     /// Number of requests that failed.
     pub failures: u64,
     /// Time that requests took in the server, including failed ones.
-    pub times: Steps,
+    pub times: HistogramSteps,
 }
 
 /// Maximum length of a line that either side reads, in bytes.
-const LINE_MAX: usize = 4 << 20;
+const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// Length in bytes from which a text is sent in parts; a part fits into a line even with every character escaped.
-const PART_BYTES: usize = 512 << 10;
+const MAX_PART_BYTES: usize = 512 << 10;
 
 /// Interval between two progress reports to a client that follows a command.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Time that either side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn send(stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
@@ -153,13 +153,13 @@ fn send(stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
 }
 
 /// The lines received from the other side.
-struct Lines<'a> {
+struct JsonLines<'a> {
     stream: &'a UnixStream,
     /// Bytes received of lines that have not been returned yet.
     read: Vec<u8>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> JsonLines<'a> {
     fn of(stream: &'a UnixStream) -> Self {
         Self { stream, read: Vec::new() }
     }
@@ -173,11 +173,11 @@ impl<'a> Lines<'a> {
                 return Ok(Some(serde_json::from_slice(&line)?));
             }
             searched = self.read.len();
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.read.len() > LINE_MAX {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() || self.read.len() > MAX_LINE_BYTES {
                 return Err(io::Error::from(io::ErrorKind::TimedOut));
             }
-            stream.set_read_timeout(Some(left))?;
+            stream.set_read_timeout(Some(remaining))?;
             match stream.read(&mut part) {
                 Ok(0) if self.read.is_empty() => return Ok(None),
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
@@ -191,24 +191,24 @@ impl<'a> Lines<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::client::follow;
-    use super::server::{Answerer, converse};
+    use super::client::request_with_progress;
+    use super::server::{RequestHandler, serve_connection};
     use super::*;
 
     /// Works for a while, and answers with a text of this many bytes.
-    struct Busy {
-        work: Duration,
+    struct SlowHandler {
+        duration: Duration,
         length: usize,
     }
 
-    impl Answerer for Busy {
-        fn answer(&self, _: Request) -> Answer {
+    impl RequestHandler for SlowHandler {
+        fn handle(&self, _: Request) -> Response {
             let begin = Instant::now();
-            while begin.elapsed() < self.work {
+            while begin.elapsed() < self.duration {
                 vnode::progress::object_done();
                 std::thread::sleep(Duration::from_millis(1));
             }
-            Answer::Text("ä".repeat(self.length / 2))
+            Response::Text("ä".repeat(self.length / 2))
         }
     }
 
@@ -218,43 +218,44 @@ mod tests {
 
     /// Returns the result of a request to a busy server, for a client that waits this long for each line, and the progress that
     /// was reported.
-    fn answer(busy: Busy, follows: bool, patience: Duration) -> (io::Result<Answer>, Vec<u64>) {
+    fn response_to(handler: SlowHandler, follows: bool, timeout: Duration) -> (io::Result<Response>, Vec<u64>) {
         let (own, other) = UnixStream::pair().unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(move || converse(&other, &busy));
-            let mut told = Vec::new();
-            let answer = follow(&own, &request(follows), patience, &mut |objects| told.push(objects));
+            scope.spawn(move || serve_connection(&other, &handler));
+            let mut reported = Vec::new();
+            let response =
+                request_with_progress(&own, &request(follows), timeout, &mut |objects| reported.push(objects));
             drop(own);
-            (answer, told)
+            (response, reported)
         })
     }
 
     #[test]
-    fn work_that_takes_longer_than_anybody_waits_is_followed_to_its_end() {
-        let patience = Duration::from_millis(1_500);
-        let busy = || Busy { work: 2 * patience, length: 2 };
-        let (followed, told) = answer(busy(), true, patience);
-        assert_eq!(followed.unwrap(), Answer::Text("ä".to_owned()));
-        assert!(told.len() >= 2 && told.is_sorted() && told.last() > told.first(), "{told:?}");
-        let (given_up, told) = answer(busy(), false, patience);
-        assert!(given_up.is_err() && told.is_empty());
+    fn long_command_is_followed_to_its_end() {
+        let timeout = Duration::from_millis(1_500);
+        let handler = || SlowHandler { duration: 2 * timeout, length: 2 };
+        let (followed, reported) = response_to(handler(), true, timeout);
+        assert_eq!(followed.unwrap(), Response::Text("ä".to_owned()));
+        assert!(reported.len() >= 2 && reported.is_sorted() && reported.last() > reported.first(), "{reported:?}");
+        let (timed_out, reported) = response_to(handler(), false, timeout);
+        assert!(timed_out.is_err() && reported.is_empty());
     }
 
     #[test]
-    fn texts_that_are_longer_than_a_line_come_in_parts() {
-        for length in [2, PART_BYTES, PART_BYTES + 2, 3 * LINE_MAX] {
-            let busy = Busy { work: Duration::ZERO, length };
-            let (whole, _) = answer(busy, true, PATIENCE);
-            assert!(whole.unwrap() == Answer::Text("ä".repeat(length / 2)), "{length} bytes");
+    fn long_texts_arrive_in_parts() {
+        for length in [2, MAX_PART_BYTES, MAX_PART_BYTES + 2, 3 * MAX_LINE_BYTES] {
+            let handler = SlowHandler { duration: Duration::ZERO, length };
+            let (complete, _) = response_to(handler, true, RESPONSE_TIMEOUT);
+            assert!(complete.unwrap() == Response::Text("ä".repeat(length / 2)), "{length} bytes");
         }
     }
 
     #[test]
-    fn lines_that_come_together_are_read_one_by_one() {
+    fn lines_that_arrive_together_are_read_separately() {
         let (own, other) = UnixStream::pair().unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         (&other).write_all(b"1\n2\n3").unwrap();
-        let mut lines = Lines::of(&own);
+        let mut lines = JsonLines::of(&own);
         assert_eq!(lines.receive::<u32>(deadline).unwrap(), Some(1));
         assert_eq!(lines.receive::<u32>(deadline).unwrap(), Some(2));
         (&other).write_all(b"4\n").unwrap();

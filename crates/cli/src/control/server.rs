@@ -20,45 +20,45 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::process::geteuid;
 use vnode::progress::Progress;
 
-use super::{Answer, Lines, PART_BYTES, PATIENCE, PROGRESS_INTERVAL, Request, send};
+use super::{JsonLines, MAX_PART_BYTES, PROGRESS_INTERVAL, RESPONSE_TIMEOUT, Request, Response, send};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::runtime_directory::{self, Directory};
+use crate::runtime_directory::{self, RuntimeDirectory};
 
 /// Answers requests. Called from several threads.
-pub(crate) trait Answerer: Send + Sync + 'static {
+pub(crate) trait RequestHandler: Send + Sync + 'static {
     /// Returns the answer to `request`.
-    fn answer(&self, request: Request) -> Answer;
+    fn handle(&self, request: Request) -> Response;
 }
 
 /// The control socket of this process, removed on drop.
-pub(crate) struct Server {
-    directory: Directory,
+pub(crate) struct ControlSocket {
+    directory: RuntimeDirectory,
     name: String,
 }
 
-impl Server {
+impl ControlSocket {
     /// Creates the socket and answers requests in dedicated threads.
-    pub(crate) fn start(answerer: Arc<dyn Answerer>) -> Outcome<Server> {
+    pub(crate) fn start(handler: Arc<dyn RequestHandler>) -> Outcome<ControlSocket> {
         let directory = runtime_directory::make()?;
         super::client::remove_stale(&directory);
         let name = format!("{}.sock", std::process::id());
         let path = directory.path().join(&name);
-        let listener = listen(&directory.place().join(&name)).map_err(|error| failure(&path, &error))?;
-        let control = Arc::new(Control { listener, answerer, waiting: AtomicUsize::new(0) });
+        let listener = listen(&directory.descriptor_path().join(&name)).map_err(|error| failure(&path, &error))?;
+        let control = Arc::new(ControlSocketState { listener, handler, waiting: AtomicUsize::new(0) });
         control.start_thread().map_err(|error| failure(&path, &error))?;
-        control.start_further();
-        Ok(Server { directory, name })
+        control.start_spare_thread();
+        Ok(ControlSocket { directory, name })
     }
 }
 
-impl Drop for Server {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
-        let _ = fs::remove_file(self.directory.place().join(&self.name));
+        let _ = fs::remove_file(self.directory.descriptor_path().join(&self.name));
     }
 }
 
 /// Number of threads that wait for connections while the socket is idle.
-const IDLE_THREADS: usize = 2;
+const IDLE_THREAD_COUNT: usize = 2;
 
 /// Binds under a temporary name and renames: a client that finds the socket can connect, and does not mistake it for a stale
 /// one.
@@ -80,14 +80,14 @@ fn failure(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// State shared by the threads of a control socket.
-struct Control {
+struct ControlSocketState {
     listener: UnixListener,
-    answerer: Arc<dyn Answerer>,
+    handler: Arc<dyn RequestHandler>,
     /// Number of threads that wait for a connection, or will as soon as they run.
     waiting: AtomicUsize,
 }
 
-impl Control {
+impl ControlSocketState {
     /// Starts another thread that answers connections.
     fn start_thread(self: &Arc<Self>) -> io::Result<()> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -98,8 +98,8 @@ impl Control {
         })
     }
 
-    /// Calls [`Control::start_thread`], and logs a warning if no thread can be started.
-    fn start_further(self: &Arc<Self>) {
+    /// Calls [`ControlSocketState::start_thread`], and logs a warning if no thread can be started.
+    fn start_spare_thread(self: &Arc<Self>) {
         if let Err(error) = self.start_thread() {
             tracing::warn!(%error, "no further thread for the control socket: connections may wait for each other");
         }
@@ -111,11 +111,11 @@ impl Control {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
-                        self.start_further();
+                        self.start_spare_thread();
                     }
                     // A panic ends only its connection.
-                    let _ = catch_unwind(AssertUnwindSafe(|| converse(&stream, self.answerer.as_ref())));
-                    let rejoin = |waiting: usize| (waiting < IDLE_THREADS).then_some(waiting + 1);
+                    let _ = catch_unwind(AssertUnwindSafe(|| serve_connection(&stream, self.handler.as_ref())));
+                    let rejoin = |waiting: usize| (waiting < IDLE_THREAD_COUNT).then_some(waiting + 1);
                     if self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, rejoin).is_err() {
                         return;
                     }
@@ -131,67 +131,67 @@ impl Control {
 
 /// Maximum idle time of a connection between requests: a command that has queried all servers waits for the slowest before it
 /// continues.
-const IDLE: Duration = Duration::from_secs(4 * PATIENCE.as_secs());
+const CONNECTION_IDLE_TIMEOUT: Duration = Duration::from_secs(4 * RESPONSE_TIMEOUT.as_secs());
 
 /// Answers the requests of one connection until it ends.
-pub(crate) fn converse(stream: &UnixStream, answerer: &dyn Answerer) {
+pub(crate) fn serve_connection(stream: &UnixStream, handler: &dyn RequestHandler) {
     if !is_allowed(stream) {
         let _ =
-            send(stream, &Answer::Error("only root and the user who mounted may do this; become one of them".into()));
+            send(stream, &Response::Error("only root and the user who mounted may do this; become one of them".into()));
         return;
     }
-    if stream.set_write_timeout(Some(PATIENCE)).is_err() {
+    if stream.set_write_timeout(Some(RESPONSE_TIMEOUT)).is_err() {
         return;
     }
-    let mut requests = Lines::of(stream);
+    let mut requests = JsonLines::of(stream);
     loop {
-        let answered = match requests.receive::<Request>(Instant::now() + IDLE) {
-            Ok(Some(request @ Request::Control { follows: true, .. })) => answer_follower(stream, request, answerer),
-            Ok(Some(request)) => send(stream, &answerer.answer(request)),
+        let sent = match requests.receive::<Request>(Instant::now() + CONNECTION_IDLE_TIMEOUT) {
+            Ok(Some(request @ Request::Control { follows: true, .. })) => respond_in_parts(stream, request, handler),
+            Ok(Some(request)) => send(stream, &handler.handle(request)),
             Ok(None) => return,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                send(stream, &Answer::Error(format!("not a request: {error}")))
+                send(stream, &Response::Error(format!("not a request: {error}")))
             }
             Err(_) => return,
         };
-        if answered.is_err() {
+        if sent.is_err() {
             return;
         }
     }
 }
 
 /// Answers a request, reports progress until then, and sends a long text in parts.
-fn answer_follower(stream: &UnixStream, request: Request, answerer: &dyn Answerer) -> io::Result<()> {
-    let text = match answer_with_progress(stream, request, answerer) {
-        Answer::Text(text) => text,
+fn respond_in_parts(stream: &UnixStream, request: Request, handler: &dyn RequestHandler) -> io::Result<()> {
+    let text = match handle_with_progress(stream, request, handler) {
+        Response::Text(text) => text,
         other => return send(stream, &other),
     };
     let mut rest = text.as_str();
-    while rest.len() > PART_BYTES {
-        let (part, after) = rest.split_at(rest.floor_char_boundary(PART_BYTES));
-        send(stream, &Answer::Part(part.to_owned()))?;
+    while rest.len() > MAX_PART_BYTES {
+        let (part, after) = rest.split_at(rest.floor_char_boundary(MAX_PART_BYTES));
+        send(stream, &Response::Part(part.to_owned()))?;
         rest = after;
     }
-    send(stream, &Answer::Text(rest.to_owned()))
+    send(stream, &Response::Text(rest.to_owned()))
 }
 
-fn answer_with_progress(stream: &UnixStream, request: Request, answerer: &dyn Answerer) -> Answer {
+fn handle_with_progress(stream: &UnixStream, request: Request, handler: &dyn RequestHandler) -> Response {
     let progress = Progress::default();
-    let (over, is_over) = channel::<()>();
+    let (done, is_done) = channel::<()>();
     thread::scope(|scope| {
         let counted = &progress;
-        let tell = move || {
-            while is_over.recv_timeout(PROGRESS_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                if send(stream, &Answer::Progress(counted.objects())).is_err() {
+        let report = move || {
+            while is_done.recv_timeout(PROGRESS_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                if send(stream, &Response::Progress(counted.objects())).is_err() {
                     return;
                 }
             }
         };
         // Without the progress thread, the client waits no longer than for other requests.
-        let _ = thread::Builder::new().name("progress".into()).spawn_scoped(scope, vnode::as_server(tell));
-        let answer = progress.of(|| answerer.answer(request));
-        drop(over);
-        answer
+        let _ = thread::Builder::new().name("progress".into()).spawn_scoped(scope, vnode::as_server(report));
+        let response = progress.of(|| handler.handle(request));
+        drop(done);
+        response
     })
 }
 

@@ -3,10 +3,10 @@
 use frontends::fuse::{AccessTimes, MountFlags};
 
 /// The change that one option makes to the flags.
-type Effect = fn(&mut MountFlags);
+type FlagEffect = fn(&mut MountFlags);
 
 /// Every option that changes flags; later options override earlier ones.
-const EFFECTS: [(&str, Effect); 30] = [
+const FLAG_EFFECTS: [(&str, FlagEffect); 30] = [
     ("ro", |flags| flags.read_only = true),
     ("rw", |flags| flags.read_only = false),
     ("suid", |flags| flags.no_suid = false),
@@ -19,9 +19,9 @@ const EFFECTS: [(&str, Effect); 30] = [
     ("async", |flags| flags.synchronous = false),
     ("dirsync", |flags| flags.synchronous_directories = true),
     ("noatime", |flags| flags.access_times = AccessTimes::Never),
-    ("atime", |flags| leave(flags, AccessTimes::Never)),
+    ("atime", |flags| reset_access_times(flags, AccessTimes::Never)),
     ("strictatime", |flags| flags.access_times = AccessTimes::Strict),
-    ("nostrictatime", |flags| leave(flags, AccessTimes::Strict)),
+    ("nostrictatime", |flags| reset_access_times(flags, AccessTimes::Strict)),
     ("relatime", |flags| flags.access_times = AccessTimes::Relative),
     // The kernel's default behaviour without any of them.
     ("norelatime", |_| {}),
@@ -43,7 +43,7 @@ const EFFECTS: [(&str, Effect); 30] = [
     ("silent", |_| {}),
 ];
 
-fn leave(flags: &mut MountFlags, access_times: AccessTimes) {
+fn reset_access_times(flags: &mut MountFlags, access_times: AccessTimes) {
     if flags.access_times == access_times {
         flags.access_times = AccessTimes::Relative;
     }
@@ -61,12 +61,12 @@ fn secure_but_executable(flags: &mut MountFlags) {
 
 /// Returns the names of the options that change flags.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    EFFECTS.iter().map(|(name, _)| *name)
+    FLAG_EFFECTS.iter().map(|(name, _)| *name)
 }
 
 /// Applies the option to the flags; returns `false` if it is not an option that changes flags.
 pub fn apply(flags: &mut MountFlags, name: &str) -> bool {
-    let effect = EFFECTS.iter().find(|(other, _)| *other == name);
+    let effect = FLAG_EFFECTS.iter().find(|(other, _)| *other == name);
     effect.inspect(|(_, effect)| effect(flags)).is_some()
 }
 
@@ -88,7 +88,7 @@ pub fn words(flags: &MountFlags) -> Vec<String> {
 }
 
 /// Returns the flags for the words that the mount table shows.
-pub fn of_table(shown: &[String]) -> MountFlags {
+pub fn from_mount_table(shown: &[String]) -> MountFlags {
     // The table omits what is the default for other file systems; without a word about access times, it is strictatime.
     let mut flags =
         MountFlags { no_suid: false, no_devices: false, access_times: AccessTimes::Strict, ..MountFlags::default() };
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn options_do_what_mount_says() {
+    fn options_match_mount() {
         assert_eq!(flags(&["defaults", "rw", "async", "nouser", "relatime", "silent"]), MountFlags::default());
         assert_eq!(words(&flags(&["user"])), ["noexec"]);
         assert_eq!(words(&flags(&["suid", "dev", "users", "exec"])), [""; 0]);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn flags_are_read_from_the_mount_table() {
-        let shown = |text: &str| of_table(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let shown = |text: &str| from_mount_table(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(shown("rw,nosuid,nodev,relatime,rw,user_id=0"), MountFlags::default());
         assert_eq!(words(&shown("ro,noatime,rw,sync")), ["ro", "suid", "dev", "sync", "noatime"]);
         assert_eq!(words(&shown("rw,nosuid,nodev,nodiratime,ro")), ["ro", "strictatime", "nodiratime"]);

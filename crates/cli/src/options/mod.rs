@@ -41,7 +41,7 @@ pub struct MountOptions {
     /// Features of the FUSE protocol that are not used even if the kernel supports them.
     pub withheld: Features,
     /// Maximum size of a read request, in bytes.
-    pub read_bytes_max: Option<u32>,
+    pub max_read_bytes: Option<u32>,
     /// The source that mount(8) and df(1) show instead of the stack.
     pub source_name: Option<String>,
 }
@@ -68,10 +68,10 @@ impl fmt::Display for Uring {
 }
 
 /// With a longer time, CPUs would never idle while a program does something now and then.
-const STAY_AWAKE_MICROSECONDS_MAX: u64 = 1_000_000;
+const MAX_STAY_AWAKE_MICROSECONDS: u64 = 1_000_000;
 
 /// The options of Plyfs itself, in the form in which messages list them.
-const OWN: [&str; 14] = [
+const PLYFS_OPTIONS: [&str; 14] = [
     "allow_other",
     "noallow_other",
     "attr_timeout",
@@ -90,11 +90,11 @@ const OWN: [&str; 14] = [
 
 /// Options of mount(8) that concern mount(8) itself and the boot process, or request what no FUSE mount has: change counters
 /// (iversion) belong to the base, and Linux no longer has mandatory locks.
-const WITHOUT_MEANING: [&str; 11] =
+const IGNORED_OPTIONS: [&str; 11] =
     ["auto", "noauto", "_netdev", "nofail", "fail", "iversion", "noiversion", "mand", "nomand", "loud", "subtype"];
 
 /// Options that the kernel shows for a mount and that mount(8) passes on for a remount.
-const OF_TABLE: [&str; 3] = ["user_id", "group_id", "rootmode"];
+const KERNEL_OPTIONS: [&str; 3] = ["user_id", "group_id", "rootmode"];
 
 /// Parses a comma-separated list. With `sloppy`, unknown options are ignored (`mount -s`).
 pub fn parse(text: &str, sloppy: bool) -> Outcome<MountOptions> {
@@ -111,8 +111,9 @@ pub fn parse_after(flags: MountFlags, text: &str, sloppy: bool) -> Outcome<Mount
             Some((key, value)) => (key, Some(value)),
             None => (word.as_str(), None),
         };
-        let is_known =
-            is_for_others(key) || apply(&mut options, key, value)? || options.remount && OF_TABLE.contains(&key);
+        let is_known = is_for_other_programs(key)
+            || apply(&mut options, key, value)?
+            || options.remount && KERNEL_OPTIONS.contains(&key);
         if !is_known && !sloppy {
             return Err(unknown(key));
         }
@@ -127,9 +128,9 @@ impl MountOptions {
     }
 
     /// Fails if the options request what only root may grant.
-    pub fn refuse_unsafe(&self) -> Outcome {
-        let asked = [(!self.flags.no_suid, "suid"), (!self.flags.no_devices, "dev")];
-        match asked.iter().find(|(is_asked, _)| *is_asked) {
+    pub fn check_privileged_options(&self) -> Outcome {
+        let privileged = [(!self.flags.no_suid, "suid"), (!self.flags.no_devices, "dev")];
+        match privileged.iter().find(|(is_set, _)| *is_set) {
             Some((_, option)) if !rustix::process::geteuid().is_root() => {
                 let message = format!("mount option '{option}' is for root only; leave it out");
                 Err(Failure::new(Exit::Permission, message))
@@ -159,7 +160,7 @@ impl MountOptions {
         words.extend(self.uring.map(|uring| format!("uring={uring}")));
         words.extend(self.stay_awake.map(|time| format!("stay_awake={}", time.as_micros())));
         words.extend((!self.withheld.is_empty()).then(|| format!("without={}", self.withheld)));
-        words.extend(self.read_bytes_max.map(|bytes| format!("max_read={bytes}")));
+        words.extend(self.max_read_bytes.map(|bytes| format!("max_read={bytes}")));
         words.extend(self.source_name.as_ref().map(|name| format!("fsname={name}")));
         words
     }
@@ -172,26 +173,26 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
         "entry_timeout" => options.entry_timeout = Some(timeout(key, value)?),
         "fsname" => match value {
             Some(name) if !name.is_empty() => options.source_name = Some(name.to_owned()),
-            _ => return Err(wrong(key, "needs a name", "fsname=NAME")),
+            _ => return Err(invalid_option(key, "needs a name", "fsname=NAME")),
         },
         "locks" => match value {
             Some("base") => options.base_locks = Some(true),
             Some("kernel") => options.base_locks = Some(false),
-            _ => return Err(wrong(key, "is base or kernel", "locks=base")),
+            _ => return Err(invalid_option(key, "is base or kernel", "locks=base")),
         },
         "max_read" => match value.and_then(|value| value.parse().ok()).filter(|bytes| *bytes >= 4096) {
-            Some(bytes) => options.read_bytes_max = Some(bytes),
-            None => return Err(wrong(key, "needs a number of bytes from 4096", "max_read=131072")),
+            Some(bytes) => options.max_read_bytes = Some(bytes),
+            None => return Err(invalid_option(key, "needs a number of bytes from 4096", "max_read=131072")),
         },
         "stay_awake" => {
-            match value.and_then(|value| value.parse().ok()).filter(|time| *time <= STAY_AWAKE_MICROSECONDS_MAX) {
+            match value.and_then(|value| value.parse().ok()).filter(|time| *time <= MAX_STAY_AWAKE_MICROSECONDS) {
                 Some(microseconds) => options.stay_awake = Some(Duration::from_micros(microseconds)),
-                None => return Err(wrong(key, "needs microseconds up to 1000000", "stay_awake=200")),
+                None => return Err(invalid_option(key, "needs microseconds up to 1000000", "stay_awake=200")),
             }
         }
         "uring" => match value.map(|value| Uring::from_str(value, false)) {
             Some(Ok(uring)) => options.uring = Some(uring),
-            _ => return Err(wrong(key, "is auto, on or off", "uring=on")),
+            _ => return Err(invalid_option(key, "is auto, on or off", "uring=on")),
         },
         "without" => match value.unwrap_or_default().parse::<Features>() {
             Ok(features) => options.withheld = options.withheld | features,
@@ -200,23 +201,25 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
         "writes" => match value {
             Some("back") => options.write_back = true,
             Some("through") => options.write_back = false,
-            _ => return Err(wrong(key, "is back or through", "writes=through")),
+            _ => return Err(invalid_option(key, "is back or through", "writes=through")),
         },
         // As `mount -t fuse.plyfs` passes it on.
         "subtype" if value == Some("plyfs") => {}
-        "subtype" => return Err(wrong(key, "can only be plyfs", "subtype=plyfs, or leave it out")),
+        "subtype" => return Err(invalid_option(key, "can only be plyfs", "subtype=plyfs, or leave it out")),
         // The mounting user, as mount(8) records it.
         "user" if value.is_some() => {
             flags::apply(&mut options.flags, key);
         }
-        _ if value.is_some() && names().any(|name| name == key) => return Err(wrong(key, "takes no value", key)),
+        _ if value.is_some() && names().any(|name| name == key) => {
+            return Err(invalid_option(key, "takes no value", key));
+        }
         "remount" => {}
         "allow_other" => options.allow_other = Some(true),
         "noallow_other" => options.allow_other = Some(false),
         "default_permissions" => options.default_permissions = true,
         "passthrough" => options.passthrough = Some(true),
         "nopassthrough" => options.passthrough = Some(false),
-        _ if WITHOUT_MEANING.contains(&key) => {}
+        _ if IGNORED_OPTIONS.contains(&key) => {}
         _ => return Ok(flags::apply(&mut options.flags, key)),
     }
     Ok(true)
@@ -240,7 +243,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// Returns whether the option is only for other programs, whatever its value.
-fn is_for_others(key: &str) -> bool {
+fn is_for_other_programs(key: &str) -> bool {
     key == "comment" || key.starts_with("x-") || key.starts_with("X-")
 }
 
@@ -248,16 +251,16 @@ fn timeout(key: &str, value: Option<&str>) -> Outcome<Duration> {
     value
         .and_then(|value| value.parse().ok())
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| wrong(key, "needs a number of seconds", &format!("{key}=1.5")))
+        .ok_or_else(|| invalid_option(key, "needs a number of seconds", &format!("{key}=1.5")))
 }
 
-fn wrong(key: &str, what: &str, remedy: &str) -> Failure {
+fn invalid_option(key: &str, what: &str, remedy: &str) -> Failure {
     Failure::new(Exit::Usage, format!("mount option '{key}' {what}; write {remedy}"))
 }
 
 /// Returns the names of all options except those that are only for other programs.
 fn names() -> impl Iterator<Item = &'static str> {
-    OWN.into_iter().chain(flags::names()).chain(WITHOUT_MEANING).chain(["remount"])
+    PLYFS_OPTIONS.into_iter().chain(flags::names()).chain(IGNORED_OPTIONS).chain(["remount"])
 }
 
 fn unknown(key: &str) -> Failure {
@@ -267,7 +270,7 @@ fn unknown(key: &str) -> Failure {
             "other owners and permissions are shown by the layer map".to_owned()
         }
         (_, Some(meant)) => format!("did you mean '{meant}'?"),
-        (_, None) => format!("there are the common ones of mount(8), and {}", suggest::list(OWN)),
+        (_, None) => format!("there are the common ones of mount(8), and {}", suggest::list(PLYFS_OPTIONS)),
     };
     Failure::new(Exit::Usage, format!("unknown mount option '{key}'; {remedy}"))
 }
@@ -277,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_fstab() {
+    fn options_of_an_fstab_line_are_parsed() {
         let text =
             "noauto,_netdev,x-systemd.automount,comment=x,ro,allow_other,attr_timeout=1.5,fsname=\"a,b\",nosuid,suid";
         let options = parse(text, false).unwrap();
@@ -288,13 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn later_words_win_and_blanks_between_commas_do_no_harm() {
+    fn later_options_win_and_empty_ones_are_ignored() {
         assert_eq!(parse("ro,,rw,defaults", false).unwrap(), MountOptions::default());
         assert_eq!(parse("", false).unwrap(), MountOptions::default());
     }
 
     #[test]
-    fn unknown_and_wrong_options_name_the_remedy() {
+    fn unknown_and_invalid_options_name_the_remedy() {
         let message = |text| parse(text, false).unwrap_err().message;
         assert_eq!(message("alow_other"), "unknown mount option 'alow_other'; did you mean 'allow_other'?");
         assert!(message("lowercase").contains("there are the common ones of mount(8), and allow_other, "));

@@ -11,17 +11,17 @@ use vnode::{
     SetAttributes, SetTime,
 };
 
-use super::content::{CHUNK, write_all};
+use super::content::{CHUNK_BYTES, write_all};
 use super::listing::join;
 use super::naming::directory_at;
-use super::place::{Place, Tree};
-use super::session::{At, Problem, Session, options};
+use super::resolution::{CallerTree, ResolvedPath};
+use super::session::{CommandError, Session, WithPath, split_options};
 
 /// One invocation of a command that copies.
 struct Copier {
     command: &'static str,
-    from: Tree,
-    to: Tree,
+    from: CallerTree,
+    to: CallerTree,
     recursive: bool,
     preserve: bool,
     /// The path of the root of `to` on the machine, for messages; empty for the stack.
@@ -29,14 +29,14 @@ struct Copier {
 }
 
 /// `cp`
-pub(crate) fn cp(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
-    let (letters, operands) = options(words, "rRp")?;
+pub(crate) fn cp(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {
+    let (letters, operands) = split_options(words, "rRp")?;
     let Some((target, sources)) = operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
-        return Err(Problem::Usage);
+        return Err(CommandError::Usage);
     };
     let copier = Copier::new("cp", &letters, session.tree.clone(), session.tree.clone());
     let into = directory_at(session, target, sources.len())?;
-    session.each("cp", sources, |session, path| {
+    session.for_each_operand("cp", sources, |session, path| {
         let source = session.find(path, !copier.recursive)?;
         let (directory, name) = match &into {
             Some(directory) => (directory.clone(), name_of(&source, path)?),
@@ -47,16 +47,16 @@ pub(crate) fn cp(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pro
 }
 
 /// `get`
-pub(crate) fn get(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
-    let (letters, operands) = options(words, "rRp")?;
+pub(crate) fn get(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {
+    let (letters, operands) = split_options(words, "rRp")?;
     let Some((target, sources)) = operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
-        return Err(Problem::Usage);
+        return Err(CommandError::Usage);
     };
     let local = local_target(session, target, sources.len())?;
     let directory = local.tree.root();
     let copier = Copier::new("get", &letters, session.tree.clone(), local.tree);
     let copier = Copier { to_prefix: local.prefix, ..copier };
-    session.each("get", sources, |session, path| {
+    session.for_each_operand("get", sources, |session, path| {
         let source = session.find(path, !copier.recursive)?;
         let name = match &local.name {
             Some(name) => name.clone(),
@@ -67,13 +67,13 @@ pub(crate) fn get(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pr
 }
 
 /// `put`
-pub(crate) fn put(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
-    let (letters, operands) = options(words, "rRp")?;
+pub(crate) fn put(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {
+    let (letters, operands) = split_options(words, "rRp")?;
     let Some((target, sources)) = operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
-        return Err(Problem::Usage);
+        return Err(CommandError::Usage);
     };
     let into = directory_at(session, target, sources.len())?;
-    session.each("put", sources, |session, path| {
+    session.for_each_operand("put", sources, |session, path| {
         let (local, source, name) = local_source(session, path)?;
         let (directory, name) = match &into {
             Some(directory) => (directory.clone(), name),
@@ -85,13 +85,13 @@ pub(crate) fn put(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pr
 }
 
 impl Copier {
-    fn new(command: &'static str, letters: &[char], from: Tree, to: Tree) -> Self {
+    fn new(command: &'static str, letters: &[char], from: CallerTree, to: CallerTree) -> Self {
         let recursive = letters.contains(&'r') || letters.contains(&'R');
         Copier { command, from, to, recursive, preserve: letters.contains(&'p'), to_prefix: Vec::new() }
     }
 
     /// Returns the path for messages of a name in a directory of the target.
-    fn target(&self, directory: &Place, name: Name<'_>) -> Vec<u8> {
+    fn target(&self, directory: &ResolvedPath, name: Name<'_>) -> Vec<u8> {
         let path = join(&directory.path(), name.as_bytes());
         [self.to_prefix.as_slice(), &path].concat()
     }
@@ -100,114 +100,116 @@ impl Copier {
     fn copy(
         &self,
         session: &mut Session<'_>,
-        source: &Place,
+        source: &ResolvedPath,
         path: &[u8],
-        directory: &Place,
+        directory: &ResolvedPath,
         name: Name<'_>,
-    ) -> Result<(), Problem> {
-        let attributes = self.from.attributes(source).at(path)?;
+    ) -> Result<(), CommandError> {
+        let attributes = self.from.attributes(source).with_path(path)?;
         let caller = &self.to.caller;
         match attributes.kind {
             FileKind::Directory if !self.recursive => {
                 let path = String::from_utf8_lossy(path).into_owned();
-                return Err(Problem::Words(format!("{path} is a directory; copy it with -r")));
+                return Err(CommandError::Message(format!("{path} is a directory; copy it with -r")));
             }
             FileKind::Directory => return self.copy_directory(session, source, path, &attributes, directory, name),
             FileKind::Regular => self.copy_file(source, path, &attributes, directory, name)?,
             FileKind::Symlink => {
-                let target = source.vnode().readlink(&self.from.caller).at(path)?;
-                directory.vnode().symlink(caller, name, &target).at(&self.target(directory, name))?;
+                let target = source.vnode().readlink(&self.from.caller).with_path(path)?;
+                directory.vnode().symlink(caller, name, &target).with_path(&self.target(directory, name))?;
             }
             kind => {
                 directory
                     .vnode()
                     .mknod(caller, name, kind, attributes.mode, attributes.rdev)
-                    .at(&self.target(directory, name))?;
+                    .with_path(&self.target(directory, name))?;
             }
         }
         let copied = self
             .to
             .find(directory, name.as_bytes(), attributes.kind != FileKind::Symlink)
-            .at(&self.target(directory, name))?;
+            .with_path(&self.target(directory, name))?;
         self.finish(&copied, &attributes, &self.target(directory, name))
     }
 
     fn copy_directory(
         &self,
         session: &mut Session<'_>,
-        source: &Place,
+        source: &ResolvedPath,
         path: &[u8],
         attributes: &Attributes,
-        directory: &Place,
+        directory: &ResolvedPath,
         name: Name<'_>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), CommandError> {
         let same_tree = std::sync::Arc::ptr_eq(self.from.file_system(), self.to.file_system());
         if same_tree && directory.is_within(source) {
             let path = String::from_utf8_lossy(path).into_owned();
-            return Err(Problem::Words(format!("{path} would be copied into itself; choose another target")));
+            return Err(CommandError::Message(format!("{path} would be copied into itself; choose another target")));
         }
         // The list is complete before anything is created, and the new directory is writable whatever its final mode.
-        let entries = self.from.list(source).at(path)?;
+        let entries = self.from.list(source).with_path(path)?;
         match directory.vnode().mkdir(&self.to.caller, name, attributes.mode & 0o777 | 0o700) {
             Ok(_) | Err(Errno::EEXIST) => {}
-            Err(errno) => return Err(Problem::Path(self.target(directory, name), errno)),
+            Err(errno) => return Err(CommandError::Path(self.target(directory, name), errno)),
         }
-        let copied = self.to.child(directory, name).at(&self.target(directory, name))?;
+        let copied = self.to.child(directory, name).with_path(&self.target(directory, name))?;
         if copied.vnode().kind() != FileKind::Directory {
-            return Err(Problem::Path(self.target(directory, name), Errno::EEXIST));
+            return Err(CommandError::Path(self.target(directory, name), Errno::EEXIST));
         }
-        let mut entire = true;
+        let mut is_complete = true;
         for entry in entries {
             let here = join(path, entry.name.as_bytes());
-            let child = self.from.child(source, entry.name.as_name()).at(&here);
+            let child = self.from.child(source, entry.name.as_name()).with_path(&here);
             let done = child.and_then(|child| self.copy(session, &child, &here, &copied, entry.name.as_name()));
-            if let Err(problem) = done {
-                session.report(self.command, &problem);
-                entire = false;
+            if let Err(error) = done {
+                session.report(self.command, &error);
+                is_complete = false;
             }
         }
         if !self.preserve && attributes.mode & 0o700 != 0o700 {
             let mode = Some(attributes.mode & 0o777 & !self.to.caller.umask);
             let changes = SetAttributes { mode, ..SetAttributes::default() };
-            copied.vnode().setattr(&self.to.caller, &changes).at(&self.target(directory, name))?;
+            copied.vnode().setattr(&self.to.caller, &changes).with_path(&self.target(directory, name))?;
         }
         self.finish(&copied, attributes, &self.target(directory, name))?;
-        if entire { Ok(()) } else { Err(Problem::Reported) }
+        if is_complete { Ok(()) } else { Err(CommandError::Reported) }
     }
 
     fn copy_file(
         &self,
-        source: &Place,
+        source: &ResolvedPath,
         path: &[u8],
         attributes: &Attributes,
-        directory: &Place,
+        directory: &ResolvedPath,
         name: Name<'_>,
-    ) -> Result<(), Problem> {
-        let from = source.vnode().open(&self.from.caller, OpenFlags::READ).at(path)?;
+    ) -> Result<(), CommandError> {
+        let from = source.vnode().open(&self.from.caller, OpenFlags::READ).with_path(path)?;
         let caller = &self.to.caller;
         let to = match self.to.find(directory, name.as_bytes(), true) {
             Ok(old) => {
                 let same_tree = std::sync::Arc::ptr_eq(self.from.file_system(), self.to.file_system());
                 if same_tree && old.vnode().handle() == source.vnode().handle() {
                     let path = String::from_utf8_lossy(path).into_owned();
-                    return Err(Problem::Words(format!(
+                    return Err(CommandError::Message(format!(
                         "{path} and its copy are the same file; choose another target"
                     )));
                 }
-                old.vnode().open(caller, OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).at(&self.target(directory, name))?
+                old.vnode()
+                    .open(caller, OpenFlags::WRITE.with(OpenFlags::TRUNCATE))
+                    .with_path(&self.target(directory, name))?
             }
             Err(Errno::ENOENT) => {
                 let how = Creation { mode: attributes.mode & 0o777, flags: OpenFlags::WRITE };
-                directory.vnode().create(caller, name, &how).at(&self.target(directory, name))?.file
+                directory.vnode().create(caller, name, &how).with_path(&self.target(directory, name))?.file
             }
-            Err(errno) => return Err(Problem::Path(self.target(directory, name), errno)),
+            Err(errno) => return Err(CommandError::Path(self.target(directory, name), errno)),
         };
-        copy_data(caller, &from, &to).at(path)?;
-        to.flush(caller, LockOwner(0)).at(&self.target(directory, name))
+        copy_data(caller, &from, &to).with_path(path)?;
+        to.flush(caller, LockOwner(0)).with_path(&self.target(directory, name))
     }
 
     /// With -p, copies the owner as far as permitted, the mode and the times.
-    fn finish(&self, copied: &Place, attributes: &Attributes, target: &[u8]) -> Result<(), Problem> {
+    fn finish(&self, copied: &ResolvedPath, attributes: &Attributes, target: &[u8]) -> Result<(), CommandError> {
         if !self.preserve {
             return Ok(());
         }
@@ -216,7 +218,7 @@ impl Copier {
         let owned = match copied.vnode().setattr(caller, &owner) {
             Ok(_) => true,
             Err(Errno::EPERM) => false,
-            Err(errno) => return Err(Problem::Path(target.to_vec(), errno)),
+            Err(errno) => return Err(CommandError::Path(target.to_vec(), errno)),
         };
         // Set-id bits refer to an owner: they are kept only together with the owner.
         let mode = if owned { attributes.mode } else { attributes.mode & 0o1777 };
@@ -226,7 +228,7 @@ impl Copier {
             mtime: Some(SetTime::To(attributes.mtime)),
             ..SetAttributes::default()
         };
-        copied.vnode().setattr(caller, &changes).at(target).map(drop)
+        copied.vnode().setattr(caller, &changes).with_path(target).map(drop)
     }
 }
 
@@ -266,9 +268,9 @@ fn copy_segment(
             Ok(length) => offset += length,
         }
     }
-    buffer.resize(CHUNK, 0);
+    buffer.resize(CHUNK_BYTES, 0);
     while offset < end {
-        let wanted = usize::try_from(end - offset).unwrap_or(CHUNK).min(CHUNK);
+        let wanted = usize::try_from(end - offset).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
         let length = vnode::read_fully(&**from, caller, offset, &mut buffer[..wanted])?;
         if length == 0 {
             break;
@@ -280,54 +282,54 @@ fn copy_segment(
 }
 
 /// Returns the name of a copy of the source in a directory.
-fn name_of(source: &Place, path: &[u8]) -> Result<NameBuf, Problem> {
+fn name_of(source: &ResolvedPath, path: &[u8]) -> Result<NameBuf, CommandError> {
     let last = path.split(|byte| *byte == b'/').rfind(|component| !component.is_empty()).unwrap_or_default();
     match last {
         b"" | b"." | b".." => {
-            let unnamed = || Problem::Words("the root has no name; name what it is to be called".into());
+            let unnamed = || CommandError::Message("the root has no name; name what it is to be called".into());
             source.name().cloned().ok_or_else(unnamed)
         }
-        name => NameBuf::new(name).at(path),
+        name => NameBuf::new(name).with_path(path),
     }
 }
 
 /// Returns a file or directory of the machine, and the name that the command line gave for it.
-fn local_source(session: &Session<'_>, path: &[u8]) -> Result<(Tree, Place, NameBuf), Problem> {
-    let real = Path::new(OsStr::from_bytes(path)).canonicalize().map_err(Errno::from).at(path)?;
+fn local_source(session: &Session<'_>, path: &[u8]) -> Result<(CallerTree, ResolvedPath, NameBuf), CommandError> {
+    let real = Path::new(OsStr::from_bytes(path)).canonicalize().map_err(Errno::from).with_path(path)?;
     let given = path.split(|byte| *byte == b'/').rfind(|component| !matches!(*component, b"" | b"." | b".."));
     let name = given.or_else(|| real.file_name().map(OsStr::as_bytes)).unwrap_or_default();
-    let name = NameBuf::new(name).at(path)?;
+    let name = NameBuf::new(name).with_path(path)?;
     if real.is_dir() {
         let tree = local_tree(session, &real)?;
         let root = tree.root();
         return Ok((tree, root, name));
     }
-    let (parent, last) = parent_and_name(&real).at(path)?;
+    let (parent, last) = parent_and_name(&real).with_path(path)?;
     let tree = local_tree(session, &parent)?;
-    let source = tree.find(&tree.root(), last.as_bytes(), false).at(path)?;
+    let source = tree.find(&tree.root(), last.as_bytes(), false).with_path(path)?;
     Ok((tree, source, name))
 }
 
 /// The target of copies on the machine.
 struct LocalTarget {
     /// The tree whose root is the directory.
-    tree: Tree,
+    tree: CallerTree,
     /// The new name, if one was given.
     name: Option<NameBuf>,
     /// Path of the directory, the prefix of paths in the tree.
     prefix: Vec<u8>,
 }
 
-fn local_target(session: &Session<'_>, path: &[u8], sources: usize) -> Result<LocalTarget, Problem> {
+fn local_target(session: &Session<'_>, path: &[u8], sources: usize) -> Result<LocalTarget, CommandError> {
     let given = Path::new(OsStr::from_bytes(path));
     let (directory, name) = match given.canonicalize() {
         Ok(real) if real.is_dir() => (real, None),
-        _ if sources > 1 => return Err(Problem::Path(path.to_vec(), Errno::ENOTDIR)),
-        Ok(real) => parent_and_name(&real).map(|(parent, name)| (parent, Some(name))).at(path)?,
+        _ if sources > 1 => return Err(CommandError::Path(path.to_vec(), Errno::ENOTDIR)),
+        Ok(real) => parent_and_name(&real).map(|(parent, name)| (parent, Some(name))).with_path(path)?,
         Err(_) => {
-            let (parent, name) = parent_and_name(given).at(path)?;
+            let (parent, name) = parent_and_name(given).with_path(path)?;
             let parent = if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent };
-            (parent.canonicalize().map_err(Errno::from).at(path)?, Some(name))
+            (parent.canonicalize().map_err(Errno::from).with_path(path)?, Some(name))
         }
     };
     let prefix = directory.as_os_str().as_bytes();
@@ -340,7 +342,7 @@ fn parent_and_name(path: &Path) -> vnode::Result<(PathBuf, NameBuf)> {
     Ok((path.parent().unwrap_or(Path::new("")).to_owned(), NameBuf::new(name.as_bytes())?))
 }
 
-fn local_tree(session: &Session<'_>, directory: &Path) -> Result<Tree, Problem> {
-    let file_system = stack::build_directory(directory).map_err(|error| Problem::Words(error.to_string()))?;
-    Ok(Tree::new(file_system, session.caller().clone()))
+fn local_tree(session: &Session<'_>, directory: &Path) -> Result<CallerTree, CommandError> {
+    let file_system = stack::build_directory(directory).map_err(|error| CommandError::Message(error.to_string()))?;
+    Ok(CallerTree::new(file_system, session.caller().clone()))
 }

@@ -8,19 +8,19 @@ use rustyline::{Config, Context, Editor, Helper, Highlighter, Hinter};
 
 use vnode::FileKind;
 
-use super::place::{Place, Tree};
+use super::resolution::{CallerTree, ResolvedPath};
 use super::session::{Command, Session};
 use super::words;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Reads and runs commands until the end of the input or `exit`.
-pub(crate) fn converse(session: &mut Session<'_>) -> Outcome {
+pub(crate) fn run_interactive(session: &mut Session<'_>) -> Outcome {
     let config = Config::builder().auto_add_history(true).max_history_size(1_000).map(|builder| builder.build());
-    let editor = config.and_then(Editor::<Assistant, DefaultHistory>::with_config);
+    let editor = config.and_then(Editor::<EditorHelper, DefaultHistory>::with_config);
     let mut editor = editor.map_err(|error| unreadable(&error))?;
     while !session.ended {
         let (tree, directory) = (session.tree.clone(), session.directory.clone());
-        editor.set_helper(Some(Assistant { commands: session.commands, tree, directory }));
+        editor.set_helper(Some(EditorHelper { commands: session.commands, tree, directory }));
         let path = String::from_utf8_lossy(&session.directory.path()).into_owned();
         match editor.readline(&format!("plyfs:{path}> ")) {
             Ok(line) => session.run(line.as_bytes()),
@@ -38,13 +38,13 @@ fn unreadable(error: &ReadlineError) -> Failure {
 
 /// Completes commands and paths.
 #[derive(Helper, Highlighter, Hinter)]
-struct Assistant {
+struct EditorHelper {
     commands: &'static [Command],
-    tree: Tree,
-    directory: Place,
+    tree: CallerTree,
+    directory: ResolvedPath,
 }
 
-impl Completer for Assistant {
+impl Completer for EditorHelper {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, position: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
@@ -58,7 +58,7 @@ impl Completer for Assistant {
     }
 }
 
-impl Validator for Assistant {
+impl Validator for EditorHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         Ok(match words::is_unfinished(context.input().as_bytes()) {
             true => ValidationResult::Incomplete,
@@ -67,19 +67,19 @@ impl Validator for Assistant {
     }
 }
 
-impl Assistant {
+impl EditorHelper {
     /// Returns the names that begin like the last component of the word.
     fn paths(&self, word: &str) -> Vec<Pair> {
         let (directory, beginning) = match word.rfind('/') {
             Some(slash) => word.split_at(slash + 1),
             None => ("", word),
         };
-        let place = if directory.is_empty() {
+        let object = if directory.is_empty() {
             Ok(self.directory.clone())
         } else {
             self.tree.find(&self.directory, directory.as_bytes(), true)
         };
-        let Ok(entries) = place.and_then(|place| self.tree.list(&place)) else { return Vec::new() };
+        let Ok(entries) = object.and_then(|object| self.tree.list(&object)) else { return Vec::new() };
         let names = entries.into_iter().filter(|entry| entry.name.as_bytes().starts_with(beginning.as_bytes()));
         names
             .map(|entry| {

@@ -69,11 +69,11 @@ pub(crate) fn size(text: &str) -> Option<u64> {
 
 /// The names of users and groups, each looked up once with getent(1), so that every source of names is used.
 #[derive(Default)]
-pub(crate) struct Names {
-    known: HashMap<(&'static str, u32), String>,
+pub(crate) struct IdNames {
+    cache: HashMap<(&'static str, u32), String>,
 }
 
-impl Names {
+impl IdNames {
     /// Returns the user's name, or the number.
     pub(crate) fn user(&mut self, uid: u32) -> String {
         self.name("passwd", uid)
@@ -85,8 +85,8 @@ impl Names {
     }
 
     fn name(&mut self, database: &'static str, id: u32) -> String {
-        let asked = || getent(database, &id.to_string()).and_then(|fields| fields.into_iter().next());
-        self.known.entry((database, id)).or_insert_with(|| asked().unwrap_or_else(|| id.to_string())).clone()
+        let look_up = || getent(database, &id.to_string()).and_then(|fields| fields.into_iter().next());
+        self.cache.entry((database, id)).or_insert_with(|| look_up().unwrap_or_else(|| id.to_string())).clone()
     }
 }
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_written_as_ls_does() {
+    fn modes_are_formatted_as_by_ls() {
         let text = |kind, bits| mode(&attributes(kind, bits));
         assert_eq!(text(FileKind::Directory, 0o1777), "drwxrwxrwt");
         assert_eq!(text(FileKind::Regular, 0o4755), "-rwsr-xr-x");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_read_as_chmod_does() {
+    fn modes_are_parsed_as_by_chmod() {
         let file = attributes(FileKind::Regular, 0o644);
         let directory = attributes(FileKind::Directory, 0o2755);
         let changed = |text, attributes| changed_mode(text, attributes, 0o022);

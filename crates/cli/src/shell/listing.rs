@@ -3,11 +3,11 @@
 use vnode::{Attributes, FileKind};
 
 use super::format;
-use super::place::Place;
-use super::session::{At, Problem, Session, options};
+use super::resolution::ResolvedPath;
+use super::session::{CommandError, Session, WithPath, split_options};
 
 /// The output style of `ls`.
-struct Style {
+struct ListingStyle {
     all: bool,
     long: bool,
     directories_themselves: bool,
@@ -17,10 +17,10 @@ struct Style {
 }
 
 /// `ls`
-pub(crate) fn ls(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
-    let (letters, mut operands) = options(words, "aldinR")?;
+pub(crate) fn ls(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {
+    let (letters, mut operands) = split_options(words, "aldinR")?;
     let has = |letter| letters.contains(&letter);
-    let style = Style {
+    let style = ListingStyle {
         all: has('a'),
         long: has('l') || has('n'),
         directories_themselves: has('d'),
@@ -32,40 +32,40 @@ pub(crate) fn ls(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pro
         operands.push(b".".to_vec());
     }
     let titled = operands.len() > 1 || style.recursive;
-    session.each("ls", &operands, |session, path| {
+    session.for_each_operand("ls", &operands, |session, path| {
         // As in ls(1), a symlink operand is followed, unless it is to be described itself.
         let follow = !style.long && !style.directories_themselves || path.ends_with(b"/");
-        let place = session.find(path, false)?;
-        let place = if follow { session.find(path, true).unwrap_or(place) } else { place };
-        if place.vnode().kind() == FileKind::Directory && !style.directories_themselves {
-            return list_directory(session, &style, &place, path, titled);
+        let object = session.find(path, false)?;
+        let object = if follow { session.find(path, true).unwrap_or(object) } else { object };
+        if object.vnode().kind() == FileKind::Directory && !style.directories_themselves {
+            return list_directory(session, &style, &object, path, titled);
         }
-        let attributes = session.tree.attributes(&place).at(path)?;
-        let line = line(session, &style, &place, path, &attributes);
+        let attributes = session.tree.attributes(&object).with_path(path)?;
+        let line = format_entry(session, &style, &object, path, &attributes);
         session.print(&line)
     })
 }
 
 fn list_directory(
     session: &mut Session<'_>,
-    style: &Style,
-    directory: &Place,
+    style: &ListingStyle,
+    directory: &ResolvedPath,
     path: &[u8],
     titled: bool,
-) -> Result<(), Problem> {
+) -> Result<(), CommandError> {
     if titled {
         session.print(&[path, b":\n"].concat())?;
     }
     if style.all {
-        let parent = session.tree.find(directory, b"..", true).at(path)?;
-        for (name, place) in [(&b"."[..], directory), (b"..", &parent)] {
-            let attributes = session.tree.attributes(place).at(path)?;
-            let line = line(session, style, place, name, &attributes);
+        let parent = session.tree.find(directory, b"..", true).with_path(path)?;
+        for (name, object) in [(&b"."[..], directory), (b"..", &parent)] {
+            let attributes = session.tree.attributes(object).with_path(path)?;
+            let line = format_entry(session, style, object, name, &attributes);
             session.print(&line)?;
         }
     }
     let mut below = Vec::new();
-    for entry in session.tree.list(directory).at(path)? {
+    for entry in session.tree.list(directory).with_path(path)? {
         let name = entry.name.as_bytes();
         if name.starts_with(b".") && !style.all {
             continue;
@@ -77,33 +77,39 @@ fn list_directory(
             continue;
         }
         // An entry that has been removed since, or may not be accessed, is reported; the others are listed.
-        let place = session
+        let object = session
             .tree
             .child(directory, entry.name.as_name())
-            .and_then(|place| Ok((session.tree.attributes(&place)?, place)));
-        match place.at(&here) {
-            Ok((attributes, place)) => {
-                let line = line(session, style, &place, name, &attributes);
+            .and_then(|object| Ok((session.tree.attributes(&object)?, object)));
+        match object.with_path(&here) {
+            Ok((attributes, object)) => {
+                let line = format_entry(session, style, &object, name, &attributes);
                 session.print(&line)?;
                 if style.recursive && attributes.is_directory() {
-                    below.push((place, here));
+                    below.push((object, here));
                 }
             }
-            Err(problem) => session.report("ls", &problem),
+            Err(error) => session.report("ls", &error),
         }
     }
-    for (place, path) in below {
+    for (object, path) in below {
         session.print(b"\n")?;
-        match list_directory(session, style, &place, &path, true) {
-            Err(problem @ Problem::Output(_)) => return Err(problem),
-            Err(problem) => session.report("ls", &problem),
+        match list_directory(session, style, &object, &path, true) {
+            Err(error @ CommandError::Output(_)) => return Err(error),
+            Err(error) => session.report("ls", &error),
             Ok(()) => {}
         }
     }
     Ok(())
 }
 
-fn line(session: &mut Session<'_>, style: &Style, place: &Place, name: &[u8], attributes: &Attributes) -> Vec<u8> {
+fn format_entry(
+    session: &mut Session<'_>,
+    style: &ListingStyle,
+    object: &ResolvedPath,
+    name: &[u8],
+    attributes: &Attributes,
+) -> Vec<u8> {
     let mut line = Vec::new();
     if style.inodes {
         line.extend(format!("{:>8} ", attributes.ino).into_bytes());
@@ -125,7 +131,7 @@ fn line(session: &mut Session<'_>, style: &Style, place: &Place, name: &[u8], at
     line.extend(name);
     if style.long
         && attributes.kind == FileKind::Symlink
-        && let Ok(target) = place.vnode().readlink(session.caller())
+        && let Ok(target) = object.vnode().readlink(session.caller())
     {
         line.extend(b" -> ");
         line.extend(target);
@@ -135,39 +141,39 @@ fn line(session: &mut Session<'_>, style: &Style, place: &Place, name: &[u8], at
 }
 
 /// `tree`
-pub(crate) fn tree(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
-    let (letters, operands) = options(words, "a")?;
+pub(crate) fn tree(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {
+    let (letters, operands) = split_options(words, "a")?;
     let path = match operands.as_slice() {
         [] => &b"."[..],
         [path] => path,
-        _ => return Err(Problem::Usage),
+        _ => return Err(CommandError::Usage),
     };
-    let place = session.find(path, true)?;
+    let object = session.find(path, true)?;
     session.print(&[path, b"\n"].concat())?;
     let mut counts = (0, 0);
-    branches(session, &place, path, letters.contains(&'a'), "", &mut counts)?;
+    print_subtree(session, &object, path, letters.contains(&'a'), "", &mut counts)?;
     let (directories, others) = counts;
     session.print(format!("\n{directories} directories, {others} files\n").as_bytes())
 }
 
-fn branches(
+fn print_subtree(
     session: &mut Session<'_>,
-    directory: &Place,
+    directory: &ResolvedPath,
     path: &[u8],
     all: bool,
     indent: &str,
     counts: &mut (u64, u64),
-) -> Result<(), Problem> {
-    let mut entries = session.tree.list(directory).at(path)?;
+) -> Result<(), CommandError> {
+    let mut entries = session.tree.list(directory).with_path(path)?;
     entries.retain(|entry| all || !entry.name.as_bytes().starts_with(b"."));
     let last = entries.len().saturating_sub(1);
     for (index, entry) in entries.iter().enumerate() {
         let (joint, deeper) = if index == last { ("└── ", "    ") } else { ("├── ", "│   ") };
         let here = join(path, entry.name.as_bytes());
-        let child = match session.tree.child(directory, entry.name.as_name()).at(&here) {
+        let child = match session.tree.child(directory, entry.name.as_name()).with_path(&here) {
             Ok(child) => child,
-            Err(problem) => {
-                session.report("tree", &problem);
+            Err(error) => {
+                session.report("tree", &error);
                 continue;
             }
         };
@@ -184,9 +190,9 @@ fn branches(
             continue;
         }
         counts.0 += 1;
-        match branches(session, &child, &here, all, &format!("{indent}{deeper}"), counts) {
-            Err(problem @ Problem::Output(_)) => return Err(problem),
-            Err(problem) => session.report("tree", &problem),
+        match print_subtree(session, &child, &here, all, &format!("{indent}{deeper}"), counts) {
+            Err(error @ CommandError::Output(_)) => return Err(error),
+            Err(error) => session.report("tree", &error),
             Ok(()) => {}
         }
     }
@@ -194,20 +200,20 @@ fn branches(
 }
 
 /// `stat`
-pub(crate) fn stat(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
-    let (letters, operands) = options(words, "L")?;
+pub(crate) fn stat(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {
+    let (letters, operands) = split_options(words, "L")?;
     if operands.is_empty() {
-        return Err(Problem::Usage);
+        return Err(CommandError::Usage);
     }
-    session.each("stat", &operands, |session, path| {
-        let place = session.find(path, letters.contains(&'L'))?;
-        let attributes = session.tree.attributes(&place).at(path)?;
-        let text = description(session, &attributes);
+    session.for_each_operand("stat", &operands, |session, path| {
+        let object = session.find(path, letters.contains(&'L'))?;
+        let attributes = session.tree.attributes(&object).with_path(path)?;
+        let text = format_attributes(session, &attributes);
         session.print(&[b"  File: ", path, b"\n", text.as_bytes()].concat())
     })
 }
 
-fn description(session: &mut Session<'_>, attributes: &Attributes) -> String {
+fn format_attributes(session: &mut Session<'_>, attributes: &Attributes) -> String {
     let mut text = format!(
         "  Size: {:<15} Blocks: {:<10} IO Block: {:<6} {}\n",
         attributes.size,
@@ -238,12 +244,12 @@ fn description(session: &mut Session<'_>, attributes: &Attributes) -> String {
 }
 
 /// `df`
-pub(crate) fn df(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn df(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {
     if !words.is_empty() {
-        return Err(Problem::Usage);
+        return Err(CommandError::Usage);
     }
     let path = session.directory.path();
-    let state = session.directory.vnode().statfs(session.caller()).at(&path)?;
+    let state = session.directory.vnode().statfs(session.caller()).with_path(&path)?;
     let kibibytes = |blocks: u64| blocks.saturating_mul(u64::from(state.fragment_size)) / 1_024;
     let used = state.blocks.saturating_sub(state.blocks_free);
     let percent = (used * 100).div_ceil((used + state.blocks_available).max(1));
@@ -265,51 +271,51 @@ pub(crate) fn df(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pro
 }
 
 /// `cd`
-pub(crate) fn cd(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn cd(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {
     let path = match words {
         [] => &b"/"[..],
         [path] => path,
-        _ => return Err(Problem::Usage),
+        _ => return Err(CommandError::Usage),
     };
-    let place = session.find(path, true)?;
-    if place.vnode().kind() != FileKind::Directory {
-        return Err(Problem::Path(path.to_vec(), vnode::Errno::ENOTDIR));
+    let object = session.find(path, true)?;
+    if object.vnode().kind() != FileKind::Directory {
+        return Err(CommandError::Path(path.to_vec(), vnode::Errno::ENOTDIR));
     }
-    place.vnode().access(session.caller(), vnode::AccessMode::EXECUTE).at(path)?;
-    session.directory = place;
+    object.vnode().access(session.caller(), vnode::AccessMode::EXECUTE).with_path(path)?;
+    session.directory = object;
     Ok(())
 }
 
 /// `pwd`
-pub(crate) fn pwd(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn pwd(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {
     if !words.is_empty() {
-        return Err(Problem::Usage);
+        return Err(CommandError::Usage);
     }
     let path = session.directory.path();
     session.print(&[path.as_slice(), b"\n"].concat())
 }
 
 /// `readlink`
-pub(crate) fn readlink(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn readlink(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {
     if words.is_empty() {
-        return Err(Problem::Usage);
+        return Err(CommandError::Usage);
     }
-    session.each("readlink", words, |session, path| {
-        let target = session.find(path, false)?.vnode().readlink(session.caller()).at(path)?;
+    session.for_each_operand("readlink", words, |session, path| {
+        let target = session.find(path, false)?.vnode().readlink(session.caller()).with_path(path)?;
         session.print(&[target.as_slice(), b"\n"].concat())
     })
 }
 
 /// `sync`
-pub(crate) fn sync(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn sync(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {
     if !words.is_empty() {
-        return Err(Problem::Usage);
+        return Err(CommandError::Usage);
     }
-    session.tree.file_system().sync().at(b"/")
+    session.tree.file_system().sync().with_path(b"/")
 }
 
 /// `help`
-pub(crate) fn help(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn help(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {
     let wanted = words.first().map(|word| String::from_utf8_lossy(word).into_owned());
     let mut text = String::new();
     for command in
@@ -318,7 +324,7 @@ pub(crate) fn help(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), P
         text.push_str(&format!("{:<42} {}\n", command.usage, command.about));
     }
     if text.is_empty() {
-        return Err(Problem::Words(format!("no command '{}'; help lists them", wanted.unwrap_or_default())));
+        return Err(CommandError::Message(format!("no command '{}'; help lists them", wanted.unwrap_or_default())));
     }
     if wanted.is_none() {
         text.push_str("\nCommands are separated by ';' or line breaks; quoting is as in sh(1). Times are in UTC.\n");
@@ -327,9 +333,9 @@ pub(crate) fn help(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), P
 }
 
 /// `exit`
-pub(crate) fn exit(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+pub(crate) fn exit(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {
     if !words.is_empty() {
-        return Err(Problem::Usage);
+        return Err(CommandError::Usage);
     }
     session.ended = true;
     Ok(())

@@ -7,7 +7,7 @@ mod editor;
 mod format;
 mod listing;
 mod naming;
-mod place;
+mod resolution;
 mod session;
 mod words;
 
@@ -31,7 +31,7 @@ pub(crate) fn run(file_system: FileSystemRef, commands: Option<&OsStr>) -> Outco
     let mut session = Session::new(file_system.clone(), own_caller(), &COMMANDS, &mut output, &mut errors);
     match commands {
         Some(text) => session.run(text.as_bytes()),
-        None if io::stdin().is_terminal() => editor::converse(&mut session)?,
+        None if io::stdin().is_terminal() => editor::run_interactive(&mut session)?,
         None => session.run(&standard_input()?),
     }
     let failed = session.failed;
@@ -47,17 +47,17 @@ pub(crate) fn run(file_system: FileSystemRef, commands: Option<&OsStr>) -> Outco
 }
 
 /// Returns the output of the commands as a given caller, errors included. Failures are reported only there.
-pub(crate) fn transcribe(file_system: FileSystemRef, caller: Caller, commands: &[u8]) -> Vec<u8> {
+pub(crate) fn run_captured(file_system: FileSystemRef, caller: Caller, commands: &[u8]) -> Vec<u8> {
     let printed = RefCell::new(Vec::new());
-    let (mut output, mut errors) = (Both(&printed), Both(&printed));
+    let (mut output, mut errors) = (CombinedWriter(&printed), CombinedWriter(&printed));
     Session::new(file_system, caller, &COMMANDS, &mut output, &mut errors).run(commands);
     printed.into_inner()
 }
 
 /// A writer that combines output and errors in the order in which they arrive.
-struct Both<'a>(&'a RefCell<Vec<u8>>);
+struct CombinedWriter<'a>(&'a RefCell<Vec<u8>>);
 
-impl Write for Both<'_> {
+impl Write for CombinedWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.borrow_mut().write(bytes)
     }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use stack::suggest;
 use vnode::{Caller, Errno, FileSystemRef};
 
-use super::place::{Place, Tree};
+use super::resolution::{CallerTree, ResolvedPath};
 use super::{format, words};
 
 /// One command of the shell.
@@ -14,14 +14,14 @@ pub(crate) struct Command {
     pub(crate) name: &'static str,
     pub(crate) usage: &'static str,
     pub(crate) about: &'static str,
-    pub(crate) run: fn(&mut Session<'_>, &[Vec<u8>]) -> Result<(), Problem>,
+    pub(crate) run: fn(&mut Session<'_>, &[Vec<u8>]) -> Result<(), CommandError>,
 }
 
 /// The state of the shell: working directory, names, output, and whether a command has failed.
 pub(crate) struct Session<'a> {
-    pub(crate) tree: Tree,
-    pub(crate) directory: Place,
-    pub(crate) names: format::Names,
+    pub(crate) tree: CallerTree,
+    pub(crate) directory: ResolvedPath,
+    pub(crate) names: format::IdNames,
     pub(crate) output: &'a mut dyn Write,
     pub(crate) errors: &'a mut dyn Write,
     pub(crate) commands: &'static [Command],
@@ -31,11 +31,11 @@ pub(crate) struct Session<'a> {
 
 /// The reason why a command failed.
 #[derive(Debug)]
-pub(crate) enum Problem {
+pub(crate) enum CommandError {
     /// An operation on a path.
     Path(Vec<u8>, Errno),
     /// An invalid command line, described in words.
-    Words(String),
+    Message(String),
     /// An invalid command line: the command's usage is shown.
     Usage,
     /// The output cannot be written.
@@ -53,12 +53,12 @@ impl<'a> Session<'a> {
         output: &'a mut dyn Write,
         errors: &'a mut dyn Write,
     ) -> Self {
-        let tree = Tree::new(file_system, caller);
+        let tree = CallerTree::new(file_system, caller);
         let directory = tree.root();
         Session {
             tree,
             directory,
-            names: format::Names::default(),
+            names: format::IdNames::default(),
             output,
             errors,
             commands,
@@ -73,14 +73,14 @@ impl<'a> Session<'a> {
             if self.ended {
                 return;
             }
-            self.run_one(command);
+            self.run_command(command);
         }
     }
 
-    fn run_one(&mut self, text: &[u8]) {
+    fn run_command(&mut self, text: &[u8]) {
         let Some(words) = words::words(text) else {
             let text = String::from_utf8_lossy(text.trim_ascii()).into_owned();
-            return self.report("", &Problem::Words(format!("a quote is not closed in: {text}")));
+            return self.report("", &CommandError::Message(format!("a quote is not closed in: {text}")));
         };
         let Some((name, operands)) = words.split_first() else { return };
         let name = String::from_utf8_lossy(name);
@@ -89,85 +89,85 @@ impl<'a> Session<'a> {
                 Some(meant) => format!("did you mean '{meant}'?"),
                 None => "help lists the commands".to_owned(),
             };
-            return self.report("", &Problem::Words(format!("unknown command '{name}'; {remedy}")));
+            return self.report("", &CommandError::Message(format!("unknown command '{name}'; {remedy}")));
         };
-        let done = (command.run)(self, operands).and_then(|()| self.output.flush().map_err(Problem::Output));
+        let done = (command.run)(self, operands).and_then(|()| self.output.flush().map_err(CommandError::Output));
         match done {
             Ok(()) => {}
-            Err(Problem::Usage) => {
-                self.report(command.name, &Problem::Words(format!("wrong usage; write {}", command.usage)))
+            Err(CommandError::Usage) => {
+                self.report(command.name, &CommandError::Message(format!("wrong usage; write {}", command.usage)))
             }
-            Err(problem) => self.report(command.name, &problem),
+            Err(error) => self.report(command.name, &error),
         }
     }
 
     /// Does `work` for each operand; reports those that fail and continues with the others.
-    pub(crate) fn each(
+    pub(crate) fn for_each_operand(
         &mut self,
         command: &str,
         operands: &[Vec<u8>],
-        mut work: impl FnMut(&mut Self, &[u8]) -> Result<(), Problem>,
-    ) -> Result<(), Problem> {
+        mut work: impl FnMut(&mut Self, &[u8]) -> Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
         let mut result = Ok(());
         for operand in operands {
             match work(self, operand) {
                 Ok(()) => {}
                 // Nobody reads the output: the other operands would not be seen either.
-                Err(problem @ Problem::Output(_)) => return Err(problem),
-                Err(problem) => {
-                    self.report(command, &problem);
-                    result = Err(Problem::Reported);
+                Err(error @ CommandError::Output(_)) => return Err(error),
+                Err(error) => {
+                    self.report(command, &error);
+                    result = Err(CommandError::Reported);
                 }
             }
         }
         result
     }
 
-    pub(crate) fn report(&mut self, command: &str, problem: &Problem) {
+    pub(crate) fn report(&mut self, command: &str, error: &CommandError) {
         self.failed = true;
         let prefix = if command.is_empty() { String::new() } else { format!("{command}: ") };
-        match problem {
-            Problem::Reported => {}
-            Problem::Output(_) => self.ended = true,
+        match error {
+            CommandError::Reported => {}
+            CommandError::Output(_) => self.ended = true,
             _ => {
-                let _ = writeln!(self.errors, "plyfs: {prefix}{problem}");
+                let _ = writeln!(self.errors, "plyfs: {prefix}{error}");
             }
         }
     }
 
     /// Resolves a path to its location.
-    pub(crate) fn find(&self, path: &[u8], follow: bool) -> Result<Place, Problem> {
-        self.tree.find(&self.directory, path, follow).at(path)
+    pub(crate) fn find(&self, path: &[u8], follow: bool) -> Result<ResolvedPath, CommandError> {
+        self.tree.find(&self.directory, path, follow).with_path(path)
     }
 
     /// Returns the directory that contains a path's last component, and that component.
-    pub(crate) fn find_parent(&self, path: &[u8]) -> Result<(Place, vnode::NameBuf), Problem> {
-        self.tree.find_parent(&self.directory, path).at(path)
+    pub(crate) fn find_parent(&self, path: &[u8]) -> Result<(ResolvedPath, vnode::NameBuf), CommandError> {
+        self.tree.find_parent(&self.directory, path).with_path(path)
     }
 
     pub(crate) fn caller(&self) -> &Caller {
         &self.tree.caller
     }
 
-    pub(crate) fn print(&mut self, bytes: &[u8]) -> Result<(), Problem> {
-        self.output.write_all(bytes).map_err(Problem::Output)
+    pub(crate) fn print(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
+        self.output.write_all(bytes).map_err(CommandError::Output)
     }
 }
 
 /// Adds to an error the path that it is about.
-pub(crate) trait At<T> {
+pub(crate) trait WithPath<T> {
     /// Returns the error with its path.
-    fn at(self, path: &[u8]) -> Result<T, Problem>;
+    fn with_path(self, path: &[u8]) -> Result<T, CommandError>;
 }
 
-impl<T> At<T> for vnode::Result<T> {
-    fn at(self, path: &[u8]) -> Result<T, Problem> {
-        self.map_err(|errno| Problem::Path(path.to_vec(), errno))
+impl<T> WithPath<T> for vnode::Result<T> {
+    fn with_path(self, path: &[u8]) -> Result<T, CommandError> {
+        self.map_err(|errno| CommandError::Path(path.to_vec(), errno))
     }
 }
 
 /// Splits one-letter options from operands. Every letter must be among `known`; `--` ends the options.
-pub(crate) fn options(words: &[Vec<u8>], known: &str) -> Result<(Vec<char>, Vec<Vec<u8>>), Problem> {
+pub(crate) fn split_options(words: &[Vec<u8>], valid_letters: &str) -> Result<(Vec<char>, Vec<Vec<u8>>), CommandError> {
     let mut letters = Vec::new();
     let mut operands = Vec::new();
     let mut rest = words.iter();
@@ -179,10 +179,11 @@ pub(crate) fn options(words: &[Vec<u8>], known: &str) -> Result<(Vec<char>, Vec<
             }
             [b'-', options @ ..] if !options.is_empty() => {
                 for letter in options.iter().copied().map(char::from) {
-                    if !known.contains(letter) {
-                        let list =
-                            suggest::list(known.char_indices().map(|(at, letter)| &known[at..at + letter.len_utf8()]));
-                        return Err(Problem::Words(format!("unknown option -{letter}; there are {list}")));
+                    if !valid_letters.contains(letter) {
+                        let list = suggest::list(
+                            valid_letters.char_indices().map(|(at, letter)| &valid_letters[at..at + letter.len_utf8()]),
+                        );
+                        return Err(CommandError::Message(format!("unknown option -{letter}; there are {list}")));
                     }
                     letters.push(letter);
                 }
@@ -193,19 +194,19 @@ pub(crate) fn options(words: &[Vec<u8>], known: &str) -> Result<(Vec<char>, Vec<
     Ok((letters, operands))
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for CommandError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Problem::Path(path, errno) => {
+            CommandError::Path(path, errno) => {
                 let text = errno.to_string();
                 let text = text.split(" (os error").next().unwrap_or_default();
                 write!(formatter, "{}: {text}", String::from_utf8_lossy(path).escape_debug())?;
                 errno.name().map_or(Ok(()), |name| write!(formatter, " ({name})"))
             }
-            Problem::Words(words) => formatter.write_str(words),
-            Problem::Usage => formatter.write_str("wrong usage"),
-            Problem::Output(error) => write!(formatter, "cannot write the output: {error}"),
-            Problem::Reported => Ok(()),
+            CommandError::Message(words) => formatter.write_str(words),
+            CommandError::Usage => formatter.write_str("wrong usage"),
+            CommandError::Output(error) => write!(formatter, "cannot write the output: {error}"),
+            CommandError::Reported => Ok(()),
         }
     }
 }

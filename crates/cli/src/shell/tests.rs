@@ -90,7 +90,7 @@ fn directories_and_paths() {
 }
 
 #[test]
-fn errors_are_told_and_the_rest_is_done() {
+fn errors_are_reported_and_the_rest_continues() {
     let shell = Fixture::new("mem:");
     let (output, errors, succeeded) = shell.run("echo a > a; cat none a; lss; ls -z; mkdir; cat 'x\n");
     assert_eq!(output, "a\n");
@@ -157,7 +157,7 @@ fn copies_keep_holes_modes_and_trees() {
 }
 
 #[test]
-fn files_go_in_and_out() {
+fn files_are_copied_in_and_out() {
     let shell = Fixture::new("mem:");
     let outside = tempfile::tempdir().unwrap();
     let path = outside.path();
@@ -182,7 +182,7 @@ fn files_go_in_and_out() {
 }
 
 #[test]
-fn messages_name_the_place_that_is_meant() {
+fn messages_name_the_affected_path() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: needs root");
         return;
@@ -203,7 +203,7 @@ fn messages_name_the_place_that_is_meant() {
 }
 
 #[test]
-fn a_layer_has_its_say() {
+fn layers_can_refuse_commands() {
     let shell = Fixture::new("mem: | readonly");
     let errors = shell.errors("mkdir d; echo x > f");
     assert_eq!(
@@ -213,7 +213,7 @@ fn a_layer_has_its_say() {
 }
 
 #[test]
-fn the_callers_rights_count() {
+fn permissions_of_the_caller_apply() {
     let mut shell = Fixture::new("mem:");
     shell.output("echo secret > s; chmod 600 s; mkdir d; chmod 700 d");
     shell.caller = Caller::with_groups(12345, 12345, &[], 0o022);
@@ -237,7 +237,7 @@ fn help_lists_every_command() {
 }
 
 #[test]
-fn names_that_are_no_text_survive() {
+fn non_utf8_names_survive() {
     let shell = Fixture::new("mem:");
     let (mut output, mut errors) = (Vec::new(), Vec::new());
     let mut session =

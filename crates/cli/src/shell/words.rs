@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_texts() {
+    fn unfinished_input_is_recognised() {
         assert!(is_unfinished(b"echo 'a"));
         assert!(is_unfinished(b"ls; echo \"a\n"));
         assert!(!is_unfinished(b"echo 'a'; ls # don't"));
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_can_be_cut() {
+    fn arbitrary_bytes_can_be_split() {
         let seed = fastrand::u64(..);
         let mut random = fastrand::Rng::with_seed(seed);
         for _ in 0..20_000 {

@@ -3,7 +3,7 @@
 use super::common::group;
 use crate::acl::{ACCESS, DEFAULT, GROUP, GROUP_OBJECT, MASK, OTHER, USER, USER_OBJECT, list};
 use crate::check::{ensure, refused, same};
-use crate::{Identity, Outcome, Scene};
+use crate::{Identity, Outcome, TestContext};
 
 group! { "acls":
     none_at_first [AccessControlLists];
@@ -29,8 +29,8 @@ fn for_user(permissions: u16, mask: u16) -> Vec<u8> {
     list(&[(USER_OBJECT, 6, 0), (USER, permissions, 1002), (GROUP_OBJECT, 0, 0), (MASK, mask, 0), (OTHER, 0, 0)])
 }
 
-fn none_at_first(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn none_at_first(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
     refused!(me.attribute(b"f", ACCESS), ENODATA);
@@ -38,11 +38,11 @@ fn none_at_first(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn named_user(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn named_user(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     me.chmod(b"f", 0o600)?;
-    let (named, other) = (scene.user(1002)?, scene.user(1003)?);
+    let (named, other) = (context.user(1002)?, context.user(1003)?);
     refused!(named.get(b"f"), EACCES);
     me.setxattr(b"f", ACCESS, &for_user(6, 6), 0)?;
     same!(me.attribute(b"f", ACCESS)?, for_user(6, 6));
@@ -54,22 +54,22 @@ fn named_user(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn named_group(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn named_group(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     let entries = [(USER_OBJECT, 6, 0), (GROUP_OBJECT, 0, 0), (GROUP, 4, 2000), (MASK, 7, 0), (OTHER, 0, 0)];
     me.setxattr(b"f", ACCESS, &list(&entries), 0)?;
-    let member = scene.client(&Identity::user(1002).and_groups(&[2000]))?;
+    let member = context.client(&Identity::user(1002).and_groups(&[2000]))?;
     same!(member.get(b"f")?, b"data");
     refused!(member.edit(b"f"), EACCES);
-    refused!(scene.user(1002)?.get(b"f"), EACCES);
+    refused!(context.user(1002)?.get(b"f"), EACCES);
     Ok(())
 }
 
-fn mask_limits(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn mask_limits(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
-    let named = scene.user(1002)?;
+    let named = context.user(1002)?;
     me.setxattr(b"f", ACCESS, &for_user(6, 4), 0)?;
     named.get(b"f")?;
     refused!(named.edit(b"f"), EACCES);
@@ -78,10 +78,10 @@ fn mask_limits(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn chmod_changes_the_mask(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn chmod_changes_the_mask(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
-    let named = scene.user(1002)?;
+    let named = context.user(1002)?;
     me.setxattr(b"f", ACCESS, &for_user(6, 6), 0)?;
     me.chmod(b"f", 0o640)?;
     same!(me.attribute(b"f", ACCESS)?, for_user(6, 4));
@@ -92,8 +92,8 @@ fn chmod_changes_the_mask(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn mode_shows_the_mask(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn mode_shows_the_mask(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.setxattr(b"f", ACCESS, &for_user(7, 5), 0)?;
     same!(me.stat(b"f")?.mode, 0o650);
@@ -102,8 +102,8 @@ fn mode_shows_the_mask(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn minimal_list_is_the_mode(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn minimal_list_is_the_mode(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.setxattr(b"f", ACCESS, &list(&[(USER_OBJECT, 7, 0), (GROUP_OBJECT, 5, 0), (OTHER, 1, 0)]), 0)?;
     same!(me.stat(b"f")?.mode, 0o751);
@@ -111,10 +111,10 @@ fn minimal_list_is_the_mode(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn removal(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn removal(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
-    let named = scene.user(1002)?;
+    let named = context.user(1002)?;
     me.setxattr(b"f", ACCESS, &for_user(4, 4), 0)?;
     named.get(b"f")?;
     me.removexattr(b"f", ACCESS)?;
@@ -128,14 +128,14 @@ fn inherited() -> Vec<u8> {
     list(&[(USER_OBJECT, 7, 0), (USER, 7, 1002), (GROUP_OBJECT, 5, 0), (MASK, 7, 0), (OTHER, 0, 0)])
 }
 
-fn default_list_is_inherited(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn default_list_is_inherited(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.setxattr(b"d", DEFAULT, &inherited(), 0)?;
     me.open(b"d/f", libc::O_CREAT | libc::O_RDWR, 0o666)?.put_at(b"data", 0)?;
-    let named = scene.user(1002)?;
+    let named = context.user(1002)?;
     named.edit(b"d/f")?;
-    refused!(scene.user(1003)?.get(b"d/f"), EACCES);
+    refused!(context.user(1003)?.get(b"d/f"), EACCES);
     // The mode of the creation restricts owner, mask and others.
     same!(me.stat(b"d/f")?.mode, 0o660);
     me.open(b"d/g", libc::O_CREAT | libc::O_RDWR, 0o600)?;
@@ -143,8 +143,8 @@ fn default_list_is_inherited(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn default_list_replaces_the_umask(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn default_list_replaces_the_umask(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.setxattr(b"d", DEFAULT, &inherited(), 0)?;
     me.umask(0o077);
@@ -157,8 +157,8 @@ fn default_list_replaces_the_umask(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn default_list_of_subdirectories(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn default_list_of_subdirectories(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.setxattr(b"d", DEFAULT, &inherited(), 0)?;
     refused!(me.attribute(b"d", ACCESS), ENODATA);
@@ -173,15 +173,15 @@ fn default_list_of_subdirectories(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn default_list_only_of_directories(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn default_list_only_of_directories(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     refused!(me.setxattr(b"f", DEFAULT, &inherited(), 0), EACCES | EINVAL | EOPNOTSUPP);
     Ok(())
 }
 
-fn by_the_owner_only(scene: &Scene<'_>) -> Outcome {
-    let (owner, other) = (scene.user(1001)?, scene.user(1002)?);
+fn by_the_owner_only(context: &TestContext<'_>) -> Outcome {
+    let (owner, other) = (context.user(1001)?, context.user(1002)?);
     owner.put(b"f", b"")?;
     owner.chmod(b"f", 0o666)?;
     refused!(other.setxattr(b"f", ACCESS, &for_user(7, 7), 0), EPERM);
@@ -191,8 +191,8 @@ fn by_the_owner_only(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn nonsense(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn nonsense(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     let without_mask = list(&[(USER_OBJECT, 6, 0), (USER, 6, 1002), (GROUP_OBJECT, 0, 0), (OTHER, 0, 0)]);
     refused!(me.setxattr(b"f", ACCESS, &without_mask, 0), EINVAL);
@@ -204,28 +204,28 @@ fn nonsense(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn directory_search(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn directory_search(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o700)?;
     me.put(b"d/f", b"data")?;
-    let named = scene.user(1002)?;
+    let named = context.user(1002)?;
     refused!(named.get(b"d/f"), EACCES);
     let entries = [(USER_OBJECT, 7, 0), (USER, 1, 1002), (GROUP_OBJECT, 0, 0), (MASK, 1, 0), (OTHER, 0, 0)];
     me.setxattr(b"d", ACCESS, &list(&entries), 0)?;
     same!(named.get(b"d/f")?, b"data");
     refused!(named.names(b"d"), EACCES);
-    refused!(scene.user(1003)?.get(b"d/f"), EACCES);
+    refused!(context.user(1003)?.get(b"d/f"), EACCES);
     // The entry may also deny what the mode would permit.
     let entries = [(USER_OBJECT, 7, 0), (USER, 0, 1002), (GROUP_OBJECT, 5, 0), (MASK, 5, 0), (OTHER, 5, 0)];
     me.setxattr(b"d", ACCESS, &list(&entries), 0)?;
     refused!(named.get(b"d/f"), EACCES);
-    same!(scene.user(1003)?.get(b"d/f")?, b"data");
+    same!(context.user(1003)?.get(b"d/f")?, b"data");
     refused!(named.stat(b"d/f"), EACCES);
     Ok(())
 }
 
-fn kept_over_rename(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn kept_over_rename(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.setxattr(b"f", ACCESS, &for_user(6, 6), 0)?;
     me.mkdir(b"d", 0o755)?;

@@ -1,8 +1,8 @@
 //! Concurrent appends to one file.
 
-use super::common::{group, together};
+use super::common::{group, run_concurrently};
 use crate::check::{ensure, same};
-use crate::{Outcome, Scene};
+use crate::{Outcome, TestContext};
 
 group! { "append":
     by_several_clients;
@@ -31,24 +31,24 @@ fn check_records(contents: &[u8], size: impl Fn(u8) -> usize, writers: u8, each:
     Ok(())
 }
 
-fn by_several_clients(scene: &Scene<'_>) -> Outcome {
-    scene.me.put(b"log", b"")?;
-    together(4, |thread| {
-        let file = scene.another()?.open(b"log", APPEND, 0)?;
+fn by_several_clients(context: &TestContext<'_>) -> Outcome {
+    context.me.put(b"log", b"")?;
+    run_concurrently(4, |thread| {
+        let file = context.another()?.open(b"log", APPEND, 0)?;
         for _ in 0..200 {
             same!(file.write(&[thread as u8 + 1; 100])?, 100);
         }
         Ok(())
     })?;
-    check_records(&scene.me.get(b"log")?, |_| 100, 4, 200)
+    check_records(&context.me.get(b"log")?, |_| 100, 4, 200)
 }
 
-fn by_several_clients_odd_sizes(scene: &Scene<'_>) -> Outcome {
-    scene.me.put(b"log", b"")?;
+fn by_several_clients_odd_sizes(context: &TestContext<'_>) -> Outcome {
+    context.me.put(b"log", b"")?;
     let size = |writer: u8| [1, 513, 4097, 10_000][usize::from(writer - 1)];
-    together(4, |thread| {
+    run_concurrently(4, |thread| {
         let writer = thread as u8 + 1;
-        let client = scene.another()?;
+        let client = context.another()?;
         for _ in 0..50 {
             // Opened again for every record, as with >> in a shell.
             let file = client.open(b"log", APPEND, 0)?;
@@ -56,24 +56,24 @@ fn by_several_clients_odd_sizes(scene: &Scene<'_>) -> Outcome {
         }
         Ok(())
     })?;
-    check_records(&scene.me.get(b"log")?, size, 4, 50)
+    check_records(&context.me.get(b"log")?, size, 4, 50)
 }
 
-fn through_one_open_file(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.open(b"log", APPEND | libc::O_CREAT, 0o644)?;
-    together(4, |thread| {
+fn through_one_open_file(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.open(b"log", APPEND | libc::O_CREAT, 0o644)?;
+    run_concurrently(4, |thread| {
         for _ in 0..100 {
             same!(file.write(&[thread as u8 + 1; 777])?, 777);
         }
         Ok(())
     })?;
-    check_records(&scene.me.get(b"log")?, |_| 777, 4, 100)
+    check_records(&context.me.get(b"log")?, |_| 777, 4, 100)
 }
 
-fn while_another_reads(scene: &Scene<'_>) -> Outcome {
-    scene.me.put(b"log", b"")?;
-    together(2, |thread| {
-        let client = scene.another()?;
+fn while_another_reads(context: &TestContext<'_>) -> Outcome {
+    context.me.put(b"log", b"")?;
+    run_concurrently(2, |thread| {
+        let client = context.another()?;
         if thread == 0 {
             let file = client.open(b"log", APPEND, 0)?;
             for _ in 0..200 {
@@ -93,13 +93,13 @@ fn while_another_reads(scene: &Scene<'_>) -> Outcome {
         }
         Ok(())
     })?;
-    check_records(&scene.me.get(b"log")?, |_| 500, 1, 200)
+    check_records(&context.me.get(b"log")?, |_| 500, 1, 200)
 }
 
-fn while_another_truncates(scene: &Scene<'_>) -> Outcome {
-    scene.me.put(b"log", b"")?;
-    together(2, |thread| {
-        let client = scene.another()?;
+fn while_another_truncates(context: &TestContext<'_>) -> Outcome {
+    context.me.put(b"log", b"")?;
+    run_concurrently(2, |thread| {
+        let client = context.another()?;
         for _ in 0..100 {
             if thread == 0 {
                 client.open(b"log", APPEND, 0)?.write(&[1; 1000])?;
@@ -109,17 +109,17 @@ fn while_another_truncates(scene: &Scene<'_>) -> Outcome {
         }
         Ok(())
     })?;
-    let contents = scene.me.get(b"log")?;
+    let contents = context.me.get(b"log")?;
     ensure!(contents.len() % 1000 == 0, "{} bytes are not whole records", contents.len());
     ensure!(contents.iter().all(|byte| *byte == 1), "a record landed past the end");
     Ok(())
 }
 
-fn beside_a_positioned_writer(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn beside_a_positioned_writer(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"log", &[0; 1000])?;
-    together(2, |thread| {
-        let client = scene.another()?;
+    run_concurrently(2, |thread| {
+        let client = context.another()?;
         for round in 0..100_u64 {
             if thread == 0 {
                 client.open(b"log", APPEND, 0)?.write(&[1; 100])?;

@@ -2,7 +2,7 @@
 
 use super::common::{group, numbered, pause};
 use crate::check::{ensure, refused, same};
-use crate::{Kind, Outcome, Scene};
+use crate::{Kind, Outcome, TestContext};
 
 group! { "attributes":
     of_a_new_file;
@@ -28,8 +28,8 @@ group! { "attributes":
     every_opener_sees_changes;
 }
 
-fn of_a_new_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn of_a_new_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     let stat = file.stat()?;
     same!(stat.kind, Kind::Regular);
@@ -37,30 +37,30 @@ fn of_a_new_file(scene: &Scene<'_>) -> Outcome {
     same!(stat.links, 1);
     same!(stat.size, 0);
     same!(stat.blocks, 0);
-    same!((stat.uid, stat.gid), own_ids(scene)?);
+    same!((stat.uid, stat.gid), own_ids(context)?);
     ensure!(stat.block_size >= 512, "block size {}", stat.block_size);
     Ok(())
 }
 
-fn of_a_new_directory(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn of_a_new_directory(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o751)?;
     let stat = me.stat(b"d")?;
     same!(stat.kind, Kind::Directory);
     same!(stat.mode, 0o751);
-    same!((stat.uid, stat.gid), own_ids(scene)?);
+    same!((stat.uid, stat.gid), own_ids(context)?);
     same!(me.names(b"d")?.len(), 0);
     Ok(())
 }
 
-/// Returns the uid and gid of the scene's own directory, which are those of the client that created it.
-fn own_ids(scene: &Scene<'_>) -> Outcome<(u32, u32)> {
-    let stat = scene.me.stat(b".")?;
+/// Returns the uid and gid of the test's own directory, which are those of the client that created it.
+fn own_ids(context: &TestContext<'_>) -> Outcome<(u32, u32)> {
+    let stat = context.me.stat(b".")?;
     Ok((stat.uid, stat.gid))
 }
 
-fn of_a_symlink(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn of_a_symlink(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.symlink(b"where/it/leads", b"s")?;
     let stat = me.lstat(b"s")?;
     same!(stat.kind, Kind::Symlink);
@@ -70,8 +70,8 @@ fn of_a_symlink(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn umask_narrows_new_modes(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn umask_narrows_new_modes(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     for (mask, file, directory) in [(0, 0o666, 0o777), (0o27, 0o640, 0o750), (0o777, 0, 0)] {
         me.umask(mask);
         let (f, d, n) = (numbered("f", mask as usize), numbered("d", mask as usize), numbered("n", mask as usize));
@@ -86,8 +86,8 @@ fn umask_narrows_new_modes(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn every_mode_bit(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn every_mode_bit(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
     for mode in (0..12).map(|bit| 1 << bit).chain([0, 0o7777, 0o644]) {
@@ -100,8 +100,8 @@ fn every_mode_bit(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn change_of_mode_through_a_symlink(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn change_of_mode_through_a_symlink(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.symlink(b"f", b"s")?;
     me.chmod(b"s", 0o604)?;
@@ -110,8 +110,8 @@ fn change_of_mode_through_a_symlink(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn change_of_mode_of_an_open_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn change_of_mode_of_an_open_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.chmod(0o400)?;
     same!(me.stat(b"f")?.mode, 0o400);
@@ -123,8 +123,8 @@ fn change_of_mode_of_an_open_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn size_follows_writes(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn size_follows_writes(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     for (data, offset, size) in [(&b"abc"[..], 0, 3), (b"x", 1, 3), (b"yz", 2, 4), (b"end", 10_000, 10_003)] {
         file.put_at(data, offset)?;
@@ -136,8 +136,8 @@ fn size_follows_writes(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn blocks_follow_data(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn blocks_follow_data(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.put_at(&vec![7; 1 << 20], 0)?;
     file.sync(false)?;
@@ -150,8 +150,8 @@ fn blocks_follow_data(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn inode_is_stable(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn inode_is_stable(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     let inode = me.stat(b"f")?.inode;
     me.put(b"f", b"data")?;
@@ -162,12 +162,12 @@ fn inode_is_stable(scene: &Scene<'_>) -> Outcome {
     let directory = me.stat(b"d")?.inode;
     me.rename(b"d", b"e")?;
     same!(me.stat(b"e")?.inode, directory);
-    same!(scene.another()?.stat(b"e/g")?.inode, inode);
+    same!(context.another()?.stat(b"e/g")?.inode, inode);
     Ok(())
 }
 
-fn inodes_differ(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn inodes_differ(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let mut inodes = std::collections::HashSet::new();
     for number in 0..200 {
         let name = numbered("x", number);
@@ -181,8 +181,8 @@ fn inodes_differ(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn open_file_and_path_agree(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn open_file_and_path_agree(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.put_at(b"some data", 0)?;
     same!(file.stat()?, me.stat(b"f")?, "after a write");
@@ -195,8 +195,8 @@ fn open_file_and_path_agree(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn readdir_agrees_with_stat(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn readdir_agrees_with_stat(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
     me.symlink(b"d", b"s")?;
@@ -215,8 +215,8 @@ fn readdir_agrees_with_stat(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn directory_link_count(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn directory_link_count(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     same!(me.stat(b"d")?.links, 2);
     me.mkdir(b"d/one", 0o755)?;
@@ -231,8 +231,8 @@ fn directory_link_count(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn file_link_count(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn file_link_count(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     for number in 2..=10 {
         me.link(b"f", &numbered("l", number))?;
@@ -249,8 +249,8 @@ fn file_link_count(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn owner_and_group(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn owner_and_group(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.chown(b"f", Some(1001), Some(1002))?;
     same!((me.stat(b"f")?.uid, me.stat(b"f")?.gid), (1001, 1002));
@@ -260,7 +260,7 @@ fn owner_and_group(scene: &Scene<'_>) -> Outcome {
     same!((me.stat(b"f")?.uid, me.stat(b"f")?.gid), (1004, 1003));
     me.chown(b"f", None, None)?;
     same!((me.stat(b"f")?.uid, me.stat(b"f")?.gid), (1004, 1003));
-    let user = scene.user(1005)?;
+    let user = context.user(1005)?;
     user.put(b"g", b"")?;
     user.mkdir(b"d", 0o755)?;
     user.symlink(b"t", b"s")?;
@@ -271,8 +271,8 @@ fn owner_and_group(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn large_ids(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn large_ids(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     for id in [65_534, 65_536, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe] {
         me.chown(b"f", Some(id), Some(id - 1))?;
@@ -281,8 +281,8 @@ fn large_ids(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn owner_of_a_symlink(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn owner_of_a_symlink(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.symlink(b"f", b"s")?;
     me.lchown(b"s", Some(7), Some(8))?;
@@ -294,8 +294,8 @@ fn owner_of_a_symlink(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn owner_of_an_open_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn owner_of_an_open_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.chown(Some(11), Some(12))?;
     same!((me.stat(b"f")?.uid, me.stat(b"f")?.gid), (11, 12));
@@ -305,8 +305,8 @@ fn owner_of_an_open_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn birth_time(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn birth_time(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     let first = me.stat(b"f")?;
     ensure!(first.born.is_some(), "no time of creation");
@@ -319,9 +319,9 @@ fn birth_time(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn every_opener_sees_changes(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let file = scene.me.create(b"f")?;
+fn every_opener_sees_changes(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let file = context.me.create(b"f")?;
     let seen = other.open(b"f", libc::O_RDONLY, 0)?;
     for round in 1..50_u64 {
         file.put_at(&[round as u8; 100], (round - 1) * 100)?;
@@ -329,7 +329,7 @@ fn every_opener_sees_changes(scene: &Scene<'_>) -> Outcome {
         same!(seen.get_at((round - 1) * 100, 200)?, vec![round as u8; 100]);
     }
     other.unlink(b"f")?;
-    refused!(scene.me.stat(b"f"), ENOENT);
+    refused!(context.me.stat(b"f"), ENOENT);
     same!(file.stat()?.links, 0);
     Ok(())
 }

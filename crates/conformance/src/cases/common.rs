@@ -35,7 +35,7 @@ pub(crate) fn pause() {
 }
 
 /// Runs a function in several threads that start together; returns the first failure.
-pub(crate) fn together(threads: usize, body: impl Fn(usize) -> Outcome + Sync) -> Outcome {
+pub(crate) fn run_concurrently(threads: usize, body: impl Fn(usize) -> Outcome + Sync) -> Outcome {
     let start = Barrier::new(threads);
     std::thread::scope(|scope| {
         let run = |thread| {

@@ -2,7 +2,7 @@
 
 use super::common::group;
 use crate::check::{ensure, refused, same};
-use crate::{File, Outcome, Scene};
+use crate::{File, Outcome, TestContext};
 
 group! { "copy":
     whole_file [CopyRange];
@@ -35,8 +35,8 @@ fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|n| (n * 31 % 251) as u8).collect()
 }
 
-fn whole_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn whole_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let (from, to) = (me.create(b"f")?, me.create(b"g")?);
     from.put_at(&pattern(100_000), 0)?;
     same!(copy_all(&*from, 0, &*to, 0, 100_000)?, 100_000);
@@ -45,8 +45,8 @@ fn whole_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn into_the_middle(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn into_the_middle(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let (from, to) = (me.create(b"f")?, me.create(b"g")?);
     from.put_at(b"0123456789", 0)?;
     to.put_at(b"abcdefghij", 0)?;
@@ -55,8 +55,8 @@ fn into_the_middle(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn beyond_the_end(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn beyond_the_end(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let (from, to) = (me.create(b"f")?, me.create(b"g")?);
     from.put_at(b"0123456789", 0)?;
     same!(copy_all(&*from, 7, &*to, 0, 100)?, 3);
@@ -66,8 +66,8 @@ fn beyond_the_end(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn past_the_end_of_the_target(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn past_the_end_of_the_target(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let (from, to) = (me.create(b"f")?, me.create(b"g")?);
     from.put_at(b"data", 0)?;
     same!(copy_all(&*from, 0, &*to, 10_000, 4)?, 4);
@@ -78,8 +78,8 @@ fn past_the_end_of_the_target(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn within_one_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn within_one_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.put_at(b"0123456789", 0)?;
     let again = me.edit(b"f")?;
@@ -89,16 +89,16 @@ fn within_one_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn overlapping_ranges(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn overlapping_ranges(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(b"0123456789", 0)?;
     refused!(file.copy_range(0, &*file, 5, 6), EINVAL);
     same!(file.contents()?, b"0123456789");
     Ok(())
 }
 
-fn wrong_access(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn wrong_access(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     me.put(b"g", b"kept")?;
     let reader = me.open(b"g", libc::O_RDONLY, 0)?;
@@ -109,8 +109,8 @@ fn wrong_access(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn to_an_appending_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn to_an_appending_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     me.put(b"g", b"kept")?;
     let append = me.open(b"g", libc::O_WRONLY | libc::O_APPEND, 0)?;
@@ -119,8 +119,8 @@ fn to_an_appending_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn large_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn large_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let (from, to) = (me.create(b"f")?, me.create(b"g")?);
     let data = pattern(5_000_003);
     from.put_at(&data, 0)?;
@@ -130,8 +130,8 @@ fn large_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn sparse_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn sparse_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let (from, to) = (me.create(b"f")?, me.create(b"g")?);
     from.put_at(b"start", 0)?;
     from.put_at(b"end", 3_000_000)?;
@@ -142,8 +142,8 @@ fn sparse_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn is_a_copy(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn is_a_copy(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let (from, to) = (me.create(b"f")?, me.create(b"g")?);
     from.put_at(&pattern(65_536), 0)?;
     copy_all(&*from, 0, &*to, 0, 65_536)?;
@@ -154,8 +154,8 @@ fn is_a_copy(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn of_unlinked_files(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn of_unlinked_files(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let (from, to) = (me.create(b"f")?, me.create(b"g")?);
     from.put_at(b"data", 0)?;
     me.unlink(b"f")?;

@@ -1,8 +1,8 @@
 //! Reading and writing: offsets, end of file, truncation, and a model for random operations.
 
-use super::common::{group, together};
+use super::common::{group, run_concurrently};
 use crate::check::{ensure, refused, same};
-use crate::{Outcome, Scene};
+use crate::{Outcome, TestContext};
 
 group! { "data":
     what_is_written_is_read;
@@ -27,8 +27,8 @@ group! { "data":
     data_survives_reopening;
 }
 
-fn what_is_written_is_read(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn what_is_written_is_read(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     same!(file.write_at(b"hello", 0)?, 5);
     same!(file.get_at(0, 100)?, b"hello");
@@ -40,8 +40,8 @@ fn what_is_written_is_read(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn reading_at_the_end(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn reading_at_the_end(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     let mut buffer = [1; 10];
     same!(file.read_at(&mut buffer, 0)?, 0);
     file.put_at(b"12345", 0)?;
@@ -53,8 +53,8 @@ fn reading_at_the_end(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn writing_past_the_end_leaves_zeros(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn writing_past_the_end_leaves_zeros(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.put_at(b"a", 0)?;
     file.put_at(b"b", 10_000)?;
@@ -64,8 +64,8 @@ fn writing_past_the_end_leaves_zeros(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn overwriting_in_the_middle(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn overwriting_in_the_middle(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let mut expected: Vec<u8> = (0..20_000_u32).map(|n| (n % 251) as u8).collect();
     me.put(b"f", &expected)?;
     let file = me.edit(b"f")?;
@@ -78,8 +78,8 @@ fn overwriting_in_the_middle(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn truncating_down_and_up(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn truncating_down_and_up(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.put_at(&[9; 10_000], 0)?;
     file.truncate(5000)?;
@@ -95,8 +95,8 @@ fn truncating_down_and_up(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn truncating_by_path_and_by_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn truncating_by_path_and_by_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"0123456789")?;
     me.symlink(b"f", b"s")?;
     let file = me.edit(b"f")?;
@@ -105,14 +105,14 @@ fn truncating_by_path_and_by_file(scene: &Scene<'_>) -> Outcome {
     file.truncate(6)?;
     same!(me.get(b"f")?, b"0123\0\0");
     // Another open file of the same object sees the truncation.
-    let reader = scene.another()?.open(b"f", libc::O_RDONLY, 0)?;
+    let reader = context.another()?.open(b"f", libc::O_RDONLY, 0)?;
     file.truncate(2)?;
     same!(reader.get_at(0, 10)?, b"01");
     Ok(())
 }
 
-fn nothing_written_changes_nothing(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn nothing_written_changes_nothing(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     same!(file.write_at(b"", 100)?, 0);
     same!(file.stat()?.size, 0);
     file.put_at(b"x", 0)?;
@@ -121,8 +121,8 @@ fn nothing_written_changes_nothing(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn positions_are_of_each_open(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn positions_are_of_each_open(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"abcdef")?;
     let (one, two) = (me.edit(b"f")?, me.edit(b"f")?);
     let mut buffer = [0; 2];
@@ -136,8 +136,8 @@ fn positions_are_of_each_open(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn position_moves(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn position_moves(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     same!(file.write(b"0123456789")?, 10);
     same!(file.seek(0, libc::SEEK_CUR)?, 10);
     same!(file.seek(-3, libc::SEEK_END)?, 7);
@@ -153,8 +153,8 @@ fn position_moves(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn appending(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn appending(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"start")?;
     let one = me.open(b"f", libc::O_WRONLY | libc::O_APPEND, 0)?;
     let two = me.open(b"f", libc::O_WRONLY | libc::O_APPEND, 0)?;
@@ -168,8 +168,8 @@ fn appending(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn appending_ignores_positions(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn appending_ignores_positions(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"start")?;
     let file = me.open(b"f", libc::O_RDWR | libc::O_APPEND, 0)?;
     // Linux appends for pwrite(2) too.
@@ -180,8 +180,8 @@ fn appending_ignores_positions(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn reading_what_is_open_for_writing(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn reading_what_is_open_for_writing(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     let writer = me.open(b"f", libc::O_WRONLY, 0)?;
     refused!(writer.read_at(&mut [0; 4], 0), EBADF);
@@ -192,8 +192,8 @@ fn reading_what_is_open_for_writing(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn directories_have_no_data(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn directories_have_no_data(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     refused!(me.open(b"d", libc::O_WRONLY, 0), EISDIR);
     refused!(me.open(b"d", libc::O_RDWR, 0), EISDIR);
@@ -202,8 +202,8 @@ fn directories_have_no_data(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn odd_sizes(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn odd_sizes(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     for size in [1, 511, 512, 513, 4095, 4096, 4097, 65_535, 65_536, 65_537, 131_073] {
         let data: Vec<u8> = (0..size).map(|n| (n * 7 + n / 256) as u8).collect();
         me.put(b"f", &data)?;
@@ -213,8 +213,8 @@ fn odd_sizes(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn one_mebibyte_in_one_call(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn one_mebibyte_in_one_call(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let data: Vec<u8> = (0..(3 << 20) + 17_u32).map(|n| (n ^ n >> 8 ^ n >> 16) as u8).collect();
     let file = me.create(b"f")?;
     same!(file.write_at(&data, 0)?, data.len());
@@ -225,9 +225,9 @@ fn one_mebibyte_in_one_call(scene: &Scene<'_>) -> Outcome {
 }
 
 /// Performs random writes, truncations and reads of one file, compared with a vector that undergoes the same changes.
-fn random_operations(scene: &Scene<'_>, files: usize, rounds: usize) -> Outcome {
-    let me = &scene.me;
-    let mut random = scene.random();
+fn random_operations(context: &TestContext<'_>, files: usize, rounds: usize) -> Outcome {
+    let me = &context.me;
+    let mut random = context.random();
     me.create(b"f")?;
     let mut open = Vec::new();
     for _ in 0..files {
@@ -263,20 +263,20 @@ fn random_operations(scene: &Scene<'_>, files: usize, rounds: usize) -> Outcome 
     Ok(())
 }
 
-fn random_operations_match_a_model(scene: &Scene<'_>) -> Outcome {
-    random_operations(scene, 1, 400)
+fn random_operations_match_a_model(context: &TestContext<'_>) -> Outcome {
+    random_operations(context, 1, 400)
 }
 
-fn random_operations_through_two_files(scene: &Scene<'_>) -> Outcome {
-    random_operations(scene, 3, 400)
+fn random_operations_through_two_files(context: &TestContext<'_>) -> Outcome {
+    random_operations(context, 3, 400)
 }
 
-fn two_writers_of_one_block(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn two_writers_of_one_block(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", &[0; 4096])?;
     // Each thread writes every other byte: no write may undo the other's.
-    together(2, |thread| {
-        let file = scene.another()?.edit(b"f")?;
+    run_concurrently(2, |thread| {
+        let file = context.another()?.edit(b"f")?;
         for offset in (thread as u64..4096).step_by(2) {
             file.put_at(&[1 + thread as u8], offset)?;
         }
@@ -287,8 +287,8 @@ fn two_writers_of_one_block(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn truncation_errors(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn truncation_errors(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     refused!(me.truncate(b"f", 1 << 63), EINVAL | EFBIG);
     refused!(me.truncate(b"none", 0), ENOENT);
@@ -297,14 +297,14 @@ fn truncation_errors(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn data_survives_reopening(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn data_survives_reopening(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     for round in 0..50_u8 {
         let file = me.open(b"f", libc::O_CREAT | libc::O_RDWR, 0o644)?;
         same!(file.stat()?.size, u64::from(round) * 1000);
         file.put_at(&[round; 1000], u64::from(round) * 1000)?;
         file.close()?;
-        same!(scene.another()?.get(b"f")?[usize::from(round) * 1000], round);
+        same!(context.another()?.get(b"f")?[usize::from(round) * 1000], round);
     }
     Ok(())
 }

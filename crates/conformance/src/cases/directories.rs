@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};
-use crate::{Entry, Kind, Outcome, Scene};
+use crate::{Entry, Kind, Outcome, TestContext};
 
 group! { "directories":
     make_and_remove;
@@ -33,8 +33,8 @@ group! { "directories":
     nested_removal;
 }
 
-fn make_and_remove(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn make_and_remove(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     for _ in 0..20 {
         me.mkdir(b"d", 0o755)?;
         same!(me.stat(b"d")?.kind, Kind::Directory);
@@ -45,8 +45,8 @@ fn make_and_remove(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn remove_what_is_not_empty(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn remove_what_is_not_empty(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.put(b"d/f", b"")?;
     refused!(me.rmdir(b"d"), ENOTEMPTY);
@@ -61,8 +61,8 @@ fn remove_what_is_not_empty(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn remove_what_is_no_directory(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn remove_what_is_no_directory(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.symlink(b"f", b"s")?;
     refused!(me.rmdir(b"f"), ENOTDIR);
@@ -71,15 +71,15 @@ fn remove_what_is_no_directory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn unlink_a_directory(scene: &Scene<'_>) -> Outcome {
-    scene.me.mkdir(b"d", 0o755)?;
-    refused!(scene.me.unlink(b"d"), EISDIR | EPERM);
-    scene.me.stat(b"d")?;
+fn unlink_a_directory(context: &TestContext<'_>) -> Outcome {
+    context.me.mkdir(b"d", 0o755)?;
+    refused!(context.me.unlink(b"d"), EISDIR | EPERM);
+    context.me.stat(b"d")?;
     Ok(())
 }
 
-fn make_what_exists(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn make_what_exists(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
     me.symlink(b"none", b"s")?;
@@ -91,8 +91,8 @@ fn make_what_exists(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn dot_and_dot_dot(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn dot_and_dot_dot(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     let entries = me.open_directory(b"d")?.rest()?;
     let inode = |name: &[u8]| entries.iter().find(|entry| entry.name == name).map(|entry| entry.inode);
@@ -102,8 +102,8 @@ fn dot_and_dot_dot(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn listing_an_empty_one(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn listing_an_empty_one(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     same!(me.names(b"d")?.len(), 0);
     let listing = me.open_directory(b"d")?;
@@ -114,11 +114,11 @@ fn listing_an_empty_one(scene: &Scene<'_>) -> Outcome {
 }
 
 /// Fills a directory and returns its names.
-fn fill(scene: &Scene<'_>, directory: &[u8], count: usize) -> Outcome<BTreeSet<Vec<u8>>> {
-    scene.me.mkdir(directory, 0o755)?;
+fn fill(context: &TestContext<'_>, directory: &[u8], count: usize) -> Outcome<BTreeSet<Vec<u8>>> {
+    context.me.mkdir(directory, 0o755)?;
     let names: BTreeSet<Vec<u8>> = (0..count).map(|number| numbered("a-rather-long-name-", number)).collect();
     for name in &names {
-        scene.me.create(&[directory, b"/", name].concat())?;
+        context.me.create(&[directory, b"/", name].concat())?;
     }
     Ok(names)
 }
@@ -132,9 +132,9 @@ fn once(entries: &[Entry]) -> Outcome<BTreeSet<Vec<u8>>> {
     Ok(names)
 }
 
-fn listing_in_small_steps(scene: &Scene<'_>) -> Outcome {
-    let names = fill(scene, b"d", 200)?;
-    let listing = scene.me.open_directory(b"d")?;
+fn listing_in_small_steps(context: &TestContext<'_>) -> Outcome {
+    let names = fill(context, b"d", 200)?;
+    let listing = context.me.open_directory(b"d")?;
     let mut steps = 0;
     let mut entries = Vec::new();
     loop {
@@ -150,9 +150,9 @@ fn listing_in_small_steps(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn cookies_are_unique(scene: &Scene<'_>) -> Outcome {
-    fill(scene, b"d", 300)?;
-    let entries = scene.me.open_directory(b"d")?.rest()?;
+fn cookies_are_unique(context: &TestContext<'_>) -> Outcome {
+    fill(context, b"d", 300)?;
+    let entries = context.me.open_directory(b"d")?.rest()?;
     let cookies: BTreeSet<u64> = entries.iter().map(|entry| entry.cookie).collect();
     same!(cookies.len(), entries.len());
     ensure!(!cookies.contains(&0), "0 is the start");
@@ -160,9 +160,9 @@ fn cookies_are_unique(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn seek_to_every_cookie(scene: &Scene<'_>) -> Outcome {
-    fill(scene, b"d", 100)?;
-    let listing = scene.me.open_directory(b"d")?;
+fn seek_to_every_cookie(context: &TestContext<'_>) -> Outcome {
+    fill(context, b"d", 100)?;
+    let listing = context.me.open_directory(b"d")?;
     let entries = listing.rest()?;
     for (index, entry) in entries.iter().enumerate().rev() {
         listing.seek(entry.cookie)?;
@@ -175,11 +175,11 @@ fn seek_to_every_cookie(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn cookies_survive_reopening(scene: &Scene<'_>) -> Outcome {
-    fill(scene, b"d", 100)?;
-    let entries = scene.me.open_directory(b"d")?.rest()?;
+fn cookies_survive_reopening(context: &TestContext<'_>) -> Outcome {
+    fill(context, b"d", 100)?;
+    let entries = context.me.open_directory(b"d")?.rest()?;
     for index in (0..entries.len()).step_by(7) {
-        let listing = scene.another()?.open_directory(b"d")?;
+        let listing = context.another()?.open_directory(b"d")?;
         listing.seek(entries[index].cookie)?;
         let names: Vec<Vec<u8>> = listing.rest()?.into_iter().map(|entry| entry.name).collect();
         let expected: Vec<Vec<u8>> = entries[index + 1..].iter().map(|entry| entry.name.clone()).collect();
@@ -192,9 +192,9 @@ fn is_dot(entry: &Entry) -> bool {
     entry.name == b"." || entry.name == b".."
 }
 
-fn cookies_survive_unlinks_of_others(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
-    fill(scene, b"d", 120)?;
+fn cookies_survive_unlinks_of_others(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    fill(context, b"d", 120)?;
     let listing = me.open_directory(b"d")?;
     let entries = listing.rest()?;
     let gone = |index: usize| !is_dot(&entries[index]) && !index.is_multiple_of(3);
@@ -214,9 +214,9 @@ fn cookies_survive_unlinks_of_others(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn cookies_survive_unlink_of_their_entry(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
-    fill(scene, b"d", 60)?;
+fn cookies_survive_unlink_of_their_entry(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    fill(context, b"d", 60)?;
     let entries = me.open_directory(b"d")?.rest()?;
     for index in (10..50).step_by(10) {
         if is_dot(&entries[index]) {
@@ -235,9 +235,9 @@ fn cookies_survive_unlink_of_their_entry(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn rewinding_sees_changes(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
-    let mut names = fill(scene, b"d", 5)?;
+fn rewinding_sees_changes(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    let mut names = fill(context, b"d", 5)?;
     let listing = me.open_directory(b"d")?;
     same!(once(&listing.rest()?)?, names);
     me.put(b"d/new", b"")?;
@@ -249,9 +249,9 @@ fn rewinding_sees_changes(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn listing_while_entries_come(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
-    let old = fill(scene, b"d", 100)?;
+fn listing_while_entries_come(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    let old = fill(context, b"d", 100)?;
     let listing = me.open_directory(b"d")?;
     let mut entries = listing.next()?;
     for number in 0..100 {
@@ -263,9 +263,9 @@ fn listing_while_entries_come(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn listing_while_entries_go(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
-    let names: Vec<Vec<u8>> = fill(scene, b"d", 150)?.into_iter().collect();
+fn listing_while_entries_go(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    let names: Vec<Vec<u8>> = fill(context, b"d", 150)?.into_iter().collect();
     let listing = me.open_directory(b"d")?;
     let mut entries = listing.next()?;
     for name in names.iter().step_by(2) {
@@ -279,9 +279,9 @@ fn listing_while_entries_go(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn removing_while_listing(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
-    fill(scene, b"d", 300)?;
+fn removing_while_listing(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    fill(context, b"d", 300)?;
     // As rm -r does: part of the listing, removal of its names, the next part.
     let listing = me.open_directory(b"d")?;
     let mut removed = 0;
@@ -300,9 +300,9 @@ fn removing_while_listing(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn renaming_while_listing(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
-    let stay = fill(scene, b"d", 100)?;
+fn renaming_while_listing(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    let stay = fill(context, b"d", 100)?;
     for number in 0..20 {
         me.put(&numbered("d/mover", number), b"")?;
     }
@@ -317,9 +317,9 @@ fn renaming_while_listing(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn two_listings_at_once(scene: &Scene<'_>) -> Outcome {
-    let names = fill(scene, b"d", 100)?;
-    let (one, two) = (scene.me.open_directory(b"d")?, scene.me.open_directory(b"d")?);
+fn two_listings_at_once(context: &TestContext<'_>) -> Outcome {
+    let names = fill(context, b"d", 100)?;
+    let (one, two) = (context.me.open_directory(b"d")?, context.me.open_directory(b"d")?);
     let (mut first, mut second) = (Vec::new(), Vec::new());
     loop {
         let (a, b) = (one.next()?, two.next()?);
@@ -334,8 +334,8 @@ fn two_listings_at_once(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn listing_after_removal(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn listing_after_removal(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     let listing = me.open_directory(b"d")?;
     me.rmdir(b"d")?;
@@ -346,9 +346,9 @@ fn listing_after_removal(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn large(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
-    let names = fill(scene, b"d", 3000)?;
+fn large(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    let names = fill(context, b"d", 3000)?;
     let entries = me.entries(b"d")?;
     same!(once(&entries)?, names);
     let inodes: HashMap<&[u8], u64> = entries.iter().map(|entry| (&entry.name[..], entry.inode)).collect();
@@ -358,8 +358,8 @@ fn large(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn changes_by_others_show(scene: &Scene<'_>) -> Outcome {
-    let (me, other) = (&scene.me, scene.another()?);
+fn changes_by_others_show(context: &TestContext<'_>) -> Outcome {
+    let (me, other) = (&context.me, context.another()?);
     me.mkdir(b"d", 0o755)?;
     for number in 0..50 {
         let name = numbered("d/n", number);
@@ -372,8 +372,8 @@ fn changes_by_others_show(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn kinds(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn kinds(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
     me.symlink(b"f", b"s")?;
@@ -388,8 +388,8 @@ fn kinds(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn nested_removal(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn nested_removal(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let mut path = b"t".to_vec();
     for level in 0..20 {
         me.mkdir(&path, 0o755)?;

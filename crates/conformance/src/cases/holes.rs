@@ -2,7 +2,7 @@
 
 use super::common::group;
 use crate::check::{ensure, refused, same};
-use crate::{File, Outcome, Scene};
+use crate::{File, Outcome, TestContext};
 
 group! { "holes":
     seek_in_a_file_without_holes;
@@ -30,8 +30,8 @@ fn seek(file: &dyn File, offset: u64, whence: i32) -> vnode::Result<u64> {
     file.seek(offset as i64, whence)
 }
 
-fn seek_in_a_file_without_holes(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn seek_in_a_file_without_holes(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&[1; 10_000], 0)?;
     same!(seek(&*file, 0, libc::SEEK_DATA)?, 0);
     same!(seek(&*file, 5000, libc::SEEK_DATA)?, 5000);
@@ -40,8 +40,8 @@ fn seek_in_a_file_without_holes(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn seek_past_the_end(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn seek_past_the_end(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     refused!(seek(&*file, 0, libc::SEEK_DATA), ENXIO);
     refused!(seek(&*file, 0, libc::SEEK_HOLE), ENXIO);
     file.put_at(b"12345", 0)?;
@@ -51,8 +51,8 @@ fn seek_past_the_end(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn seek_finds_holes(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn seek_finds_holes(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&[1; 65_536], MIB)?;
     file.put_at(&[2; 65_536], 3 * MIB)?;
     file.truncate(5 * MIB)?;
@@ -66,8 +66,8 @@ fn seek_finds_holes(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn holes_take_no_space(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn holes_take_no_space(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(b"end", 100 * MIB)?;
     file.sync(false)?;
     let stat = file.stat()?;
@@ -76,8 +76,8 @@ fn holes_take_no_space(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn holes_read_as_zeros(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn holes_read_as_zeros(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(b"x", MIB)?;
     ensure!(file.get_at(0, MIB as usize)?.iter().all(|b| *b == 0), "a hole has contents");
     same!(file.get_at(MIB - 2, 10)?, b"\0\0x");
@@ -88,8 +88,8 @@ fn holes_read_as_zeros(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn truncation_makes_a_hole(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn truncation_makes_a_hole(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&[1; 65_536], 0)?;
     file.truncate(2 * MIB)?;
     same!(seek(&*file, 0, libc::SEEK_HOLE)?, 65_536);
@@ -101,8 +101,8 @@ fn truncation_makes_a_hole(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn allocate_extends(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn allocate_extends(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(b"data", 0)?;
     file.allocate(0, 0, 100_000)?;
     same!(file.stat()?.size, 100_000);
@@ -113,8 +113,8 @@ fn allocate_extends(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn allocate_keeps_size(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn allocate_keeps_size(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(b"data", 0)?;
     file.allocate(libc::FALLOC_FL_KEEP_SIZE, 0, 200_000)?;
     same!(file.stat()?.size, 4);
@@ -122,8 +122,8 @@ fn allocate_keeps_size(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn allocate_keeps_data(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn allocate_keeps_data(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&[7; 10_000], 5000)?;
     file.allocate(0, 0, 12_000)?;
     let data = file.contents()?;
@@ -134,8 +134,8 @@ fn allocate_keeps_data(scene: &Scene<'_>) -> Outcome {
 
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
-fn punch(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn punch(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&vec![5; MIB as usize], 0)?;
     file.allocate(PUNCH, 262_144, 262_144)?;
     same!(file.stat()?.size, MIB);
@@ -144,15 +144,15 @@ fn punch(scene: &Scene<'_>) -> Outcome {
         let punched = (262_144..524_288).contains(&at);
         ensure!(*byte == if punched { 0 } else { 5 }, "byte {at} is {byte}");
     }
-    if scene.can(crate::Ability::Holes) {
+    if context.can(crate::Ability::Holes) {
         same!(seek(&*file, 0, libc::SEEK_HOLE)?, 262_144);
         same!(seek(&*file, 262_144, libc::SEEK_DATA)?, 524_288);
     }
     Ok(())
 }
 
-fn punch_odd_range(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn punch_odd_range(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&[5; 20_000], 0)?;
     file.allocate(PUNCH, 1001, 10_003)?;
     let data = file.contents()?;
@@ -163,8 +163,8 @@ fn punch_odd_range(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn punch_past_the_end(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn punch_past_the_end(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&[5; 10_000], 0)?;
     file.allocate(PUNCH, 8000, 100_000)?;
     file.allocate(PUNCH, MIB, 4096)?;
@@ -175,8 +175,8 @@ fn punch_past_the_end(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn punch_frees_space(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn punch_frees_space(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&vec![5; 4 * MIB as usize], 0)?;
     file.sync(false)?;
     let before = file.stat()?.blocks;
@@ -187,8 +187,8 @@ fn punch_frees_space(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn zero_range(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn zero_range(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&[5; 20_000], 0)?;
     file.allocate(libc::FALLOC_FL_ZERO_RANGE, 5000, 5000)?;
     file.allocate(libc::FALLOC_FL_ZERO_RANGE, 19_000, 3000)?;
@@ -201,8 +201,8 @@ fn zero_range(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn allocate_errors(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn allocate_errors(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     let file = me.edit(b"f")?;
     refused!(file.allocate(0, 0, 0), EINVAL);
@@ -213,9 +213,9 @@ fn allocate_errors(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn random_punches_match_a_model(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
-    let mut random = scene.random();
+fn random_punches_match_a_model(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
+    let mut random = context.random();
     let mut model: Vec<u8> = Vec::new();
     for round in 0..200 {
         let (offset, length) = (random.usize(..300_000), random.usize(1..60_000));
@@ -238,8 +238,8 @@ fn random_punches_match_a_model(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn walking_all_segments(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn walking_all_segments(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     for segment in 0..20 {
         file.put_at(&[segment as u8 + 1; 65_536], segment * 262_144)?;
     }

@@ -2,7 +2,7 @@
 
 use super::common::group;
 use crate::check::{ensure, same};
-use crate::{Outcome, Scene};
+use crate::{Outcome, TestContext};
 
 group! { "large":
     write_past_4_gib [LargeFiles];
@@ -19,8 +19,8 @@ group! { "large":
 
 const GIB: u64 = 1 << 30;
 
-fn write_past_4_gib(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn write_past_4_gib(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.put_at(b"far out", 5 * GIB + 3)?;
     same!(me.stat(b"f")?.size, 5 * GIB + 10);
@@ -32,8 +32,8 @@ fn write_past_4_gib(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn over_the_boundaries(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn over_the_boundaries(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     let data: Vec<u8> = (0..100_000_u32).map(|n| (n % 249) as u8).collect();
     for boundary in [2 * GIB, 4 * GIB, 1 << 40] {
         file.put_at(&data, boundary - 50_000)?;
@@ -43,8 +43,8 @@ fn over_the_boundaries(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn truncate_past_4_gib(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn truncate_past_4_gib(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.put_at(b"start", 0)?;
     me.truncate(b"f", 6 * GIB)?;
@@ -57,8 +57,8 @@ fn truncate_past_4_gib(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn seek_past_4_gib(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn seek_past_4_gib(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     same!(file.seek(5 * GIB as i64, libc::SEEK_SET)?, 5 * GIB);
     file.write(b"here")?;
     same!(file.seek(0, libc::SEEK_CUR)?, 5 * GIB + 4);
@@ -69,8 +69,8 @@ fn seek_past_4_gib(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn append_past_4_gib(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn append_past_4_gib(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.truncate(b"f", 5 * GIB)?;
     me.open(b"f", libc::O_WRONLY | libc::O_APPEND, 0)?.write(b"appended")?;
@@ -78,8 +78,8 @@ fn append_past_4_gib(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn holes_past_4_gib(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn holes_past_4_gib(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&[1; 65_536], 5 * GIB)?;
     file.truncate(7 * GIB)?;
     same!(file.seek(0, libc::SEEK_DATA)?, 5 * GIB);
@@ -88,8 +88,8 @@ fn holes_past_4_gib(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn map_past_4_gib_of_size(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn map_past_4_gib_of_size(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.truncate(5 * GIB)?;
     let map = file.map(4 * GIB as usize + 8192, true, true)?;
     map.store(4 * GIB as usize + 5000, b"stored");
@@ -98,10 +98,10 @@ fn map_past_4_gib_of_size(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn locks_past_4_gib(scene: &Scene<'_>) -> Outcome {
+fn locks_past_4_gib(context: &TestContext<'_>) -> Outcome {
     use crate::{Lock, LockKind};
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
     let far = Lock::new(LockKind::Write, 5 * GIB, 10);
     mine.lock(far, false)?;
@@ -110,8 +110,8 @@ fn locks_past_4_gib(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn copy_past_4_gib(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn copy_past_4_gib(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let (from, to) = (me.create(b"f")?, me.create(b"g")?);
     from.put_at(b"far data", 5 * GIB)?;
     same!(from.copy_range(5 * GIB, &*to, 6 * GIB, 8)?, 8);
@@ -120,8 +120,8 @@ fn copy_past_4_gib(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn allocate_past_4_gib(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn allocate_past_4_gib(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&[1; 8192], 5 * GIB)?;
     file.allocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, 5 * GIB, 4096)?;
     same!(file.get_at(5 * GIB + 4095, 2)?, [0, 1]);

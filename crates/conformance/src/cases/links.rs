@@ -2,7 +2,7 @@
 
 use super::common::{group, numbered};
 use crate::check::{refused, same};
-use crate::{Kind, Outcome, Scene};
+use crate::{Kind, Outcome, TestContext};
 
 group! { "links":
     two_names_of_one_file [HardLinks];
@@ -29,8 +29,8 @@ group! { "links":
     replaced_symlink;
 }
 
-fn two_names_of_one_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn two_names_of_one_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"one")?;
     me.link(b"f", b"g")?;
     same!(me.stat(b"f")?, me.stat(b"g")?);
@@ -39,8 +39,8 @@ fn two_names_of_one_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn over_an_existing_name(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn over_an_existing_name(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"f")?;
     me.put(b"g", b"g")?;
     me.mkdir(b"d", 0o755)?;
@@ -53,15 +53,15 @@ fn over_an_existing_name(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn of_a_directory(scene: &Scene<'_>) -> Outcome {
-    scene.me.mkdir(b"d", 0o755)?;
-    refused!(scene.me.link(b"d", b"e"), EPERM);
-    refused!(scene.me.lstat(b"e"), ENOENT);
+fn of_a_directory(context: &TestContext<'_>) -> Outcome {
+    context.me.mkdir(b"d", 0o755)?;
+    refused!(context.me.link(b"d", b"e"), EPERM);
+    refused!(context.me.lstat(b"e"), ENOENT);
     Ok(())
 }
 
-fn of_a_symlink(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn of_a_symlink(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.symlink(b"none", b"s")?;
     me.link(b"s", b"t")?;
     same!(me.lstat(b"t")?.inode, me.lstat(b"s")?.inode);
@@ -70,8 +70,8 @@ fn of_a_symlink(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn in_another_directory(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn in_another_directory(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.mkdir(b"e", 0o755)?;
     me.put(b"d/f", b"data")?;
@@ -83,8 +83,8 @@ fn in_another_directory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn many_names(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn many_names(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     for number in 0..200 {
         me.link(b"f", &numbered("l", number))?;
@@ -99,8 +99,8 @@ fn many_names(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn changes_show_under_every_name(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn changes_show_under_every_name(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     me.mkdir(b"d", 0o755)?;
     me.link(b"f", b"d/g")?;
@@ -115,8 +115,8 @@ fn changes_show_under_every_name(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn removing_one_name(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn removing_one_name(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     me.link(b"f", b"g")?;
     me.unlink(b"f")?;
@@ -129,8 +129,8 @@ fn removing_one_name(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn symlink_is_followed(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn symlink_is_followed(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     me.symlink(b"f", b"s")?;
     same!(me.get(b"s")?, b"data");
@@ -140,8 +140,8 @@ fn symlink_is_followed(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn symlink_dangles(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn symlink_dangles(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.symlink(b"later", b"s")?;
     refused!(me.stat(b"s"), ENOENT);
     refused!(me.get(b"s"), ENOENT);
@@ -153,8 +153,8 @@ fn symlink_dangles(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn symlink_keeps_its_target(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn symlink_keeps_its_target(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let targets: [&[u8]; 8] = [b"a", b"/", b"//a//b/", b".", b"../..", b"\xff\xfe", b"with space\n", b"a/./b/../c"];
     for (number, target) in targets.iter().enumerate() {
         let name = numbered("s", number);
@@ -165,8 +165,8 @@ fn symlink_keeps_its_target(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn long_symlink(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn long_symlink(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     for length in [59, 60, 255, 256, 1000, 4000, 4095] {
         let target: Vec<u8> = b"component/".iter().copied().cycle().take(length).collect();
         let name = numbered("s", length);
@@ -177,8 +177,8 @@ fn long_symlink(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn symlink_over_an_existing_name(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn symlink_over_an_existing_name(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
     me.symlink(b"x", b"s")?;
@@ -189,8 +189,8 @@ fn symlink_over_an_existing_name(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn symlink_loop(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn symlink_loop(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.symlink(b"b", b"a")?;
     me.symlink(b"a", b"b")?;
     me.symlink(b"self", b"self")?;
@@ -205,8 +205,8 @@ fn symlink_loop(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn symlink_chain(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn symlink_chain(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"l0", b"end")?;
     for number in 1..=41 {
         me.symlink(&numbered("l", number - 1), &numbered("l", number))?;
@@ -216,8 +216,8 @@ fn symlink_chain(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn symlink_to_a_directory(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn symlink_to_a_directory(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.symlink(b"d", b"s")?;
     me.put(b"s/f", b"data")?;
@@ -229,8 +229,8 @@ fn symlink_to_a_directory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn symlink_goes_up(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn symlink_goes_up(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.mkdir(b"d/e", 0o755)?;
     me.put(b"f", b"top")?;
@@ -242,8 +242,8 @@ fn symlink_goes_up(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn unlink_takes_the_symlink(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn unlink_takes_the_symlink(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
     me.symlink(b"f", b"s")?;
@@ -254,8 +254,8 @@ fn unlink_takes_the_symlink(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn rename_takes_the_symlink(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn rename_takes_the_symlink(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"f")?;
     me.put(b"g", b"g")?;
     me.symlink(b"f", b"s")?;
@@ -267,8 +267,8 @@ fn rename_takes_the_symlink(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn readlink_of_others(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn readlink_of_others(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
     refused!(me.readlink(b"f"), EINVAL);
@@ -277,8 +277,8 @@ fn readlink_of_others(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn symlink_with_a_slash(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn symlink_with_a_slash(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     me.symlink(b"f/", b"s")?;
     refused!(me.stat(b"s"), ENOTDIR);
@@ -289,14 +289,14 @@ fn symlink_with_a_slash(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn replaced_symlink(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn replaced_symlink(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     for round in 0..20 {
         let target = numbered("target", round);
         me.symlink(&target, b"new")?;
         me.rename(b"new", b"current")?;
         same!(me.readlink(b"current")?, target);
-        same!(scene.another()?.lstat(b"current")?.size, target.len() as u64);
+        same!(context.another()?.lstat(b"current")?.size, target.len() as u64);
     }
     Ok(())
 }

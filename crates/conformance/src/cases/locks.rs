@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::common::{group, together};
+use super::common::{group, run_concurrently};
 use crate::check::{ensure, refused, same};
-use crate::{Lock, LockKind, Outcome, Scene};
+use crate::{Lock, LockKind, Outcome, TestContext};
 
 group! { "locks":
     write_lock_excludes [RangeLocks];
@@ -45,9 +45,9 @@ const fn unlock(start: u64, length: u64) -> Lock {
     Lock::new(LockKind::Unlock, start, length)
 }
 
-fn write_lock_excludes(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn write_lock_excludes(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
     mine.lock(write(0, 100), false)?;
     refused!(theirs.lock(write(0, 100), false), EAGAIN | EACCES);
@@ -58,9 +58,9 @@ fn write_lock_excludes(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn read_locks_share(scene: &Scene<'_>) -> Outcome {
-    let (one, two) = (scene.another()?, scene.another()?);
-    let mine = scene.me.create(b"f")?;
+fn read_locks_share(context: &TestContext<'_>) -> Outcome {
+    let (one, two) = (context.another()?, context.another()?);
+    let mine = context.me.create(b"f")?;
     let (first, second) = (one.edit(b"f")?, two.edit(b"f")?);
     mine.lock(read(0, 10), false)?;
     first.lock(read(5, 10), false)?;
@@ -71,9 +71,9 @@ fn read_locks_share(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn ranges_are_apart(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn ranges_are_apart(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
     mine.lock(write(10, 10), false)?;
     theirs.lock(write(0, 10), false)?;
@@ -84,9 +84,9 @@ fn ranges_are_apart(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn to_the_end_of_everything(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn to_the_end_of_everything(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
     mine.lock(write(100, 0), false)?;
     refused!(theirs.lock(write(1 << 40, 1), false), EAGAIN | EACCES);
@@ -95,9 +95,9 @@ fn to_the_end_of_everything(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn asking_names_the_lock(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn asking_names_the_lock(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
     same!(theirs.test_lock(write(0, 0))?, None);
     mine.lock(read(10, 5), false)?;
@@ -110,20 +110,20 @@ fn asking_names_the_lock(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn own_locks_never_conflict(scene: &Scene<'_>) -> Outcome {
-    let mine = scene.me.create(b"f")?;
-    let again = scene.me.edit(b"f")?;
+fn own_locks_never_conflict(context: &TestContext<'_>) -> Outcome {
+    let mine = context.me.create(b"f")?;
+    let again = context.me.edit(b"f")?;
     mine.lock(write(0, 10), false)?;
     // The client owns the lock, not the open file.
     again.lock(write(5, 10), false)?;
     again.lock(unlock(0, 0), false)?;
-    scene.another()?.edit(b"f")?.lock(write(0, 0), false)?;
+    context.another()?.edit(b"f")?.lock(write(0, 0), false)?;
     Ok(())
 }
 
-fn upgrade_and_downgrade(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn upgrade_and_downgrade(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
     mine.lock(read(0, 10), false)?;
     theirs.lock(read(0, 10), false)?;
@@ -136,9 +136,9 @@ fn upgrade_and_downgrade(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn unlocking_splits(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn unlocking_splits(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
     mine.lock(write(0, 30), false)?;
     mine.lock(unlock(10, 10), false)?;
@@ -148,33 +148,33 @@ fn unlocking_splits(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn closing_any_file_releases(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn closing_any_file_releases(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
     mine.lock(write(0, 0), false)?;
     refused!(theirs.lock(write(0, 0), false), EAGAIN | EACCES);
     // The surprising rule of POSIX: closing any open file of the client releases the locks of all of them.
-    scene.me.open(b"f", libc::O_RDONLY, 0)?.close()?;
+    context.me.open(b"f", libc::O_RDONLY, 0)?.close()?;
     theirs.lock(write(0, 0), false)?;
     Ok(())
 }
 
-fn another_clients_close_releases_nothing(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn another_clients_close_releases_nothing(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     mine.lock(write(0, 0), false)?;
     other.edit(b"f")?.close()?;
     refused!(other.edit(b"f")?.lock(write(0, 0), false), EAGAIN | EACCES);
     Ok(())
 }
 
-fn released_when_the_client_ends(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    scene.me.put(b"f", b"")?;
+fn released_when_the_client_ends(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    context.me.put(b"f", b"")?;
     let theirs = other.edit(b"f")?;
     theirs.lock(write(0, 0), false)?;
-    let mine = scene.me.edit(b"f")?;
+    let mine = context.me.edit(b"f")?;
     refused!(mine.lock(write(0, 0), false), EAGAIN | EACCES);
     drop(theirs);
     drop(other);
@@ -182,9 +182,9 @@ fn released_when_the_client_ends(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn waiting(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn waiting(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
     mine.lock(write(0, 10), false)?;
     let released = AtomicBool::new(false);
@@ -205,8 +205,8 @@ fn waiting(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn needs_the_right_access(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn needs_the_right_access(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     let reader = me.open(b"f", libc::O_RDONLY, 0)?;
     let writer = me.open(b"f", libc::O_WRONLY, 0)?;
@@ -217,10 +217,10 @@ fn needs_the_right_access(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn counter_under_a_lock(scene: &Scene<'_>) -> Outcome {
-    scene.me.put(b"f", &0_u32.to_le_bytes())?;
-    together(3, |_| {
-        let client = scene.another()?;
+fn counter_under_a_lock(context: &TestContext<'_>) -> Outcome {
+    context.me.put(b"f", &0_u32.to_le_bytes())?;
+    run_concurrently(3, |_| {
+        let client = context.another()?;
         let file = client.edit(b"f")?;
         for _ in 0..30 {
             file.lock(write(0, 4), true)?;
@@ -231,15 +231,15 @@ fn counter_under_a_lock(scene: &Scene<'_>) -> Outcome {
         }
         Ok(())
     })?;
-    same!(scene.me.get(b"f")?, 90_u32.to_le_bytes());
+    same!(context.me.get(b"f")?, 90_u32.to_le_bytes());
     Ok(())
 }
 
-fn of_an_unlinked_file(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn of_an_unlinked_file(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
-    scene.me.unlink(b"f")?;
+    context.me.unlink(b"f")?;
     mine.lock(write(0, 0), false)?;
     refused!(theirs.lock(write(0, 0), false), EAGAIN | EACCES);
     // A new file with this name has its own locks.
@@ -247,11 +247,11 @@ fn of_an_unlinked_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn survive_renames(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn survive_renames(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     mine.lock(write(0, 0), false)?;
-    scene.me.rename(b"f", b"g")?;
+    context.me.rename(b"f", b"g")?;
     refused!(other.edit(b"g")?.lock(write(0, 0), false), EAGAIN | EACCES);
     Ok(())
 }
@@ -259,9 +259,9 @@ fn survive_renames(scene: &Scene<'_>) -> Outcome {
 const EXCLUSIVE: i32 = libc::LOCK_EX | libc::LOCK_NB;
 const SHARED: i32 = libc::LOCK_SH | libc::LOCK_NB;
 
-fn exclusive_file_lock(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn exclusive_file_lock(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.open(b"f", libc::O_RDONLY, 0)?;
     mine.flock(EXCLUSIVE)?;
     refused!(theirs.flock(EXCLUSIVE), EWOULDBLOCK);
@@ -272,9 +272,9 @@ fn exclusive_file_lock(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn shared_file_lock(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn shared_file_lock(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
     mine.flock(SHARED)?;
     theirs.flock(SHARED)?;
@@ -285,9 +285,9 @@ fn shared_file_lock(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn file_lock_converts(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn file_lock_converts(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
     mine.flock(EXCLUSIVE)?;
     mine.flock(SHARED)?;
@@ -298,20 +298,20 @@ fn file_lock_converts(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn file_lock_is_of_the_open_file(scene: &Scene<'_>) -> Outcome {
-    let one = scene.me.create(b"f")?;
-    let two = scene.me.edit(b"f")?;
+fn file_lock_is_of_the_open_file(context: &TestContext<'_>) -> Outcome {
+    let one = context.me.create(b"f")?;
+    let two = context.me.edit(b"f")?;
     one.flock(EXCLUSIVE)?;
     refused!(two.flock(EXCLUSIVE), EWOULDBLOCK);
     // Closing another open file of the same client releases nothing.
     two.close()?;
-    refused!(scene.me.edit(b"f")?.flock(SHARED), EWOULDBLOCK);
+    refused!(context.me.edit(b"f")?.flock(SHARED), EWOULDBLOCK);
     Ok(())
 }
 
-fn file_lock_ends_with_close(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn file_lock_ends_with_close(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
     mine.flock(EXCLUSIVE)?;
     refused!(theirs.flock(EXCLUSIVE), EWOULDBLOCK);
@@ -326,11 +326,11 @@ fn file_lock_ends_with_close(scene: &Scene<'_>) -> Outcome {
     Err(crate::Failure::new("the lock outlived its open file"))
 }
 
-fn waiting_for_a_file_lock(scene: &Scene<'_>) -> Outcome {
+fn waiting_for_a_file_lock(context: &TestContext<'_>) -> Outcome {
     let holders = AtomicU32::new(0);
-    scene.me.put(b"f", b"")?;
-    together(3, |_| {
-        let client = scene.another()?;
+    context.me.put(b"f", b"")?;
+    run_concurrently(3, |_| {
+        let client = context.another()?;
         for _ in 0..15 {
             let file = client.edit(b"f")?;
             file.flock(libc::LOCK_EX)?;
@@ -344,9 +344,9 @@ fn waiting_for_a_file_lock(scene: &Scene<'_>) -> Outcome {
     })
 }
 
-fn families_are_apart(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn families_are_apart(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     let theirs = other.edit(b"f")?;
     mine.lock(write(0, 0), false)?;
     theirs.flock(EXCLUSIVE)?;

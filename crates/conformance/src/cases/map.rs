@@ -2,7 +2,7 @@
 
 use super::common::group;
 use crate::check::{ensure, refused, same};
-use crate::{Outcome, Scene};
+use crate::{Outcome, TestContext};
 
 group! { "map":
     shows_what_is_written [Map];
@@ -26,8 +26,8 @@ group! { "map":
 
 const PAGE: usize = 4096;
 
-fn shows_what_is_written(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn shows_what_is_written(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     let data: Vec<u8> = (0..3 * PAGE + 100).map(|n| (n % 251) as u8).collect();
     file.put_at(&data, 0)?;
     let map = file.map(data.len(), true, false)?;
@@ -38,8 +38,8 @@ fn shows_what_is_written(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn stores_are_read(scene: &Scene<'_>) -> Outcome {
-    let (me, other) = (&scene.me, scene.another()?);
+fn stores_are_read(context: &TestContext<'_>) -> Outcome {
+    let (me, other) = (&context.me, context.another()?);
     let file = me.create(b"f")?;
     file.truncate(2 * PAGE as u64)?;
     let map = file.map(2 * PAGE, true, true)?;
@@ -49,8 +49,8 @@ fn stores_are_read(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn shows_later_writes(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn shows_later_writes(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&[1; 2 * PAGE], 0)?;
     let map = file.map(2 * PAGE, true, true)?;
     same!(map.load(0, 4), [1; 4]);
@@ -61,9 +61,9 @@ fn shows_later_writes(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn shared_between_clients(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let mine = scene.me.create(b"f")?;
+fn shared_between_clients(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let mine = context.me.create(b"f")?;
     mine.put_at(&[0; PAGE], 0)?;
     let theirs = other.edit(b"f")?;
     let (one, two) = (mine.map(PAGE, true, true)?, theirs.map(PAGE, true, true)?);
@@ -76,8 +76,8 @@ fn shared_between_clients(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn private_stays_private(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn private_stays_private(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&[1; PAGE], 0)?;
     let map = file.map(PAGE, false, true)?;
     map.store(0, &[9; 100]);
@@ -86,8 +86,8 @@ fn private_stays_private(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn survives_close_and_unlink(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn survives_close_and_unlink(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.put_at(&[1; PAGE], 0)?;
     let map = file.map(PAGE, true, true)?;
@@ -101,8 +101,8 @@ fn survives_close_and_unlink(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn truncation_takes_pages_away(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn truncation_takes_pages_away(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.put_at(&[7; 4 * PAGE], 0)?;
     let map = file.map(4 * PAGE, true, true)?;
@@ -114,8 +114,8 @@ fn truncation_takes_pages_away(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn growth_gives_pages(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn growth_gives_pages(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&[7; PAGE], 0)?;
     let map = file.map(3 * PAGE, true, true)?;
     ensure!(!map.is_backed(PAGE), "a page past the end is there");
@@ -126,8 +126,8 @@ fn growth_gives_pages(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn holes_are_zeros(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn holes_are_zeros(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(b"x", 10 * PAGE as u64)?;
     let map = file.map(11 * PAGE, true, false)?;
     ensure!(map.load(0, 10 * PAGE).iter().all(|b| *b == 0), "a hole has contents");
@@ -135,8 +135,8 @@ fn holes_are_zeros(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn storing_into_a_hole(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn storing_into_a_hole(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.truncate(100 * PAGE as u64)?;
     let map = file.map(100 * PAGE, true, true)?;
     for page in (0..100).step_by(9) {
@@ -152,8 +152,8 @@ fn storing_into_a_hole(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn read_only_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn read_only_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", &[5; PAGE])?;
     let file = me.open(b"f", libc::O_RDONLY, 0)?;
     refused!(file.map(PAGE, true, true), EACCES);
@@ -165,21 +165,21 @@ fn read_only_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn sync_writes_through(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn sync_writes_through(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.truncate(8 * PAGE as u64)?;
     let map = file.map(8 * PAGE, true, true)?;
     map.store(0, &[1; 8 * PAGE]);
     map.sync()?;
     file.sync(false)?;
     drop(map);
-    ensure!(scene.another()?.get(b"f")? == [1; 8 * PAGE], "the stores are lost");
+    ensure!(context.another()?.get(b"f")? == [1; 8 * PAGE], "the stores are lost");
     Ok(())
 }
 
-fn coherence_over_many_rounds(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
-    let reader = scene.another()?.open(b"f", libc::O_RDONLY, 0);
+fn coherence_over_many_rounds(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
+    let reader = context.another()?.open(b"f", libc::O_RDONLY, 0);
     let reader = reader?;
     file.truncate(16 * PAGE as u64)?;
     let map = file.map(16 * PAGE, true, true)?;
@@ -197,13 +197,13 @@ fn coherence_over_many_rounds(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn random_stores_and_writes_match_a_model(scene: &Scene<'_>) -> Outcome {
+fn random_stores_and_writes_match_a_model(context: &TestContext<'_>) -> Outcome {
     const SIZE: usize = 40 * PAGE;
-    let me = &scene.me;
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.truncate(SIZE as u64)?;
     let mut model = vec![0; SIZE];
-    let mut random = scene.random();
+    let mut random = context.random();
     let mut map = file.map(SIZE, true, true)?;
     for round in 0..300 {
         let length = random.usize(1..3 * PAGE);
@@ -236,9 +236,9 @@ fn random_stores_and_writes_match_a_model(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn stores_change_the_modification_time(scene: &Scene<'_>) -> Outcome {
+fn stores_change_the_modification_time(context: &TestContext<'_>) -> Outcome {
     use crate::{Time, TimeChange};
-    let file = scene.me.create(b"f")?;
+    let file = context.me.create(b"f")?;
     file.put_at(&[1; PAGE], 0)?;
     file.sync(false)?;
     file.set_times(TimeChange::Keep, TimeChange::To(Time::new(5, 5)))?;
@@ -251,21 +251,21 @@ fn stores_change_the_modification_time(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn append_shows(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn append_shows(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", &[1; 100])?;
     let file = me.edit(b"f")?;
     let map = file.map(2 * PAGE, true, false)?;
     same!(map.load(99, 2), [1, 0]);
-    let append = scene.another()?.open(b"f", libc::O_WRONLY | libc::O_APPEND, 0)?;
+    let append = context.another()?.open(b"f", libc::O_WRONLY | libc::O_APPEND, 0)?;
     append.write(&[2; PAGE])?;
     same!(map.load(99, 3), [1, 2, 2]);
     same!(map.load(PAGE, 1), [2]);
     Ok(())
 }
 
-fn two_mappings_of_two_links(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn two_mappings_of_two_links(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", &[0; PAGE])?;
     me.link(b"f", b"g")?;
     let (one, two) = (me.edit(b"f")?.map(PAGE, true, true)?, me.edit(b"g")?.map(PAGE, true, true)?);

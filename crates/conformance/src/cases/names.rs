@@ -3,7 +3,7 @@
 use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};
 use crate::subject::Result;
-use crate::{Kind, Outcome, Scene};
+use crate::{Kind, Outcome, TestContext};
 
 group! { "names":
     longest;
@@ -29,14 +29,14 @@ group! { "names":
 }
 
 /// Returns a name of the maximum length that the file system reports.
-fn longest_name(scene: &Scene<'_>) -> Result<Vec<u8>> {
-    let space = scene.me.statfs(b".")?;
+fn longest_name(context: &TestContext<'_>) -> Result<Vec<u8>> {
+    let space = context.me.statfs(b".")?;
     Ok(vec![b'n'; space.name_max as usize])
 }
 
-fn longest(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
-    let name = longest_name(scene)?;
+fn longest(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    let name = longest_name(context)?;
     me.put(&name, b"contents")?;
     same!(me.get(&name)?, b"contents");
     same!(me.names(b".")?, vec![name.clone()]);
@@ -53,9 +53,9 @@ fn longest(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn too_long(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
-    let mut name = longest_name(scene)?;
+fn too_long(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    let mut name = longest_name(context)?;
     name.push(b'n');
     me.put(b"file", b"")?;
     refused!(me.stat(&name), ENAMETOOLONG);
@@ -75,8 +75,8 @@ fn too_long(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn full_length(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn full_length(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(&[b'x'; 255], b"255")?;
     same!(me.get(&[b'x'; 255])?, b"255");
     refused!(me.put(&[b'x'; 256], b"256"), ENAMETOOLONG);
@@ -87,8 +87,8 @@ fn full_length(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn every_byte(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn every_byte(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let allowed = |byte: &u8| *byte != b'/' && *byte != 0;
     let mut expected: Vec<Vec<u8>> = (0..=255).filter(allowed).map(|b| vec![b'x', b]).collect();
     for name in &expected {
@@ -102,8 +102,8 @@ fn every_byte(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn not_utf8(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn not_utf8(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     for name in [&b"\xff\xfe"[..], b"\x80", b"a\xc3", b"\xed\xa0\x80"] {
         me.mkdir(name, 0o755)?;
         me.put(&[name, b"/", name].concat(), b"")?;
@@ -114,8 +114,8 @@ fn not_utf8(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn odd_but_ordinary(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn odd_but_ordinary(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let mut names: Vec<Vec<u8>> = ["...", "..a", ".a", " ", "a ", "\n", "-rf", "*", "~", "a\\b"]
         .iter()
         .map(|name| name.as_bytes().to_vec())
@@ -132,8 +132,8 @@ fn odd_but_ordinary(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn dot_names(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn dot_names(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.mkdir(b"d/e", 0o755)?;
     me.put(b"f", b"")?;
@@ -152,8 +152,8 @@ fn dot_names(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn dot_dot_path(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn dot_dot_path(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.mkdir(b"d/e", 0o755)?;
     me.put(b"d/e/../../f", b"found")?;
@@ -165,8 +165,8 @@ fn dot_dot_path(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn slash_after_directory(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn slash_after_directory(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d/", 0o755)?;
     same!(me.stat(b"d/")?.kind, Kind::Directory);
     me.symlink(b"d", b"s")?;
@@ -178,8 +178,8 @@ fn slash_after_directory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn slash_after_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn slash_after_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     refused!(me.stat(b"f/"), ENOTDIR);
     refused!(me.open(b"f/", libc::O_RDONLY, 0), ENOTDIR);
@@ -194,16 +194,16 @@ fn slash_after_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn doubled_slashes(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn doubled_slashes(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.put(b"d//f", b"one")?;
     same!(me.get(b".///d////f")?, b"one");
     Ok(())
 }
 
-fn empty(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn empty(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     refused!(me.stat(b""), ENOENT);
     refused!(me.create(b""), ENOENT);
@@ -215,8 +215,8 @@ fn empty(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn through_a_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn through_a_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     refused!(me.stat(b"f/x"), ENOTDIR);
     refused!(me.create(b"f/x"), ENOTDIR);
@@ -230,8 +230,8 @@ fn through_a_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn through_nothing(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn through_nothing(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     refused!(me.stat(b"no"), ENOENT);
     refused!(me.stat(b"no/x"), ENOENT);
@@ -247,8 +247,8 @@ fn through_nothing(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn case_matters(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn case_matters(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"name", b"small")?;
     me.put(b"NAME", b"large")?;
     same!(me.get(b"name")?, b"small");
@@ -259,8 +259,8 @@ fn case_matters(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn no_normalisation(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn no_normalisation(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let (composed, decomposed) = ("\u{e9}".as_bytes(), "e\u{301}".as_bytes());
     me.put(composed, b"composed")?;
     refused!(me.stat(decomposed), ENOENT);
@@ -270,8 +270,8 @@ fn no_normalisation(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn longest_path(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn longest_path(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let mut path = b"./".repeat(2046);
     path.extend(b"fi");
     // 4094 bytes and the terminating zero are within PATH_MAX, 4096 bytes and the zero are not.
@@ -282,8 +282,8 @@ fn longest_path(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn deep(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn deep(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let mut path = b"d".to_vec();
     for _ in 0..100 {
         me.mkdir(&path, 0o755)?;
@@ -295,8 +295,8 @@ fn deep(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn many(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn many(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let mut expected: Vec<Vec<u8>> = (0..1000).map(|n| numbered("entry", n)).collect();
     for name in &expected {
         me.create(name)?;
@@ -311,8 +311,8 @@ fn many(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn reused(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn reused(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     for round in 0..20_u8 {
         refused!(me.lstat(b"x"), ENOENT);
         match round % 3 {

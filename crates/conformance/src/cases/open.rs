@@ -1,8 +1,8 @@
 //! open(2) with its flags.
 
-use super::common::{group, numbered, together};
+use super::common::{group, numbered, run_concurrently};
 use crate::check::{ensure, refused, same};
-use crate::{Kind, Outcome, Scene};
+use crate::{Kind, Outcome, TestContext};
 
 group! { "open":
     exclusive;
@@ -29,8 +29,8 @@ group! { "open":
 
 const CREATE: i32 = libc::O_CREAT | libc::O_RDWR;
 
-fn exclusive(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn exclusive(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.open(b"f", CREATE | libc::O_EXCL, 0o600)?.put_at(b"first", 0)?;
     refused!(me.open(b"f", CREATE | libc::O_EXCL, 0o600), EEXIST);
     refused!(me.open(b"f", CREATE | libc::O_EXCL | libc::O_TRUNC, 0o600), EEXIST);
@@ -40,8 +40,8 @@ fn exclusive(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn exclusive_on_a_symlink(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn exclusive_on_a_symlink(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.symlink(b"f", b"s")?;
     me.symlink(b"none", b"dangling")?;
@@ -51,8 +51,8 @@ fn exclusive_on_a_symlink(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn create_finds_what_exists(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn create_finds_what_exists(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"contents")?;
     me.symlink(b"f", b"s")?;
     same!(me.open(b"f", CREATE, 0o600)?.contents()?, b"contents");
@@ -60,8 +60,8 @@ fn create_finds_what_exists(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn create_through_a_dangling_symlink(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn create_through_a_dangling_symlink(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.symlink(b"d/new", b"s")?;
     me.open(b"s", CREATE, 0o644)?.put_at(b"made", 0)?;
@@ -72,8 +72,8 @@ fn create_through_a_dangling_symlink(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn create_on_a_directory(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn create_on_a_directory(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     refused!(me.open(b"d", libc::O_CREAT | libc::O_RDONLY, 0o600), EISDIR);
     refused!(me.open(b"d", CREATE, 0o600), EISDIR);
@@ -81,8 +81,8 @@ fn create_on_a_directory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn truncate(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn truncate(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"contents")?;
     let reader = me.open(b"f", libc::O_RDONLY, 0)?;
     me.open(b"f", libc::O_WRONLY | libc::O_TRUNC, 0)?;
@@ -93,15 +93,15 @@ fn truncate(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn truncate_a_new_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn truncate_a_new_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.open(b"f", CREATE | libc::O_TRUNC, 0o640)?.put_at(b"x", 0)?;
     same!((me.stat(b"f")?.size, me.stat(b"f")?.mode), (1, 0o640));
     Ok(())
 }
 
-fn directory_only(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn directory_only(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
     me.symlink(b"d", b"s")?;
@@ -113,8 +113,8 @@ fn directory_only(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn no_follow(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn no_follow(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
     me.put(b"d/f", b"below")?;
@@ -128,8 +128,8 @@ fn no_follow(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn path_only(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn path_only(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     me.chmod(b"f", 0)?;
     let file = me.open(b"f", libc::O_PATH, 0)?;
@@ -144,8 +144,8 @@ fn path_only(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn path_only_of_a_symlink(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn path_only_of_a_symlink(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.symlink(b"nowhere", b"s")?;
     let link = me.open(b"s", libc::O_PATH | libc::O_NOFOLLOW, 0)?;
     same!((link.stat()?.kind, link.stat()?.size), (Kind::Symlink, 7));
@@ -153,8 +153,8 @@ fn path_only_of_a_symlink(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn a_directory_to_read(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn a_directory_to_read(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     let directory = me.open(b"d", libc::O_RDONLY, 0)?;
     refused!(directory.read_at(&mut [0; 4], 0), EISDIR);
@@ -165,8 +165,8 @@ fn a_directory_to_read(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn missing(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn missing(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     refused!(me.open(b"none", libc::O_RDONLY, 0), ENOENT);
     refused!(me.open(b"none", libc::O_RDWR | libc::O_TRUNC, 0), ENOENT);
     refused!(me.open(b"none/none", CREATE, 0o600), ENOENT);
@@ -180,11 +180,11 @@ fn missing(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn in_a_removed_directory(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
+fn in_a_removed_directory(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
     other.mkdir(b"d", 0o755)?;
     other.chdir(b"d")?;
-    scene.me.rmdir(b"d")?;
+    context.me.rmdir(b"d")?;
     refused!(other.create(b"f"), ENOENT);
     refused!(other.mkdir(b"e", 0o755), ENOENT);
     refused!(other.stat(b"f"), ENOENT);
@@ -193,8 +193,8 @@ fn in_a_removed_directory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn mode_of_an_existing_file_stays(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn mode_of_an_existing_file_stays(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.chmod(b"f", 0o640)?;
     me.open(b"f", CREATE | libc::O_TRUNC, 0o777)?;
@@ -202,8 +202,8 @@ fn mode_of_an_existing_file_stays(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn create_read_only(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn create_read_only(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.open(b"f", libc::O_CREAT | libc::O_RDONLY, 0o600)?;
     refused!(file.write_at(b"x", 0), EBADF);
     same!(file.contents()?, b"");
@@ -211,8 +211,8 @@ fn create_read_only(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn many_times(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn many_times(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"0")?;
     let mut open = Vec::new();
     for number in 0..200_u8 {
@@ -231,8 +231,8 @@ fn many_times(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn many_files(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn many_files(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let mut open = Vec::new();
     for number in 0..300 {
         let file = me.create(&numbered("f", number))?;
@@ -245,8 +245,8 @@ fn many_files(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn close_answers(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn close_answers(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.put_at(b"data", 0)?;
     file.close()?;
@@ -255,17 +255,17 @@ fn close_answers(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn exclusive_among_many(scene: &Scene<'_>) -> Outcome {
+fn exclusive_among_many(context: &TestContext<'_>) -> Outcome {
     let winners = std::sync::atomic::AtomicUsize::new(0);
     for round in 0..20 {
         winners.store(0, std::sync::atomic::Ordering::SeqCst);
         let name = numbered("f", round);
-        together(4, |_| {
-            let made = scene.another()?.open(&name, CREATE | libc::O_EXCL, 0o600);
-            if made.is_ok() {
+        run_concurrently(4, |_| {
+            let created = context.another()?.open(&name, CREATE | libc::O_EXCL, 0o600);
+            if created.is_ok() {
                 winners.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             } else {
-                refused!(made, EEXIST);
+                refused!(created, EEXIST);
             }
             Ok(())
         })?;

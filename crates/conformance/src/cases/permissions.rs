@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::common::group;
 use crate::check::{ensure, refused, same};
-use crate::{Ability, Client, Identity, Outcome, Scene};
+use crate::{Ability, Client, Identity, Outcome, TestContext};
 
 /// Maximum time that a kernel may cache the names in a directory whose search permission has been revoked.
-const MOMENT_MAX: Duration = Duration::from_secs(10);
+const MAX_REVOCATION_DELAY: Duration = Duration::from_secs(10);
 
 group! { "permissions":
     reading_and_writing [Users];
@@ -59,32 +59,32 @@ const OWNER: u32 = 1001;
 const OTHER: u32 = 1002;
 const GROUP: u32 = 2000;
 
-fn owner(scene: &Scene<'_>) -> Outcome<Box<dyn Client>> {
-    Ok(scene.user(OWNER)?)
+fn owner(context: &TestContext<'_>) -> Outcome<Box<dyn Client>> {
+    Ok(context.user(OWNER)?)
 }
 
-fn other(scene: &Scene<'_>) -> Outcome<Box<dyn Client>> {
-    Ok(scene.user(OTHER)?)
+fn other(context: &TestContext<'_>) -> Outcome<Box<dyn Client>> {
+    Ok(context.user(OTHER)?)
 }
 
 /// Creates a file of the owner and the group with this mode.
-fn file(scene: &Scene<'_>, name: &[u8], mode: u32) -> Outcome {
-    scene.me.put(name, b"contents")?;
-    scene.me.chown(name, Some(OWNER), Some(GROUP))?;
-    Ok(scene.me.chmod(name, mode)?)
+fn file(context: &TestContext<'_>, name: &[u8], mode: u32) -> Outcome {
+    context.me.put(name, b"contents")?;
+    context.me.chown(name, Some(OWNER), Some(GROUP))?;
+    Ok(context.me.chmod(name, mode)?)
 }
 
 /// Creates a directory of the owner and the group with this mode.
-fn directory(scene: &Scene<'_>, name: &[u8], mode: u32) -> Outcome {
-    scene.me.mkdir(name, 0o755)?;
-    scene.me.chown(name, Some(OWNER), Some(GROUP))?;
-    Ok(scene.me.chmod(name, mode)?)
+fn directory(context: &TestContext<'_>, name: &[u8], mode: u32) -> Outcome {
+    context.me.mkdir(name, 0o755)?;
+    context.me.chown(name, Some(OWNER), Some(GROUP))?;
+    Ok(context.me.chmod(name, mode)?)
 }
 
-fn reading_and_writing(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o640)?;
-    let (owner, other) = (owner(scene)?, other(scene)?);
-    let member = scene.client(&Identity { gid: GROUP, ..Identity::user(OTHER) })?;
+fn reading_and_writing(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o640)?;
+    let (owner, other) = (owner(context)?, other(context)?);
+    let member = context.client(&Identity { gid: GROUP, ..Identity::user(OTHER) })?;
     same!(owner.get(b"f")?, b"contents");
     owner.edit(b"f")?;
     same!(member.get(b"f")?, b"contents");
@@ -95,23 +95,23 @@ fn reading_and_writing(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn owner_before_group_before_others(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o077)?;
-    let member = scene.client(&Identity { gid: GROUP, ..Identity::user(OTHER) })?;
+fn owner_before_group_before_others(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o077)?;
+    let member = context.client(&Identity { gid: GROUP, ..Identity::user(OTHER) })?;
     // The first matching class decides, even if a later one would permit it.
-    refused!(owner(scene)?.get(b"f"), EACCES);
+    refused!(owner(context)?.get(b"f"), EACCES);
     member.get(b"f")?;
-    scene.me.chmod(b"f", 0o707)?;
+    context.me.chmod(b"f", 0o707)?;
     refused!(member.get(b"f"), EACCES);
-    other(scene)?.get(b"f")?;
+    other(context)?.get(b"f")?;
     Ok(())
 }
 
-fn supplementary_groups(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o060)?;
-    directory(scene, b"d", 0o070)?;
-    let member = scene.client(&Identity::user(OTHER).and_groups(&[5, GROUP, 7]))?;
-    let stranger = scene.client(&Identity::user(OTHER).and_groups(&[5, 7]))?;
+fn supplementary_groups(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o060)?;
+    directory(context, b"d", 0o070)?;
+    let member = context.client(&Identity::user(OTHER).and_groups(&[5, GROUP, 7]))?;
+    let stranger = context.client(&Identity::user(OTHER).and_groups(&[5, 7]))?;
     member.edit(b"f")?;
     member.put(b"d/x", b"")?;
     same!(member.names(b"d")?, vec![b"x".to_vec()]);
@@ -122,20 +122,20 @@ fn supplementary_groups(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn many_supplementary_groups(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o040)?;
+fn many_supplementary_groups(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o040)?;
     let mut groups: Vec<u32> = (10_000..10_100).collect();
-    let stranger = scene.client(&Identity::user(OTHER).and_groups(&groups))?;
+    let stranger = context.client(&Identity::user(OTHER).and_groups(&groups))?;
     groups.push(GROUP);
-    let member = scene.client(&Identity::user(OTHER).and_groups(&groups))?;
+    let member = context.client(&Identity::user(OTHER).and_groups(&groups))?;
     member.get(b"f")?;
     refused!(stranger.get(b"f"), EACCES);
     Ok(())
 }
 
-fn root_reads_and_writes_everything(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
-    directory(scene, b"d", 0)?;
+fn root_reads_and_writes_everything(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    directory(context, b"d", 0)?;
     me.put(b"d/f", b"root's")?;
     me.chown(b"d/f", Some(OWNER), None)?;
     me.chmod(b"d/f", 0)?;
@@ -147,26 +147,26 @@ fn root_reads_and_writes_everything(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn searching_a_directory(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"d", 0o711)?;
-    scene.me.put(b"d/f", b"found")?;
-    let other = other(scene)?;
+fn searching_a_directory(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"d", 0o711)?;
+    context.me.put(b"d/f", b"found")?;
+    let other = other(context)?;
     same!(other.get(b"d/f")?, b"found");
     refused!(other.names(b"d"), EACCES);
     refused!(other.stat(b"d/none"), ENOENT);
-    make_private(scene, b"d", 0o744, b"f")?;
+    make_private(context, b"d", 0o744, b"f")?;
     refused!(other.stat(b"d/f"), EACCES);
     refused!(other.get(b"d/f"), EACCES);
     refused!(other.chdir(b"d"), EACCES);
     Ok(())
 }
 
-fn searching_every_directory_on_the_way(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"a", 0o755)?;
-    directory(scene, b"a/b", 0o700)?;
-    directory(scene, b"a/b/c", 0o777)?;
-    file(scene, b"a/b/c/f", 0o666)?;
-    let (owner, other) = (owner(scene)?, other(scene)?);
+fn searching_every_directory_on_the_way(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"a", 0o755)?;
+    directory(context, b"a/b", 0o700)?;
+    directory(context, b"a/b/c", 0o777)?;
+    file(context, b"a/b/c/f", 0o666)?;
+    let (owner, other) = (owner(context)?, other(context)?);
     // The owner goes first: its lookups must not grant others access.
     same!(owner.get(b"a/b/c/f")?, b"contents");
     refused!(other.get(b"a/b/c/f"), EACCES);
@@ -175,32 +175,35 @@ fn searching_every_directory_on_the_way(scene: &Scene<'_>) -> Outcome {
     refused!(other.stat(b"a/b/c/.."), EACCES);
     same!(owner.get(b"a/b/c/f")?, b"contents");
     // A process that is already below the directory may continue.
-    let below = scene.user(OTHER)?;
-    scene.me.chmod(b"a/b", 0o755)?;
+    let below = context.user(OTHER)?;
+    context.me.chmod(b"a/b", 0o755)?;
     below.chdir(b"a/b/c")?;
-    make_private(scene, b"a/b", 0o700, b"c")?;
+    make_private(context, b"a/b", 0o700, b"c")?;
     same!(below.get(b"f")?, b"contents");
     refused!(below.stat(b"../c/f"), EACCES);
     Ok(())
 }
 
 /// Revokes search permission on a directory from others, and waits where a kernel may cache a name in it for a moment longer.
-fn make_private(scene: &Scene<'_>, name: &[u8], mode: u32, known: &[u8]) -> Outcome {
-    scene.me.chmod(name, mode)?;
-    let (other, path, begun) = (other(scene)?, [name, b"/", known].concat(), Instant::now());
-    while !scene.can(Ability::PromptRevocation) && begun.elapsed() < MOMENT_MAX && other.lstat(&path).is_ok() {
+fn make_private(context: &TestContext<'_>, name: &[u8], mode: u32, entry: &[u8]) -> Outcome {
+    context.me.chmod(name, mode)?;
+    let (other, path, started) = (other(context)?, [name, b"/", entry].concat(), Instant::now());
+    while !context.can(Ability::PromptRevocation)
+        && started.elapsed() < MAX_REVOCATION_DELAY
+        && other.lstat(&path).is_ok()
+    {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }
 
-fn moving_to_a_private_directory_takes_effect_at_once(scene: &Scene<'_>) -> Outcome {
-    let (me, other) = (&scene.me, other(scene)?);
-    directory(scene, b"private", 0o700)?;
-    directory(scene, b"open", 0o755)?;
-    directory(scene, b"open/d", 0o755)?;
-    file(scene, b"open/d/f", 0o666)?;
-    file(scene, b"open/f", 0o666)?;
+fn moving_to_a_private_directory_takes_effect_at_once(context: &TestContext<'_>) -> Outcome {
+    let (me, other) = (&context.me, other(context)?);
+    directory(context, b"private", 0o700)?;
+    directory(context, b"open", 0o755)?;
+    directory(context, b"open/d", 0o755)?;
+    file(context, b"open/d/f", 0o666)?;
+    file(context, b"open/f", 0o666)?;
     same!(other.get(b"open/d/f")?, b"contents");
     same!(other.get(b"open/f")?, b"contents");
     me.rename(b"open/d", b"private/d")?;
@@ -210,7 +213,7 @@ fn moving_to_a_private_directory_takes_effect_at_once(scene: &Scene<'_>) -> Outc
         refused!(other.get(name), EACCES);
     }
     // A file that another with its name has replaced is gone for others, too.
-    file(scene, b"open/g", 0o666)?;
+    file(context, b"open/g", 0o666)?;
     same!(other.get(b"open/g")?, b"contents");
     me.rename(b"open/g", b"private/f")?;
     refused!(other.get(b"private/f"), EACCES);
@@ -219,33 +222,33 @@ fn moving_to_a_private_directory_takes_effect_at_once(scene: &Scene<'_>) -> Outc
     Ok(())
 }
 
-fn listing_a_directory(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"d", 0o750)?;
-    scene.me.put(b"d/f", b"")?;
-    let member = scene.client(&Identity::user(OTHER).and_groups(&[GROUP]))?;
-    same!(owner(scene)?.names(b"d")?.len(), 1);
+fn listing_a_directory(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"d", 0o750)?;
+    context.me.put(b"d/f", b"")?;
+    let member = context.client(&Identity::user(OTHER).and_groups(&[GROUP]))?;
+    same!(owner(context)?.names(b"d")?.len(), 1);
     same!(member.names(b"d")?.len(), 1);
-    refused!(other(scene)?.names(b"d"), EACCES);
+    refused!(other(context)?.names(b"d"), EACCES);
     Ok(())
 }
 
-fn listing_without_searching(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"d", 0o755)?;
-    scene.me.put(b"d/f", b"")?;
-    make_private(scene, b"d", 0o444, b"f")?;
-    let other = other(scene)?;
+fn listing_without_searching(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"d", 0o755)?;
+    context.me.put(b"d/f", b"")?;
+    make_private(context, b"d", 0o444, b"f")?;
+    let other = other(context)?;
     same!(other.names(b"d")?, vec![b"f".to_vec()]);
     refused!(other.stat(b"d/f"), EACCES);
     refused!(other.stat(b"d/none"), EACCES);
     Ok(())
 }
 
-fn changing_a_directory(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"d", 0o755)?;
-    file(scene, b"d/f", 0o666)?;
-    file(scene, b"f", 0o666)?;
-    scene.me.mkdir(b"d/e", 0o777)?;
-    let other = other(scene)?;
+fn changing_a_directory(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"d", 0o755)?;
+    file(context, b"d/f", 0o666)?;
+    file(context, b"f", 0o666)?;
+    context.me.mkdir(b"d/e", 0o777)?;
+    let other = other(context)?;
     refused!(other.create(b"d/new"), EACCES);
     refused!(other.mkdir(b"d/new", 0o755), EACCES);
     refused!(other.symlink(b"t", b"d/new"), EACCES);
@@ -256,53 +259,53 @@ fn changing_a_directory(scene: &Scene<'_>) -> Outcome {
     refused!(other.rename(b"d/f", b"d/g"), EACCES);
     // The file itself is writable.
     other.edit(b"d/f")?.put_at(b"x", 0)?;
-    same!(scene.me.names(b"d")?.len(), 2);
+    same!(context.me.names(b"d")?.len(), 2);
     Ok(())
 }
 
-fn unlinking_needs_the_directory_only(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"d", 0o777)?;
-    file(scene, b"d/f", 0)?;
-    let other = other(scene)?;
+fn unlinking_needs_the_directory_only(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"d", 0o777)?;
+    file(context, b"d/f", 0)?;
+    let other = other(context)?;
     refused!(other.get(b"d/f"), EACCES);
     other.rename(b"d/f", b"d/g")?;
     other.unlink(b"d/g")?;
-    scene.me.mkdir(b"d/e", 0)?;
+    context.me.mkdir(b"d/e", 0)?;
     other.rmdir(b"d/e")?;
     Ok(())
 }
 
-fn renaming_needs_both_directories(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"open", 0o777)?;
-    directory(scene, b"closed", 0o755)?;
-    file(scene, b"open/f", 0o644)?;
-    file(scene, b"closed/f", 0o644)?;
-    let other = other(scene)?;
+fn renaming_needs_both_directories(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"open", 0o777)?;
+    directory(context, b"closed", 0o755)?;
+    file(context, b"open/f", 0o644)?;
+    file(context, b"closed/f", 0o644)?;
+    let other = other(context)?;
     refused!(other.rename(b"open/f", b"closed/g"), EACCES);
     refused!(other.rename(b"closed/f", b"open/g"), EACCES);
     refused!(other.rename(b"open/f", b"closed/f"), EACCES);
     other.rename(b"open/f", b"open/g")?;
-    same!(scene.me.names(b"closed")?, vec![b"f".to_vec()]);
+    same!(context.me.names(b"closed")?, vec![b"f".to_vec()]);
     Ok(())
 }
 
-fn renaming_a_directory_needs_it_too(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"a", 0o777)?;
-    directory(scene, b"b", 0o777)?;
-    directory(scene, b"a/d", 0o755)?;
-    let other = other(scene)?;
+fn renaming_a_directory_needs_it_too(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"a", 0o777)?;
+    directory(context, b"b", 0o777)?;
+    directory(context, b"a/d", 0o755)?;
+    let other = other(context)?;
     // Moving it to another directory changes its "..".
     refused!(other.rename(b"a/d", b"b/d"), EACCES);
     other.rename(b"a/d", b"a/e")?;
-    scene.me.chmod(b"a/e", 0o777)?;
+    context.me.chmod(b"a/e", 0o777)?;
     other.rename(b"a/e", b"b/e")?;
     Ok(())
 }
 
-fn sticky_directory(scene: &Scene<'_>) -> Outcome {
-    scene.me.mkdir(b"tmp", 0o755)?;
-    scene.me.chmod(b"tmp", 0o1777)?;
-    let (owner, other) = (owner(scene)?, other(scene)?);
+fn sticky_directory(context: &TestContext<'_>) -> Outcome {
+    context.me.mkdir(b"tmp", 0o755)?;
+    context.me.chmod(b"tmp", 0o1777)?;
+    let (owner, other) = (owner(context)?, other(context)?);
     owner.put(b"tmp/f", b"")?;
     owner.mkdir(b"tmp/d", 0o777)?;
     owner.chmod(b"tmp/f", 0o666)?;
@@ -313,23 +316,23 @@ fn sticky_directory(scene: &Scene<'_>) -> Outcome {
     other.edit(b"tmp/f")?;
     owner.rename(b"tmp/f", b"tmp/g")?;
     owner.unlink(b"tmp/g")?;
-    scene.me.rmdir(b"tmp/d")?;
+    context.me.rmdir(b"tmp/d")?;
     Ok(())
 }
 
-fn sticky_directory_of_ones_own(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"d", 0o1777)?;
-    let (owner, other) = (owner(scene)?, other(scene)?);
+fn sticky_directory_of_ones_own(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"d", 0o1777)?;
+    let (owner, other) = (owner(context)?, other(context)?);
     other.put(b"d/f", b"")?;
     owner.rename(b"d/f", b"d/g")?;
     owner.unlink(b"d/g")?;
     Ok(())
 }
 
-fn sticky_rename_over(scene: &Scene<'_>) -> Outcome {
-    scene.me.mkdir(b"tmp", 0o755)?;
-    scene.me.chmod(b"tmp", 0o1777)?;
-    let (owner, other) = (owner(scene)?, other(scene)?);
+fn sticky_rename_over(context: &TestContext<'_>) -> Outcome {
+    context.me.mkdir(b"tmp", 0o755)?;
+    context.me.chmod(b"tmp", 0o1777)?;
+    let (owner, other) = (owner(context)?, other(context)?);
     owner.put(b"tmp/f", b"owner's")?;
     other.put(b"tmp/g", b"other's")?;
     refused!(other.rename(b"tmp/g", b"tmp/f"), EPERM | EACCES);
@@ -340,133 +343,133 @@ fn sticky_rename_over(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn chmod_by_owner_only(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o666)?;
-    let member = scene.client(&Identity::user(OTHER).and_groups(&[GROUP]))?;
-    refused!(other(scene)?.chmod(b"f", 0o777), EPERM);
+fn chmod_by_owner_only(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o666)?;
+    let member = context.client(&Identity::user(OTHER).and_groups(&[GROUP]))?;
+    refused!(other(context)?.chmod(b"f", 0o777), EPERM);
     refused!(member.chmod(b"f", 0o777), EPERM);
     refused!(member.edit(b"f")?.chmod(0o777), EPERM);
-    owner(scene)?.chmod(b"f", 0o400)?;
-    same!(scene.me.stat(b"f")?.mode, 0o400);
+    owner(context)?.chmod(b"f", 0o400)?;
+    same!(context.me.stat(b"f")?.mode, 0o400);
     Ok(())
 }
 
-fn chown_by_root_only(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o666)?;
-    let (owner, other) = (owner(scene)?, other(scene)?);
+fn chown_by_root_only(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o666)?;
+    let (owner, other) = (owner(context)?, other(context)?);
     refused!(owner.chown(b"f", Some(OTHER), None), EPERM);
     refused!(other.chown(b"f", Some(OTHER), None), EPERM);
     refused!(other.chown(b"f", None, Some(OTHER)), EPERM);
     refused!(owner.chown(b"f", None, Some(OTHER)), EPERM);
-    same!((scene.me.stat(b"f")?.uid, scene.me.stat(b"f")?.gid), (OWNER, GROUP));
-    scene.me.chown(b"f", Some(OTHER), Some(OTHER))?;
+    same!((context.me.stat(b"f")?.uid, context.me.stat(b"f")?.gid), (OWNER, GROUP));
+    context.me.chown(b"f", Some(OTHER), Some(OTHER))?;
     other.chmod(b"f", 0o600)?;
     Ok(())
 }
 
-fn chgrp_to_own_groups(scene: &Scene<'_>) -> Outcome {
-    let owner = scene.client(&Identity::user(OWNER).and_groups(&[GROUP, 2001]))?;
+fn chgrp_to_own_groups(context: &TestContext<'_>) -> Outcome {
+    let owner = context.client(&Identity::user(OWNER).and_groups(&[GROUP, 2001]))?;
     owner.put(b"f", b"")?;
     same!(owner.stat(b"f")?.gid, OWNER);
     owner.chown(b"f", None, Some(GROUP))?;
     owner.chown(b"f", Some(OWNER), Some(2001))?;
     same!(owner.stat(b"f")?.gid, 2001);
     refused!(owner.chown(b"f", None, Some(2002)), EPERM);
-    let member = scene.client(&Identity::user(OTHER).and_groups(&[GROUP, 2001]))?;
+    let member = context.client(&Identity::user(OTHER).and_groups(&[GROUP, 2001]))?;
     refused!(member.chown(b"f", None, Some(GROUP)), EPERM);
     Ok(())
 }
 
-fn setgid_needs_membership(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o755)?;
+fn setgid_needs_membership(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o755)?;
     // The owner is not in the file's group: the bit is dropped silently.
-    owner(scene)?.chmod(b"f", 0o2755)?;
-    same!(scene.me.stat(b"f")?.mode, 0o755);
-    let member = scene.client(&Identity::user(OWNER).and_groups(&[GROUP]))?;
+    owner(context)?.chmod(b"f", 0o2755)?;
+    same!(context.me.stat(b"f")?.mode, 0o755);
+    let member = context.client(&Identity::user(OWNER).and_groups(&[GROUP]))?;
     member.chmod(b"f", 0o2755)?;
-    same!(scene.me.stat(b"f")?.mode, 0o2755);
-    scene.me.chown(b"f", None, Some(GROUP))?;
+    same!(context.me.stat(b"f")?.mode, 0o2755);
+    context.me.chown(b"f", None, Some(GROUP))?;
     member.chmod(b"f", 0o4755)?;
-    same!(scene.me.stat(b"f")?.mode, 0o4755);
+    same!(context.me.stat(b"f")?.mode, 0o4755);
     Ok(())
 }
 
 /// Runs an operation on a set-id file of the owner, writable by everybody, and returns the resulting mode.
-fn mode_after(scene: &Scene<'_>, mode: u32, operation: impl FnOnce() -> Outcome) -> Outcome<u32> {
-    scene.me.chmod(b"f", mode)?;
-    same!(scene.me.stat(b"f")?.mode, mode);
+fn mode_after(context: &TestContext<'_>, mode: u32, operation: impl FnOnce() -> Outcome) -> Outcome<u32> {
+    context.me.chmod(b"f", mode)?;
+    same!(context.me.stat(b"f")?.mode, mode);
     operation()?;
-    Ok(scene.me.stat(b"f")?.mode)
+    Ok(context.me.stat(b"f")?.mode)
 }
 
-fn write_clears_set_id(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o777)?;
-    for client in [owner(scene)?, other(scene)?] {
+fn write_clears_set_id(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o777)?;
+    for client in [owner(context)?, other(context)?] {
         let open = client.edit(b"f")?;
-        same!(mode_after(scene, 0o6777, || Ok(open.put_at(b"x", 0)?))?, 0o777);
-        same!(mode_after(scene, 0o4777, || Ok(open.put_at(b"x", 0)?))?, 0o777);
+        same!(mode_after(context, 0o6777, || Ok(open.put_at(b"x", 0)?))?, 0o777);
+        same!(mode_after(context, 0o4777, || Ok(open.put_at(b"x", 0)?))?, 0o777);
         let append = client.open(b"f", libc::O_WRONLY | libc::O_APPEND, 0)?;
-        same!(mode_after(scene, 0o6777, || append.write(b"x").map(drop).map_err(Into::into))?, 0o777);
+        same!(mode_after(context, 0o6777, || append.write(b"x").map(drop).map_err(Into::into))?, 0o777);
     }
     Ok(())
 }
 
-fn truncate_clears_set_id(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o777)?;
-    let other = other(scene)?;
-    same!(mode_after(scene, 0o6777, || Ok(other.truncate(b"f", 3)?))?, 0o777);
+fn truncate_clears_set_id(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o777)?;
+    let other = other(context)?;
+    same!(mode_after(context, 0o6777, || Ok(other.truncate(b"f", 3)?))?, 0o777);
     let open = other.edit(b"f")?;
-    same!(mode_after(scene, 0o6777, || Ok(open.truncate(10)?))?, 0o777);
+    same!(mode_after(context, 0o6777, || Ok(open.truncate(10)?))?, 0o777);
     let reopened = || -> Outcome {
         other.open(b"f", libc::O_WRONLY | libc::O_TRUNC, 0)?;
         Ok(())
     };
-    same!(mode_after(scene, 0o6777, reopened)?, 0o777);
+    same!(mode_after(context, 0o6777, reopened)?, 0o777);
     Ok(())
 }
 
-fn allocation_clears_set_id(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o777)?;
-    let open = other(scene)?.edit(b"f")?;
+fn allocation_clears_set_id(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o777)?;
+    let open = other(context)?.edit(b"f")?;
     let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    same!(mode_after(scene, 0o6777, || Ok(open.allocate(punch, 0, 4)?))?, 0o777);
+    same!(mode_after(context, 0o6777, || Ok(open.allocate(punch, 0, 4)?))?, 0o777);
     Ok(())
 }
 
-fn chown_clears_set_id(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o777)?;
-    let owner = scene.client(&Identity::user(OWNER).and_groups(&[GROUP, 2001]))?;
-    same!(mode_after(scene, 0o6755, || Ok(owner.chown(b"f", None, Some(2001))?))?, 0o755);
-    same!(mode_after(scene, 0o6755, || Ok(scene.me.chown(b"f", Some(OWNER), Some(GROUP))?))?, 0o755);
+fn chown_clears_set_id(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o777)?;
+    let owner = context.client(&Identity::user(OWNER).and_groups(&[GROUP, 2001]))?;
+    same!(mode_after(context, 0o6755, || Ok(owner.chown(b"f", None, Some(2001))?))?, 0o755);
+    same!(mode_after(context, 0o6755, || Ok(context.me.chown(b"f", Some(OWNER), Some(GROUP))?))?, 0o755);
     // A directory keeps the bits.
-    directory(scene, b"d", 0o755)?;
-    scene.me.chmod(b"d", 0o6755)?;
-    scene.me.chown(b"d", Some(OTHER), Some(OTHER))?;
-    same!(scene.me.stat(b"d")?.mode, 0o6755);
+    directory(context, b"d", 0o755)?;
+    context.me.chmod(b"d", 0o6755)?;
+    context.me.chown(b"d", Some(OTHER), Some(OTHER))?;
+    same!(context.me.stat(b"d")?.mode, 0o6755);
     Ok(())
 }
 
-fn chown_keeps_setgid_without_execution(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o644)?;
+fn chown_keeps_setgid_without_execution(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o644)?;
     // Set-group-id without group execute permission marks mandatory locking, not privilege.
-    let mode = mode_after(scene, 0o2644, || Ok(scene.me.chown(b"f", Some(OTHER), None)?))?;
+    let mode = mode_after(context, 0o2644, || Ok(context.me.chown(b"f", Some(OTHER), None)?))?;
     same!(mode, 0o2644);
     Ok(())
 }
 
-fn root_writes_and_set_id_stays(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o777)?;
-    let open = scene.me.edit(b"f")?;
-    same!(mode_after(scene, 0o6777, || Ok(open.put_at(b"x", 0)?))?, 0o6777);
-    same!(mode_after(scene, 0o6777, || Ok(open.truncate(1)?))?, 0o6777);
+fn root_writes_and_set_id_stays(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o777)?;
+    let open = context.me.edit(b"f")?;
+    same!(mode_after(context, 0o6777, || Ok(open.put_at(b"x", 0)?))?, 0o6777);
+    same!(mode_after(context, 0o6777, || Ok(open.truncate(1)?))?, 0o6777);
     Ok(())
 }
 
-fn setgid_directory_gives_its_group(scene: &Scene<'_>) -> Outcome {
-    scene.me.mkdir(b"d", 0o755)?;
-    scene.me.chown(b"d", None, Some(GROUP))?;
-    scene.me.chmod(b"d", 0o2777)?;
-    let member = scene.client(&Identity::user(OTHER).and_groups(&[GROUP]))?;
+fn setgid_directory_gives_its_group(context: &TestContext<'_>) -> Outcome {
+    context.me.mkdir(b"d", 0o755)?;
+    context.me.chown(b"d", None, Some(GROUP))?;
+    context.me.chmod(b"d", 0o2777)?;
+    let member = context.client(&Identity::user(OTHER).and_groups(&[GROUP]))?;
     member.put(b"d/f", b"")?;
     member.mkdir(b"d/e", 0o755)?;
     member.symlink(b"t", b"d/s")?;
@@ -481,11 +484,11 @@ fn setgid_directory_gives_its_group(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn setgid_directory_with_foreign_group(scene: &Scene<'_>) -> Outcome {
-    scene.me.mkdir(b"d", 0o755)?;
-    scene.me.chown(b"d", None, Some(GROUP))?;
-    scene.me.chmod(b"d", 0o2777)?;
-    let other = other(scene)?;
+fn setgid_directory_with_foreign_group(context: &TestContext<'_>) -> Outcome {
+    context.me.mkdir(b"d", 0o755)?;
+    context.me.chown(b"d", None, Some(GROUP))?;
+    context.me.chmod(b"d", 0o2777)?;
+    let other = other(context)?;
     // The group is inherited, but without the bit that would grant its privileges.
     other.open(b"d/f", libc::O_CREAT | libc::O_RDWR, 0o2775)?;
     let stat = other.stat(b"d/f")?;
@@ -495,10 +498,10 @@ fn setgid_directory_with_foreign_group(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn access_answers(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o641)?;
-    let (owner, other) = (owner(scene)?, other(scene)?);
-    let member = scene.client(&Identity::user(OTHER).and_groups(&[GROUP]))?;
+fn access_answers(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o641)?;
+    let (owner, other) = (owner(context)?, other(context)?);
+    let member = context.client(&Identity::user(OTHER).and_groups(&[GROUP]))?;
     owner.access(b"f", libc::R_OK | libc::W_OK)?;
     refused!(owner.access(b"f", libc::X_OK), EACCES);
     member.access(b"f", libc::R_OK)?;
@@ -507,58 +510,58 @@ fn access_answers(scene: &Scene<'_>) -> Outcome {
     other.access(b"f", libc::F_OK)?;
     refused!(other.access(b"f", libc::R_OK), EACCES);
     refused!(other.access(b"none", libc::F_OK), ENOENT);
-    directory(scene, b"d", 0o700)?;
+    directory(context, b"d", 0o700)?;
     refused!(other.access(b"d/none", libc::F_OK), EACCES);
     Ok(())
 }
 
-fn access_of_root(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0)?;
-    scene.me.access(b"f", libc::R_OK | libc::W_OK)?;
+fn access_of_root(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0)?;
+    context.me.access(b"f", libc::R_OK | libc::W_OK)?;
     // Root may execute what at least one class may execute.
-    refused!(scene.me.access(b"f", libc::X_OK), EACCES);
-    scene.me.chmod(b"f", 0o001)?;
-    scene.me.access(b"f", libc::X_OK)?;
-    directory(scene, b"d", 0)?;
-    scene.me.access(b"d", libc::R_OK | libc::W_OK | libc::X_OK)?;
+    refused!(context.me.access(b"f", libc::X_OK), EACCES);
+    context.me.chmod(b"f", 0o001)?;
+    context.me.access(b"f", libc::X_OK)?;
+    directory(context, b"d", 0)?;
+    context.me.access(b"d", libc::R_OK | libc::W_OK | libc::X_OK)?;
     Ok(())
 }
 
-fn truncate_needs_writing(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o444)?;
-    refused!(owner(scene)?.truncate(b"f", 0), EACCES);
-    refused!(other(scene)?.truncate(b"f", 0), EACCES);
-    same!(scene.me.stat(b"f")?.size, 8);
-    scene.me.chmod(b"f", 0o002)?;
-    other(scene)?.truncate(b"f", 1)?;
-    same!(scene.me.stat(b"f")?.size, 1);
+fn truncate_needs_writing(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o444)?;
+    refused!(owner(context)?.truncate(b"f", 0), EACCES);
+    refused!(other(context)?.truncate(b"f", 0), EACCES);
+    same!(context.me.stat(b"f")?.size, 8);
+    context.me.chmod(b"f", 0o002)?;
+    other(context)?.truncate(b"f", 1)?;
+    same!(context.me.stat(b"f")?.size, 1);
     Ok(())
 }
 
-fn open_with_truncation_needs_writing(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o444)?;
-    let other = other(scene)?;
+fn open_with_truncation_needs_writing(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o444)?;
+    let other = other(context)?;
     refused!(other.open(b"f", libc::O_RDONLY | libc::O_TRUNC, 0), EACCES);
     refused!(other.open(b"f", libc::O_WRONLY | libc::O_TRUNC, 0), EACCES);
     refused!(other.open(b"f", libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, 0o644), EACCES);
-    same!(scene.me.get(b"f")?, b"contents");
+    same!(context.me.get(b"f")?, b"contents");
     Ok(())
 }
 
-fn an_open_file_stays_open(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0o666)?;
-    let open = other(scene)?.edit(b"f")?;
-    scene.me.chmod(b"f", 0)?;
+fn an_open_file_stays_open(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0o666)?;
+    let open = other(context)?.edit(b"f")?;
+    context.me.chmod(b"f", 0)?;
     open.put_at(b"C", 0)?;
     same!(open.contents()?, b"Contents");
     open.truncate(1)?;
     same!(open.stat()?.size, 1);
-    refused!(other(scene)?.edit(b"f"), EACCES);
+    refused!(other(context)?.edit(b"f"), EACCES);
     Ok(())
 }
 
-fn created_without_permission_for_oneself(scene: &Scene<'_>) -> Outcome {
-    let owner = owner(scene)?;
+fn created_without_permission_for_oneself(context: &TestContext<'_>) -> Outcome {
+    let owner = owner(context)?;
     let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
     let open = owner.open(b"f", flags, 0)?;
     open.put_at(b"data", 0)?;
@@ -571,76 +574,76 @@ fn created_without_permission_for_oneself(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn readlink_needs_only_search(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"d", 0o711)?;
-    scene.me.symlink(b"target", b"d/s")?;
-    let other = other(scene)?;
+fn readlink_needs_only_search(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"d", 0o711)?;
+    context.me.symlink(b"target", b"d/s")?;
+    let other = other(context)?;
     same!(other.readlink(b"d/s")?, b"target");
-    make_private(scene, b"d", 0o744, b"s")?;
+    make_private(context, b"d", 0o744, b"s")?;
     refused!(other.readlink(b"d/s"), EACCES);
     Ok(())
 }
 
-fn symlink_through_forbidden_directory(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"d", 0o700)?;
-    file(scene, b"d/f", 0o666)?;
-    scene.me.symlink(b"d/f", b"s")?;
-    same!(owner(scene)?.get(b"s")?, b"contents");
-    refused!(other(scene)?.get(b"s"), EACCES);
-    other(scene)?.lstat(b"s")?;
+fn symlink_through_forbidden_directory(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"d", 0o700)?;
+    file(context, b"d/f", 0o666)?;
+    context.me.symlink(b"d/f", b"s")?;
+    same!(owner(context)?.get(b"s")?, b"contents");
+    refused!(other(context)?.get(b"s"), EACCES);
+    other(context)?.lstat(b"s")?;
     Ok(())
 }
 
-fn revoking_search_takes_effect_at_once(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"d", 0o755)?;
-    file(scene, b"d/f", 0o666)?;
-    let other = other(scene)?;
+fn revoking_search_takes_effect_at_once(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"d", 0o755)?;
+    file(context, b"d/f", 0o666)?;
+    let other = other(context)?;
     for _ in 0..20 {
         same!(other.get(b"d/f")?, b"contents");
-        scene.me.chmod(b"d", 0o700)?;
+        context.me.chmod(b"d", 0o700)?;
         refused!(other.get(b"d/f"), EACCES);
         refused!(other.stat(b"d/f"), EACCES);
-        scene.me.chmod(b"d", 0o755)?;
+        context.me.chmod(b"d", 0o755)?;
     }
     Ok(())
 }
 
-fn revoking_group_takes_effect_at_once(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"d", 0o750)?;
-    file(scene, b"d/f", 0o640)?;
-    let member = scene.client(&Identity::user(OTHER).and_groups(&[GROUP]))?;
+fn revoking_group_takes_effect_at_once(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"d", 0o750)?;
+    file(context, b"d/f", 0o640)?;
+    let member = context.client(&Identity::user(OTHER).and_groups(&[GROUP]))?;
     same!(member.get(b"d/f")?, b"contents");
-    scene.me.chown(b"d/f", None, Some(1))?;
+    context.me.chown(b"d/f", None, Some(1))?;
     refused!(member.get(b"d/f"), EACCES);
-    scene.me.chown(b"d", None, Some(1))?;
+    context.me.chown(b"d", None, Some(1))?;
     refused!(member.stat(b"d/f"), EACCES);
     Ok(())
 }
 
-fn denied_creation_leaves_nothing(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"d", 0o555)?;
-    for client in [owner(scene)?, other(scene)?] {
+fn denied_creation_leaves_nothing(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"d", 0o555)?;
+    for client in [owner(context)?, other(context)?] {
         refused!(client.create(b"d/f"), EACCES);
         refused!(client.mkdir(b"d/g", 0o777), EACCES);
         refused!(client.symlink(b"t", b"d/h"), EACCES);
     }
-    same!(scene.me.names(b"d")?.len(), 0);
+    same!(context.me.names(b"d")?.len(), 0);
     Ok(())
 }
 
-fn stat_needs_no_permission_on_the_object(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0)?;
-    directory(scene, b"d", 0)?;
-    let other = other(scene)?;
+fn stat_needs_no_permission_on_the_object(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0)?;
+    directory(context, b"d", 0)?;
+    let other = other(context)?;
     same!(other.stat(b"f")?.size, 8);
     same!(other.stat(b"d")?.mode, 0);
     Ok(())
 }
 
-fn missing_or_forbidden(scene: &Scene<'_>) -> Outcome {
-    directory(scene, b"d", 0o700)?;
-    file(scene, b"d/f", 0o777)?;
-    let other = other(scene)?;
+fn missing_or_forbidden(context: &TestContext<'_>) -> Outcome {
+    directory(context, b"d", 0o700)?;
+    file(context, b"d/f", 0o777)?;
+    let other = other(context)?;
     // Refusals must not reveal whether a name exists.
     for name in [&b"d/f"[..], b"d/none"] {
         refused!(other.stat(name), EACCES);
@@ -652,12 +655,12 @@ fn missing_or_forbidden(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn every_mode_for_every_class(scene: &Scene<'_>) -> Outcome {
-    file(scene, b"f", 0)?;
-    let member = scene.client(&Identity::user(OTHER).and_groups(&[GROUP]))?;
-    let classes = [(owner(scene)?, 6), (member, 3), (other(scene)?, 0)];
+fn every_mode_for_every_class(context: &TestContext<'_>) -> Outcome {
+    file(context, b"f", 0)?;
+    let member = context.client(&Identity::user(OTHER).and_groups(&[GROUP]))?;
+    let classes = [(owner(context)?, 6), (member, 3), (other(context)?, 0)];
     for mode in 0..0o1000_u32 {
-        scene.me.chmod(b"f", mode)?;
+        context.me.chmod(b"f", mode)?;
         for (client, shift) in &classes {
             let bits = mode >> shift & 7;
             for wanted in 1..8 {

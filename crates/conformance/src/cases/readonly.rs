@@ -1,9 +1,9 @@
 //! A subject that refuses every change, on the tree that [`prepare`] creates.
 
-use super::common::{numbered, together};
+use super::common::{numbered, run_concurrently};
 use crate::check::{ensure, refused, same};
 use crate::subject::Result;
-use crate::{Abilities, Ability, Client, Kind, Lock, LockKind, Outcome, Scene, Test, Time, TimeChange};
+use crate::{Abilities, Ability, Client, Kind, Lock, LockKind, Outcome, Test, TestContext, Time, TimeChange};
 
 /// Lists the tests: they need a read-only subject, and the abilities that they name.
 macro_rules! tests {
@@ -74,8 +74,8 @@ fn pattern() -> Vec<u8> {
     (0..1_000_003_u32).map(|n| (n ^ n >> 9) as u8).collect()
 }
 
-fn reading(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn reading(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     same!(me.get(b"readme")?, b"read me\n");
     same!(me.get(b"d/../d/f")?, b"below");
     same!(me.open(b"readme", libc::O_RDONLY, 0)?.get_at(5, 2)?, b"me");
@@ -86,33 +86,33 @@ fn reading(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn listing(scene: &Scene<'_>) -> Outcome {
+fn listing(context: &TestContext<'_>) -> Outcome {
     let mut expected: Vec<Vec<u8>> = (0..200).map(|number| numbered("entry-with-a-long-name-", number)).collect();
     expected.sort();
-    same!(scene.me.names(b"many")?, expected);
-    same!(scene.me.names(b"empty")?.len(), 0);
-    ensure!(scene.me.names(b".")?.contains(&b"readme".to_vec()), "a name is not listed");
+    same!(context.me.names(b"many")?, expected);
+    same!(context.me.names(b"empty")?.len(), 0);
+    ensure!(context.me.names(b".")?.contains(&b"readme".to_vec()), "a name is not listed");
     Ok(())
 }
 
-fn attributes(scene: &Scene<'_>) -> Outcome {
-    let stat = scene.me.stat(b"readme")?;
+fn attributes(context: &TestContext<'_>) -> Outcome {
+    let stat = context.me.stat(b"readme")?;
     same!((stat.kind, stat.mode, stat.size, stat.links, stat.modified), (Kind::Regular, 0o644, 8, 1, OLD));
-    same!(scene.me.stat(b"d")?.kind, Kind::Directory);
-    same!(scene.me.open(b"readme", libc::O_RDONLY, 0)?.stat()?.inode, stat.inode);
+    same!(context.me.stat(b"d")?.kind, Kind::Directory);
+    same!(context.me.open(b"readme", libc::O_RDONLY, 0)?.stat()?.inode, stat.inode);
     Ok(())
 }
 
-fn symlinks(scene: &Scene<'_>) -> Outcome {
-    same!(scene.me.readlink(b"s")?, b"d/f");
-    same!(scene.me.get(b"s")?, b"below");
-    same!(scene.me.lstat(b"s")?.kind, Kind::Symlink);
-    refused!(scene.me.symlink(b"t", b"new"), EROFS);
+fn symlinks(context: &TestContext<'_>) -> Outcome {
+    same!(context.me.readlink(b"s")?, b"d/f");
+    same!(context.me.get(b"s")?, b"below");
+    same!(context.me.lstat(b"s")?.kind, Kind::Symlink);
+    refused!(context.me.symlink(b"t", b"new"), EROFS);
     Ok(())
 }
 
-fn opening_to_write(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn opening_to_write(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     for flags in [libc::O_WRONLY, libc::O_RDWR, libc::O_WRONLY | libc::O_APPEND, libc::O_RDONLY | libc::O_TRUNC] {
         refused!(me.open(b"open", flags, 0), EROFS);
     }
@@ -122,8 +122,8 @@ fn opening_to_write(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn creation(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn creation(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     refused!(me.create(b"empty/new"), EROFS);
     refused!(me.mkdir(b"empty/new", 0o755), EROFS);
     refused!(me.symlink(b"t", b"empty/new"), EROFS);
@@ -134,8 +134,8 @@ fn creation(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn removal(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn removal(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     refused!(me.unlink(b"readme"), EROFS);
     refused!(me.unlink(b"s"), EROFS);
     refused!(me.rmdir(b"empty"), EROFS);
@@ -144,8 +144,8 @@ fn removal(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn renaming(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn renaming(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     refused!(me.rename(b"readme", b"new"), EROFS);
     refused!(me.rename(b"readme", b"open"), EROFS);
     refused!(me.rename(b"d", b"empty"), EROFS);
@@ -155,14 +155,14 @@ fn renaming(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn links(scene: &Scene<'_>) -> Outcome {
-    refused!(scene.me.link(b"readme", b"new"), EROFS);
-    same!(scene.me.stat(b"readme")?.links, 1);
+fn links(context: &TestContext<'_>) -> Outcome {
+    refused!(context.me.link(b"readme", b"new"), EROFS);
+    same!(context.me.stat(b"readme")?.links, 1);
     Ok(())
 }
 
-fn changes_of_attributes(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn changes_of_attributes(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let before = me.stat(b"open")?;
     refused!(me.chmod(b"open", 0o600), EROFS);
     refused!(me.chown(b"open", Some(1), Some(1)), EROFS);
@@ -176,8 +176,8 @@ fn changes_of_attributes(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn changes_through_an_open_file(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.open(b"open", libc::O_RDONLY, 0)?;
+fn changes_through_an_open_file(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.open(b"open", libc::O_RDONLY, 0)?;
     refused!(file.write_at(b"x", 0), EBADF | EROFS);
     refused!(file.truncate(0), EINVAL | EBADF | EROFS);
     refused!(file.chmod(0o600), EROFS);
@@ -189,8 +189,8 @@ fn changes_through_an_open_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn extended_attributes(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn extended_attributes(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     same!(me.attribute(b"readme", b"user.a")?, b"value");
     ensure!(me.attributes(b"readme")?.contains(&b"user.a".to_vec()), "the attribute is not listed");
     refused!(me.setxattr(b"readme", b"user.a", b"other", 0), EROFS);
@@ -200,8 +200,8 @@ fn extended_attributes(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn access_of_writers(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn access_of_writers(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.access(b"open", libc::R_OK)?;
     refused!(me.access(b"open", libc::W_OK), EROFS);
     refused!(me.access(b"empty", libc::W_OK), EROFS);
@@ -209,8 +209,8 @@ fn access_of_writers(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn permissions_still_hold(scene: &Scene<'_>) -> Outcome {
-    let user = scene.user(1001)?;
+fn permissions_still_hold(context: &TestContext<'_>) -> Outcome {
+    let user = context.user(1001)?;
     same!(user.get(b"open")?, b"to all");
     refused!(user.get(b"secret"), EACCES);
     refused!(user.open(b"open", libc::O_WRONLY, 0), EROFS);
@@ -221,34 +221,34 @@ fn permissions_still_hold(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn locks(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    let (mine, theirs) = (scene.me.open(b"open", libc::O_RDONLY, 0)?, other.open(b"open", libc::O_RDONLY, 0)?);
+fn locks(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    let (mine, theirs) = (context.me.open(b"open", libc::O_RDONLY, 0)?, other.open(b"open", libc::O_RDONLY, 0)?);
     mine.lock(Lock::new(LockKind::Read, 0, 0), false)?;
     theirs.lock(Lock::new(LockKind::Read, 0, 0), false)?;
     refused!(theirs.lock(Lock::new(LockKind::Write, 0, 0), false), EBADF);
     Ok(())
 }
 
-fn maps(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.open(b"large", libc::O_RDONLY, 0)?;
+fn maps(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.open(b"large", libc::O_RDONLY, 0)?;
     let map = file.map(1_000_003, true, false)?;
     ensure!(map.load(0, 1_000_003) == pattern(), "the mapping shows other data");
     refused!(file.map(4096, true, true), EACCES);
     Ok(())
 }
 
-fn large_file(scene: &Scene<'_>) -> Outcome {
-    ensure!(scene.me.get(b"large")? == pattern(), "the data differs");
-    let file = scene.me.open(b"large", libc::O_RDONLY, 0)?;
+fn large_file(context: &TestContext<'_>) -> Outcome {
+    ensure!(context.me.get(b"large")? == pattern(), "the data differs");
+    let file = context.me.open(b"large", libc::O_RDONLY, 0)?;
     same!(file.get_at(999_999, 100)?, pattern()[999_999..]);
     same!(file.seek(0, libc::SEEK_END)?, 1_000_003);
     Ok(())
 }
 
-fn many_readers(scene: &Scene<'_>) -> Outcome {
-    together(4, |thread| {
-        let (client, mut random) = (scene.another()?, scene.random_of(thread as u64));
+fn many_readers(context: &TestContext<'_>) -> Outcome {
+    run_concurrently(4, |thread| {
+        let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         let (file, expected) = (client.open(b"large", libc::O_RDONLY, 0)?, pattern());
         for _ in 0..100 {
             let offset = random.usize(..1_000_000);
@@ -260,8 +260,8 @@ fn many_readers(scene: &Scene<'_>) -> Outcome {
     })
 }
 
-fn seeking_in_a_directory(scene: &Scene<'_>) -> Outcome {
-    let listing = scene.me.open_directory(b"many")?;
+fn seeking_in_a_directory(context: &TestContext<'_>) -> Outcome {
+    let listing = context.me.open_directory(b"many")?;
     let entries = listing.rest()?;
     for index in (0..entries.len()).step_by(11) {
         listing.seek(entries[index].cookie)?;
@@ -270,9 +270,9 @@ fn seeking_in_a_directory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn special_files(scene: &Scene<'_>) -> Outcome {
-    same!(scene.me.stat(b"fifo")?.kind, Kind::Fifo);
-    refused!(scene.me.chmod(b"fifo", 0o666), EROFS);
-    refused!(scene.me.unlink(b"fifo"), EROFS);
+fn special_files(context: &TestContext<'_>) -> Outcome {
+    same!(context.me.stat(b"fifo")?.kind, Kind::Fifo);
+    refused!(context.me.chmod(b"fifo", 0o666), EROFS);
+    refused!(context.me.unlink(b"fifo"), EROFS);
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! rename(2) and its flags.
 
-use super::common::{group, numbered, together};
+use super::common::{group, numbered, run_concurrently};
 use crate::check::{ensure, refused, same};
-use crate::{Kind, Outcome, Scene};
+use crate::{Kind, Outcome, TestContext};
 
 group! { "rename":
     a_file;
@@ -35,8 +35,8 @@ group! { "rename":
     attributes_move_along;
 }
 
-fn a_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn a_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     me.rename(b"f", b"g")?;
     refused!(me.stat(b"f"), ENOENT);
@@ -45,8 +45,8 @@ fn a_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn a_directory_with_its_tree(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn a_directory_with_its_tree(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.mkdir(b"d/e", 0o755)?;
     me.put(b"d/e/f", b"deep")?;
@@ -61,8 +61,8 @@ fn a_directory_with_its_tree(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn over_a_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn over_a_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"new")?;
     me.put(b"g", b"old contents")?;
     let inode = me.stat(b"f")?.inode;
@@ -73,8 +73,8 @@ fn over_a_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn over_an_open_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn over_an_open_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"new")?;
     me.put(b"g", b"old")?;
     let old = me.edit(b"g")?;
@@ -87,8 +87,8 @@ fn over_an_open_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn an_open_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn an_open_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     me.mkdir(b"d", 0o755)?;
     me.rename(b"f", b"d/g")?;
@@ -105,8 +105,8 @@ fn an_open_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn over_an_empty_directory(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn over_an_empty_directory(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.put(b"d/f", b"")?;
     me.mkdir(b"e", 0o755)?;
@@ -116,8 +116,8 @@ fn over_an_empty_directory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn over_a_full_directory(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn over_a_full_directory(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.mkdir(b"e", 0o755)?;
     me.put(b"e/f", b"kept")?;
@@ -127,8 +127,8 @@ fn over_a_full_directory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn kinds_that_do_not_fit(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn kinds_that_do_not_fit(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
     me.symlink(b"d", b"s")?;
@@ -140,8 +140,8 @@ fn kinds_that_do_not_fit(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn into_its_own_subdirectory(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn into_its_own_subdirectory(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.mkdir(b"d/e", 0o755)?;
     me.mkdir(b"d/e/g", 0o755)?;
@@ -155,8 +155,8 @@ fn into_its_own_subdirectory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn over_its_own_ancestor(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn over_its_own_ancestor(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.mkdir(b"d/e", 0o755)?;
     me.put(b"d/e/f", b"")?;
@@ -166,8 +166,8 @@ fn over_its_own_ancestor(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn onto_itself(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn onto_itself(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     me.mkdir(b"d", 0o755)?;
     me.put(b"d/x", b"")?;
@@ -179,8 +179,8 @@ fn onto_itself(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn onto_another_link_of_itself(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn onto_another_link_of_itself(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     me.link(b"f", b"g")?;
     // Both names remain: the odd rule of the man page.
@@ -190,8 +190,8 @@ fn onto_another_link_of_itself(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn between_directories(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn between_directories(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.mkdir(b"e", 0o755)?;
     for round in 0..30 {
@@ -205,8 +205,8 @@ fn between_directories(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn dot_dot_follows(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn dot_dot_follows(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"a", 0o755)?;
     me.mkdir(b"b", 0o755)?;
     me.mkdir(b"a/d", 0o755)?;
@@ -219,9 +219,9 @@ fn dot_dot_follows(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn a_directory_that_is_a_working_directory(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
-    let other = scene.another()?;
+fn a_directory_that_is_a_working_directory(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
+    let other = context.another()?;
     me.mkdir(b"d", 0o755)?;
     me.mkdir(b"e", 0o755)?;
     other.chdir(b"d")?;
@@ -232,8 +232,8 @@ fn a_directory_that_is_a_working_directory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn a_special_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn a_special_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mknod(b"p", libc::S_IFIFO | 0o644, (0, 0))?;
     me.put(b"f", b"")?;
     me.rename(b"p", b"f")?;
@@ -242,8 +242,8 @@ fn a_special_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn missing(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn missing(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"kept")?;
     refused!(me.rename(b"none", b"f"), ENOENT);
     refused!(me.rename(b"f", b"none/f"), ENOENT);
@@ -253,8 +253,8 @@ fn missing(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn no_replace(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn no_replace(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let flag = libc::RENAME_NOREPLACE;
     me.put(b"f", b"f")?;
     me.put(b"g", b"g")?;
@@ -272,8 +272,8 @@ fn no_replace(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn exchange_files(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn exchange_files(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.put(b"f", b"f")?;
     me.put(b"d/g", b"g")?;
@@ -287,8 +287,8 @@ fn exchange_files(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn exchange_directories(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn exchange_directories(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     for name in [&b"a"[..], b"b", b"a/one", b"b/two"] {
         me.mkdir(name, 0o755)?;
     }
@@ -302,8 +302,8 @@ fn exchange_directories(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn exchange_different_kinds(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn exchange_different_kinds(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.put(b"d/x", b"below")?;
     me.put(b"f", b"file")?;
@@ -314,7 +314,7 @@ fn exchange_different_kinds(scene: &Scene<'_>) -> Outcome {
     me.rename_with(b"s", b"f", libc::RENAME_EXCHANGE)?;
     same!(me.readlink(b"f")?, b"t");
     same!(me.get(b"s/x")?, b"below");
-    if scene.can(crate::Ability::DirectoryLinks) {
+    if context.can(crate::Ability::DirectoryLinks) {
         me.mkdir(b"up", 0o755)?;
         me.put(b"up/f", b"")?;
         me.rename_with(b"s", b"up/f", libc::RENAME_EXCHANGE)?;
@@ -323,8 +323,8 @@ fn exchange_different_kinds(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn exchange_errors(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn exchange_errors(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"f")?;
     me.mkdir(b"d", 0o755)?;
     me.put(b"d/g", b"g")?;
@@ -337,8 +337,8 @@ fn exchange_errors(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn flags_that_exclude_each_other(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn flags_that_exclude_each_other(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"f")?;
     me.put(b"g", b"g")?;
     let both = libc::RENAME_EXCHANGE | libc::RENAME_NOREPLACE;
@@ -348,11 +348,11 @@ fn flags_that_exclude_each_other(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn replacing_is_atomic(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn replacing_is_atomic(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"current", b"0000")?;
-    together(3, |thread| {
-        let client = scene.another()?;
+    run_concurrently(3, |thread| {
+        let client = context.another()?;
         for round in 0..100 {
             if thread == 0 {
                 client.put(b"next", format!("{round:04}").as_bytes())?;
@@ -368,8 +368,8 @@ fn replacing_is_atomic(scene: &Scene<'_>) -> Outcome {
     })
 }
 
-fn a_long_chain(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn a_long_chain(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"n0", b"data")?;
     let inode = me.stat(b"n0")?.inode;
     for number in 0..300 {
@@ -381,8 +381,8 @@ fn a_long_chain(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn in_circles(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn in_circles(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     for name in [b"a", b"b", b"c"] {
         me.put(name, name)?;
     }
@@ -398,8 +398,8 @@ fn in_circles(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn replaced_file_keeps_its_data(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn replaced_file_keeps_its_data(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let mut open = Vec::new();
     for round in 0..20_u8 {
         me.put(b"new", &[round; 5000])?;
@@ -413,8 +413,8 @@ fn replaced_file_keeps_its_data(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn attributes_move_along(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn attributes_move_along(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     me.chmod(b"f", 0o604)?;
     me.put(b"g", b"")?;

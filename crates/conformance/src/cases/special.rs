@@ -2,7 +2,7 @@
 
 use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};
-use crate::{Kind, Outcome, Scene};
+use crate::{Kind, Outcome, TestContext};
 
 group! { "special":
     fifo [SpecialFiles];
@@ -21,8 +21,8 @@ group! { "special":
     no_directory_by_mknod;
 }
 
-fn fifo(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn fifo(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mknod(b"p", libc::S_IFIFO | 0o666, (0, 0))?;
     let stat = me.stat(b"p")?;
     same!((stat.kind, stat.mode, stat.size, stat.links), (Kind::Fifo, 0o644, 0, 1));
@@ -32,26 +32,26 @@ fn fifo(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn fifo_carries_data(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    scene.me.mknod(b"p", libc::S_IFIFO | 0o644, (0, 0))?;
+fn fifo_carries_data(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    context.me.mknod(b"p", libc::S_IFIFO | 0o644, (0, 0))?;
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| -> Outcome<Vec<u8>> {
             let mut data = [0; 100];
             let length = other.open(b"p", libc::O_RDONLY, 0)?.read(&mut data)?;
             Ok(data[..length].to_vec())
         });
-        scene.me.open(b"p", libc::O_WRONLY, 0)?.write(b"through the pipe")?;
+        context.me.open(b"p", libc::O_WRONLY, 0)?.write(b"through the pipe")?;
         let received = reader.join().expect("the reader does not panic")?;
         same!(received, b"through the pipe");
         Ok(())
     })
 }
 
-fn fifo_without_a_reader(scene: &Scene<'_>) -> Outcome {
-    scene.me.mknod(b"p", libc::S_IFIFO | 0o644, (0, 0))?;
-    refused!(scene.me.open(b"p", libc::O_WRONLY | libc::O_NONBLOCK, 0), ENXIO);
-    let both = scene.me.open(b"p", libc::O_RDWR | libc::O_NONBLOCK, 0)?;
+fn fifo_without_a_reader(context: &TestContext<'_>) -> Outcome {
+    context.me.mknod(b"p", libc::S_IFIFO | 0o644, (0, 0))?;
+    refused!(context.me.open(b"p", libc::O_WRONLY | libc::O_NONBLOCK, 0), ENXIO);
+    let both = context.me.open(b"p", libc::O_RDWR | libc::O_NONBLOCK, 0)?;
     both.write(b"self")?;
     let mut data = [0; 4];
     both.read(&mut data)?;
@@ -59,8 +59,8 @@ fn fifo_without_a_reader(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn socket(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn socket(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mknod(b"s", libc::S_IFSOCK | 0o600, (0, 0))?;
     same!((me.stat(b"s")?.kind, me.stat(b"s")?.mode), (Kind::Socket, 0o600));
     refused!(me.open(b"s", libc::O_RDONLY, 0), ENXIO);
@@ -70,8 +70,8 @@ fn socket(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn devices(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn devices(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mknod(b"c", libc::S_IFCHR | 0o600, (1, 3))?;
     me.mknod(b"b", libc::S_IFBLK | 0o640, (7, 200))?;
     let (character, block) = (me.stat(b"c")?, me.stat(b"b")?);
@@ -80,8 +80,8 @@ fn devices(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn large_device_numbers(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn large_device_numbers(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     for (number, device) in [(0, 255), (255, 256), (256, 65_535), (4095, 1_048_575)].into_iter().enumerate() {
         let name = numbered("c", number);
         me.mknod(&name, libc::S_IFCHR | 0o600, device)?;
@@ -90,25 +90,25 @@ fn large_device_numbers(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn devices_are_roots(scene: &Scene<'_>) -> Outcome {
-    let user = scene.user(1001)?;
+fn devices_are_roots(context: &TestContext<'_>) -> Outcome {
+    let user = context.user(1001)?;
     refused!(user.mknod(b"c", libc::S_IFCHR | 0o666, (1, 3)), EPERM);
     refused!(user.mknod(b"b", libc::S_IFBLK | 0o666, (7, 0)), EPERM);
-    same!(scene.me.names(b".")?.len(), 0);
+    same!(context.me.names(b".")?.len(), 0);
     Ok(())
 }
 
-fn fifos_are_everybodys(scene: &Scene<'_>) -> Outcome {
-    let user = scene.user(1001)?;
+fn fifos_are_everybodys(context: &TestContext<'_>) -> Outcome {
+    let user = context.user(1001)?;
     user.mknod(b"p", libc::S_IFIFO | 0o600, (0, 0))?;
     user.mknod(b"s", libc::S_IFSOCK | 0o600, (0, 0))?;
     same!((user.stat(b"p")?.uid, user.stat(b"s")?.gid), (1001, 1001));
-    refused!(scene.user(1002)?.access(b"p", libc::R_OK), EACCES);
+    refused!(context.user(1002)?.access(b"p", libc::R_OK), EACCES);
     Ok(())
 }
 
-fn links_and_renames(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn links_and_renames(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mknod(b"p", libc::S_IFIFO | 0o600, (0, 0))?;
     me.link(b"p", b"q")?;
     same!(me.stat(b"q")?.links, 2);
@@ -119,9 +119,9 @@ fn links_and_renames(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn attributes(scene: &Scene<'_>) -> Outcome {
+fn attributes(context: &TestContext<'_>) -> Outcome {
     use crate::{Time, TimeChange};
-    let me = &scene.me;
+    let me = &context.me;
     me.mknod(b"p", libc::S_IFIFO | 0o600, (0, 0))?;
     me.chmod(b"p", 0o622)?;
     me.set_times(b"p", TimeChange::To(Time::new(5, 6)), TimeChange::To(Time::new(7, 8)), true)?;
@@ -131,14 +131,14 @@ fn attributes(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn sizes_do_not_change(scene: &Scene<'_>) -> Outcome {
-    scene.me.mknod(b"p", libc::S_IFIFO | 0o600, (0, 0))?;
-    refused!(scene.me.truncate(b"p", 0), EINVAL);
+fn sizes_do_not_change(context: &TestContext<'_>) -> Outcome {
+    context.me.mknod(b"p", libc::S_IFIFO | 0o600, (0, 0))?;
+    refused!(context.me.truncate(b"p", 0), EINVAL);
     Ok(())
 }
 
-fn in_listings(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn in_listings(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mknod(b"p", libc::S_IFIFO | 0o600, (0, 0))?;
     me.mknod(b"s", libc::S_IFSOCK | 0o600, (0, 0))?;
     for entry in me.entries(b".")? {
@@ -149,8 +149,8 @@ fn in_listings(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn regular_by_mknod(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn regular_by_mknod(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mknod(b"f", libc::S_IFREG | 0o666, (0, 0))?;
     same!((me.stat(b"f")?.kind, me.stat(b"f")?.mode), (Kind::Regular, 0o644));
     me.put(b"f", b"data")?;
@@ -158,9 +158,9 @@ fn regular_by_mknod(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn no_directory_by_mknod(scene: &Scene<'_>) -> Outcome {
-    refused!(scene.me.mknod(b"d", libc::S_IFDIR | 0o755, (0, 0)), EPERM | EINVAL);
-    refused!(scene.me.mknod(b"l", libc::S_IFLNK | 0o755, (0, 0)), EPERM | EINVAL);
-    same!(scene.me.names(b".")?.len(), 0);
+fn no_directory_by_mknod(context: &TestContext<'_>) -> Outcome {
+    refused!(context.me.mknod(b"d", libc::S_IFDIR | 0o755, (0, 0)), EPERM | EINVAL);
+    refused!(context.me.mknod(b"l", libc::S_IFLNK | 0o755, (0, 0)), EPERM | EINVAL);
+    same!(context.me.names(b".")?.len(), 0);
     Ok(())
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::common::{group, numbered, together};
+use super::common::{group, numbered, run_concurrently};
 use crate::check::{ensure, same};
 use crate::subject::Result;
-use crate::{Ability, Client, Kind, Outcome, Scene};
+use crate::{Ability, Client, Kind, Outcome, TestContext};
 
 group! { "storm":
     own_files_in_one_directory;
@@ -35,7 +35,7 @@ fn tolerate(result: Result<()>, errors: &[i32]) -> Outcome<bool> {
 }
 
 /// Checks that the directory lists these names, each once, and no others.
-fn lists_just(me: &dyn Client, expected: &BTreeSet<Vec<u8>>) -> Outcome {
+fn check_names(me: &dyn Client, expected: &BTreeSet<Vec<u8>>) -> Outcome {
     let in_words = |names: Vec<&Vec<u8>>| {
         names.into_iter().map(|name| String::from_utf8_lossy(name)).collect::<Vec<_>>().join(" ")
     };
@@ -47,11 +47,11 @@ fn lists_just(me: &dyn Client, expected: &BTreeSet<Vec<u8>>) -> Outcome {
     Ok(())
 }
 
-fn own_files_in_one_directory(scene: &Scene<'_>) -> Outcome {
+fn own_files_in_one_directory(context: &TestContext<'_>) -> Outcome {
     let left: Vec<BTreeSet<Vec<u8>>> = {
         let results = std::sync::Mutex::new(Vec::new());
-        together(THREADS, |thread| {
-            let (client, mut random) = (scene.another()?, scene.random_of(thread as u64));
+        run_concurrently(THREADS, |thread| {
+            let (client, mut random) = (context.another()?, context.random_of(thread as u64));
             let mut mine = BTreeSet::new();
             for round in 0..300 {
                 let name = format!("t{thread}-{}", random.u8(..20)).into_bytes();
@@ -76,16 +76,16 @@ fn own_files_in_one_directory(scene: &Scene<'_>) -> Outcome {
         results.into_inner().expect("no panic with the lock held")
     };
     let expected: BTreeSet<Vec<u8>> = left.into_iter().flatten().collect();
-    lists_just(&*scene.me, &expected)?;
+    check_names(&*context.me, &expected)?;
     for name in &expected {
-        same!(scene.me.get(name)?, *name);
+        same!(context.me.get(name)?, *name);
     }
     Ok(())
 }
 
-fn same_names(scene: &Scene<'_>) -> Outcome {
-    together(THREADS, |thread| {
-        let (client, mut random) = (scene.another()?, scene.random_of(thread as u64));
+fn same_names(context: &TestContext<'_>) -> Outcome {
+    run_concurrently(THREADS, |thread| {
+        let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..300 {
             let name = numbered("n", random.usize(..5));
             let other = numbered("n", random.usize(..5));
@@ -99,29 +99,29 @@ fn same_names(scene: &Scene<'_>) -> Outcome {
         Ok(())
     })?;
     // Listing and lookup agree afterwards.
-    let names = scene.me.names(b".")?;
+    let names = context.me.names(b".")?;
     for number in 0..5 {
         let name = numbered("n", number);
-        same!(scene.me.exists(&name)?, names.contains(&name), "existence of {name:?}");
+        same!(context.me.exists(&name)?, names.contains(&name), "existence of {name:?}");
     }
     for name in names {
-        same!(scene.me.stat(&name)?.links, 1);
-        scene.me.unlink(&name)?;
+        same!(context.me.stat(&name)?.links, 1);
+        context.me.unlink(&name)?;
     }
     Ok(())
 }
 
-fn tokens_between_directories(scene: &Scene<'_>) -> Outcome {
+fn tokens_between_directories(context: &TestContext<'_>) -> Outcome {
     const TOKENS: usize = 20;
-    let me = &scene.me;
+    let me = &context.me;
     for number in 0..4 {
         me.mkdir(&numbered("d", number), 0o755)?;
     }
     for number in 0..TOKENS {
         me.put(&numbered("d0/token", number), &numbered("", number))?;
     }
-    together(THREADS, |thread| {
-        let (client, mut random) = (scene.another()?, scene.random_of(thread as u64));
+    run_concurrently(THREADS, |thread| {
+        let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..300 {
             let name = numbered("/token", random.usize(..TOKENS));
             let from = [numbered("d", random.usize(..4)), name.clone()].concat();
@@ -146,9 +146,9 @@ fn tokens_between_directories(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn directories_come_and_go(scene: &Scene<'_>) -> Outcome {
-    together(THREADS, |thread| {
-        let (client, mut random) = (scene.another()?, scene.random_of(thread as u64));
+fn directories_come_and_go(context: &TestContext<'_>) -> Outcome {
+    run_concurrently(THREADS, |thread| {
+        let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..300 {
             let directory = numbered("d", random.usize(..3));
             let file = [&directory[..], b"/", &numbered("f", thread)].concat();
@@ -161,40 +161,40 @@ fn directories_come_and_go(scene: &Scene<'_>) -> Outcome {
         }
         Ok(())
     })?;
-    for name in scene.me.names(b".")? {
-        let count = scene.me.names(&name)?.len();
-        same!(scene.me.rmdir(&name).is_ok(), count == 0, "removal of a directory of {count} entries");
+    for name in context.me.names(b".")? {
+        let count = context.me.names(&name)?.len();
+        same!(context.me.rmdir(&name).is_ok(), count == 0, "removal of a directory of {count} entries");
     }
     Ok(())
 }
 
-fn links_are_counted(scene: &Scene<'_>) -> Outcome {
-    scene.me.put(b"f", b"data")?;
-    together(THREADS, |thread| {
-        let (client, mut random) = (scene.another()?, scene.random_of(thread as u64));
+fn links_are_counted(context: &TestContext<'_>) -> Outcome {
+    context.me.put(b"f", b"data")?;
+    run_concurrently(THREADS, |thread| {
+        let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..200 {
             let name = numbered("l", random.usize(..10));
             if random.bool() {
-                tolerate(link_of_f(scene, &*client, &name), &[libc::EEXIST])?;
+                tolerate(link_of_f(context, &*client, &name), &[libc::EEXIST])?;
             } else {
                 tolerate(client.unlink(&name), &[libc::ENOENT])?;
             }
         }
         Ok(())
     })?;
-    let names = scene.me.names(b".")?;
+    let names = context.me.names(b".")?;
     for name in &names {
-        same!(scene.me.stat(name)?.links, names.len() as u64, "link count of {name:?}");
+        same!(context.me.stat(name)?.links, names.len() as u64, "link count of {name:?}");
     }
     Ok(())
 }
 
 /// Gives `f`, which always has a name, another link. A kernel may need another lookup before it knows that a link exists.
-fn link_of_f(scene: &Scene<'_>, client: &dyn Client, name: &[u8]) -> Result<()> {
-    const LOOKS: usize = 20;
-    for _ in 0..LOOKS {
+fn link_of_f(context: &TestContext<'_>, client: &dyn Client, name: &[u8]) -> Result<()> {
+    const MAX_ATTEMPTS: usize = 20;
+    for _ in 0..MAX_ATTEMPTS {
         match client.link(b"f", name) {
-            Err(error) if error.number() == libc::ENOENT && !scene.can(Ability::PromptLinkCounts) => {
+            Err(error) if error.number() == libc::ENOENT && !context.can(Ability::PromptLinkCounts) => {
                 client.stat(b"f")?
             }
             result => return result,
@@ -203,15 +203,15 @@ fn link_of_f(scene: &Scene<'_>, client: &dyn Client, name: &[u8]) -> Result<()> 
     client.link(b"f", name)
 }
 
-fn directories_are_moved(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn directories_are_moved(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     for name in [&b"a"[..], b"b", b"c"] {
         me.mkdir(name, 0o755)?;
     }
     me.put(b"a/mark", b"")?;
     // Moves into each other must never create a detached cycle.
-    together(3, |thread| {
-        let (client, mut random) = (scene.another()?, scene.random_of(thread as u64));
+    run_concurrently(3, |thread| {
+        let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         let places: [&[u8]; 15] = [
             b"a", b"b", b"c", b"a/b", b"a/c", b"b/a", b"b/c", b"c/a", b"c/b", b"a/b/c", b"a/c/b", b"b/a/c", b"b/c/a",
             b"c/a/b", b"c/b/a",
@@ -225,7 +225,7 @@ fn directories_are_moved(scene: &Scene<'_>) -> Outcome {
         Ok(())
     })?;
     let mut found = Vec::new();
-    collect(&*scene.me, b".", &mut found)?;
+    collect(&*context.me, b".", &mut found)?;
     found.sort();
     same!(found, vec![b"a".to_vec(), b"b".to_vec(), b"c".to_vec(), b"mark".to_vec()]);
     Ok(())
@@ -243,15 +243,15 @@ fn collect(client: &dyn Client, path: &[u8], names: &mut Vec<Vec<u8>>) -> Outcom
     Ok(())
 }
 
-fn listing_in_a_storm(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn listing_in_a_storm(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     let stay: BTreeSet<Vec<u8>> = (0..60).map(|number| numbered("stays-here-", number)).collect();
     for name in &stay {
         me.put(&[b"d/", &name[..]].concat(), b"")?;
     }
-    together(3, |thread| {
-        let (client, mut random) = (scene.another()?, scene.random_of(thread as u64));
+    run_concurrently(3, |thread| {
+        let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..if thread == 0 { 40 } else { 400 } {
             if thread > 0 {
                 let name = [b"d/", &numbered(&format!("t{thread}-"), random.usize(..20))[..]].concat();
@@ -270,14 +270,14 @@ fn listing_in_a_storm(scene: &Scene<'_>) -> Outcome {
     })
 }
 
-fn exchange_keeps_both(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn exchange_keeps_both(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let names: [&[u8]; 3] = [b"a", b"b", b"c"];
     for name in names {
         me.put(name, name)?;
     }
-    together(3, |thread| {
-        let (client, mut random) = (scene.another()?, scene.random_of(thread as u64));
+    run_concurrently(3, |thread| {
+        let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..200 {
             let (one, two) = (names[random.usize(..3)], names[random.usize(..3)]);
             client.rename_with(one, two, libc::RENAME_EXCHANGE)?;
@@ -293,19 +293,19 @@ fn exchange_keeps_both(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn writers_of_blocks(scene: &Scene<'_>) -> Outcome {
+fn writers_of_blocks(context: &TestContext<'_>) -> Outcome {
     const BLOCK: usize = 1000;
-    scene.me.put(b"f", b"")?;
-    together(THREADS, |thread| {
-        let file = scene.another()?.edit(b"f")?;
+    context.me.put(b"f", b"")?;
+    run_concurrently(THREADS, |thread| {
+        let file = context.another()?.edit(b"f")?;
         let mut blocks: Vec<usize> = (thread..200).step_by(THREADS).collect();
-        scene.random_of(thread as u64).shuffle(&mut blocks);
+        context.random_of(thread as u64).shuffle(&mut blocks);
         for block in blocks {
             file.put_at(&[block as u8; BLOCK], (block * BLOCK) as u64)?;
         }
         Ok(())
     })?;
-    let contents = scene.me.get(b"f")?;
+    let contents = context.me.get(b"f")?;
     same!(contents.len(), 200 * BLOCK);
     for (block, data) in contents.chunks(BLOCK).enumerate() {
         ensure!(data.iter().all(|byte| *byte == block as u8), "block {block} is damaged");
@@ -313,11 +313,11 @@ fn writers_of_blocks(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn truncation_and_reading(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn truncation_and_reading(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", &[7; 50_000])?;
-    together(3, |thread| {
-        let (client, mut random) = (scene.another()?, scene.random_of(thread as u64));
+    run_concurrently(3, |thread| {
+        let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         let file = client.edit(b"f")?;
         for _ in 0..200 {
             if thread == 0 {
@@ -335,9 +335,9 @@ fn truncation_and_reading(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn create_and_unlink_one_name(scene: &Scene<'_>) -> Outcome {
-    together(THREADS, |thread| {
-        let client = scene.another()?;
+fn create_and_unlink_one_name(context: &TestContext<'_>) -> Outcome {
+    run_concurrently(THREADS, |thread| {
+        let client = context.another()?;
         for round in 0..150 {
             if thread % 2 == 0 {
                 let file = client.open(b"f", libc::O_CREAT | libc::O_RDWR, 0o644)?;
@@ -350,17 +350,17 @@ fn create_and_unlink_one_name(scene: &Scene<'_>) -> Outcome {
         }
         Ok(())
     })?;
-    let names = scene.me.names(b".")?;
-    same!(scene.me.exists(b"f")?, names.len() == 1);
+    let names = context.me.names(b".")?;
+    same!(context.me.exists(b"f")?, names.len() == 1);
     Ok(())
 }
 
-fn attributes_in_a_storm(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn attributes_in_a_storm(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
-    let has_xattrs = scene.can(Ability::ExtendedAttributes);
-    together(THREADS, |thread| {
-        let (client, mut random) = (scene.another()?, scene.random_of(thread as u64));
+    let has_xattrs = context.can(Ability::ExtendedAttributes);
+    run_concurrently(THREADS, |thread| {
+        let (client, mut random) = (context.another()?, context.random_of(thread as u64));
         for _ in 0..150 {
             match thread {
                 0 => client.chmod(b"f", 0o600 | random.u32(..0o100))?,
@@ -376,12 +376,12 @@ fn attributes_in_a_storm(scene: &Scene<'_>) -> Outcome {
     })
 }
 
-fn users_in_a_storm(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn users_in_a_storm(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.chmod(b".", 0o1777)?;
-    together(THREADS, |thread| {
+    run_concurrently(THREADS, |thread| {
         let id = 3000 + thread as u32;
-        let client = scene.user(id)?;
+        let client = context.user(id)?;
         for round in 0..60 {
             let mine = format!("{id}-{round}").into_bytes();
             client.put(&mine, &mine)?;
@@ -399,6 +399,6 @@ fn users_in_a_storm(scene: &Scene<'_>) -> Outcome {
         Ok(())
     })?;
     let all = (3000..3000 + THREADS).flat_map(|id| (0..60).map(move |round| format!("{id}-{round}").into_bytes()));
-    lists_just(&**me, &all.collect())?;
+    check_names(&**me, &all.collect())?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::common::{group, pause};
 use crate::check::{ensure, refused, same};
-use crate::{File, Outcome, Scene, Stat, Time, TimeChange};
+use crate::{File, Outcome, Stat, TestContext, Time, TimeChange};
 
 group! { "times":
     to_the_nanosecond;
@@ -42,8 +42,8 @@ group! { "times":
 const OLD: Time = Time::new(1_000_000_000, 123_456_789);
 const OTHER: Time = Time::new(1_234_567_890, 987_654_321);
 
-fn set(scene: &Scene<'_>, path: &[u8], access: Time, modification: Time) -> Outcome {
-    Ok(scene.me.set_times(path, TimeChange::To(access), TimeChange::To(modification), false)?)
+fn set(context: &TestContext<'_>, path: &[u8], access: Time, modification: Time) -> Outcome {
+    Ok(context.me.set_times(path, TimeChange::To(access), TimeChange::To(modification), false)?)
 }
 
 fn clock() -> Time {
@@ -59,42 +59,42 @@ fn is_now(time: Time, since: Time) -> Outcome {
 }
 
 /// Returns the attributes before and after an operation on a file whose times were old before.
-fn around(scene: &Scene<'_>, path: &[u8], operation: impl FnOnce() -> Outcome) -> Outcome<(Stat, Stat)> {
-    set(scene, path, OLD, OLD)?;
-    let before = scene.me.lstat(path)?;
+fn around(context: &TestContext<'_>, path: &[u8], operation: impl FnOnce() -> Outcome) -> Outcome<(Stat, Stat)> {
+    set(context, path, OLD, OLD)?;
+    let before = context.me.lstat(path)?;
     pause();
     operation()?;
-    Ok((before, scene.me.lstat(path)?))
+    Ok((before, context.me.lstat(path)?))
 }
 
-fn to_the_nanosecond(scene: &Scene<'_>) -> Outcome {
-    scene.me.put(b"f", b"")?;
+fn to_the_nanosecond(context: &TestContext<'_>) -> Outcome {
+    context.me.put(b"f", b"")?;
     for nanoseconds in [0, 1, 999, 123_456_789, 999_999_999] {
         let (access, modification) =
             (Time::new(1_500_000_000, nanoseconds), Time::new(1_400_000_001, 999_999_999 - nanoseconds));
-        set(scene, b"f", access, modification)?;
-        let stat = scene.me.stat(b"f")?;
+        set(context, b"f", access, modification)?;
+        let stat = context.me.stat(b"f")?;
         same!((stat.accessed, stat.modified), (access, modification));
     }
     Ok(())
 }
 
-fn one_at_a_time(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn one_at_a_time(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
-    set(scene, b"f", OLD, OLD)?;
+    set(context, b"f", OLD, OLD)?;
     me.set_times(b"f", TimeChange::To(OTHER), TimeChange::Keep, true)?;
     same!((me.stat(b"f")?.accessed, me.stat(b"f")?.modified), (OTHER, OLD));
-    set(scene, b"f", OLD, OLD)?;
+    set(context, b"f", OLD, OLD)?;
     me.set_times(b"f", TimeChange::Keep, TimeChange::To(OTHER), true)?;
     same!((me.stat(b"f")?.accessed, me.stat(b"f")?.modified), (OLD, OTHER));
     Ok(())
 }
 
-fn now(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn now(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
-    set(scene, b"f", OLD, OLD)?;
+    set(context, b"f", OLD, OLD)?;
     let since = clock();
     me.set_times(b"f", TimeChange::Keep, TimeChange::Now, true)?;
     same!(me.stat(b"f")?.accessed, OLD);
@@ -106,49 +106,50 @@ fn now(scene: &Scene<'_>) -> Outcome {
     is_now(me.stat(b"f")?.modified, since)
 }
 
-fn keep_both_changes_nothing(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn keep_both_changes_nothing(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
-    let (before, after) = around(scene, b"f", || Ok(me.set_times(b"f", TimeChange::Keep, TimeChange::Keep, true)?))?;
+    let (before, after) =
+        around(context, b"f", || Ok(me.set_times(b"f", TimeChange::Keep, TimeChange::Keep, true)?))?;
     same!(after, before);
     Ok(())
 }
 
-fn before_1970(scene: &Scene<'_>) -> Outcome {
-    scene.me.put(b"f", b"")?;
+fn before_1970(context: &TestContext<'_>) -> Outcome {
+    context.me.put(b"f", b"")?;
     for time in [Time::new(-1, 500_000_000), Time::new(-1_000_000, 1), Time::new(-2_147_483_648, 0), Time::new(0, 0)] {
-        set(scene, b"f", time, time)?;
-        let stat = scene.me.stat(b"f")?;
+        set(context, b"f", time, time)?;
+        let stat = context.me.stat(b"f")?;
         same!((stat.accessed, stat.modified), (time, time));
     }
     Ok(())
 }
 
-fn after_2106(scene: &Scene<'_>) -> Outcome {
-    scene.me.put(b"f", b"")?;
+fn after_2106(context: &TestContext<'_>) -> Outcome {
+    context.me.put(b"f", b"")?;
     for seconds in [2_147_483_648, 4_294_967_296, 10_000_000_000] {
         let time = Time::new(seconds, 5);
-        set(scene, b"f", time, time)?;
-        let stat = scene.me.stat(b"f")?;
+        set(context, b"f", time, time)?;
+        let stat = context.me.stat(b"f")?;
         same!((stat.accessed, stat.modified), (time, time));
     }
     Ok(())
 }
 
-fn of_a_symlink(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn of_a_symlink(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.symlink(b"f", b"s")?;
-    set(scene, b"f", OLD, OLD)?;
-    set(scene, b"s", OTHER, OTHER)?;
+    set(context, b"f", OLD, OLD)?;
+    set(context, b"s", OTHER, OTHER)?;
     same!((me.stat(b"f")?.modified, me.lstat(b"s")?.modified), (OLD, OTHER));
     me.set_times(b"s", TimeChange::Keep, TimeChange::To(Time::new(5, 5)), true)?;
     same!((me.stat(b"f")?.modified, me.lstat(b"s")?.modified), (Time::new(5, 5), OTHER));
     Ok(())
 }
 
-fn of_an_open_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn of_an_open_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.set_times(TimeChange::To(OTHER), TimeChange::To(OLD))?;
     same!((me.stat(b"f")?.accessed, me.stat(b"f")?.modified), (OTHER, OLD));
@@ -159,60 +160,60 @@ fn of_an_open_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn of_a_directory(scene: &Scene<'_>) -> Outcome {
-    scene.me.mkdir(b"d", 0o755)?;
-    set(scene, b"d", OTHER, OLD)?;
-    let stat = scene.me.stat(b"d")?;
+fn of_a_directory(context: &TestContext<'_>) -> Outcome {
+    context.me.mkdir(b"d", 0o755)?;
+    set(context, b"d", OTHER, OLD)?;
+    let stat = context.me.stat(b"d")?;
     same!((stat.accessed, stat.modified), (OTHER, OLD));
     Ok(())
 }
 
-fn by_others(scene: &Scene<'_>) -> Outcome {
-    let (owner, other) = (scene.user(1001)?, scene.user(1002)?);
+fn by_others(context: &TestContext<'_>) -> Outcome {
+    let (owner, other) = (context.user(1001)?, context.user(1002)?);
     owner.put(b"f", b"")?;
     let (to, now, keep) = (TimeChange::To(OLD), TimeChange::Now, TimeChange::Keep);
     owner.set_times(b"f", to, to, true)?;
     refused!(other.set_times(b"f", now, now, true), EACCES);
     refused!(other.set_times(b"f", to, to, true), EPERM);
-    scene.me.chmod(b"f", 0o666)?;
+    context.me.chmod(b"f", 0o666)?;
     // A user with write permission may set the present time, but no other time, and not only one of the two.
     other.set_times(b"f", now, now, true)?;
     refused!(other.set_times(b"f", to, to, true), EPERM);
     refused!(other.set_times(b"f", keep, now, true), EPERM);
     other.set_times(b"f", keep, keep, true)?;
-    scene.me.chmod(b"f", 0)?;
+    context.me.chmod(b"f", 0)?;
     owner.set_times(b"f", to, now, true)?;
     same!(owner.stat(b"f")?.accessed, OLD);
     Ok(())
 }
 
-fn wrong_nanoseconds(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn wrong_nanoseconds(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
-    set(scene, b"f", OLD, OLD)?;
+    set(context, b"f", OLD, OLD)?;
     let wrong = TimeChange::To(Time::new(1, 1_000_000_000));
     refused!(me.set_times(b"f", wrong, TimeChange::Keep, true), EINVAL);
     same!(me.stat(b"f")?.accessed, OLD);
     Ok(())
 }
 
-fn write_changes_modification(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn write_changes_modification(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     let since = clock();
-    let (before, after) = around(scene, b"f", || Ok(file.put_at(b"data", 0)?))?;
+    let (before, after) = around(context, b"f", || Ok(file.put_at(b"data", 0)?))?;
     is_now(after.modified, since)?;
     is_now(after.changed, since)?;
     ensure!(after.changed > before.changed, "the change time did not grow");
     // Overwriting counts as a modification as well.
-    let (_, after) = around(scene, b"f", || Ok(file.put_at(b"DATA", 0)?))?;
+    let (_, after) = around(context, b"f", || Ok(file.put_at(b"DATA", 0)?))?;
     is_now(after.modified, since)
 }
 
-fn read_changes_access(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn read_changes_access(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(b"data", 0)?;
     let since = clock();
-    let (_, after) = around(scene, b"f", || {
+    let (_, after) = around(context, b"f", || {
         same!(file.get_at(0, 4)?, b"data");
         Ok(())
     })?;
@@ -221,17 +222,17 @@ fn read_changes_access(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn truncate_changes_modification(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn truncate_changes_modification(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"some data")?;
     let since = clock();
     for size in [100, 3, 0] {
-        let (before, after) = around(scene, b"f", || Ok(me.truncate(b"f", size)?))?;
+        let (before, after) = around(context, b"f", || Ok(me.truncate(b"f", size)?))?;
         is_now(after.modified, since)?;
         ensure!(after.changed > before.changed, "the change time did not grow");
     }
     let file = me.edit(b"f")?;
-    let (_, after) = around(scene, b"f", || Ok(file.truncate(10)?))?;
+    let (_, after) = around(context, b"f", || Ok(file.truncate(10)?))?;
     is_now(after.modified, since)
 }
 
@@ -241,32 +242,32 @@ fn only_change_time(before: &Stat, after: &Stat) -> Outcome {
     Ok(())
 }
 
-fn chmod_changes_only_change_time(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn chmod_changes_only_change_time(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
-    let (before, after) = around(scene, b"f", || Ok(me.chmod(b"f", 0o600)?))?;
+    let (before, after) = around(context, b"f", || Ok(me.chmod(b"f", 0o600)?))?;
     only_change_time(&before, &after)
 }
 
-fn chown_changes_only_change_time(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn chown_changes_only_change_time(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
-    let (before, after) = around(scene, b"f", || Ok(me.chown(b"f", Some(5), Some(6))?))?;
+    let (before, after) = around(context, b"f", || Ok(me.chown(b"f", Some(5), Some(6))?))?;
     only_change_time(&before, &after)
 }
 
-fn link_changes_change_time(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn link_changes_change_time(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
-    let (before, after) = around(scene, b"f", || Ok(me.link(b"f", b"g")?))?;
+    let (before, after) = around(context, b"f", || Ok(me.link(b"f", b"g")?))?;
     only_change_time(&before, &after)
 }
 
-fn unlink_changes_change_time(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn unlink_changes_change_time(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.link(b"f", b"g")?;
-    let (before, after) = around(scene, b"f", || Ok(me.unlink(b"g")?))?;
+    let (before, after) = around(context, b"f", || Ok(me.unlink(b"g")?))?;
     only_change_time(&before, &after)?;
     let file = me.edit(b"f")?;
     let before = file.stat()?;
@@ -275,21 +276,21 @@ fn unlink_changes_change_time(scene: &Scene<'_>) -> Outcome {
     only_change_time(&before, &file.stat()?)
 }
 
-fn rename_keeps_modification(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn rename_keeps_modification(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
-    set(scene, b"f", OTHER, OLD)?;
+    set(context, b"f", OTHER, OLD)?;
     me.rename(b"f", b"g")?;
     same!((me.stat(b"g")?.accessed, me.stat(b"g")?.modified), (OTHER, OLD));
     Ok(())
 }
 
-fn rename_changes_change_time(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn rename_changes_change_time(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
     for (from, to) in [(&b"f"[..], &b"g"[..]), (b"d", b"e")] {
-        set(scene, from, OLD, OLD)?;
+        set(context, from, OLD, OLD)?;
         let before = me.stat(from)?;
         pause();
         me.rename(from, to)?;
@@ -298,22 +299,22 @@ fn rename_changes_change_time(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn replacing_rename_changes_change_time(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn replacing_rename_changes_change_time(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.put(b"target", b"")?;
     me.link(b"target", b"left")?;
-    let (before, after) = around(scene, b"left", || Ok(me.rename(b"f", b"target")?))?;
+    let (before, after) = around(context, b"left", || Ok(me.rename(b"f", b"target")?))?;
     same!((before.links, after.links), (2, 1));
     only_change_time(&before, &after)
 }
 
-fn exchange_changes_both_change_times(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn exchange_changes_both_change_times(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
-    set(scene, b"f", OLD, OLD)?;
-    set(scene, b"d", OLD, OLD)?;
+    set(context, b"f", OLD, OLD)?;
+    set(context, b"d", OLD, OLD)?;
     let (f, d) = (me.stat(b"f")?, me.stat(b"d")?);
     pause();
     me.rename_with(b"f", b"d", libc::RENAME_EXCHANGE)?;
@@ -321,8 +322,8 @@ fn exchange_changes_both_change_times(scene: &Scene<'_>) -> Outcome {
     only_change_time(&d, &me.stat(b"f")?)
 }
 
-fn names_change_their_directory(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn names_change_their_directory(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.put(b"f", b"")?;
     let operations: [(&str, &dyn Fn() -> vnode::Result<()>); 9] = [
@@ -338,7 +339,7 @@ fn names_change_their_directory(scene: &Scene<'_>) -> Outcome {
     ];
     let since = clock();
     for (what, operation) in operations {
-        let (before, after) = around(scene, b"d", || Ok(operation()?))?;
+        let (before, after) = around(context, b"d", || Ok(operation()?))?;
         ensure!(after.modified > OLD, "{what}: the directory's modification time did not grow");
         ensure!(after.changed > before.changed, "{what}: the directory's change time did not grow");
         is_now(after.modified, since)?;
@@ -346,24 +347,24 @@ fn names_change_their_directory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn overwriting_rename_changes_directories(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn overwriting_rename_changes_directories(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.mkdir(b"e", 0o755)?;
     me.put(b"d/f", b"")?;
     me.put(b"e/f", b"")?;
-    set(scene, b"d", OLD, OLD)?;
-    set(scene, b"e", OLD, OLD)?;
+    set(context, b"d", OLD, OLD)?;
+    set(context, b"e", OLD, OLD)?;
     let since = clock();
     me.rename(b"d/f", b"e/f")?;
     is_now(me.stat(b"d")?.modified, since)?;
     is_now(me.stat(b"e")?.modified, since)
 }
 
-fn opening_changes_nothing(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn opening_changes_nothing(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
-    let (before, after) = around(scene, b"f", || {
+    let (before, after) = around(context, b"f", || {
         let open = |flags| -> Outcome<Box<dyn File>> { Ok(me.open(b"f", flags, 0)?) };
         open(libc::O_RDONLY)?;
         open(libc::O_RDWR)?;
@@ -375,11 +376,11 @@ fn opening_changes_nothing(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn truncating_open_changes_modification(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn truncating_open_changes_modification(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     let since = clock();
-    let (_, after) = around(scene, b"f", || {
+    let (_, after) = around(context, b"f", || {
         me.open(b"f", libc::O_WRONLY | libc::O_TRUNC, 0)?;
         Ok(())
     })?;
@@ -387,8 +388,8 @@ fn truncating_open_changes_modification(scene: &Scene<'_>) -> Outcome {
     is_now(after.modified, since)
 }
 
-fn creation_is_now(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn creation_is_now(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let since = clock();
     me.put(b"f", b"")?;
     me.mkdir(b"d", 0o755)?;
@@ -402,8 +403,8 @@ fn creation_is_now(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn last_write_counts_after_setting(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn last_write_counts_after_setting(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     // As tar does: write, set the times, close. Later write-back of data must not undo the times.
     let file = me.create(b"f")?;
     file.put_at(&[1; 100_000], 0)?;
@@ -415,20 +416,20 @@ fn last_write_counts_after_setting(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn xattr_changes_change_time(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn xattr_changes_change_time(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
-    let (before, after) = around(scene, b"f", || Ok(me.setxattr(b"f", b"user.a", b"1", 0)?))?;
+    let (before, after) = around(context, b"f", || Ok(me.setxattr(b"f", b"user.a", b"1", 0)?))?;
     only_change_time(&before, &after)?;
-    let (before, after) = around(scene, b"f", || Ok(me.removexattr(b"f", b"user.a")?))?;
+    let (before, after) = around(context, b"f", || Ok(me.removexattr(b"f", b"user.a")?))?;
     only_change_time(&before, &after)
 }
 
-fn allocation_changes_modification(scene: &Scene<'_>) -> Outcome {
-    let file = scene.me.create(b"f")?;
+fn allocation_changes_modification(context: &TestContext<'_>) -> Outcome {
+    let file = context.me.create(b"f")?;
     file.put_at(&[1; 65536], 0)?;
     let since = clock();
     let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    let (_, after) = around(scene, b"f", || Ok(file.allocate(punch, 0, 4096)?))?;
+    let (_, after) = around(context, b"f", || Ok(file.allocate(punch, 0, 4096)?))?;
     is_now(after.modified, since)
 }

@@ -2,7 +2,7 @@
 
 use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};
-use crate::{Kind, Outcome, Scene, TimeChange};
+use crate::{Kind, Outcome, TestContext, TimeChange};
 
 group! { "unlinked":
     file_stays_usable;
@@ -27,8 +27,8 @@ group! { "unlinked":
     another_name_for_an_open_file [TemporaryFiles, HardLinks];
 }
 
-fn file_stays_usable(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn file_stays_usable(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.put_at(b"before", 0)?;
     me.unlink(b"f")?;
@@ -43,8 +43,8 @@ fn file_stays_usable(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn link_count_is_zero(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn link_count_is_zero(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     same!(file.stat()?.links, 1);
     let inode = file.stat()?.inode;
@@ -54,8 +54,8 @@ fn link_count_is_zero(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn attributes_can_change(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn attributes_can_change(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     me.unlink(b"f")?;
     file.chmod(0o600)?;
@@ -65,8 +65,8 @@ fn attributes_can_change(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn name_is_free(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn name_is_free(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let old = me.create(b"f")?;
     old.put_at(b"old", 0)?;
     me.unlink(b"f")?;
@@ -81,8 +81,8 @@ fn name_is_free(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn replaced_by_rename(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn replaced_by_rename(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let old = me.create(b"f")?;
     old.put_at(b"old", 0)?;
     me.put(b"g", b"new")?;
@@ -92,8 +92,8 @@ fn replaced_by_rename(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn many_at_once(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn many_at_once(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let mut files = Vec::new();
     for number in 0..100 {
         let file = me.create(b"same")?;
@@ -108,8 +108,8 @@ fn many_at_once(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn through_several_openers(scene: &Scene<'_>) -> Outcome {
-    let (me, other) = (&scene.me, scene.another()?);
+fn through_several_openers(context: &TestContext<'_>) -> Outcome {
+    let (me, other) = (&context.me, context.another()?);
     me.put(b"f", b"data")?;
     let (one, two) = (me.edit(b"f")?, other.edit(b"f")?);
     me.unlink(b"f")?;
@@ -121,8 +121,8 @@ fn through_several_openers(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn data_beyond_memory_of_the_name(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn data_beyond_memory_of_the_name(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     me.unlink(b"f")?;
     let data: Vec<u8> = (0..500_000_u32).map(|n| (n % 253) as u8).collect();
@@ -132,8 +132,8 @@ fn data_beyond_memory_of_the_name(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn extended_attributes_stay(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn extended_attributes_stay(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     me.setxattr(b"f", b"user.a", b"1", 0)?;
     me.link(b"f", b"g")?;
@@ -144,24 +144,24 @@ fn extended_attributes_stay(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn working_directory(scene: &Scene<'_>) -> Outcome {
-    let other = scene.another()?;
-    scene.me.mkdir(b"d", 0o755)?;
+fn working_directory(context: &TestContext<'_>) -> Outcome {
+    let other = context.another()?;
+    context.me.mkdir(b"d", 0o755)?;
     other.chdir(b"d")?;
     other.put(b"f", b"")?;
-    refused!(scene.me.rmdir(b"d"), ENOTEMPTY);
+    refused!(context.me.rmdir(b"d"), ENOTEMPTY);
     other.unlink(b"f")?;
-    scene.me.rmdir(b"d")?;
+    context.me.rmdir(b"d")?;
     other.stat(b".")?;
     other.chmod(b".", 0o700)?;
     refused!(other.put(b"f", b""), ENOENT);
     other.chdir(b"..")?;
-    same!(other.stat(b".")?.inode, scene.me.stat(b".")?.inode);
+    same!(other.stat(b".")?.inode, context.me.stat(b".")?.inode);
     Ok(())
 }
 
-fn open_directory(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn open_directory(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     let directory = me.open(b"d", libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
     me.rmdir(b"d")?;
@@ -171,8 +171,8 @@ fn open_directory(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn parent_is_gone_too(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn parent_is_gone_too(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     let file = me.create(b"d/f")?;
     file.put_at(b"data", 0)?;
@@ -185,8 +185,8 @@ fn parent_is_gone_too(scene: &Scene<'_>) -> Outcome {
 
 const TEMPORARY: i32 = libc::O_TMPFILE | libc::O_RDWR;
 
-fn temporary_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn temporary_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.open(b".", TEMPORARY, 0o600)?;
     same!(file.stat()?.links, 0);
     same!(me.names(b".")?.len(), 0);
@@ -197,8 +197,8 @@ fn temporary_file(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn temporary_file_gets_a_name(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn temporary_file_gets_a_name(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     let file = me.open(b".", TEMPORARY, 0o640)?;
     file.put_at(b"whole at once", 0)?;
@@ -213,8 +213,8 @@ fn temporary_file_gets_a_name(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn temporary_file_that_never_gets_a_name(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn temporary_file_that_never_gets_a_name(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.open(b".", TEMPORARY | libc::O_EXCL, 0o600)?;
     file.put_at(b"data", 0)?;
     refused!(file.link(b"f"), ENOENT);
@@ -222,8 +222,8 @@ fn temporary_file_that_never_gets_a_name(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn temporary_file_over_a_name(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn temporary_file_over_a_name(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"kept")?;
     let file = me.open(b".", TEMPORARY, 0o600)?;
     refused!(file.link(b"f"), EEXIST);
@@ -232,8 +232,8 @@ fn temporary_file_over_a_name(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn temporary_file_mode(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn temporary_file_mode(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.open(b".", TEMPORARY, 0o666)?;
     same!(file.stat()?.mode, 0o644);
     me.umask(0o77);
@@ -241,19 +241,19 @@ fn temporary_file_mode(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn temporary_file_of_a_user(scene: &Scene<'_>) -> Outcome {
-    let user = scene.user(1001)?;
+fn temporary_file_of_a_user(context: &TestContext<'_>) -> Outcome {
+    let user = context.user(1001)?;
     let file = user.open(b".", TEMPORARY, 0o600)?;
     same!((file.stat()?.uid, file.stat()?.gid), (1001, 1001));
     file.link(b"f")?;
     same!(user.stat(b"f")?.uid, 1001);
-    scene.me.mkdir(b"closed", 0o755)?;
+    context.me.mkdir(b"closed", 0o755)?;
     refused!(user.open(b"closed", TEMPORARY, 0o600), EACCES);
     Ok(())
 }
 
-fn temporary_file_errors(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn temporary_file_errors(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     refused!(me.open(b"f", TEMPORARY, 0o600), ENOTDIR);
     refused!(me.open(b"none", TEMPORARY, 0o600), ENOENT);
@@ -261,8 +261,8 @@ fn temporary_file_errors(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn another_name_for_an_open_file(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn another_name_for_an_open_file(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     let file = me.create(b"f")?;
     file.link(b"g")?;
     same!(file.stat()?.links, 2);

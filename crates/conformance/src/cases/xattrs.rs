@@ -2,7 +2,7 @@
 
 use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};
-use crate::{Identity, Outcome, Scene};
+use crate::{Identity, Outcome, TestContext};
 
 group! { "xattrs":
     set_and_get [ExtendedAttributes];
@@ -30,21 +30,21 @@ group! { "xattrs":
     capability_goes_with_a_write [ExtendedAttributes, Users, KillSetId];
 }
 
-fn set_and_get(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn set_and_get(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.setxattr(b"f", b"user.one", b"1", 0)?;
     me.setxattr(b"f", b"user.two", b"second", 0)?;
     same!(me.attribute(b"f", b"user.one")?, b"1");
     same!(me.attribute(b"f", b"user.two")?, b"second");
     me.setxattr(b"f", b"user.one", b"changed and longer", 0)?;
-    same!(scene.another()?.attribute(b"f", b"user.one")?, b"changed and longer");
+    same!(context.another()?.attribute(b"f", b"user.one")?, b"changed and longer");
     same!(me.get(b"f")?, b"");
     Ok(())
 }
 
-fn missing(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn missing(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     refused!(me.attribute(b"f", b"user.none"), ENODATA);
     refused!(me.removexattr(b"f", b"user.none"), ENODATA);
@@ -54,28 +54,28 @@ fn missing(scene: &Scene<'_>) -> Outcome {
 }
 
 /// Returns the names in the `user.` namespace.
-fn user_names(scene: &Scene<'_>, path: &[u8]) -> Outcome<Vec<Vec<u8>>> {
-    let mut names = scene.me.attributes(path)?;
+fn user_names(context: &TestContext<'_>, path: &[u8]) -> Outcome<Vec<Vec<u8>>> {
+    let mut names = context.me.attributes(path)?;
     names.retain(|name| name.starts_with(b"user."));
     Ok(names)
 }
 
-fn list(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn list(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     for name in [&b"user.b"[..], b"user.a", b"user.a.b", b"user.\xff"] {
         me.setxattr(b"f", name, b"x", 0)?;
     }
     let expected: Vec<Vec<u8>> =
         [&b"user.a"[..], b"user.a.b", b"user.b", b"user.\xff"].iter().map(|name| name.to_vec()).collect();
-    same!(user_names(scene, b"f")?, expected);
+    same!(user_names(context, b"f")?, expected);
     me.removexattr(b"f", b"user.a")?;
-    same!(user_names(scene, b"f")?.len(), 3);
+    same!(user_names(context, b"f")?.len(), 3);
     Ok(())
 }
 
-fn create_only(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn create_only(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.setxattr(b"f", b"user.a", b"1", libc::XATTR_CREATE)?;
     refused!(me.setxattr(b"f", b"user.a", b"2", libc::XATTR_CREATE), EEXIST);
@@ -83,8 +83,8 @@ fn create_only(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn replace_only(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn replace_only(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     refused!(me.setxattr(b"f", b"user.a", b"1", libc::XATTR_REPLACE), ENODATA);
     me.setxattr(b"f", b"user.a", b"1", 0)?;
@@ -93,8 +93,8 @@ fn replace_only(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn remove(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn remove(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.setxattr(b"f", b"user.a", b"1", 0)?;
     me.removexattr(b"f", b"user.a")?;
@@ -105,8 +105,8 @@ fn remove(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn sizes(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn sizes(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     for size in [1, 2, 63, 64, 100, 255, 256, 1000, 2000, 1] {
         let value: Vec<u8> = (0..size).map(|n| n as u8).collect();
@@ -116,8 +116,8 @@ fn sizes(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn buffer_too_small(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn buffer_too_small(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.setxattr(b"f", b"user.a", b"12345", 0)?;
     refused!(me.getxattr(b"f", b"user.a", 4), ERANGE);
@@ -126,8 +126,8 @@ fn buffer_too_small(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn asking_for_the_size(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn asking_for_the_size(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.setxattr(b"f", b"user.a", b"12345", 0)?;
     same!(me.getxattr(b"f", b"user.a", 0)?.len(), 5);
@@ -137,18 +137,18 @@ fn asking_for_the_size(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn empty_value(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn empty_value(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.setxattr(b"f", b"user.a", b"", 0)?;
     same!(me.attribute(b"f", b"user.a")?, b"");
-    same!(user_names(scene, b"f")?.len(), 1);
+    same!(user_names(context, b"f")?.len(), 1);
     refused!(me.setxattr(b"f", b"user.a", b"x", libc::XATTR_CREATE), EEXIST);
     Ok(())
 }
 
-fn binary_value(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn binary_value(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     let value: Vec<u8> = (0..=255).collect();
     me.setxattr(b"f", b"user.a", &value, 0)?;
@@ -156,8 +156,8 @@ fn binary_value(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn long_names(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn long_names(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     let mut name = b"user.".to_vec();
     name.resize(255, b'n');
@@ -169,38 +169,38 @@ fn long_names(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn of_a_directory(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn of_a_directory(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.setxattr(b"d", b"user.a", b"directory's", 0)?;
     same!(me.attribute(b"d", b"user.a")?, b"directory's");
-    same!(user_names(scene, b"d")?, vec![b"user.a".to_vec()]);
+    same!(user_names(context, b"d")?, vec![b"user.a".to_vec()]);
     Ok(())
 }
 
-fn not_of_symlinks(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn not_of_symlinks(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.symlink(b"f", b"s")?;
     refused!(me.setxattr(b"s", b"user.a", b"1", 0), EPERM | EOPNOTSUPP);
-    same!(user_names(scene, b"f")?.len(), 0);
+    same!(user_names(context, b"f")?.len(), 0);
     Ok(())
 }
 
-fn move_with_renames(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn move_with_renames(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.put(b"g", b"")?;
     me.setxattr(b"f", b"user.a", b"f's", 0)?;
     me.setxattr(b"g", b"user.b", b"g's", 0)?;
     me.rename(b"f", b"g")?;
-    same!(user_names(scene, b"g")?, vec![b"user.a".to_vec()]);
+    same!(user_names(context, b"g")?, vec![b"user.a".to_vec()]);
     same!(me.attribute(b"g", b"user.a")?, b"f's");
     Ok(())
 }
 
-fn shared_by_links(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn shared_by_links(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     me.link(b"f", b"g")?;
     me.setxattr(b"f", b"user.a", b"1", 0)?;
@@ -210,24 +210,24 @@ fn shared_by_links(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn not_inherited(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn not_inherited(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.mkdir(b"d", 0o755)?;
     me.setxattr(b"d", b"user.a", b"1", 0)?;
     me.put(b"d/f", b"")?;
     me.mkdir(b"d/e", 0o755)?;
-    same!(user_names(scene, b"d/f")?.len(), 0);
-    same!(user_names(scene, b"d/e")?.len(), 0);
+    same!(user_names(context, b"d/f")?.len(), 0);
+    same!(user_names(context, b"d/e")?.len(), 0);
     // A new file does not inherit the attributes of an old one with its name.
     me.setxattr(b"d/f", b"user.b", b"1", 0)?;
     me.unlink(b"d/f")?;
     me.put(b"d/f", b"")?;
-    same!(user_names(scene, b"d/f")?.len(), 0);
+    same!(user_names(context, b"d/f")?.len(), 0);
     Ok(())
 }
 
-fn need_permission(scene: &Scene<'_>) -> Outcome {
-    let (owner, other) = (scene.user(1001)?, scene.user(1002)?);
+fn need_permission(context: &TestContext<'_>) -> Outcome {
+    let (owner, other) = (context.user(1001)?, context.user(1002)?);
     owner.put(b"f", b"")?;
     owner.setxattr(b"f", b"user.a", b"1", 0)?;
     same!(other.attribute(b"f", b"user.a")?, b"1");
@@ -237,24 +237,24 @@ fn need_permission(scene: &Scene<'_>) -> Outcome {
     refused!(other.attribute(b"f", b"user.a"), EACCES);
     refused!(owner.attribute(b"f", b"user.a"), EACCES);
     owner.setxattr(b"f", b"user.a", b"3", 0)?;
-    same!(scene.me.attribute(b"f", b"user.a")?, b"3");
+    same!(context.me.attribute(b"f", b"user.a")?, b"3");
     Ok(())
 }
 
-fn trusted_is_roots(scene: &Scene<'_>) -> Outcome {
-    let user = scene.client(&Identity::user(1001))?;
+fn trusted_is_roots(context: &TestContext<'_>) -> Outcome {
+    let user = context.client(&Identity::user(1001))?;
     user.put(b"f", b"")?;
-    scene.me.setxattr(b"f", b"trusted.a", b"secret", 0)?;
-    same!(scene.me.attribute(b"f", b"trusted.a")?, b"secret");
+    context.me.setxattr(b"f", b"trusted.a", b"secret", 0)?;
+    same!(context.me.attribute(b"f", b"trusted.a")?, b"secret");
     refused!(user.setxattr(b"f", b"trusted.b", b"1", 0), EPERM);
     refused!(user.attribute(b"f", b"trusted.a"), ENODATA | EPERM);
     ensure!(!user.attributes(b"f")?.contains(&b"trusted.a".to_vec()), "a user sees a trusted name");
-    ensure!(scene.me.attributes(b"f")?.contains(&b"trusted.a".to_vec()), "root does not see a trusted name");
+    ensure!(context.me.attributes(b"f")?.contains(&b"trusted.a".to_vec()), "root does not see a trusted name");
     Ok(())
 }
 
-fn unknown_name_space(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn unknown_name_space(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     refused!(me.setxattr(b"f", b"nonsense.a", b"1", 0), EOPNOTSUPP);
     refused!(me.setxattr(b"f", b"plain", b"1", 0), EOPNOTSUPP);
@@ -262,40 +262,40 @@ fn unknown_name_space(scene: &Scene<'_>) -> Outcome {
     Ok(())
 }
 
-fn too_large(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn too_large(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     refused!(me.setxattr(b"f", b"user.a", &vec![1; 65_537], 0), E2BIG);
     refused!(me.attribute(b"f", b"user.a"), ENODATA);
     Ok(())
 }
 
-fn many(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn many(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"")?;
     for number in 0..50 {
         me.setxattr(b"f", &numbered("user.n", number), &numbered("v", number), 0)?;
     }
-    same!(user_names(scene, b"f")?.len(), 50);
+    same!(user_names(context, b"f")?.len(), 50);
     for number in (0..50).step_by(2) {
         me.removexattr(b"f", &numbered("user.n", number))?;
     }
-    same!(user_names(scene, b"f")?.len(), 25);
+    same!(user_names(context, b"f")?.len(), 25);
     for number in (1..50).step_by(2) {
         same!(me.attribute(b"f", &numbered("user.n", number))?, numbered("v", number));
     }
     Ok(())
 }
 
-fn capability_goes_with_a_write(scene: &Scene<'_>) -> Outcome {
-    let me = &scene.me;
+fn capability_goes_with_a_write(context: &TestContext<'_>) -> Outcome {
+    let me = &context.me;
     me.put(b"f", b"data")?;
     me.chmod(b"f", 0o777)?;
     // Revision 2, effective, with the bit of CAP_NET_BIND_SERVICE permitted.
     let mut capability = vec![1, 0, 0, 2];
     capability.extend([0, 4, 0, 0]);
     capability.extend([0; 12]);
-    let user = scene.user(1001)?;
+    let user = context.user(1001)?;
     let open = user.edit(b"f")?;
     me.setxattr(b"f", b"security.capability", &capability, 0)?;
     same!(me.attribute(b"f", b"security.capability")?, capability);

@@ -2,17 +2,17 @@
 //! be as before or as after the operation except for bytes that the operation changes, each of which is old or new, and all
 //! other data must be unchanged.
 
+mod fixture;
 mod operations;
-mod scene;
 mod stack;
 
 use std::fmt::Write;
 
 use vnode::Errno;
 
+pub use fixture::{Below, Object, State, difference, pattern, state_of};
+use fixture::{FaultFixture, is_between};
 pub use operations::{OPERATIONS, Operation};
-pub use scene::{Below, Object, State, difference, pattern, state_of};
-use scene::{Scene, is_between};
 pub use stack::Stack;
 
 /// Storage errors that are injected, in rotation.
@@ -26,34 +26,34 @@ pub const MOMENTS: [&str; 2] = ["error", "late-error"];
 const REFUSALS: [Errno; 4] = [Errno::EOPNOTSUPP, Errno::EXDEV, Errno::EROFS, Errno::EINVAL];
 
 /// The result of an operation without failures.
-struct Whole {
-    answer: vnode::Result<Vec<u8>>,
+struct ReferenceRun {
+    result: vnode::Result<Vec<u8>>,
     before: State,
     after: State,
     /// Number of calls to each lower file system.
     calls: Vec<u64>,
 }
 
-impl Whole {
+impl ReferenceRun {
     fn of(stack: &dyn Stack, operation: &Operation) -> Result<Self, String> {
-        let scene = Scene::new(stack);
-        let before = scene.state();
-        scene.below.set_all(&[]);
-        let answer = (operation.run)(&scene.root);
-        let calls = (0..stack.width()).map(|branch| scene.below.count(branch, "calls")).collect();
-        scene.below.off();
-        match answer {
+        let fixture = FaultFixture::new(stack);
+        let before = fixture.state();
+        fixture.below.set_all(&[]);
+        let result = (operation.run)(&fixture.root);
+        let calls = (0..stack.width()).map(|branch| fixture.below.count(branch, "calls")).collect();
+        fixture.below.off();
+        match result {
             Err(error) if !REFUSALS.contains(&error) => Err(format!("fails by itself: {error:?}")),
-            _ => Ok(Self { answer, before, after: scene.state(), calls }),
+            _ => Ok(Self { result, before, after: fixture.state(), calls }),
         }
     }
 
     /// Returns the problem, if any, with the result of the operation and the state after it, when a lower call failed with this
     /// error.
-    fn problem(&self, error: Errno, answer: &vnode::Result<Vec<u8>>, state: &State) -> Option<String> {
-        match answer {
-            same if *same == self.answer && *state == self.after => None,
-            same if *same == self.answer => Some(format!("as if nothing failed\n{}", difference(&self.after, state))),
+    fn problem(&self, error: Errno, result: &vnode::Result<Vec<u8>>, state: &State) -> Option<String> {
+        match result {
+            same if *same == self.result && *state == self.after => None,
+            same if *same == self.result => Some(format!("as if nothing failed\n{}", difference(&self.after, state))),
             Ok(_) => Some("another answer".to_owned()),
             Err(other) if *other != error => Some(format!("answers {other:?}")),
             Err(_) if !is_between(state, &self.before, &self.after) => Some(format!(
@@ -72,8 +72,9 @@ impl Whole {
 /// # Errors
 /// The problems, one per line.
 pub fn each_call_fails(stack: &dyn Stack, operation: &Operation, most: usize) -> Result<usize, String> {
-    let whole = Whole::of(stack, operation)?;
-    let calls = whole.calls.iter().enumerate().flat_map(|(branch, calls)| (1..=*calls).map(move |call| (branch, call)));
+    let reference = ReferenceRun::of(stack, operation)?;
+    let calls =
+        reference.calls.iter().enumerate().flat_map(|(branch, calls)| (1..=*calls).map(move |call| (branch, call)));
     let step = calls.clone().count().div_ceil(most).max(1);
     let (mut problems, mut count) = (String::new(), 0);
     for (branch, call) in calls.skip(operation.name.len() % step).step_by(step) {
@@ -81,7 +82,9 @@ pub fn each_call_fails(stack: &dyn Stack, operation: &Operation, most: usize) ->
             // Another one first for each operation.
             let error = ERRORS[(count + operation.name.len()) % ERRORS.len()];
             count += 1;
-            for problem in fail(stack, operation, &whole, &Failing { branch, call, moment, error }) {
+            for problem in
+                check_with_fault(stack, operation, &reference, &InjectedFault { branch, call, moment, error })
+            {
                 let _ = writeln!(problems, "branch {branch}, call {call}, {moment}={error:?}: {problem}");
             }
         }
@@ -90,24 +93,29 @@ pub fn each_call_fails(stack: &dyn Stack, operation: &Operation, most: usize) ->
 }
 
 /// A call that fails.
-struct Failing {
+struct InjectedFault {
     branch: usize,
     call: u64,
     moment: &'static str,
     error: Errno,
 }
 
-fn fail(stack: &dyn Stack, operation: &Operation, whole: &Whole, failing: &Failing) -> Vec<String> {
-    let scene = Scene::new(stack);
-    let name = failing.error.name().expect("the errors of storage have names");
-    scene.below.set(failing.branch, &[("from", &failing.call.to_string()), ("times", "1"), (failing.moment, name)]);
-    let answer = (operation.run)(&scene.root);
-    scene.below.off();
-    let state = scene.state();
-    let restarted = scene.state_of_new_stack();
+fn check_with_fault(
+    stack: &dyn Stack,
+    operation: &Operation,
+    reference: &ReferenceRun,
+    fault: &InjectedFault,
+) -> Vec<String> {
+    let fixture = FaultFixture::new(stack);
+    let name = fault.error.name().expect("the errors of storage have names");
+    fixture.below.set(fault.branch, &[("from", &fault.call.to_string()), ("times", "1"), (fault.moment, name)]);
+    let result = (operation.run)(&fixture.root);
+    fixture.below.off();
+    let state = fixture.state();
+    let restarted = fixture.state_of_new_stack();
     let after_restart =
         (restarted != state).then(|| format!("another state after a restart\n{}", difference(&state, &restarted)));
-    [whole.problem(failing.error, &answer, &state), after_restart].into_iter().flatten().collect()
+    [reference.problem(fault.error, &result, &state), after_restart].into_iter().flatten().collect()
 }
 
 /// Makes each call to the lower file systems fail in turn, and repeats operations that failed without a change. Returns the
@@ -116,22 +124,23 @@ fn fail(stack: &dyn Stack, operation: &Operation, whole: &Whole, failing: &Faili
 /// # Errors
 /// The problems, one per line.
 pub fn what_failed_can_be_done(stack: &dyn Stack, operation: &Operation) -> Result<usize, String> {
-    let whole = Whole::of(stack, operation)?;
-    let calls = whole.calls.iter().enumerate().flat_map(|(branch, calls)| (1..=*calls).map(move |call| (branch, call)));
+    let reference = ReferenceRun::of(stack, operation)?;
+    let calls =
+        reference.calls.iter().enumerate().flat_map(|(branch, calls)| (1..=*calls).map(move |call| (branch, call)));
     let (mut problems, mut count) = (String::new(), 0);
     for ((branch, call), moment) in calls.flat_map(|call| MOMENTS.map(|moment| (call, moment))) {
-        let scene = Scene::new(stack);
-        scene.below.set(branch, &[("from", &call.to_string()), ("times", "1"), (moment, "EIO")]);
-        let answer = (operation.run)(&scene.root);
-        scene.below.off();
-        if answer.is_ok() || scene.state() != whole.before {
+        let fixture = FaultFixture::new(stack);
+        fixture.below.set(branch, &[("from", &call.to_string()), ("times", "1"), (moment, "EIO")]);
+        let result = (operation.run)(&fixture.root);
+        fixture.below.off();
+        if result.is_ok() || fixture.state() != reference.before {
             continue;
         }
         count += 1;
-        let (again, state) = ((operation.run)(&scene.root), scene.state());
-        if again != whole.answer || state != whole.after {
-            let difference = difference(&whole.after, &state);
-            let _ = writeln!(problems, "branch {branch}, call {call}, {moment}: {again:?}\n{difference}");
+        let (repeated, state) = ((operation.run)(&fixture.root), fixture.state());
+        if repeated != reference.result || state != reference.after {
+            let difference = difference(&reference.after, &state);
+            let _ = writeln!(problems, "branch {branch}, call {call}, {moment}: {repeated:?}\n{difference}");
         }
     }
     if problems.is_empty() { Ok(count) } else { Err(problems) }
@@ -142,15 +151,15 @@ pub fn what_failed_can_be_done(stack: &dyn Stack, operation: &Operation) -> Resu
 /// # Errors
 /// The problems, one per line.
 pub fn counts_are_short(stack: &dyn Stack, operation: &Operation) -> Result<(), String> {
-    let whole = Whole::of(stack, operation)?;
+    let reference = ReferenceRun::of(stack, operation)?;
     for bytes in ["1", "7", "4095"] {
-        let scene = Scene::new(stack);
-        scene.below.set_all(&[("operations", "read:write:copy_file_range"), ("short", bytes)]);
-        let answer = (operation.run)(&scene.root);
-        scene.below.off();
-        let difference = difference(&whole.after, &scene.state());
-        if answer != whole.answer || !difference.is_empty() {
-            return Err(format!("with {bytes} bytes at a time: {:?}\n{difference}", answer.map(|answer| answer.len())));
+        let fixture = FaultFixture::new(stack);
+        fixture.below.set_all(&[("operations", "read:write:copy_file_range"), ("short", bytes)]);
+        let result = (operation.run)(&fixture.root);
+        fixture.below.off();
+        let difference = difference(&reference.after, &fixture.state());
+        if result != reference.result || !difference.is_empty() {
+            return Err(format!("with {bytes} bytes at a time: {:?}\n{difference}", result.map(|result| result.len())));
         }
     }
     Ok(())
@@ -161,14 +170,14 @@ pub fn counts_are_short(stack: &dyn Stack, operation: &Operation) -> Result<(), 
 /// # Errors
 /// The problems, one per line.
 pub fn no_data_come(stack: &dyn Stack, operation: &Operation) -> Result<(), String> {
-    let whole = Whole::of(stack, operation)?;
-    let scene = Scene::new(stack);
-    scene.below.set_all(&[("operations", "read"), ("short", "0")]);
-    let answer = (operation.run)(&scene.root);
-    scene.below.off();
-    let state = scene.state();
-    match is_between(&state, &whole.before, &whole.after) {
+    let reference = ReferenceRun::of(stack, operation)?;
+    let fixture = FaultFixture::new(stack);
+    fixture.below.set_all(&[("operations", "read"), ("short", "0")]);
+    let result = (operation.run)(&fixture.root);
+    fixture.below.off();
+    let state = fixture.state();
+    match is_between(&state, &reference.before, &reference.after) {
         true => Ok(()),
-        false => Err(format!("{:?}\n{}", answer.map(|answer| answer.len()), difference(&whole.before, &state))),
+        false => Err(format!("{:?}\n{}", result.map(|result| result.len()), difference(&reference.before, &state))),
     }
 }

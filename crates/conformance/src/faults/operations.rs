@@ -1,4 +1,4 @@
-//! The tested operations: each modifies or reads part of the tree of a scene.
+//! The tested operations: each modifies or reads part of the tree of a fixture.
 
 use std::ops::ControlFlow;
 
@@ -7,9 +7,9 @@ use vnode::{
     SetAttributes, VnodeRef, XattrMode, read_fully, write_fully,
 };
 
-use super::scene::{FILE_BYTES, name, pattern};
+use super::fixture::{FILE_BYTES, name, pattern};
 
-/// An operation on the root of a scene; it returns what the caller sees.
+/// An operation on the root of a fixture; it returns what the caller sees.
 pub struct Operation {
     /// Description of the operation.
     pub name: &'static str,
@@ -166,8 +166,8 @@ pub static OPERATIONS: &[Operation] = &[
     }),
     operation("make a file without a name", |root| {
         let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
-        let made = root.tmpfile(&caller(), &how)?;
-        write_fully(&*made.file, &caller(), 0, &pattern(5000, 3), false)?;
-        root.link(&caller(), &made.entry.vnode, name("new")).map(|_| Vec::new())
+        let created = root.tmpfile(&caller(), &how)?;
+        write_fully(&*created.file, &caller(), 0, &pattern(5000, 3), false)?;
+        root.link(&caller(), &created.entry.vnode, name("new")).map(|_| Vec::new())
     }),
 ];

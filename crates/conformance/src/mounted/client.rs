@@ -162,7 +162,7 @@ impl Client for MountedClient {
         self.at(path, move |path| {
             let (path, name) = (c_string(path)?, c_string(&name)?);
             // SAFETY: both strings are live and zero-terminated; the buffer has the given size.
-            sized(size, |buffer| unsafe {
+            with_buffer(size, |buffer| unsafe {
                 libc::lgetxattr(path.as_ptr(), name.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
             })
         })
@@ -178,7 +178,9 @@ impl Client for MountedClient {
         self.at(path, move |path| {
             let path = c_string(path)?;
             // SAFETY: as in `getxattr`.
-            sized(size, |buffer| unsafe { libc::llistxattr(path.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) })
+            with_buffer(size, |buffer| unsafe {
+                libc::llistxattr(path.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
+            })
         })
     }
 
@@ -210,7 +212,7 @@ fn c_string(bytes: &[u8]) -> rustix::io::Result<CString> {
 }
 
 /// Runs a call that fills a buffer, and returns as many bytes as the call reports.
-fn sized(size: usize, call: impl FnOnce(&mut [u8]) -> isize) -> rustix::io::Result<Vec<u8>> {
+fn with_buffer(size: usize, call: impl FnOnce(&mut [u8]) -> isize) -> rustix::io::Result<Vec<u8>> {
     let mut buffer = vec![0; size];
     let length = usize::try_from(call(&mut buffer)).map_err(|_| last_error())?;
     buffer.resize(length, 0);

@@ -8,21 +8,21 @@ use rustix::io::{Errno, Result};
 use super::convert::last_error;
 
 /// Maximum length of a handle that the kernel creates, from its fcntl.h.
-const LENGTH_MAX: usize = 128;
+const MAX_HANDLE_BYTES: usize = 128;
 
 /// `struct file_handle` with space for the longest handle.
 #[repr(C)]
 struct FileHandle {
     length: u32,
     kind: i32,
-    bytes: [u8; LENGTH_MAX],
+    bytes: [u8; MAX_HANDLE_BYTES],
 }
 
 /// Opens the object at a path by its handle, with the calling thread's credentials. A symbolic link in the last component is
 /// not followed.
 pub(crate) fn open(path: &[u8], flags: i32) -> Result<RawFd> {
     let path = CString::new(path).map_err(|_| Errno::INVAL)?;
-    let mut handle = FileHandle { length: LENGTH_MAX as u32, kind: 0, bytes: [0; LENGTH_MAX] };
+    let mut handle = FileHandle { length: MAX_HANDLE_BYTES as u32, kind: 0, bytes: [0; MAX_HANDLE_BYTES] };
     let mut mount = 0_i32;
     // SAFETY: the handle has the layout of struct file_handle with the space that its length states, and all pointers are valid
     // for the call.

@@ -10,19 +10,19 @@ use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 
 use crate::Identity;
 
-type Job = Box<dyn FnOnce() + Send>;
+type WorkerTask = Box<dyn FnOnce() + Send>;
 
 /// A thread with its own credentials, file table, working directory and umask. It ends when the last file and client that use
 /// it are dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    jobs: Sender<Job>,
+    jobs: Sender<WorkerTask>,
 }
 
 impl Worker {
     /// Starts a thread in this directory with umask 022, with this identity or the caller's own.
     pub(crate) fn start(root: &OwnedFd, identity: Option<&Identity>) -> Result<Self> {
-        let (jobs, queue) = channel::<Job>();
+        let (jobs, queue) = channel::<WorkerTask>();
         let (started, outcome) = sync_channel(1);
         let root = root.as_raw_fd();
         let identity = identity.cloned();
@@ -66,7 +66,7 @@ fn become_process(root: RawFd, identity: Option<&Identity>) -> Result<()> {
     close_copies();
     rustix::process::umask(Mode::from_raw_mode(0o022));
     if let Some(identity) = identity {
-        assume(identity)?;
+        assume_identity(identity)?;
     }
     Ok(())
 }
@@ -79,7 +79,7 @@ fn close_copies() {
 }
 
 /// Changes the credentials of this thread only, as the raw system calls do.
-fn assume(identity: &Identity) -> Result<()> {
+fn assume_identity(identity: &Identity) -> Result<()> {
     let groups: Vec<Gid> = identity.groups.iter().map(|id| Gid::from_raw(*id)).collect();
     let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
     rustix::thread::set_thread_groups(&groups)?;
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_has_all_of_its_capabilities_whoever_the_starting_thread_acts_for() {
+    fn root_has_all_capabilities_whatever_the_starting_thread_acts_as() {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: acting for another user needs root");
             return;

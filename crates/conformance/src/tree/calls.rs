@@ -8,8 +8,8 @@ use crate::TimeChange;
 
 /// Returns a new lock owner, distinct from those of all other clients and open files.
 pub(crate) fn new_owner() -> LockOwner {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    LockOwner(NEXT.fetch_add(1, Ordering::Relaxed))
+    static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
+    LockOwner(NEXT_OWNER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Retries the resolution when an object vanished on the way, as the kernel does.
@@ -42,6 +42,6 @@ pub(crate) fn times(access: TimeChange, modification: TimeChange) -> SetAttribut
 }
 
 /// Returns a size or offset if a file can have it.
-pub(crate) fn checked(length: u64) -> Result<u64> {
+pub(crate) fn check_length(length: u64) -> Result<u64> {
     if i64::try_from(length).is_ok() { Ok(length) } else { Err(Errno::EINVAL) }
 }

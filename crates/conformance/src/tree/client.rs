@@ -8,11 +8,11 @@ use vnode::{
     Result, SetAttributes, VnodeRef, XattrMode,
 };
 
-use super::calls::{change, checked, new_owner, retry, times};
+use super::calls::{change, check_length, new_owner, retry, times};
 use super::convert::stat_of;
 use super::directory::TreeDirectory;
 use super::file::TreeFile;
-use super::walk::{Place, Walk};
+use super::walk::{ParentAndName, PathWalk};
 use crate::{Client, Directory, File, Identity, Space, Stat, TimeChange};
 
 pub(crate) struct TreeClient {
@@ -39,51 +39,66 @@ impl TreeClient {
         Caller::with_groups(identity.uid, identity.gid, &identity.groups, self.umask.load(Ordering::SeqCst))
     }
 
-    fn here(&self) -> VnodeRef {
+    fn working_directory(&self) -> VnodeRef {
         self.working_directory.lock().expect("no panic with the lock held").clone()
     }
 
     /// Runs an operation on the object that a path resolves to.
-    fn on<R>(&self, path: &[u8], follow: bool, operation: impl Fn(&Caller, &VnodeRef) -> Result<R>) -> Result<R> {
+    fn with_object<R>(
+        &self,
+        path: &[u8],
+        follow: bool,
+        operation: impl Fn(&Caller, &VnodeRef) -> Result<R>,
+    ) -> Result<R> {
         let caller = self.caller();
         retry(|| {
-            let found = Walk::new(&caller, self.file_system.root()).resolve(&self.here(), path, follow)?;
+            let found =
+                PathWalk::new(&caller, self.file_system.root()).resolve(&self.working_directory(), path, follow)?;
             operation(&caller, &found)
         })
     }
 
     /// Runs an operation on the directory and name that a path denotes.
-    fn at<R>(&self, path: &[u8], operation: impl Fn(&Caller, &Place) -> Result<R>) -> Result<R> {
+    fn with_parent<R>(&self, path: &[u8], operation: impl Fn(&Caller, &ParentAndName) -> Result<R>) -> Result<R> {
         let caller = self.caller();
         retry(|| {
-            let place = Walk::new(&caller, self.file_system.root()).place(&self.here(), path)?;
-            operation(&caller, &place)
+            let parent =
+                PathWalk::new(&caller, self.file_system.root()).resolve_parent(&self.working_directory(), path)?;
+            operation(&caller, &parent)
         })
     }
 
     /// Creates an object at a path. Only a directory can be created by a name with a trailing slash.
-    fn make(
+    fn create_at(
         &self,
         path: &[u8],
         is_directory: bool,
         operation: impl Fn(&Caller, &VnodeRef, Name<'_>) -> Result<()>,
     ) -> Result<()> {
-        self.at(path, |caller, place| {
-            let name = place.name(Errno::EEXIST)?;
-            if place.slash && !is_directory {
-                place.directory.lookup(caller, name)?;
+        self.with_parent(path, |caller, parent| {
+            let name = parent.name(Errno::EEXIST)?;
+            if parent.slash && !is_directory {
+                parent.directory.lookup(caller, name)?;
                 return Err(Errno::EEXIST);
             }
-            operation(caller, &place.directory, name)
+            operation(caller, &parent.directory, name)
         })
     }
 
     fn change(&self, path: &[u8], follow: bool, changes: SetAttributes) -> Result<()> {
-        self.on(path, follow, |caller, vnode| change(caller, vnode, &changes))
+        self.with_object(path, follow, |caller, vnode| change(caller, vnode, &changes))
     }
 
     fn file(&self, vnode: VnodeRef, open: vnode::OpenFileRef, flags: OpenFlags) -> Box<dyn File> {
-        Box::new(TreeFile::new(self.caller(), self.owner, self.file_system.root(), self.here(), vnode, open, flags))
+        Box::new(TreeFile::new(
+            self.caller(),
+            self.owner,
+            self.file_system.root(),
+            self.working_directory(),
+            vnode,
+            open,
+            flags,
+        ))
     }
 
     fn open_existing(&self, caller: &Caller, vnode: VnodeRef, flags: i32) -> Result<Box<dyn File>> {
@@ -101,27 +116,27 @@ impl TreeClient {
 
     /// open(2) with `O_CREAT`: follows a symbolic link in the last component to the location of the new file.
     fn open_or_create(&self, caller: &Caller, path: &[u8], flags: i32, mode: u32) -> Result<Box<dyn File>> {
-        let mut walk = Walk::new(caller, self.file_system.root());
-        let (mut start, mut path) = (self.here(), path.to_vec());
+        let mut walk = PathWalk::new(caller, self.file_system.root());
+        let (mut start, mut path) = (self.working_directory(), path.to_vec());
         loop {
-            let place = walk.place(&start, &path)?;
-            let name = place.name(Errno::EISDIR)?;
-            if place.slash {
+            let parent = walk.resolve_parent(&start, &path)?;
+            let name = parent.name(Errno::EISDIR)?;
+            if parent.slash {
                 return Err(Errno::EISDIR);
             }
-            match place.directory.lookup(caller, name) {
+            match parent.directory.lookup(caller, name) {
                 Ok(_) if flags & libc::O_EXCL != 0 => return Err(Errno::EEXIST),
                 Ok(entry) if entry.vnode.kind() == FileKind::Symlink && flags & libc::O_NOFOLLOW == 0 => {
                     let target = walk.target(&entry.vnode)?;
-                    start = place.directory;
+                    start = parent.directory;
                     path = target;
                 }
                 Ok(entry) => return self.open_existing(caller, entry.vnode, flags),
                 Err(error) if error == Errno::ENOENT => {
                     let wanted = OpenFlags::from_bits(flags as u32);
                     let how = Creation { mode: mode & 0o7777, flags: wanted };
-                    let made = place.directory.create(caller, name, &how)?;
-                    return Ok(self.file(made.entry.vnode, made.file, wanted));
+                    let created = parent.directory.create(caller, name, &how)?;
+                    return Ok(self.file(created.entry.vnode, created.file, wanted));
                 }
                 Err(error) => return Err(error),
             }
@@ -133,12 +148,12 @@ impl TreeClient {
             return Err(Errno::EINVAL);
         }
         let wanted = OpenFlags::from_bits((flags & !libc::O_TMPFILE) as u32);
-        self.on(path, true, |caller, directory| {
+        self.with_object(path, true, |caller, directory| {
             if directory.kind() != FileKind::Directory {
                 return Err(Errno::ENOTDIR);
             }
-            let made = directory.tmpfile(caller, &Creation { mode: mode & 0o7777, flags: wanted })?;
-            Ok(self.file(made.entry.vnode, made.file, wanted))
+            let created = directory.tmpfile(caller, &Creation { mode: mode & 0o7777, flags: wanted })?;
+            Ok(self.file(created.entry.vnode, created.file, wanted))
         })
     }
 }
@@ -153,30 +168,30 @@ impl Client for TreeClient {
             return retry(|| self.open_or_create(&caller, path, flags, mode));
         }
         let follow = flags & libc::O_NOFOLLOW == 0;
-        self.on(path, follow, |caller, vnode| self.open_existing(caller, vnode.clone(), flags))
+        self.with_object(path, follow, |caller, vnode| self.open_existing(caller, vnode.clone(), flags))
     }
 
     fn open_directory(&self, path: &[u8]) -> Result<Box<dyn Directory>> {
-        self.on(path, true, |caller, vnode| {
+        self.with_object(path, true, |caller, vnode| {
             let open = vnode.open_directory(caller)?;
             Ok(Box::new(TreeDirectory { caller: caller.clone(), open, cookie: Mutex::new(0) }) as Box<dyn Directory>)
         })
     }
 
     fn stat(&self, path: &[u8]) -> Result<Stat> {
-        self.on(path, true, |caller, vnode| vnode.getattr(caller).map(stat_of))
+        self.with_object(path, true, |caller, vnode| vnode.getattr(caller).map(stat_of))
     }
 
     fn lstat(&self, path: &[u8]) -> Result<Stat> {
-        self.on(path, false, |caller, vnode| vnode.getattr(caller).map(stat_of))
+        self.with_object(path, false, |caller, vnode| vnode.getattr(caller).map(stat_of))
     }
 
     fn access(&self, path: &[u8], mode: i32) -> Result<()> {
-        self.on(path, true, |caller, vnode| vnode.access(caller, AccessMode::from_bits(mode as u32)))
+        self.with_object(path, true, |caller, vnode| vnode.access(caller, AccessMode::from_bits(mode as u32)))
     }
 
     fn mkdir(&self, path: &[u8], mode: u32) -> Result<()> {
-        self.make(path, true, |caller, directory, name| directory.mkdir(caller, name, mode & 0o1777).map(drop))
+        self.create_at(path, true, |caller, directory, name| directory.mkdir(caller, name, mode & 0o1777).map(drop))
     }
 
     fn mknod(&self, path: &[u8], mode: u32, (major, minor): (u32, u32)) -> Result<()> {
@@ -185,7 +200,7 @@ impl Client for TreeClient {
             None | Some(FileKind::Symlink) => return Err(Errno::EINVAL),
             Some(kind) => kind,
         };
-        self.make(path, false, |caller, directory, name| {
+        self.create_at(path, false, |caller, directory, name| {
             directory.mknod(caller, name, kind, mode & 0o7777, Device { major, minor }).map(drop)
         })
     }
@@ -198,33 +213,33 @@ impl Client for TreeClient {
         if target.len() >= libc::PATH_MAX as usize {
             return Err(Errno::ENAMETOOLONG);
         }
-        self.make(path, false, |caller, directory, name| directory.symlink(caller, name, target).map(drop))
+        self.create_at(path, false, |caller, directory, name| directory.symlink(caller, name, target).map(drop))
     }
 
     fn readlink(&self, path: &[u8]) -> Result<Vec<u8>> {
-        self.on(path, false, |caller, vnode| vnode.readlink(caller))
+        self.with_object(path, false, |caller, vnode| vnode.readlink(caller))
     }
 
     fn link(&self, existing: &[u8], path: &[u8]) -> Result<()> {
-        let target = self.on(existing, false, |_, vnode| Ok(vnode.clone()))?;
-        self.make(path, false, |caller, directory, name| directory.link(caller, &target, name).map(drop))
+        let target = self.with_object(existing, false, |_, vnode| Ok(vnode.clone()))?;
+        self.create_at(path, false, |caller, directory, name| directory.link(caller, &target, name).map(drop))
     }
 
     fn unlink(&self, path: &[u8]) -> Result<()> {
-        self.at(path, |caller, place| {
-            let name = place.name(Errno::EISDIR)?;
-            if place.slash {
-                let kind = place.directory.lookup(caller, name)?.vnode.kind();
+        self.with_parent(path, |caller, parent| {
+            let name = parent.name(Errno::EISDIR)?;
+            if parent.slash {
+                let kind = parent.directory.lookup(caller, name)?.vnode.kind();
                 return Err(if kind == FileKind::Directory { Errno::EISDIR } else { Errno::ENOTDIR });
             }
-            place.directory.unlink(caller, name)
+            parent.directory.unlink(caller, name)
         })
     }
 
     fn rmdir(&self, path: &[u8]) -> Result<()> {
-        self.at(path, |caller, place| {
+        self.with_parent(path, |caller, parent| {
             let otherwise = if path.ends_with(b"..") { Errno::ENOTEMPTY } else { Errno::EINVAL };
-            place.directory.rmdir(caller, place.name(otherwise)?)
+            parent.directory.rmdir(caller, parent.name(otherwise)?)
         })
     }
 
@@ -235,8 +250,9 @@ impl Client for TreeClient {
             libc::RENAME_EXCHANGE => RenameMode::Exchange,
             _ => return Err(Errno::EINVAL),
         };
-        self.at(from, |caller, source| {
-            let target = Walk::new(caller, self.file_system.root()).place(&self.here(), to)?;
+        self.with_parent(from, |caller, source| {
+            let target =
+                PathWalk::new(caller, self.file_system.root()).resolve_parent(&self.working_directory(), to)?;
             let (name, to_name) = (source.name(Errno::EBUSY)?, target.name(Errno::EBUSY)?);
             if source.slash || target.slash {
                 let kind = source.directory.lookup(caller, name)?.vnode.kind();
@@ -261,7 +277,7 @@ impl Client for TreeClient {
     }
 
     fn truncate(&self, path: &[u8], length: u64) -> Result<()> {
-        let size = Some(checked(length)?);
+        let size = Some(check_length(length)?);
         let kill_privileges = !self.caller().is_superuser();
         self.change(path, true, SetAttributes { size, kill_privileges, ..SetAttributes::default() })
     }
@@ -271,7 +287,7 @@ impl Client for TreeClient {
     }
 
     fn statfs(&self, path: &[u8]) -> Result<Space> {
-        self.on(path, true, |caller, vnode| {
+        self.with_object(path, true, |caller, vnode| {
             let space = vnode.statfs(caller)?;
             Ok(Space {
                 block_size: space.fragment_size.into(),
@@ -286,8 +302,8 @@ impl Client for TreeClient {
     }
 
     fn getxattr(&self, path: &[u8], name: &[u8], size: usize) -> Result<Vec<u8>> {
-        let value = self.on(path, false, |caller, vnode| vnode.getxattr(caller, attribute_name(name)?))?;
-        fitting(value, size)
+        let value = self.with_object(path, false, |caller, vnode| vnode.getxattr(caller, attribute_name(name)?))?;
+        check_buffer_size(value, size)
     }
 
     fn setxattr(&self, path: &[u8], name: &[u8], value: &[u8], flags: i32) -> Result<()> {
@@ -297,15 +313,15 @@ impl Client for TreeClient {
             libc::XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(Errno::EINVAL),
         };
-        self.on(path, false, |caller, vnode| vnode.setxattr(caller, attribute_name(name)?, value, mode))
+        self.with_object(path, false, |caller, vnode| vnode.setxattr(caller, attribute_name(name)?, value, mode))
     }
 
     fn listxattr(&self, path: &[u8], size: usize) -> Result<Vec<u8>> {
-        fitting(self.on(path, false, |caller, vnode| vnode.listxattr(caller))?, size)
+        check_buffer_size(self.with_object(path, false, |caller, vnode| vnode.listxattr(caller))?, size)
     }
 
     fn removexattr(&self, path: &[u8], name: &[u8]) -> Result<()> {
-        self.on(path, false, |caller, vnode| vnode.removexattr(caller, attribute_name(name)?))
+        self.with_object(path, false, |caller, vnode| vnode.removexattr(caller, attribute_name(name)?))
     }
 
     fn umask(&self, mask: u32) -> u32 {
@@ -313,7 +329,7 @@ impl Client for TreeClient {
     }
 
     fn chdir(&self, path: &[u8]) -> Result<()> {
-        let found = self.on(path, true, |caller, vnode| {
+        let found = self.with_object(path, true, |caller, vnode| {
             if vnode.kind() != FileKind::Directory {
                 return Err(Errno::ENOTDIR);
             }
@@ -334,7 +350,7 @@ fn attribute_name(name: &[u8]) -> Result<&[u8]> {
 }
 
 /// Returns the result of a call with a buffer of this size.
-fn fitting(value: Vec<u8>, size: usize) -> Result<Vec<u8>> {
+fn check_buffer_size(value: Vec<u8>, size: usize) -> Result<Vec<u8>> {
     match size {
         0 => Ok(vec![0; value.len()]),
         size if size < value.len() => Err(Errno::ERANGE),

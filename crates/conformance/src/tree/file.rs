@@ -9,9 +9,9 @@ use vnode::{
     VnodeRef,
 };
 
-use super::calls::{change, checked, new_owner, retry, times};
+use super::calls::{change, check_length, new_owner, retry, times};
 use super::convert::stat_of;
-use super::walk::Walk;
+use super::walk::PathWalk;
 use crate::{File, Lock, LockKind, Mapping, Stat, TimeChange};
 
 pub(crate) struct TreeFile {
@@ -59,7 +59,7 @@ impl TreeFile {
     }
 
     /// Acquires a lock, or polls until it is available.
-    fn take(&self, owner: LockOwner, lock: &vnode::Lock, wait: bool) -> Result<()> {
+    fn acquire_lock(&self, owner: LockOwner, lock: &vnode::Lock, wait: bool) -> Result<()> {
         loop {
             match self.open.lock(&self.caller, owner, lock) {
                 Err(Errno::EAGAIN) if wait => std::thread::sleep(Duration::from_millis(1)),
@@ -69,7 +69,7 @@ impl TreeFile {
     }
 
     /// Copies with reads and writes, as the kernel does where the file system does not support copying.
-    fn copy_by_hand(&self, offset: u64, to: &Self, to_offset: u64, length: u64) -> Result<u64> {
+    fn copy_with_buffer(&self, offset: u64, to: &Self, to_offset: u64, length: u64) -> Result<u64> {
         let mut data = vec![0; length.min(1 << 20) as usize];
         let read = self.read_at(&mut data, offset)?;
         to.write_at(&data[..read], to_offset).map(|written| written as u64)
@@ -78,7 +78,7 @@ impl TreeFile {
 
 impl File for TreeFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        self.open.read_at(&self.caller, checked(offset)?, buffer)
+        self.open.read_at(&self.caller, check_length(offset)?, buffer)
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
@@ -88,7 +88,7 @@ impl File for TreeFile {
         if data.is_empty() {
             return Ok(0);
         }
-        self.open.write_at(&self.caller, checked(offset)?, data, self.kills_privileges())
+        self.open.write_at(&self.caller, check_length(offset)?, data, self.kills_privileges())
     }
 
     fn read(&self, buffer: &mut [u8]) -> Result<usize> {
@@ -111,7 +111,7 @@ impl File for TreeFile {
             let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
             self.open.seek(&self.caller, offset, target)
         };
-        let from = |start: u64| start.checked_add_signed(offset).ok_or(Errno::EINVAL).and_then(checked);
+        let from = |start: u64| start.checked_add_signed(offset).ok_or(Errno::EINVAL).and_then(check_length);
         *position = match whence {
             libc::SEEK_SET => from(0)?,
             libc::SEEK_CUR => from(*position)?,
@@ -131,7 +131,7 @@ impl File for TreeFile {
         if !self.flags.writes() {
             return Err(Errno::EINVAL);
         }
-        self.open.truncate(&self.caller, checked(length)?, self.kills_privileges())
+        self.open.truncate(&self.caller, check_length(length)?, self.kills_privileges())
     }
 
     fn chmod(&self, mode: u32) -> Result<()> {
@@ -158,7 +158,7 @@ impl File for TreeFile {
             return Err(Errno::EBADF);
         }
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
-        checked(end).map_err(|_| Errno::EFBIG)?;
+        check_length(end).map_err(|_| Errno::EFBIG)?;
         self.open.allocate(&self.caller, mode, offset, length)
     }
 
@@ -176,7 +176,7 @@ impl File for TreeFile {
             return Err(Errno::EINVAL);
         }
         match self.open.copy_range(&self.caller, offset, &to.open, to_offset, length) {
-            Err(Errno::EXDEV | Errno::EOPNOTSUPP) => self.copy_by_hand(offset, to, to_offset, length),
+            Err(Errno::EXDEV | Errno::EOPNOTSUPP) => self.copy_with_buffer(offset, to, to_offset, length),
             other => other,
         }
     }
@@ -191,11 +191,11 @@ impl File for TreeFile {
             LockKind::Write if !self.flags.writes() => return Err(Errno::EBADF),
             _ => {}
         }
-        self.take(self.client, &lower(lock), wait)
+        self.acquire_lock(self.client, &to_vnode_lock(lock), wait)
     }
 
     fn test_lock(&self, lock: Lock) -> Result<Option<Lock>> {
-        Ok(self.open.test_lock(&self.caller, self.client, &lower(lock))?.map(upper))
+        Ok(self.open.test_lock(&self.caller, self.client, &to_vnode_lock(lock))?.map(from_vnode_lock))
     }
 
     fn flock(&self, operation: i32) -> Result<()> {
@@ -206,13 +206,14 @@ impl File for TreeFile {
             _ => return Err(Errno::EINVAL),
         };
         let lock = vnode::Lock { family: LockFamily::Flock, kind, start: 0, end: u64::MAX, pid: 0 };
-        self.take(self.own, &lock, operation & libc::LOCK_NB == 0)
+        self.acquire_lock(self.own, &lock, operation & libc::LOCK_NB == 0)
     }
 
     fn link(&self, path: &[u8]) -> Result<()> {
         retry(|| {
-            let place = Walk::new(&self.caller, self.root.clone()).place(&self.working_directory, path)?;
-            place.directory.link(&self.caller, &self.vnode, place.name(Errno::EEXIST)?).map(drop)
+            let parent =
+                PathWalk::new(&self.caller, self.root.clone()).resolve_parent(&self.working_directory, path)?;
+            parent.directory.link(&self.caller, &self.vnode, parent.name(Errno::EEXIST)?).map(drop)
         })
     }
 
@@ -239,7 +240,7 @@ impl Drop for TreeFile {
 }
 
 /// Converts a range lock to the type of the vnode interface.
-fn lower(lock: Lock) -> vnode::Lock {
+fn to_vnode_lock(lock: Lock) -> vnode::Lock {
     let kind = match lock.kind {
         LockKind::Read => vnode::LockKind::Shared,
         LockKind::Write => vnode::LockKind::Exclusive,
@@ -253,7 +254,7 @@ fn lower(lock: Lock) -> vnode::Lock {
 }
 
 /// Converts a range lock to the type of the tests.
-fn upper(lock: vnode::Lock) -> Lock {
+fn from_vnode_lock(lock: vnode::Lock) -> Lock {
     let kind = match lock.kind {
         vnode::LockKind::Shared => LockKind::Read,
         vnode::LockKind::Exclusive => LockKind::Write,

@@ -6,7 +6,7 @@ use vnode::{AccessMode, AllocateMode, Caller, OpenFlags, RenameMode, Result, See
 
 /// An operation with everything that its line contains: complete, since paths and processes change.
 #[derive(Debug)]
-pub(crate) struct Event {
+pub(crate) struct AuditEvent {
     pub(crate) time: Timestamp,
     pub(crate) operation: &'static str,
     pub(crate) uid: u32,
@@ -31,10 +31,10 @@ pub(crate) enum Value {
     Bytes(Vec<u8>),
 }
 
-impl Event {
+impl AuditEvent {
     /// Formats the line, without its newline.
     pub(crate) fn line(&self) -> String {
-        let mut line = Line::at(self.time);
+        let mut line = JsonLine::at(self.time);
         line.text("operation", self.operation);
         for (key, value) in &self.details {
             match value {
@@ -61,7 +61,7 @@ impl Event {
 
 /// Formats the line that reports the number of lines lost before it.
 pub(crate) fn dropped_line(time: Timestamp, count: u64) -> String {
-    let mut line = Line::at(time);
+    let mut line = JsonLine::at(time);
     line.number("dropped", count);
     line.end()
 }
@@ -77,9 +77,9 @@ pub(crate) fn process_name(caller: &Caller) -> Vec<u8> {
 }
 
 /// A JSON object under construction.
-struct Line(String);
+struct JsonLine(String);
 
-impl Line {
+impl JsonLine {
     fn at(time: Timestamp) -> Self {
         Self(format!("{{\"time\":\"{time:.9}\""))
     }
@@ -217,8 +217,8 @@ mod tests {
     use vnode::Errno;
 
     #[test]
-    fn any_bytes_make_a_valid_line_and_can_be_had_back() {
-        let event = Event {
+    fn arbitrary_bytes_make_a_valid_line_and_can_be_recovered() {
+        let event = AuditEvent {
             time: Timestamp::new(1, 5).unwrap(),
             operation: "open",
             uid: 1,

@@ -10,20 +10,20 @@ use vnode::{
     RenameMode, Result, VnodeRef,
 };
 
-use super::event::{self, Event, Value};
-use super::guard::Guard;
+use super::event::{self, AuditEvent, Value};
 use super::options::{NAME, Settings};
-use super::paths::{Paths, Whereabouts};
+use super::paths::{LastLocation, Paths};
+use super::refusals::RefusalSettings;
 use super::reporter::Reporter;
-use super::rules::{self, Facts, OK, Rules};
+use super::rules::{self, AuditRules, OK, OperationFacts};
 use super::sink::Sink;
 use crate::globs::Globs;
 
 /// Reports operations by rules, and refuses some.
 #[derive(Debug)]
 pub struct Audit {
-    rules: Rules,
-    guard: Guard,
+    rules: AuditRules,
+    refusals: RefusalSettings,
     reporter: Reporter,
     /// The file that lines are written to, if they are written to a file.
     file: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub struct Audit {
 }
 
 impl Layer for Audit {
-    type State = Whereabouts;
+    type State = LastLocation;
 
     fn keeps_state(&self) -> bool {
         self.needs_paths
@@ -52,15 +52,15 @@ impl Layer for Audit {
         let cached = ["getattr", "access", "readlink", "getxattr", "listxattr"];
         Properties {
             // Nobody would report what the kernel refuses.
-            access_control: match !self.guard.is_idle() || self.rules.watches_any(rules::DENIED) {
+            access_control: match !self.refusals.is_disabled() || self.rules.reports_for_any_operation(rules::DENIED) {
                 true => AccessControl::OpenAsShown,
                 false => AccessControl::AsShown,
             },
-            needs_every_lookup: self.rules.watches("lookup", OK),
-            needs_failed_lookups: self.rules.watches("lookup", any & !OK),
-            needs_every_data_operation: ["read", "write"].iter().any(|data| self.rules.watches(data, any)),
-            nothing_to_flush: !self.rules.watches("flush", any),
-            needs_fresh_attributes: cached.iter().any(|operation| self.rules.watches(operation, OK)),
+            needs_every_lookup: self.rules.reports_classes("lookup", OK),
+            needs_failed_lookups: self.rules.reports_classes("lookup", any & !OK),
+            needs_every_data_operation: ["read", "write"].iter().any(|data| self.rules.reports_classes(data, any)),
+            nothing_to_flush: !self.rules.reports_classes("flush", any),
+            needs_fresh_attributes: cached.iter().any(|operation| self.rules.reports_classes(operation, OK)),
             ..Properties::TRANSPARENT
         }
     }
@@ -96,31 +96,31 @@ impl Layer for Audit {
         operation: &Operation<'_>,
         body: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        if !self.guard.is_idle()
-            && let Some(option) = self.guard.refuses(node, caller, operation)
+        if !self.refusals.is_disabled()
+            && let Some(option) = self.refusals.refusing_option(node, caller, operation)
         {
             let result = Err(Errno::EPERM);
-            self.report(&Subject::new(node, caller, operation, result), Some(option));
+            self.report(&ObservedOperation::new(node, caller, operation, result), Some(option));
             return Err(Errno::EPERM);
         }
-        let answer = body();
-        let result = answer.as_ref().map(drop).map_err(|error| *error);
+        let outcome = body();
+        let result = outcome.as_ref().map(drop).map_err(|error| *error);
         if self.rules.may_report(operation.index(), result) && !self.is_own(caller) {
-            let subject = Subject::new(node, caller, operation, result);
+            let subject = ObservedOperation::new(node, caller, operation, result);
             if self.rules.reports(&subject) {
                 self.report(&subject, None);
             }
         }
-        answer
+        outcome
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        Ok(self.seen(node, name, node.forward_lookup(caller, name)?))
+        Ok(self.with_recorded_location(node, name, node.forward_lookup(caller, name)?))
     }
 
     fn create(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         let created = node.forward_create(caller, name, how)?;
-        Ok(Created { entry: self.seen(node, name, created.entry), ..created })
+        Ok(Created { entry: self.with_recorded_location(node, name, created.entry), ..created })
     }
 
     fn mknod(
@@ -132,15 +132,15 @@ impl Layer for Audit {
         mode: u32,
         device: Device,
     ) -> Result<Entry> {
-        Ok(self.seen(node, name, node.forward_mknod(caller, name, kind, mode, device)?))
+        Ok(self.with_recorded_location(node, name, node.forward_mknod(caller, name, kind, mode, device)?))
     }
 
     fn symlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        Ok(self.seen(node, name, node.forward_symlink(caller, name, target)?))
+        Ok(self.with_recorded_location(node, name, node.forward_symlink(caller, name, target)?))
     }
 
     fn link(&self, node: &LayerVnode<Self>, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        Ok(self.seen(node, name, node.forward_link(caller, target, name)?))
+        Ok(self.with_recorded_location(node, name, node.forward_link(caller, target, name)?))
     }
 
     fn rename(
@@ -165,9 +165,9 @@ impl Layer for Audit {
 impl Audit {
     /// Creates a layer with these settings, shown to users as `details`.
     pub(crate) fn new(settings: Settings, details: String) -> Self {
-        let Settings { rules, guard, reporter, file } = settings;
-        let needs_paths = rules.ask_for_paths() || guard.protected.is_some();
-        Self { rules, guard, reporter, file, needs_paths, details }
+        let Settings { rules, refusals, reporter, file } = settings;
+        let needs_paths = rules.depend_on_paths() || refusals.protected.is_some();
+        Self { rules, refusals, reporter, file, needs_paths, details }
     }
 
     /// Returns whether any decision depends on a path.
@@ -176,9 +176,9 @@ impl Audit {
     }
 
     /// Records where an object was seen, if any decision depends on a path.
-    fn seen(&self, directory: &LayerVnode<Self>, name: Name<'_>, entry: Entry) -> Entry {
+    fn with_recorded_location(&self, directory: &LayerVnode<Self>, name: Name<'_>, entry: Entry) -> Entry {
         if self.needs_paths {
-            Whereabouts::note(&entry.vnode, directory, name);
+            LastLocation::record(&entry.vnode, directory, name);
         }
         entry
     }
@@ -188,8 +188,8 @@ impl Audit {
         caller.is_server_alone() || self.reporter.is_writer(caller.pid)
     }
 
-    fn report(&self, subject: &Subject<'_>, refused_by: Option<&'static str>) {
-        let Subject { caller, operation, .. } = *subject;
+    fn report(&self, subject: &ObservedOperation<'_>, refused_by: Option<&'static str>) {
+        let ObservedOperation { caller, operation, .. } = *subject;
         let mut details = Vec::new();
         let paths = subject.paths();
         let rooted = |path: &Vec<u8>| Value::Bytes([b"/", path.as_slice()].concat());
@@ -198,7 +198,7 @@ impl Audit {
         let other = if matches!(operation, Operation::Rename { .. }) { "new_path" } else { "target_path" };
         details.extend(paths.other.as_ref().map(|path| (other, rooted(path))));
         event::arguments(operation, &mut details);
-        self.reporter.report(Event {
+        self.reporter.report(AuditEvent {
             time: Timestamp::now(),
             operation: operation.name(),
             uid: caller.uid,
@@ -213,7 +213,7 @@ impl Audit {
 }
 
 /// An operation, as rules and reports query it.
-struct Subject<'a> {
+struct ObservedOperation<'a> {
     node: &'a LayerVnode<Audit>,
     caller: &'a Caller,
     operation: &'a Operation<'a>,
@@ -221,7 +221,7 @@ struct Subject<'a> {
     paths: OnceCell<Paths>,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> ObservedOperation<'a> {
     fn new(node: &'a LayerVnode<Audit>, caller: &'a Caller, operation: &'a Operation<'a>, result: Result<()>) -> Self {
         Self { node, caller, operation, result, paths: OnceCell::new() }
     }
@@ -246,7 +246,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-impl Facts for Subject<'_> {
+impl OperationFacts for ObservedOperation<'_> {
     fn operation(&self) -> usize {
         self.operation.index()
     }

@@ -3,11 +3,11 @@
 //! The papers' Snoopfs grown up: rules by operation, path, user and result decide what becomes a line of JSON.
 
 mod event;
-mod guard;
 mod layer;
 mod options;
 mod parse;
 mod paths;
+mod refusals;
 mod reporter;
 mod rules;
 mod sink;
@@ -20,11 +20,11 @@ pub use layer::Audit;
 pub const KIND: Kind = Kind {
     name: options::NAME,
     summary: "reports denied and failed accesses, or what its rules say, as lines of JSON",
-    options: options::KNOWN,
+    options: options::OPTIONS,
     build: Build::Over(|pairs, lower| {
         let audit = create(pairs)?;
         if audit.needs_paths() && lower.root().path().is_err() {
-            return Err(paths_are_unknown(pairs));
+            return Err(unsupported_paths_error(pairs));
         }
         Ok(vnode::layer::stack(audit, lower))
     }),
@@ -39,7 +39,7 @@ pub fn create(pairs: &[(String, String)]) -> Result<Audit, OptionError> {
 }
 
 /// Builds the error for patterns that could never match, which are an error rather than a rule that is silently void.
-fn paths_are_unknown(pairs: &[(String, String)]) -> OptionError {
+fn unsupported_paths_error(pairs: &[(String, String)]) -> OptionError {
     let by_path = |key: &str| ["protect", "path", "rules"].contains(&key);
     let (key, value) = pairs.iter().find(|(key, _)| by_path(key)).cloned().unwrap_or_default();
     let expected = "nothing by path, since the file system below does not know paths".to_owned();

@@ -2,17 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use super::guard::{Guard, Protected};
 use super::parse;
+use super::refusals::{ProtectedPaths, RefusalSettings};
 use super::reporter::Reporter;
-use super::rules::Rules;
-use super::sink::{SYSLOG, Sink};
+use super::rules::AuditRules;
+use super::sink::{SYSLOG_SOCKET, Sink};
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::rules::{self, Given};
 
 pub(crate) const NAME: &str = "audit";
 
-pub(crate) const KNOWN: &[OptionSpecification] = &[
+pub(crate) const OPTIONS: &[OptionSpecification] = &[
     OptionSpecification {
         key: "to",
         value: "FILE|stderr|syslog",
@@ -45,12 +45,12 @@ pub(crate) const KNOWN: &[OptionSpecification] = &[
     },
 ];
 
-const QUEUE: usize = 8192;
+const DEFAULT_QUEUE_CAPACITY: usize = 8192;
 
 /// Settings read from the options.
 pub(crate) struct Settings {
-    pub(crate) rules: Rules,
-    pub(crate) guard: Guard,
+    pub(crate) rules: AuditRules,
+    pub(crate) refusals: RefusalSettings,
     pub(crate) reporter: Reporter,
     /// The file that lines are written to, if they are written to a file.
     pub(crate) file: Option<PathBuf>,
@@ -58,30 +58,32 @@ pub(crate) struct Settings {
 
 /// Reads the options, and opens the file.
 pub(crate) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> {
-    let options = Options::new(NAME, KNOWN, pairs)?;
+    let options = Options::new(NAME, OPTIONS, pairs)?;
     let queue = options.read("queue", |value| match number(value) {
         Ok(count @ 1..=16_777_216) => Ok(count),
         _ => Err("a number from 1 to 16777216".to_owned()),
     })?;
-    let guard =
-        Guard { refuse_setuid: options.flag("refuse-setuid")?, protected: options.read("protect", Protected::parse)? };
+    let refusals = RefusalSettings {
+        refuse_setuid: options.flag("refuse-setuid")?,
+        protected: options.read("protect", ProtectedPaths::parse)?,
+    };
     let rules = rules(&options)?;
     let (sink, file) = sink(&options)?;
-    Ok(Settings { rules, guard, reporter: Reporter::new(sink, queue.unwrap_or(QUEUE)), file })
+    Ok(Settings { rules, refusals, reporter: Reporter::new(sink, queue.unwrap_or(DEFAULT_QUEUE_CAPACITY)), file })
 }
 
 /// Returns the single rule that the options define, the rules of the file, or the default rules.
-fn rules(options: &Options<'_>) -> Result<Rules, OptionError> {
-    match rules::given(options, &parse::KEYS, parse::rule)? {
-        Given::File(rules) => Ok(Rules::new(rules)),
+fn rules(options: &Options<'_>) -> Result<AuditRules, OptionError> {
+    match rules::given(options, &parse::RULE_KEYS, parse::rule)? {
+        Given::File(rules) => Ok(AuditRules::new(rules)),
         Given::Options(keys) => {
-            let mut rule = parse::everything();
+            let mut rule = parse::match_all_rule();
             for key in keys {
-                options.read(key, |value| parse::set_part(&mut rule, key, value))?;
+                options.read(key, |value| parse::set_key(&mut rule, key, value))?;
             }
-            Ok(Rules::new(vec![rule]))
+            Ok(AuditRules::new(vec![rule]))
         }
-        Given::Nowhere => Ok(Rules::new(parse::default_rules())),
+        Given::Nowhere => Ok(AuditRules::new(parse::default_rules())),
     }
 }
 
@@ -97,11 +99,13 @@ fn sink(options: &Options<'_>) -> Result<(Sink, Option<PathBuf>), OptionError> {
             Err(options.error("to", OptionProblem::BadValue { value: String::new(), expected }))
         }
         Some("stderr") => Ok((Sink::StandardError, None)),
-        Some("syslog") => Ok((Sink::syslog(Path::new(SYSLOG)).map_err(|error| unusable(SYSLOG, error))?, None)),
-        Some(path) => {
-            let whole = std::path::absolute(path).map_err(|error| unusable(path, error))?;
-            Ok((Sink::file(&whole).map_err(|error| unusable(path, error))?, Some(whole)))
+        Some("syslog") => {
+            Ok((Sink::syslog(Path::new(SYSLOG_SOCKET)).map_err(|error| unusable(SYSLOG_SOCKET, error))?, None))
         }
-        None => Ok((Sink::syslog(Path::new(SYSLOG)).unwrap_or(Sink::StandardError), None)),
+        Some(path) => {
+            let absolute = std::path::absolute(path).map_err(|error| unusable(path, error))?;
+            Ok((Sink::file(&absolute).map_err(|error| unusable(path, error))?, Some(absolute)))
+        }
+        None => Ok((Sink::syslog(Path::new(SYSLOG_SOCKET)).unwrap_or(Sink::StandardError), None)),
     }
 }

@@ -1,57 +1,57 @@
 //! Parser of rules of `audit`: one from options, many from a file.
 
-use super::rules::{Class, DENIED, FAILED, OK, OTHER, Results, Rule, Users};
+use super::rules::{AuditRule, DENIED, FAILED, OK, OTHER, ResultClasses, ResultSet, UserSet};
 use crate::globs::Globs;
 use crate::rules::{self, all_operations, error_named, index, operations};
 use crate::users;
 
 /// Keys of a rule's parts.
-pub(crate) const KEYS: [&str; 5] = ["operations", "path", "uid", "except-uid", "result"];
+pub(crate) const RULE_KEYS: [&str; 5] = ["operations", "path", "uid", "except-uid", "result"];
 
 /// Operations on the data of open files and on nothing else, which rules select only by name.
-const DATA: [&str; 10] =
+const DATA_OPERATIONS: [&str; 10] =
     ["read", "write", "flush", "fsync", "fallocate", "lseek", "copy_file_range", "lock", "getlk", "poll"];
 
 /// Returns the rules of the papers' Snoopfs: denied or failed lookups, and any other denied operation, by users other
 /// than root and the owner.
-pub(crate) fn default_rules() -> Vec<Rule> {
-    let strangers = |operations, classes| Rule {
+pub(crate) fn default_rules() -> Vec<AuditRule> {
+    let strangers = |operations, classes| AuditRule {
         operations,
-        results: Results { classes, errors: Vec::new() },
-        except_users: Users(vec![0..=0]),
+        results: ResultSet { classes, errors: Vec::new() },
+        except_users: UserSet(vec![0..=0]),
         except_owner: true,
-        ..everything()
+        ..match_all_rule()
     };
-    vec![strangers(bit("lookup"), DENIED | FAILED), strangers(usual_operations(), DENIED)]
+    vec![strangers(operation_bit("lookup"), DENIED | FAILED), strangers(non_data_operations(), DENIED)]
 }
 
 /// Returns the rule that reports everything except operations on data.
-pub(crate) fn everything() -> Rule {
-    Rule {
+pub(crate) fn match_all_rule() -> AuditRule {
+    AuditRule {
         report: true,
-        operations: usual_operations(),
-        results: Results { classes: OK | DENIED | FAILED | OTHER, errors: Vec::new() },
+        operations: non_data_operations(),
+        results: ResultSet { classes: OK | DENIED | FAILED | OTHER, errors: Vec::new() },
         paths: None,
         users: None,
-        except_users: Users::default(),
+        except_users: UserSet::default(),
         except_owner: false,
     }
 }
 
-/// Sets the part of a rule with this key, one of [`KEYS`].
+/// Sets the part of a rule with this key, one of [`RULE_KEYS`].
 ///
 /// # Errors
 /// Returns a description of the expected value.
-pub(crate) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), String> {
+pub(crate) fn set_key(rule: &mut AuditRule, key: &str, value: &str) -> Result<(), String> {
     match key {
         "operations" => rule.operations = operations(value)?,
         "path" => rule.paths = Some(Globs::paths(value)?),
-        "uid" => rule.users = Some(users_of(value)?),
-        "result" => rule.results = results(value)?,
+        "uid" => rule.users = Some(parse_users(value)?),
+        "result" => rule.results = parse_results(value)?,
         _ => {
             let named: Vec<&str> = value.split(':').filter(|word| *word != "owner").collect();
             rule.except_owner = value.split(':').any(|word| word == "owner");
-            rule.except_users = if named.is_empty() { Users::default() } else { users_of(&named.join(":"))? };
+            rule.except_users = if named.is_empty() { UserSet::default() } else { parse_users(&named.join(":"))? };
         }
     }
     Ok(())
@@ -61,25 +61,25 @@ pub(crate) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), St
 ///
 /// # Errors
 /// Returns a description of the problem.
-pub(crate) fn rule(line: &str) -> Result<Rule, String> {
-    let mut words = words(line)?.into_iter();
+pub(crate) fn rule(line: &str) -> Result<AuditRule, String> {
+    let mut words = split_words(line)?.into_iter();
     let report = match words.next().as_deref() {
         Some("report") => true,
         Some("ignore") => false,
         other => return Err(format!("a rule starts with `report` or `ignore`, not `{}`", other.unwrap_or_default())),
     };
-    let mut rule = Rule { report, ..everything() };
+    let mut rule = AuditRule { report, ..match_all_rule() };
     if !report {
         rule.operations = all_operations();
     }
-    rules::parts(words, &KEYS, |_, key, value| {
-        set_part(&mut rule, key, value).map_err(|expected| rules::bad_value(key, value, &expected))
+    rules::parts(words, &RULE_KEYS, |_, key, value| {
+        set_key(&mut rule, key, value).map_err(|expected| rules::bad_value(key, value, &expected))
     })?;
     Ok(rule)
 }
 
 /// Splits at white space outside double quotes; within them, a backslash escapes the next character.
-fn words(line: &str) -> Result<Vec<String>, String> {
+fn split_words(line: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quoted, mut any) = (Vec::new(), String::new(), false, false);
     let mut characters = line.chars();
     while let Some(character) = characters.next() {
@@ -107,10 +107,10 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-fn results(list: &str) -> Result<Results, String> {
-    let mut results = Results { classes: 0, errors: Vec::new() };
+fn parse_results(list: &str) -> Result<ResultSet, String> {
+    let mut results = ResultSet { classes: 0, errors: Vec::new() };
     for word in list.split(':') {
-        let classes: Class = match word {
+        let classes: ResultClasses = match word {
             "ok" => OK,
             "denied" => DENIED,
             "failed" => FAILED,
@@ -127,7 +127,7 @@ fn results(list: &str) -> Result<Results, String> {
     Ok(results)
 }
 
-fn users_of(list: &str) -> Result<Users, String> {
+fn parse_users(list: &str) -> Result<UserSet, String> {
     let ranges = list.split(':').map(|word| {
         if let Some(user) = users::user(word) {
             return Some(user..=user);
@@ -138,16 +138,16 @@ fn users_of(list: &str) -> Result<Users, String> {
     });
     let ranges: Option<Vec<_>> = ranges.collect();
     ranges
-        .map(Users)
+        .map(UserSet)
         .ok_or_else(|| "a list of users: numbers, ranges such as 1000-1999, or names that exist".to_owned())
 }
 
-fn bit(operation: &str) -> u64 {
+fn operation_bit(operation: &str) -> u64 {
     index(operation).map_or(0, |index| 1 << index)
 }
 
-fn usual_operations() -> u64 {
-    let data = DATA.iter().chain(["release"].iter()).fold(0, |set, name| set | bit(name));
+fn non_data_operations() -> u64 {
+    let data = DATA_OPERATIONS.iter().chain(["release"].iter()).fold(0, |set, name| set | operation_bit(name));
     all_operations() & !data
 }
 
@@ -157,7 +157,7 @@ mod tests {
     use crate::options::OptionProblem;
 
     #[test]
-    fn bad_rules_tell_the_line_and_what_is_valid() {
+    fn invalid_rules_report_the_line_and_the_valid_values() {
         let message = |text| match rules::lines("r", text, rule).unwrap_err() {
             OptionProblem::FileLine { line, message, .. } => (line, message),
             other => panic!("{other:?}"),
@@ -175,13 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn quoted_values_may_have_blanks() {
-        assert_eq!(words("report path=\"a b/**\"  uid=0").unwrap(), ["report", "path=a b/**", "uid=0"]);
-        assert_eq!(words(r#"x "" "\"\\""#).unwrap(), ["x", "", r#""\"#]);
+    fn quoted_values_may_contain_spaces() {
+        assert_eq!(split_words("report path=\"a b/**\"  uid=0").unwrap(), ["report", "path=a b/**", "uid=0"]);
+        assert_eq!(split_words(r#"x "" "\"\\""#).unwrap(), ["x", "", r#""\"#]);
     }
 
     #[test]
     fn every_operation_on_data_exists() {
-        assert!(DATA.iter().all(|name| index(name).is_some()));
+        assert!(DATA_OPERATIONS.iter().all(|name| index(name).is_some()));
     }
 }

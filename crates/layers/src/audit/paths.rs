@@ -9,12 +9,12 @@ use vnode::{Caller, Errno, FileKind, Name, NameBuf, Result, Vnode, VnodeRef};
 /// since it knows objects by handle and the kernel keeps names only as long as it likes. Boxed, since most stacks keep
 /// millions of these empty.
 #[derive(Default)]
-pub struct Whereabouts(Mutex<Option<Box<(VnodeRef, NameBuf)>>>);
+pub struct LastLocation(Mutex<Option<Box<(VnodeRef, NameBuf)>>>);
 
-impl Whereabouts {
+impl LastLocation {
     /// Records that the name in the directory refers to the vnode, whether or not the vnode belongs to the layer.
     /// Directories need no record, since they are always found again.
-    pub(crate) fn note<L>(vnode: &VnodeRef, directory: &LayerVnode<L>, name: Name<'_>)
+    pub(crate) fn record<L>(vnode: &VnodeRef, directory: &LayerVnode<L>, name: Name<'_>)
     where
         L: Layer<State = Self>,
     {
@@ -28,8 +28,8 @@ impl Whereabouts {
 
     /// Returns the path of the node, if it is still at its last known location.
     fn path<L: Layer>(&self, node: &LayerVnode<L>) -> Option<Vec<u8>> {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (directory, name) = *seen?;
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (directory, name) = *last?;
         let found = directory.lookup(&Caller::server(), name.as_name()).ok()?.vnode;
         if found.handle() != node.handle() {
             return None;
@@ -39,13 +39,13 @@ impl Whereabouts {
 }
 
 /// Returns the path of a vnode, from the lower file system or from its last known location.
-pub(crate) fn path_of<L: Layer<State = Whereabouts>>(vnode: &dyn Vnode) -> Result<Vec<u8>> {
+pub(crate) fn path_of<L: Layer<State = LastLocation>>(vnode: &dyn Vnode) -> Result<Vec<u8>> {
     match vnode.path() {
         Err(error) if error != Errno::ENOENT => {
             let node = vnode.as_any().downcast_ref::<LayerVnode<L>>();
             node.and_then(|node| node.state().path(node)).ok_or(error)
         }
-        known => known,
+        result => result,
     }
 }
 
@@ -62,7 +62,7 @@ impl Paths {
     /// Queries the lower file system, which costs a system call or more.
     pub(crate) fn of<L>(node: &LayerVnode<L>, operation: &Operation<'_>) -> Self
     where
-        L: Layer<State = Whereabouts>,
+        L: Layer<State = LastLocation>,
     {
         let path = path_of::<L>(node).ok();
         let path = match operation.entry_name() {

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::event::{Event, dropped_line};
+use super::event::{AuditEvent, dropped_line};
 use super::sink::Sink;
 
 /// Maximum time that the end of a mount waits for lines that are still to be written.
-const CLOSING_TIME: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Accepts events, never blocks, and counts the events that it has to drop.
 #[derive(Debug)]
-pub(crate) struct Reporter(Arc<Shared>);
+pub(crate) struct Reporter(Arc<ReporterState>);
 
 /// Counts of events since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct EventCounts {
     /// Number of lines written, counted before a reader can see them.
     pub(crate) written: u64,
     /// Number of events that found the queue full.
@@ -32,8 +32,8 @@ pub(crate) struct Counts {
 }
 
 #[derive(Debug)]
-struct Shared {
-    queue: Mutex<Queue>,
+struct ReporterState {
+    queue: Mutex<EventQueue>,
     changed: Condvar,
     capacity: usize,
     /// Thread ID of the writer, whose own operations are not to be reported.
@@ -41,19 +41,19 @@ struct Shared {
 }
 
 #[derive(Debug)]
-struct Queue {
-    events: VecDeque<Event>,
-    counts: Counts,
+struct EventQueue {
+    events: VecDeque<AuditEvent>,
+    counts: EventCounts,
     /// Number of events and lines lost since a line last reported a loss.
     lost: u64,
     /// The sink until the writer takes it, or one that replaces the writer's.
     sink: Option<Sink>,
-    writer: Writer,
+    writer: WriterState,
     closing: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Writer {
+enum WriterState {
     /// Not started yet, since the first event starts it: a thread made before would not survive a fork into the
     /// background.
     NotStarted,
@@ -64,15 +64,15 @@ enum Writer {
 impl Reporter {
     /// Creates a queue of at most `capacity` events in front of the sink.
     pub(crate) fn new(sink: Sink, capacity: usize) -> Self {
-        let queue = Queue {
+        let queue = EventQueue {
             events: VecDeque::new(),
-            counts: Counts::default(),
+            counts: EventCounts::default(),
             lost: 0,
             sink: Some(sink),
-            writer: Writer::NotStarted,
+            writer: WriterState::NotStarted,
             closing: false,
         };
-        Self(Arc::new(Shared {
+        Self(Arc::new(ReporterState {
             queue: Mutex::new(queue),
             changed: Condvar::new(),
             capacity,
@@ -81,12 +81,12 @@ impl Reporter {
     }
 
     /// Queues an event, or drops it if there is no room.
-    pub(crate) fn report(&self, event: Event) {
+    pub(crate) fn report(&self, event: AuditEvent) {
         let mut queue = self.0.lock();
-        if queue.writer == Writer::NotStarted {
+        if queue.writer == WriterState::NotStarted {
             self.start(&mut queue);
         }
-        if queue.events.len() >= self.0.capacity || queue.writer != Writer::Running {
+        if queue.events.len() >= self.0.capacity || queue.writer != WriterState::Running {
             queue.counts.dropped += 1;
             queue.lost += 1;
             return;
@@ -103,7 +103,7 @@ impl Reporter {
         self.0.lock().sink = Some(sink);
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> EventCounts {
         self.0.lock().counts
     }
 
@@ -112,12 +112,12 @@ impl Reporter {
         thread != 0 && self.0.writer.load(Ordering::Relaxed) == thread
     }
 
-    fn start(&self, queue: &mut Queue) {
+    fn start(&self, queue: &mut EventQueue) {
         let shared = Arc::clone(&self.0);
         let write = vnode::as_server(move || shared.write_events());
         let started = thread::Builder::new().name("plyfs-audit".to_owned()).spawn(write);
         // If the thread could not be started, the next event tries again.
-        queue.writer = if started.is_ok() { Writer::Running } else { Writer::NotStarted };
+        queue.writer = if started.is_ok() { WriterState::Running } else { WriterState::NotStarted };
     }
 }
 
@@ -127,12 +127,12 @@ impl Drop for Reporter {
         let mut queue = self.0.lock();
         queue.closing = true;
         self.0.changed.notify_all();
-        let _ = self.0.changed.wait_timeout_while(queue, CLOSING_TIME, |queue| queue.writer == Writer::Running);
+        let _ = self.0.changed.wait_timeout_while(queue, CLOSE_TIMEOUT, |queue| queue.writer == WriterState::Running);
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl ReporterState {
+    fn lock(&self) -> MutexGuard<'_, EventQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -146,7 +146,7 @@ impl Shared {
                 queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
             }
             if queue.events.is_empty() {
-                queue.writer = Writer::Ended;
+                queue.writer = WriterState::Ended;
                 self.changed.notify_all();
                 return;
             }
@@ -161,7 +161,7 @@ impl Shared {
     }
 
     /// Writes events, and after them the number of events that were lost because there was no room after these.
-    fn write_lines(&self, sink: &mut Sink, events: VecDeque<Event>, lost: u64) {
+    fn write_lines(&self, sink: &mut Sink, events: VecDeque<AuditEvent>, lost: u64) {
         for event in events {
             let line = event.line();
             let mut queue = self.lock();
@@ -186,8 +186,8 @@ mod tests {
     use super::*;
     use std::io::{BufRead, BufReader};
 
-    fn event(number: u64) -> Event {
-        Event {
+    fn event(number: u64) -> AuditEvent {
+        AuditEvent {
             time: Timestamp::now(),
             operation: "open",
             uid: 0,
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_costs_lines_but_no_time_and_the_loss_is_told() {
+    fn slow_reader_loses_lines_without_blocking_and_the_loss_is_reported() {
         const EVENTS: u64 = 5000;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fifo");
@@ -217,26 +217,26 @@ mod tests {
         }
         let mut lines = BufReader::new(reader).lines();
         // There is room again: the next event brings the report of the loss.
-        let (mut written, mut told) = (0, 0);
+        let (mut written, mut reported) = (0, 0);
         let mut number = EVENTS;
-        while told == 0 || written + told < number {
+        while reported == 0 || written + reported < number {
             let line = lines.next().unwrap().unwrap();
             // A line torn by the full FIFO counts as lost.
             let Ok(line) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
             match line["dropped"].as_u64() {
-                Some(count) => told += count,
+                Some(count) => reported += count,
                 None => written += 1,
             }
-            if written + told < number && reporter.counts().waiting == 0 {
+            if written + reported < number && reporter.counts().waiting == 0 {
                 reporter.report(event(number));
                 number += 1;
             }
         }
-        assert_eq!(written + told, number);
+        assert_eq!(written + reported, number);
     }
 
     #[test]
-    fn what_a_reader_has_seen_is_counted() {
+    fn lines_are_counted_before_a_reader_sees_them() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fifo");
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
@@ -246,12 +246,12 @@ mod tests {
         for number in 1..=2000 {
             reporter.report(event(number));
             lines.next().unwrap().unwrap();
-            assert_eq!(reporter.counts(), Counts { written: number, ..Counts::default() });
+            assert_eq!(reporter.counts(), EventCounts { written: number, ..EventCounts::default() });
         }
     }
 
     #[test]
-    fn what_waits_is_written_at_the_end_and_a_new_file_is_taken_up() {
+    fn queued_events_are_written_on_drop_and_a_new_sink_takes_effect() {
         let directory = tempfile::tempdir().unwrap();
         let (first, second) = (directory.path().join("1"), directory.path().join("2"));
         let reporter = Reporter::new(Sink::file(&first).unwrap(), 1000);

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use jiff::Zoned;
 
 /// Socket of the system log.
-pub(crate) const SYSLOG: &str = "/dev/log";
+pub(crate) const SYSLOG_SOCKET: &str = "/dev/log";
 
 /// Facility authpriv, severity notice, as in RFC 3164.
-const PRIORITY: u32 = 10 * 8 + 5;
+const SYSLOG_PRIORITY: u32 = 10 * 8 + 5;
 
 /// Destination of lines.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Sink {
             Self::StandardError => writeln!(io::stderr().lock(), "{line}"),
             Self::Syslog { socket, path } => {
                 let time = Zoned::now().strftime("%b %e %H:%M:%S").to_string();
-                let message = format!("<{PRIORITY}>{time} plyfs-audit[{}]: {line}", std::process::id());
+                let message = format!("<{SYSLOG_PRIORITY}>{time} plyfs-audit[{}]: {line}", std::process::id());
                 match socket.send(message.as_bytes()) {
                     Ok(_) => Ok(()),
                     // The logger was restarted.
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_log_gets_one_datagram_a_line_also_after_its_restart() {
+    fn syslog_gets_one_datagram_per_line_even_after_its_restart() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let logger = UnixDatagram::bind(&path).unwrap();

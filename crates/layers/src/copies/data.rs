@@ -4,12 +4,12 @@ use rustix::io::Errno as SystemError;
 use vnode::{Caller, Errno, OpenFile, Result, SeekTarget, read_fully, write_fully, zeros};
 
 /// Number of bytes copied at a time where the kernel cannot copy the data.
-const PART_BYTES: usize = 256 << 10;
+const COPY_BUFFER_BYTES: usize = 256 << 10;
 /// Maximum number of bytes that the kernel is asked to copy at a time, since it does not check for cancellation.
-const KERNEL_PART_BYTES: u64 = 32 << 20;
+const MAX_KERNEL_COPY_BYTES: u64 = 32 << 20;
 /// Number of bytes after which a cancellable copy syncs to storage before it continues: waiting for a sync cannot be
 /// cancelled.
-const SYNC_BYTES: u64 = 256 << 20;
+const SYNC_INTERVAL_BYTES: u64 = 256 << 20;
 
 /// Copies data, skipping holes, to a file that the writer has opened: the caller that makes the copy, or the server at
 /// the expense of the caller that needs it.
@@ -36,11 +36,11 @@ pub(crate) fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile,
         };
         let hole = from.seek(&server, data, SeekTarget::Hole)?;
         let end = hole.min(size);
-        for start in (data..end).step_by(SYNC_BYTES as usize) {
-            let end = end.min(start + SYNC_BYTES);
-            copy_part(writer, from, to, start, end)?;
+        for start in (data..end).step_by(SYNC_INTERVAL_BYTES as usize) {
+            let end = end.min(start + SYNC_INTERVAL_BYTES);
+            copy_range(writer, from, to, start, end)?;
             unsynced += end - start;
-            if unsynced >= SYNC_BYTES && server.cancellation().may_come() {
+            if unsynced >= SYNC_INTERVAL_BYTES && server.cancellation().may_come() {
                 to.fsync(&server, true)?;
                 unsynced = 0;
             }
@@ -66,7 +66,7 @@ fn is_empty_from(file: &dyn OpenFile, offset: u64) -> Result<bool> {
 }
 
 /// Copies a range, in the kernel if it can.
-fn copy_part(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Result<()> {
+fn copy_range(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Result<()> {
     let mut offset = start;
     if let Some(source) = from.backing() {
         while offset < end {
@@ -75,11 +75,11 @@ fn copy_part(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, start: u64
             let Some(target) = to.backing() else { break };
             let (mut source_offset, mut target_offset) = (offset, offset);
             writer.cancellation().check()?;
-            let wanted = (end - offset).min(KERNEL_PART_BYTES) as usize;
+            let wanted = (end - offset).min(MAX_KERNEL_COPY_BYTES) as usize;
             let copied =
                 rustix::fs::copy_file_range(source, Some(&mut source_offset), target, Some(&mut target_offset), wanted);
             match copied {
-                Ok(0) => return ended_at(from, offset),
+                Ok(0) => return check_source_end(from, offset),
                 Ok(bytes) => offset += bytes as u64,
                 Err(SystemError::INTR) => {}
                 Err(SystemError::XDEV | SystemError::INVAL | SystemError::NOSYS | SystemError::OPNOTSUPP) => break,
@@ -88,15 +88,15 @@ fn copy_part(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, start: u64
         }
     }
     let server = Caller::server().cancelled_with(writer);
-    let mut buffer = zeros(PART_BYTES)?;
+    let mut buffer = zeros(COPY_BUFFER_BYTES)?;
     while offset < end {
         writer.cancellation().check()?;
-        let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(PART_BYTES);
+        let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(COPY_BUFFER_BYTES);
         let read = read_fully(from, &server, offset, &mut buffer[..wanted])?;
         write_fully(to, writer, offset, &buffer[..read], false)?;
         offset += read as u64;
         if read < wanted {
-            return ended_at(from, offset);
+            return check_source_end(from, offset);
         }
     }
     Ok(())
@@ -106,6 +106,6 @@ fn copy_part(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, start: u64
 ///
 /// # Errors
 /// Returns `EIO` unless the source has become that short: missing data must not become zeros.
-fn ended_at(from: &dyn OpenFile, offset: u64) -> Result<()> {
+fn check_source_end(from: &dyn OpenFile, offset: u64) -> Result<()> {
     if from.getattr(&Caller::server())?.size <= offset { Ok(()) } else { Err(Errno::EIO) }
 }

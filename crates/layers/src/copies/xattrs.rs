@@ -4,8 +4,8 @@ use vnode::{Caller, Errno, Result, VnodeRef, XattrMode};
 
 use super::is_refusal;
 
-const POSIX_LISTS: &[u8] = b"system.posix_acl_";
-const CAPABILITIES: &[u8] = b"security.capability";
+const POSIX_ACL_PREFIX: &[u8] = b"system.posix_acl_";
+const CAPABILITY_XATTR: &[u8] = b"security.capability";
 /// Extended attribute with the access control list of an object.
 pub(crate) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
@@ -41,16 +41,16 @@ pub(crate) fn copy_xattrs(
 
 /// Returns whether the attribute decides what a process may do with the object, or with the object's privileges.
 pub(crate) fn decides_access(name: &[u8]) -> bool {
-    name.starts_with(POSIX_LISTS) || name == CAPABILITIES
+    name.starts_with(POSIX_ACL_PREFIX) || name == CAPABILITY_XATTR
 }
 
 /// Returns whether the attribute is a security module's label of the object, such as `security.selinux`.
 pub(crate) fn is_label(name: &[u8]) -> bool {
-    name.starts_with(b"security.") && name != CAPABILITIES
+    name.starts_with(b"security.") && name != CAPABILITY_XATTR
 }
 
 /// Returns whether the attribute is specific to one file system, such as the access control lists of NFSv4, for which
 /// other file systems have the mode.
 pub(crate) fn is_of_file_system(name: &[u8]) -> bool {
-    name.starts_with(b"system.") && !name.starts_with(POSIX_LISTS)
+    name.starts_with(b"system.") && !name.starts_with(POSIX_ACL_PREFIX)
 }

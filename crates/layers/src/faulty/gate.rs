@@ -6,20 +6,20 @@ use vnode::{Cancellation, Result};
 
 /// A gate that holds operations back.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
-    state: Mutex<State>,
+pub(crate) struct OperationGate {
+    state: Mutex<GateState>,
     opened: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GateState {
     /// Number of times that the gate has been opened.
     openings: u64,
     /// Number of waiting operations.
     waiting: usize,
 }
 
-impl Gate {
+impl OperationGate {
     /// Waits until the gate is opened next.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Gate {
         self.state().waiting
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,59 +6,64 @@ use std::sync::{Arc, PoisonError, RwLock};
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation};
 use vnode::{AllocateMode, Caller, Control, ControlError, Errno, OpenFileRef, Properties, Result, SeekTarget};
 
-use super::gate::Gate;
+use super::fault_rules::{FaultEffect, FaultRules};
+use super::gate::OperationGate;
 use super::options::{self, NAME};
-use super::script::{Effect, Script};
 
 /// Injects faults into operations by rules. Without a rule, or when switched off, it only forwards.
 #[derive(Debug)]
 pub struct Faulty {
-    script: RwLock<Arc<Script>>,
+    rules: RwLock<Arc<FaultRules>>,
     is_on: AtomicBool,
-    gate: Gate,
+    gate: OperationGate,
     details: String,
 }
 
 impl Faulty {
-    pub(crate) fn new(script: Script, details: String) -> Self {
-        Self { script: RwLock::new(Arc::new(script)), is_on: AtomicBool::new(true), gate: Gate::default(), details }
+    pub(crate) fn new(rules: FaultRules, details: String) -> Self {
+        Self {
+            rules: RwLock::new(Arc::new(rules)),
+            is_on: AtomicBool::new(true),
+            gate: OperationGate::default(),
+            details,
+        }
     }
 
-    fn script(&self) -> Arc<Script> {
-        Arc::clone(&self.script.read().unwrap_or_else(PoisonError::into_inner))
+    fn rules(&self) -> Arc<FaultRules> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Replaces the rules, and lets operations stopped by the earlier ones continue.
-    fn replace(&self, script: Script) {
-        *self.script.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(script);
+    fn replace(&self, rules: FaultRules) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         self.gate.open();
     }
 
     /// Performs an operation as the rules say. `body` receives the maximum number of bytes to move, if there is one;
-    /// `length_within` returns how many of them fit into the new space that a function grants. An operation that is
+    /// `granted_length` returns how many of them fit into the new space that a function grants. An operation that is
     /// cancelled while held back is not performed.
-    fn disturb<T>(
+    fn inject<T>(
         &self,
         caller: &Caller,
         operation: &Operation<'_>,
-        length_within: impl FnOnce(&dyn Fn(u64) -> u64) -> Result<Option<usize>>,
+        granted_length: impl FnOnce(&dyn Fn(u64) -> u64) -> Result<Option<usize>>,
         body: impl FnOnce(Option<usize>) -> Result<T>,
     ) -> Result<T> {
         if !self.is_on.load(Ordering::Acquire) {
             return body(None);
         }
-        let script = self.script();
-        let Some(fault) = script.next_fault(operation) else { return body(None) };
+        let rules = self.rules();
+        let Some(fault) = rules.next_fault(operation) else { return body(None) };
         if !fault.delay.is_zero() {
             caller.cancellation().sleep(fault.delay)?;
         }
         match fault.effect {
-            Effect::None => body(None),
-            Effect::Error(error) => Err(error),
-            Effect::LateError(error) => body(None).and(Err(error)),
-            Effect::Short(length) => body(Some(length)),
-            Effect::Room(room) => body(length_within(&|wanted| script.grant(room, wanted))?),
-            Effect::Stop => {
+            FaultEffect::None => body(None),
+            FaultEffect::Error(error) => Err(error),
+            FaultEffect::LateError(error) => body(None).and(Err(error)),
+            FaultEffect::Short(length) => body(Some(length)),
+            FaultEffect::SpaceLimit(limit) => body(granted_length(&|wanted| rules.grant_space(limit, wanted))?),
+            FaultEffect::Stop => {
                 self.gate.wait(caller.cancellation())?;
                 body(None)
             }
@@ -90,10 +95,10 @@ impl Layer for Faulty {
                 self.gate.open();
             }
             "set" => {
-                let script = options::script(&command.arguments);
-                self.replace(script.map_err(|error| ControlError::BadArgument(error.to_string()))?);
+                let rules = options::read_rules(&command.arguments);
+                self.replace(rules.map_err(|error| ControlError::BadArgument(error.to_string()))?);
             }
-            "stats" => return Ok(format!("{} stopped={}", self.script().counts(), self.gate.waiting())),
+            "stats" => return Ok(format!("{} stopped={}", self.rules().counts(), self.gate.waiting())),
             _ => {
                 let (target, command) = (command.target.clone(), command.command.clone());
                 return Err(ControlError::UnknownCommand { target, command });
@@ -112,12 +117,12 @@ impl Layer for Faulty {
         match operation {
             // These may be shortened, so the fault is injected where the length is known.
             Operation::Read { .. } | Operation::Write { .. } | Operation::CopyRange { .. } => body(),
-            _ => self.disturb(caller, operation, |grant| allocated_within(operation, grant).map(|()| None), |_| body()),
+            _ => self.inject(caller, operation, |grant| check_allocation(operation, grant).map(|()| None), |_| body()),
         }
     }
 
     fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.disturb(
+        self.inject(
             caller,
             &Operation::Read { offset, length: buffer.len() },
             |_| Ok(None),
@@ -136,8 +141,9 @@ impl Layer for Faulty {
         data: &[u8],
         kill_privileges: bool,
     ) -> Result<usize> {
-        let within = |grant: &dyn Fn(u64) -> u64| written_within(file, caller, offset, data.len(), grant).map(Some);
-        self.disturb(caller, &Operation::Write { offset, length: data.len() }, within, |limit| {
+        let within =
+            |grant: &dyn Fn(u64) -> u64| granted_write_length(file, caller, offset, data.len(), grant).map(Some);
+        self.inject(caller, &Operation::Write { offset, length: data.len() }, within, |limit| {
             let length = limit.unwrap_or(usize::MAX).min(data.len());
             file.forward_write_at(caller, offset, &data[..length], kill_privileges)
         })
@@ -152,7 +158,7 @@ impl Layer for Faulty {
         to_offset: u64,
         length: u64,
     ) -> Result<u64> {
-        self.disturb(
+        self.inject(
             caller,
             &Operation::CopyRange { offset, to_offset, length },
             |_| Ok(None),
@@ -166,7 +172,7 @@ impl Layer for Faulty {
 
 /// Returns the number of bytes of a write that fit into the granted new space, which only holes and the range past the
 /// end need.
-fn written_within(
+fn granted_write_length(
     file: &LayerFile<Faulty>,
     caller: &Caller,
     offset: u64,
@@ -175,7 +181,7 @@ fn written_within(
 ) -> Result<usize> {
     let (end, mut at) = (offset.saturating_add(length as u64), offset);
     while at < end {
-        let data = place_after(file, caller, at, SeekTarget::Data, end)?;
+        let data = next_segment_offset(file, caller, at, SeekTarget::Data, end)?;
         let granted = grant(data - at);
         if granted < data - at {
             at += granted;
@@ -183,23 +189,29 @@ fn written_within(
         }
         at = data;
         if at < end {
-            at = place_after(file, caller, at, SeekTarget::Hole, end)?;
+            at = next_segment_offset(file, caller, at, SeekTarget::Hole, end)?;
         }
     }
     if at == offset && length > 0 { Err(Errno::ENOSPC) } else { Ok((at - offset) as usize) }
 }
 
 /// Returns the offset of the next data or hole at or after `offset`, or `end`.
-fn place_after(file: &LayerFile<Faulty>, caller: &Caller, offset: u64, target: SeekTarget, end: u64) -> Result<u64> {
+fn next_segment_offset(
+    file: &LayerFile<Faulty>,
+    caller: &Caller,
+    offset: u64,
+    target: SeekTarget,
+    end: u64,
+) -> Result<u64> {
     match file.forward_seek(caller, offset, target) {
         Err(Errno::ENXIO) => Ok(end),
-        place => place.map(|place| place.min(end)),
+        offset => offset.map(|offset| offset.min(end)),
     }
 }
 
 /// Checks that an allocation, if the operation is one, fits into the granted new space, which it is assumed to need for
 /// all of its length.
-fn allocated_within(operation: &Operation<'_>, grant: &dyn Fn(u64) -> u64) -> Result<()> {
+fn check_allocation(operation: &Operation<'_>, grant: &dyn Fn(u64) -> u64) -> Result<()> {
     match operation {
         Operation::Allocate { mode, length, .. } if !mode.contains(AllocateMode::PUNCH_HOLE) => {
             if grant(*length) == *length { Ok(()) } else { Err(Errno::ENOSPC) }

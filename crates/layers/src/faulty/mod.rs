@@ -1,10 +1,10 @@
 //! The layer `faulty`: fails, shortens, delays or stops operations as its rules say, to test the layers above it.
 
+mod fault_rules;
 mod gate;
 mod layer;
 mod options;
 mod parse;
-mod script;
 
 use crate::kind::Build;
 use crate::{Kind, OptionError};
@@ -14,7 +14,7 @@ pub use layer::Faulty;
 pub const KIND: Kind = Kind {
     name: options::NAME,
     summary: "fails, shortens, delays or stops operations, to test the layers above it",
-    options: options::KNOWN,
+    options: options::OPTIONS,
     build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
 };
 
@@ -23,5 +23,5 @@ pub const KIND: Kind = Kind {
 /// # Errors
 /// Fails if an option is unknown or has an invalid value, or if a rule file cannot be used.
 pub fn create(pairs: &[(String, String)]) -> Result<Faulty, OptionError> {
-    Ok(Faulty::new(options::script(pairs)?, crate::options::write(pairs)))
+    Ok(Faulty::new(options::read_rules(pairs)?, crate::options::write(pairs)))
 }

@@ -1,13 +1,13 @@
 //! The name of `faulty` and its options.
 
+use super::fault_rules::FaultRules;
 use super::parse;
-use super::script::Script;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::rules::{self, Given};
 
 pub(crate) const NAME: &str = "faulty";
 
-pub(crate) const KNOWN: &[OptionSpecification] = &[
+pub(crate) const OPTIONS: &[OptionSpecification] = &[
     OptionSpecification { key: "rules", value: "FILE", summary: "what is disturbed and how, a rule a line" },
     OptionSpecification { key: "seed", value: "NUMBER", summary: "chooses the operations of `chance` (default 0)" },
     OptionSpecification {
@@ -45,27 +45,30 @@ pub(crate) const KNOWN: &[OptionSpecification] = &[
 ];
 
 /// Builds the rules that the options define.
-pub(crate) fn script(pairs: &[(String, String)]) -> Result<Script, OptionError> {
-    let options = Options::new(NAME, KNOWN, pairs)?;
+pub(crate) fn read_rules(pairs: &[(String, String)]) -> Result<FaultRules, OptionError> {
+    let options = Options::new(NAME, OPTIONS, pairs)?;
     let seed = options.read("seed", number)?.unwrap_or(0);
-    let rules = match rules::given(&options, &parse::KEYS, parse::rule)? {
+    let rules = match rules::given(&options, &parse::RULE_KEYS, parse::rule)? {
         Given::File(rules) => rules,
-        Given::Options(keys) => vec![inline_rule(&options, &keys)?],
+        Given::Options(keys) => vec![rule_from_options(&options, &keys)?],
         Given::Nowhere => Vec::new(),
     };
-    Ok(Script::new(rules, seed))
+    Ok(FaultRules::new(rules, seed))
 }
 
 /// Builds the single rule that the options define together.
-fn inline_rule(options: &Options<'_>, keys: &[&'static str]) -> Result<super::script::Rule, OptionError> {
-    let mut rule = parse::everything();
+fn rule_from_options(
+    options: &Options<'_>,
+    keys: &[&'static str],
+) -> Result<super::fault_rules::FaultRule, OptionError> {
+    let mut rule = parse::match_all_rule();
     for (index, key) in keys.iter().enumerate() {
-        if let Some(&with) = keys[..index].iter().find(|other| parse::are_both_effects(key, other)) {
+        if let Some(&with) = keys[..index].iter().find(|other| parse::both_are_effects(key, other)) {
             return Err(options.error(key, OptionProblem::Conflict { with }));
         }
-        options.read(key, |value| parse::set_part(&mut rule, key, value))?;
+        options.read(key, |value| parse::set_key(&mut rule, key, value))?;
     }
-    if rule.fault == parse::everything().fault {
+    if rule.fault == parse::match_all_rule().fault {
         return Err(options.error("error", OptionProblem::Missing));
     }
     Ok(rule)

@@ -11,7 +11,7 @@ pub use layer::LongNames;
 pub const KIND: Kind = Kind {
     name: options::NAME,
     summary: "keeps names longer below by a suffix: an example of a name layer",
-    options: options::KNOWN,
+    options: options::OPTIONS,
     build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
 };
 

@@ -3,8 +3,8 @@
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{AccessMode, Caller, Errno, FileKind, Name, RenameMode, Result, Vnode};
 
+use super::effects;
 use super::layer::Map;
-use super::ways;
 use crate::ioctl;
 
 impl Map {
@@ -41,7 +41,7 @@ impl Map {
     }
 
     pub(crate) fn check_denied(&self, operation: &Operation<'_>) -> Result<()> {
-        if self.settings.denied & ways::effects(operation) != 0 { Err(Errno::EPERM) } else { Ok(()) }
+        if self.settings.denied & effects::effects(operation) != 0 { Err(Errno::EPERM) } else { Ok(()) }
     }
 
     /// Checks whether the squashed caller may perform the operation by the attributes that it sees. Changes of

@@ -36,15 +36,17 @@ impl Map {
             new_mode &= !caller.umask;
             let inherits = parent.mode & libc::S_ISGID != 0;
             if wanted.uid.is_none() {
-                wanted.uid = Some(self.settings.users.meant(caller.uid).ok_or(Errno::EOVERFLOW)?);
+                wanted.uid = Some(self.settings.users.to_lower(caller.uid).ok_or(Errno::EOVERFLOW)?);
             }
             if wanted.gid.is_none() {
-                let own = || self.settings.groups.meant(caller.gid).ok_or(Errno::EOVERFLOW);
+                let own = || self.settings.groups.to_lower(caller.gid).ok_or(Errno::EOVERFLOW);
                 wanted.gid = Some(if inherits { parent.gid } else { own()? });
             }
             if inherits && kind == FileKind::Directory {
                 new_mode |= libc::S_ISGID;
-            } else if inherits && !caller.is_superuser() && !caller.is_in_group(self.settings.groups.shown(parent.gid))
+            } else if inherits
+                && !caller.is_superuser()
+                && !caller.is_in_group(self.settings.groups.to_shown(parent.gid))
             {
                 new_mode &= !libc::S_ISGID;
             }
@@ -89,7 +91,7 @@ impl Map {
         how: &Creation,
     ) -> Result<vnode::Created> {
         if !self.has_view() || caller.server {
-            return self.create_below(node, caller, name, how);
+            return self.create_lower(node, caller, name, how);
         }
         loop {
             match node.forward_lookup(caller, name) {
@@ -105,15 +107,15 @@ impl Map {
             }
             self.view(node, &self.effective(caller))?.check_entries()?;
             let flags = how.flags.with(vnode::OpenFlags::EXCLUSIVE);
-            match self.create_below(node, caller, name, &Creation { flags, ..*how }) {
+            match self.create_lower(node, caller, name, &Creation { flags, ..*how }) {
                 // Another caller was faster: the file exists now, or is gone again.
                 Err(Errno::EEXIST) if !how.flags.is_exclusive() => {}
-                answer => return answer,
+                result => return result,
             }
         }
     }
 
-    fn create_below(
+    fn create_lower(
         &self,
         node: &LayerVnode<Self>,
         caller: &Caller,
@@ -128,16 +130,16 @@ impl Map {
         let exclusive = how.flags.with(vnode::OpenFlags::EXCLUSIVE);
         let mut created = match node.forward_create(caller, name, &Creation { mode: new.mode, flags: exclusive }) {
             Err(Errno::EEXIST) if !how.flags.is_exclusive() => return node.forward_create(caller, name, how),
-            answer => answer?,
+            result => result?,
         };
-        created.entry = new.settle(self, node, caller, name, created.entry)?;
+        created.entry = new.finish(self, node, caller, name, created.entry)?;
         Ok(created)
     }
 }
 
 impl NewObject {
     /// Gives the new object in the directory `node` its attributes, or removes it again.
-    pub(crate) fn settle(
+    pub(crate) fn finish(
         &self,
         map: &Map,
         node: &LayerVnode<Map>,
@@ -145,10 +147,10 @@ impl NewObject {
         name: Name<'_>,
         entry: Entry,
     ) -> Result<Entry> {
-        match self.adopt(map, node, caller, &entry) {
+        match self.apply_attributes(map, node, caller, &entry) {
             Ok(attributes) => Ok(Entry { attributes, ..entry }),
             Err(error) => {
-                self.take_away(map, node, name, &entry);
+                self.remove_again(map, node, name, &entry);
                 Err(error)
             }
         }
@@ -156,10 +158,10 @@ impl NewObject {
 
     /// Removes the object again, unless its name refers to another one by now. Only the error that occurred before
     /// counts.
-    fn take_away(&self, map: &Map, node: &LayerVnode<Map>, name: Name<'_>, entry: &Entry) {
+    fn remove_again(&self, map: &Map, node: &LayerVnode<Map>, name: Name<'_>, entry: &Entry) {
         let (below, server) = (node.lower(), Caller::server());
         let _guard = map.names.lock_directory(node);
-        let handle = node.lower_of(&entry.vnode).map(|made| made.handle());
+        let handle = node.lower_of(&entry.vnode).map(|created| created.handle());
         if below.lookup(&server, name).map(|found| found.vnode.handle()) != handle {
             return;
         }
@@ -171,7 +173,7 @@ impl NewObject {
 
     /// Gives the new object the attributes that it does not have yet. A server that is not the superuser cannot give
     /// objects away: it remains their owner.
-    pub(crate) fn adopt(
+    pub(crate) fn apply_attributes(
         &self,
         map: &Map,
         node: &LayerVnode<Map>,
@@ -183,22 +185,22 @@ impl NewObject {
         }
         // The new owner must have space for the object, unless the caller may exceed that limit.
         let (below, server) = (node.lower_of(&entry.vnode)?, Caller::server().at_expense_of(&map.effective(caller)));
-        let is = below.getattr(&server)?;
+        let current = below.getattr(&server)?;
         let mut changes = SetAttributes {
-            uid: self.wanted.uid.filter(|uid| *uid != is.uid),
-            gid: self.wanted.gid.filter(|gid| *gid != is.gid),
+            uid: self.wanted.uid.filter(|uid| *uid != current.uid),
+            gid: self.wanted.gid.filter(|gid| *gid != current.gid),
             ..SetAttributes::default()
         };
-        let owned = changes.uid.is_some() || changes.gid.is_some();
-        changes.mode = self.wanted.mode.filter(|mode| *mode != is.mode || (owned && mode & 0o6000 != 0));
+        let changes_owner = changes.uid.is_some() || changes.gid.is_some();
+        changes.mode = self.wanted.mode.filter(|mode| *mode != current.mode || (changes_owner && mode & 0o6000 != 0));
         let mut attributes = match changes.is_empty() {
-            true => is,
+            true => current,
             false => match below.setattr(&server, &changes) {
-                Err(Errno::EPERM) if owned && !geteuid().is_root() => {
+                Err(Errno::EPERM) if changes_owner && !geteuid().is_root() => {
                     let mode = SetAttributes { uid: None, gid: None, ..changes };
-                    if mode.is_empty() { is } else { below.setattr(&server, &mode)? }
+                    if mode.is_empty() { current } else { below.setattr(&server, &mode)? }
                 }
-                answer => answer?,
+                result => result?,
             },
         };
         if map.has_view() {

@@ -10,7 +10,7 @@ use vnode::{
 
 use super::names::NameLocks;
 use super::options::NAME;
-use super::policies::Xattrs;
+use super::policies::XattrAccess;
 use super::settings::Settings;
 use super::view::is_acl;
 use crate::ioctl;
@@ -75,7 +75,7 @@ impl Layer for Map {
         let effective = self.effective(caller);
         match self.has_view() {
             // New objects and written data are still charged to the caller, where space is reserved or limited.
-            true => Cow::Owned(with_process(Caller::server().at_expense_of(&self.payer(&effective)), caller)),
+            true => Cow::Owned(with_process(Caller::server().at_expense_of(&self.charged_caller(&effective)), caller)),
             false => effective,
         }
     }
@@ -103,8 +103,10 @@ impl Layer for Map {
         let mut changes = self.settings.policies.apply(&view, changes)?;
         if self.has_view() {
             view.check_changes(&mut changes)?;
-            changes.uid = changes.uid.map(|uid| self.settings.users.meant(uid).ok_or(Errno::EOVERFLOW)).transpose()?;
-            changes.gid = changes.gid.map(|gid| self.settings.groups.meant(gid).ok_or(Errno::EOVERFLOW)).transpose()?;
+            changes.uid =
+                changes.uid.map(|uid| self.settings.users.to_lower(uid).ok_or(Errno::EOVERFLOW)).transpose()?;
+            changes.gid =
+                changes.gid.map(|gid| self.settings.groups.to_lower(gid).ok_or(Errno::EOVERFLOW)).transpose()?;
         }
         if let Some(mode) = &mut changes.mode
             && self.has_view()
@@ -139,7 +141,7 @@ impl Layer for Map {
     fn mkdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
         let new = self.new_object(node, caller, FileKind::Directory, mode)?;
         let entry = node.forward_mkdir(caller, name, new.mode)?;
-        new.settle(self, node, caller, name, entry)
+        new.finish(self, node, caller, name, entry)
     }
 
     fn mknod(
@@ -153,13 +155,13 @@ impl Layer for Map {
     ) -> Result<Entry> {
         let new = self.new_object(node, caller, kind, mode)?;
         let entry = node.forward_mknod(caller, name, kind, new.mode, device)?;
-        new.settle(self, node, caller, name, entry)
+        new.finish(self, node, caller, name, entry)
     }
 
     fn symlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
         let new = self.new_object(node, caller, FileKind::Symlink, 0o777)?;
         let entry = node.forward_symlink(caller, name, target)?;
-        new.settle(self, node, caller, name, entry)
+        new.finish(self, node, caller, name, entry)
     }
 
     fn rename(
@@ -172,25 +174,25 @@ impl Layer for Map {
         mode: RenameMode,
     ) -> Result<()> {
         let rename = |mode| node.forward_rename(caller, name, to, to_name, mode);
-        let kept = match mode {
+        let no_replace_mode = match mode {
             RenameMode::Replace => RenameMode::NoReplace,
             RenameMode::Whiteout => RenameMode::WhiteoutNoReplace,
             _ => return rename(mode),
         };
-        let keeps = self.denies("unlink");
-        if caller.server || !(keeps || self.has_view()) {
+        let denies_unlink = self.denies("unlink");
+        if caller.server || !(denies_unlink || self.has_view()) {
             return rename(mode);
         }
-        match rename(kept) {
+        match rename(no_replace_mode) {
             // Where nothing may be deleted, nothing may be replaced either.
-            Err(Errno::EEXIST) if keeps => Err(Errno::EPERM),
+            Err(Errno::EEXIST) if denies_unlink => Err(Errno::EPERM),
             // The target may have been created after the check: then nothing has checked yet whether it may be removed.
             Err(Errno::EEXIST) => {
                 self.check_removal(&**node.lower_of(to)?, &self.effective(caller), to_name, None)?;
                 rename(mode)
             }
             // Not every file system supports a rename that keeps the target.
-            Err(Errno::EINVAL | Errno::EOPNOTSUPP | Errno::ENOSYS) if !keeps => rename(mode),
+            Err(Errno::EINVAL | Errno::EOPNOTSUPP | Errno::ENOSYS) if !denies_unlink => rename(mode),
             answer => answer,
         }
     }
@@ -198,12 +200,12 @@ impl Layer for Map {
     fn tmpfile(&self, node: &LayerVnode<Self>, caller: &Caller, how: &Creation) -> Result<vnode::Created> {
         let new = self.new_object(node, caller, FileKind::Regular, how.mode)?;
         let mut created = node.forward_tmpfile(caller, &Creation { mode: new.mode, ..*how })?;
-        created.entry.attributes = new.adopt(self, node, caller, &created.entry)?;
+        created.entry.attributes = new.apply_attributes(self, node, caller, &created.entry)?;
         Ok(created)
     }
 
     fn getxattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
-        if self.settings.policies.xattrs == Xattrs::None {
+        if self.settings.policies.xattrs == XattrAccess::None {
             return Err(Errno::EOPNOTSUPP);
         }
         node.forward_getxattr(caller, name)
@@ -218,7 +220,7 @@ impl Layer for Map {
         mode: XattrMode,
     ) -> Result<()> {
         self.settings.policies.check_xattr_change()?;
-        match self.keeps_list(node, caller, name)? {
+        match self.ignores_acl_change(node, caller, name)? {
             true => Ok(()),
             false => node.forward_setxattr(caller, name, value, mode),
         }
@@ -226,11 +228,11 @@ impl Layer for Map {
 
     fn removexattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
         self.settings.policies.check_xattr_change()?;
-        if self.keeps_list(node, caller, name)? { Ok(()) } else { node.forward_removexattr(caller, name) }
+        if self.ignores_acl_change(node, caller, name)? { Ok(()) } else { node.forward_removexattr(caller, name) }
     }
 
     fn listxattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {
-        if self.settings.policies.xattrs == Xattrs::None {
+        if self.settings.policies.xattrs == XattrAccess::None {
             return Ok(Vec::new());
         }
         let names = node.forward_listxattr(caller)?;
@@ -296,7 +298,7 @@ impl Layer for Map {
         offset: u64,
         length: u64,
     ) -> Result<()> {
-        self.before_change(file, caller)?;
+        self.strip_privileges(file, caller)?;
         file.forward_allocate(caller, mode, offset, length)
     }
 
@@ -312,7 +314,7 @@ impl Layer for Map {
         if let Some(to) = to.as_any().downcast_ref::<LayerFile<Self>>()
             && length > 0
         {
-            self.before_change(to, caller)?;
+            self.strip_privileges(to, caller)?;
         }
         file.forward_copy_range(caller, offset, to, to_offset, length)
     }
@@ -329,12 +331,12 @@ impl Map {
     ///
     /// # Errors
     /// Returns `EPERM` where permissions may not be changed this way, since setting a list is a way to change them.
-    pub(crate) fn keeps_list(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<bool> {
+    pub(crate) fn ignores_acl_change(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<bool> {
         if caller.server || !is_acl(name) || self.settings.policies.are_normal() {
             return Ok(false);
         }
         let caller = self.effective(caller);
-        self.settings.policies.keeps_list(&self.view(node, &caller)?)
+        self.settings.policies.ignores_acl_change(&self.view(node, &caller)?)
     }
 
     /// Returns the caller that performs an ioctl for a squashed caller that owns the object in the view: the lower
@@ -356,19 +358,19 @@ impl Map {
 
     /// Removes set-ID bits and capabilities from a file that the server is about to change for a caller that may not
     /// keep them: before the change, since data may have changed even where an error is reported.
-    pub(crate) fn before_change(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<()> {
+    pub(crate) fn strip_privileges(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<()> {
         if !self.kills_privileges(caller) {
             return Ok(());
         }
         let (below, server) = (file.node().lower(), Caller::server());
         let mode = below.getattr(&server)?.mode;
         let group = if mode & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
-        let left = mode & !(libc::S_ISUID | group);
-        if left != mode {
-            below.setattr(&server, &SetAttributes { mode: Some(left), ..SetAttributes::default() })?;
+        let remaining_mode = mode & !(libc::S_ISUID | group);
+        if remaining_mode != mode {
+            below.setattr(&server, &SetAttributes { mode: Some(remaining_mode), ..SetAttributes::default() })?;
         }
-        match below.getxattr(&server, CAPABILITIES) {
-            Ok(_) => below.removexattr(&server, CAPABILITIES),
+        match below.getxattr(&server, CAPABILITY_XATTR) {
+            Ok(_) => below.removexattr(&server, CAPABILITY_XATTR),
             Err(_) => Ok(()),
         }
     }
@@ -381,4 +383,4 @@ pub(crate) fn with_process(mut caller: Caller, of: &Caller) -> Caller {
 }
 
 /// Extended attribute that gives a program privileges.
-const CAPABILITIES: &[u8] = b"security.capability";
+const CAPABILITY_XATTR: &[u8] = b"security.capability";

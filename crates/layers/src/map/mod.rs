@@ -7,6 +7,7 @@
 
 mod checks;
 mod create;
+mod effects;
 mod ids;
 mod layer;
 mod names;
@@ -16,7 +17,6 @@ mod policies;
 mod settings;
 mod shown;
 mod view;
-mod ways;
 
 use crate::kind::Build;
 use crate::{Kind, OptionError};
@@ -26,7 +26,7 @@ pub use layer::Map;
 pub const KIND: Kind = Kind {
     name: options::NAME,
     summary: "shows other owners and permissions, hides names, refuses operations",
-    options: options::KNOWN,
+    options: options::OPTIONS,
     build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
 };
 

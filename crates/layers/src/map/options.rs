@@ -2,10 +2,10 @@
 
 use vnode::layer::Operation;
 
-use super::ids::Ids;
-use super::permissions::Permissions;
-use super::policies::{Policies, Policy, Xattrs};
-use super::settings::{self, Created, Settings, Squash, Users};
+use super::ids::IdMapping;
+use super::permissions::PermissionChanges;
+use super::policies::{ChangePolicies, ChangePolicy, XattrAccess};
+use super::settings::{self, CreationSettings, Settings, Squash, UsersAndGroups};
 use crate::globs::Globs;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, one_of};
 use crate::users::{group, user};
@@ -16,7 +16,7 @@ const fn option(key: &'static str, value: &'static str, summary: &'static str) -
     OptionSpecification { key, value, summary }
 }
 
-pub(crate) const KNOWN: &[OptionSpecification] = &[
+pub(crate) const OPTIONS: &[OptionSpecification] = &[
     option("owner", "USER", "show this owner of everything"),
     option("group", "GROUP", "show this group of everything"),
     option("user-map", "BELOW/ABOVE[:…]", "show owners as others"),
@@ -42,11 +42,12 @@ pub(crate) const KNOWN: &[OptionSpecification] = &[
 /// ID of the user and the group that nobody is in.
 const NOBODY: u32 = 65534;
 
-const POLICIES: [(&str, Policy); 3] = [("normal", Policy::Normal), ("ignore", Policy::Ignore), ("deny", Policy::Deny)];
+const CHANGE_POLICIES: [(&str, ChangePolicy); 3] =
+    [("normal", ChangePolicy::Normal), ("ignore", ChangePolicy::Ignore), ("deny", ChangePolicy::Deny)];
 
 /// Reads the settings from the options.
 pub(crate) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> {
-    let options = Options::new(NAME, KNOWN, pairs)?;
+    let options = Options::new(NAME, OPTIONS, pairs)?;
     for (one, other) in
         [("id-offset", "user-map"), ("id-offset", "group-map"), ("owner", "user-map"), ("group", "group-map")]
     {
@@ -54,30 +55,30 @@ pub(crate) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> 
             return Err(options.error(one, OptionProblem::Conflict { with: other }));
         }
     }
-    let offset = options.read("id-offset", Ids::offset)?.unwrap_or_default();
+    let offset = options.read("id-offset", IdMapping::parse_offset)?.unwrap_or_default();
     let user_of = |key| options.read(key, |text| user(text).ok_or("a user: a number or a name that exists".to_owned()));
     let group_of =
         |key| options.read(key, |text| group(text).ok_or("a group: a number or a name that exists".to_owned()));
-    let users = Ids {
-        forced: user_of("owner")?,
-        pairs: options.read("user-map", |text| Ids::pairs(text, user))?.unwrap_or_default(),
+    let users = IdMapping {
+        fixed: user_of("owner")?,
+        pairs: options.read("user-map", |text| IdMapping::parse_pairs(text, user))?.unwrap_or_default(),
         offset,
     };
-    let groups = Ids {
-        forced: group_of("group")?,
-        pairs: options.read("group-map", |text| Ids::pairs(text, group))?.unwrap_or_default(),
+    let groups = IdMapping {
+        fixed: group_of("group")?,
+        pairs: options.read("group-map", |text| IdMapping::parse_pairs(text, group))?.unwrap_or_default(),
         offset,
     };
     Ok(Settings {
         users,
         groups,
         mirror: options.read("mirror", mirror)?,
-        permissions: options.read("perms", Permissions::parse)?,
+        permissions: options.read("perms", PermissionChanges::parse)?,
         squash: squash(&options)?,
-        created: Created {
+        created: CreationSettings {
             owner: user_of("create-owner")?,
             group: group_of("create-group")?,
-            permissions: options.read("create-perms", Permissions::parse)?,
+            permissions: options.read("create-perms", PermissionChanges::parse)?,
         },
         policies: policies(&options)?,
         hidden: options.read("hide", Globs::names)?,
@@ -85,8 +86,8 @@ pub(crate) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> 
     })
 }
 
-fn mirror(list: &str) -> Result<Users, String> {
-    let mut users = Users::default();
+fn mirror(list: &str) -> Result<UsersAndGroups, String> {
+    let mut users = UsersAndGroups::default();
     for word in list.split(':') {
         let found = match word.strip_prefix('@') {
             Some(name) => group(name).map(|group| users.groups.push(group)),
@@ -109,14 +110,14 @@ fn squash(options: &Options<'_>) -> Result<Option<Squash>, OptionError> {
     Ok(Some(Squash { all, uid, gid }))
 }
 
-fn policies(options: &Options<'_>) -> Result<Policies, OptionError> {
-    let filter = options.read("chmod-filter", Permissions::parse)?;
+fn policies(options: &Options<'_>) -> Result<ChangePolicies, OptionError> {
+    let filter = options.read("chmod-filter", PermissionChanges::parse)?;
     let chmod = options.choice(
         "chmod",
         &[
-            ("normal", Some(Policy::Normal)),
-            ("ignore", Some(Policy::Ignore)),
-            ("deny", Some(Policy::Deny)),
+            ("normal", Some(ChangePolicy::Normal)),
+            ("ignore", Some(ChangePolicy::Ignore)),
+            ("deny", Some(ChangePolicy::Deny)),
             ("filter", None),
         ],
     )?;
@@ -127,22 +128,25 @@ fn policies(options: &Options<'_>) -> Result<Policies, OptionError> {
         }
         _ => {}
     }
-    Ok(Policies {
-        chown: options.choice("chown", &POLICIES)?.unwrap_or_default(),
-        chgrp: options.choice("chgrp", &POLICIES)?.unwrap_or_default(),
+    Ok(ChangePolicies {
+        chown: options.choice("chown", &CHANGE_POLICIES)?.unwrap_or_default(),
+        chgrp: options.choice("chgrp", &CHANGE_POLICIES)?.unwrap_or_default(),
         chmod: chmod.flatten().unwrap_or_default(),
         chmod_filter: filter,
         xattrs: options
-            .choice("xattr", &[("none", Xattrs::None), ("ro", Xattrs::ReadOnly), ("rw", Xattrs::ReadWrite)])?
+            .choice(
+                "xattr",
+                &[("none", XattrAccess::None), ("ro", XattrAccess::ReadOnly), ("rw", XattrAccess::ReadWrite)],
+            )?
             .unwrap_or_default(),
     })
 }
 
 /// Parses a list of operations into a bit set by index.
 fn denied(list: &str) -> Result<u64, String> {
-    let bit = |name: &str| Operation::NAMES.iter().position(|known| *known == name).map(|index| 1 << index);
+    let bit = |name: &str| Operation::NAMES.iter().position(|candidate| *candidate == name).map(|index| 1 << index);
     list.split(':').try_fold(0, |set, word| {
-        let bits = if word == "delete" { Some(settings::deleting()) } else { bit(word) };
+        let bits = if word == "delete" { Some(settings::delete_operations()) } else { bit(word) };
         bits.filter(|_| word != "release").map(|bits| set | bits).ok_or_else(|| {
             let names = Operation::NAMES.iter().copied().filter(|name| *name != "release");
             format!("a list of delete, {}", one_of(names))

@@ -2,10 +2,10 @@
 
 /// A sequence of changes to permission bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Permissions(Vec<Change>);
+pub(crate) struct PermissionChanges(Vec<PermissionChange>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum PermissionChange {
     /// Sets exactly these bits for everybody, whatever the mode was before.
     To(u32),
     Clause(Clause),
@@ -31,7 +31,7 @@ struct Clause {
 
 const EXPECTED: &str = "octal numbers and clauses as of chmod, such as 0644 or go-w:a+rX";
 
-impl Permissions {
+impl PermissionChanges {
     /// Parses changes separated by `:` or `,`.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Permissions {
         for part in text.split([':', ',']) {
             if part.starts_with(|character: char| character.is_ascii_digit()) {
                 let bits = u32::from_str_radix(part, 8).ok().filter(|bits| *bits <= 0o777);
-                changes.push(Change::To(bits.ok_or(EXPECTED)?));
+                changes.push(PermissionChange::To(bits.ok_or(EXPECTED)?));
             } else {
                 clauses(part, &mut changes).ok_or(EXPECTED)?;
             }
@@ -52,8 +52,8 @@ impl Permissions {
     /// Returns the mode after the changes. Set-ID and sticky bits stay.
     pub(crate) fn apply(&self, mode: u32, is_directory: bool) -> u32 {
         self.0.iter().fold(mode, |mode, change| match change {
-            Change::To(bits) => (mode & !0o777) | bits,
-            Change::Clause(clause) => clause.apply(mode, is_directory),
+            PermissionChange::To(bits) => (mode & !0o777) | bits,
+            PermissionChange::Clause(clause) => clause.apply(mode, is_directory),
         })
     }
 }
@@ -77,7 +77,7 @@ impl Clause {
 }
 
 /// Parses `[ugoadf]*([-+=][rwxXDugo]*)+`.
-fn clauses(text: &str, changes: &mut Vec<Change>) -> Option<()> {
+fn clauses(text: &str, changes: &mut Vec<PermissionChange>) -> Option<()> {
     let start = text.find(['+', '-', '='])?;
     let (mut who, mut directories, mut files) = (0, false, false);
     for letter in text[..start].chars() {
@@ -114,7 +114,7 @@ fn clauses(text: &str, changes: &mut Vec<Change>) -> Option<()> {
                 _ => return None,
             }
         }
-        changes.push(Change::Clause(clause));
+        changes.push(PermissionChange::Clause(clause));
     }
     Some(())
 }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clauses_do_as_chmod_does() {
+    fn clauses_match_chmod() {
         for (text, mode, directory, expected) in [
             ("0644", 0o4777, false, 0o4644),
             ("u+rwX,go-w", 0o066, false, 0o644),
@@ -143,10 +143,10 @@ mod tests {
             ("0000:u=rD", 0o777, true, 0o500),
             ("u+r-w=x", 0o200, false, 0o100),
         ] {
-            assert_eq!(Permissions::parse(text).unwrap().apply(mode, directory), expected, "{text} on {mode:o}");
+            assert_eq!(PermissionChanges::parse(text).unwrap().apply(mode, directory), expected, "{text} on {mode:o}");
         }
         for text in ["", "rwx", "u+s", "0999", "1777", "z+r", "u+r::g+r"] {
-            assert!(Permissions::parse(text).is_err(), "{text}");
+            assert!(PermissionChanges::parse(text).is_err(), "{text}");
         }
     }
 }

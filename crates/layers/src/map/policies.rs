@@ -2,21 +2,21 @@
 
 use vnode::{Errno, Result, SetAttributes};
 
-use super::permissions::Permissions;
-use super::view::View;
+use super::permissions::PermissionChanges;
+use super::view::ObjectView;
 
 /// Policies for attribute changes.
 #[derive(Debug)]
-pub(crate) struct Policies {
-    pub(crate) chown: Policy,
-    pub(crate) chgrp: Policy,
-    pub(crate) chmod: Policy,
-    pub(crate) chmod_filter: Option<Permissions>,
-    pub(crate) xattrs: Xattrs,
+pub(crate) struct ChangePolicies {
+    pub(crate) chown: ChangePolicy,
+    pub(crate) chgrp: ChangePolicy,
+    pub(crate) chmod: ChangePolicy,
+    pub(crate) chmod_filter: Option<PermissionChanges>,
+    pub(crate) xattrs: XattrAccess,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Policy {
+pub(crate) enum ChangePolicy {
     #[default]
     Normal,
     /// Reported as done but ignored, which only a caller that checks notices.
@@ -25,58 +25,58 @@ pub(crate) enum Policy {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Xattrs {
+pub(crate) enum XattrAccess {
     None,
     ReadOnly,
     #[default]
     ReadWrite,
 }
 
-impl Policies {
+impl ChangePolicies {
     /// Returns whether all changes pass through unmodified.
     pub(crate) fn are_normal(&self) -> bool {
-        [self.chown, self.chgrp, self.chmod] == [Policy::Normal; 3] && self.chmod_filter.is_none()
+        [self.chown, self.chgrp, self.chmod] == [ChangePolicy::Normal; 3] && self.chmod_filter.is_none()
     }
 
     /// Returns the changes that remain. An ignored change still requires permission to make it.
-    pub(crate) fn apply(&self, view: &View<'_>, changes: &SetAttributes) -> Result<SetAttributes> {
-        let mut left = *changes;
-        let keep = |policy, asked: bool| match policy {
-            Policy::Deny if asked => Err(Errno::EPERM),
-            Policy::Ignore if asked => view.check_owner().map(|()| false),
+    pub(crate) fn apply(&self, view: &ObjectView<'_>, changes: &SetAttributes) -> Result<SetAttributes> {
+        let mut remaining = *changes;
+        let passes = |policy, is_changed: bool| match policy {
+            ChangePolicy::Deny if is_changed => Err(Errno::EPERM),
+            ChangePolicy::Ignore if is_changed => view.check_owner().map(|()| false),
             _ => Ok(true),
         };
-        if !keep(self.chown, changes.uid.is_some())? {
-            left.uid = None;
+        if !passes(self.chown, changes.uid.is_some())? {
+            remaining.uid = None;
         }
-        if !keep(self.chgrp, changes.gid.is_some())? {
-            left.gid = None;
+        if !passes(self.chgrp, changes.gid.is_some())? {
+            remaining.gid = None;
         }
-        if !keep(self.chmod, changes.mode.is_some())? {
-            left.mode = None;
+        if !passes(self.chmod, changes.mode.is_some())? {
+            remaining.mode = None;
         }
-        if let (Some(filter), Some(mode)) = (&self.chmod_filter, &mut left.mode) {
+        if let (Some(filter), Some(mode)) = (&self.chmod_filter, &mut remaining.mode) {
             *mode = filter.apply(*mode, view.attributes.is_directory());
         }
-        Ok(left)
+        Ok(remaining)
     }
 
     /// Returns whether access control lists stay unchanged for a caller to which the change is reported as done.
-    pub(crate) fn keeps_list(&self, view: &View<'_>) -> Result<bool> {
+    pub(crate) fn ignores_acl_change(&self, view: &ObjectView<'_>) -> Result<bool> {
         match self.chmod {
-            Policy::Deny => Err(Errno::EPERM),
+            ChangePolicy::Deny => Err(Errno::EPERM),
             // The permissions that a list grants cannot be filtered as a mode can.
             _ if self.chmod_filter.is_some() => Err(Errno::EPERM),
-            Policy::Ignore => view.check_owner().map(|()| true),
-            Policy::Normal => Ok(false),
+            ChangePolicy::Ignore => view.check_owner().map(|()| true),
+            ChangePolicy::Normal => Ok(false),
         }
     }
 
     pub(crate) fn check_xattr_change(&self) -> Result<()> {
         match self.xattrs {
-            Xattrs::None => Err(Errno::EOPNOTSUPP),
-            Xattrs::ReadOnly => Err(Errno::EPERM),
-            Xattrs::ReadWrite => Ok(()),
+            XattrAccess::None => Err(Errno::EOPNOTSUPP),
+            XattrAccess::ReadOnly => Err(Errno::EPERM),
+            XattrAccess::ReadWrite => Ok(()),
         }
     }
 }

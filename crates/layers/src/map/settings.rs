@@ -2,22 +2,22 @@
 
 use vnode::layer::Operation;
 
-use super::ids::Ids;
-use super::permissions::Permissions;
-use super::policies::Policies;
+use super::ids::IdMapping;
+use super::permissions::PermissionChanges;
+use super::policies::ChangePolicies;
 use crate::globs::Globs;
 
 /// Settings read from the options.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    pub(crate) users: Ids,
-    pub(crate) groups: Ids,
+    pub(crate) users: IdMapping,
+    pub(crate) groups: IdMapping,
     /// Users that see themselves as the owner of everything.
-    pub(crate) mirror: Option<Users>,
-    pub(crate) permissions: Option<Permissions>,
+    pub(crate) mirror: Option<UsersAndGroups>,
+    pub(crate) permissions: Option<PermissionChanges>,
     pub(crate) squash: Option<Squash>,
-    pub(crate) created: Created,
-    pub(crate) policies: Policies,
+    pub(crate) created: CreationSettings,
+    pub(crate) policies: ChangePolicies,
     pub(crate) hidden: Option<Globs>,
     /// Bit set of refused operations, by index.
     pub(crate) denied: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Settings {
 
 /// A set of users and group members.
 #[derive(Debug, Default)]
-pub(crate) struct Users {
+pub(crate) struct UsersAndGroups {
     pub(crate) users: Vec<u32>,
     pub(crate) groups: Vec<u32>,
 }
@@ -40,15 +40,15 @@ pub(crate) struct Squash {
 
 /// Attributes that new objects get; the IDs are lower IDs.
 #[derive(Debug)]
-pub(crate) struct Created {
+pub(crate) struct CreationSettings {
     pub(crate) owner: Option<u32>,
     pub(crate) group: Option<u32>,
-    pub(crate) permissions: Option<Permissions>,
+    pub(crate) permissions: Option<PermissionChanges>,
 }
 
 /// Returns the bit set of operations that delete, by index.
-pub(crate) fn deleting() -> u64 {
+pub(crate) fn delete_operations() -> u64 {
     ["unlink", "rmdir"].iter().fold(0, |set, name| {
-        set | Operation::NAMES.iter().position(|known| known == name).map_or(0, |index| 1 << index)
+        set | Operation::NAMES.iter().position(|candidate| candidate == name).map_or(0, |index| 1 << index)
     })
 }

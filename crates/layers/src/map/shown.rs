@@ -6,8 +6,8 @@ use vnode::layer::LayerVnode;
 use vnode::{AccessControl, Attributes, Caller, FileKind, Result, Vnode};
 
 use super::layer::{Map, with_process};
-use super::settings::Users;
-use super::view::View;
+use super::settings::UsersAndGroups;
+use super::view::ObjectView;
 
 impl Map {
     /// Returns whether attributes are shown other than they are, so that the shown ones decide access.
@@ -32,15 +32,15 @@ impl Map {
 
     /// Returns the lower identity of a squashed caller: objects created at its expense are its own from the beginning.
     /// A user as whom the lower superuser is shown is not the superuser.
-    pub(crate) fn payer<'a>(&self, effective: &'a Caller) -> Cow<'a, Caller> {
-        let below = (self.settings.users.meant(effective.uid), self.settings.groups.meant(effective.gid));
+    pub(crate) fn charged_caller<'a>(&self, effective: &'a Caller) -> Cow<'a, Caller> {
+        let below = (self.settings.users.to_lower(effective.uid), self.settings.groups.to_lower(effective.gid));
         match below {
             (Some(uid), Some(gid))
                 if effective.uid != 0 && uid != 0 && (uid, gid) != (effective.uid, effective.gid) =>
             {
-                let mut payer = effective.clone();
-                (payer.uid, payer.gid) = (uid, gid);
-                Cow::Owned(payer)
+                let mut charged_caller = effective.clone();
+                (charged_caller.uid, charged_caller.gid) = (uid, gid);
+                Cow::Owned(charged_caller)
             }
             _ => Cow::Borrowed(effective),
         }
@@ -48,15 +48,15 @@ impl Map {
 
     /// Returns the owner and the group that a squashed caller is shown for the lower ones.
     pub(crate) fn shown_ids(&self, caller: &Caller, (uid, gid): (u32, u32)) -> (u32, u32) {
-        let mirrored = |users: &Users| {
+        let mirrored = |users: &UsersAndGroups| {
             !caller.server
                 && (users.users.contains(&caller.uid) || users.groups.iter().any(|group| caller.is_in_group(*group)))
         };
         let uid = match &self.settings.mirror {
             Some(users) if mirrored(users) => caller.uid,
-            _ => self.settings.users.shown(uid),
+            _ => self.settings.users.to_shown(uid),
         };
-        (uid, self.settings.groups.shown(gid))
+        (uid, self.settings.groups.to_shown(gid))
     }
 
     /// Returns the set-ID bits that a file with this lower owner and group must not have for a squashed caller: the
@@ -82,16 +82,16 @@ impl Map {
     }
 
     /// Returns the object as a squashed caller sees it.
-    pub(crate) fn view<'a>(&self, node: &LayerVnode<Self>, caller: &'a Caller) -> Result<View<'a>> {
+    pub(crate) fn view<'a>(&self, node: &LayerVnode<Self>, caller: &'a Caller) -> Result<ObjectView<'a>> {
         self.view_of(&**node.lower(), caller)
     }
 
-    pub(crate) fn view_of<'a>(&self, below: &dyn Vnode, caller: &'a Caller) -> Result<View<'a>> {
+    pub(crate) fn view_of<'a>(&self, below: &dyn Vnode, caller: &'a Caller) -> Result<ObjectView<'a>> {
         let mut attributes = below.getattr(&Caller::server())?;
         if self.has_view() {
             self.show(caller, &mut attributes);
         }
-        Ok(View { caller, attributes })
+        Ok(ObjectView { caller, attributes })
     }
 
     /// Returns the caller, or the caller that it is squashed to.

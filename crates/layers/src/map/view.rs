@@ -3,15 +3,15 @@
 use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, OpenFlags, Result, SetAttributes, SetTime};
 
 /// The kernel opens a file with this flag to execute it (`__FMODE_EXEC`).
-const OPEN_TO_EXECUTE: u32 = 0x20;
+const FMODE_EXEC: u32 = 0x20;
 
 /// An object as a caller sees it.
-pub(crate) struct View<'a> {
+pub(crate) struct ObjectView<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) attributes: Attributes,
 }
 
-impl View<'_> {
+impl ObjectView<'_> {
     /// Checks access as access(2) does, except for read-only file systems.
     pub(crate) fn check(&self, mode: AccessMode) -> Result<()> {
         let Attributes { mode: bits, uid, gid, .. } = self.attributes;
@@ -32,7 +32,7 @@ impl View<'_> {
 
     pub(crate) fn check_open(&self, flags: OpenFlags) -> Result<()> {
         let mut wanted = 0;
-        if flags.bits() & OPEN_TO_EXECUTE != 0 {
+        if flags.bits() & FMODE_EXEC != 0 {
             wanted |= AccessMode::EXECUTE.bits();
         } else if flags.reads() {
             wanted |= AccessMode::READ.bits();
@@ -180,11 +180,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_class_that_a_caller_is_in_decides() {
+    fn first_matching_permission_class_decides() {
         let file = attributes(FileKind::Regular, 0o046, 1, 2);
         let may = |uid, groups: &[u32], mode| {
             let caller = Caller::with_groups(uid, 99, groups, 0);
-            View { caller: &caller, attributes: file }.check(mode).is_ok()
+            ObjectView { caller: &caller, attributes: file }.check(mode).is_ok()
         };
         assert!(!may(1, &[2], AccessMode::READ), "the owner");
         assert!(may(3, &[2], AccessMode::READ) && !may(3, &[2], AccessMode::WRITE), "the group");
@@ -193,10 +193,10 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_read_and_write_a_file_of_others_makes_no_name_for_it() {
+    fn protected_hardlinks_restrict_links_to_files_of_others() {
         let may = |uid, kind, mode| {
             let caller = Caller::with_groups(uid, 99, &[], 0);
-            View { caller: &caller, attributes: attributes(kind, mode, 1, 2) }.check_link().is_ok()
+            ObjectView { caller: &caller, attributes: attributes(kind, mode, 1, 2) }.check_link().is_ok()
         };
         assert!(may(1, FileKind::Regular, 0o4700) && may(0, FileKind::Fifo, 0));
         assert!(may(3, FileKind::Regular, 0o666) && may(3, FileKind::Regular, 0o2666));
@@ -214,10 +214,10 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_for_those_who_may() {
+    fn attribute_changes_require_permission() {
         let caller = Caller::with_groups(5, 5, &[6], 0);
         let may = |owner, changes: SetAttributes| {
-            let view = View { caller: &caller, attributes: attributes(FileKind::Regular, 0o622, owner, 6) };
+            let view = ObjectView { caller: &caller, attributes: attributes(FileKind::Regular, 0o622, owner, 6) };
             let mut changes = changes;
             view.check_changes(&mut changes).map(|()| changes)
         };

@@ -22,7 +22,7 @@ pub struct OptionSpecification {
 /// The options given to a layer: every key is known and given once.
 pub struct Options<'a> {
     layer: &'static str,
-    known: &'static [OptionSpecification],
+    specifications: &'static [OptionSpecification],
     pairs: &'a [(String, String)],
 }
 
@@ -33,12 +33,12 @@ impl<'a> Options<'a> {
     /// Fails if a key is not among `known`, or is given twice.
     pub fn new(
         layer: &'static str,
-        known: &'static [OptionSpecification],
+        specifications: &'static [OptionSpecification],
         pairs: &'a [(String, String)],
     ) -> Result<Self, OptionError> {
         for (index, (key, _)) in pairs.iter().enumerate() {
-            let problem = if !known.iter().any(|option| option.key == key) {
-                OptionProblem::UnknownKey { valid: known.iter().map(|option| option.key).collect() }
+            let problem = if !specifications.iter().any(|option| option.key == key) {
+                OptionProblem::UnknownKey { valid: specifications.iter().map(|option| option.key).collect() }
             } else if pairs[..index].iter().any(|(earlier, _)| earlier == key) {
                 OptionProblem::GivenTwice
             } else {
@@ -46,13 +46,16 @@ impl<'a> Options<'a> {
             };
             return Err(OptionError { layer, key: key.clone(), problem });
         }
-        Ok(Self { layer, known, pairs })
+        Ok(Self { layer, specifications, pairs })
     }
 
     /// Returns the value of an option, if it was given.
     pub fn text(&self, key: &str) -> Option<&'a str> {
-        debug_assert!(self.known.iter().any(|option| option.key == key), "`{key}` is not among the known options");
-        self.pairs.iter().find(|(given, _)| given == key).map(|(_, value)| value.as_str())
+        debug_assert!(
+            self.specifications.iter().any(|option| option.key == key),
+            "`{key}` is not among the known options"
+        );
+        self.pairs.iter().find(|(candidate, _)| candidate == key).map(|(_, value)| value.as_str())
     }
 
     /// Returns the value of an option as parsed by `read`, whose error describes what it expects instead.
@@ -126,7 +129,7 @@ fn quote(value: &str) -> String {
 mod tests {
     use super::*;
 
-    const KNOWN: &[OptionSpecification] = &[
+    const OPTIONS: &[OptionSpecification] = &[
         OptionSpecification { key: "loud", value: "yes|no", summary: "" },
         OptionSpecification { key: "size", value: "BYTES", summary: "" },
     ];
@@ -137,12 +140,12 @@ mod tests {
 
     #[test]
     fn errors_name_what_is_valid() {
-        let unknown = Options::new("x", KNOWN, &pairs(&[("lod", "yes")])).err().unwrap();
+        let unknown = Options::new("x", OPTIONS, &pairs(&[("lod", "yes")])).err().unwrap();
         assert_eq!(unknown.to_string(), "`x` has no option `lod`; it has loud and size");
-        let twice = Options::new("x", KNOWN, &pairs(&[("loud", "yes"), ("loud", "no")])).err().unwrap();
+        let twice = Options::new("x", OPTIONS, &pairs(&[("loud", "yes"), ("loud", "no")])).err().unwrap();
         assert_eq!(twice.to_string(), "option `loud` of `x` is given twice");
-        let given = pairs(&[("loud", "maybe"), ("size", "x")]);
-        let options = Options::new("x", KNOWN, &given).unwrap();
+        let pairs = pairs(&[("loud", "maybe"), ("size", "x")]);
+        let options = Options::new("x", OPTIONS, &pairs).unwrap();
         let value = options.flag("loud").unwrap_err();
         assert_eq!(value.to_string(), "option `loud` of `x` cannot be `maybe`: expected yes or no");
         assert!(value.is_about_value());
@@ -151,13 +154,13 @@ mod tests {
 
     #[test]
     fn values_are_quoted_where_they_must_be() {
-        let given = pairs(&[("a", "/x/*.log:y"), ("b", "say \"hi\", (you)")]);
-        assert_eq!(write(&given), r#"a=/x/*.log:y,b="say \"hi\", (you)""#);
+        let pairs = pairs(&[("a", "/x/*.log:y"), ("b", "say \"hi\", (you)")]);
+        assert_eq!(write(&pairs), r#"a=/x/*.log:y,b="say \"hi\", (you)""#);
     }
 
     #[test]
     fn an_option_that_is_not_given_has_its_default() {
-        let options = Options::new("x", KNOWN, &[]).unwrap();
+        let options = Options::new("x", OPTIONS, &[]).unwrap();
         assert_eq!(options.flag("loud"), Ok(false));
         assert_eq!(options.read("size", number::<u32>), Ok(None));
     }

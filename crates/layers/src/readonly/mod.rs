@@ -11,7 +11,7 @@ pub use layer::ReadOnly;
 pub const KIND: Kind = Kind {
     name: options::NAME,
     summary: "refuses every change",
-    options: options::KNOWN,
+    options: options::OPTIONS,
     build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
 };
 

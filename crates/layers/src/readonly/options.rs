@@ -4,9 +4,9 @@ use crate::options::{OptionError, OptionSpecification, Options};
 
 pub(crate) const NAME: &str = "readonly";
 
-pub(crate) const KNOWN: &[OptionSpecification] = &[];
+pub(crate) const OPTIONS: &[OptionSpecification] = &[];
 
 /// Refuses any option.
 pub(crate) fn check(pairs: &[(String, String)]) -> Result<(), OptionError> {
-    Options::new(NAME, KNOWN, pairs).map(drop)
+    Options::new(NAME, OPTIONS, pairs).map(drop)
 }

@@ -11,7 +11,7 @@ pub use layer::Rot13;
 pub const KIND: Kind = Kind {
     name: options::NAME,
     summary: "rotates the letters in file data by 13 places: an example of a data layer",
-    options: options::KNOWN,
+    options: options::OPTIONS,
     build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
 };
 

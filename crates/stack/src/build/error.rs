@@ -24,7 +24,7 @@ pub struct BuildError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildProblem {
     /// The text of the expression is invalid.
-    Syntax(crate::syntax::Problem),
+    Syntax(crate::syntax::SyntaxProblem),
     /// There is no such kind of base.
     UnknownBase(String),
     /// A kind of base that needs a path has none.
@@ -49,7 +49,7 @@ pub enum BuildProblem {
     /// An option of a layer is invalid.
     Option(OptionError),
     /// The value of an option is not text.
-    NoText {
+    NotUtf8 {
         /// The option.
         key: String,
     },
@@ -122,7 +122,7 @@ impl fmt::Display for BuildProblem {
                 )
             }
             BuildProblem::Option(error) => option(formatter, error),
-            BuildProblem::NoText { key } => write!(formatter, "the value of '{key}' is not UTF-8; write it in UTF-8"),
+            BuildProblem::NotUtf8 { key } => write!(formatter, "the value of '{key}' is not UTF-8; write it in UTF-8"),
             BuildProblem::Location(message) => write!(formatter, "{message}; correct what follows the colon"),
             BuildProblem::Directory(error) => error.fmt(formatter),
         }

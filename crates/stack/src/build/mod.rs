@@ -1,7 +1,7 @@
 //! Builds a stack from its expression: the one place that knows every kind of base and layer.
 
-mod description;
 mod error;
+mod loaded_program;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -13,56 +13,59 @@ use vnode::FileSystemRef;
 
 pub use error::{BuildError, BuildProblem};
 
-use description::Description;
+use loaded_program::LoadedProgram;
 
 use crate::kinds::{self, BaseError};
-use crate::syntax::{Base, Branch, Layer, LayerName, Mode, Span, Spanned, Stack, Tree};
+use crate::syntax::{Base, Branch, BranchTree, Layer, LayerName, Mode, Span, Spanned, Stack};
 
 /// Opens the base and stacks the layers on it.
 ///
 /// # Errors
 /// Any problem that prevents the stack from being built, with its location in the expression's text.
 pub fn build(stack: &Stack) -> Result<FileSystemRef, BuildError> {
-    build_telling(stack, &mut |_| {})
+    build_reporting(stack, &mut |_| {})
 }
 
-/// As [`build`], and reports to `tell` each branch that is left out because it does not exist.
+/// As [`build`], and reports to `report_missing` each branch that is left out because it does not exist.
 ///
 /// # Errors
 /// As [`build`].
-pub fn build_telling(stack: &Stack, tell: &mut dyn FnMut(&BuildError)) -> Result<FileSystemRef, BuildError> {
+pub fn build_reporting(
+    stack: &Stack,
+    report_missing: &mut dyn FnMut(&BuildError),
+) -> Result<FileSystemRef, BuildError> {
     match stack.layers.split_first() {
         Some((first, others)) if joins_branches(&first.value) => {
-            build_layers(build_joined(&stack.source, &first.value, tell)?, others)
+            build_layers(build_joined(&stack.source, &first.value, report_missing)?, others)
         }
-        Some((first, others)) if stack.source.len() > 1 && is_description(&first.value) => {
-            build_layers(build_fan(&stack.source, &first.value, tell)?, others)
+        Some((first, others)) if stack.source.len() > 1 && is_fist_program(&first.value) => {
+            build_layers(build_fan_out(&stack.source, &first.value, report_missing)?, others)
         }
-        _ => build_layers(build_source(&stack.source, tell)?, &stack.layers),
+        _ => build_layers(build_source(&stack.source, report_missing)?, &stack.layers),
     }
 }
 
-fn is_description(layer: &Layer) -> bool {
+fn is_fist_program(layer: &Layer) -> bool {
     matches!(layer.name.value, LayerName::Description(_))
 }
 
 /// Opens all branches and stacks a FiST program on them.
-fn build_fan(
+fn build_fan_out(
     source: &[Spanned<Branch>],
     layer: &Layer,
-    tell: &mut dyn FnMut(&BuildError),
+    report_missing: &mut dyn FnMut(&BuildError),
 ) -> Result<FileSystemRef, BuildError> {
     let LayerName::Description(path) = &layer.name.value else { unreachable!("the layer is a description") };
-    let description = Description::read_for(path, source.len()).map_err(|problem| at_name(problem, layer))?;
+    let program = LoadedProgram::read_for_fan_out(path, source.len()).map_err(|problem| layer_error(problem, layer))?;
     let pairs = options(layer)?;
     let mut branches = Vec::with_capacity(source.len());
     for branch in source {
         if let Some(mode) = &branch.value.mode {
             return Err(BuildError::new(BuildProblem::ModeOfOnlyBranch(mode.value), mode.span));
         }
-        branches.push(build_tree(&branch.value.tree, tell)?);
+        branches.push(build_tree(&branch.value.tree, report_missing)?);
     }
-    let prepared = description.with(path, &pairs).map_err(|error| option_error(error, layer))?;
+    let prepared = program.prepare(path, &pairs).map_err(|error| option_error(error, layer))?;
     Ok(layers::described::stack(vec![prepared], branches))
 }
 
@@ -87,17 +90,17 @@ fn joins_branches(layer: &Layer) -> bool {
 fn build_joined(
     source: &[Spanned<Branch>],
     layer: &Layer,
-    tell: &mut dyn FnMut(&BuildError),
+    report_missing: &mut dyn FnMut(&BuildError),
 ) -> Result<FileSystemRef, BuildError> {
     let (kind, pairs) = kind_and_options(layer)?;
-    let leaves_out = kind.leaves_out_missing_branches(&pairs).map_err(|error| option_error(error, layer))?;
+    let omits_missing = kind.leaves_out_missing_branches(&pairs).map_err(|error| option_error(error, layer))?;
     let (mut branches, mut missing, mut last) = (Vec::with_capacity(source.len()), Vec::new(), None);
     for branch in source {
-        match open_branch(&branch.value, tell) {
+        match open_branch(&branch.value, report_missing) {
             Ok(branch) => branches.push(branch),
-            Err(error) if leaves_out && error.is_missing() => {
+            Err(error) if omits_missing && error.is_missing() => {
                 tracing::warn!(%error, "a branch is left out");
-                tell(&error);
+                report_missing(&error);
                 missing.push(label(&branch.value));
                 last = Some(error);
             }
@@ -107,18 +110,19 @@ fn build_joined(
     if let (true, Some(error)) = (branches.is_empty(), last) {
         return Err(error);
     }
-    kind.join_without(&pairs, branches, missing, Some(Arc::new(open_later))).map_err(|error| option_error(error, layer))
+    kind.join_without(&pairs, branches, missing, Some(Arc::new(open_branch_from_text)))
+        .map_err(|error| option_error(error, layer))
 }
 
 /// Opens a branch.
-fn open_branch(branch: &Branch, tell: &mut dyn FnMut(&BuildError)) -> Result<layers::Branch, BuildError> {
+fn open_branch(branch: &Branch, report_missing: &mut dyn FnMut(&BuildError)) -> Result<layers::Branch, BuildError> {
     let Branch { tree, mode } = branch;
     let mode = mode.as_ref().map(|mode| match mode.value {
         Mode::ReadWrite => layers::BranchMode::ReadWrite,
         Mode::ReadOnly => layers::BranchMode::ReadOnly,
         Mode::NoCreate => layers::BranchMode::NoCreate,
     });
-    Ok(layers::Branch { file_system: build_tree(tree, tell)?, mode, label: label(branch) })
+    Ok(layers::Branch { file_system: build_tree(tree, report_missing)?, mode, label: label(branch) })
 }
 
 /// Returns the label of a branch: its expression, without a mode.
@@ -127,7 +131,7 @@ fn label(branch: &Branch) -> String {
 }
 
 /// Opens a branch for a running stack, written as in an expression.
-fn open_later(text: &str) -> Result<layers::Branch, String> {
+fn open_branch_from_text(text: &str) -> Result<layers::Branch, String> {
     let stack = crate::syntax::parse(text).map_err(|error| error.to_string())?;
     match (&stack.source[..], &stack.layers[..]) {
         ([branch], []) => open_branch(&branch.value, &mut |_| {}).map_err(|error| error.to_string()),
@@ -141,17 +145,17 @@ fn open_later(text: &str) -> Result<layers::Branch, String> {
 /// As [`build`].
 pub fn build_layers(mut file_system: FileSystemRef, layers: &[Spanned<Layer>]) -> Result<FileSystemRef, BuildError> {
     // FiST programs directly on each other may become one layer.
-    let mut descriptions = Vec::new();
+    let mut programs = Vec::new();
     for layer in layers {
         match &layer.value.name.value {
-            LayerName::Description(path) => descriptions.push(prepare(path, &layer.value)?),
+            LayerName::Description(path) => programs.push(prepare(path, &layer.value)?),
             LayerName::Name(_) => {
-                file_system = stack_descriptions(&mut descriptions, file_system);
+                file_system = stack_programs(&mut programs, file_system);
                 file_system = build_layer(file_system, &layer.value)?;
             }
         }
     }
-    Ok(stack_descriptions(&mut descriptions, file_system))
+    Ok(stack_programs(&mut programs, file_system))
 }
 
 /// Stacks a FiST program on as many file systems as it declares.
@@ -177,7 +181,7 @@ pub fn build_descriptions(
     let mut below = branches.len();
     let mut prepared = Vec::with_capacity(lowest_first.len());
     for (path, options) in lowest_first {
-        prepared.push(prepare_apart(path, options, below)?);
+        prepared.push(prepare_standalone(path, options, below)?);
         below = 1;
     }
     Ok(layers::described::stack(prepared, branches))
@@ -188,16 +192,16 @@ pub fn build_descriptions(
 ///
 /// # Errors
 /// If one cannot be read or has errors.
-pub fn barrier(upper: &Path, lower: &Path) -> Result<Option<String>, BuildError> {
-    let (upper, lower) = (prepare_apart(upper, &[], 1)?, prepare_apart(lower, &[], fan_out(lower)?)?);
+pub fn merge_barrier(upper: &Path, lower: &Path) -> Result<Option<String>, BuildError> {
+    let (upper, lower) = (prepare_standalone(upper, &[], 1)?, prepare_standalone(lower, &[], fan_out(lower)?)?);
     Ok(upper.barrier(&lower))
 }
 
 /// Reads a FiST program that is not part of an expression.
-fn prepare_apart(path: &Path, options: &[(String, String)], below: usize) -> Result<Prepared, BuildError> {
+fn prepare_standalone(path: &Path, options: &[(String, String)], below: usize) -> Result<Prepared, BuildError> {
     let error = |problem| BuildError::new(problem, Span::default());
-    let description = Description::read_for(path, below).map_err(error)?;
-    description.with(path, options).map_err(|option| error(BuildProblem::Option(option)))
+    let program = LoadedProgram::read_for_fan_out(path, below).map_err(error)?;
+    program.prepare(path, options).map_err(|option| error(BuildProblem::Option(option)))
 }
 
 /// Returns the number of file systems that a FiST program is stacked on.
@@ -205,8 +209,8 @@ fn prepare_apart(path: &Path, options: &[(String, String)], below: usize) -> Res
 /// # Errors
 /// If it cannot be read or has errors.
 pub fn fan_out(path: &Path) -> Result<usize, BuildError> {
-    let description = Description::read(path).map_err(|problem| BuildError::new(problem, Span::default()))?;
-    Ok(description.fan_out())
+    let program = LoadedProgram::read(path).map_err(|problem| BuildError::new(problem, Span::default()))?;
+    Ok(program.fan_out())
 }
 
 /// Opens a directory without any layer.
@@ -222,8 +226,8 @@ pub fn build_directory(path: &Path) -> Result<FileSystemRef, BuildError> {
 pub fn make_absolute(stack: &mut Stack, directory: &Path) {
     for branch in &mut stack.source {
         match &mut branch.value.tree {
-            Tree::Stack(inner) => make_absolute(inner, directory),
-            Tree::Base(base) => {
+            BranchTree::Stack(inner) => make_absolute(inner, directory),
+            BranchTree::Base(base) => {
                 let kind = base.kind.as_ref().map_or(kinds::DIRECTORY, |kind| &kind.value);
                 if kinds::base(kind).is_some_and(|kind| kind.location_is_path) && !base.location.value.is_empty() {
                     base.location.value = directory.join(&base.location.value).into_os_string();
@@ -262,20 +266,23 @@ fn is_path(form: &str, value: &OsStr) -> bool {
         && !alternatives.any(|word| OsStr::new(word) == value)
 }
 
-fn build_source(source: &[Spanned<Branch>], tell: &mut dyn FnMut(&BuildError)) -> Result<FileSystemRef, BuildError> {
+fn build_source(
+    source: &[Spanned<Branch>],
+    report_missing: &mut dyn FnMut(&BuildError),
+) -> Result<FileSystemRef, BuildError> {
     let [branch] = source else {
         return Err(BuildError::new(BuildProblem::SeveralBranches, source[1].span));
     };
     if let Some(mode) = &branch.value.mode {
         return Err(BuildError::new(BuildProblem::ModeOfOnlyBranch(mode.value), mode.span));
     }
-    build_tree(&branch.value.tree, tell)
+    build_tree(&branch.value.tree, report_missing)
 }
 
-fn build_tree(tree: &Tree, tell: &mut dyn FnMut(&BuildError)) -> Result<FileSystemRef, BuildError> {
+fn build_tree(tree: &BranchTree, report_missing: &mut dyn FnMut(&BuildError)) -> Result<FileSystemRef, BuildError> {
     match tree {
-        Tree::Stack(inner) => build_telling(inner, tell),
-        Tree::Base(base) => build_base(base),
+        BranchTree::Stack(inner) => build_reporting(inner, report_missing),
+        BranchTree::Base(base) => build_base(base),
     }
 }
 
@@ -327,7 +334,7 @@ fn options(layer: &Layer) -> Result<Vec<Pair>, BuildError> {
     let mut pairs = Vec::new();
     for argument in &layer.arguments {
         let Some(value) = argument.value.value.to_str() else {
-            let problem = BuildProblem::NoText { key: argument.key.value.clone() };
+            let problem = BuildProblem::NotUtf8 { key: argument.key.value.clone() };
             return Err(BuildError::new(problem, argument.value.span));
         };
         pairs.push((argument.key.value.clone(), value.to_owned()));
@@ -337,29 +344,29 @@ fn options(layer: &Layer) -> Result<Vec<Pair>, BuildError> {
 
 /// Reads a FiST program that is to be stacked on one file system.
 fn prepare(path: &Path, layer: &Layer) -> Result<Prepared, BuildError> {
-    let description = Description::read_for(path, 1).map_err(|problem| at_name(problem, layer))?;
-    description.with(path, &options(layer)?).map_err(|error| option_error(error, layer))
+    let program = LoadedProgram::read_for_fan_out(path, 1).map_err(|problem| layer_error(problem, layer))?;
+    program.prepare(path, &options(layer)?).map_err(|error| option_error(error, layer))
 }
 
 /// Stacks the FiST programs, if there are any, on a file system.
-fn stack_descriptions(descriptions: &mut Vec<Prepared>, lower: FileSystemRef) -> FileSystemRef {
-    match descriptions.is_empty() {
+fn stack_programs(programs: &mut Vec<Prepared>, lower: FileSystemRef) -> FileSystemRef {
+    match programs.is_empty() {
         true => lower,
-        false => layers::described::stack(std::mem::take(descriptions), vec![lower]),
+        false => layers::described::stack(std::mem::take(programs), vec![lower]),
     }
 }
 
-fn at_name(problem: BuildProblem, layer: &Layer) -> BuildError {
+fn layer_error(problem: BuildProblem, layer: &Layer) -> BuildError {
     BuildError::new(problem, layer.name.span)
 }
 
 fn option_error(error: OptionError, layer: &Layer) -> BuildError {
-    let span = place_of(&error, layer);
+    let span = option_span(&error, layer);
     BuildError::new(BuildProblem::Option(error), span)
 }
 
 /// Returns the location of an option error: the option's value, its key, or the layer for an option that is missing.
-fn place_of(error: &OptionError, layer: &Layer) -> Span {
+fn option_span(error: &OptionError, layer: &Layer) -> Span {
     match layer.arguments.iter().rfind(|argument| argument.key.value == error.key) {
         Some(argument) if error.is_about_value() => argument.value.span,
         Some(argument) => argument.key.span,

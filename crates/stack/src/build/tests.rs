@@ -16,25 +16,25 @@ fn error(text: &str) -> (usize, String) {
 }
 
 #[test]
-fn layers_are_put_on_from_the_bottom() {
+fn layers_are_stacked_bottom_up() {
     let file_system = build(&parse("(mem: | longnames(suffix=.x)) | readonly").unwrap()).unwrap();
     let kinds: Vec<String> = file_system.describe().into_iter().map(|member| member.kind).collect();
     assert_eq!(kinds, ["mem", "longnames", "readonly"]);
-    let made = file_system.root().mkdir(&Caller::server(), Name::new(b"d").unwrap(), 0o777);
-    assert_eq!(made.err(), Some(Errno::EROFS));
+    let created = file_system.root().mkdir(&Caller::server(), Name::new(b"d").unwrap(), 0o777);
+    assert_eq!(created.err(), Some(Errno::EROFS));
     let text = crate::explain(file_system.as_ref());
     assert!(text.contains("  longnames suffix=.x\n") && text.contains("read-only"), "{text}");
 }
 
 #[test]
-fn layers_go_on_a_file_system_that_is_there_already() {
+fn layers_stack_on_an_existing_file_system() {
     let base = build(&parse("mem:").unwrap()).unwrap();
     let stack = build_layers(base, &parse_layers("readonly").unwrap()).unwrap();
     assert!(stack.properties().read_only);
 }
 
 #[test]
-fn errors_point_at_what_is_wrong() {
+fn errors_point_at_their_cause() {
     let cases = [
         ("mam:", 1, "there is no kind of base 'mam'; did you mean 'mem'?"),
         ("x3y://bucket", 1, "there is no kind of base 'x3y'; there are dir and mem"),
@@ -57,7 +57,7 @@ fn errors_point_at_what_is_wrong() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_named() {
+fn missing_directory_is_named() {
     let error = build(&parse("/none/at/all | readonly").unwrap()).err().unwrap();
     assert!(matches!(error.problem, BuildProblem::Directory(_)));
     assert!(error.to_string().starts_with("there is no directory `/none/at/all`: "), "{error}");
@@ -84,7 +84,7 @@ fn paths_become_absolute_and_nothing_else_does() {
 }
 
 #[test]
-fn a_missing_branch_is_an_error_unless_it_is_to_be_left_out() {
+fn missing_branch_is_an_error_unless_omitted() {
     let error = |text: &str| error(text).1;
     assert!(error("mem:, /no/such=ro | union").contains("/no/such"));
     assert!(error("mem:, /no/such=ro | union(missing=fail)").contains("/no/such"));

@@ -5,13 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::lexer::is_special;
 use super::parser::is_kind;
-use super::tree::{Argument, Base, Branch, Layer, LayerName, Stack, Tree};
+use super::tree::{Argument, Base, Branch, BranchTree, Layer, LayerName, Stack};
 
 /// Writes one word: as it is if the lexer would read it back so, otherwise in double quotes.
 pub(crate) fn quote(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if is_plain(text) => text.to_owned(),
-        _ => in_quotes(bytes),
+        _ => quote_always(bytes),
     }
 }
 
@@ -31,8 +31,8 @@ impl fmt::Display for Stack {
 impl fmt::Display for Branch {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.tree {
-            Tree::Base(base) => write!(formatter, "{base}")?,
-            Tree::Stack(stack) => write!(formatter, "({stack})")?,
+            BranchTree::Base(base) => write!(formatter, "{base}")?,
+            BranchTree::Stack(stack) => write!(formatter, "({stack})")?,
         }
         match &self.mode {
             Some(mode) => write!(formatter, "={}", mode.value),
@@ -48,7 +48,7 @@ impl fmt::Display for Base {
             Some(kind) if location.is_empty() => write!(formatter, "{}:", kind.value),
             Some(kind) => write!(formatter, "{}:{}", kind.value, quote(location)),
             // A path that begins like a kind would be read as one.
-            None if begins_with_kind(location) => formatter.write_str(&in_quotes(location)),
+            None if begins_with_kind(location) => formatter.write_str(&quote_always(location)),
             None => formatter.write_str(&quote(location)),
         }
     }
@@ -84,7 +84,7 @@ fn begins_with_kind(bytes: &[u8]) -> bool {
 }
 
 /// Puts double quotes around the text, and escapes bytes that are not printable or not literal inside quotes.
-fn in_quotes(bytes: &[u8]) -> String {
+fn quote_always(bytes: &[u8]) -> String {
     let mut text = String::from("\"");
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {

@@ -9,14 +9,14 @@ use crate::suggest;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
     /// The problem.
-    pub problem: Problem,
+    pub problem: SyntaxProblem,
     /// Its location.
     pub span: Span,
 }
 
 /// A problem with the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
+pub enum SyntaxProblem {
     /// The text contains nothing but whitespace.
     Empty,
     /// A double quote is not closed.
@@ -28,37 +28,37 @@ pub enum Problem {
     /// A zero byte, which no name or value can contain.
     Nul,
     /// A base was expected.
-    ExpectedBase(Found),
+    ExpectedBase(FoundToken),
     /// A path is empty (`""`).
     EmptyPath,
     /// A layer was expected.
-    ExpectedLayer(Found),
+    ExpectedLayer(FoundToken),
     /// A branch mode was expected.
-    ExpectedMode(Found),
+    ExpectedMode(FoundToken),
     /// A word that is not a branch mode.
     UnknownMode(String),
     /// An option's name was expected.
-    ExpectedKey(Found),
+    ExpectedKey(FoundToken),
     /// An option has no `=`.
     ExpectedEquals {
         /// The option's name.
         key: String,
         /// The token found instead of the `=`.
-        found: Found,
+        found: FoundToken,
     },
     /// An option has no value.
     ExpectedValue {
         /// The option's name.
         key: String,
         /// The token found instead of the value.
-        found: Found,
+        found: FoundToken,
     },
     /// A token that cannot follow what precedes it.
     Unexpected {
         /// The token found.
-        found: Found,
+        found: FoundToken,
         /// The construct that it follows.
-        after: Place,
+        after: Construct,
     },
     /// A parenthesis is not closed.
     UnclosedParenthesis,
@@ -72,7 +72,7 @@ pub enum Problem {
 
 /// The token that the parser found instead of the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundToken {
     /// A word.
     Word(String),
     /// Punctuation.
@@ -83,7 +83,7 @@ pub enum Found {
 
 /// The construct that an unexpected token follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Construct {
     /// A branch of the source.
     Branch,
     /// A layer.
@@ -94,7 +94,7 @@ pub enum Place {
 
 impl SyntaxError {
     /// Creates an error from a problem and its location.
-    pub(crate) fn new(problem: Problem, span: Span) -> Self {
+    pub(crate) fn new(problem: SyntaxProblem, span: Span) -> Self {
         SyntaxError { problem, span }
     }
 }
@@ -122,100 +122,102 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
-impl fmt::Display for Problem {
+impl fmt::Display for SyntaxProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let modes = || suggest::list(Mode::ALL.map(Mode::word));
         match self {
-            Problem::Empty => {
+            SyntaxProblem::Empty => {
                 write!(formatter, "the stack expression is empty; start it with a base such as /path or mem:")
             }
-            Problem::UnclosedQuote => {
+            SyntaxProblem::UnclosedQuote => {
                 write!(formatter, "this double quote is never closed; close it, or write \\\" for the character itself")
             }
-            Problem::TrailingBackslash => {
+            SyntaxProblem::TrailingBackslash => {
                 write!(formatter, "nothing follows this backslash; write \\\\ for the character itself")
             }
-            Problem::BadEscape => {
+            SyntaxProblem::BadEscape => {
                 write!(formatter, "\\x needs two hexadecimal digits; write \\x41, or \\\\x for a backslash and an x")
             }
-            Problem::Nul => write!(formatter, "a zero byte cannot be part of a name or value; remove it"),
-            Problem::ExpectedBase(found) => {
+            SyntaxProblem::Nul => write!(formatter, "a zero byte cannot be part of a name or value; remove it"),
+            SyntaxProblem::ExpectedBase(found) => {
                 write!(
                     formatter,
                     "expected a base, found {found}; write a path, kind:location, or a stack in parentheses"
                 )
             }
-            Problem::EmptyPath => write!(formatter, "this path is empty; write \".\" for the current directory"),
-            Problem::ExpectedLayer(found) => {
+            SyntaxProblem::EmptyPath => write!(formatter, "this path is empty; write \".\" for the current directory"),
+            SyntaxProblem::ExpectedLayer(found) => {
                 write!(formatter, "expected a layer, found {found}; name one, or remove the '|' before it")
             }
-            Problem::ExpectedMode(found) => {
+            SyntaxProblem::ExpectedMode(found) => {
                 write!(formatter, "expected a branch mode after '=', found {found}; the modes are {}", modes())
             }
-            Problem::UnknownMode(word) => write!(
+            SyntaxProblem::UnknownMode(word) => write!(
                 formatter,
                 "unknown branch mode '{word}'; the modes are {} (a path with '=' in it is written in double quotes)",
                 modes()
             ),
-            Problem::ExpectedKey(found) => {
+            SyntaxProblem::ExpectedKey(found) => {
                 write!(formatter, "expected an option, found {found}; options are written (key=value, key=value)")
             }
-            Problem::ExpectedEquals { key, found } => {
+            SyntaxProblem::ExpectedEquals { key, found } => {
                 write!(formatter, "expected '=' after the option '{key}', found {found}; write {key}=value")
             }
-            Problem::ExpectedValue { key, found } => {
+            SyntaxProblem::ExpectedValue { key, found } => {
                 write!(
                     formatter,
                     "expected a value for the option '{key}', found {found}; write {key}=value, or {key}=\"\" for an empty one"
                 )
             }
-            Problem::Unexpected { found, after } => {
+            SyntaxProblem::Unexpected { found, after } => {
                 write!(formatter, "unexpected {found} after {after}; {}", after.remedy())
             }
-            Problem::UnclosedParenthesis => {
+            SyntaxProblem::UnclosedParenthesis => {
                 write!(formatter, "this parenthesis is never closed; add ')'")
             }
-            Problem::UnopenedParenthesis => write!(
+            SyntaxProblem::UnopenedParenthesis => write!(
                 formatter,
                 "this ')' closes nothing; remove it, or put the word in double quotes if it is part of a name"
             ),
-            Problem::BadLayerName(name) => write!(
+            SyntaxProblem::BadLayerName(name) => write!(
                 formatter,
                 "'{name}' is neither the name of a layer nor a path that ends in .fist; write one of them"
             ),
-            Problem::TooDeep => write!(formatter, "too many parentheses within each other; use fewer"),
+            SyntaxProblem::TooDeep => write!(formatter, "too many parentheses within each other; use fewer"),
         }
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for FoundToken {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Found::Word(word) => write!(formatter, "'{}'", word.escape_debug()),
-            Found::Character(character) => write!(formatter, "'{character}'"),
-            Found::End => write!(formatter, "the end"),
+            FoundToken::Word(word) => write!(formatter, "'{}'", word.escape_debug()),
+            FoundToken::Character(character) => write!(formatter, "'{character}'"),
+            FoundToken::End => write!(formatter, "the end"),
         }
     }
 }
 
-impl Place {
+impl Construct {
     fn remedy(self) -> &'static str {
         match self {
-            Place::Branch => {
+            Construct::Branch => {
                 "continue with '|' and a layer, or write a path with blanks or punctuation in double quotes"
             }
-            Place::Layer => "put '|' between two layers",
-            Place::Value => "put ',' between two options and write a value with blanks or punctuation in double quotes",
+            Construct::Layer => "put '|' between two layers",
+            Construct::Value => {
+                "put ',' between two options and write a value with blanks or punctuation in double quotes"
+            }
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Construct {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Place::Branch => "a base",
-            Place::Layer => "a layer",
-            Place::Value => "a value",
+            Construct::Branch => "a base",
+            Construct::Layer => "a layer",
+            Construct::Value => "a value",
         })
     }
 }

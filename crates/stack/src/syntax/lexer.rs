@@ -1,6 +1,6 @@
 //! Splits the text of an expression into words and punctuation.
 
-use super::error::{Found, Problem, SyntaxError};
+use super::error::{FoundToken, SyntaxError, SyntaxProblem};
 use super::tree::Span;
 
 /// One token of the text.
@@ -45,15 +45,15 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, Span)>, SyntaxError> {
 
 impl Token {
     /// Returns the token as a message names it.
-    pub(crate) fn found(&self) -> Found {
+    pub(crate) fn describe(&self) -> FoundToken {
         match self {
-            Token::Word(word) => Found::Word(String::from_utf8_lossy(&word.bytes).into_owned()),
-            Token::Pipe => Found::Character('|'),
-            Token::Comma => Found::Character(','),
-            Token::Equals => Found::Character('='),
-            Token::Open => Found::Character('('),
-            Token::Close => Found::Character(')'),
-            Token::End => Found::End,
+            Token::Word(word) => FoundToken::Word(String::from_utf8_lossy(&word.bytes).into_owned()),
+            Token::Pipe => FoundToken::Character('|'),
+            Token::Comma => FoundToken::Character(','),
+            Token::Equals => FoundToken::Character('='),
+            Token::Open => FoundToken::Character('('),
+            Token::Close => FoundToken::Character(')'),
+            Token::End => FoundToken::End,
         }
     }
 }
@@ -108,7 +108,7 @@ impl Lexer<'_> {
             }
         }
         if bytes.contains(&0) {
-            return Err(SyntaxError::new(Problem::Nul, Span { start, end: self.position }));
+            return Err(SyntaxError::new(SyntaxProblem::Nul, Span { start, end: self.position }));
         }
         Ok(Word { bytes, plain_prefix })
     }
@@ -120,7 +120,7 @@ impl Lexer<'_> {
         loop {
             match self.peek() {
                 None => {
-                    return Err(SyntaxError::new(Problem::UnclosedQuote, Span { start, end: start + 1 }));
+                    return Err(SyntaxError::new(SyntaxProblem::UnclosedQuote, Span { start, end: start + 1 }));
                 }
                 Some(b'"') => {
                     self.position += 1;
@@ -143,14 +143,14 @@ impl Lexer<'_> {
         let start = self.position;
         self.position += 1;
         match self.peek() {
-            None => Err(SyntaxError::new(Problem::TrailingBackslash, Span { start, end: start + 1 })),
+            None => Err(SyntaxError::new(SyntaxProblem::TrailingBackslash, Span { start, end: start + 1 })),
             Some(b'x') => {
                 self.position += 1;
                 let digits = self.text.get(self.position..self.position + 2);
                 let value = digits.and_then(|digits| Some(hexadecimal(digits[0])? << 4 | hexadecimal(digits[1])?));
                 self.position += 2;
                 let end = self.position.min(self.text.len());
-                value.ok_or_else(|| SyntaxError::new(Problem::BadEscape, Span { start, end }))
+                value.ok_or_else(|| SyntaxError::new(SyntaxProblem::BadEscape, Span { start, end }))
             }
             Some(byte) => {
                 self.position += 1;

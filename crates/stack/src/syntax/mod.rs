@@ -17,9 +17,9 @@ mod lexer;
 mod parser;
 mod tree;
 
-pub use error::{Found, Place, Problem, SyntaxError};
+pub use error::{Construct, FoundToken, SyntaxError, SyntaxProblem};
 pub use parser::{parse, parse_layers};
-pub use tree::{Argument, Base, Branch, Layer, LayerName, Mode, Span, Spanned, Stack, Tree};
+pub use tree::{Argument, Base, Branch, BranchTree, Layer, LayerName, Mode, Span, Spanned, Stack};
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

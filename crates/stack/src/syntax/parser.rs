@@ -4,21 +4,21 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use super::error::{Place, Problem, SyntaxError};
+use super::error::{Construct, SyntaxError, SyntaxProblem};
 use super::lexer::{Token, Word, tokens};
-use super::tree::{Argument, Base, Branch, Layer, LayerName, Mode, Span, Spanned, Stack, Tree};
+use super::tree::{Argument, Base, Branch, BranchTree, Layer, LayerName, Mode, Span, Spanned, Stack};
 
 /// Maximum nesting depth of parentheses: far more than a stack needs, far less than would exhaust the thread's stack.
-const DEPTH_MAX: usize = 64;
+const MAX_PARENTHESIS_DEPTH: usize = 64;
 
 /// Parses a whole expression.
 pub fn parse(text: &str) -> Result<Stack, SyntaxError> {
     let mut parser = Parser { tokens: tokens(text)?, position: 0, depth: 0 };
     if *parser.peek() == Token::End {
-        return Err(SyntaxError::new(Problem::Empty, parser.span()));
+        return Err(SyntaxError::new(SyntaxProblem::Empty, parser.span()));
     }
     let stack = parser.stack()?;
-    parser.end(if stack.layers.is_empty() { Place::Branch } else { Place::Layer })?;
+    parser.end(if stack.layers.is_empty() { Construct::Branch } else { Construct::Layer })?;
     Ok(stack)
 }
 
@@ -30,7 +30,7 @@ pub fn parse_layers(text: &str) -> Result<Vec<Spanned<Layer>>, SyntaxError> {
     }
     let mut layers = vec![parser.layer()?];
     layers.extend(parser.layers()?);
-    parser.end(Place::Layer)?;
+    parser.end(Construct::Layer)?;
     Ok(layers)
 }
 
@@ -60,8 +60,8 @@ impl Parser {
     fn branch(&mut self) -> Result<Spanned<Branch>, SyntaxError> {
         let start = self.span();
         let tree = match self.take(&Token::Open) {
-            Some(open) => Tree::Stack(Box::new(self.parenthesised(open)?)),
-            None => Tree::Base(self.base()?),
+            Some(open) => BranchTree::Stack(Box::new(self.parenthesised(open)?)),
+            None => BranchTree::Base(self.base()?),
         };
         let mode = match self.take(&Token::Equals) {
             Some(_) => Some(self.mode()?),
@@ -72,20 +72,20 @@ impl Parser {
 
     fn parenthesised(&mut self, open: Span) -> Result<Stack, SyntaxError> {
         self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return Err(SyntaxError::new(Problem::TooDeep, open));
+        if self.depth > MAX_PARENTHESIS_DEPTH {
+            return Err(SyntaxError::new(SyntaxProblem::TooDeep, open));
         }
         let stack = self.stack()?;
         self.depth -= 1;
         match self.take(&Token::Close) {
             Some(_) => Ok(stack),
-            None if *self.peek() == Token::End => Err(SyntaxError::new(Problem::UnclosedParenthesis, open)),
-            None => Err(self.unexpected(if stack.layers.is_empty() { Place::Branch } else { Place::Layer })),
+            None if *self.peek() == Token::End => Err(SyntaxError::new(SyntaxProblem::UnclosedParenthesis, open)),
+            None => Err(self.unexpected(if stack.layers.is_empty() { Construct::Branch } else { Construct::Layer })),
         }
     }
 
     fn base(&mut self) -> Result<Base, SyntaxError> {
-        let (word, span) = self.word(Problem::ExpectedBase)?;
+        let (word, span) = self.word(SyntaxProblem::ExpectedBase)?;
         if let Some(length) = word.plain_prefix.filter(|length| is_kind(&word.bytes[..*length])) {
             let kind = String::from_utf8_lossy(&word.bytes[..length]).into_owned();
             let kind_end = span.start + length;
@@ -96,23 +96,23 @@ impl Parser {
             });
         }
         if word.bytes.is_empty() {
-            return Err(SyntaxError::new(Problem::EmptyPath, span));
+            return Err(SyntaxError::new(SyntaxProblem::EmptyPath, span));
         }
         Ok(Base { kind: None, location: Spanned::new(OsString::from_vec(word.bytes), span) })
     }
 
     fn mode(&mut self) -> Result<Spanned<Mode>, SyntaxError> {
-        let (word, span) = self.word(Problem::ExpectedMode)?;
+        let (word, span) = self.word(SyntaxProblem::ExpectedMode)?;
         match Mode::ALL.into_iter().find(|mode| mode.word().as_bytes() == word.bytes) {
             Some(mode) => Ok(Spanned::new(mode, span)),
-            None => Err(SyntaxError::new(Problem::UnknownMode(lossy(&word)), span)),
+            None => Err(SyntaxError::new(SyntaxProblem::UnknownMode(lossy(&word)), span)),
         }
     }
 
     fn layer(&mut self) -> Result<Spanned<Layer>, SyntaxError> {
-        let (word, span) = self.word(Problem::ExpectedLayer)?;
+        let (word, span) = self.word(SyntaxProblem::ExpectedLayer)?;
         let Some(name) = layer_name(&word) else {
-            return Err(SyntaxError::new(Problem::BadLayerName(lossy(&word)), span));
+            return Err(SyntaxError::new(SyntaxProblem::BadLayerName(lossy(&word)), span));
         };
         let arguments = match self.take(&Token::Open) {
             Some(open) => self.arguments(open)?,
@@ -128,38 +128,41 @@ impl Parser {
         }
         loop {
             if *self.peek() == Token::End {
-                return Err(SyntaxError::new(Problem::UnclosedParenthesis, open));
+                return Err(SyntaxError::new(SyntaxProblem::UnclosedParenthesis, open));
             }
             arguments.push(self.argument()?);
             if self.take(&Token::Close).is_some() {
                 return Ok(arguments);
             }
             if self.take(&Token::Comma).is_none() && *self.peek() != Token::End {
-                return Err(self.unexpected(Place::Value));
+                return Err(self.unexpected(Construct::Value));
             }
         }
     }
 
     fn argument(&mut self) -> Result<Argument, SyntaxError> {
-        let (word, span) = self.word(Problem::ExpectedKey)?;
+        let (word, span) = self.word(SyntaxProblem::ExpectedKey)?;
         let key = lossy(&word);
         if self.take(&Token::Equals).is_none() {
-            let found = self.peek().found();
-            return Err(SyntaxError::new(Problem::ExpectedEquals { key, found }, self.span()));
+            let found = self.peek().describe();
+            return Err(SyntaxError::new(SyntaxProblem::ExpectedEquals { key, found }, self.span()));
         }
-        let (value, value_span) = self.word(|found| Problem::ExpectedValue { key: key.clone(), found })?;
+        let (value, value_span) = self.word(|found| SyntaxProblem::ExpectedValue { key: key.clone(), found })?;
         Ok(Argument { key: Spanned::new(key, span), value: Spanned::new(OsString::from_vec(value.bytes), value_span) })
     }
 
     /// Takes a word, or fails with the problem that `expected` makes of the token found instead.
-    fn word(&mut self, expected: impl FnOnce(super::error::Found) -> Problem) -> Result<(Word, Span), SyntaxError> {
+    fn word(
+        &mut self,
+        expected: impl FnOnce(super::error::FoundToken) -> SyntaxProblem,
+    ) -> Result<(Word, Span), SyntaxError> {
         let (token, span) = self.tokens[self.position].clone();
         match token {
             Token::Word(word) => {
                 self.position += 1;
                 Ok((word, span))
             }
-            other => Err(SyntaxError::new(expected(other.found()), span)),
+            other => Err(SyntaxError::new(expected(other.describe()), span)),
         }
     }
 
@@ -171,16 +174,16 @@ impl Parser {
         })
     }
 
-    fn end(&self, after: Place) -> Result<(), SyntaxError> {
+    fn end(&self, after: Construct) -> Result<(), SyntaxError> {
         match self.peek() {
             Token::End => Ok(()),
-            Token::Close => Err(SyntaxError::new(Problem::UnopenedParenthesis, self.span())),
+            Token::Close => Err(SyntaxError::new(SyntaxProblem::UnopenedParenthesis, self.span())),
             _ => Err(self.unexpected(after)),
         }
     }
 
-    fn unexpected(&self, after: Place) -> SyntaxError {
-        SyntaxError::new(Problem::Unexpected { found: self.peek().found(), after }, self.span())
+    fn unexpected(&self, after: Construct) -> SyntaxError {
+        SyntaxError::new(SyntaxProblem::Unexpected { found: self.peek().describe(), after }, self.span())
     }
 
     fn peek(&self) -> &Token {

@@ -9,8 +9,8 @@ use super::*;
 
 fn branch(stack: &Stack, index: usize) -> &Base {
     match &stack.source[index].value.tree {
-        Tree::Base(base) => base,
-        Tree::Stack(_) => panic!("branch {index} is a stack"),
+        BranchTree::Base(base) => base,
+        BranchTree::Stack(_) => panic!("branch {index} is a stack"),
     }
 }
 
@@ -46,7 +46,7 @@ fn branches_with_modes_and_a_stack_in_parentheses() {
     let modes: Vec<Mode> = stack.source.iter().map(|branch| branch.value.mode.as_ref().unwrap().value).collect();
     assert_eq!(modes, [Mode::ReadWrite, Mode::ReadOnly, Mode::NoCreate]);
     assert_eq!(text_at(text, stack.source[1].span), "(fat:disk.img | readonly)=ro");
-    let Tree::Stack(inner) = &stack.source[1].value.tree else { panic!("not a stack") };
+    let BranchTree::Stack(inner) = &stack.source[1].value.tree else { panic!("not a stack") };
     assert_eq!(branch(inner, 0).kind.as_ref().unwrap().value, "fat");
     assert_eq!(branch(&stack, 2).location.value, "/c d");
 }
@@ -91,19 +91,19 @@ fn quoting_with_quotes_backslashes_and_numbers() {
 }
 
 #[test]
-fn descriptions_are_layers_by_their_ending() {
+fn paths_ending_in_fist_are_layers() {
     let stack = parse("/a | \"my rules.fist\"(key=1) | ./x.fist").unwrap();
     assert_eq!(stack.layers[0].value.name.value, LayerName::Description(PathBuf::from("my rules.fist")));
     assert_eq!(stack.layers[1].value.name.value, LayerName::Description(PathBuf::from("./x.fist")));
 }
 
 #[test]
-fn layers_alone_may_be_absent() {
+fn layer_list_may_be_empty() {
     assert!(parse_layers("  ").unwrap().is_empty());
     let layers = parse_layers("audit(all=yes) | readonly").unwrap();
     assert_eq!(layers.len(), 2);
     assert_eq!(parse_layers("audit | ").unwrap_err().span.column(), 9);
-    assert_eq!(parse_layers("/x").unwrap_err().problem, Problem::BadLayerName("/x".into()));
+    assert_eq!(parse_layers("/x").unwrap_err().problem, SyntaxProblem::BadLayerName("/x".into()));
 }
 
 #[test]
@@ -152,15 +152,15 @@ fn errors_point_at_the_column() {
 }
 
 #[test]
-fn parentheses_within_each_other_have_a_limit() {
+fn parenthesis_nesting_is_limited() {
     let nested = |depth: usize| format!("{}/a{}", "(".repeat(depth), ")".repeat(depth));
     assert!(parse(&nested(64)).is_ok());
-    assert_eq!(parse(&nested(65)).unwrap_err().problem, Problem::TooDeep);
-    assert_eq!(parse(&"(".repeat(1_000_000)).unwrap_err().problem, Problem::TooDeep);
+    assert_eq!(parse(&nested(65)).unwrap_err().problem, SyntaxProblem::TooDeep);
+    assert_eq!(parse(&"(".repeat(1_000_000)).unwrap_err().problem, SyntaxProblem::TooDeep);
 }
 
 #[test]
-fn an_excerpt_shows_the_line_and_the_place() {
+fn excerpt_shows_the_line_and_the_location() {
     let text = "/ä | adit | ro";
     let layer = parse(text).unwrap().layers[0].value.name.span;
     assert_eq!(layer.excerpt(text), "/ä | adit | ro\n     ^^^^");
@@ -171,7 +171,7 @@ fn an_excerpt_shows_the_line_and_the_place() {
 }
 
 #[test]
-fn arguments_that_are_no_text_become_escapes() {
+fn non_utf8_arguments_are_escaped() {
     let text = from_argument(OsStr::from_bytes(b"/a\xff | audit"));
     let protected = OsStr::from_bytes(b"/a\\\xff\\\\\xfe");
     assert_eq!(from_argument(protected), r"/a\xff\\\xfe");
@@ -180,7 +180,7 @@ fn arguments_that_are_no_text_become_escapes() {
 }
 
 #[test]
-fn any_tree_survives_text() {
+fn random_trees_round_trip_through_text() {
     let seed =
         std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let mut random = fastrand::Rng::with_seed(seed);
@@ -196,7 +196,7 @@ fn any_tree_survives_text() {
 }
 
 #[test]
-fn any_text_parses_or_fails_within_its_bounds() {
+fn random_text_parses_or_fails_within_its_bounds() {
     let seed =
         std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let mut random = fastrand::Rng::with_seed(seed);
@@ -225,22 +225,22 @@ fn any_text_parses_or_fails_within_its_bounds() {
 }
 
 fn random_stack(random: &mut fastrand::Rng, depth: usize) -> Stack {
-    let source = (0..random.usize(1..4)).map(|_| unplaced(random_branch(random, depth))).collect();
-    let layers = (0..random.usize(0..3)).map(|_| unplaced(random_layer(random))).collect();
+    let source = (0..random.usize(1..4)).map(|_| without_span(random_branch(random, depth))).collect();
+    let layers = (0..random.usize(0..3)).map(|_| without_span(random_layer(random))).collect();
     Stack { source, layers }
 }
 
 fn random_branch(random: &mut fastrand::Rng, depth: usize) -> Branch {
     let tree = if depth > 0 && random.u8(0..4) == 0 {
-        Tree::Stack(Box::new(random_stack(random, depth - 1)))
+        BranchTree::Stack(Box::new(random_stack(random, depth - 1)))
     } else if random.bool() {
         let kinds = ["mem", "dir", "nfs+tls", "s3"];
-        let kind = unplaced(kinds[random.usize(0..kinds.len())].to_owned());
-        Tree::Base(Base { kind: Some(kind), location: unplaced(random_word(random, 0)) })
+        let kind = without_span(kinds[random.usize(0..kinds.len())].to_owned());
+        BranchTree::Base(Base { kind: Some(kind), location: without_span(random_word(random, 0)) })
     } else {
-        Tree::Base(Base { kind: None, location: unplaced(random_word(random, 1)) })
+        BranchTree::Base(Base { kind: None, location: without_span(random_word(random, 1)) })
     };
-    let mode = random.bool().then(|| unplaced(Mode::ALL[random.usize(0..3)]));
+    let mode = random.bool().then(|| without_span(Mode::ALL[random.usize(0..3)]));
     Branch { tree, mode }
 }
 
@@ -253,10 +253,10 @@ fn random_layer(random: &mut fastrand::Rng) -> Layer {
         LayerName::Description(PathBuf::from(path))
     };
     let argument = |random: &mut fastrand::Rng| Argument {
-        key: unplaced(random_word(random, 0).to_string_lossy().into_owned()),
-        value: unplaced(random_word(random, 0)),
+        key: without_span(random_word(random, 0).to_string_lossy().into_owned()),
+        value: without_span(random_word(random, 0)),
     };
-    Layer { name: unplaced(name), arguments: (0..random.usize(0..3)).map(|_| argument(random)).collect() }
+    Layer { name: without_span(name), arguments: (0..random.usize(0..3)).map(|_| argument(random)).collect() }
 }
 
 /// Returns a word of bytes that are special to the lexer, and of any others but zero.
@@ -268,6 +268,6 @@ fn random_word(random: &mut fastrand::Rng, length_min: usize) -> OsString {
     OsString::from_vec(bytes)
 }
 
-fn unplaced<T>(value: T) -> Spanned<T> {
+fn without_span<T>(value: T) -> Spanned<T> {
     Spanned::new(value, Span::default())
 }

@@ -37,14 +37,14 @@ pub struct Stack {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
     /// The tree.
-    pub tree: Tree,
+    pub tree: BranchTree,
     /// The mode written after it, if any.
     pub mode: Option<Spanned<Mode>>,
 }
 
 /// Content of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tree {
+pub enum BranchTree {
     /// A base.
     Base(Base),
     /// A stack in parentheses.

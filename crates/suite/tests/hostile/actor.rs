@@ -1,4 +1,4 @@
-//! Carries out calls as a user: by a thread with the user's credentials, or by a process in a user namespace.
+//! Performs calls as a user: by a thread with the user's credentials, or by a process in a user namespace.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use conformance::{Abilities, Ability, Client, Identity, Mounted, Subject};
 use libtest_mimic::Failed;
 
-use super::calls::{CALLS, Way, carry_out};
+use super::calls::{AccessRoute, CALLS, perform_call};
 use super::users::User;
 
-/// Says to this program, started again, in which directory it is to act.
+/// Name of the variable that makes this program a child process, with the directory in which it acts.
 const DIRECTORY: &str = "PLYFS_HOSTILE_DIRECTORY";
 
 pub(crate) enum Actor {
@@ -19,7 +19,7 @@ pub(crate) enum Actor {
 }
 
 impl Actor {
-    /// An actor for this user in a directory.
+    /// Starts an actor for this user in a directory.
     pub(crate) fn start(user: &User, directory: &Path) -> Result<Self, Failed> {
         let identity = (user.identity)();
         if !user.has_namespace {
@@ -39,13 +39,14 @@ impl Actor {
         Ok(Self::Process { child, requests, answers: BufReader::new(answers) })
     }
 
-    /// Carries out a call in a directory of objects, and tells its result.
-    pub(crate) fn act(&mut self, directory: &str, call: usize, way: Way) -> Result<String, Failed> {
+    /// Performs a call in a directory of objects, and returns its result.
+    pub(crate) fn perform(&mut self, directory: &str, call: usize, route: AccessRoute) -> Result<String, Failed> {
         match self {
-            // A thread for each call: its descriptors have known numbers, and its working directory is the root of the side.
-            Self::Thread { subject, identity } => Ok(result(&*subject.client(identity), directory, call, way)),
+            // One thread per call: its descriptors have known numbers, and its working directory is the compared
+            // directory.
+            Self::Thread { subject, identity } => Ok(result(&*subject.client(identity), directory, call, route)),
             Self::Process { requests, answers, .. } => {
-                writeln!(requests, "{directory} {call} {}", way as usize)?;
+                writeln!(requests, "{directory} {call} {}", route as usize)?;
                 let mut line = String::new();
                 answers.read_line(&mut line)?;
                 if line.is_empty() {
@@ -66,24 +67,24 @@ impl Drop for Actor {
     }
 }
 
-/// Carries out what is asked for on standard input if this program was started for that, and ends.
-pub(crate) fn act_if_asked() {
+/// Performs the calls requested on standard input and then ends the process, if this is a child process.
+pub(crate) fn serve_calls_if_requested() {
     let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) else { return };
     let subject = Mounted::new(&directory).expect("the directory can be opened by all");
     let subject = subject.limited_to(Abilities::complete().without(Ability::Users));
     for line in std::io::stdin().lines() {
         let Ok(line) = line else { break };
         let words: Vec<&str> = line.split(' ').collect();
-        let [directory, call, way] = words[..] else { break };
+        let [directory, call, route] = words[..] else { break };
         let number = |word: &str| word.parse::<usize>().expect("numbers are written by this program");
-        let way = super::calls::WAYS[number(way)];
-        println!("{}", result(&*subject.client(&Identity::ROOT), directory, number(call), way));
+        let route = super::calls::ROUTES[number(route)];
+        println!("{}", result(&*subject.client(&Identity::ROOT), directory, number(call), route));
     }
     std::process::exit(0);
 }
 
-fn result(client: &dyn Client, directory: &str, call: usize, way: Way) -> String {
-    match carry_out(client, directory, &CALLS[call], way) {
+fn result(client: &dyn Client, directory: &str, call: usize, route: AccessRoute) -> String {
+    match perform_call(client, directory, &CALLS[call], route) {
         Ok(answer) => format!("ok {answer}").trim_end().to_owned(),
         Err(error) => format!("{error:?}"),
     }

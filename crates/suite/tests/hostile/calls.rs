@@ -1,4 +1,4 @@
-//! What is tried: every system call that takes an object, by its path, through a descriptor's link, and on a descriptor.
+//! The tested calls: every system call on an object, by its path, through a descriptor's link, and on a descriptor.
 
 use conformance::{Client, Errno, File, Kind, Lock, LockKind, Time, TimeChange};
 use libc::{
@@ -11,9 +11,9 @@ use super::users::{LISTED, OWNER, STRANGER, User};
 
 type Result<T> = std::result::Result<T, Errno>;
 
-/// How a call reaches the object.
+/// The way in which a call reaches the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum AccessRoute {
     /// By its path.
     Path,
     /// Through the link of /proc that a descriptor opened by `O_PATH` has.
@@ -22,11 +22,11 @@ pub(crate) enum Way {
     Handle,
 }
 
-pub(crate) const WAYS: [Way; 3] = [Way::Path, Way::Link, Way::Handle];
+pub(crate) const ROUTES: [AccessRoute; 3] = [AccessRoute::Path, AccessRoute::Link, AccessRoute::Handle];
 
-impl Way {
-    /// Whether a call is to be tried by a user in this way. Whoever may not use handles learns that from any call.
-    pub(crate) fn is_open_to(self, user: &User, call: &Call) -> bool {
+impl AccessRoute {
+    /// Returns whether a user tests a call by this route. For users who may not use handles, one call suffices.
+    pub(crate) fn is_applicable(self, user: &User, call: &SystemCall) -> bool {
         match self {
             Self::Path => true,
             Self::Link => call.by_path,
@@ -37,7 +37,7 @@ impl Way {
 
 /// The objects of a call, by their paths.
 pub(crate) struct Paths {
-    /// The object, in one way or another.
+    /// The object, by the tested route.
     object: Vec<u8>,
     /// The object by its name, for calls that change names.
     named: Vec<u8>,
@@ -45,7 +45,7 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    fn beside(&self, name: &str) -> Vec<u8> {
+    fn sibling(&self, name: &str) -> Vec<u8> {
         format!("{}/{name}", self.directory).into_bytes()
     }
 
@@ -54,28 +54,33 @@ impl Paths {
     }
 }
 
-pub(crate) struct Call {
+pub(crate) struct SystemCall {
     pub name: &'static str,
-    /// It can reach the object in other ways than by its name.
+    /// It can reach the object by other routes than its name.
     pub by_path: bool,
     run: fn(&dyn Client, &Paths) -> Result<String>,
 }
 
-const fn call(name: &'static str, run: fn(&dyn Client, &Paths) -> Result<String>) -> Call {
-    Call { name, by_path: true, run }
+const fn call(name: &'static str, run: fn(&dyn Client, &Paths) -> Result<String>) -> SystemCall {
+    SystemCall { name, by_path: true, run }
 }
 
-const fn of_names(name: &'static str, run: fn(&dyn Client, &Paths) -> Result<String>) -> Call {
-    Call { name, by_path: false, run }
+const fn of_names(name: &'static str, run: fn(&dyn Client, &Paths) -> Result<String>) -> SystemCall {
+    SystemCall { name, by_path: false, run }
 }
 
-/// Carries out a call on the object in a directory of the client's working directory.
-pub(crate) fn carry_out(client: &dyn Client, directory: &str, call: &Call, way: Way) -> Result<String> {
+/// Performs a call on the object in a directory below the client's working directory.
+pub(crate) fn perform_call(
+    client: &dyn Client,
+    directory: &str,
+    call: &SystemCall,
+    route: AccessRoute,
+) -> Result<String> {
     let named = format!("{directory}/{OBJECT}").into_bytes();
-    let held = match way {
-        Way::Path => None,
-        Way::Link => Some(client.open(&named, O_PATH | O_NOFOLLOW, 0)?),
-        Way::Handle => Some(client.open_by_handle(&named, O_PATH)?),
+    let held = match route {
+        AccessRoute::Path => None,
+        AccessRoute::Link => Some(client.open(&named, O_PATH | O_NOFOLLOW, 0)?),
+        AccessRoute::Handle => Some(client.open_by_handle(&named, O_PATH)?),
     };
     // The first descriptor of the client's own table.
     let object = held.as_ref().map_or(named.clone(), |_| b"/proc/thread-self/fd/3".to_vec());
@@ -92,7 +97,7 @@ fn open(client: &dyn Client, paths: &Paths, flags: i32) -> Result<String> {
     done(client.open(&paths.object, flags | O_NONBLOCK, 0))
 }
 
-/// Opens the object and does something with it.
+/// Opens the object and runs a function on it.
 fn with_open(
     client: &dyn Client,
     paths: &Paths,
@@ -141,13 +146,13 @@ pub(crate) const PAST_SECONDS: i64 = 1_000_000_000;
 const PAST: TimeChange = TimeChange::To(Time::new(PAST_SECONDS, 0));
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
-/// A list without other users: what chmod(1) could do as well.
+/// An access control list without named users: equivalent to a mode.
 const PLAIN_LIST: &[u8] =
     &[2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 4, 0, 6, 0, 255, 255, 255, 255, 32, 0, 6, 0, 255, 255, 255, 255];
 /// `cap_net_raw=ep`.
 const CAPABILITY: &[u8] = &[1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-pub(crate) const CALLS: &[Call] = &[
+pub(crate) const CALLS: &[SystemCall] = &[
     call("open to read", |client, paths| open(client, paths, O_RDONLY)),
     call("open to write", |client, paths| open(client, paths, O_WRONLY)),
     call("open to read and write", |client, paths| open(client, paths, O_RDWR)),
@@ -200,7 +205,7 @@ pub(crate) const CALLS: &[Call] = &[
         with_open(client, paths, O_RDONLY, |file| done(file.set_times(PAST, PAST)))
     }),
     call("link an open file", |client, paths| {
-        let name = paths.beside("new");
+        let name = paths.sibling("new");
         with_open(client, paths, O_RDONLY, |file| done(file.link(&name)))
     }),
     call("lock to read", |client, paths| lock(client, paths, O_RDONLY, LockKind::Read)),
@@ -211,7 +216,7 @@ pub(crate) const CALLS: &[Call] = &[
         with_open(client, paths, O_WRONLY, |file| done(file.flock(LOCK_SH | LOCK_NB)))
     }),
     call("copy into it", |client, paths| {
-        let source = client.open(&paths.beside(NEIGHBOUR), O_RDONLY, 0)?;
+        let source = client.open(&paths.sibling(NEIGHBOUR), O_RDONLY, 0)?;
         with_open(client, paths, O_WRONLY, |file| done(source.copy_range(0, file, 0, 5)))
     }),
     call("stat", |client, paths| {
@@ -239,26 +244,26 @@ pub(crate) const CALLS: &[Call] = &[
     call("make a pipe below", |client, paths| done(client.mknod(&paths.below("new"), libc::S_IFIFO | 0o666, (0, 0)))),
     call("make a device below", |client, paths| done(client.mknod(&paths.below("new"), libc::S_IFCHR | 0o666, (1, 3)))),
     call("make a symlink below", |client, paths| done(client.symlink(b"inner", &paths.below("new")))),
-    call("link below", |client, paths| done(client.link(&paths.beside(NEIGHBOUR), &paths.below("new")))),
+    call("link below", |client, paths| done(client.link(&paths.sibling(NEIGHBOUR), &paths.below("new")))),
     call("remove below", |client, paths| done(client.unlink(&paths.below("inner")))),
     call("rename below", |client, paths| done(client.rename(&paths.below("inner"), &paths.below("new")))),
-    call("move one's own below", |client, paths| done(client.rename(&paths.beside(OWN_FILE), &paths.below("new")))),
-    call("move from below", |client, paths| done(client.rename(&paths.below("inner"), &paths.beside("new")))),
+    call("move one's own below", |client, paths| done(client.rename(&paths.sibling(OWN_FILE), &paths.below("new")))),
+    call("move from below", |client, paths| done(client.rename(&paths.below("inner"), &paths.sibling("new")))),
     of_names("make a directory over it", |client, paths| done(client.mkdir(&paths.named, 0o777))),
     of_names("make a pipe over it", |client, paths| done(client.mknod(&paths.named, libc::S_IFIFO | 0o600, (0, 0)))),
     of_names("make a symlink over it", |client, paths| done(client.symlink(b"x", &paths.named))),
-    of_names("link it", |client, paths| done(client.link(&paths.named, &paths.beside("new")))),
-    of_names("link over it", |client, paths| done(client.link(&paths.beside(NEIGHBOUR), &paths.named))),
+    of_names("link it", |client, paths| done(client.link(&paths.named, &paths.sibling("new")))),
+    of_names("link over it", |client, paths| done(client.link(&paths.sibling(NEIGHBOUR), &paths.named))),
     of_names("unlink", |client, paths| done(client.unlink(&paths.named))),
     of_names("remove a directory", |client, paths| done(client.rmdir(&paths.named))),
-    of_names("rename it", |client, paths| done(client.rename(&paths.named, &paths.beside("new")))),
-    of_names("rename over it", |client, paths| done(client.rename(&paths.beside(OWN_FILE), &paths.named))),
-    of_names("rename it over another's", |client, paths| done(client.rename(&paths.named, &paths.beside(NEIGHBOUR)))),
+    of_names("rename it", |client, paths| done(client.rename(&paths.named, &paths.sibling("new")))),
+    of_names("rename over it", |client, paths| done(client.rename(&paths.sibling(OWN_FILE), &paths.named))),
+    of_names("rename it over another's", |client, paths| done(client.rename(&paths.named, &paths.sibling(NEIGHBOUR)))),
     of_names("rename it without replacing", |client, paths| {
-        done(client.rename_with(&paths.named, &paths.beside(NEIGHBOUR), libc::RENAME_NOREPLACE))
+        done(client.rename_with(&paths.named, &paths.sibling(NEIGHBOUR), libc::RENAME_NOREPLACE))
     }),
     of_names("exchange", |client, paths| {
-        done(client.rename_with(&paths.named, &paths.beside(OWN_FILE), libc::RENAME_EXCHANGE))
+        done(client.rename_with(&paths.named, &paths.sibling(OWN_FILE), libc::RENAME_EXCHANGE))
     }),
     call("change the mode", |client, paths| chmod(client, paths, 0o777)),
     call("change the mode to set-user-id", |client, paths| chmod(client, paths, 0o4755)),

@@ -1,25 +1,25 @@
-//! How many calls were compared, by stack.
+//! Number of compared calls, by stack.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-/// Of one user, or of all in a stack.
+/// The counts of one user, or of all users of a stack.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct ComparisonCounts {
     pub compared: usize,
-    /// Whose difference is expected.
+    /// Number of calls with an expected difference.
     pub expected: usize,
     pub others: usize,
 }
 
-static OF_STACKS: Mutex<BTreeMap<&str, Counts>> = Mutex::new(BTreeMap::new());
+static COUNTS_BY_STACK: Mutex<BTreeMap<&str, ComparisonCounts>> = Mutex::new(BTreeMap::new());
 
-impl Counts {
-    /// Adds them to those of a stack.
-    pub(crate) fn note(self, stack: &'static str) {
-        let mut of_stacks = OF_STACKS.lock().unwrap_or_else(PoisonError::into_inner);
-        let sum = of_stacks.entry(stack).or_default();
+impl ComparisonCounts {
+    /// Adds the counts to those of a stack.
+    pub(crate) fn add_to(self, stack: &'static str) {
+        let mut counts_by_stack = COUNTS_BY_STACK.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = counts_by_stack.entry(stack).or_default();
         sum.compared += self.compared;
         sum.expected += self.expected;
         sum.others += self.others;
@@ -28,12 +28,12 @@ impl Counts {
 
 /// Prints the counts of each stack.
 pub(crate) fn print() {
-    for (stack, counts) in &*OF_STACKS.lock().unwrap_or_else(PoisonError::into_inner) {
+    for (stack, counts) in &*COUNTS_BY_STACK.lock().unwrap_or_else(PoisonError::into_inner) {
         println!("{stack}: {counts}");
     }
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for ComparisonCounts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { compared, expected, others } = self;
         write!(formatter, "{compared} calls compared, {expected} differ as they are to, {others} otherwise")

@@ -1,30 +1,30 @@
-//! What differs in a mount, with the reason for each line.
+//! The expected differences of a mount, each with its reason.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Names;
-use super::arena::Outcome;
-use super::stacks::Stack;
+use super::CallNames;
+use super::fixture::CallOutcome;
+use super::stacks::HostileStack;
 
-/// A difference: where any field that is given applies.
-struct Expected {
+/// An expected difference; it applies where all fields that are set match.
+struct ExpectedDifference {
     stacks: &'static [&'static str],
     user: Option<&'static str>,
-    /// What the object's name has in it, and the call's.
+    /// Substrings of the names of the object and of the call.
     object: Option<&'static str>,
     call: Option<&'static str>,
-    difference: Difference,
+    difference: DifferenceKind,
     reason: &'static str,
 }
 
-enum Difference {
-    /// In the results, which begin so beside the mount and in it, and in no object.
+enum DifferenceKind {
+    /// The results differ, with these prefixes on the native file system and in the mount; the objects do not.
     Results(&'static str, &'static str),
-    /// In times of change, which are left in the mount.
+    /// The change time is updated only on the native file system.
     TimeOfChange,
-    /// In what symlinks tell to the superuser who looks at them afterwards, which the mount refuses.
+    /// The mount refuses to let the superuser read symlinks afterwards.
     UnreadLinks,
-    /// The mount refuses, whatever is done beside it.
+    /// The mount refuses the call, whatever the native result.
     Refusal,
     Any,
 }
@@ -32,49 +32,54 @@ enum Difference {
 const ALL: &[&str] =
     &["dir", "dir|map", "union", "union of what is below", "dir|audit", "mem", "dir|sizes.fist", "dir|rules.fist"];
 
-/// Stacks of which the kernel checks nothing for others, since a layer has to see what is refused.
+/// Stacks for which the kernel checks no permissions, since a layer has to see refused operations.
 const UNCHECKED: &[&str] = &["dir|audit", "dir|rules.fist"];
 
-/// In all stacks.
+/// Returns an expected difference in the results, in all stacks.
 const fn results(
     object: Option<&'static str>,
     call: &'static str,
-    (beside, mounted): (&'static str, &'static str),
+    (native, mounted): (&'static str, &'static str),
     reason: &'static str,
-) -> Expected {
-    let difference = Difference::Results(beside, mounted);
-    Expected { stacks: ALL, user: None, object, call: Some(call), difference, reason }
+) -> ExpectedDifference {
+    let difference = DifferenceKind::Results(native, mounted);
+    ExpectedDifference { stacks: ALL, user: None, object, call: Some(call), difference, reason }
 }
 
-/// Where the kernel knows the answer before it asks whether the caller may know it, as it does only where it does not check.
-const fn unasked(call: &'static str, mounted: &'static str, reason: &'static str) -> Expected {
-    Expected { stacks: UNCHECKED, ..results(None, call, ("EACCES", mounted), reason) }
+/// Returns a difference where the kernel decides the result before permissions are checked, which it does only where
+/// it does not check them itself.
+const fn unchecked(call: &'static str, mounted: &'static str, reason: &'static str) -> ExpectedDifference {
+    ExpectedDifference { stacks: UNCHECKED, ..results(None, call, ("EACCES", mounted), reason) }
 }
 
-/// The same in a sticky directory of somebody else's, where it is not for the caller to remove.
-const fn in_sticky(line: Expected) -> Expected {
-    let Difference::Results(_, mounted) = line.difference else { panic!("no results") };
-    Expected { object: Some("in a sticky directory"), difference: Difference::Results("EPERM", mounted), ..line }
+/// Returns the same difference in another user's sticky directory, in which the caller may not remove the object.
+const fn in_sticky(line: ExpectedDifference) -> ExpectedDifference {
+    let DifferenceKind::Results(_, mounted) = line.difference else { panic!("no results") };
+    ExpectedDifference {
+        object: Some("in a sticky directory"),
+        difference: DifferenceKind::Results("EPERM", mounted),
+        ..line
+    }
 }
 
-const fn special(object: &'static str) -> Expected {
-    Expected {
+const fn special(object: &'static str) -> ExpectedDifference {
+    ExpectedDifference {
         stacks: UNCHECKED,
         user: None,
         object: Some(object),
         call: None,
-        difference: Difference::Refusal,
+        difference: DifferenceKind::Refusal,
         reason: "pipes, sockets and devices are found only by who may both read and write them",
     }
 }
 
-const fn of_namespace(object: &'static str) -> Expected {
-    Expected {
+const fn of_namespace(object: &'static str) -> ExpectedDifference {
+    ExpectedDifference {
         stacks: ALL,
         user: Some("root of a namespace, owner"),
         object: Some(object),
         call: None,
-        difference: Difference::Any,
+        difference: DifferenceKind::Any,
         reason: "the base has the last word, and knows of no power over one's own files in a user namespace",
     }
 }
@@ -82,11 +87,11 @@ const fn of_namespace(object: &'static str) -> Expected {
 const NO_FLAGS: &str =
     "the kernel answers access(2) by the mode, and is told of no flags of chattr(1); what is tried is refused";
 
-const AS_BEFORE_A_WRITE: &str = "the kernel asks alike before a write, which the user may: for others than the owner nothing changes, without an error";
+const SAME_AS_BEFORE_WRITE: &str = "the kernel asks alike before a write, which the user may: for others than the owner nothing changes, without an error";
 const A_DIRECTORY: &str = "the kernel answers that it is a directory";
 const NO_DIRECTORY: &str = "the kernel answers that one is no directory";
 
-const EXPECTED: &[Expected] = &[
+const EXPECTED: &[ExpectedDifference] = &[
     results(Some("immutable"), "access: write", ("EPERM", "ok"), NO_FLAGS),
     results(Some("immutable directory"), "access: all", ("EPERM", "ok"), NO_FLAGS),
     results(Some("immutable file"), "access: all", ("EPERM", "EACCES"), NO_FLAGS),
@@ -117,114 +122,119 @@ const EXPECTED: &[Expected] = &[
         Some("set-user-id program for all to write"),
         "change nothing of the owner",
         ("EPERM", "ok"),
-        AS_BEFORE_A_WRITE,
+        SAME_AS_BEFORE_WRITE,
     ),
-    Expected {
+    ExpectedDifference {
         user: Some("member of the group"),
-        ..results(Some("set-group-id program"), "change nothing of the owner", ("EPERM", "ok"), AS_BEFORE_A_WRITE)
+        ..results(Some("set-group-id program"), "change nothing of the owner", ("EPERM", "ok"), SAME_AS_BEFORE_WRITE)
     },
-    Expected {
+    ExpectedDifference {
         stacks: ALL,
         user: None,
         object: None,
         call: Some("change nothing of the owner"),
-        difference: Difference::TimeOfChange,
+        difference: DifferenceKind::TimeOfChange,
         reason: "the kernel asks to change nothing, which takes privileges of programs away and leaves the time of change",
     },
-    Expected {
+    ExpectedDifference {
         stacks: UNCHECKED,
         user: None,
         object: Some("sticky directory"),
         call: None,
-        difference: Difference::UnreadLinks,
+        difference: DifferenceKind::UnreadLinks,
         reason: "others' symlinks in sticky directories are not read: the kernel asks for that whether it is to follow them or not",
     },
     of_namespace("file for nobody"),
     of_namespace("file of the group"),
     of_namespace("program to be executed only"),
-    Expected {
+    ExpectedDifference {
         stacks: &["dir|map"],
         user: Some("root of a namespace, owner"),
         object: None,
         call: Some("set capabilities"),
-        difference: Difference::Any,
+        difference: DifferenceKind::Any,
         reason: "capabilities name the user of a namespace by an id below, which users of a map do not see",
     },
-    Expected {
+    ExpectedDifference {
         stacks: &["mem", "dir|sizes.fist", "dir|rules.fist"],
         user: None,
         object: Some("program with capabilities"),
         call: Some("map and write"),
-        difference: Difference::Any,
+        difference: DifferenceKind::Any,
         reason: "pages come from the kernel as what is written does, and that takes capabilities away",
     },
-    Expected {
+    ExpectedDifference {
         stacks: &["dir|sizes.fist"],
         user: None,
         object: Some("file that only grows"),
         call: Some("append"),
-        difference: Difference::Any,
+        difference: DifferenceKind::Any,
         reason: "a layer that keeps data in another form writes the last block again, which the flag forbids",
     },
-    Expected {
+    ExpectedDifference {
         stacks: &["union of what is below"],
         user: None,
         object: Some("file that only grows"),
         call: None,
-        difference: Difference::Any,
+        difference: DifferenceKind::Any,
         reason: "a copy in another branch is an ordinary file, so that a log goes on after a snapshot",
     },
-    unasked("unlink", "EISDIR", A_DIRECTORY),
-    in_sticky(unasked("unlink", "EISDIR", A_DIRECTORY)),
-    unasked("rename over it", "EISDIR", A_DIRECTORY),
-    in_sticky(unasked("rename over it", "EISDIR", A_DIRECTORY)),
-    unasked("rename it over another's", "ENOTDIR", NO_DIRECTORY),
-    in_sticky(unasked("rename it over another's", "ENOTDIR", NO_DIRECTORY)),
-    unasked("remove a directory", "ENOTDIR", NO_DIRECTORY),
-    in_sticky(unasked("remove a directory", "ENOTDIR", NO_DIRECTORY)),
-    unasked("open without access time", "EPERM", "the kernel answers that the caller does not own it"),
-    unasked("make a device below", "EPERM", "the kernel answers that the caller may make no devices"),
+    unchecked("unlink", "EISDIR", A_DIRECTORY),
+    in_sticky(unchecked("unlink", "EISDIR", A_DIRECTORY)),
+    unchecked("rename over it", "EISDIR", A_DIRECTORY),
+    in_sticky(unchecked("rename over it", "EISDIR", A_DIRECTORY)),
+    unchecked("rename it over another's", "ENOTDIR", NO_DIRECTORY),
+    in_sticky(unchecked("rename it over another's", "ENOTDIR", NO_DIRECTORY)),
+    unchecked("remove a directory", "ENOTDIR", NO_DIRECTORY),
+    in_sticky(unchecked("remove a directory", "ENOTDIR", NO_DIRECTORY)),
+    unchecked("open without access time", "EPERM", "the kernel answers that the caller does not own it"),
+    unchecked("make a device below", "EPERM", "the kernel answers that the caller may make no devices"),
     special("pipe"),
     special("socket"),
     special("device"),
 ];
 
-/// Whether something was expected by each line.
-static WAS_MET: [AtomicBool; EXPECTED.len()] = [const { AtomicBool::new(false) }; EXPECTED.len()];
+/// Records for each entry whether it matched a difference.
+static WAS_MATCHED: [AtomicBool; EXPECTED.len()] = [const { AtomicBool::new(false) }; EXPECTED.len()];
 
-/// Whether a difference is expected.
-pub(crate) fn is_expected(stack: &Stack, (user, object, call, _): Names, beside: &Outcome, mounted: &Outcome) -> bool {
+/// Returns whether a difference is expected.
+pub(crate) fn is_expected(
+    stack: &HostileStack,
+    (user, object, call, _): CallNames,
+    native: &CallOutcome,
+    mounted: &CallOutcome,
+) -> bool {
     let mut is_expected = false;
-    for (line, was_met) in EXPECTED.iter().zip(&WAS_MET) {
+    for (line, was_matched) in EXPECTED.iter().zip(&WAS_MATCHED) {
         let applies = line.stacks.contains(&stack.title)
             && line.user.is_none_or(|expected| user == expected)
             && line.object.is_none_or(|expected| object.contains(expected))
             && line.call.is_none_or(|expected| call.contains(expected))
-            && line.difference.is_between(beside, mounted);
-        was_met.fetch_or(applies, Ordering::Relaxed);
+            && line.difference.is_between(native, mounted);
+        was_matched.fetch_or(applies, Ordering::Relaxed);
         is_expected |= applies;
     }
     is_expected
 }
 
-impl Difference {
-    fn is_between(&self, beside: &Outcome, mounted: &Outcome) -> bool {
+impl DifferenceKind {
+    fn is_between(&self, native: &CallOutcome, mounted: &CallOutcome) -> bool {
         match self {
             Self::Results(first, second) => {
-                beside.result.starts_with(first) && mounted.result.starts_with(second) && beside.state == mounted.state
+                native.result.starts_with(first) && mounted.result.starts_with(second) && native.state == mounted.state
             }
             Self::TimeOfChange => {
                 let unchanged = |line: &String| line.trim_end_matches(super::state::CHANGED).to_owned();
-                beside.result == mounted.result && beside.state.iter().map(unchanged).eq(mounted.state.iter().cloned())
+                native.result == mounted.result && native.state.iter().map(unchanged).eq(mounted.state.iter().cloned())
             }
             Self::UnreadLinks => {
-                let is_unread = |line: &str, beside: &str| {
+                let is_unread = |line: &str, native: &str| {
                     let (of, target) = line.split_once(" to ").unwrap_or_default();
-                    target.starts_with("Err(Os { code: 13") && beside.split(" to ").next() == Some(of)
+                    target.starts_with("Err(Os { code: 13") && native.split(" to ").next() == Some(of)
                 };
-                beside.result == mounted.result
-                    && beside.state.len() == mounted.state.len()
-                    && beside.state.iter().zip(&mounted.state).all(|(one, other)| one == other || is_unread(other, one))
+                native.result == mounted.result
+                    && native.state.len() == mounted.state.len()
+                    && native.state.iter().zip(&mounted.state).all(|(one, other)| one == other || is_unread(other, one))
             }
             Self::Refusal => mounted.result.starts_with("EACCES"),
             Self::Any => true,
@@ -232,10 +242,11 @@ impl Difference {
     }
 }
 
-/// The reasons of the lines by which nothing was expected so far, but for times of change: not all kernels note them finely.
-pub(crate) fn needless() -> Vec<&'static str> {
-    let is_needless = |(line, was_met): &(&Expected, &AtomicBool)| {
-        !matches!(line.difference, Difference::TimeOfChange) && !was_met.load(Ordering::Relaxed)
+/// Returns the reasons of the entries that matched nothing, except for change times: not all kernels have fine-grained
+/// ones.
+pub(crate) fn unmatched_reasons() -> Vec<&'static str> {
+    let is_unmatched = |(line, was_matched): &(&ExpectedDifference, &AtomicBool)| {
+        !matches!(line.difference, DifferenceKind::TimeOfChange) && !was_matched.load(Ordering::Relaxed)
     };
-    EXPECTED.iter().zip(&WAS_MET).filter(is_needless).map(|(line, _)| line.reason).collect()
+    EXPECTED.iter().zip(&WAS_MATCHED).filter(is_unmatched).map(|(line, _)| line.reason).collect()
 }

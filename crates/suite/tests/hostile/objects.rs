@@ -1,4 +1,4 @@
-//! What is attacked: every kind of object, made anew for each call in a directory of its own.
+//! The attacked objects: every kind of object, each in a directory of its own.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -17,7 +17,7 @@ pub(crate) const NEIGHBOUR: &str = "neighbour";
 /// A file of the stranger's, beside it.
 pub(crate) const OWN_FILE: &str = "own file";
 
-/// How an object is made.
+/// A kind of object, and how it is created.
 pub(crate) struct Object {
     pub name: &'static str,
     make: fn(&Path) -> Result<(), Failed>,
@@ -73,31 +73,32 @@ pub(crate) const OBJECTS: &[Object] = &[
     in_sticky("directory in a sticky directory", 0o755, directory),
 ];
 
-/// Makes the object in a new directory, with what is beside it. All is old and the owner's but for the stranger's file.
+/// Creates the object in a new directory, with its neighbours. Everything belongs to the owner, except for the
+/// stranger's file.
 pub(crate) fn make(directory: &Path, object: &Object) -> Result<(), Failed> {
     fs::create_dir(directory)?;
     let path = directory.join(OBJECT);
     let neighbour = directory.join(NEIGHBOUR);
     file(&neighbour)?;
-    settle(&neighbour, OWNER, 0o644)?;
+    set_owner_and_mode(&neighbour, OWNER, 0o644)?;
     let own = directory.join(OWN_FILE);
     file(&own)?;
-    settle(&own, STRANGER, 0o644)?;
+    set_owner_and_mode(&own, STRANGER, 0o644)?;
     (object.make)(&path)?;
     if fs::symlink_metadata(&path)?.is_symlink() {
         std::os::unix::fs::lchown(&path, Some(OWNER), Some(OWNER))?;
     } else {
         let capabilities = rustix::fs::getxattr(&path, CAPABILITIES, &mut [0; 64][..]).is_ok();
-        settle(&path, OWNER, object.mode)?;
+        set_owner_and_mode(&path, OWNER, object.mode)?;
         if capabilities {
-            // A change of owner has taken them away.
+            // The change of owner has removed them.
             set_capabilities(&path)?;
         }
         if object.name.contains("with a list") {
             set_list(&path, object.mode)?;
         }
     }
-    settle(directory, OWNER, if object.in_sticky_directory { 0o1777 } else { 0o775 })?;
+    set_owner_and_mode(directory, OWNER, if object.in_sticky_directory { 0o1777 } else { 0o775 })?;
     if object.name.contains("immutable") {
         set_flags(&path, IFlags::IMMUTABLE)?;
     } else if object.name.contains("only grows") {
@@ -111,21 +112,21 @@ pub(crate) fn remove(directory: &Path) -> Result<(), Failed> {
     if fs::remove_dir_all(directory).is_ok() {
         return Ok(());
     }
-    // What is immutable or only grows stays as long as it does, under each of its names.
+    // Immutable and append-only objects cannot be removed before their flags are cleared, under each of their names.
     for entry in fs::read_dir(directory)? {
         let _ = set_flags(&entry?.path(), IFlags::empty());
     }
     Ok(fs::remove_dir_all(directory)?)
 }
 
-/// Makes an object immutable or one that only grows, or neither, as chattr(1) does.
+/// Makes an object immutable or append-only, or neither, as chattr(1) does.
 fn set_flags(path: &Path, flags: IFlags) -> Result<(), Failed> {
     let object = fs::File::open(path)?;
     let others = ioctl_getflags(&object)? - (IFlags::IMMUTABLE | IFlags::APPEND);
     Ok(ioctl_setflags(object, others | flags)?)
 }
 
-fn settle(path: &Path, owner: u32, mode: u32) -> Result<(), Failed> {
+fn set_owner_and_mode(path: &Path, owner: u32, mode: u32) -> Result<(), Failed> {
     chown(path, Some(owner), Some(OWNER))?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     Ok(())
@@ -167,7 +168,7 @@ fn set_list(path: &Path, mode: u32) -> Result<(), Failed> {
         list.extend(u32::to_le_bytes(id));
     }
     match setxattr(path, "system.posix_acl_access", &list, XattrFlags::empty()) {
-        // Then it has none on either side, or the difference shows.
+        // Then it has none in either directory, or the difference shows.
         Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -181,7 +182,7 @@ fn directory(path: &Path) -> Result<(), Failed> {
     fs::create_dir(path)?;
     let inner = path.join("inner");
     file(&inner)?;
-    settle(&inner, OWNER, 0o644)
+    set_owner_and_mode(&inner, OWNER, 0o644)
 }
 
 fn directory_with_list(path: &Path) -> Result<(), Failed> {
@@ -213,7 +214,7 @@ fn character_device(path: &Path) -> Result<(), Failed> {
     node(path, FileType::CharacterDevice, makedev(1, 3))
 }
 
-/// Of a number for local use, which has no driver: nothing is harmed.
+/// A device number for local use, which has no driver: nothing is harmed.
 fn block_device(path: &Path) -> Result<(), Failed> {
     node(path, FileType::BlockDevice, makedev(60, 0))
 }

@@ -1,4 +1,4 @@
-//! All that root can see of a directory of objects, but for inode numbers and the exact times.
+//! Everything that root can see of a directory of objects, except for inode numbers and the exact times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use super::calls::PAST_SECONDS;
 
-/// Ends the line of an object whose time of change is another than it was.
+/// Suffix of the line of an object whose change time is different.
 pub(crate) const CHANGED: &str = " changed";
 
-/// The state of a directory and all below it: each object by its name.
+/// The state of a directory and everything below it: each object by its name.
 #[derive(PartialEq, Eq)]
-pub(crate) struct State(BTreeMap<String, Seen>);
+pub(crate) struct DirectoryState(BTreeMap<String, ObjectState>);
 
-/// What is seen of an object.
+/// The visible state of an object.
 #[derive(PartialEq, Eq)]
-struct Seen {
+struct ObjectState {
     /// Kind, mode, owner, number of names, extended attributes, data, and whether a call has set a time.
     text: String,
     inode: u64,
@@ -25,22 +25,23 @@ struct Seen {
     changed: i128,
 }
 
-impl State {
-    /// The state now. All times are looked at before anything is read, which may change them.
+impl DirectoryState {
+    /// Returns the current state. All times are queried before anything is read, since reading may change them.
     pub(crate) fn of(directory: &Path) -> Self {
-        let mut found = BTreeMap::new();
-        collect(directory, ".", &mut found);
-        let seen = |(name, (path, status)): (String, (PathBuf, Option<fs::Metadata>))| (name, Seen::of(&path, status));
-        Self(found.into_iter().map(seen).collect())
+        let mut objects = BTreeMap::new();
+        collect(directory, ".", &mut objects);
+        let seen =
+            |(name, (path, status)): (String, (PathBuf, Option<fs::Metadata>))| (name, ObjectState::of(&path, status));
+        Self(objects.into_iter().map(seen).collect())
     }
 
-    /// A line for each object: what is seen of it, and which of these times are others than they were before.
-    pub(crate) fn compared_to(&self, before: &Self, times: Times) -> Vec<String> {
-        let line = |(name, now): (&String, &Seen)| {
+    /// Returns one line per object: its visible state, and which of these times differ from those before.
+    pub(crate) fn compared_to(&self, before: &Self, times: ComparedTimes) -> Vec<String> {
+        let line = |(name, now): (&String, &ObjectState)| {
             let mut line = format!("{name}: {}", now.text);
             if let Some(before) = before.0.get(name).filter(|before| before.inode == now.inode) {
-                let is_modified = times != Times::None && before.modified != now.modified;
-                let is_changed = times == Times::All && before.changed != now.changed;
+                let is_modified = times != ComparedTimes::None && before.modified != now.modified;
+                let is_changed = times == ComparedTimes::All && before.changed != now.changed;
                 line += if is_modified { " modified" } else { "" };
                 line += if is_changed { CHANGED } else { "" };
             }
@@ -50,18 +51,18 @@ impl State {
     }
 }
 
-/// The times that are compared.
+/// The timestamps that are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Times {
+pub(crate) enum ComparedTimes {
     None,
     Modification,
-    /// That of the last change too.
+    /// The change time as well.
     All,
 }
 
-/// Whether a file system notes another time for each change that somebody has looked at, as ext4 does from Linux 6.13 on. Before,
-/// two changes within a tick of the clock have the same.
-pub(crate) fn are_times_fine(directory: &Path) -> std::io::Result<bool> {
+/// Returns whether a file system gives each change a distinct timestamp once the previous one was queried, as ext4
+/// does since Linux 6.13. Before that, two changes within a clock tick get the same one.
+pub(crate) fn has_fine_timestamps(directory: &Path) -> std::io::Result<bool> {
     let path = directory.join("clock");
     fs::write(&path, b"")?;
     let mut seen = BTreeSet::new();
@@ -74,19 +75,19 @@ pub(crate) fn are_times_fine(directory: &Path) -> std::io::Result<bool> {
     Ok(seen.len() == 20)
 }
 
-/// Finds what is in a directory: paths and status by name.
-fn collect(path: &Path, name: &str, found: &mut BTreeMap<String, (PathBuf, Option<fs::Metadata>)>) {
+/// Collects the objects in a directory: paths and status by name.
+fn collect(path: &Path, name: &str, objects: &mut BTreeMap<String, (PathBuf, Option<fs::Metadata>)>) {
     let status = fs::symlink_metadata(path).ok();
     let is_directory = status.as_ref().is_some_and(fs::Metadata::is_dir);
-    found.insert(name.to_owned(), (path.to_owned(), status));
+    objects.insert(name.to_owned(), (path.to_owned(), status));
     if is_directory {
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            collect(&entry.path(), &format!("{name}/{}", entry.file_name().display()), found);
+            collect(&entry.path(), &format!("{name}/{}", entry.file_name().display()), objects);
         }
     }
 }
 
-impl Seen {
+impl ObjectState {
     fn of(path: &Path, status: Option<fs::Metadata>) -> Self {
         match status {
             Some(status) => describe(path, &status),
@@ -95,39 +96,39 @@ impl Seen {
     }
 }
 
-fn describe(path: &Path, found: &fs::Metadata) -> Seen {
-    let kind = found.file_type();
+fn describe(path: &Path, status: &fs::Metadata) -> ObjectState {
+    let kind = status.file_type();
     let what = if kind.is_file() {
         let data = fs::read(path).map(|data| String::from_utf8_lossy(&data).into_owned());
         format!("{:?}", data.map_err(|error| error.kind()))
     } else if kind.is_symlink() {
         format!("to {:?}", fs::read_link(path))
     } else if kind.is_char_device() || kind.is_block_device() {
-        format!("device {:x}", found.rdev())
+        format!("device {:x}", status.rdev())
     } else {
         String::new()
     };
-    let links = if kind.is_dir() { 0 } else { found.nlink() };
+    let links = if kind.is_dir() { 0 } else { status.nlink() };
     let set = |seconds, which| if seconds == PAST_SECONDS { which } else { "" };
     let text = format!(
         "{:o} {}:{} {links} names {} {what}{}{}",
-        found.mode(),
-        found.uid(),
-        found.gid(),
+        status.mode(),
+        status.uid(),
+        status.gid(),
         attributes(path),
-        set(found.atime(), " atime set"),
-        set(found.mtime(), " mtime set"),
+        set(status.atime(), " atime set"),
+        set(status.mtime(), " mtime set"),
     );
     let time = |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
-    Seen {
+    ObjectState {
         text,
-        inode: found.ino(),
-        modified: time(found.mtime(), found.mtime_nsec()),
-        changed: time(found.ctime(), found.ctime_nsec()),
+        inode: status.ino(),
+        modified: time(status.mtime(), status.mtime_nsec()),
+        changed: time(status.ctime(), status.ctime_nsec()),
     }
 }
 
-/// Extended attributes, lists and capabilities among them.
+/// Returns the extended attributes, including access control lists and capabilities.
 fn attributes(path: &Path) -> String {
     let mut list = vec![0; 4096];
     let Ok(length) = rustix::fs::llistxattr(path, &mut list[..]) else { return "[]".to_owned() };

@@ -1,8 +1,8 @@
-//! Who tries it.
+//! The users that perform the calls.
 
 use conformance::Identity;
 
-/// A user, and how the acting process becomes it.
+/// A user, and how the acting process assumes its identity.
 pub(crate) struct User {
     pub name: &'static str,
     pub identity: fn() -> Identity,
@@ -12,13 +12,13 @@ pub(crate) struct User {
     pub may_use_handles: bool,
 }
 
-/// Whose the objects are.
+/// Owner of the objects.
 pub(crate) const OWNER: u32 = 1000;
 /// Another member of the objects' group, which has the owner's number.
 pub(crate) const MEMBER: u32 = 1001;
-/// Whom no list and no mode names.
+/// User that no list and no mode names.
 pub(crate) const STRANGER: u32 = 1002;
-/// Whom access control lists name.
+/// User that access control lists name.
 pub(crate) const LISTED: u32 = 1003;
 
 const fn user(name: &'static str, identity: fn() -> Identity) -> User {

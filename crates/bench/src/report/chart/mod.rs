@@ -11,7 +11,7 @@ const WIDTH: f64 = 1000.0;
 const LEGEND_ROW: f64 = 20.0;
 const TICKS: &[f64] = &[0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
 /// Upper end of a scale below which the ticks above would be too few.
-const FINE_UNTIL: f64 = 1.9;
+const FINE_TICKS_MAX: f64 = 1.9;
 const FINE_TICKS: &[f64] = &[0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8];
 const STACK_COLOURS: &[&str] = &["#0b5fce", "#59a6ff", "#0a2f66"];
 const PEER_COLOURS: &[&str] = &["#7a7a7a", "#d9822b", "#b5487b", "#3a9a6b", "#8d6cc9", "#a88b00"];
@@ -27,22 +27,22 @@ struct Scale {
 impl Scale {
     /// Returns a scale that covers all these ratios and the ratio 1.
     fn of(ratios: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
-        Self::reaching(2.1, ratios, from, to)
+        Self::covering_at_least(2.1, ratios, from, to)
     }
 
     /// As [`Scale::of`], but extends at least up to that ratio.
-    fn reaching(most: f64, ratios: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
+    fn covering_at_least(most: f64, ratios: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let (least, most) = ratios.fold((0.9, most), |(least, most), ratio| (ratio.min(least), ratio.max(most)));
         Self { least: least * 0.93, most: most * 1.12, from, to }
     }
 
-    fn place(&self, ratio: f64) -> f64 {
+    fn position(&self, ratio: f64) -> f64 {
         let part = (ratio.max(self.least) / self.least).ln() / (self.most / self.least).ln();
         self.from + part * (self.to - self.from)
     }
 
     fn ticks(&self) -> impl Iterator<Item = f64> {
-        let ticks = if self.most < FINE_UNTIL { FINE_TICKS } else { TICKS };
+        let ticks = if self.most < FINE_TICKS_MAX { FINE_TICKS } else { TICKS };
         ticks.iter().copied().filter(|tick| *tick > self.least && *tick < self.most)
     }
 }

@@ -1,6 +1,6 @@
 //! The chart of ratios: one row per step and one dot per subject, on a logarithmic scale.
 use super::{Scale, WIDTH, add, begin, colour, escape, is_stack, legend};
-use crate::report::results::Results;
+use crate::report::results::BenchResults;
 use crate::subjects::NATIVE;
 
 const LEFT: f64 = 190.0;
@@ -22,7 +22,7 @@ struct Row<'a> {
 }
 
 /// Returns the contents of chart.svg.
-pub(crate) fn render(results: &Results) -> String {
+pub(crate) fn render(results: &BenchResults) -> String {
     let rows = rows(results);
     let gaps = rows.windows(2).filter(|pair| pair[0].workload != pair[1].workload).count() as f64;
     let height = TOP + rows.len() as f64 * ROW + gaps * GAP + BOTTOM;
@@ -51,7 +51,7 @@ pub(crate) fn render(results: &Results) -> String {
     svg
 }
 
-fn rows(results: &Results) -> Vec<Row<'_>> {
+fn rows(results: &BenchResults) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
     for (workload, result) in results.ordered() {
         for step in &result.steps {
@@ -67,7 +67,7 @@ fn rows(results: &Results) -> Vec<Row<'_>> {
 
 fn grid(svg: &mut String, scale: &Scale, height: f64) {
     for tick in scale.ticks() {
-        let x = scale.place(tick);
+        let x = scale.position(tick);
         let (stroke, width) = if tick == 1.0 { ("#222", 1.4) } else { ("#ddd", 1.0) };
         let bottom = height - BOTTOM + 6.0;
         add(
@@ -116,7 +116,7 @@ fn draw_row(svg: &mut String, row: &Row<'_>, y: f64, scale: &Scale, names: &[&st
             svg,
             format!(
                 "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\" fill=\"{}\" fill-opacity=\"0.9\"><title>{}: {:.2}×</title></circle>",
-                scale.place(dot.ratio),
+                scale.position(dot.ratio),
                 middle + offset,
                 colour(names, dot.subject),
                 escape(dot.subject),

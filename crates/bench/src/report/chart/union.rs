@@ -1,7 +1,7 @@
 //! The charts of unions: lines over the number of branches, and grouped bars for the layouts of a tree.
 use super::{Scale, WIDTH, add, begin, colour, escape, is_stack, legend};
 use crate::measure::StepResult;
-use crate::report::results::Results;
+use crate::report::results::BenchResults;
 use crate::report::union::{branches, figures, series};
 
 const TOP: f64 = 94.0;
@@ -24,7 +24,7 @@ struct Panel<'a> {
 }
 
 /// Returns the contents of union.svg: build and postmark.
-pub(crate) fn lines(results: &Results) -> String {
+pub(crate) fn lines(results: &BenchResults) -> String {
     let wanted = [("build", "total"), ("postmark", "postmark")];
     let steps = wanted.iter().filter_map(|(workload, step)| Some((*workload, find(results, workload, step)?)));
     // Each has its own scale: one is nearly all computation, the other nearly all file-system work.
@@ -33,7 +33,7 @@ pub(crate) fn lines(results: &Results) -> String {
 }
 
 /// Returns the contents of union-tree.svg: each step of the tree, DIST on the left and DUP on the right.
-pub(crate) fn bars(results: &Results) -> String {
+pub(crate) fn bars(results: &BenchResults) -> String {
     let of = |workload: &str| results.workloads.get(workload).map(|result| result.steps.as_slice()).unwrap_or_default();
     let mut steps = Vec::new();
     for step in of("tree, DIST") {
@@ -44,12 +44,12 @@ pub(crate) fn bars(results: &Results) -> String {
     page(results, &panels, "Tree: time as a multiple of the lower file system's with one copy", draw_bars)
 }
 
-fn find<'a>(results: &'a Results, workload: &str, step: &str) -> Option<&'a StepResult> {
+fn find<'a>(results: &'a BenchResults, workload: &str, step: &str) -> Option<&'a StepResult> {
     results.workloads.get(workload)?.steps.iter().find(|found| found.step == step)
 }
 
 /// Arranges the plots in rows of two.
-fn arrange<'a>(results: &Results, steps: Vec<(&str, &'a StepResult)>, height: f64, most: f64) -> Vec<Panel<'a>> {
+fn arrange<'a>(results: &BenchResults, steps: Vec<(&str, &'a StepResult)>, height: f64, most: f64) -> Vec<Panel<'a>> {
     let width = WIDTH / 2.0;
     let mut panels = Vec::new();
     for (number, (name, step)) in steps.into_iter().enumerate() {
@@ -57,14 +57,14 @@ fn arrange<'a>(results: &Results, steps: Vec<(&str, &'a StepResult)>, height: f6
         let right = left + width - AXIS - GAP;
         let top = TOP + TITLE + (number / 2) as f64 * (TITLE + height + BELOW);
         let bottom = top + height;
-        let scale = Scale::reaching(most, ratios(results, step), bottom, top);
+        let scale = Scale::covering_at_least(most, ratios(results, step), bottom, top);
         let title = if step.step == name { name.to_owned() } else { format!("{name}: {}", step.step) };
         panels.push(Panel { title, step, left, right, top, bottom, scale });
     }
     panels
 }
 
-fn ratios(results: &Results, step: &StepResult) -> impl Iterator<Item = f64> {
+fn ratios(results: &BenchResults, step: &StepResult) -> impl Iterator<Item = f64> {
     let counts = branches(results);
     let pairs =
         series(results).into_iter().flat_map(move |name| counts.clone().into_iter().map(move |count| (name, count)));
@@ -72,10 +72,10 @@ fn ratios(results: &Results, step: &StepResult) -> impl Iterator<Item = f64> {
 }
 
 fn page(
-    results: &Results,
+    results: &BenchResults,
     panels: &[Panel<'_>],
     title: &str,
-    draw: impl Fn(&mut String, &Panel<'_>, &Results),
+    draw: impl Fn(&mut String, &Panel<'_>, &BenchResults),
 ) -> String {
     let height = panels.last().map_or(TOP, |panel| panel.bottom + BELOW);
     let mut svg = begin(title, height);
@@ -83,9 +83,9 @@ fn page(
     for panel in panels {
         frame(&mut svg, panel);
         draw(&mut svg, panel, results);
-        for (place, count) in places(results, panel) {
+        for (centre, count) in group_centres(results, panel) {
             let text = format!(
-                "<text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">{count}</text>",
+                "<text x=\"{centre:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">{count}</text>",
                 panel.bottom + 17.0
             );
             add(&mut svg, text);
@@ -115,7 +115,7 @@ fn frame(svg: &mut String, panel: &Panel<'_>) {
         ),
     );
     for tick in panel.scale.ticks() {
-        let y = panel.scale.place(tick);
+        let y = panel.scale.position(tick);
         let (stroke, width) = if tick == 1.0 { ("#222", 1.4) } else { ("#ddd", 1.0) };
         add(
             svg,
@@ -136,22 +136,22 @@ fn frame(svg: &mut String, panel: &Panel<'_>) {
 }
 
 /// Returns the horizontal centre of each group; the groups are equally spaced.
-fn places(results: &Results, panel: &Panel<'_>) -> Vec<(f64, usize)> {
+fn group_centres(results: &BenchResults, panel: &Panel<'_>) -> Vec<(f64, usize)> {
     let counts = branches(results);
     let room = (panel.right - panel.left) / counts.len().max(1) as f64;
     counts.into_iter().enumerate().map(|(number, count)| (panel.left + (number as f64 + 0.5) * room, count)).collect()
 }
 
-fn draw_lines(svg: &mut String, panel: &Panel<'_>, results: &Results) {
+fn draw_lines(svg: &mut String, panel: &Panel<'_>, results: &BenchResults) {
     let names = series(results);
     // The first series are drawn last, on top of the others.
     for name in names.iter().rev() {
         let colour = colour(&names, name);
         let ratio = |count| figures(results, panel.step, name, count)?.ratio;
-        let places = places(results, panel);
-        let points: Vec<_> = places.iter().filter_map(|(x, count)| Some((*x, ratio(*count)?, *count))).collect();
+        let group_centres = group_centres(results, panel);
+        let points: Vec<_> = group_centres.iter().filter_map(|(x, count)| Some((*x, ratio(*count)?, *count))).collect();
         let path: Vec<_> =
-            points.iter().map(|(x, ratio, _)| format!("{x:.1},{:.1}", panel.scale.place(*ratio))).collect();
+            points.iter().map(|(x, ratio, _)| format!("{x:.1},{:.1}", panel.scale.position(*ratio))).collect();
         let width = if is_stack(name) { 2.6 } else { 1.6 };
         add(
             svg,
@@ -165,7 +165,7 @@ fn draw_lines(svg: &mut String, panel: &Panel<'_>, results: &Results) {
                 svg,
                 format!(
                     "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"4\" fill=\"{colour}\"><title>{}, {count}: {ratio:.2}×</title></circle>",
-                    panel.scale.place(ratio),
+                    panel.scale.position(ratio),
                     escape(name)
                 ),
             );
@@ -173,18 +173,18 @@ fn draw_lines(svg: &mut String, panel: &Panel<'_>, results: &Results) {
     }
 }
 
-fn draw_bars(svg: &mut String, panel: &Panel<'_>, results: &Results) {
+fn draw_bars(svg: &mut String, panel: &Panel<'_>, results: &BenchResults) {
     let names = series(results);
-    let places = places(results, panel);
-    let room = (panel.right - panel.left) / places.len().max(1) as f64;
+    let group_centres = group_centres(results, panel);
+    let room = (panel.right - panel.left) / group_centres.len().max(1) as f64;
     let width = room * 0.84 / names.len().max(1) as f64;
-    for (middle, count) in places {
+    for (middle, count) in group_centres {
         for (number, name) in names.iter().enumerate() {
             let Some(ratio) = figures(results, panel.step, name, count).and_then(|figures| figures.ratio) else {
                 continue;
             };
             let x = middle + (number as f64 - names.len() as f64 / 2.0) * width;
-            let y = panel.scale.place(ratio);
+            let y = panel.scale.position(ratio);
             add(
                 svg,
                 format!(

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use fist::explain::explain_together;
 use vnode::{Caller, Creation, FileSystemRef, Name, OpenFlags};
 
-use super::reading::checked;
+use super::loading::load_checked;
 use crate::commands::print;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Number of timings of each operation in either form, alternating; the median counts.
-const ROUNDS: usize = 15;
+const TIMING_COUNT: usize = 15;
 /// Time for which an operation is repeated in each timing.
-const ROUND: Duration = Duration::from_millis(4);
+const TIMING_DURATION: Duration = Duration::from_millis(4);
 /// Size in bytes of the file that is read.
 const FILE_BYTES: usize = 64 << 10;
 
@@ -21,20 +21,20 @@ const FILE_BYTES: usize = 64 << 10;
 pub(crate) fn run(files: &[PathBuf]) -> Outcome {
     let mut programs = Vec::new();
     for file in files {
-        programs.push(checked(file)?);
+        programs.push(load_checked(file)?);
     }
-    are_one_layer(files)?;
+    check_collapsible(files)?;
     let levels: Vec<_> = programs.iter().rev().map(|one| (&one.program, one.text.as_str())).collect();
     let names: Vec<_> = programs.iter().map(|one| one.program.topmost().name.as_str()).collect();
     print(&format!("{} are one layer\n\n{}\n", names.join(" and "), explain_together(&levels)))?;
-    print(&gain(&build(files, &[])?, &build(files, &[("collapse".to_owned(), "no".to_owned())])?)?)
+    print(&measure_gain(&build(files, &[])?, &build(files, &[("collapse".to_owned(), "no".to_owned())])?)?)
 }
 
 /// Reports what prevents FiST programs, lowest first, from being one layer.
-pub(crate) fn are_one_layer(files: &[PathBuf]) -> Outcome {
-    for (place, lower) in files.iter().enumerate() {
-        for upper in &files[place + 1..] {
-            if let Some(barrier) = stack::barrier(upper, lower).map_err(wrong)? {
+pub(crate) fn check_collapsible(files: &[PathBuf]) -> Outcome {
+    for (index, lower) in files.iter().enumerate() {
+        for upper in &files[index + 1..] {
+            if let Some(barrier) = stack::merge_barrier(upper, lower).map_err(build_failure)? {
                 let (upper, lower) = (upper.display(), lower.display());
                 let message = format!("{upper} and {lower} below it are no one layer: {barrier}; stacked they work");
                 return Err(Failure::new(Exit::Failure, message));
@@ -45,23 +45,24 @@ pub(crate) fn are_one_layer(files: &[PathBuf]) -> Outcome {
 }
 
 fn build(files: &[PathBuf], options: &[(String, String)]) -> Outcome<FileSystemRef> {
-    let memory = stack::syntax::parse("mem:").map_err(|error| wrong(error.into()))?;
-    let below = vec![stack::build(&memory).map_err(wrong)?];
+    let memory = stack::syntax::parse("mem:").map_err(|error| build_failure(error.into()))?;
+    let below = vec![stack::build(&memory).map_err(build_failure)?];
     let described: Vec<(&Path, _)> = files.iter().map(|file| (file.as_path(), options)).collect();
-    stack::build_descriptions(&described, below).map_err(wrong)
+    stack::build_descriptions(&described, below).map_err(build_failure)
 }
 
 /// Returns a table of the times of operations, as one layer and stacked.
-fn gain(together: &FileSystemRef, apart: &FileSystemRef) -> Outcome<String> {
+fn measure_gain(collapsed: &FileSystemRef, stacked: &FileSystemRef) -> Outcome<String> {
     let mut lines = vec!["in memory          stacked  one layer  ratio".to_owned()];
     let caller = Caller::server();
-    for kind in [Kind::GetAttributes, Kind::Lookup, Kind::Open, Kind::Read] {
-        let prepare = |file_system| Timed::new(kind, file_system, &caller).map_err(|error| failed(kind, error));
-        let (one, other) = (prepare(together)?, prepare(apart)?);
+    for kind in [OperationKind::GetAttributes, OperationKind::Lookup, OperationKind::Open, OperationKind::Read] {
+        let prepare =
+            |file_system| TimedOperation::new(kind, file_system, &caller).map_err(|error| timing_failure(kind, error));
+        let (one, other) = (prepare(collapsed)?, prepare(stacked)?);
         let (mut ones, mut others) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            ones.push(one.round().map_err(|error| failed(kind, error))?);
-            others.push(other.round().map_err(|error| failed(kind, error))?);
+        for _ in 0..TIMING_COUNT {
+            ones.push(one.mean_nanoseconds().map_err(|error| timing_failure(kind, error))?);
+            others.push(other.mean_nanoseconds().map_err(|error| timing_failure(kind, error))?);
         }
         let (one, other) = (median(ones), median(others));
         lines.push(format!("{:<16} {other:>7.0} ns {one:>7.0} ns {:>6.2}", kind.name(), one / other));
@@ -76,68 +77,72 @@ fn median(mut times: Vec<f64>) -> f64 {
 
 /// The operations that are timed.
 #[derive(Clone, Copy)]
-enum Kind {
+enum OperationKind {
     GetAttributes,
     Lookup,
     Open,
     Read,
 }
 
-impl Kind {
+impl OperationKind {
     const fn name(self) -> &'static str {
         match self {
-            Kind::GetAttributes => "getattr",
-            Kind::Lookup => "lookup",
-            Kind::Open => "open and close",
-            Kind::Read => "read 64 KiB",
+            OperationKind::GetAttributes => "getattr",
+            OperationKind::Lookup => "lookup",
+            OperationKind::Open => "open and close",
+            OperationKind::Read => "read 64 KiB",
         }
     }
 }
 
 /// An operation on a file in the root of a file system.
-struct Timed<'c> {
-    kind: Kind,
+struct TimedOperation<'c> {
+    kind: OperationKind,
     caller: &'c Caller,
     root: vnode::VnodeRef,
     vnode: vnode::VnodeRef,
     file: vnode::OpenFileRef,
 }
 
-impl Timed<'_> {
-    fn new<'c>(kind: Kind, file_system: &FileSystemRef, caller: &'c Caller) -> vnode::Result<Timed<'c>> {
+impl TimedOperation<'_> {
+    fn new<'c>(
+        kind: OperationKind,
+        file_system: &FileSystemRef,
+        caller: &'c Caller,
+    ) -> vnode::Result<TimedOperation<'c>> {
         let root = file_system.root();
         let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
-        let made = match root.create(caller, Name::new(b"file")?, &how) {
+        let created = match root.create(caller, Name::new(b"file")?, &how) {
             Err(vnode::Errno::EEXIST) => None,
-            made => Some(made?),
+            created => Some(created?),
         };
-        if let Some(made) = &made {
+        if let Some(created) = &created {
             let mut done = 0;
             while done < FILE_BYTES {
-                done += made.file.write_at(caller, done as u64, &vec![b'x'; FILE_BYTES - done], false)?;
+                done += created.file.write_at(caller, done as u64, &vec![b'x'; FILE_BYTES - done], false)?;
             }
         }
         let vnode = root.lookup(caller, Name::new(b"file")?)?.vnode;
         let file = vnode.open(caller, OpenFlags::READ)?;
-        Ok(Timed { kind, caller, root, vnode, file })
+        Ok(TimedOperation { kind, caller, root, vnode, file })
     }
 
-    fn once(&self, buffer: &mut [u8]) -> vnode::Result<()> {
+    fn run_once(&self, buffer: &mut [u8]) -> vnode::Result<()> {
         match self.kind {
-            Kind::GetAttributes => self.vnode.getattr(self.caller).map(drop),
-            Kind::Lookup => self.root.lookup(self.caller, Name::new(b"file")?).map(drop),
-            Kind::Open => self.vnode.open(self.caller, OpenFlags::READ).map(drop),
-            Kind::Read => self.file.read_at(self.caller, 0, buffer).map(drop),
+            OperationKind::GetAttributes => self.vnode.getattr(self.caller).map(drop),
+            OperationKind::Lookup => self.root.lookup(self.caller, Name::new(b"file")?).map(drop),
+            OperationKind::Open => self.vnode.open(self.caller, OpenFlags::READ).map(drop),
+            OperationKind::Read => self.file.read_at(self.caller, 0, buffer).map(drop),
         }
     }
 
     /// Returns the mean time of one operation, in nanoseconds.
-    fn round(&self) -> vnode::Result<f64> {
+    fn mean_nanoseconds(&self) -> vnode::Result<f64> {
         let mut buffer = vec![0; FILE_BYTES];
         let (begin, mut count) = (Instant::now(), 0_u32);
-        while begin.elapsed() < ROUND {
+        while begin.elapsed() < TIMING_DURATION {
             for _ in 0..8 {
-                self.once(&mut buffer)?;
+                self.run_once(&mut buffer)?;
                 count += 1;
             }
         }
@@ -145,11 +150,11 @@ impl Timed<'_> {
     }
 }
 
-fn wrong(error: stack::BuildError) -> Failure {
-    Failure::of_lines(Exit::Failure, &error.problem.to_string())
+fn build_failure(error: stack::BuildError) -> Failure {
+    Failure::from_lines(Exit::Failure, &error.problem.to_string())
 }
 
-fn failed(kind: Kind, error: vnode::Errno) -> Failure {
+fn timing_failure(kind: OperationKind, error: vnode::Errno) -> Failure {
     let message = format!("{} is not timed: {error}; the descriptions refuse it until they are set up", kind.name());
     Failure::new(Exit::Failure, message)
 }

@@ -1,57 +1,57 @@
 //! `plyfs fist`: file systems written in the language FiST.
 
-mod begin;
 mod collapse;
-mod layout;
-mod reading;
-mod trial;
+mod format;
+mod loading;
+mod new;
+mod transcript;
 
 use std::path::{Path, PathBuf};
 
-use fist::ir::Program as Form;
+use fist::ir::Program as IrProgram;
 use fist::target::Target;
 use stack::syntax::LayerName;
 
-use super::{command_to, print, running, tools};
+use super::{find_running, print, send_command, tools};
 use crate::arguments::Fist;
 use crate::exit::{Exit, Failure, Outcome};
-use reading::{Checked, checked, each};
+use loading::{CheckedProgram, for_each_file, load_checked};
 
 /// Runs the command.
 pub(crate) fn run(command: &Fist) -> Outcome {
     match command {
-        Fist::Check { files } => each(files, check),
-        Fist::Test { files } => each(files, trial::run),
-        Fist::Explain { ir: false, files } => each(files, explain),
-        Fist::Explain { ir: true, files } => form(files),
+        Fist::Check { files } => for_each_file(files, check),
+        Fist::Test { files } => for_each_file(files, transcript::run),
+        Fist::Explain { ir: false, files } => for_each_file(files, explain),
+        Fist::Explain { ir: true, files } => print_ir(files),
         Fist::Collapse { files } => collapse::run(files),
         Fist::Reload { mount_point, description } => reload(mount_point, description.as_deref()),
-        Fist::Fmt { check, files } => layout::run(files, *check),
-        Fist::New { name, directory } => begin::run(name, directory.as_deref()),
+        Fist::Fmt { check, files } => format::run(files, *check),
+        Fist::New { name, directory } => new::run(name, directory.as_deref()),
         Fist::Lsp => tools::lsp(),
     }
 }
 
 fn check(file: &Path) -> Outcome {
-    checked(file).map(drop)
+    load_checked(file).map(drop)
 }
 
 fn explain(file: &Path) -> Outcome {
-    let Checked { program, text, .. } = checked(file)?;
+    let CheckedProgram { program, text, .. } = load_checked(file)?;
     print(&fist::explain::explain(&program, &text))
 }
 
 /// Prints the intermediate representation of FiST programs, lowest first, as one program.
-fn form(files: &[PathBuf]) -> Outcome {
-    let all = files.iter().map(|file| checked(file)).collect::<Outcome<Vec<_>>>()?;
-    collapse::are_one_layer(files)?;
-    let merged = Form::merge(all.into_iter().rev().map(|description| description.ir));
+fn print_ir(files: &[PathBuf]) -> Outcome {
+    let all = files.iter().map(|file| load_checked(file)).collect::<Outcome<Vec<_>>>()?;
+    collapse::check_collapsible(files)?;
+    let merged = IrProgram::merge(all.into_iter().rev().map(|description| description.ir));
     print(&fist::ir::print::print(&merged, &Target::host()))
 }
 
 /// Makes a running mount reload its FiST program: the one with this file name, or the only one.
 fn reload(mount_point: &Path, description: Option<&str>) -> Outcome {
-    let server = running(mount_point)?;
+    let server = find_running(mount_point)?;
     let mut kinds = descriptions(&server.report.stack);
     kinds.retain(|kind| description.is_none_or(|wanted| wanted == kind));
     let [kind] = &kinds[..] else {
@@ -62,7 +62,7 @@ fn reload(mount_point: &Path, description: Option<&str>) -> Outcome {
         };
         return Err(Failure::new(Exit::Usage, message));
     };
-    print(&format!("{}\n", command_to(&server, kind, "reload", Vec::new())?))
+    print(&format!("{}\n", send_command(&server, kind, "reload", Vec::new())?))
 }
 
 /// Returns the file names of the FiST programs in a stack.

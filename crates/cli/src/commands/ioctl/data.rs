@@ -2,13 +2,13 @@
 
 use fist::code::Integer;
 
-use super::declaration::Field;
+use super::declaration::IoctlField;
 
 /// Writes the value of a field, or returns a description of what is expected.
-pub(crate) fn write(field: &Field, value: &str, data: &mut [u8]) -> Result<(), String> {
+pub(crate) fn write(field: &IoctlField, value: &str, data: &mut [u8]) -> Result<(), String> {
     let Some(length) = field.length else {
-        let place = &mut data[field.offset..field.offset + field.bytes];
-        place.copy_from_slice(&number(field, value)?[..field.bytes]);
+        let target = &mut data[field.offset..field.offset + field.bytes];
+        target.copy_from_slice(&number(field, value)?[..field.bytes]);
         return Ok(());
     };
     if field.bytes == 1 {
@@ -36,20 +36,20 @@ pub(crate) fn write(field: &Field, value: &str, data: &mut [u8]) -> Result<(), S
 }
 
 /// Returns the bytes of a number that fits the field.
-fn number(field: &Field, text: &str) -> Result<[u8; 8], String> {
+fn number(field: &IoctlField, text: &str) -> Result<[u8; 8], String> {
     let integer = Integer { bytes: field.bytes as u8, is_unsigned: field.unsigned };
     integer.read(text).map(i64::to_le_bytes)
 }
 
 /// Returns the value of a field as text; an array of bytes is read up to its first zero byte.
-pub(crate) fn read(field: &Field, data: &[u8]) -> String {
+pub(crate) fn read(field: &IoctlField, data: &[u8]) -> String {
     let integer = |index: usize| {
         let start = field.offset + index * field.bytes;
         let bytes = &data[start..start + field.bytes];
         let is_negative = !field.unsigned && bytes.last().is_some_and(|last| last & 0x80 != 0);
-        let mut whole = [if is_negative { 0xff } else { 0 }; 16];
-        whole[..bytes.len()].copy_from_slice(bytes);
-        i128::from_le_bytes(whole).to_string()
+        let mut extended = [if is_negative { 0xff } else { 0 }; 16];
+        extended[..bytes.len()].copy_from_slice(bytes);
+        i128::from_le_bytes(extended).to_string()
     };
     match field.length {
         None => integer(0),
@@ -66,12 +66,12 @@ pub(crate) fn read(field: &Field, data: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn field(bytes: usize, unsigned: bool, length: Option<usize>) -> Field {
-        Field { name: "field".to_owned(), offset: 2, bytes, unsigned, length }
+    fn field(bytes: usize, unsigned: bool, length: Option<usize>) -> IoctlField {
+        IoctlField { name: "field".to_owned(), offset: 2, bytes, unsigned, length }
     }
 
     #[test]
-    fn values_are_read_as_they_were_written() {
+    fn values_round_trip() {
         for (field, value) in [
             (field(4, false, None), "-5"),
             (field(8, true, None), "18446744073709551615"),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn values_that_do_not_fit_are_refused() {
         let mut data = [0; 16];
         assert_eq!(write(&field(1, true, None), "256", &mut data).unwrap_err(), "a number from 0 to 255");
         assert!(write(&field(1, true, Some(2)), "abc", &mut data).is_err());

@@ -11,7 +11,7 @@ use super::{fist::descriptions, print};
 use crate::arguments::Ioctl;
 use crate::control::{Request, client};
 use crate::exit::{Exit, Failure, Outcome};
-use declaration::Command;
+use declaration::IoctlCommand;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Ioctl) -> Outcome {
@@ -20,11 +20,11 @@ pub(crate) fn run(arguments: &Ioctl) -> Outcome {
         let path = arguments.path.display();
         Failure::new(Exit::Failure, format!("cannot find {path}: {error}; name a file or directory in a mount"))
     })?;
-    let commands = declared(&path)?;
+    let commands = declared_commands(&path)?;
     let Some(command) = commands.iter().find(|command| command.name == arguments.name) else {
         let names: Vec<_> = commands.iter().map(|command| command.name.as_str()).collect();
-        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        return Err(usage(format!("the mount has no command {}; there are: {there}", arguments.name)));
+        let available = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        return Err(usage(format!("the mount has no command {}; there are: {available}", arguments.name)));
     };
     let mut bytes = vec![0; command.bytes];
     for given in &arguments.fields {
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Ioctl) -> Outcome {
 }
 
 /// Returns the commands that the FiST programs of the mount containing a path declare, those of the topmost first.
-fn declared(path: &Path) -> Outcome<Vec<Command>> {
+fn declared_commands(path: &Path) -> Outcome<Vec<IoctlCommand>> {
     let mounts = client::mounts().into_iter().filter(|mount| path.starts_with(&mount.report.mount_point));
     let Some(mount) = mounts.max_by_key(|mount| mount.report.mount_point.len()) else {
         let message = format!("{} is in no mount of Plyfs that you may ask; plyfs status lists them", path.display());
@@ -57,8 +57,8 @@ fn declared(path: &Path) -> Outcome<Vec<Command>> {
     let mut commands = Vec::new();
     for target in descriptions(&mount.report.stack).into_iter().rev() {
         let request = Request::Control { target, name: "ioctls".to_owned(), arguments: Vec::new(), follows: false };
-        let answer = mount.text(&request)?;
-        let listed: Vec<Command> = serde_json::from_str(&answer).map_err(|error| {
+        let response = mount.text(&request)?;
+        let listed: Vec<IoctlCommand> = serde_json::from_str(&response).map_err(|error| {
             Failure::new(Exit::Failure, format!("the mount's answer cannot be read: {error}; mount it again"))
         })?;
         commands.extend(listed);

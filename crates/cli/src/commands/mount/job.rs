@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
-use crate::front_end::Plan;
+use crate::front_end::MountPlan;
 use crate::mount_table;
 
 /// All parameters that a server needs.
-pub(crate) struct Job {
+pub(crate) struct MountJob {
     pub(crate) expression: Expression,
-    pub(crate) plan: Plan,
+    pub(crate) plan: MountPlan,
     pub(crate) log_level: String,
     pub(crate) log_file: Option<PathBuf>,
     pub(crate) foreground: bool,
@@ -20,8 +20,8 @@ pub(crate) struct Job {
 }
 
 /// Fails if the path, in the form in which the kernel lists it, is a mount of Plyfs.
-pub(crate) fn refuse_mounted(mount_point: &Path) -> Outcome {
-    if !mount_table::on(mount_point).is_some_and(|entry| entry.is_plyfs()) {
+pub(crate) fn check_not_mounted(mount_point: &Path) -> Outcome {
+    if !mount_table::find_at(mount_point).is_some_and(|entry| entry.is_plyfs()) {
         return Ok(());
     }
     let name = mount_point.display();

@@ -10,13 +10,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::arguments::{Helper, Mount};
-use crate::daemon::{self, Side};
+use crate::daemon::{self, ForkSide};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
-use crate::front_end::{MountPoint, Plan};
+use crate::front_end::{MountPlan, MountPoint};
 use crate::logging::{self, Destination};
 use crate::{mount_table, options};
-use job::{Job, refuse_mounted};
+use job::{MountJob, check_not_mounted};
 use remount::Remount;
 
 /// The message of the parser for a mount without options.
@@ -27,12 +27,12 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
     let mut options = options::parse(&arguments.options.join(","), false)?;
     options.uring = arguments.uring.or(options.uring);
     if options.remount {
-        return as_remount(arguments);
+        return run_remount(arguments);
     }
     if !arguments.foreground {
         daemon::close_inherited();
     }
-    options.refuse_unsafe()?;
+    options.check_privileged_options()?;
     logging::check(&arguments.log_level)?;
     let expression = match &arguments.over {
         Some(directory) => Expression::read_over(directory, &arguments.stack)?,
@@ -42,16 +42,16 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
         if !arguments.explain {
             return Err(Failure::new(Exit::Usage, NO_MOUNT_POINT));
         }
-        let plan = Plan { options, ..Plan::default() };
-        let file_system = expression.build_to_describe()?;
+        let plan = MountPlan { options, ..MountPlan::default() };
+        let file_system = expression.build_for_description()?;
         return super::print(&super::explain::text(&expression, file_system.as_ref(), &plan));
     };
     let log_level =
         if arguments.trace { logging::with_trace(&arguments.log_level) } else { arguments.log_level.clone() };
     let point = open_mount_point(mount_point)?;
-    let plan = Plan {
+    let plan = MountPlan {
         mount_point: point.path().to_owned(),
-        source: options.source_name.clone().unwrap_or_else(|| expression.standard_form()).into(),
+        source: options.source_name.clone().unwrap_or_else(|| expression.canonical_form()).into(),
         options,
         over: arguments.over.is_some(),
     };
@@ -60,48 +60,48 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
     })?;
     let hides = arguments.over.is_none() && is_in_use(&point);
     let (foreground, explain) = (arguments.foreground, arguments.explain);
-    carry_out(&Job { expression, plan, log_level, log_file, foreground, explain, hides }, point)
+    start_server(&MountJob { expression, plan, log_level, log_file, foreground, explain, hides }, point)
 }
 
 /// Implements the helper of mount(8).
-pub(crate) fn as_helper(arguments: &Helper) -> Outcome {
+pub(crate) fn run_helper(arguments: &Helper) -> Outcome {
     if let Some(kind) = arguments.kind.as_deref().filter(|kind| !matches!(*kind, "plyfs" | "fuse.plyfs")) {
         return Err(Failure::new(Exit::Usage, format!("'{kind}' is not a type that Plyfs mounts; give -t plyfs")));
     }
     let text = arguments.options.join(",");
     let options = options::parse(&text, arguments.sloppy)?;
     if options.remount {
-        return remount_as_helper(arguments, &text);
+        return remount_helper(arguments, &text);
     }
     daemon::close_inherited();
-    options.refuse_unsafe()?;
+    options.check_privileged_options()?;
     let expression = Expression::read(&arguments.stack)?;
     let point = open_mount_point(&arguments.mount_point)?;
-    let plan = Plan {
+    let plan = MountPlan {
         mount_point: point.path().to_owned(),
         // As written: mount(8) recognises by it that a line of /etc/fstab is already mounted.
         source: options.source_name.clone().map_or_else(|| arguments.stack.clone(), OsString::from),
         options,
         over: false,
     };
-    let said = format!("plyfs: {} mounted on {}\n", expression.standard_form(), plan.mount_point.display());
+    let message = format!("plyfs: {} mounted on {}\n", expression.canonical_form(), plan.mount_point.display());
     if !arguments.fake {
         let (log_level, hides) = ("info".to_owned(), is_in_use(&point));
-        let job = Job { expression, plan, log_level, log_file: None, foreground: false, explain: false, hides };
-        carry_out(&job, point)?;
+        let job = MountJob { expression, plan, log_level, log_file: None, foreground: false, explain: false, hides };
+        start_server(&job, point)?;
     }
-    if arguments.verbose { super::print(&said) } else { Ok(()) }
+    if arguments.verbose { super::print(&message) } else { Ok(()) }
 }
 
 /// Implements `plyfs mount -o remount,OPTIONS [STACK] MOUNTPOINT`.
-fn as_remount(arguments: &Mount) -> Outcome {
-    let is_more = arguments.over.is_some()
+fn run_remount(arguments: &Mount) -> Outcome {
+    let has_other_options = arguments.over.is_some()
         || arguments.foreground
         || arguments.explain
         || arguments.trace
         || arguments.log_file.is_some()
         || arguments.uring.is_some();
-    if is_more {
+    if has_other_options {
         let message = "a remount changes mount options and nothing else; \
             write plyfs mount -o remount,OPTIONS MOUNTPOINT";
         return Err(Failure::new(Exit::Usage, message));
@@ -110,43 +110,43 @@ fn as_remount(arguments: &Mount) -> Outcome {
         Some(mount_point) => (Some(arguments.stack.as_os_str()), mount_point.as_path()),
         None => (None, Path::new(&arguments.stack)),
     };
-    let (point, entry) = super::plyfs_on(mount_point, "remount")?;
+    let (point, entry) = super::own_plyfs_mount(mount_point, "remount")?;
     let options = arguments.options.join(",");
     Remount { point, entry, stack, options: &options, is_complete: false, sloppy: false }.run()
 }
 
 /// Implements the helper of mount(8) for `mount -o remount`.
-fn remount_as_helper(arguments: &Helper, options: &str) -> Outcome {
+fn remount_helper(arguments: &Helper, options: &str) -> Outcome {
     let mount_point = arguments.mount_point.as_path();
-    let said = format!("plyfs: {} remounted\n", mount_table::canonical(mount_point).display());
+    let message = format!("plyfs: {} remounted\n", mount_table::canonical(mount_point).display());
     if !arguments.fake {
-        let (point, entry) = super::plyfs_on(mount_point, "remount")?;
+        let (point, entry) = super::own_plyfs_mount(mount_point, "remount")?;
         let (stack, sloppy) = (Some(arguments.stack.as_os_str()), arguments.sloppy);
         Remount { point, entry, stack, options, is_complete: true, sloppy }.run()?;
     }
-    if arguments.verbose { super::print(&said) } else { Ok(()) }
+    if arguments.verbose { super::print(&message) } else { Ok(()) }
 }
 
 /// Serves in this process, or leaves a server in the background.
-fn carry_out(job: &Job, point: MountPoint) -> Outcome {
+fn start_server(job: &MountJob, point: MountPoint) -> Outcome {
     if job.foreground {
         logging::start(&job.log_level, &destination(job, Destination::StandardError))?;
         let server = server::start(job, point)?;
         warn(job);
         return server.run();
     }
-    match daemon::split()? {
-        Side::Parent(outcome) => outcome.inspect(|()| warn(job)),
-        Side::Server(ready) => {
+    match daemon::fork_server()? {
+        ForkSide::Parent(outcome) => outcome.inspect(|()| warn(job)),
+        ForkSide::Server(reporter) => {
             let started = logging::start(&job.log_level, &destination(job, Destination::Syslog))
                 .and_then(|()| server::start(job, point));
             match started {
                 Ok(server) => {
-                    ready.usable(job.log_file.as_deref());
+                    reporter.report_usable(job.log_file.as_deref());
                     server.run()
                 }
                 Err(failure) => {
-                    ready.failed(&failure);
+                    reporter.report_failure(&failure);
                     Err(Failure::silent(failure.exit))
                 }
             }
@@ -154,7 +154,7 @@ fn carry_out(job: &Job, point: MountPoint) -> Outcome {
     }
 }
 
-fn destination(job: &Job, otherwise: Destination) -> Destination {
+fn destination(job: &MountJob, otherwise: Destination) -> Destination {
     job.log_file.clone().map_or(otherwise, Destination::File)
 }
 
@@ -176,7 +176,7 @@ fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
         ),
         _ => Failure::new(Exit::MountPoint, format!("cannot use the mount point {name}: {error}; choose another one")),
     })?;
-    refuse_mounted(point.path())?;
+    check_not_mounted(point.path())?;
     Ok(point)
 }
 
@@ -186,7 +186,7 @@ fn is_in_use(directory: &MountPoint) -> bool {
 }
 
 /// Warns of what the mount hides, once it does.
-fn warn(job: &Job) {
+fn warn(job: &MountJob) {
     if job.hides {
         let mount_point = job.plan.mount_point.display();
         let warning = format!("{mount_point} is not empty; the mount hides what is in it");

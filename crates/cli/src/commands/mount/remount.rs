@@ -10,24 +10,24 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use crate::commands::{is_root, running};
-use crate::control::{Report, Request};
+use crate::commands::{find_running, is_root};
+use crate::control::{MountReport, Request};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
 use crate::front_end::MountPoint;
-use crate::mount_table::Entry;
+use crate::mount_table::MountEntry;
 use crate::options::{self, MountOptions, flags};
 use crate::runtime_directory;
 
 /// Time that a server has to open its root and to accept the kernel's cached data.
-const LONGEST_WRITE: Duration = Duration::from_secs(30);
+const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The parameters of a remount.
 pub(crate) struct Remount<'a> {
     /// The root of the mount.
     pub point: MountPoint,
     /// The mount as the kernel lists it.
-    pub entry: Entry,
+    pub entry: MountEntry,
     /// The stack, if it is named; a remount cannot change it.
     pub stack: Option<&'a OsStr>,
     /// The mount options, a comma-separated list.
@@ -48,15 +48,15 @@ impl Remount<'_> {
             return Err(Failure::new(Exit::Permission, message));
         }
         // One remount at a time, so that the flags in the kernel and in the server agree.
-        let _turn = runtime_directory::turn()?;
-        let server = running(self.point.path())?;
-        self.refuse_other_stack(&server.report)?;
-        let current = flags::of_table(&self.entry.options);
+        let _lock = runtime_directory::lock_mounting()?;
+        let server = find_running(self.point.path())?;
+        self.check_same_stack(&server.report)?;
+        let current = flags::from_mount_table(&self.entry.options);
         let options = match self.is_complete {
             true => options::parse(self.options, self.sloppy)?,
             false => options::parse_after(current, self.options, self.sloppy)?,
         };
-        self.refuse_fixed(&options, &server.report)?;
+        self.check_fixed_options(&options, &server.report)?;
         let mut wanted = options.flags;
         if wanted.synchronous_directories && !current.synchronous_directories {
             return Err(self.fixed("dirsync"));
@@ -86,7 +86,7 @@ impl Remount<'_> {
         thread::Builder::new()
             .spawn(synchronize)
             .map_err(|error| failed("cannot ask whether all is written to", &format!("({error})")))?;
-        match is_synchronized.recv_timeout(LONGEST_WRITE) {
+        match is_synchronized.recv_timeout(SYNC_TIMEOUT) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(failed("what was written to", &format!("cannot be stored: {error}"))),
             Err(_) => {
@@ -96,10 +96,10 @@ impl Remount<'_> {
         }
     }
 
-    fn refuse_other_stack(&self, report: &Report) -> Outcome {
+    fn check_same_stack(&self, report: &MountReport) -> Outcome {
         let Some(stack) = self.stack else { return Ok(()) };
         let is_same = stack.to_string_lossy() == self.entry.source
-            || Expression::read(stack).is_ok_and(|expression| expression.standard_form() == report.stack);
+            || Expression::read(stack).is_ok_and(|expression| expression.canonical_form() == report.stack);
         if is_same {
             return Ok(());
         }
@@ -112,7 +112,7 @@ impl Remount<'_> {
     }
 
     /// Fails if an option is named that a remount cannot change and that the mount does not have.
-    fn refuse_fixed(&self, options: &MountOptions, report: &Report) -> Outcome {
+    fn check_fixed_options(&self, options: &MountOptions, report: &MountReport) -> Outcome {
         let has = |word: &String| match word.as_str() {
             "noallow_other" => !self.entry.options.iter().any(|option| option == "allow_other"),
             _ => self.entry.options.contains(word) || report.options.contains(word),

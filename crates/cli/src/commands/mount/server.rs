@@ -11,30 +11,30 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vnode::{Control, ControlError, Errno, FileSystemRef};
 
-use super::job::{Job, refuse_mounted};
+use super::job::{MountJob, check_not_mounted};
 use crate::commands::{explain, print, progress};
-use crate::control::server::{Answerer, Server as ControlSocket};
-use crate::control::{Answer, Report, Request, Statistics};
+use crate::control::server::{ControlSocket, RequestHandler};
+use crate::control::{MountReport, Request, Response, StatisticsReport};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::file_size;
-use crate::front_end::{self, MountPoint, Served};
+use crate::front_end::{self, MountPoint, ServedMount};
 use crate::logging;
 use crate::options::{self, MountOptions};
 use crate::runtime_directory;
 
 /// A mount that is usable.
-pub(crate) struct Server {
-    mount: Arc<Mounted>,
+pub(crate) struct MountServer {
+    mount: Arc<MountContext>,
     socket: ControlSocket,
 }
 
 /// The state of the mount that the control socket reports.
-struct Mounted {
-    served: Served,
+struct MountContext {
+    served: ServedMount,
     file_system: FileSystemRef,
     started: Instant,
     /// The part that does not change, or is the same in every report.
-    report: Report,
+    report: MountReport,
     /// The mount options, whose flags a remount changes.
     options: Mutex<MountOptions>,
     /// The mount covers its own base.
@@ -42,48 +42,48 @@ struct Mounted {
 }
 
 /// Builds the stack, mounts it and opens the control socket. If any step fails, nothing stays mounted.
-pub(crate) fn start(job: &Job, point: MountPoint) -> Outcome<Server> {
+pub(crate) fn start(job: &MountJob, point: MountPoint) -> Outcome<MountServer> {
     log_panics();
-    file_size::lift();
+    file_size::lift_limit();
     // Registered first: a signal that arrives while the mount is being made ends it as soon as it exists.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::new(Exit::Failure, format!("cannot watch for signals: {error}; try again")))?;
     // Building the stack completes operations that an earlier server left unfinished, which may take long.
-    let file_system = progress::follow("mount", |_| job.expression.build())?;
+    let file_system = progress::with_progress("mount", |_| job.expression.build())?;
     if job.explain {
         print(&explain::text(&job.expression, file_system.as_ref(), &job.plan))?;
     }
-    let turn = runtime_directory::turn()?;
-    refuse_mounted(&job.plan.mount_point)?;
+    let lock = runtime_directory::lock_mounting()?;
+    check_not_mounted(&job.plan.mount_point)?;
     let served = front_end::mount(file_system.clone(), &point, &job.plan)?;
     // Keeping it would prevent the file system that it is on from being unmounted.
     drop(point);
-    drop(turn);
-    let report = Report {
+    drop(lock);
+    let report = MountReport {
         mount_point: job.plan.mount_point.to_string_lossy().into_owned(),
-        stack: job.expression.standard_form(),
+        stack: job.expression.canonical_form(),
         pid: std::process::id(),
         uid: rustix::process::geteuid().as_raw(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..Report::default()
+        ..MountReport::default()
     };
     let (options, is_over) = (Mutex::new(job.plan.options.clone()), job.plan.over);
-    let mount = Arc::new(Mounted { served, file_system, started: Instant::now(), report, options, is_over });
-    let watched = watch(signals, Arc::clone(&mount));
-    let socket = watched.and_then(|()| ControlSocket::start(Arc::clone(&mount) as Arc<dyn Answerer>));
+    let mount = Arc::new(MountContext { served, file_system, started: Instant::now(), report, options, is_over });
+    let watching = handle_signals(signals, Arc::clone(&mount));
+    let socket = watching.and_then(|()| ControlSocket::start(Arc::clone(&mount) as Arc<dyn RequestHandler>));
     match socket {
         Ok(socket) => {
             tracing::info!(stack = mount.report.stack, mount_point = mount.report.mount_point, "mounted");
-            Ok(Server { mount, socket })
+            Ok(MountServer { mount, socket })
         }
         Err(failure) => {
-            mount.served.end(true);
+            mount.served.unmount(true);
             Err(failure)
         }
     }
 }
 
-impl Server {
+impl MountServer {
     /// Serves until the mount is gone, and flushes everything to storage.
     pub(crate) fn run(self) -> Outcome {
         self.mount.served.wait();
@@ -96,32 +96,32 @@ impl Server {
     }
 }
 
-impl Answerer for Mounted {
-    fn answer(&self, request: Request) -> Answer {
+impl RequestHandler for MountContext {
+    fn handle(&self, request: Request) -> Response {
         match request {
-            Request::Status => Answer::Status(Box::new(self.report())),
-            Request::Statistics => Answer::Statistics(Box::new(self.statistics())),
-            Request::LogLevel { level: None } => Answer::Text(logging::level()),
+            Request::Status => Response::Status(Box::new(self.report())),
+            Request::Statistics => Response::Statistics(Box::new(self.statistics())),
+            Request::LogLevel { level: None } => Response::Text(logging::level()),
             Request::LogLevel { level: Some(level) } => match logging::set_level(&level) {
-                Ok(()) => Answer::Text(level),
-                Err(failure) => Answer::Error(failure.message),
+                Ok(()) => Response::Text(level),
+                Err(failure) => Response::Error(failure.message),
             },
-            Request::Sync => stored(self.served.sync()),
+            Request::Sync => sync_response(self.served.sync()),
             Request::FlagsChanged { options } => match options::parse(&options.join(","), false) {
                 Ok(changed) => {
                     self.options.lock().unwrap_or_else(PoisonError::into_inner).flags = changed.flags;
-                    stored(self.served.flags_changed(&changed.flags))
+                    sync_response(self.served.flags_changed(&changed.flags))
                 }
-                Err(failure) => Answer::Error(failure.message),
+                Err(failure) => Response::Error(failure.message),
             },
             Request::Control { target, name, arguments, .. } => {
                 match self.file_system.control(&Control { target, command: name.clone(), arguments }) {
                     Ok(text) => {
-                        self.served.settle();
-                        Answer::Text(text)
+                        self.served.wait_until_visible();
+                        Response::Text(text)
                     }
-                    Err(ControlError::Failed(error)) => Answer::Error(failed(&name, error)),
-                    Err(error) => Answer::Error(error.to_string()),
+                    Err(ControlError::Failed(error)) => Response::Error(command_error(&name, error)),
+                    Err(error) => Response::Error(error.to_string()),
                 }
             }
         }
@@ -129,7 +129,7 @@ impl Answerer for Mounted {
 }
 
 /// Returns a message that names what a storage error prevented, and the remedy.
-fn failed(command: &str, error: Errno) -> String {
+fn command_error(command: &str, error: Errno) -> String {
     let what = match command {
         "snapshot-take" => "the snapshot cannot be taken",
         "snapshot-restore" => "the union cannot go back to the snapshot",
@@ -145,7 +145,7 @@ fn failed(command: &str, error: Errno) -> String {
     format!("{what}: {error}; nothing was changed: check the storage of the branches, and try again")
 }
 
-impl Mounted {
+impl MountContext {
     /// Returns the branches of the union, if the stack has one.
     fn branches(&self) -> Vec<String> {
         let (target, command) = ("union".to_owned(), "branches".to_owned());
@@ -154,7 +154,7 @@ impl Mounted {
     }
 
     /// Returns the current options, and the option for a mount over its own base.
-    fn words(&self) -> Vec<String> {
+    fn option_words(&self) -> Vec<String> {
         let mut words = self.options.lock().unwrap_or_else(PoisonError::into_inner).to_words();
         if self.is_over {
             words.insert(0, "over".to_owned());
@@ -162,12 +162,12 @@ impl Mounted {
         words
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> MountReport {
         let requests_by_operation: BTreeMap<String, u64> = self.served.requests();
-        Report {
+        MountReport {
             uptime_seconds: self.started.elapsed().as_secs(),
             branches: self.branches(),
-            options: self.words(),
+            options: self.option_words(),
             log_level: logging::level(),
             requests: requests_by_operation.values().sum(),
             requests_by_operation,
@@ -178,8 +178,8 @@ impl Mounted {
         }
     }
 
-    fn statistics(&self) -> Statistics {
-        Statistics {
+    fn statistics(&self) -> StatisticsReport {
+        StatisticsReport {
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             workers: self.served.workers(),
             operations: self.served.operations(),
@@ -189,45 +189,45 @@ impl Mounted {
 }
 
 /// Ends the mount gracefully at the first signal, and at once at the second.
-fn watch(mut signals: Signals, mount: Arc<Mounted>) -> Outcome {
-    let (ending, ends) = channel();
+fn handle_signals(mut signals: Signals, mount: Arc<MountContext>) -> Outcome {
+    let (end_sender, end_receiver) = channel();
     let waiting = Arc::clone(&mount);
     let end = move || {
-        if ends.recv().is_ok() {
-            waiting.served.end(false);
+        if end_receiver.recv().is_ok() {
+            waiting.served.unmount(false);
         }
     };
-    let watch = move || {
+    let wait_for_signals = move || {
         for (count, signal) in signals.forever().enumerate() {
             tracing::info!(signal, "ending");
             // A second signal is received while the other thread waits for the processes that use the mount.
-            if count > 0 || ending.send(()).is_err() {
-                mount.served.end(true);
+            if count > 0 || end_sender.send(()).is_err() {
+                mount.served.unmount(true);
             }
         }
     };
     // Both threads start now: when they are needed, it may be impossible to create one.
     let start = |name: &str, run: Box<dyn FnOnce() + Send>| thread::Builder::new().name(name.into()).spawn(run);
-    let started = start("ending", Box::new(end)).and_then(|_| start("signals", Box::new(watch)));
+    let started = start("ending", Box::new(end)).and_then(|_| start("signals", Box::new(wait_for_signals)));
     started.map(drop).map_err(|error| {
         Failure::new(Exit::Failure, format!("cannot start a thread: {error}; raise the limit (ulimit -u)"))
     })
 }
 
 /// Converts the result of a sync into an answer.
-fn stored(synchronized: vnode::Result<()>) -> Answer {
+fn sync_response(synchronized: vnode::Result<()>) -> Response {
     match synchronized {
-        Ok(()) => Answer::Text(String::new()),
-        Err(errno) => Answer::Error(format!("not everything that was written could be stored: {errno}")),
+        Ok(()) => Response::Text(String::new()),
+        Err(errno) => Response::Error(format!("not everything that was written could be stored: {errno}")),
     }
 }
 
 /// Logs panics: a server in the background has no terminal to print them on.
 fn log_panics() {
-    let shown = std::panic::take_hook();
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         tracing::error!("{panic}");
-        shown(panic);
+        default_hook(panic);
     }));
 }
 

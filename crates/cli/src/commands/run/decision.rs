@@ -4,9 +4,9 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use stack::{Change, CommitError, CommitOptions, Committed, Conflict, Difference, Fork};
 
-use super::message::tell;
-use super::scratch::Scratch;
-use super::{lists, session};
+use super::message::notify;
+use super::scratch::ScratchDirectory;
+use super::{partial_acls, session};
 use crate::arguments::Run;
 use crate::commands::{print, progress, snapshot};
 use crate::exit::{Exit, Failure, Outcome};
@@ -21,16 +21,16 @@ pub(crate) enum Decision {
 
 /// The reason why changes are not committed although a commit was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
+pub(crate) enum CommitObstacle {
     /// The command has failed.
     Failed,
     /// Processes that it has left running may still modify them.
     InUse,
 }
 
-impl Obstacle {
-    fn tell(self) {
-        tell(match self {
+impl CommitObstacle {
+    fn notify(self) {
+        notify(match self {
             Self::Failed => "the command has failed, so its changes are not committed",
             Self::InUse => {
                 "processes that the command has left behind use the fork, and could go on changing it: end them before it is committed"
@@ -40,8 +40,13 @@ impl Obstacle {
 }
 
 /// Shows the differences, and applies the decision, made now or given as an option, to them.
-pub(crate) fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, obstacle: Option<Obstacle>) -> Outcome {
-    let differences = progress::follow("run: comparing", |_| fork.differences()).map_err(|errno| {
+pub(crate) fn decide(
+    arguments: &Run,
+    fork: &Fork,
+    scratch: ScratchDirectory,
+    obstacle: Option<CommitObstacle>,
+) -> Outcome {
+    let differences = progress::with_progress("run: comparing", |_| fork.differences()).map_err(|errno| {
         let path = scratch.path().display();
         Failure::new(Exit::Failure, format!("cannot compare the fork: {errno}; its changes are kept in {path}"))
     })?;
@@ -50,36 +55,36 @@ pub(crate) fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, obstacle: O
         print(&format!("{json}\n"))?;
     } else {
         // Standard output belongs to the command.
-        let _ = io::stderr().write_all(snapshot::differences(&snapshot::read(&json)?).as_bytes());
+        let _ = io::stderr().write_all(snapshot::format_differences(&snapshot::parse_list(&json)?).as_bytes());
     }
     let decision = match (arguments.commit, arguments.discard, arguments.keep, obstacle) {
         (true, _, _, None) => Decision::Commit,
         (true, _, _, Some(obstacle)) => {
-            obstacle.tell();
+            obstacle.notify();
             Decision::Keep
         }
         (_, true, ..) => Decision::Discard,
         (_, _, true, _) => Decision::Keep,
-        (.., Some(Obstacle::InUse)) => {
-            Obstacle::InUse.tell();
+        (.., Some(CommitObstacle::InUse)) => {
+            CommitObstacle::InUse.notify();
             Decision::Keep
         }
         _ if differences.is_empty() => Decision::Discard,
-        _ => ask(&scratch),
+        _ => prompt(&scratch),
     };
     match decision {
         Decision::Commit => {
             if !arguments.force {
-                refuse_lost_lists(fork, &differences, &scratch)?;
+                check_acls_survive(fork, &differences, &scratch)?;
             }
             commit(arguments, fork, &scratch)
         }
         Decision::Discard => {
-            refuse_moves_under_way(fork, &scratch)?;
+            check_no_interrupted_commit(fork, &scratch)?;
             scratch.remove()
         }
         Decision::Keep => {
-            tell(&kept(&scratch));
+            notify(&keep_message(&scratch));
             Ok(())
         }
     }
@@ -87,7 +92,7 @@ pub(crate) fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, obstacle: O
 
 /// Fails if a commit was interrupted while directories were being moved: they are lost with the fork, and are
 /// empty if the fork is resumed.
-pub(crate) fn refuse_moves_under_way(fork: &Fork, scratch: &Scratch) -> Outcome {
+pub(crate) fn check_no_interrupted_commit(fork: &Fork, scratch: &ScratchDirectory) -> Outcome {
     let path = scratch.path().display();
     let directories = fork.moves_under_way().map_err(|error| {
         Failure::new(Exit::Failure, format!("cannot tell what a commit has left: {error}; the fork is kept in {path}"))
@@ -104,14 +109,14 @@ pub(crate) fn refuse_moves_under_way(fork: &Fork, scratch: &Scratch) -> Outcome 
 }
 
 /// Fails if a commit would revoke permissions that access control lists grant to others: a user cannot recreate these lists.
-fn refuse_lost_lists(fork: &Fork, differences: &[Difference], scratch: &Scratch) -> Outcome {
+fn check_acls_survive(fork: &Fork, differences: &[Difference], scratch: &ScratchDirectory) -> Outcome {
     let present = differences.iter().filter(|difference| difference.change != Change::Deleted);
-    let lost = lists::of_others(&fork.file_system(), present.map(|difference| &*difference.path));
+    let lost = partial_acls::naming_others(&fork.file_system(), present.map(|difference| &*difference.path));
     if lost.is_empty() {
         return Ok(());
     }
     lost.iter().for_each(|path| {
-        tell(&format!("/{} has an access control list that names others", String::from_utf8_lossy(path)));
+        notify(&format!("/{} has an access control list that names others", String::from_utf8_lossy(path)));
     });
     let path = scratch.path().display();
     let message = format!(
@@ -121,14 +126,14 @@ fn refuse_lost_lists(fork: &Fork, differences: &[Difference], scratch: &Scratch)
     Err(Failure::new(Exit::Permission, message))
 }
 
-fn commit(arguments: &Run, fork: &Fork, scratch: &Scratch) -> Outcome {
-    let options = CommitOptions { since: scratch.began(), force: arguments.force };
-    match progress::follow("run: committing", |_| fork.commit(&options)) {
+fn commit(arguments: &Run, fork: &Fork, scratch: &ScratchDirectory) -> Outcome {
+    let options = CommitOptions { since: scratch.start_time(), force: arguments.force };
+    match progress::with_progress("run: committing", |_| fork.commit(&options)) {
         Ok(committed) => finish(arguments, &committed, scratch),
         Err(error) => {
             if let CommitError::Conflicts { conflicts, .. } = &error {
                 conflicts.iter().for_each(|Conflict { path, deed }| {
-                    tell(&format!("/{} was {deed} by others", String::from_utf8_lossy(path)));
+                    notify(&format!("/{} was {deed} by others", String::from_utf8_lossy(path)));
                 });
             }
             let path = scratch.path().display();
@@ -151,9 +156,12 @@ fn commit(arguments: &Run, fork: &Fork, scratch: &Scratch) -> Outcome {
 }
 
 /// Removes the fork after all changes were committed, unless it still contains something that the stack does not keep.
-fn finish(arguments: &Run, committed: &Committed, scratch: &Scratch) -> Outcome {
+fn finish(arguments: &Run, committed: &Committed, scratch: &ScratchDirectory) -> Outcome {
     committed.lost.iter().for_each(|(path, lost)| {
-        tell(&format!("/{} is committed without what the stack does not keep: {lost}", String::from_utf8_lossy(path)));
+        notify(&format!(
+            "/{} is committed without what the stack does not keep: {lost}",
+            String::from_utf8_lossy(path)
+        ));
     });
     if committed.lost.is_empty() || arguments.force {
         return scratch.remove();
@@ -167,13 +175,13 @@ fn finish(arguments: &Run, committed: &Committed, scratch: &Scratch) -> Outcome 
 }
 
 /// Asks on the terminal. Without one, the changes are kept.
-fn ask(scratch: &Scratch) -> Decision {
+fn prompt(scratch: &ScratchDirectory) -> Decision {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Decision::Keep;
     }
     // An interrupted user keeps the changes as well, and has been informed of their location.
-    session::let_signals_end(true);
-    tell(&format!("the changes are in {}", scratch.path().display()));
+    session::set_signals_terminate(true);
+    notify(&format!("the changes are in {}", scratch.path().display()));
     let decision = loop {
         let _ = write!(io::stderr(), "plyfs: commit, discard or keep them? [c/d/k] ");
         let mut answer = String::new();
@@ -188,11 +196,11 @@ fn ask(scratch: &Scratch) -> Decision {
             _ => {}
         }
     };
-    session::let_signals_end(false);
+    session::set_signals_terminate(false);
     decision
 }
 
-fn kept(scratch: &Scratch) -> String {
+fn keep_message(scratch: &ScratchDirectory) -> String {
     let path = scratch.path().display();
     format!("the changes are kept; to decide on them: plyfs run --scratch {path}")
 }

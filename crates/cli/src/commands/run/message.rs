@@ -4,6 +4,6 @@ use crate::commands;
 use crate::exit::{Exit, Failure};
 
 /// Prints a line on standard error.
-pub(crate) fn tell(message: &str) {
+pub(crate) fn notify(message: &str) {
     commands::report(&Failure::new(Exit::Failure, message));
 }

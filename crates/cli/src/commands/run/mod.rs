@@ -2,8 +2,8 @@
 
 mod decision;
 mod inherited;
-mod lists;
 mod message;
+mod partial_acls;
 mod root;
 mod scratch;
 mod session;
@@ -20,72 +20,72 @@ use crate::arguments::Run;
 use crate::exit::{Exit, Failure, Outcome, run_command};
 use crate::expression::Expression;
 use crate::file_size;
-use decision::Obstacle;
-use inherited::Inherited;
-use lists::PartialLists;
-use message::tell;
-use scratch::{Description, Scratch};
-use session::{Ended, Finished, User};
+use decision::CommitObstacle;
+use inherited::InheritedAttributes;
+use message::notify;
+use partial_acls::PartialAcls;
+use scratch::{ForkDescription, ScratchDirectory};
+use session::{CommandOutcome, FinishedCommand, NamespaceUser};
 
 /// Maximum lag of the kernel's clock for file timestamps.
-const TICK: Duration = Duration::from_millis(12);
+const TIMESTAMP_GRANULARITY: Duration = Duration::from_millis(12);
 
 /// Runs the command, and returns the exit status.
 pub(crate) fn run(arguments: &Run) -> Outcome<u8> {
-    let inherited = Inherited::note();
-    file_size::lift();
+    let inherited = InheritedAttributes::capture();
+    file_size::lift_limit();
     // Next, while the process has one thread: everything opened from here on is in the mount namespace that the command gets.
-    let user = session::separate()?;
-    let kept = arguments.scratch.as_deref().map(Scratch::open).transpose()?.flatten();
+    let user = session::unshare_namespaces()?;
+    let existing = arguments.scratch.as_deref().map(ScratchDirectory::open).transpose()?.flatten();
     if arguments.command.is_empty() {
-        let Some(scratch) = kept else { return Err(no_command(arguments.scratch.as_deref())) };
-        refuse_other(arguments, &scratch)?;
+        let Some(scratch) = existing else { return Err(no_command(arguments.scratch.as_deref())) };
+        check_same_fork(arguments, &scratch)?;
         let expression = Expression::read(scratch.description.stack.as_ref())?;
         let fork = open(&scratch, &expression, arguments.force)?;
-        return decision::settle(arguments, &fork, scratch, None).map(|()| 0);
+        return decision::decide(arguments, &fork, scratch, None).map(|()| 0);
     }
-    let (scratch, expression) = match kept {
+    let (scratch, expression) = match existing {
         Some(scratch) => {
-            refuse_other(arguments, &scratch)?;
-            session::refuse_outside(&scratch.description.at, user.is_none())?;
+            check_same_fork(arguments, &scratch)?;
+            session::check_working_directory(&scratch.description.at, user.is_none())?;
             let expression = Expression::read(scratch.description.stack.as_ref())?;
             (scratch, expression)
         }
-        None => begin(arguments, user.as_ref())?,
+        None => create_scratch(arguments, user.as_ref())?,
     };
     let fork = match open(&scratch, &expression, arguments.force) {
         Ok(fork) => fork,
         Err(failure) => {
-            scratch.forget_if_new();
+            scratch.remove_if_new();
             return Err(failure);
         }
     };
-    decision::refuse_moves_under_way(&fork, &scratch)?;
+    decision::check_no_interrupted_commit(&fork, &scratch)?;
     let finished = session::run(&fork, &scratch, &arguments.command, user, inherited);
-    let Finished { ended, is_at_rest } = match finished {
+    let FinishedCommand { outcome, is_unused } = match finished {
         Ok(finished) => finished,
         Err(failure) => {
             drop(fork);
-            scratch.forget_if_new();
+            scratch.remove_if_new();
             return Err(failure);
         }
     };
-    if let Ended::NotStarted(error) = &ended {
+    if let CommandOutcome::NotStarted(error) = &outcome {
         drop(fork);
-        scratch.forget_if_new();
+        scratch.remove_if_new();
         return Ok(not_started(&arguments.command, error));
     }
-    let obstacle = match (is_at_rest, ended.code()) {
-        (false, _) => Some(Obstacle::InUse),
+    let obstacle = match (is_unused, outcome.code()) {
+        (false, _) => Some(CommitObstacle::InUse),
         (true, 0) => None,
-        (true, _) => Some(Obstacle::Failed),
+        (true, _) => Some(CommitObstacle::Failed),
     };
-    decision::settle(arguments, &fork, scratch, obstacle)?;
-    Ok(ended.code())
+    decision::decide(arguments, &fork, scratch, obstacle)?;
+    Ok(outcome.code())
 }
 
 /// Creates the scratch directory of a new fork.
-fn begin(arguments: &Run, user: Option<&User>) -> Outcome<(Scratch, Expression)> {
+fn create_scratch(arguments: &Run, user: Option<&NamespaceUser>) -> Outcome<(ScratchDirectory, Expression)> {
     let expression = Expression::read(arguments.stack.as_deref().unwrap_or(".".as_ref()))?;
     let directories = expression.directories();
     let at = match (&arguments.at, &directories[..]) {
@@ -99,22 +99,23 @@ fn begin(arguments: &Run, user: Option<&User>) -> Outcome<(Scratch, Expression)>
     };
     // The stack is built once before anything is created for it, so that its errors are reported first.
     drop(expression.build()?);
-    let at = place(&at)?;
-    session::refuse_outside(&at, user.is_none())?;
-    let description = Description::new(expression.standard_form(), at);
-    let scratch = Scratch::make(arguments.scratch.as_deref(), description, &directories, user.is_some())?;
+    let at = canonical_mount_path(&at)?;
+    session::check_working_directory(&at, user.is_none())?;
+    let description = ForkDescription::new(expression.canonical_form(), at);
+    let scratch = ScratchDirectory::create(arguments.scratch.as_deref(), description, &directories, user.is_some())?;
     Ok((scratch, expression))
 }
 
 /// Opens the fork whose changes are in a scratch directory, for this process alone. With `force`, a commit may revoke
 /// permissions that access control lists grant to others.
-fn open(scratch: &Scratch, expression: &Expression, force: bool) -> Outcome<Fork> {
+fn open(scratch: &ScratchDirectory, expression: &Expression, force: bool) -> Outcome<Fork> {
     let path = scratch.path().display();
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(Exit::Stack, format!("cannot use the fork in {path}: {error}; give another with --scratch DIR"))
     };
     let stack = expression.build()?;
-    let stack = if lists::are_partial() { vnode::layer::stack(PartialLists { force }, stack) } else { stack };
+    let stack =
+        if partial_acls::has_unmapped_ids() { vnode::layer::stack(PartialAcls { force }, stack) } else { stack };
     let in_use =
         || Failure::new(Exit::Busy, format!("another command is using the fork in {path}; wait until it has ended"));
     let fork = Fork::new(scratch.changes()?, stack);
@@ -130,37 +131,37 @@ fn open(scratch: &Scratch, expression: &Expression, force: bool) -> Outcome<Fork
         errno => failed(&errno),
     })?;
     if scratch.is_new() {
-        scratch.note_begin(Timestamp::now())?;
+        scratch.record_start(Timestamp::now())?;
         // Changes from now on have a later time.
-        std::thread::sleep(TICK);
+        std::thread::sleep(TIMESTAMP_GRANULARITY);
     }
     Ok(fork)
 }
 
 /// Returns the path at which the fork is visible, in the kernel's form.
-fn place(at: &Path) -> Outcome<PathBuf> {
+fn canonical_mount_path(at: &Path) -> Outcome<PathBuf> {
     let name = at.display();
-    let place = at
+    let path = at
         .canonicalize()
         .map_err(|error| Failure::new(Exit::MountPoint, format!("cannot use {name}: {error}; give --at DIR")))?;
-    if !place.is_dir() {
+    if !path.is_dir() {
         return Err(Failure::new(Exit::MountPoint, format!("{name} is not a directory; give --at DIR")));
     }
-    Ok(place)
+    Ok(path)
 }
 
 /// Fails if the command line names another stack or path than that of the resumed fork.
-fn refuse_other(arguments: &Run, scratch: &Scratch) -> Outcome {
+fn check_same_fork(arguments: &Run, scratch: &ScratchDirectory) -> Outcome {
     let (description, path) = (&scratch.description, scratch.path().display());
     if let Some(stack) = &arguments.stack
-        && Expression::read(stack)?.standard_form() != description.stack
+        && Expression::read(stack)?.canonical_form() != description.stack
     {
         let message =
             format!("{path} has a fork of {}; leave --stack out, or give another --scratch", description.stack);
         return Err(Failure::new(Exit::Usage, message));
     }
     if let Some(at) = &arguments.at
-        && place(at)? != description.at
+        && canonical_mount_path(at)? != description.at
     {
         let message = format!("the fork in {path} is seen at {}; leave --at out", description.at.display());
         return Err(Failure::new(Exit::Usage, message));
@@ -183,6 +184,6 @@ fn not_started(command: &[OsString], error: &io::Error) -> u8 {
         io::ErrorKind::NotFound => (run_command::NOT_FOUND, "is it installed, and in PATH?"),
         _ => (run_command::NOT_EXECUTABLE, "is it a program, and executable?"),
     };
-    tell(&format!("cannot run {name}: {error}; {remedy}"));
+    notify(&format!("cannot run {name}: {error}; {remedy}"));
     code
 }

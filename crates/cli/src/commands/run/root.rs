@@ -18,13 +18,13 @@ use rustix::mount::{
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Directories that are not forked: devices, processes, and the means to talk to them.
-const SHARED: [&str; 4] = ["dev", "proc", "run", "sys"];
+const SHARED_DIRECTORIES: [&str; 4] = ["dev", "proc", "run", "sys"];
 
 /// The mount point in the file system that covers the scratch directory.
-const NAME: &str = "root";
+const MOUNT_POINT_NAME: &str = "root";
 
 /// A mount point for the fork of `/`. Dropping it removes everything of it.
-pub(crate) struct Root {
+pub(crate) struct ForkRoot {
     /// The file system over the scratch directory.
     cover: OwnedFd,
     /// Path of the fork's mount point: through the descriptor, since others may rename components of the path to the scratch
@@ -32,18 +32,18 @@ pub(crate) struct Root {
     pub mount_point: PathBuf,
 }
 
-impl Root {
+impl ForkRoot {
     /// Covers the scratch directory and makes the mount point.
     pub(crate) fn prepare(scratch: BorrowedFd<'_>) -> Outcome<Self> {
         let cover = cover(scratch).map_err(|error| failed("cover the scratch directory", &error))?;
-        mkdirat(&cover, NAME, Mode::RWXU).map_err(|error| failed("make a mount point", &error))?;
-        let mount_point = place_of(cover.as_fd()).join(NAME);
+        mkdirat(&cover, MOUNT_POINT_NAME, Mode::RWXU).map_err(|error| failed("make a mount point", &error))?;
+        let mount_point = descriptor_path(cover.as_fd()).join(MOUNT_POINT_NAME);
         Ok(Self { cover, mount_point })
     }
 
     /// Mounts the unforked directories in the fork, once it is mounted.
-    pub(crate) fn furnish(&self) -> Outcome {
-        for name in SHARED {
+    pub(crate) fn bind_shared(&self) -> Outcome {
+        for name in SHARED_DIRECTORIES {
             let (there, here) = (Path::new("/").join(name), self.mount_point.join(name));
             if there.is_dir() && here.is_dir() {
                 mount_bind_recursive(&there, &here).map_err(|error| failed("bring devices into the fork", &error))?;
@@ -53,17 +53,17 @@ impl Root {
     }
 
     /// Unmounts them again, before the fork is unmounted.
-    pub(crate) fn clear(&self) {
-        for name in SHARED {
+    pub(crate) fn unbind_shared(&self) {
+        for name in SHARED_DIRECTORIES {
             // A directory that was not mounted need not be unmounted.
             let _ = unmount(self.mount_point.join(name), UnmountFlags::DETACH);
         }
     }
 }
 
-impl Drop for Root {
+impl Drop for ForkRoot {
     fn drop(&mut self) {
-        let _ = unmount(place_of(self.cover.as_fd()), UnmountFlags::DETACH);
+        let _ = unmount(descriptor_path(self.cover.as_fd()), UnmountFlags::DETACH);
     }
 }
 
@@ -80,7 +80,7 @@ fn cover(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(root)
 }
 
-fn place_of(descriptor: BorrowedFd<'_>) -> PathBuf {
+fn descriptor_path(descriptor: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
 }
 

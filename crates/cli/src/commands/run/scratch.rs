@@ -22,25 +22,25 @@ use crate::commands::progress;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// The file that describes what was forked.
-const DESCRIPTION: &str = "fork.json";
+const DESCRIPTION_FILE: &str = "fork.json";
 /// Name of that file when the fork no longer exists and the rest is being removed.
-const REMOVED: &str = "removed.json";
+const REMOVED_FILE: &str = "removed.json";
 /// Name of the branch of changes.
-const CHANGES: &str = "changes";
+const CHANGES_DIRECTORY: &str = "changes";
 
 /// A scratch directory.
-pub(crate) struct Scratch {
-    directory: Directory,
+pub(crate) struct ScratchDirectory {
+    directory: PrivateDirectory,
     /// The directory was created for the fork.
-    is_made: bool,
+    was_created: bool,
     /// No command has run in the fork.
     is_new: Cell<bool>,
-    pub description: Description,
+    pub description: ForkDescription,
 }
 
 /// The description of what was forked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Description {
+pub(crate) struct ForkDescription {
     /// The stack, in its canonical form.
     pub stack: String,
     /// The path at which the fork is visible.
@@ -50,63 +50,63 @@ pub(crate) struct Description {
     began: Cell<(i64, u32)>,
 }
 
-impl Description {
+impl ForkDescription {
     pub(crate) fn new(stack: String, at: PathBuf) -> Self {
         Self { stack, at, began: Cell::new((0, 0)) }
     }
 }
 
-impl Scratch {
+impl ScratchDirectory {
     /// Opens the existing fork; returns `None` if the directory contains none.
     ///
     /// # Errors
     /// Fails if the directory is not accessible to the caller alone, or cannot be read.
     pub(crate) fn open(path: &Path) -> Outcome<Option<Self>> {
-        let directory = match Directory::open(path) {
+        let directory = match PrivateDirectory::open(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(None);
             }
             directory => directory.map_err(|error| unusable(path, &error))?,
         };
         let has = |name: &str| directory.at(name).symlink_metadata().is_ok();
-        if !has(DESCRIPTION) && !has(REMOVED) {
+        if !has(DESCRIPTION_FILE) && !has(REMOVED_FILE) {
             return Ok(None);
         }
-        directory.refuse_others()?;
-        if has(REMOVED) {
-            directory.remove_rest()?;
+        directory.check_private()?;
+        if has(REMOVED_FILE) {
+            directory.remove_remains()?;
         }
         let Some(text) = directory.read_description()? else { return Ok(None) };
         let description = serde_json::from_str(&text).map_err(|error| unusable(path, &error))?;
-        Ok(Some(Self { directory, is_made: true, is_new: Cell::new(false), description }))
+        Ok(Some(Self { directory, was_created: true, is_new: Cell::new(false), description }))
     }
 
     /// Creates the scratch directory at `path`, or in the user's state directory, inaccessible to the command.
     ///
     /// # Errors
     /// Fails if an existing directory is not the caller's alone, or not empty; or if it is inside what is forked.
-    pub(crate) fn make(
+    pub(crate) fn create(
         path: Option<&Path>,
-        description: Description,
+        description: ForkDescription,
         stack: &[PathBuf],
         is_users: bool,
     ) -> Outcome<Self> {
-        let (path, is_made) = match path {
+        let (path, was_created) = match path {
             Some(path) => (path.to_owned(), make_directory(path, false)?),
             None => {
                 let path = default_path(is_users)?;
                 (path.clone(), make_directory(&path, true)?)
             }
         };
-        let directory = Directory::open(&path).map_err(|error| unusable(&path, &error))?;
-        directory.refuse_unfit()?;
-        let scratch = Self { directory, is_made, is_new: Cell::new(true), description };
-        let made = scratch.refuse_within(stack).and_then(|()| scratch.directory.close());
-        let made = made.and_then(|()| scratch.fill());
-        if made.is_err() {
-            scratch.forget_if_new();
+        let directory = PrivateDirectory::open(&path).map_err(|error| unusable(&path, &error))?;
+        directory.check_suitable()?;
+        let scratch = Self { directory, was_created, is_new: Cell::new(true), description };
+        let created = scratch.check_outside_branches(stack).and_then(|()| scratch.directory.restrict_access());
+        let created = created.and_then(|()| scratch.create_changes());
+        if created.is_err() {
+            scratch.remove_if_new();
         }
-        made.map(|()| scratch)
+        created.map(|()| scratch)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -124,32 +124,32 @@ impl Scratch {
     }
 
     /// Records that a command runs in it: from now on it is removed only on request.
-    pub(crate) fn note_used(&self) {
+    pub(crate) fn mark_used(&self) {
         self.is_new.set(false);
     }
 
     /// Returns the start time of the fork.
-    pub(crate) fn began(&self) -> Timestamp {
+    pub(crate) fn start_time(&self) -> Timestamp {
         let (seconds, nanoseconds) = self.description.began.get();
         Timestamp { seconds, nanoseconds }
     }
 
     /// Returns the branch of changes.
     pub(crate) fn changes(&self) -> Outcome<FileSystemRef> {
-        stack::build_directory(&self.directory.at(CHANGES)).map_err(|error| unusable(self.path(), &error))
+        stack::build_directory(&self.directory.at(CHANGES_DIRECTORY)).map_err(|error| unusable(self.path(), &error))
     }
 
     /// Records the start time of the fork.
-    pub(crate) fn note_begin(&self, time: Timestamp) -> Outcome {
+    pub(crate) fn record_start(&self, time: Timestamp) -> Outcome {
         self.description.began.set((time.seconds, time.nanoseconds));
         let text = serde_json::to_string(&self.description).map_err(|error| unusable(self.path(), &error))?;
         let mut options = File::options();
-        let file = options.write(true).create_new(true).mode(0o600).open(self.directory.at(DESCRIPTION));
+        let file = options.write(true).create_new(true).mode(0o600).open(self.directory.at(DESCRIPTION_FILE));
         file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| unusable(self.path(), &error))
     }
 
     /// Removes the fork, if no command has run in it yet.
-    pub(crate) fn forget_if_new(&self) {
+    pub(crate) fn remove_if_new(&self) {
         if self.is_new() {
             // The error that led here is reported.
             let _ = self.remove();
@@ -158,18 +158,18 @@ impl Scratch {
 
     /// Removes the changes and all data about them. If interrupted, what remains is no longer a fork.
     pub(crate) fn remove(&self) -> Outcome {
-        match fs::rename(self.directory.at(DESCRIPTION), self.directory.at(REMOVED)) {
+        match fs::rename(self.directory.at(DESCRIPTION_FILE), self.directory.at(REMOVED_FILE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(not_removed(self.path(), &error)),
-            _ => self.directory.remove_rest()?,
+            _ => self.directory.remove_remains()?,
         }
-        if self.is_made {
+        if self.was_created {
             // Other files may have been created there.
             let _ = fs::remove_dir(self.path());
         }
         Ok(())
     }
 
-    fn refuse_within(&self, stack: &[PathBuf]) -> Outcome {
+    fn check_outside_branches(&self, stack: &[PathBuf]) -> Outcome {
         // A fork of the root covers it.
         let is_covered = self.description.at == Path::new("/");
         let is_within = |directory: &&PathBuf| {
@@ -190,8 +190,8 @@ impl Scratch {
         }
     }
 
-    fn fill(&self) -> Outcome {
-        let changes = self.directory.at(CHANGES);
+    fn create_changes(&self) -> Outcome {
+        let changes = self.directory.at(CHANGES_DIRECTORY);
         DirBuilder::new().mode(0o700).create(&changes).map_err(|error| unusable(self.path(), &error))?;
         // Without attributes of this kind, moved directories and copied files could not be recognised again.
         let probe = format!("{}.plyfs.probe", stack::attributes_of_marks());
@@ -207,51 +207,51 @@ impl Scratch {
 }
 
 /// An open directory, whatever its path resolves to by now.
-struct Directory {
+struct PrivateDirectory {
     file: File,
     /// Path of the directory when it was opened, without symlinks.
     path: PathBuf,
 }
 
-impl Directory {
+impl PrivateDirectory {
     /// Opens the existing directory.
     fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        let path = fs::read_link(place_of(&file))?;
+        let path = fs::read_link(descriptor_path(&file))?;
         Ok(Self { file, path })
     }
 
     /// Returns a path to this name in it.
     fn at(&self, name: &str) -> PathBuf {
-        place_of(&self.file).join(name)
+        descriptor_path(&self.file).join(name)
     }
 
     /// Fails if it belongs to another user, or others can access it.
-    fn refuse_others(&self) -> Outcome {
+    fn check_private(&self) -> Outcome {
         let status = self.file.metadata().map_err(|error| unusable(&self.path, &error))?;
-        self.refuse_other_owner(&status)?;
-        self.refuse_access(&status, 0o077, &self.path, 0o700)
+        self.check_owner(&status)?;
+        self.check_permissions(&status, 0o077, &self.path, 0o700)
     }
 
     /// Fails if no fork can begin in it: it must be empty and owned by the caller, and only the caller may have write
     /// permission.
-    fn refuse_unfit(&self) -> Outcome {
+    fn check_suitable(&self) -> Outcome {
         let status = self.file.metadata().map_err(|error| unusable(&self.path, &error))?;
-        self.refuse_other_owner(&status)?;
-        self.refuse_entries()?;
-        self.refuse_access(&status, 0o022, &self.path, 0o700)
+        self.check_owner(&status)?;
+        self.check_empty()?;
+        self.check_permissions(&status, 0o022, &self.path, 0o700)
     }
 
     /// Removes all access of others.
-    fn close(&self) -> Outcome {
+    fn restrict_access(&self) -> Outcome {
         rustix::fs::fchmod(&self.file, Mode::RWXU).map_err(|error| unusable(&self.path, &error))?;
         // Entries that were created before that.
-        self.refuse_entries()
+        self.check_empty()
     }
 
-    fn refuse_entries(&self) -> Outcome {
-        let mut entries = fs::read_dir(place_of(&self.file)).map_err(|error| unusable(&self.path, &error))?;
+    fn check_empty(&self) -> Outcome {
+        let mut entries = fs::read_dir(descriptor_path(&self.file)).map_err(|error| unusable(&self.path, &error))?;
         match entries.next() {
             None => Ok(()),
             Some(_) => {
@@ -262,7 +262,7 @@ impl Directory {
         }
     }
 
-    fn refuse_other_owner(&self, status: &Metadata) -> Outcome {
+    fn check_owner(&self, status: &Metadata) -> Outcome {
         if status.uid() == rustix::process::geteuid().as_raw() {
             return Ok(());
         }
@@ -273,7 +273,7 @@ impl Directory {
     }
 
     /// Fails if others have any of these permissions: what they may have done to a fork must not be committed.
-    fn refuse_access(&self, status: &Metadata, rights: u32, path: &Path, private: u32) -> Outcome {
+    fn check_permissions(&self, status: &Metadata, rights: u32, path: &Path, private: u32) -> Outcome {
         if status.mode() & rights == 0 {
             return Ok(());
         }
@@ -290,34 +290,34 @@ impl Directory {
     fn read_description(&self) -> Outcome<Option<String>> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::RDONLY | OFlags::CLOEXEC;
         let failed = |error: io::Error| unusable(&self.path, &error);
-        let mut file = match rustix::fs::openat(&self.file, DESCRIPTION, flags, Mode::empty()) {
+        let mut file = match rustix::fs::openat(&self.file, DESCRIPTION_FILE, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
             file => File::from(file.map_err(|error| failed(error.into()))?),
         };
         let status = file.metadata().map_err(failed)?;
-        self.refuse_other_owner(&status)?;
-        self.refuse_access(&status, 0o022, &self.path.join(DESCRIPTION), 0o600)?;
+        self.check_owner(&status)?;
+        self.check_permissions(&status, 0o022, &self.path.join(DESCRIPTION_FILE), 0o600)?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(failed)?;
         Ok(Some(text))
     }
 
     /// Removes the remains of a fork that no longer exists.
-    fn remove_rest(&self) -> Outcome {
+    fn remove_remains(&self) -> Outcome {
         let is_gone = |result: io::Result<()>| match result {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(not_removed(&self.path, &error)),
             _ => Ok(()),
         };
         self.remove_changes()?;
-        is_gone(fs::remove_file(self.at(REMOVED)))
+        is_gone(fs::remove_file(self.at(REMOVED_FILE)))
     }
 
     /// Removes the branch of changes, which may be too deep for a recursion.
     fn remove_changes(&self) -> Outcome {
         let directory =
-            stack::build_directory(&place_of(&self.file)).map_err(|error| not_removed(&self.path, &error))?;
-        let changes = Name::new(CHANGES.as_bytes()).map_err(|error| not_removed(&self.path, &error))?;
-        match progress::follow("run: discarding", |_| stack::remove_tree(&directory.root(), changes)) {
+            stack::build_directory(&descriptor_path(&self.file)).map_err(|error| not_removed(&self.path, &error))?;
+        let changes = Name::new(CHANGES_DIRECTORY.as_bytes()).map_err(|error| not_removed(&self.path, &error))?;
+        match progress::with_progress("run: discarding", |_| stack::remove_tree(&directory.root(), changes)) {
             Err(error) if error != vnode::Errno::ENOENT => Err(not_removed(&self.path, &error)),
             _ => Ok(()),
         }
@@ -325,7 +325,7 @@ impl Directory {
 }
 
 /// Returns a path by which the kernel finds the open file.
-fn place_of(file: &File) -> PathBuf {
+fn descriptor_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
@@ -375,20 +375,22 @@ mod path_bytes {
 
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
-    enum Text {
+    enum TextOrBytes {
         Text(String),
         Bytes(Vec<u8>),
     }
 
     pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
         let bytes = path.as_os_str().as_bytes();
-        String::from_utf8(bytes.to_vec()).map_or_else(|_| Text::Bytes(bytes.to_vec()), Text::Text).serialize(serializer)
+        String::from_utf8(bytes.to_vec())
+            .map_or_else(|_| TextOrBytes::Bytes(bytes.to_vec()), TextOrBytes::Text)
+            .serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-        Ok(match Text::deserialize(deserializer)? {
-            Text::Text(text) => PathBuf::from(OsStr::new(&text)),
-            Text::Bytes(bytes) => PathBuf::from(OsString::from_vec(bytes)),
+        Ok(match TextOrBytes::deserialize(deserializer)? {
+            TextOrBytes::Text(text) => PathBuf::from(OsStr::new(&text)),
+            TextOrBytes::Bytes(bytes) => PathBuf::from(OsString::from_vec(bytes)),
         })
     }
 }

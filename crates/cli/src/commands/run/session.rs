@@ -21,48 +21,48 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
 use stack::Fork;
 
-use super::inherited::Inherited;
-use super::message::tell;
-use super::root::{self, Root};
-use super::scratch::Scratch;
+use super::inherited::InheritedAttributes;
+use super::message::notify;
+use super::root::{self, ForkRoot};
+use super::scratch::ScratchDirectory;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::front_end::{self, MountPoint, Plan};
+use crate::front_end::{self, MountPlan, MountPoint};
 use crate::mount_table;
 use crate::options::{MountFlags, MountOptions};
 
 /// Signals that are forwarded to the command.
-const PASSED_ON: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+const FORWARDED_SIGNALS: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
 /// Whether signals end this process, as is the default without handlers.
-static ENDS: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+static SIGNALS_TERMINATE: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Sets whether signals end this process from now on. Without a command to forward them to, they are ignored otherwise, so that
 /// a running commit completes.
-pub(crate) fn let_signals_end(ends: bool) {
-    ENDS.store(ends, Ordering::SeqCst);
+pub(crate) fn set_signals_terminate(ends: bool) {
+    SIGNALS_TERMINATE.store(ends, Ordering::SeqCst);
 }
 
 /// The way in which the command ended.
-pub(crate) enum Ended {
+pub(crate) enum CommandOutcome {
     /// It exited, or a signal killed it.
-    With(ExitStatus),
+    Exited(ExitStatus),
     /// It could not be started.
     NotStarted(io::Error),
 }
 
 /// The end of a command in a fork.
-pub(crate) struct Finished {
+pub(crate) struct FinishedCommand {
     /// The way in which the command ended.
-    pub ended: Ended,
+    pub outcome: CommandOutcome,
     /// Nothing can change in the fork any more: no process that was left running uses it.
-    pub is_at_rest: bool,
+    pub is_unused: bool,
 }
 
-impl Ended {
+impl CommandOutcome {
     /// Returns the exit status as a shell reports it.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Self::With(status) => {
+            Self::Exited(status) => {
                 let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
                 u8::try_from(code).unwrap_or(u8::MAX)
             }
@@ -73,24 +73,24 @@ impl Ended {
 
 /// A user who is not root, but has root's capabilities in a user namespace of their own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct User {
+pub(crate) struct NamespaceUser {
     uid: Uid,
     gid: Gid,
 }
 
 /// Gives this process a private mount namespace and, for callers other than root, a user namespace in which they are root;
 /// returns that user. Mounts made outside propagate into it, none propagate out.
-pub(crate) fn separate() -> Outcome<Option<User>> {
-    let user = (!geteuid().is_root()).then(|| User { uid: geteuid(), gid: getegid() });
+pub(crate) fn unshare_namespaces() -> Outcome<Option<NamespaceUser>> {
+    let user = (!geteuid().is_root()).then(|| NamespaceUser { uid: geteuid(), gid: getegid() });
     let flags = if user.is_some() { UnshareFlags::NEWUSER | UnshareFlags::NEWNS } else { UnshareFlags::NEWNS };
     // SAFETY: the process has a single thread, and neither namespace changes descriptors or memory.
-    let separated = unsafe { unshare_unsafe(flags) }.map_err(io::Error::from);
-    let separated = separated.and_then(|()| match &user {
+    let unshared = unsafe { unshare_unsafe(flags) }.map_err(io::Error::from);
+    let unshared = unshared.and_then(|()| match &user {
         Some(user) => map_ids(Uid::ROOT, user.uid, Gid::ROOT, user.gid),
         None => Ok(()),
     });
     let private = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    separated.and_then(|()| Ok(mount_change("/", private)?)).map_err(|error| {
+    unshared.and_then(|()| Ok(mount_change("/", private)?)).map_err(|error| {
         let message = match user {
             Some(_) => format!("this system lets users make no name spaces ({error}); run it as root"),
             None => format!("cannot make a mount name space: {error}; a container needs CAP_SYS_ADMIN for that"),
@@ -119,42 +119,42 @@ fn map_ids(inner_uid: Uid, outer_uid: Uid, inner_gid: Gid, outer_gid: Gid) -> io
 /// Mounts the fork, runs the command to its end, and unmounts.
 pub(crate) fn run(
     fork: &Fork,
-    scratch: &Scratch,
+    scratch: &ScratchDirectory,
     command: &[OsString],
-    user: Option<User>,
-    inherited: Inherited,
-) -> Outcome<Finished> {
+    user: Option<NamespaceUser>,
+    inherited: InheritedAttributes,
+) -> Outcome<FinishedCommand> {
     let at = &scratch.description.at;
     let working_directory = std::env::current_dir().ok();
-    tell_what_is_real(at);
+    notify_what_is_not_forked(at);
     // First: whatever arrives from now on is for the command.
-    let signals = watched_signals()?;
-    let root = if at == Path::new("/") { Some(Root::prepare(scratch.as_fd())?) } else { None };
+    let signals = signals_to_forward()?;
+    let root = if at == Path::new("/") { Some(ForkRoot::prepare(scratch.as_fd())?) } else { None };
     let point = match &root {
         Some(root) => open_mount_point(&root.mount_point)?,
-        None => open_mount_point(at).and_then(|point| refuse_moved(point, at))?,
+        None => open_mount_point(at).and_then(|point| check_not_moved(point, at))?,
     };
-    let plan = Plan {
+    let plan = MountPlan {
         mount_point: point.path().to_owned(),
         source: "fork".into(),
-        options: options_like(at),
+        options: mount_options_like(at),
         // Over a mount of Plyfs, which is not refused in this case.
-        over: root.is_none() && mount_table::on(at).is_some_and(|entry| entry.is_plyfs()),
+        over: root.is_none() && mount_table::find_at(at).is_some_and(|entry| entry.is_plyfs()),
     };
     let mount = front_end::mount(fork.file_system(), &point, &plan)?;
     drop(point);
-    let process = Process { command, working_directory, user, root: root.as_ref(), inherited };
-    let furnished = root.as_ref().map_or(Ok(()), Root::furnish);
-    let ended = furnished.and_then(|()| process.start()).and_then(|started| match started {
+    let process = CommandProcess { command, working_directory, user, root: root.as_ref(), inherited };
+    let shared_bound = root.as_ref().map_or(Ok(()), ForkRoot::bind_shared);
+    let outcome = shared_bound.and_then(|()| process.start()).and_then(|started| match started {
         Ok(child) => {
-            scratch.note_used();
+            scratch.mark_used();
             wait(child, signals)
         }
-        Err(error) => Ok(Ended::NotStarted(error)),
+        Err(error) => Ok(CommandOutcome::NotStarted(error)),
     });
-    root.iter().for_each(Root::clear);
-    let is_at_rest = mount.finish();
-    ended.map(|ended| Finished { ended, is_at_rest })
+    root.iter().for_each(ForkRoot::unbind_shared);
+    let is_unused = mount.finish();
+    outcome.map(|outcome| FinishedCommand { outcome, is_unused })
 }
 
 fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
@@ -164,31 +164,31 @@ fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
 }
 
 /// Fails if a component of the path to the fork has become a symlink: the fork would cover something else.
-fn refuse_moved(point: MountPoint, at: &Path) -> Outcome<MountPoint> {
+fn check_not_moved(point: MountPoint, at: &Path) -> Outcome<MountPoint> {
     if point.path() == at {
         return Ok(point);
     }
-    let (at, found) = (at.display(), point.path().display());
-    Err(Failure::new(Exit::MountPoint, format!("{at} is {found} now; give another with --at DIR")))
+    let (at, actual) = (at.display(), point.path().display());
+    Err(Failure::new(Exit::MountPoint, format!("{at} is {actual} now; give another with --at DIR")))
 }
 
 /// The command to start.
-struct Process<'a> {
+struct CommandProcess<'a> {
     command: &'a [OsString],
     working_directory: Option<PathBuf>,
-    user: Option<User>,
-    root: Option<&'a Root>,
-    inherited: Inherited,
+    user: Option<NamespaceUser>,
+    root: Option<&'a ForkRoot>,
+    inherited: InheritedAttributes,
 }
 
-impl Process<'_> {
+impl CommandProcess<'_> {
     /// Starts it in the caller's working directory, if that exists in the fork.
     fn start(self) -> Outcome<io::Result<Child>> {
         let mut process = Command::new(&self.command[0]);
         process.args(&self.command[1..]);
         let root = self.root.map(|root| root.mount_point.clone());
         if let Some(directory) = &self.working_directory {
-            let inside = root.as_ref().map_or_else(|| directory.clone(), |root| below(root, directory));
+            let inside = root.as_ref().map_or_else(|| directory.clone(), |root| path_below(root, directory));
             if let Err(error) = std::fs::metadata(&inside) {
                 let name = directory.display();
                 let message =
@@ -216,7 +216,7 @@ impl Process<'_> {
 }
 
 /// Fails if the command would start where its changes are not confined to the fork. Only root can fork everything.
-pub(crate) fn refuse_outside(at: &Path, is_root: bool) -> Outcome {
+pub(crate) fn check_working_directory(at: &Path, is_root: bool) -> Outcome {
     let fork = at.display();
     match std::env::current_dir() {
         Ok(directory) if !directory.starts_with(at) => {
@@ -233,9 +233,9 @@ pub(crate) fn refuse_outside(at: &Path, is_root: bool) -> Outcome {
 }
 
 /// Reports what the command can change outside the fork.
-fn tell_what_is_real(at: &Path) {
+fn notify_what_is_not_forked(at: &Path) {
     if at != Path::new("/") {
-        tell(&format!("only {} is forked: what the command changes elsewhere stays changed", at.display()));
+        notify(&format!("only {} is forked: what the command changes elsewhere stays changed", at.display()));
     }
 }
 
@@ -245,27 +245,27 @@ fn c_path(path: &Path) -> Outcome<CString> {
 }
 
 /// Returns the corresponding path below another root.
-fn below(root: &Path, place: &Path) -> PathBuf {
-    root.join(place.strip_prefix("/").unwrap_or(place))
+fn path_below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Returns the signals that are forwarded: those that are not already ignored, as under nohup(1).
-fn watched_signals() -> Outcome<SignalsInfo<WithRawSiginfo>> {
+fn signals_to_forward() -> Outcome<SignalsInfo<WithRawSiginfo>> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
     let is_ignored = |signal: &i32| ignored.unwrap_or_default() >> (signal - 1) & 1 == 1;
-    let watched: Vec<i32> = PASSED_ON.into_iter().filter(|signal| !is_ignored(signal)).collect();
+    let watched: Vec<i32> = FORWARDED_SIGNALS.into_iter().filter(|signal| !is_ignored(signal)).collect();
     watched
         .iter()
-        .try_for_each(|signal| flag::register_conditional_default(*signal, Arc::clone(&ENDS)).map(drop))
+        .try_for_each(|signal| flag::register_conditional_default(*signal, Arc::clone(&SIGNALS_TERMINATE)).map(drop))
         .and_then(|()| SignalsInfo::new(watched))
         .map_err(|error| Failure::new(Exit::Failure, format!("cannot watch for signals: {error}; try again")))
 }
 
 /// Returns options that permit what the file system at this path permits, except for writing. The kernel revalidates what
 /// others may have changed as often as in any mount.
-fn options_like(at: &Path) -> MountOptions {
-    let flags = rustix::fs::statvfs(at).map(|found| found.f_flag).unwrap_or(StatVfsMountFlags::empty());
+fn mount_options_like(at: &Path) -> MountOptions {
+    let flags = rustix::fs::statvfs(at).map(|status| status.f_flag).unwrap_or(StatVfsMountFlags::empty());
     MountOptions {
         flags: MountFlags {
             no_suid: flags.contains(StatVfsMountFlags::NOSUID),
@@ -280,7 +280,7 @@ fn options_like(at: &Path) -> MountOptions {
 }
 
 /// Waits for the command to end, and forwards signals meanwhile.
-fn wait(mut child: Child, mut signals: SignalsInfo<WithRawSiginfo>) -> Outcome<Ended> {
+fn wait(mut child: Child, mut signals: SignalsInfo<WithRawSiginfo>) -> Outcome<CommandOutcome> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(Exit::Failure, format!("cannot wait for the command: {error}; end it and try again"))
     };
@@ -295,7 +295,7 @@ fn wait(mut child: Child, mut signals: SignalsInfo<WithRawSiginfo>) -> Outcome<E
         }
     };
     let handle = signals.handle();
-    let passing = {
+    let forwarder = {
         let process = Arc::clone(&process);
         thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in signals.forever() {
@@ -307,12 +307,12 @@ fn wait(mut child: Child, mut signals: SignalsInfo<WithRawSiginfo>) -> Outcome<E
             }
         })
     };
-    if let Err(error) = &passing {
+    if let Err(error) = &forwarder {
         let _ = child.kill();
         let _ = child.wait();
         return Err(failed(error));
     }
     let status = child.wait().map_err(|error| failed(&error));
     handle.close();
-    status.map(Ended::With)
+    status.map(CommandOutcome::Exited)
 }

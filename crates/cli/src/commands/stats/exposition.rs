@@ -11,39 +11,39 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::counted::{Counted, Requests, Work};
+use super::mount_statistics::{Activity, MountStatistics, RequestStatistics};
 use crate::front_end::LatencyHistogram;
 
 /// Number of buckets of a histogram, with the upper bounds 1 µs, 2 µs, 4 µs, up to just above 16 s.
-const STEPS: u32 = 25;
+const BUCKET_COUNT: u32 = 25;
 
 /// Returns the statistics of all mounts.
-pub(crate) fn text(mounts: Vec<Counted>) -> String {
+pub(crate) fn text(mounts: Vec<MountStatistics>) -> String {
     let mut registry = Registry::with_prefix("plyfs");
-    registry.register_collector(Box::new(Mounts(mounts)));
+    registry.register_collector(Box::new(MountCollector(mounts)));
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = text::encode(&mut text, &registry);
     text
 }
 
-struct Mounts(Vec<Counted>);
+struct MountCollector(Vec<MountStatistics>);
 
-impl std::fmt::Debug for Mounts {
+impl std::fmt::Debug for MountCollector {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{} mounts", self.0.len())
     }
 }
 
-impl Collector for Mounts {
+impl Collector for MountCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let operations: fn(&Work) -> &BTreeMap<String, Requests> = |work| &work.operations;
+        let operations: fn(&Activity) -> &BTreeMap<String, RequestStatistics> = |activity| &activity.operations;
         let help = "How long requests took in the server, by operation";
         let mut family = encoder.encode_descriptor("request", help, Some(&Unit::Seconds), MetricType::Histogram)?;
         self.each(&mut family, "operation", operations, |metric, requests| encode_times(metric, &requests.times))?;
         let help = "What each part of the stack took of the requests that were watched, without those below it";
         let mut family = encoder.encode_descriptor("part", help, Some(&Unit::Seconds), MetricType::Histogram)?;
-        self.each(&mut family, "part", |work| &work.parts, encode_times)?;
+        self.each(&mut family, "part", |activity| &activity.parts, encode_times)?;
         let help = "Requests that failed, by operation";
         let mut family = encoder.encode_descriptor("request_failures", help, None, MetricType::Counter)?;
         self.each(&mut family, "operation", operations, |metric, one| ConstCounter::new(one.failures).encode(metric))?;
@@ -54,7 +54,7 @@ impl Collector for Mounts {
             let labels = [("stack", stack), ("version", version)];
             family.encode_family(&[("mount_point", escaped(&mount.report.mount_point))])?.encode_info(&labels)?;
         }
-        let mut gauge = |name: &str, help: &str, unit: Option<&Unit>, value: fn(&Counted) -> f64| {
+        let mut gauge = |name: &str, help: &str, unit: Option<&Unit>, value: fn(&MountStatistics) -> f64| {
             let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
             self.0.iter().try_for_each(|mount| {
                 let labels = [("mount_point", escaped(&mount.report.mount_point))];
@@ -68,18 +68,18 @@ impl Collector for Mounts {
     }
 }
 
-impl Mounts {
+impl MountCollector {
     /// Encodes what each mount has several of, with their names as labels.
     fn each<T>(
         &self,
         family: &mut MetricEncoder<'_>,
         label: &str,
-        several: fn(&Work) -> &BTreeMap<String, T>,
+        several: fn(&Activity) -> &BTreeMap<String, T>,
         encode: impl Fn(MetricEncoder<'_>, &T) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for mount in &self.0 {
             let mount_point = escaped(&mount.report.mount_point);
-            for (name, one) in several(&mount.work) {
+            for (name, one) in several(&mount.activity) {
                 let labels = [("mount_point", mount_point.as_str()), (label, name.as_str())];
                 encode(family.encode_family(&labels)?, one)?;
             }
@@ -89,21 +89,21 @@ impl Mounts {
 }
 
 fn encode_times(mut metric: MetricEncoder<'_>, times: &LatencyHistogram) -> Result<(), Error> {
-    metric.encode_histogram::<[(&str, &str); 0]>(times.total().as_secs_f64(), times.requests(), &steps(times), None)
+    metric.encode_histogram::<[(&str, &str); 0]>(times.total().as_secs_f64(), times.requests(), &buckets(times), None)
 }
 
 /// Returns the upper bounds in seconds, each with the number of requests in its own bucket.
-fn steps(times: &LatencyHistogram) -> Vec<(f64, u64)> {
+fn buckets(times: &LatencyHistogram) -> Vec<(f64, u64)> {
     let mut below = 0;
-    let bounds = (0..STEPS).map(|step| Duration::from_micros(1 << step));
-    let mut steps: Vec<(f64, u64)> = bounds
+    let bounds = (0..BUCKET_COUNT).map(|step| Duration::from_micros(1 << step));
+    let mut buckets: Vec<(f64, u64)> = bounds
         .map(|bound| {
             let up_to = times.count_up_to(bound).max(below);
             (bound.as_secs_f64(), up_to - std::mem::replace(&mut below, up_to))
         })
         .collect();
-    steps.push((f64::MAX, times.requests() - below));
-    steps
+    buckets.push((f64::MAX, times.requests() - below));
+    buckets
 }
 
 /// Returns the value of a label with its special characters escaped, since the encoder writes it unchanged.
@@ -114,26 +114,26 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Report;
+    use crate::control::MountReport;
 
-    fn counted() -> Counted {
-        let report = Report {
+    fn sample() -> MountStatistics {
+        let report = MountReport {
             mount_point: "/mnt \"a\"\n".to_owned(),
             stack: "mem: | audit".to_owned(),
             version: "1.2".to_owned(),
             objects: 7,
             memory_bytes: 4_096,
-            ..Report::default()
+            ..MountReport::default()
         };
         let times = LatencyHistogram::from_buckets(&[(900, 1), (3_000, 2), (40_000_000_000, 1)]);
-        let operations = BTreeMap::from([("lookup".to_owned(), Requests { failures: 2, times })]);
+        let operations = BTreeMap::from([("lookup".to_owned(), RequestStatistics { failures: 2, times })]);
         let parts = BTreeMap::from([("audit".to_owned(), LatencyHistogram::from_buckets(&[(900, 3)]))]);
-        Counted { report, uptime_seconds: 1.5, workers: 3, work: Work { operations, parts } }
+        MountStatistics { report, uptime_seconds: 1.5, workers: 3, activity: Activity { operations, parts } }
     }
 
     #[test]
-    fn histograms_count_upwards_and_names_are_escaped() {
-        let text = text(vec![counted()]);
+    fn histograms_are_cumulative_and_labels_are_escaped() {
+        let text = text(vec![sample()]);
         let labels = r#"mount_point="/mnt \"a\"\n",operation="lookup""#;
         for line in [
             "# TYPE plyfs_request_seconds histogram".to_owned(),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn without_mounts_there_is_an_end() {
+    fn text_without_mounts_ends_with_eof() {
         assert!(text(Vec::new()).ends_with("# EOF\n"));
     }
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::counted::{Counted, Requests};
+use super::mount_statistics::{MountStatistics, RequestStatistics};
 use crate::front_end::LatencyHistogram;
 
 /// One mount, as `--json` prints it.
 #[derive(Serialize)]
-pub(crate) struct Line<'a> {
+pub(crate) struct MountJson<'a> {
     mount_point: &'a str,
     stack: &'a str,
     pid: u32,
@@ -20,26 +20,26 @@ pub(crate) struct Line<'a> {
     workers: usize,
     requests: u64,
     failures: u64,
-    operations: BTreeMap<&'a str, Operation>,
-    parts: BTreeMap<&'a str, Part>,
+    operations: BTreeMap<&'a str, OperationJson>,
+    parts: BTreeMap<&'a str, PartJson>,
 }
 
 #[derive(Serialize)]
-struct Operation {
+struct OperationJson {
     requests: u64,
     failures: u64,
-    seconds: Seconds,
+    seconds: LatencySeconds,
 }
 
 #[derive(Serialize)]
-struct Part {
+struct PartJson {
     requests_watched: u64,
     share: f64,
-    seconds: Seconds,
+    seconds: LatencySeconds,
 }
 
 #[derive(Serialize)]
-struct Seconds {
+struct LatencySeconds {
     total: f64,
     mean: f64,
     p50: f64,
@@ -49,10 +49,10 @@ struct Seconds {
     longest: f64,
 }
 
-impl Line<'_> {
-    pub(crate) fn of(mount: &Counted) -> Line<'_> {
-        let all = mount.work.all();
-        Line {
+impl MountJson<'_> {
+    pub(crate) fn of(mount: &MountStatistics) -> MountJson<'_> {
+        let all = mount.activity.all();
+        MountJson {
             mount_point: &mount.report.mount_point,
             stack: &mount.report.stack,
             pid: mount.report.pid,
@@ -63,29 +63,39 @@ impl Line<'_> {
             workers: mount.workers,
             requests: all.times.requests(),
             failures: all.failures,
-            operations: mount.work.operations.iter().map(|(name, one)| (name.as_str(), Operation::of(one))).collect(),
-            parts: mount.work.shares().into_iter().map(|(name, times, share)| (name, Part::of(times, share))).collect(),
+            operations: mount
+                .activity
+                .operations
+                .iter()
+                .map(|(name, one)| (name.as_str(), OperationJson::of(one)))
+                .collect(),
+            parts: mount
+                .activity
+                .shares()
+                .into_iter()
+                .map(|(name, times, share)| (name, PartJson::of(times, share)))
+                .collect(),
         }
     }
 }
 
-impl Operation {
-    fn of(requests: &Requests) -> Operation {
-        let Requests { failures, times } = requests;
-        Operation { requests: times.requests(), failures: *failures, seconds: Seconds::of(times) }
+impl OperationJson {
+    fn of(requests: &RequestStatistics) -> OperationJson {
+        let RequestStatistics { failures, times } = requests;
+        OperationJson { requests: times.requests(), failures: *failures, seconds: LatencySeconds::of(times) }
     }
 }
 
-impl Part {
-    fn of(times: &LatencyHistogram, share: f64) -> Part {
-        Part { requests_watched: times.requests(), share, seconds: Seconds::of(times) }
+impl PartJson {
+    fn of(times: &LatencyHistogram, share: f64) -> PartJson {
+        PartJson { requests_watched: times.requests(), share, seconds: LatencySeconds::of(times) }
     }
 }
 
-impl Seconds {
-    fn of(times: &LatencyHistogram) -> Seconds {
+impl LatencySeconds {
+    fn of(times: &LatencyHistogram) -> LatencySeconds {
         let quantile = |part| times.quantile(part).as_secs_f64();
-        Seconds {
+        LatencySeconds {
             total: times.total().as_secs_f64(),
             mean: times.mean().as_secs_f64(),
             p50: quantile(0.5),

@@ -5,32 +5,32 @@ use std::time::Duration;
 
 use comfy_table::Table;
 
-use super::counted::{Counted, Requests, Work};
-use crate::commands::{headed_table, printable};
+use super::mount_statistics::{Activity, MountStatistics, RequestStatistics};
+use crate::commands::{printable, table_with_headings};
 use crate::front_end::LatencyHistogram;
 
 /// Returns the full statistics of a mount.
-pub(crate) fn of_mount(mount: &Counted) -> String {
-    of_work(mount, &mount.work, |count| count.to_string())
+pub(crate) fn format_mount(mount: &MountStatistics) -> String {
+    format_activity(mount, &mount.activity, |count| count.to_string())
 }
 
 /// Returns the statistics of a mount over some time. `count` formats a number of requests.
-pub(crate) fn of_work(mount: &Counted, work: &Work, count: impl Fn(u64) -> String) -> String {
-    let heading = heading(mount, work.all().times.requests());
-    format!("{heading}\n{}\n\n{}\n", of_operations(&work.operations, count), of_parts(work))
+pub(crate) fn format_activity(mount: &MountStatistics, activity: &Activity, count: impl Fn(u64) -> String) -> String {
+    let heading = heading(mount, activity.all().times.requests());
+    format!("{heading}\n{}\n\n{}\n", operations_table(&activity.operations, count), parts_table(activity))
 }
 
 /// Returns the heading of a mount: its identity, and the number of objects it holds.
-fn heading(mount: &Counted, requests: u64) -> String {
-    let Counted { report, workers, .. } = mount;
+fn heading(mount: &MountStatistics, requests: u64) -> String {
+    let MountStatistics { report, workers, .. } = mount;
     let (objects, kibibytes) = (report.objects, report.memory_bytes / 1_024);
     let (mount_point, stack) = (printable(&report.mount_point), printable(&report.stack));
     format!("{mount_point}: {stack}\n{requests} requests, {objects} objects, {workers} threads, {kibibytes} KiB\n")
 }
 
 /// Returns a table of operations, in descending order of total time.
-fn of_operations(operations: &BTreeMap<String, Requests>, count: impl Fn(u64) -> String) -> String {
-    let mut table = new_table("OPERATION");
+fn operations_table(operations: &BTreeMap<String, RequestStatistics>, count: impl Fn(u64) -> String) -> String {
+    let mut table = requests_table("OPERATION");
     let mut rows: Vec<_> = operations.iter().collect();
     rows.sort_by_key(|(_, one)| std::cmp::Reverse(one.times.total()));
     rows.into_iter().for_each(|(name, one)| add_row(&mut table, name, one, &count));
@@ -38,37 +38,37 @@ fn of_operations(operations: &BTreeMap<String, Requests>, count: impl Fn(u64) ->
 }
 
 /// Returns a table of mounts, each with all its operations combined.
-pub(crate) fn of_mounts<'a>(
-    mounts: impl Iterator<Item = (&'a str, Requests)>,
+pub(crate) fn mounts_table<'a>(
+    mounts: impl Iterator<Item = (&'a str, RequestStatistics)>,
     count: impl Fn(u64) -> String,
 ) -> String {
-    let mut table = new_table("MOUNT POINT");
+    let mut table = requests_table("MOUNT POINT");
     mounts.for_each(|(name, all)| add_row(&mut table, &printable(name), &all, &count));
     table.trim_fmt()
 }
 
 /// Returns a table of the parts of the stack, in descending order of the time that they took of the sampled requests.
-fn of_parts(work: &Work) -> String {
-    let mut table = headed_table(["PART", "WATCHED", "MEAN", "P50", "P90", "P99", "LONGEST", "SHARE"], 1..8);
-    for (name, times, share) in work.shares() {
+fn parts_table(activity: &Activity) -> String {
+    let mut table = table_with_headings(["PART", "WATCHED", "MEAN", "P50", "P90", "P99", "LONGEST", "SHARE"], 1..8);
+    for (name, times, share) in activity.shares() {
         let before = [name.to_owned(), times.requests().to_string()];
-        table.add_row(before.into_iter().chain(spread(times)).chain([format!("{:.0} %", share * 100.0)]));
+        table.add_row(before.into_iter().chain(latency_columns(times)).chain([format!("{:.0} %", share * 100.0)]));
     }
     table.trim_fmt()
 }
 
-fn new_table(first: &str) -> Table {
-    headed_table([first, "REQUESTS", "FAILED", "MEAN", "P50", "P90", "P99", "LONGEST", "TOGETHER"], 1..9)
+fn requests_table(first: &str) -> Table {
+    table_with_headings([first, "REQUESTS", "FAILED", "MEAN", "P50", "P90", "P99", "LONGEST", "TOGETHER"], 1..9)
 }
 
-fn add_row(table: &mut Table, name: &str, requests: &Requests, count: &impl Fn(u64) -> String) {
-    let Requests { failures, times } = requests;
+fn add_row(table: &mut Table, name: &str, requests: &RequestStatistics, count: &impl Fn(u64) -> String) {
+    let RequestStatistics { failures, times } = requests;
     let before = [name.to_owned(), count(times.requests()), count(*failures)];
-    table.add_row(before.into_iter().chain(spread(times)).chain([duration(times.total())]));
+    table.add_row(before.into_iter().chain(latency_columns(times)).chain([duration(times.total())]));
 }
 
 /// Returns the columns from the mean to the maximum.
-fn spread(times: &LatencyHistogram) -> [String; 5] {
+fn latency_columns(times: &LatencyHistogram) -> [String; 5] {
     let quantile = |part| times.quantile(part);
     [times.mean(), quantile(0.5), quantile(0.9), quantile(0.99), times.max()].map(duration)
 }
@@ -101,24 +101,25 @@ mod tests {
     }
 
     #[test]
-    fn parts_have_their_shares() {
+    fn parts_are_listed_with_their_shares() {
         let times = |steps: &[(u64, u64)]| LatencyHistogram::from_buckets(steps);
         let parts =
             BTreeMap::from([("audit".to_owned(), times(&[(1_000, 10)])), ("dir".to_owned(), times(&[(9_000, 10)]))]);
-        let text = of_parts(&Work { parts, ..Work::default() });
+        let text = parts_table(&Activity { parts, ..Activity::default() });
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("dir") && lines[1].ends_with("90 %"), "{text}");
         assert!(lines[2].contains("audit") && lines[2].contains("1.0") && lines[2].ends_with("10 %"), "{text}");
     }
 
     #[test]
-    fn what_took_most_time_comes_first() {
-        let some = |steps: &[(u64, u64)]| Requests { failures: 1, times: LatencyHistogram::from_buckets(steps) };
+    fn rows_are_ordered_by_total_time() {
+        let some =
+            |steps: &[(u64, u64)]| RequestStatistics { failures: 1, times: LatencyHistogram::from_buckets(steps) };
         let operations = BTreeMap::from([
             ("lookup".to_owned(), some(&[(10_000, 5)])),
             ("read".to_owned(), some(&[(1_000_000, 2), (2_000_000, 1)])),
         ]);
-        let text = of_operations(&operations, |count| format!("{count}/s"));
+        let text = operations_table(&operations, |count| format!("{count}/s"));
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("read") && lines[1].contains("3/s") && lines[1].contains("4.0"), "{text}");
         assert!(lines[2].contains("lookup") && lines[2].contains("10.0 µs"), "{text}");

@@ -8,24 +8,24 @@ use std::io;
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use signals::Signals;
+use signals::SignalState;
 
 /// The umask, the limits on descriptors and file size, and the signals that this process was started with.
 #[derive(Clone)]
-pub(crate) struct Inherited {
+pub(crate) struct InheritedAttributes {
     umask: Mode,
     descriptors: Rlimit,
     file_size: Rlimit,
-    signals: Signals,
+    signals: SignalState,
 }
 
-impl Inherited {
+impl InheritedAttributes {
     /// Captures their current values: must be called before a base is opened, which works with other values.
-    pub(crate) fn note() -> Self {
+    pub(crate) fn capture() -> Self {
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
         let [descriptors, file_size] = [Resource::Nofile, Resource::Fsize].map(getrlimit);
-        Self { umask, descriptors, file_size, signals: Signals::note() }
+        Self { umask, descriptors, file_size, signals: SignalState::capture() }
     }
 
     /// Applies them to this process, a new one that becomes the command. Does not allocate.

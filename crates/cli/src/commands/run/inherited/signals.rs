@@ -12,15 +12,15 @@ static IGNORES_SIGPIPE: AtomicBool = AtomicBool::new(false);
 
 /// The signal mask, and the dispositions of SIGPIPE and SIGCHLD.
 #[derive(Clone)]
-pub(crate) struct Signals {
+pub(crate) struct SignalState {
     blocked: libc::sigset_t,
     ignores_sigpipe: bool,
-    ignores_child_ends: bool,
+    ignores_sigchld: bool,
 }
 
-impl Signals {
+impl SignalState {
     /// Captures the state of this thread, the first and only one. From then on SIGCHLD is not ignored.
-    pub(crate) fn note() -> Self {
+    pub(crate) fn capture() -> Self {
         let mut blocked = MaybeUninit::uninit();
         // SAFETY: without a new set nothing is changed, and the object that `blocked` points to is written.
         let blocked = unsafe {
@@ -29,8 +29,8 @@ impl Signals {
             blocked.assume_init()
         };
         // SAFETY: the signal exists, and no handler is installed.
-        let ignores_child_ends = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) } == libc::SIG_IGN;
-        Self { blocked, ignores_sigpipe: IGNORES_SIGPIPE.load(Ordering::Relaxed), ignores_child_ends }
+        let ignores_sigchld = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) } == libc::SIG_IGN;
+        Self { blocked, ignores_sigpipe: IGNORES_SIGPIPE.load(Ordering::Relaxed), ignores_sigchld }
     }
 
     /// Applies them to a new process that becomes a command.
@@ -38,7 +38,7 @@ impl Signals {
     /// # Errors
     /// Fails as sigprocmask(2) does.
     pub(crate) fn restore(&self) -> io::Result<()> {
-        let ignored = [(self.ignores_sigpipe, libc::SIGPIPE), (self.ignores_child_ends, libc::SIGCHLD)];
+        let ignored = [(self.ignores_sigpipe, libc::SIGPIPE), (self.ignores_sigchld, libc::SIGCHLD)];
         // SAFETY: the set is valid, the signals exist, and no handler is installed.
         let results = unsafe {
             for (_, signal) in ignored.into_iter().filter(|(is_ignored, _)| *is_ignored) {
@@ -51,7 +51,7 @@ impl Signals {
 }
 
 /// Records the disposition of SIGPIPE; called when the program is loaded, before `main`.
-extern "C" fn note_sigpipe() {
+extern "C" fn record_sigpipe() {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: without a new action nothing is changed; `action` is read only if the call has written it.
     let is_ignored = unsafe {
@@ -65,4 +65,4 @@ extern "C" fn note_sigpipe() {
 // nothing that is initialised later.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
+static RECORD_SIGPIPE: extern "C" fn() = record_sigpipe;

@@ -3,7 +3,7 @@
 use vnode::layer::{Layer, LayerVnode, Operation};
 use vnode::{Caller, Errno, FileKind, Name, RenameMode, Vnode};
 
-use super::paths::{self, Whereabouts};
+use super::paths::{self, LastLocation};
 use crate::globs::Globs;
 use crate::ioctl;
 
@@ -11,16 +11,16 @@ const SET_ID: u32 = 0o6000;
 
 /// Settings of what is refused.
 #[derive(Debug, Default)]
-pub(crate) struct Guard {
+pub(crate) struct RefusalSettings {
     /// Refuse set-ID bits on anything but directories, to everybody except the superuser.
     pub(crate) refuse_setuid: bool,
     /// Refuse changes to these paths, to everybody.
-    pub(crate) protected: Option<Protected>,
+    pub(crate) protected: Option<ProtectedPaths>,
 }
 
 /// Protected paths.
 #[derive(Debug)]
-pub(crate) struct Protected {
+pub(crate) struct ProtectedPaths {
     paths: Globs,
     /// Ancestors of the protected paths, as far as the patterns name them: they may be neither moved nor removed.
     ancestors: Option<Globs>,
@@ -28,13 +28,13 @@ pub(crate) struct Protected {
     names: Option<Globs>,
 }
 
-impl Guard {
-    pub(crate) fn is_idle(&self) -> bool {
+impl RefusalSettings {
+    pub(crate) fn is_disabled(&self) -> bool {
         !self.refuse_setuid && self.protected.is_none()
     }
 
     /// Returns the option by which the operation is refused, if it is.
-    pub(crate) fn refuses<L: Layer<State = Whereabouts>>(
+    pub(crate) fn refusing_option<L: Layer<State = LastLocation>>(
         &self,
         node: &LayerVnode<L>,
         caller: &Caller,
@@ -46,7 +46,7 @@ impl Guard {
         if self.refuse_setuid && caller.uid != 0 && makes_set_id(node, operation) {
             return Some("refuse-setuid");
         }
-        self.protected.as_ref().filter(|protected| protected.is_hit(node, operation)).map(|_| "protect")
+        self.protected.as_ref().filter(|protected| protected.protects_from(node, operation)).map(|_| "protect")
     }
 }
 
@@ -61,7 +61,7 @@ fn makes_set_id(node: &dyn Vnode, operation: &Operation<'_>) -> bool {
     }
 }
 
-impl Protected {
+impl ProtectedPaths {
     /// Parses `GLOB[:GLOB]`.
     ///
     /// # Errors
@@ -74,42 +74,44 @@ impl Protected {
             // on.
             let simple = |component: &str| !component.contains("**") && !component.contains(['{', '[', '\\']);
             let components: Vec<&str> = pattern.split('/').collect();
-            let known = components.iter().take_while(|component| simple(component)).count();
-            let on_the_way = known.min(components.len() - 1);
-            ancestors.extend((1..=on_the_way).map(|count| components[..count].join("/")));
+            let simple_count = components.iter().take_while(|component| simple(component)).count();
+            let ancestor_count = simple_count.min(components.len() - 1);
+            ancestors.extend((1..=ancestor_count).map(|count| components[..count].join("/")));
             match &mut names {
-                Some(names) if known == components.len() => names.extend_from_slice(&components),
+                Some(names) if simple_count == components.len() => names.extend_from_slice(&components),
                 _ => names = None,
             }
         }
-        let some = |patterns: &[String]| match patterns {
+        let compile = |patterns: &[String]| match patterns {
             [] => Ok(None),
             _ => Globs::of(patterns.iter().map(String::as_str)).map(Some),
         };
-        Ok(Self { paths, ancestors: some(&ancestors)?, names: names.map(Globs::of).transpose()? })
+        Ok(Self { paths, ancestors: compile(&ancestors)?, names: names.map(Globs::of).transpose()? })
     }
 
-    fn is_hit<L: Layer<State = Whereabouts>>(&self, node: &LayerVnode<L>, operation: &Operation<'_>) -> bool {
+    fn protects_from<L: Layer<State = LastLocation>>(&self, node: &LayerVnode<L>, operation: &Operation<'_>) -> bool {
         match operation {
-            Operation::Open(flags) if flags.writes() || flags.truncates() => self.covers::<L>(node),
-            Operation::Ioctl { command } if ioctl::changes(*command) => self.covers::<L>(node),
+            Operation::Open(flags) if flags.writes() || flags.truncates() => self.protects::<L>(node),
+            Operation::Ioctl { command } if ioctl::changes(*command) => self.protects::<L>(node),
             Operation::SetAttributes(_) | Operation::SetXattr { .. } | Operation::RemoveXattr(_) => {
-                self.covers::<L>(node)
+                self.protects::<L>(node)
             }
             Operation::Create { name, .. }
             | Operation::MakeDirectory { name, .. }
             | Operation::MakeNode { name, .. }
             | Operation::MakeSymlink { name, .. }
-            | Operation::Unlink(name) => self.covers_name(node, *name, false),
-            Operation::RemoveDirectory(name) => self.covers_name(node, *name, true),
+            | Operation::Unlink(name) => self.protects_name(node, *name, false),
+            Operation::RemoveDirectory(name) => self.protects_name(node, *name, true),
             // Another name would be another way to write to the file.
-            Operation::Link { name, target } => self.covers_name(node, *name, false) || self.covers::<L>(&***target),
+            Operation::Link { name, target } => {
+                self.protects_name(node, *name, false) || self.protects::<L>(&***target)
+            }
             Operation::Rename { name, to, to_name, mode } => {
                 // The contents of a directory get other paths with it.
-                let moves = || *mode == RenameMode::Exchange || may_be_directory(node, *name);
-                self.covers_name(node, *name, true)
-                    || self.covers_name(&***to, *to_name, false)
-                    || (self.covers_name(&***to, *to_name, true) && moves())
+                let is_move = || *mode == RenameMode::Exchange || may_be_directory(node, *name);
+                self.protects_name(node, *name, true)
+                    || self.protects_name(&***to, *to_name, false)
+                    || (self.protects_name(&***to, *to_name, true) && is_move())
             }
             _ => false,
         }
@@ -117,7 +119,7 @@ impl Protected {
 
     /// Returns whether the object is protected. An unlinked object is not; where the path cannot be determined, every
     /// object is.
-    fn covers<L: Layer<State = Whereabouts>>(&self, node: &dyn Vnode) -> bool {
+    fn protects<L: Layer<State = LastLocation>>(&self, node: &dyn Vnode) -> bool {
         match paths::path_of::<L>(node) {
             Ok(path) => self.paths.matches(&path),
             Err(error) => error != Errno::ENOENT,
@@ -125,7 +127,7 @@ impl Protected {
     }
 
     /// Returns whether the name in the directory is protected or, with `moves`, leads to a protected path.
-    fn covers_name(&self, directory: &dyn Vnode, name: Name<'_>, moves: bool) -> bool {
+    fn protects_name(&self, directory: &dyn Vnode, name: Name<'_>, is_move: bool) -> bool {
         if self.names.as_ref().is_some_and(|names| !names.matches(name.as_bytes())) {
             return false;
         }
@@ -133,7 +135,7 @@ impl Protected {
             Ok(path) => {
                 let path = paths::join(&path, name);
                 self.paths.matches(&path)
-                    || (moves && self.ancestors.as_ref().is_some_and(|ancestors| ancestors.matches(&path)))
+                    || (is_move && self.ancestors.as_ref().is_some_and(|ancestors| ancestors.matches(&path)))
             }
             Err(error) => error != Errno::ENOENT,
         }
@@ -153,15 +155,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ancestors_are_those_that_patterns_name() {
-        let protected = Protected::parse("/bin/login:usr/*/sbin/**/su").unwrap();
+    fn ancestors_are_derived_from_patterns() {
+        let protected = ProtectedPaths::parse("/bin/login:usr/*/sbin/**/su").unwrap();
         let ancestors = protected.ancestors.unwrap();
         let are = |path: &str| ancestors.matches(path.as_bytes());
         assert!(are("bin") && are("usr") && are("usr/local") && are("usr/local/sbin"));
         assert!(!are("usr/local/sbin/x") && !are("bin/login") && !are("etc"));
         assert!(protected.names.is_none());
-        let names = Protected::parse("bin/*.so").unwrap().names.unwrap();
+        let names = ProtectedPaths::parse("bin/*.so").unwrap().names.unwrap();
         assert!(names.matches(b"bin") && names.matches(b"x.so") && !names.matches(b"x"));
-        assert!(Protected::parse("x").unwrap().ancestors.is_none());
+        assert!(ProtectedPaths::parse("x").unwrap().ancestors.is_none());
     }
 }

@@ -13,20 +13,20 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::shell;
 
 /// Suffix of the name of a transcript.
-const SUFFIX: &str = ".test";
+const TRANSCRIPT_SUFFIX: &str = ".test";
 
 /// A command of a transcript, and its expected output.
 #[derive(Debug, PartialEq, Eq)]
-struct Step {
+struct TranscriptStep {
     line: usize,
-    actor: Actor,
+    actor: TranscriptActor,
     command: String,
     expected: Vec<String>,
 }
 
 /// The caller of a command, and the file system that it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Actor {
+enum TranscriptActor {
     /// Root, on the described file system.
     Root,
     /// The user with this uid and gid.
@@ -39,7 +39,7 @@ enum Actor {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Transcript {
     options: Vec<(String, String)>,
-    steps: Vec<Step>,
+    steps: Vec<TranscriptStep>,
 }
 
 /// Runs the transcript in a file.
@@ -48,34 +48,39 @@ pub(crate) fn run(file: &Path) -> Outcome {
     let shown = file.display();
     let text = fist::load::text(file).map_err(|failure| fail(failure.to_string()))?;
     let description = description_of(file)
-        .ok_or_else(|| fail(format!("{shown} is no transcript; name a file that ends in .fist{SUFFIX}")))?;
+        .ok_or_else(|| fail(format!("{shown} is no transcript; name a file that ends in .fist{TRANSCRIPT_SUFFIX}")))?;
     let transcript = read(&text).map_err(|(line, what)| fail(format!("{shown}:{line}: {what}")))?;
     let (described, below) = build(&description, &transcript.options)?;
-    let mut wrong = Vec::new();
+    let mut mismatches = Vec::new();
     for step in &transcript.steps {
-        let printed = step.run(&described, &below).map_err(|what| fail(format!("{shown}:{}: {what}", step.line)))?;
-        if printed != step.expected {
-            wrong.push(format!("{shown}:{}: $ {}\n{}", step.line, step.command, difference(&step.expected, &printed)));
+        let actual = step.run(&described, &below).map_err(|what| fail(format!("{shown}:{}: {what}", step.line)))?;
+        if actual != step.expected {
+            mismatches.push(format!(
+                "{shown}:{}: $ {}\n{}",
+                step.line,
+                step.command,
+                difference(&step.expected, &actual)
+            ));
         }
     }
-    if wrong.is_empty() {
+    if mismatches.is_empty() {
         return print(&format!("{shown}: {} commands did what they should\n", transcript.steps.len()));
     }
     // Standard error may be closed; the exit code still reports the failure.
-    let _ = writeln!(stderr(), "{}", wrong.join("\n"));
+    let _ = writeln!(stderr(), "{}", mismatches.join("\n"));
     let what = "did not do what they should; mend them or what is expected";
-    Err(fail(format!("{shown}: {} of {} commands {what}", wrong.len(), transcript.steps.len())))
+    Err(fail(format!("{shown}: {} of {} commands {what}", mismatches.len(), transcript.steps.len())))
 }
 
 /// Returns the path of the FiST program that a transcript tests: it is in the same directory.
 fn description_of(file: &Path) -> Option<PathBuf> {
-    let name = file.file_name()?.to_str()?.strip_suffix(SUFFIX)?;
+    let name = file.file_name()?.to_str()?.strip_suffix(TRANSCRIPT_SUFFIX)?;
     name.ends_with(".fist").then(|| file.with_file_name(name))
 }
 
 /// Builds the described file system on file systems in memory, and returns it together with these.
 fn build(description: &Path, options: &[(String, String)]) -> Outcome<(FileSystemRef, Vec<FileSystemRef>)> {
-    let fail = |error: stack::BuildError| Failure::of_lines(Exit::Failure, &error.problem.to_string());
+    let fail = |error: stack::BuildError| Failure::from_lines(Exit::Failure, &error.problem.to_string());
     let memory = stack::syntax::parse("mem:").map_err(|error| fail(error.into()))?;
     let count = stack::fan_out(description).map_err(fail)?;
     let mut below = Vec::new();
@@ -92,7 +97,7 @@ fn read(text: &str) -> Result<Transcript, (usize, String)> {
     for (line, text) in text.lines().enumerate() {
         let line = line + 1;
         if let Some((actor, command)) = command(text).map_err(|what| (line, what))? {
-            transcript.steps.push(Step { line, actor, command, expected: Vec::new() });
+            transcript.steps.push(TranscriptStep { line, actor, command, expected: Vec::new() });
         } else if text.starts_with('#') {
             continue;
         } else if let Some(step) = transcript.steps.last_mut() {
@@ -119,22 +124,22 @@ fn read(text: &str) -> Result<Transcript, (usize, String)> {
 }
 
 /// Parses a line as a command, if it is one.
-fn command(text: &str) -> Result<Option<(Actor, String)>, String> {
+fn command(text: &str) -> Result<Option<(TranscriptActor, String)>, String> {
     let Some((actor, command)) = text.split_once("$ ") else { return Ok(None) };
     let number = |text: &str| text.parse::<u32>().ok();
     let actor = match actor {
-        "" => Actor::Root,
-        "below" => Actor::Below(1),
+        "" => TranscriptActor::Root,
+        "below" => TranscriptActor::Below(1),
         _ if actor.starts_with("below") && number(&actor[5..]).is_some() => {
-            Actor::Below(number(&actor[5..]).unwrap_or(1) as usize)
+            TranscriptActor::Below(number(&actor[5..]).unwrap_or(1) as usize)
         }
         _ => match actor.split_once(':') {
             Some((user, group)) => match (number(user), number(group)) {
-                (Some(user), Some(group)) => Actor::User(user, group),
+                (Some(user), Some(group)) => TranscriptActor::User(user, group),
                 _ => return Ok(None),
             },
             None => match number(actor) {
-                Some(user) => Actor::User(user, user),
+                Some(user) => TranscriptActor::User(user, user),
                 None => return Ok(None),
             },
         },
@@ -145,30 +150,30 @@ fn command(text: &str) -> Result<Option<(Actor, String)>, String> {
     Ok(Some((actor, command.to_owned())))
 }
 
-impl Step {
+impl TranscriptStep {
     /// Returns the lines that the command prints, including errors.
     fn run(&self, described: &FileSystemRef, below: &[FileSystemRef]) -> Result<Vec<String>, String> {
         let (file_system, caller) = match self.actor {
-            Actor::Root => (described, Caller::with_groups(0, 0, &[], 0o022)),
-            Actor::User(user, group) => (described, Caller::with_groups(user, group, &[], 0o022)),
-            Actor::Below(branch) => {
+            TranscriptActor::Root => (described, Caller::with_groups(0, 0, &[], 0o022)),
+            TranscriptActor::User(user, group) => (described, Caller::with_groups(user, group, &[], 0o022)),
+            TranscriptActor::Below(branch) => {
                 let branch = branch.checked_sub(1).and_then(|branch| below.get(branch));
                 let branch = branch.ok_or_else(|| format!("there are {} file systems below", below.len()))?;
                 (branch, Caller::with_groups(0, 0, &[], 0o022))
             }
         };
-        let printed = shell::transcribe(file_system.clone(), caller, self.command.as_bytes());
-        Ok(String::from_utf8_lossy(&printed).lines().map(str::to_owned).collect())
+        let actual = shell::run_captured(file_system.clone(), caller, self.command.as_bytes());
+        Ok(String::from_utf8_lossy(&actual).lines().map(str::to_owned).collect())
     }
 }
 
 /// Returns the expected output and the actual output.
-fn difference(expected: &[String], printed: &[String]) -> String {
+fn difference(expected: &[String], actual: &[String]) -> String {
     let lines = |mark: &str, lines: &[String]| match lines {
         [] => format!("  {mark} nothing"),
         lines => lines.iter().map(|line| format!("  {mark} {line}")).collect::<Vec<_>>().join("\n"),
     };
-    format!("{}\n{}", lines("expected:", expected), lines("printed: ", printed))
+    format!("{}\n{}", lines("expected:", expected), lines("printed: ", actual))
 }
 
 #[cfg(test)]
@@ -183,10 +188,10 @@ mod tests {
         let steps: Vec<_> =
             transcript.steps.iter().map(|step| (step.line, step.actor, step.command.as_str())).collect();
         let expected = [
-            (4, Actor::Root, "ls"),
-            (8, Actor::User(1000, 1000), "rm a"),
-            (9, Actor::User(5, 6), "ls -l"),
-            (10, Actor::Below(2), "ls"),
+            (4, TranscriptActor::Root, "ls"),
+            (8, TranscriptActor::User(1000, 1000), "rm a"),
+            (9, TranscriptActor::User(5, 6), "ls -l"),
+            (10, TranscriptActor::Below(2), "ls"),
         ];
         assert_eq!(steps, expected);
         assert_eq!((transcript.steps[0].expected.len(), &transcript.steps[3].expected[0][..]), (2, "c $ d"));

@@ -10,17 +10,17 @@ use vnode::{
 };
 
 /// Name of the marker attribute.
-const NAMES_OTHERS: &[u8] = b"user.plyfs-list-names-others";
-const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
-const ACCESS: &[u8] = LISTS[0];
+const MARKER_XATTR: &[u8] = b"user.plyfs-list-names-others";
+const ACL_XATTRS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+const ACCESS_ACL: &[u8] = ACL_XATTRS[0];
 
 /// The layer that hides the entries of others.
-pub(crate) struct PartialLists {
+pub(crate) struct PartialAcls {
     /// Permissions of others may be revoked.
     pub force: bool,
 }
 
-impl PartialLists {
+impl PartialAcls {
     /// Returns the list without the entries of ids that are not mapped here, if it has any.
     fn partial(node: &LayerVnode<Self>, name: &[u8]) -> Option<Vec<u8>> {
         node.forward_getxattr(&Caller::server(), name).ok().and_then(|list| without_others(&list))
@@ -28,11 +28,11 @@ impl PartialLists {
 
     fn is_marked(node: &LayerVnode<Self>) -> Result<bool> {
         let is_file = node.forward_getattr(&Caller::server())?.kind == FileKind::Regular;
-        Ok(is_file && Self::partial(node, ACCESS).is_some())
+        Ok(is_file && Self::partial(node, ACCESS_ACL).is_some())
     }
 }
 
-impl Layer for PartialLists {
+impl Layer for PartialAcls {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -40,18 +40,18 @@ impl Layer for PartialLists {
     }
 
     fn getxattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
-        if name == NAMES_OTHERS {
+        if name == MARKER_XATTR {
             return if Self::is_marked(node)? { Ok(b"y".to_vec()) } else { Err(Errno::ENODATA) };
         }
         let value = node.forward_getxattr(caller, name)?;
-        let partial = if LISTS.contains(&name) { without_others(&value) } else { None };
+        let partial = if ACL_XATTRS.contains(&name) { without_others(&value) } else { None };
         Ok(partial.unwrap_or(value))
     }
 
     fn listxattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {
         let mut names = node.forward_listxattr(caller)?;
-        if names.split(|&byte| byte == 0).any(|name| name == ACCESS) && Self::is_marked(node)? {
-            names.extend_from_slice(NAMES_OTHERS);
+        if names.split(|&byte| byte == 0).any(|name| name == ACCESS_ACL) && Self::is_marked(node)? {
+            names.extend_from_slice(MARKER_XATTR);
             names.push(0);
         }
         Ok(names)
@@ -65,13 +65,13 @@ impl Layer for PartialLists {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
-        if name == NAMES_OTHERS {
+        if name == MARKER_XATTR {
             return Ok(());
         }
-        let partial = if LISTS.contains(&name) { Self::partial(node, name) } else { None };
+        let partial = if ACL_XATTRS.contains(&name) { Self::partial(node, name) } else { None };
         match partial {
             Some(present) if present == value => Ok(()),
-            Some(present) if name == ACCESS && differ_by_mode(&present, value) => {
+            Some(present) if name == ACCESS_ACL && differ_by_mode(&present, value) => {
                 let special = node.forward_getattr(caller)?.mode & 0o7000;
                 let mode = Some(special | mode_of(value));
                 node.forward_setattr(caller, &SetAttributes { mode, ..SetAttributes::default() }).map(drop)
@@ -83,32 +83,34 @@ impl Layer for PartialLists {
 
     fn removexattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
         match name {
-            NAMES_OTHERS => Ok(()),
-            _ if LISTS.contains(&name) && !self.force && Self::partial(node, name).is_some() => Err(Errno::EOVERFLOW),
+            MARKER_XATTR => Ok(()),
+            _ if ACL_XATTRS.contains(&name) && !self.force && Self::partial(node, name).is_some() => {
+                Err(Errno::EOVERFLOW)
+            }
             _ => node.forward_removexattr(caller, name),
         }
     }
 }
 
 /// Returns whether some users or groups are not mapped in the user namespace of this process, see user_namespaces(7).
-pub(crate) fn are_partial() -> bool {
+pub(crate) fn has_unmapped_ids() -> bool {
     [IdKind::User, IdKind::Group].into_iter().any(|kind| has_machine_ids(kind) != Some(true))
 }
 
 /// Returns those of these paths whose objects are copies of files with lists that name others.
-pub(crate) fn of_others<'a>(file_system: &FileSystemRef, paths: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
+pub(crate) fn naming_others<'a>(file_system: &FileSystemRef, paths: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
     let server = Caller::server();
     let find = |path: &[u8]| {
         path.split(|&byte| byte == b'/').try_fold(file_system.root(), |directory: VnodeRef, name| {
             Ok::<_, Errno>(directory.lookup(&server, Name::new(name)?)?.vnode)
         })
     };
-    paths.filter(|path| find(path).is_ok_and(|object| object.getxattr(&server, NAMES_OTHERS).is_ok())).collect()
+    paths.filter(|path| find(path).is_ok_and(|object| object.getxattr(&server, MARKER_XATTR).is_ok())).collect()
 }
 
 /// An entry of a list, see acl(5): its tag, its permissions, and the id that it names.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct ListEntry {
+struct AclEntry {
     tag: u16,
     permissions: u16,
     id: u32,
@@ -124,20 +126,20 @@ const UNMAPPED: u32 = u32::MAX;
 const HEADER_SIZE: usize = 4;
 const ENTRY_SIZE: usize = 8;
 
-fn entries(list: &[u8]) -> impl Iterator<Item = (ListEntry, &[u8])> {
+fn entries(list: &[u8]) -> impl Iterator<Item = (AclEntry, &[u8])> {
     list.get(HEADER_SIZE..).unwrap_or_default().chunks_exact(ENTRY_SIZE).map(|bytes| {
         let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let id = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-        (ListEntry { tag: half(0), permissions: half(2), id }, bytes)
+        (AclEntry { tag: half(0), permissions: half(2), id }, bytes)
     })
 }
 
 /// Returns the list without entries for users and groups that are not mapped here; `None` if it has no such entry.
 fn without_others(list: &[u8]) -> Option<Vec<u8>> {
-    let is_of_others = |entry: &ListEntry| matches!(entry.tag, USER | GROUP) && entry.id == UNMAPPED;
-    entries(list).any(|(entry, _)| is_of_others(&entry)).then(|| {
-        let kept = entries(list).filter(|(entry, _)| !is_of_others(entry)).flat_map(|(_, bytes)| bytes);
-        list[..HEADER_SIZE].iter().chain(kept).copied().collect()
+    let names_others = |entry: &AclEntry| matches!(entry.tag, USER | GROUP) && entry.id == UNMAPPED;
+    entries(list).any(|(entry, _)| names_others(&entry)).then(|| {
+        let remaining = entries(list).filter(|(entry, _)| !names_others(entry)).flat_map(|(_, bytes)| bytes);
+        list[..HEADER_SIZE].iter().chain(remaining).copied().collect()
     })
 }
 
@@ -179,8 +181,8 @@ mod tests {
     const NOBODY: u32 = UNMAPPED;
 
     #[test]
-    fn a_list_is_seen_without_others() {
-        let whole = list(&[
+    fn acl_is_shown_without_unmapped_entries() {
+        let full = list(&[
             (OWNER, 6, NOBODY),
             (USER, 7, 0),
             (USER, 6, UNMAPPED),
@@ -191,13 +193,13 @@ mod tests {
         ]);
         let own =
             list(&[(OWNER, 6, NOBODY), (USER, 7, 0), (OWNING_GROUP, 4, NOBODY), (MASK, 7, NOBODY), (OTHER, 0, NOBODY)]);
-        assert_eq!(without_others(&whole), Some(own.clone()));
+        assert_eq!(without_others(&full), Some(own.clone()));
         assert_eq!(without_others(&own), None);
-        assert_eq!((without_others(b""), without_others(&whole[..6])), (None, None));
+        assert_eq!((without_others(b""), without_others(&full[..6])), (None, None));
     }
 
     #[test]
-    fn lists_that_differ_by_the_mode_alone_are_told_from_others() {
+    fn acls_that_differ_only_by_mode_are_recognised() {
         let of = |owner, group, mask, other| {
             list(&[(OWNER, owner, NOBODY), (OWNING_GROUP, group, NOBODY), (MASK, mask, NOBODY), (OTHER, other, NOBODY)])
         };

@@ -14,7 +14,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// The environment of one job. Without permission to create a mount namespace, the job runs in that of this process.
 #[derive(Debug)]
-pub(crate) struct Enclosure {
+pub(crate) struct JobSandbox {
     /// The identifier of the namespace in /proc, if it was created.
     namespace: Option<PathBuf>,
     /// Value of the environment variable of the job's processes, including those that create a namespace of their own.
@@ -24,21 +24,21 @@ pub(crate) struct Enclosure {
 }
 
 /// Directory in which tests use memory. Root's is out of reach of the machine's other users.
-const MEMORY: &str = "/dev/shm";
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Name of the environment variable with the mark.
-const MARK: &str = "PLYFS_TEST_JOB";
-const MOUNTS: &str = "/proc/thread-self/mountinfo";
+const JOB_VARIABLE: &str = "PLYFS_TEST_JOB";
+const MOUNT_TABLE: &str = "/proc/thread-self/mountinfo";
 
-impl Enclosure {
+impl JobSandbox {
     /// Creates one for this thread and for anything that it starts from now on. Mounts that the machine adds or removes are
     /// visible in it.
     ///
     /// # Errors
     /// Fails if unshare(2) or mount(2) does.
     pub(crate) fn enter() -> anyhow::Result<Self> {
-        static JOBS: AtomicUsize = AtomicUsize::new(0);
-        let mark = format!("{}.{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
+        static JOB_COUNT: AtomicUsize = AtomicUsize::new(0);
+        let mark = format!("{}.{}", std::process::id(), JOB_COUNT.fetch_add(1, Ordering::Relaxed));
         if !geteuid().is_root() {
             return Ok(Self { namespace: None, mark, mounted: HashSet::new() });
         }
@@ -47,17 +47,17 @@ impl Enclosure {
         let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         mount_change("/", flags).context("keeping mounts in a mount namespace")?;
         let namespace = std::fs::read_link("/proc/thread-self/ns/mnt").context("reading /proc/thread-self/ns/mnt")?;
-        if Path::new(MEMORY).is_dir() {
+        if Path::new(SHARED_MEMORY).is_dir() {
             // Set-id bits and devices have effect here, as on most file systems: in stacks above others they are not shown.
-            mount("none", MEMORY, "tmpfs", MountFlags::empty(), Some(c"mode=1777"))
-                .with_context(|| format!("mounting {MEMORY}"))?;
+            mount("none", SHARED_MEMORY, "tmpfs", MountFlags::empty(), Some(c"mode=1777"))
+                .with_context(|| format!("mounting {SHARED_MEMORY}"))?;
         }
         Ok(Self { namespace: Some(namespace), mark, mounted: fuse_mounts() })
     }
 
     /// Marks the processes of a command, so that they are found.
     pub(crate) fn mark(&self, command: &mut Command) {
-        command.env(MARK, &self.mark);
+        command.env(JOB_VARIABLE, &self.mark);
     }
 
     /// Aborts the FUSE mounts created here: processes that wait for a server that does not reply get an error. Such a waiting
@@ -82,11 +82,11 @@ impl Enclosure {
     /// Fails if some remain.
     pub(crate) fn clear(&self) -> anyhow::Result<()> {
         /// A killed process may still have to wait for a disk.
-        const PATIENCE: Duration = Duration::from_secs(10);
+        const KILL_TIMEOUT: Duration = Duration::from_secs(10);
         let begin = Instant::now();
         while self.kill_all()? > 0 {
-            anyhow::ensure!(begin.elapsed() < PATIENCE, "processes of it cannot be killed");
-            if begin.elapsed() > PATIENCE / 2 {
+            anyhow::ensure!(begin.elapsed() < KILL_TIMEOUT, "processes of it cannot be killed");
+            if begin.elapsed() > KILL_TIMEOUT / 2 {
                 self.abort_mounts();
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -99,8 +99,8 @@ impl Enclosure {
     /// # Errors
     /// Fails if they cannot be searched for.
     pub(crate) fn kill_all(&self) -> anyhow::Result<usize> {
-        let mark = format!("{MARK}={}", self.mark);
-        let is_in_it = |process: Pid| {
+        let mark = format!("{JOB_VARIABLE}={}", self.mark);
+        let is_of_job = |process: Pid| {
             let of_process = |name: &str| format!("/proc/{}/{name}", process.as_raw_nonzero());
             let namespace = || std::fs::read_link(of_process("ns/mnt")).ok();
             let is_marked = || {
@@ -115,22 +115,22 @@ impl Enclosure {
         let kill = |process: Pid| {
             let Ok(process_fd) = pidfd_open(process, PidfdFlags::empty()) else { return };
             // Checked once more: the process ID may have been reused before it was opened.
-            if is_in_it(process) {
+            if is_of_job(process) {
                 let _ = pidfd_send_signal(process_fd, Signal::KILL);
             }
         };
         let entries = std::fs::read_dir("/proc").context("looking for processes in /proc")?;
         let names = entries.flatten().map(|entry| entry.file_name());
         let processes = names.filter_map(|name| Pid::from_raw(name.to_str()?.parse().ok()?));
-        let left: Vec<Pid> = processes.filter(|process| *process != getpid() && is_in_it(*process)).collect();
-        left.iter().copied().for_each(kill);
-        Ok(left.len())
+        let survivors: Vec<Pid> = processes.filter(|process| *process != getpid() && is_of_job(*process)).collect();
+        survivors.iter().copied().for_each(kill);
+        Ok(survivors.len())
     }
 }
 
 /// Returns the devices, MAJOR:MINOR, of FUSE mounts in the namespace of this thread.
 fn fuse_mounts() -> HashSet<String> {
-    let table = std::fs::read_to_string(MOUNTS).unwrap_or_default();
+    let table = std::fs::read_to_string(MOUNT_TABLE).unwrap_or_default();
     let device = |line: &str| {
         let (mount, file_system) = line.split_once(" - ")?;
         let is_fuse = file_system.split(' ').next().is_some_and(|kind| kind == "fuse" || kind.starts_with("fuse."));

@@ -4,21 +4,21 @@ use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 
 use fist::diagnostic::Diagnostic;
-use fist::ir::Program as Form;
+use fist::ir::Program as IrProgram;
 use fist::load::{self, Loaded};
 use fist::program::Program;
 use fist::report::{self, Colours};
 
-use crate::commands::report as tell;
+use crate::commands::report as report_failure;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Calls `act` with each file. The errors of one file are reported, and the others are processed nevertheless.
-pub(crate) fn each(files: &[PathBuf], act: impl Fn(&Path) -> Outcome) -> Outcome {
+/// Calls `process` with each file. The errors of one file are reported, and the others are processed nevertheless.
+pub(crate) fn for_each_file(files: &[PathBuf], process: impl Fn(&Path) -> Outcome) -> Outcome {
     let mut outcome = Ok(());
     for file in files {
-        if let Err(failure) = act(file) {
+        if let Err(failure) = process(file) {
             if !failure.is_silent() {
-                tell(&failure);
+                report_failure(&failure);
             }
             outcome = Err(Failure::silent(failure.exit));
         }
@@ -27,33 +27,33 @@ pub(crate) fn each(files: &[PathBuf], act: impl Fn(&Path) -> Outcome) -> Outcome
 }
 
 /// A FiST program without errors.
-pub(crate) struct Checked {
-    pub(crate) ir: Form,
+pub(crate) struct CheckedProgram {
+    pub(crate) ir: IrProgram,
     pub(crate) program: Program,
     pub(crate) text: String,
 }
 
 /// Loads a FiST program that must have no errors. Prints its errors and warnings.
-pub(crate) fn checked(file: &Path) -> Outcome<Checked> {
-    let Loaded { file, text, ir, program, diagnostics, .. } = load::load(file).map_err(unread)?;
-    show(&file, &text, &diagnostics);
+pub(crate) fn load_checked(file: &Path) -> Outcome<CheckedProgram> {
+    let Loaded { file, text, ir, program, diagnostics, .. } = load::load(file).map_err(load_failure)?;
+    print_diagnostics(&file, &text, &diagnostics);
     match ir.zip(program) {
-        Some((ir, program)) => Ok(Checked { ir, program, text }),
-        None => Err(wrong(&file, &diagnostics, "mend what is told above")),
+        Some((ir, program)) => Ok(CheckedProgram { ir, program, text }),
+        None => Err(diagnostics_failure(&file, &diagnostics, "mend what is told above")),
     }
 }
 
 /// Returns the failure for a FiST program that cannot be used.
-pub(crate) fn wrong(file: &str, diagnostics: &[Diagnostic], what_is_done: &str) -> Failure {
+pub(crate) fn diagnostics_failure(file: &str, diagnostics: &[Diagnostic], what_is_done: &str) -> Failure {
     Failure::new(Exit::Failure, format!("{file} has {}; {what_is_done}", report::counts(diagnostics)))
 }
 
-pub(crate) fn unread(failure: load::Failure) -> Failure {
+pub(crate) fn load_failure(failure: load::Failure) -> Failure {
     Failure::new(Exit::Failure, failure)
 }
 
 /// Prints the diagnostics, in colour on a terminal unless the user has disabled it.
-pub(crate) fn show(file: &str, text: &str, diagnostics: &[Diagnostic]) {
+pub(crate) fn print_diagnostics(file: &str, text: &str, diagnostics: &[Diagnostic]) {
     let is_colourful = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let colours = if is_colourful { Colours::Always } else { Colours::Never };
     if !diagnostics.is_empty() {

@@ -7,32 +7,33 @@ use std::path::{Path, PathBuf};
 use fist::fmt::format;
 use fist::load;
 
-use super::reading::{each, show, unread, wrong};
+use super::loading::{diagnostics_failure, for_each_file, load_failure, print_diagnostics};
 use crate::commands::{print, printable};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Reformats all files, or with `checks` reports which would change.
 pub(crate) fn run(files: &[PathBuf], checks: bool) -> Outcome {
-    each(files, |file| {
+    for_each_file(files, |file| {
         let is_input = file == Path::new("-");
         let name = if is_input { Path::new("standard input") } else { file };
-        let text = if is_input { load::read(io::stdin().lock(), name) } else { load::text(file) }.map_err(unread)?;
-        let made = format(&text).map_err(|diagnostics| {
+        let text =
+            if is_input { load::read(io::stdin().lock(), name) } else { load::text(file) }.map_err(load_failure)?;
+        let formatted = format(&text).map_err(|diagnostics| {
             let name = name.display().to_string();
-            show(&name, &text, &diagnostics);
-            wrong(&name, &diagnostics, "its layout stays as it is")
+            print_diagnostics(&name, &text, &diagnostics);
+            diagnostics_failure(&name, &diagnostics, "its layout stays as it is")
         })?;
         if checks {
-            return same(name, made == text);
+            return check_formatted(name, formatted == text);
         }
         if is_input {
-            return print(&made);
+            return print(&formatted);
         }
-        if made == text { Ok(()) } else { write(file, &text, &made) }
+        if formatted == text { Ok(()) } else { write(file, &text, &formatted) }
     })
 }
 
-fn same(name: &Path, is_same: bool) -> Outcome {
+fn check_formatted(name: &Path, is_same: bool) -> Outcome {
     if is_same {
         return Ok(());
     }
@@ -41,13 +42,13 @@ fn same(name: &Path, is_same: bool) -> Outcome {
 }
 
 /// Writes into the existing file, so that its owner, mode and links are kept.
-fn write(file: &Path, before: &str, made: &str) -> Outcome {
+fn write(file: &Path, before: &str, formatted: &str) -> Outcome {
     let failed = |error: io::Error| {
         let remedy = "name a file that can be written";
         Failure::new(Exit::Failure, format!("cannot write {}: {error}; {remedy}", file.display()))
     };
     let mut target = File::options().write(true).open(file).map_err(failed)?;
-    replace(&mut target, made).map_err(|error| {
+    replace(&mut target, formatted).map_err(|error| {
         // The space sufficed for the previous text.
         let _ = replace(&mut target, before);
         failed(error)

@@ -4,27 +4,27 @@
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 
-type Work = Box<dyn FnOnce() + Send>;
+type Task = Box<dyn FnOnce() + Send>;
 
-static STARTER: OnceLock<Sender<Work>> = OnceLock::new();
+static THREAD_STARTER: OnceLock<Sender<Task>> = OnceLock::new();
 
 /// Starts the thread that starts the others. Must be called by the main thread, before anything acts for a caller.
-pub fn keep_credentials() {
-    let (sender, receiver) = channel::<Work>();
+pub fn keep_initial_credentials() {
+    let (sender, receiver) = channel::<Task>();
     std::thread::spawn(move || {
-        for work in receiver {
-            std::thread::spawn(work);
+        for task in receiver {
+            std::thread::spawn(task);
         }
     });
-    STARTER.set(sender).expect("credentials are kept once");
+    THREAD_STARTER.set(sender).expect("credentials are kept once");
 }
 
 /// Runs a function on a new thread with the initial credentials of the process; returns `None` if it panics.
-pub fn with_kept_credentials<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub fn with_initial_credentials<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, receiver) = channel();
-    let work = Box::new(move || {
+    let task = Box::new(move || {
         let _ = sender.send(function());
     });
-    STARTER.get()?.send(work).ok()?;
+    THREAD_STARTER.get()?.send(task).ok()?;
     receiver.recv().ok()
 }

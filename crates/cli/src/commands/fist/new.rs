@@ -35,7 +35,7 @@ fn is_name(name: &str) -> bool {
 }
 
 fn text(name: &str) -> String {
-    include_str!("begin.fist").replace("NAME", name)
+    include_str!("new.fist").replace("NAME", name)
 }
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_begun_is_right_and_laid_out() {
+    fn new_program_is_valid_and_formatted() {
         let text = text("first");
         let loaded = fist::load::Loaded::of("first.fist", text.clone());
         assert!(loaded.program.is_some() && loaded.diagnostics.is_empty(), "{:#?}", loaded.diagnostics);
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_functions() {
+    fn names_must_be_valid_function_names() {
         for name in ["", "2fs", "my-fs", "a.fist", "../a", "a/b", "na me"] {
             assert!(!is_name(name), "{name}");
         }

@@ -7,7 +7,7 @@ use super::view::is_acl;
 use crate::ioctl;
 
 /// An operation that has the effect of another.
-struct Way {
+struct IndirectEffect {
     /// Name of the operation whose effect it has.
     effect: &'static str,
     /// Name of the operation that has the effect.
@@ -16,50 +16,50 @@ struct Way {
     when: fn(&Operation<'_>) -> bool,
 }
 
-const fn way(effect: &'static str, by: &'static str, when: fn(&Operation<'_>) -> bool) -> Way {
-    Way { effect, by, when }
+const fn indirect(effect: &'static str, by: &'static str, when: fn(&Operation<'_>) -> bool) -> IndirectEffect {
+    IndirectEffect { effect, by, when }
 }
 
-const WAYS: &[Way] = &[
-    way("setattr", "setxattr", changes_list),
-    way("setattr", "removexattr", changes_list),
-    way("setattr", "truncate", always),
-    way("setattr", "open", truncates),
-    way("setattr", "create", truncates),
-    way("setattr", "ioctl", changes),
-    way("truncate", "setattr", changes_size),
-    way("truncate", "open", truncates),
-    way("truncate", "create", truncates),
-    way("truncate", "fallocate", cuts_out),
-    way("write", "setattr", changes_size),
-    way("write", "truncate", always),
-    way("write", "open", truncates),
-    way("write", "create", truncates),
-    way("write", "fallocate", always),
-    way("write", "copy_file_range", always),
-    way("write", "ioctl", changes),
-    way("read", "copy_file_range", always),
-    way("open", "create", may_open),
-    way("create", "mknod", makes_file),
-    way("create", "tmpfile", always),
+const INDIRECT_EFFECTS: &[IndirectEffect] = &[
+    indirect("setattr", "setxattr", changes_acl),
+    indirect("setattr", "removexattr", changes_acl),
+    indirect("setattr", "truncate", always),
+    indirect("setattr", "open", truncates),
+    indirect("setattr", "create", truncates),
+    indirect("setattr", "ioctl", ioctl_modifies),
+    indirect("truncate", "setattr", changes_size),
+    indirect("truncate", "open", truncates),
+    indirect("truncate", "create", truncates),
+    indirect("truncate", "fallocate", collapses_range),
+    indirect("write", "setattr", changes_size),
+    indirect("write", "truncate", always),
+    indirect("write", "open", truncates),
+    indirect("write", "create", truncates),
+    indirect("write", "fallocate", always),
+    indirect("write", "copy_file_range", always),
+    indirect("write", "ioctl", ioctl_modifies),
+    indirect("read", "copy_file_range", always),
+    indirect("open", "create", may_open),
+    indirect("create", "mknod", creates_file),
+    indirect("create", "tmpfile", always),
 ];
 
 /// Returns the operations whose effect an operation has, including its own, as a bit set by index.
 pub(crate) fn effects(operation: &Operation<'_>) -> u64 {
     let name = operation.name();
-    let others = WAYS.iter().filter(|way| way.by == name && (way.when)(operation));
-    others.fold(1 << operation.index(), |set, way| set | bit(way.effect))
+    let others = INDIRECT_EFFECTS.iter().filter(|entry| entry.by == name && (entry.when)(operation));
+    others.fold(1 << operation.index(), |set, entry| set | operation_bit(entry.effect))
 }
 
-fn bit(name: &str) -> u64 {
-    Operation::NAMES.iter().position(|known| *known == name).map_or(0, |index| 1 << index)
+fn operation_bit(name: &str) -> u64 {
+    Operation::NAMES.iter().position(|candidate| *candidate == name).map_or(0, |index| 1 << index)
 }
 
 fn always(_: &Operation<'_>) -> bool {
     true
 }
 
-fn changes_list(operation: &Operation<'_>) -> bool {
+fn changes_acl(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::SetXattr { name, .. } | Operation::RemoveXattr(name) if is_acl(name))
 }
 
@@ -79,15 +79,15 @@ fn changes_size(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::SetAttributes(changes) if changes.size.is_some())
 }
 
-fn cuts_out(operation: &Operation<'_>) -> bool {
+fn collapses_range(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::Allocate { mode, .. } if mode.contains(AllocateMode::COLLAPSE_RANGE))
 }
 
-fn changes(operation: &Operation<'_>) -> bool {
+fn ioctl_modifies(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::Ioctl { command } if ioctl::changes(*command))
 }
 
-fn makes_file(operation: &Operation<'_>) -> bool {
+fn creates_file(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::MakeNode { kind: vnode::FileKind::Regular, .. })
 }
 
@@ -97,14 +97,19 @@ mod tests {
     use vnode::{Creation, FileKind, Name, OpenFlags, SetAttributes};
 
     #[test]
-    fn every_way_names_operations() {
-        for way in WAYS {
-            assert!(bit(way.effect) != 0 && bit(way.by) != 0 && way.effect != way.by, "{} by {}", way.effect, way.by);
+    fn indirect_effects_name_operations() {
+        for entry in INDIRECT_EFFECTS {
+            assert!(
+                operation_bit(entry.effect) != 0 && operation_bit(entry.by) != 0 && entry.effect != entry.by,
+                "{} by {}",
+                entry.effect,
+                entry.by
+            );
         }
     }
 
     #[test]
-    fn an_operation_has_the_effects_of_others() {
+    fn operations_have_indirect_effects() {
         let list = b"system.posix_acl_access";
         let how = Creation { mode: 0, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
         let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
@@ -121,7 +126,7 @@ mod tests {
             (Operation::MakeNode { name, kind: FileKind::Fifo, mode: 0 }, &[]),
             (Operation::CopyRange { offset: 0, to_offset: 0, length: 1 }, &["write", "read"]),
         ] {
-            let expected = others.iter().fold(1 << operation.index(), |set, name| set | bit(name));
+            let expected = others.iter().fold(1 << operation.index(), |set, name| set | operation_bit(name));
             assert_eq!(effects(&operation), expected, "{}", operation.name());
         }
     }

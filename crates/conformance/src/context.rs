@@ -6,7 +6,7 @@ use crate::subject::Result;
 use crate::{Ability, Client, Identity, Outcome, Subject};
 
 /// The environment of a test.
-pub struct Scene<'a> {
+pub struct TestContext<'a> {
     subject: &'a dyn Subject,
     directory: Vec<u8>,
     seed: u64,
@@ -15,11 +15,11 @@ pub struct Scene<'a> {
     pub me: Box<dyn Client>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> TestContext<'a> {
     /// Creates a new directory for a test, or uses the root of a read-only subject.
     pub(crate) fn new(subject: &'a dyn Subject, name: &str, seed: u64) -> Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let me = subject.client(&Identity::ROOT);
         let mut directory = b".".to_vec();
         if !subject.abilities().has(Ability::ReadOnly) {
@@ -33,7 +33,7 @@ impl<'a> Scene<'a> {
         Ok(Self { subject, directory, seed, me })
     }
 
-    /// Returns another process of the same user as [`Scene::me`].
+    /// Returns another process of the same user as [`TestContext::me`].
     pub fn another(&self) -> Result<Box<dyn Client>> {
         self.client(&Identity::ROOT)
     }

@@ -23,8 +23,8 @@ impl Below {
 
     /// Sets one rule or none for one of them, and restarts its call counters.
     pub fn set(&self, branch: usize, rule: &[(&str, &str)]) {
-        tell(&self.0[branch], "set", rule);
-        tell(&self.0[branch], "on", &[]);
+        send_command(&self.0[branch], "set", rule);
+        send_command(&self.0[branch], "on", &[]);
     }
 
     /// Sets one rule for each of them.
@@ -34,33 +34,33 @@ impl Below {
 
     /// Disables all rules.
     pub fn off(&self) {
-        self.0.iter().for_each(|below| drop(tell(below, "off", &[])));
+        self.0.iter().for_each(|below| drop(send_command(below, "off", &[])));
     }
 
     /// Returns the value of a counter of one of them since its rules were set.
     pub fn count(&self, branch: usize, counted: &str) -> u64 {
-        let stats = tell(&self.0[branch], "stats", &[]);
+        let stats = send_command(&self.0[branch], "stats", &[]);
         let count = stats.split(' ').find_map(|word| word.strip_prefix(counted)?.strip_prefix('='));
         count.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{stats}"))
     }
 }
 
-fn tell(below: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> String {
+fn send_command(below: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> String {
     let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let control = Control { target: "faulty".to_owned(), command: command.to_owned(), arguments };
     below.control(&control).unwrap_or_else(|error| panic!("{command}: {error}"))
 }
 
 /// A stack on a tree.
-pub(crate) struct Scene<'s> {
+pub(crate) struct FaultFixture<'s> {
     stack: &'s dyn Stack,
     pub below: Below,
     pub root: VnodeRef,
-    /// Keeps the stack alive as long as the scene.
+    /// Keeps the stack alive as long as the fixture.
     top: FileSystemRef,
 }
 
-impl<'s> Scene<'s> {
+impl<'s> FaultFixture<'s> {
     /// Builds the stack on a new tree.
     pub(crate) fn new(stack: &'s dyn Stack) -> Self {
         let new = || (0..stack.width()).map(|_| stack.below()).collect::<Vec<_>>();
@@ -132,7 +132,7 @@ pub struct Object {
 }
 
 impl Object {
-    fn said(text: String) -> Self {
+    fn from_text(text: String) -> Self {
         Self { attributes: text, data: None }
     }
 
@@ -165,7 +165,7 @@ pub fn state_of(root: &VnodeRef) -> State {
     let mut names = BTreeMap::new();
     describe(root, "/", &mut state, &mut names);
     for paths in names.into_values().filter(|paths: &Vec<String>| paths.len() > 1) {
-        state.insert(format!("names {}", paths.join(" ")), Object::said("of one object".to_owned()));
+        state.insert(format!("names {}", paths.join(" ")), Object::from_text("of one object".to_owned()));
     }
     state
 }
@@ -222,7 +222,7 @@ fn data_of(node: &VnodeRef) -> Option<Vec<u8>> {
 }
 
 /// Describes an object in one line.
-fn in_words(object: Option<&Object>) -> String {
+fn describe_object(object: Option<&Object>) -> String {
     let Some(Object { attributes, data }) = object else { return "nothing".to_owned() };
     let digest = |data: &Vec<u8>| {
         let sum = data.iter().fold(7_u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
@@ -236,7 +236,7 @@ pub fn difference(expected: &State, found: &State) -> String {
     let paths: std::collections::BTreeSet<_> = expected.keys().chain(found.keys()).collect();
     let lines = paths.into_iter().filter(|path| expected.get(*path) != found.get(*path));
     let line = |path: &String| {
-        let [expected, found] = [expected, found].map(|state| in_words(state.get(path)));
+        let [expected, found] = [expected, found].map(|state| describe_object(state.get(path)));
         format!("    {path}: {found}, not {expected}")
     };
     lines.map(line).collect::<Vec<_>>().join("\n")

@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 use vnode::{Attributes, Caller, Errno, FileKind, FileSystemRef, Name, NameBuf, Result, VnodeRef};
 
 /// Maximum number of symlinks that the resolution of a path may follow, as on Linux.
-const SYMLINKS_MAX: u32 = 40;
+const MAX_SYMLINKS: u32 = 40;
 
 /// A tree and the caller that works in it.
 #[derive(Clone)]
-pub(crate) struct Tree {
+pub(crate) struct CallerTree {
     file_system: FileSystemRef,
     /// The caller whose permissions apply.
     pub caller: Caller,
@@ -18,23 +18,23 @@ pub(crate) struct Tree {
 
 /// A vnode and the path by which it was reached from the root.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct ResolvedPath {
     root: VnodeRef,
     steps: Vec<(NameBuf, VnodeRef)>,
 }
 
 /// One entry of a directory.
-pub(crate) struct Listed {
+pub(crate) struct DirectoryEntry {
     /// The name.
     pub name: NameBuf,
     /// The kind, if the directory reports it.
     pub kind: Option<FileKind>,
 }
 
-impl Tree {
+impl CallerTree {
     /// Returns the tree of a file system, for this caller.
     pub(crate) fn new(file_system: FileSystemRef, caller: Caller) -> Self {
-        Tree { file_system, caller }
+        CallerTree { file_system, caller }
     }
 
     /// Returns the file system.
@@ -43,52 +43,52 @@ impl Tree {
     }
 
     /// Returns the root directory.
-    pub(crate) fn root(&self) -> Place {
-        Place { root: self.file_system.root(), steps: Vec::new() }
+    pub(crate) fn root(&self) -> ResolvedPath {
+        ResolvedPath { root: self.file_system.root(), steps: Vec::new() }
     }
 
     /// Resolves `path` relative to `from`: follows symlinks on the way, and in the last component if `follow`.
-    pub(crate) fn find(&self, from: &Place, path: &[u8], follow: bool) -> Result<Place> {
+    pub(crate) fn find(&self, from: &ResolvedPath, path: &[u8], follow: bool) -> Result<ResolvedPath> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
-        let directory_wanted = path.ends_with(b"/");
-        let mut place = if path.starts_with(b"/") { self.root() } else { from.clone() };
+        let must_be_directory = path.ends_with(b"/");
+        let mut object = if path.starts_with(b"/") { self.root() } else { from.clone() };
         let mut pending: VecDeque<Vec<u8>> = components(path).collect();
         let mut symlinks = 0;
         while let Some(component) = pending.pop_front() {
-            if place.vnode().kind() != FileKind::Directory {
+            if object.vnode().kind() != FileKind::Directory {
                 return Err(Errno::ENOTDIR);
             }
             if component == b".." {
-                place.steps.pop();
+                object.steps.pop();
                 continue;
             }
             let name = NameBuf::new(component)?;
-            let entry = place.vnode().lookup(&self.caller, name.as_name())?;
-            let last = pending.is_empty() && !directory_wanted;
+            let entry = object.vnode().lookup(&self.caller, name.as_name())?;
+            let last = pending.is_empty() && !must_be_directory;
             if entry.attributes.kind == FileKind::Symlink && (follow || !last) {
                 symlinks += 1;
-                if symlinks > SYMLINKS_MAX {
+                if symlinks > MAX_SYMLINKS {
                     return Err(Errno::ELOOP);
                 }
                 let target = entry.vnode.readlink(&self.caller)?;
                 if target.starts_with(b"/") {
-                    place = self.root();
+                    object = self.root();
                 }
                 components(&target).rev().for_each(|component| pending.push_front(component));
                 continue;
             }
-            place.steps.push((name, entry.vnode));
+            object.steps.push((name, entry.vnode));
         }
-        if directory_wanted && place.vnode().kind() != FileKind::Directory {
+        if must_be_directory && object.vnode().kind() != FileKind::Directory {
             return Err(Errno::ENOTDIR);
         }
-        Ok(place)
+        Ok(object)
     }
 
     /// Returns the directory that contains the last component of `path`, or in which it may be created, and that component.
-    pub(crate) fn find_parent(&self, from: &Place, path: &[u8]) -> Result<(Place, NameBuf)> {
+    pub(crate) fn find_parent(&self, from: &ResolvedPath, path: &[u8]) -> Result<(ResolvedPath, NameBuf)> {
         let trimmed = path.iter().rposition(|byte| *byte != b'/').map_or(&b""[..], |last| &path[..=last]);
         let slash = trimmed.iter().rposition(|byte| *byte == b'/');
         let (directory, name) = match slash {
@@ -101,30 +101,30 @@ impl Tree {
             b"." | b".." => return Err(Errno::EINVAL),
             name => NameBuf::new(name)?,
         };
-        let place = self.find(from, directory, true)?;
-        if place.vnode().kind() != FileKind::Directory {
+        let object = self.find(from, directory, true)?;
+        if object.vnode().kind() != FileKind::Directory {
             return Err(Errno::ENOTDIR);
         }
-        Ok((place, name))
+        Ok((object, name))
     }
 
     /// Looks up an object by name, without following it.
-    pub(crate) fn child(&self, directory: &Place, name: Name<'_>) -> Result<Place> {
+    pub(crate) fn child(&self, directory: &ResolvedPath, name: Name<'_>) -> Result<ResolvedPath> {
         let entry = directory.vnode().lookup(&self.caller, name)?;
         Ok(directory.joined(name, entry.vnode))
     }
 
     /// Returns the attributes.
-    pub(crate) fn attributes(&self, place: &Place) -> Result<Attributes> {
-        place.vnode().getattr(&self.caller)
+    pub(crate) fn attributes(&self, object: &ResolvedPath) -> Result<Attributes> {
+        object.vnode().getattr(&self.caller)
     }
 
     /// Returns all entries of a directory, ordered by name.
-    pub(crate) fn list(&self, directory: &Place) -> Result<Vec<Listed>> {
+    pub(crate) fn list(&self, directory: &ResolvedPath) -> Result<Vec<DirectoryEntry>> {
         let open = directory.vnode().open_directory(&self.caller)?;
         let mut entries = Vec::new();
         open.read(&self.caller, 0, &mut |entry| {
-            entries.push(Listed { name: entry.name.to_owned(), kind: entry.kind });
+            entries.push(DirectoryEntry { name: entry.name.to_owned(), kind: entry.kind });
             ControlFlow::Continue(())
         })?;
         entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -132,7 +132,7 @@ impl Tree {
     }
 }
 
-impl Place {
+impl ResolvedPath {
     /// Returns the vnode at this location.
     pub(crate) fn vnode(&self) -> &VnodeRef {
         self.steps.last().map_or(&self.root, |(_, vnode)| vnode)
@@ -152,14 +152,14 @@ impl Place {
     }
 
     /// Returns a location in this directory.
-    pub(crate) fn joined(&self, name: Name<'_>, vnode: VnodeRef) -> Place {
-        let mut place = self.clone();
-        place.steps.push((name.to_owned(), vnode));
-        place
+    pub(crate) fn joined(&self, name: Name<'_>, vnode: VnodeRef) -> ResolvedPath {
+        let mut object = self.clone();
+        object.steps.push((name.to_owned(), vnode));
+        object
     }
 
     /// Returns whether this location is `other` or below it.
-    pub(crate) fn is_within(&self, other: &Place) -> bool {
+    pub(crate) fn is_within(&self, other: &ResolvedPath) -> bool {
         let handle = other.vnode().handle();
         other.steps.is_empty() || self.steps.iter().any(|(_, vnode)| vnode.handle() == handle)
     }

@@ -10,23 +10,23 @@ use layers::BranchMode;
 use tempfile::TempDir;
 
 /// A directory for lower files. Dropping it removes everything.
-pub struct Place {
+pub struct TestDirectory {
     directory: TempDir,
     path: PathBuf,
     is_mounted: bool,
 }
 
-impl Place {
+impl TestDirectory {
     /// Mounts an ext4 file system of this size in memory; uses a plain directory where mounting is not possible.
     ///
     /// # Errors
     /// Fails if the directory cannot be created.
     pub fn image(mebibytes: u64) -> io::Result<Self> {
-        let mut place = Self::plain()?;
+        let mut test_directory = Self::plain()?;
         if rustix::process::geteuid().is_root() {
-            place.is_mounted = place.mount_image(mebibytes).is_ok_and(|mounted| mounted);
+            test_directory.is_mounted = test_directory.mount_image(mebibytes).is_ok_and(|mounted| mounted);
         }
-        Ok(place)
+        Ok(test_directory)
     }
 
     /// Creates a plain directory.
@@ -53,7 +53,7 @@ impl Place {
     ///
     /// # Errors
     /// Fails if it cannot be created.
-    pub fn beside(&self, name: &str) -> io::Result<PathBuf> {
+    pub fn sibling(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.directory.path().join(name);
         fs::create_dir_all(&path)?;
         Ok(path)
@@ -70,8 +70,8 @@ impl Place {
         let image = if memory.is_dir() { memory.join(name) } else { self.directory.path().join(name) };
         // A file that already exists is not trusted.
         fs::File::options().write(true).create_new(true).mode(0o600).open(&image)?.set_len(mebibytes << 20)?;
-        let made = succeeds(Command::new("mkfs.ext4").args(["-q", "-m", "0", "-E", "nodiscard"]).arg(&image));
-        let mounted = made && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&self.path));
+        let is_formatted = succeeds(Command::new("mkfs.ext4").args(["-q", "-m", "0", "-E", "nodiscard"]).arg(&image));
+        let mounted = is_formatted && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&self.path));
         // The loop device keeps it open.
         fs::remove_file(&image)?;
         if mounted {
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         if self.is_mounted && !succeeds(Command::new("umount").arg(&self.path)) {
             succeeds(Command::new("umount").arg("--lazy").arg(&self.path));
@@ -93,9 +93,9 @@ impl Drop for Place {
 ///
 /// # Errors
 /// Fails if they cannot be created.
-pub fn make_branches(place: &Place, modes: &[BranchMode]) -> io::Result<Vec<(PathBuf, BranchMode)>> {
+pub fn make_branches(test_directory: &TestDirectory, modes: &[BranchMode]) -> io::Result<Vec<(PathBuf, BranchMode)>> {
     let make = |(index, mode): (usize, &BranchMode)| {
-        let path = place.path().join(format!("branch{index}"));
+        let path = test_directory.path().join(format!("branch{index}"));
         fs::create_dir(&path)?;
         Ok((path, *mode))
     };

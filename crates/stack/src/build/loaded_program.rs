@@ -12,14 +12,14 @@ use layers::described::Prepared;
 use super::error::BuildProblem;
 
 /// A FiST program that has been read and checked.
-pub(crate) struct Description {
+pub(crate) struct LoadedProgram {
     program: Program,
     text: String,
 }
 
-impl Description {
+impl LoadedProgram {
     /// Reads and checks the file. Logs warnings.
-    pub(crate) fn read(path: &Path) -> Result<Description, BuildProblem> {
+    pub(crate) fn read(path: &Path) -> Result<LoadedProgram, BuildProblem> {
         let loaded = load::load(path).map_err(|failure| BuildProblem::Description(failure.to_string()))?;
         let report = |diagnostics: &[_]| report(&loaded.file, &loaded.text, diagnostics, Colours::Never);
         match loaded.ir {
@@ -27,7 +27,7 @@ impl Description {
                 for warning in loaded.diagnostics.chunks(1).take(TOLD_MAX) {
                     tracing::warn!("{}", report(warning));
                 }
-                Ok(Description { program, text: loaded.text })
+                Ok(LoadedProgram { program, text: loaded.text })
             }
             None => {
                 let mut errors = loaded.diagnostics.clone();
@@ -37,11 +37,11 @@ impl Description {
         }
     }
 
-    /// As [`Description::read`], for a program that is to be stacked on `below` file systems.
-    pub(crate) fn read_for(path: &Path, below: usize) -> Result<Description, BuildProblem> {
-        let description = Description::read(path)?;
-        match description.fan_out() {
-            needed if needed == below => Ok(description),
+    /// As [`LoadedProgram::read`], for a program that is to be stacked on `below` file systems.
+    pub(crate) fn read_for_fan_out(path: &Path, below: usize) -> Result<LoadedProgram, BuildProblem> {
+        let loaded = LoadedProgram::read(path)?;
+        match loaded.fan_out() {
+            needed if needed == below => Ok(loaded),
             needed => Err(BuildProblem::FanOut { path: path.to_owned(), needed, given: below }),
         }
     }
@@ -52,7 +52,7 @@ impl Description {
     }
 
     /// Applies its options.
-    pub(crate) fn with(self, path: &Path, pairs: &[(String, String)]) -> Result<Prepared, OptionError> {
+    pub(crate) fn prepare(self, path: &Path, pairs: &[(String, String)]) -> Result<Prepared, OptionError> {
         Prepared::new(self.program, &self.text, path, pairs)
     }
 }

@@ -5,45 +5,45 @@ use std::iter::Sum;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::commands::{is_mounted, report, running};
+use crate::commands::{find_running, is_mounted, report};
 use crate::control::client::{self, Mount};
-use crate::control::{Report, Statistics};
+use crate::control::{MountReport, StatisticsReport};
 use crate::exit::Outcome;
 use crate::front_end::LatencyHistogram;
 
 /// A mount and its statistics.
-pub(crate) struct Counted {
+pub(crate) struct MountStatistics {
     /// Identity and state of the mount.
-    pub report: Report,
+    pub report: MountReport,
     /// Time since serving began, in seconds.
     pub uptime_seconds: f64,
     /// Number of threads that serve requests.
     pub workers: usize,
     /// The statistics of its operations.
-    pub work: Work,
+    pub activity: Activity,
 }
 
 /// The statistics of a mount over some time.
 #[derive(Clone, Default)]
-pub(crate) struct Work {
+pub(crate) struct Activity {
     /// The requests of each operation that occurred.
-    pub operations: BTreeMap<String, Requests>,
+    pub operations: BTreeMap<String, RequestStatistics>,
     /// The time that each part of the stack itself took of the sampled requests that reached it.
     pub parts: BTreeMap<String, LatencyHistogram>,
 }
 
 /// The statistics of some requests.
 #[derive(Clone, Default)]
-pub(crate) struct Requests {
+pub(crate) struct RequestStatistics {
     /// Number of requests that failed.
     pub failures: u64,
     /// The latencies of the requests.
     pub times: LatencyHistogram,
 }
 
-impl<'a> Sum<&'a Requests> for Requests {
-    fn sum<I: Iterator<Item = &'a Requests>>(all: I) -> Requests {
-        all.fold(Requests::default(), |mut sum, one| {
+impl<'a> Sum<&'a RequestStatistics> for RequestStatistics {
+    fn sum<I: Iterator<Item = &'a RequestStatistics>>(all: I) -> RequestStatistics {
+        all.fold(RequestStatistics::default(), |mut sum, one| {
             sum.failures += one.failures;
             sum.times.add(&one.times);
             sum
@@ -52,13 +52,13 @@ impl<'a> Sum<&'a Requests> for Requests {
 }
 
 /// Queries the mount on this path, or all mounts that the caller may query.
-pub(crate) fn gather(mount_point: Option<&Path>) -> Outcome<Vec<Counted>> {
+pub(crate) fn collect_all(mount_point: Option<&Path>) -> Outcome<Vec<MountStatistics>> {
     if let Some(path) = mount_point {
-        return Ok(vec![Counted::ask(running(path)?)?]);
+        return Ok(vec![MountStatistics::query(find_running(path)?)?]);
     }
-    let ask = |mount: Mount| {
+    let query = |mount: Mount| {
         let path = PathBuf::from(&mount.report.mount_point);
-        match Counted::ask(mount) {
+        match MountStatistics::query(mount) {
             Ok(counted) => Some(counted),
             // Not a reason to omit the other mounts.
             Err(failure) if is_mounted(&path) => {
@@ -69,39 +69,39 @@ pub(crate) fn gather(mount_point: Option<&Path>) -> Outcome<Vec<Counted>> {
             Err(_) => None,
         }
     };
-    Ok(client::mounts().into_iter().filter_map(ask).collect())
+    Ok(client::mounts().into_iter().filter_map(query).collect())
 }
 
-impl Counted {
-    fn ask(mount: Mount) -> Outcome<Counted> {
-        let Statistics { uptime_seconds, workers, operations, parts } = mount.statistics()?;
+impl MountStatistics {
+    fn query(mount: Mount) -> Outcome<MountStatistics> {
+        let StatisticsReport { uptime_seconds, workers, operations, parts } = mount.statistics()?;
         let operations = operations.into_iter().map(|(name, one)| {
-            (name, Requests { failures: one.failures, times: LatencyHistogram::from_buckets(&one.times) })
+            (name, RequestStatistics { failures: one.failures, times: LatencyHistogram::from_buckets(&one.times) })
         });
         let parts = parts.into_iter().map(|(name, steps)| (name, LatencyHistogram::from_buckets(&steps)));
-        let work = Work { operations: operations.collect(), parts: parts.collect() };
-        Ok(Counted { report: mount.report, uptime_seconds, workers, work })
+        let activity = Activity { operations: operations.collect(), parts: parts.collect() };
+        Ok(MountStatistics { report: mount.report, uptime_seconds, workers, activity })
     }
 }
 
-impl Work {
+impl Activity {
     /// Returns all operations combined.
-    pub(crate) fn all(&self) -> Requests {
+    pub(crate) fn all(&self) -> RequestStatistics {
         self.operations.values().sum()
     }
 
     /// Returns the difference to an earlier state.
     #[must_use]
-    pub(crate) fn since(&self, earlier: &Work) -> Work {
+    pub(crate) fn since(&self, earlier: &Activity) -> Activity {
         let operations = self.operations.iter().map(|(name, now)| {
             let Some(before) = earlier.operations.get(name) else { return (name.clone(), now.clone()) };
             let failures = now.failures.saturating_sub(before.failures);
-            (name.clone(), Requests { failures, times: now.times.since(&before.times) })
+            (name.clone(), RequestStatistics { failures, times: now.times.since(&before.times) })
         });
         let parts = self.parts.iter().map(|(name, now)| {
             (name.clone(), earlier.parts.get(name).map_or_else(|| now.clone(), |before| now.since(before)))
         });
-        Work {
+        Activity {
             operations: operations.filter(|(_, one)| one.times.requests() > 0).collect(),
             parts: parts.filter(|(_, times)| times.requests() > 0).collect(),
         }
