@@ -296,7 +296,7 @@ impl ExpressionKind {
     pub fn parts<'t>(&'t self, see: &mut dyn FnMut(&'t Expression)) {
         use ExpressionKind as E;
         match self {
-            E::Wrong
+            E::Invalid
             | E::Integer { .. }
             | E::Character(_)
             | E::Text(_)
@@ -326,7 +326,7 @@ impl ExpressionKind {
 #[allow(missing_docs)]
 pub enum ExpressionKind {
     /// An unparsable expression: already reported.
-    Wrong,
+    Invalid,
     Integer {
         value: u64,
         is_unsigned: bool,

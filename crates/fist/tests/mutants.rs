@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::Notes;
+use common::RecordingHost;
 use common::red_zones::RedZones;
 use fist::check::check;
 use fist::compiler::Compiled;
@@ -105,16 +105,16 @@ const GIVEN: [[i64; 5]; 3] = [
 #[derive(Debug, PartialEq)]
 struct Done {
     answers: Vec<Result<i64, Stop>>,
-    notes: Notes,
+    notes: RecordingHost,
     output: Box<[u8]>,
 }
 
 /// Runs every function of a program.
 fn run_functions(
     program: &Program,
-    mut run: impl FnMut(&mut Notes, usize, &[i64], &[u8], &mut [u8]) -> Result<i64, Stop>,
+    mut run: impl FnMut(&mut RecordingHost, usize, &[i64], &[u8], &mut [u8]) -> Result<i64, Stop>,
 ) -> Done {
-    let mut notes = Notes::new(program);
+    let mut notes = RecordingHost::new(program);
     notes.ioctl = program
         .topmost()
         .ioctls

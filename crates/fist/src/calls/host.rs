@@ -87,7 +87,7 @@ pub trait Host {
         group: Option<u32>,
     ) -> i32;
     /// Adds the names of a directory to the listing.
-    fn read_directory(&mut self, directory: &Object, leaves_out_known: bool) -> i32;
+    fn read_directory(&mut self, directory: &Object, skips_seen: bool) -> i32;
     /// Omits a name from the listing.
     fn skip_name(&mut self, name: Option<&[u8]>);
     /// Performs the operation on another object.

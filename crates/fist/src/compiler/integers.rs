@@ -10,7 +10,7 @@ use crate::stop::Why;
 use crate::text::Span;
 
 /// A division of at most this by less than this becomes a multiplication.
-const SMALL_MAX: i64 = 1 << 31;
+const MAX_SMALL_DIVIDEND: i64 = 1 << 31;
 
 impl Translator<'_, '_> {
     /// Truncates a value to a type and extends it again.
@@ -54,13 +54,13 @@ impl Translator<'_, '_> {
             Operator::Divide | Operator::Remainder => {
                 if other.1.contains(0) {
                     let is_zero = self.compare(IntCC::Equal, other.0, 0);
-                    self.stop_if(is_zero, Why::DivisionByZero, span);
+                    self.trap_if(is_zero, Why::DivisionByZero, span);
                 }
                 let is_wide = integer.is_unsigned && integer.bytes == 8;
                 if is_wide && !(one.1.is_natural() && other.1.is_natural()) {
-                    self.divided_unsigned(one.0, other.0, operator)
+                    self.divide_unsigned(one.0, other.0, operator)
                 } else {
-                    self.divided(one, other, operator)
+                    self.divide(one, other, operator)
                 }
             }
         };
@@ -97,7 +97,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    fn divided_unsigned(&mut self, one: Value, other: Value, operator: Operator) -> (Value, Range) {
+    fn divide_unsigned(&mut self, one: Value, other: Value, operator: Operator) -> (Value, Range) {
         let value = match operator {
             Operator::Divide => self.builder.ins().udiv(one, other),
             _ => self.builder.ins().urem(one, other),
@@ -106,16 +106,16 @@ impl Translator<'_, '_> {
     }
 
     /// Signed division or remainder; the divisor is not 0.
-    pub(crate) fn divided(&mut self, one: (Value, Range), other: (Value, Range), operator: Operator) -> (Value, Range) {
+    pub(crate) fn divide(&mut self, one: (Value, Range), other: (Value, Range), operator: Operator) -> (Value, Range) {
         let range = quotient(one.1, other.1, operator);
         if other.1 == Range::exactly(1) {
             let value = if operator == Operator::Divide { one.0 } else { self.constant(0) };
             return (value, range);
         }
-        if let Some(by) = other.1.known().filter(|by| (2..SMALL_MAX).contains(by))
-            && one.1.is_within(Range { low: -SMALL_MAX / by, high: SMALL_MAX / by })
+        if let Some(by) = other.1.known().filter(|by| (2..MAX_SMALL_DIVIDEND).contains(by))
+            && one.1.is_within(Range { low: -MAX_SMALL_DIVIDEND / by, high: MAX_SMALL_DIVIDEND / by })
         {
-            return (self.divided_small(one, by, operator), range);
+            return (self.divide_small(one, by, operator), range);
         }
         // The least integer has no negation: divided by -1 it stays as it is, where the CPU would trap.
         let is_safe = one.1.low > i64::MIN || !other.1.contains(-1);
@@ -141,7 +141,7 @@ impl Translator<'_, '_> {
 
     /// Division of a small value by a small constant of at least 2: multiplication by 2^32 divided by that constant,
     /// rounded up, which is too large by less than the distance to the next quotient. The product is less than 2^62.
-    fn divided_small(&mut self, (value, range): (Value, Range), by: i64, operator: Operator) -> Value {
+    fn divide_small(&mut self, (value, range): (Value, Range), by: i64, operator: Operator) -> Value {
         let (factor, places) = (self.constant((1 << 32) / by + 1), self.constant(32));
         let product = self.builder.ins().imul(value, factor);
         let mut quotient = self.builder.ins().sshr(product, places);

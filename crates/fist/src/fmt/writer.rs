@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::page::{INDENT, Page, WIDTH_MAX, Word};
+use super::page::{INDENT, MAX_LINE_COLUMNS, Page, Word};
 use super::spacing::Spacing;
-use super::trivia::{self, Place, Trivia};
+use super::trivia::{self, CommentPosition, Trivia};
 use crate::lexed::Lexed;
 use crate::token::{Token, TokenKind};
 use crate::tree::{Description, ItemKind};
@@ -16,7 +16,7 @@ pub(crate) fn type_names(description: &Description) -> HashSet<String> {
         ItemKind::TypeAlias(variable) => variable.name.as_ref().map(|name| name.value.clone()),
         _ => None,
     });
-    crate::parser::types::known_names().into_iter().chain(aliases).collect()
+    crate::parser::types::predefined_type_names().into_iter().chain(aliases).collect()
 }
 
 /// Walks the tokens of a syntactically valid FiST program.
@@ -58,10 +58,10 @@ impl<'a> Writer<'a> {
             self.page.is_fresh = true;
             self.items();
             self.comments_alone();
-            self.page.wants_blank = false;
+            self.page.blank_requested = false;
             self.no_blank();
             self.alone();
-            self.page.wants_blank = true;
+            self.page.blank_requested = true;
         }
         while !self.at_section_end() {
             self.declaration();
@@ -82,10 +82,10 @@ impl<'a> Writer<'a> {
     fn separator(&mut self) -> bool {
         let is_there = matches!(self.peek().kind, TokenKind::Separator);
         if is_there {
-            self.page.wants_blank = true;
+            self.page.blank_requested = true;
             self.comments_alone();
             self.alone();
-            self.page.wants_blank = true;
+            self.page.blank_requested = true;
         }
         is_there
     }
@@ -136,7 +136,7 @@ impl<'a> Writer<'a> {
     /// begins.
     pub(crate) fn comments_alone(&mut self) {
         for comment in std::mem::take(&mut self.trivia[self.position].comments) {
-            if comment.place == Place::Behind && !self.page.is_empty() {
+            if comment.position == CommentPosition::Trailing && !self.page.is_empty() {
                 self.page.append(" ");
                 self.page.append(&comment.text);
             } else {
@@ -152,10 +152,10 @@ impl<'a> Writer<'a> {
 
     /// Writes the next token with the spacing of an expression.
     pub(crate) fn token(&mut self) {
-        let standing = self.spacing.next(self.text, self.peek(), self.ahead(1), &self.types);
-        self.put(standing.is_spaced, false, standing.part);
+        let placement = self.spacing.next(self.text, self.peek(), self.ahead(1), &self.types);
+        self.put(placement.is_spaced, false, placement.break_priority);
         if let Some(word) = self.line.last_mut() {
-            word.list = standing.list;
+            word.list = placement.list;
         }
     }
 
@@ -173,18 +173,18 @@ impl<'a> Writer<'a> {
     }
 
     /// Adds the next token to the line, with the comments before it.
-    fn put(&mut self, is_spaced: bool, is_flush: bool, mut part: Option<u32>) {
+    fn put(&mut self, is_spaced: bool, is_flush: bool, mut break_priority: Option<u32>) {
         let trivia = std::mem::take(&mut self.trivia[self.position]);
         let begins = self.line.is_empty();
         let mut is_spaced = is_spaced;
         for comment in trivia.comments {
             let has_words = !self.line.is_empty();
-            match comment.place {
-                Place::Behind if !has_words && !self.page.is_empty() => {
+            match comment.position {
+                CommentPosition::Trailing if !has_words && !self.page.is_empty() => {
                     self.page.append(" ");
                     self.page.append(&comment.text);
                 }
-                Place::Alone if !has_words => {
+                CommentPosition::OwnLine if !has_words => {
                     self.page.comment(&comment.text, self.indent(), comment.is_after_blank);
                 }
                 place => {
@@ -194,9 +194,9 @@ impl<'a> Writer<'a> {
                     let is_behind_open = self.line.last().is_some_and(|word| matches!(&*word.text, "(" | "[" | "{"));
                     self.line.push(Word {
                         text: comment.text.into(),
-                        is_spaced: place == Place::Behind || !is_behind_open,
+                        is_spaced: place == CommentPosition::Trailing || !is_behind_open,
                         // A comment that trails a token stays there.
-                        part: if place == Place::Before { part.take() } else { None },
+                        break_priority: if place == CommentPosition::Leading { break_priority.take() } else { None },
                         is_flush,
                         comment: Some(place),
                         list: None,
@@ -209,7 +209,7 @@ impl<'a> Writer<'a> {
             self.was_blank = trivia.is_after_blank;
         }
         let text = self.peek().span.of(self.text).trim_end().into();
-        self.line.push(Word { text, is_spaced, part, is_flush, comment: None, list: None });
+        self.line.push(Word { text, is_spaced, break_priority, is_flush, comment: None, list: None });
         self.position += usize::from(!self.at_end());
     }
 
@@ -272,22 +272,22 @@ impl<'a> Writer<'a> {
     }
 
     fn rule(&mut self) {
-        self.page.wants_blank = true;
+        self.page.blank_requested = true;
         while !self.at("{") && !self.at_end() {
             self.plain(false);
         }
         self.block();
         self.end_line();
-        self.page.wants_blank = true;
+        self.page.blank_requested = true;
     }
 
     /// Writes functions, data, types and constants.
     fn items(&mut self) {
         while !self.at_section_end() {
             let is_definition = self.is_definition();
-            self.page.wants_blank |= is_definition;
+            self.page.blank_requested |= is_definition;
             self.item();
-            self.page.wants_blank |= is_definition;
+            self.page.blank_requested |= is_definition;
         }
     }
 
@@ -353,7 +353,7 @@ impl<'a> Writer<'a> {
         let (position, words) = (self.position, self.line.len());
         if !self.text[between].contains('\n') && !has_comments {
             self.fields_in_line(close);
-            if self.width() + self.indent() < WIDTH_MAX {
+            if self.width() + self.indent() < MAX_LINE_COLUMNS {
                 return;
             }
             self.position = position;
@@ -382,7 +382,7 @@ impl<'a> Writer<'a> {
         let first = self.line.len();
         while self.position < close {
             self.token();
-            self.line.last_mut().expect("one was just put there").part = None;
+            self.line.last_mut().expect("one was just put there").break_priority = None;
         }
         if let Some(word) = self.line.get_mut(first) {
             word.is_spaced = true;
@@ -416,7 +416,7 @@ impl<'a> Writer<'a> {
     pub(crate) fn close_block(&mut self) {
         self.comments_alone();
         self.level -= 1;
-        self.page.wants_blank = false;
+        self.page.blank_requested = false;
         self.no_blank();
         self.plain(false);
     }

@@ -13,7 +13,7 @@ use fist::check::check;
 use fist::code::Argument;
 use fist::compiler::Compiled;
 use fist::memory::Memory;
-use fist::meter::{Meter, WORK_MAX};
+use fist::meter::{MAX_WORK, Meter};
 use fist::program::Program;
 use fist::stop::{Stop, Why};
 
@@ -34,7 +34,7 @@ pub(crate) fn codes(text: &str) -> Vec<&'static str> {
 
 /// What a program asks for is answered with constants and kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Notes {
+pub(crate) struct RecordingHost {
     pub error: i32,
     pub printed: Vec<String>,
     pub vfs: Vec<u8>,
@@ -51,18 +51,18 @@ pub(crate) struct Notes {
     pub unlinks_for: Duration,
 }
 
-impl Notes {
-    pub(crate) fn new(program: &Program) -> Notes {
+impl RecordingHost {
+    pub(crate) fn new(program: &Program) -> RecordingHost {
         let zeros =
             |structure: Option<usize>| vec![0; structure.map_or(0, |index| program.structures[index].size as usize)];
-        Notes {
+        RecordingHost {
             vfs: zeros(program.topmost().vfs),
             mount: zeros(program.topmost().mount),
             vnode: zeros(program.topmost().vnode),
             data: program.data.iter().map(|data| data.bytes.clone()).collect(),
-            work: WORK_MAX,
+            work: MAX_WORK,
             time_limit: Duration::from_secs(3600),
-            ..Notes::default()
+            ..RecordingHost::default()
         }
     }
 
@@ -77,7 +77,7 @@ impl Notes {
     }
 }
 
-impl Host for Notes {
+impl Host for RecordingHost {
     /// The same in each run.
     fn random(&mut self, bytes: &mut [u8]) {
         bytes.fill(0x77);
@@ -205,14 +205,14 @@ impl Host for Notes {
 }
 
 /// Runs a function.
-pub(crate) fn run(program: &Program, notes: &mut Notes, function: &str, values: &[i64]) -> Result<i64, Stop> {
+pub(crate) fn run(program: &Program, notes: &mut RecordingHost, function: &str, values: &[i64]) -> Result<i64, Stop> {
     run_on(program, notes, function, values, &[], &mut [])
 }
 
 /// Runs a function that is given what it reads and what it writes: interpreted and compiled, which has to be the same.
 pub(crate) fn run_on(
     program: &Program,
-    notes: &mut Notes,
+    notes: &mut RecordingHost,
     function: &str,
     values: &[i64],
     input: &[u8],
@@ -232,7 +232,7 @@ pub(crate) fn run_on(
 /// Runs a function in the interpreter.
 pub(crate) fn interpret(
     program: &Program,
-    notes: &mut Notes,
+    notes: &mut RecordingHost,
     function: usize,
     values: &[i64],
     input: &[u8],
@@ -246,7 +246,7 @@ pub(crate) fn interpret(
 pub(crate) fn run_compiled(
     compiled: &Compiled,
     program: &Program,
-    notes: &mut Notes,
+    notes: &mut RecordingHost,
     function: usize,
     values: &[i64],
     input: &[u8],

@@ -189,7 +189,7 @@ impl CollapsedMembers {
         Ok(name_bytes)
     }
 
-    /// Decodes a lower name through all members; returns `None` for a name that no member has made.
+    /// Decodes a lower name through all members; returns `None` for a name that no member could have encoded.
     pub(crate) fn decode_name<'a>(&self, directory: &Node, name: Name<'a>) -> Option<Cow<'a, [u8]>> {
         let mut name_bytes = Cow::Borrowed(name.as_bytes());
         for module in self.modules.iter().rev() {

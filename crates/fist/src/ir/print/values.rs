@@ -3,9 +3,10 @@
 use super::names::Names;
 use super::{Printer, literal};
 use crate::builtins::{ATTRIBUTES, GLOBALS, OPERATION_VALUES, SIGNATURES};
-use crate::check::operands::ROLES;
+use crate::check::operands::OBJECT_ROLES;
 use crate::ir::{
-    Area, Argument, Comparison, Expression as E, FieldOf, Integer, Operand, Operator, Role, Shared, Site, Step, Type,
+    Area, Argument, Comparison, Expression as E, FieldReference, Integer, Operand, Operator, Role, Shared, Site, Step,
+    Type,
 };
 
 impl Printer<'_> {
@@ -119,7 +120,7 @@ impl Printer<'_> {
             E::Object(object) => names.object_type(*object) == r#type,
             E::Data(index) => self.program.data[*index].r#type == *r#type,
             E::Element { of, .. } => of == r#type,
-            E::Field(_, FieldOf { structure, field }) => {
+            E::Field(_, FieldReference { structure, field }) => {
                 self.program.structures[*structure].fields[*field].r#type == *r#type
             }
             E::Register(register) => {
@@ -133,7 +134,7 @@ impl Printer<'_> {
         }
     }
 
-    fn field(&self, FieldOf { structure, field }: FieldOf) -> &str {
+    fn field(&self, FieldReference { structure, field }: FieldReference) -> &str {
         &self.program.structures[structure].fields[field].name
     }
 
@@ -173,11 +174,11 @@ impl Printer<'_> {
         match operand {
             Operand::Missing => "_".to_owned(),
             Operand::Integer(_) | Operand::Pointer(_) | Operand::Object => value(values.next()),
-            Operand::Answer(_) => format!("answer {}", value(values.next())),
+            Operand::OutInteger(_) => format!("answer {}", value(values.next())),
             Operand::Argument(argument) => object(*argument),
             Operand::Named => format!("named {}", value(values.next())),
             Operand::Shared(shared) => format!("&{}", self.shared(shared, values)),
-            Operand::SharedAnswer(shared) => format!("answer &{}", self.shared(shared, values)),
+            Operand::SharedOutInteger(shared) => format!("answer &{}", self.shared(shared, values)),
             Operand::Field(field) => {
                 let structure = &self.program.structures[field.structure];
                 format!("{}.{}", structure.name, structure.fields[field.field].name)
@@ -222,7 +223,7 @@ fn object(Argument { role, branch }: Argument) -> String {
     match role {
         Role::This => format!("${branch}"),
         other => {
-            let name = ROLES.iter().find(|(_, role, _)| *role == other).map_or("", |(name, ..)| *name);
+            let name = OBJECT_ROLES.iter().find(|(_, role, _)| *role == other).map_or("", |(name, ..)| *name);
             if branch == 0 { format!("${name}") } else { format!("${name}:{branch}") }
         }
     }
