@@ -252,8 +252,8 @@ impl Interpreter<'_, '_> {
 
     fn call(&mut self, function: usize, values: &[E], span: Span, frame: Frame) -> Result<i64, Stop> {
         let mut arguments = [0; 16];
-        let mut many = Vec::new();
-        let arguments = self.values(values, &mut arguments, &mut many, frame)?;
+        let mut heap_buffer = Vec::new();
+        let arguments = self.values(values, &mut arguments, &mut heap_buffer, frame)?;
         // After the registers of the calling function.
         let base = self.registers.len();
         self.registers.extend_from_slice(arguments);
@@ -264,8 +264,8 @@ impl Interpreter<'_, '_> {
 
     fn site(&mut self, site: usize, values: &[E], span: Span, frame: Frame) -> Result<i64, Stop> {
         let mut arguments = [0; 16];
-        let mut many = Vec::new();
-        let arguments = self.values(values, &mut arguments, &mut many, frame)?;
+        let mut heap_buffer = Vec::new();
+        let arguments = self.values(values, &mut arguments, &mut heap_buffer, frame)?;
         self.handler.call(self.memory, site, arguments).map_err(|why| Stop { why, span })
     }
 
@@ -273,19 +273,19 @@ impl Interpreter<'_, '_> {
     fn values<'v>(
         &mut self,
         values: &[E],
-        few: &'v mut [i64; 16],
-        many: &'v mut Vec<i64>,
+        inline_buffer: &'v mut [i64; 16],
+        heap_buffer: &'v mut Vec<i64>,
         frame: Frame,
     ) -> Result<&'v [i64], Stop> {
-        if values.len() <= few.len() {
-            for (place, value) in few.iter_mut().zip(values) {
-                *place = self.value(value, frame)?;
+        if values.len() <= inline_buffer.len() {
+            for (slot, value) in inline_buffer.iter_mut().zip(values) {
+                *slot = self.value(value, frame)?;
             }
-            return Ok(&few[..values.len()]);
+            return Ok(&inline_buffer[..values.len()]);
         }
         for value in values {
-            many.push(self.value(value, frame)?);
+            heap_buffer.push(self.value(value, frame)?);
         }
-        Ok(many)
+        Ok(heap_buffer)
     }
 }

@@ -1,7 +1,7 @@
 //! Fuel costs of a loop iteration and of a function call: the more work it does, the more it costs.
 
 use crate::code::{Expression as E, Function, Statement as S};
-use crate::visit::parts;
+use crate::visit::each_operand;
 
 /// Number of expressions per unit of fuel.
 const EXPRESSIONS_PER_FUEL: u64 = 128;
@@ -62,6 +62,6 @@ fn expression(one: &E) -> u64 {
         E::Copy(_, _, bytes, _) => 1 + bytes / COPIED_BYTES_PER_EXPRESSION,
         _ => 1,
     };
-    parts(one, &mut |part| count += expression(part));
+    each_operand(one, &mut |part| count += expression(part));
     count
 }

@@ -20,14 +20,14 @@ fn program(declared: &str, body: &str) -> Program {
 /// Runs `f` in both tiers, which have to stop at the same place with the same effects: where, and what `out` holds.
 fn run(program: &Program, notes: &mut RecordingHost) -> (Result<i64, Stop>, u64) {
     let mut output = [0; 8];
-    let answer = common::run_on(program, notes, "f", &[Memory::OUTPUT], &[], &mut output);
-    (answer, u64::from_le_bytes(output))
+    let result = common::run_on(program, notes, "f", &[Memory::OUTPUT], &[], &mut output);
+    (result, u64::from_le_bytes(output))
 }
 
 #[test]
 fn work_is_charged_per_byte() {
     // What is done in each round, and the bytes that it handles at least.
-    let rounds: [(&str, u64); 13] = [
+    let iterations: [(&str, u64); 13] = [
         ("fistMemSet(a, 1, 4000000);", 4_000_000),
         ("fistMemCpy(a, b, 4000000);", 8_000_000),
         ("fistMemCmp(a, b, 4000000);", 8_000_000),
@@ -42,23 +42,23 @@ fn work_is_charged_per_byte() {
         ("fistSeal(a, b, 400000, key, key, 1);", 8 * 400_000),
         ("BF_cfb64_encrypt(a, b, 100000, key, key, &place, 1);", 16 * 100_000),
     ];
-    for (round, bytes) in rounds {
+    for (iteration, bytes) in iterations {
         let body = format!(
             "char *a = fistMalloc(4000000), *b = fistMalloc(4000000), *s = fistMalloc(1000001); char key[64]; int place = 0;\n\
              fistMemSet(s, 'x', 1000000);\n\
-             for (long n = 0; ; n++) {{ fistMemCpy(out, &n, 8); {round} }} return 0;"
+             for (long n = 0; ; n++) {{ fistMemCpy(out, &n, 8); {iteration} }} return 0;"
         );
         let program = program("", &body);
         let work = MAX_WORK / 16;
-        let (answer, count) = run(&program, &mut RecordingHost { work, ..RecordingHost::new(&program) });
-        assert_eq!(answer.map_err(|stop| stop.why), Err(Why::TooMuchWork), "{round}");
-        assert!(count > 2 && count * bytes <= work, "{round}: {count} times");
+        let (result, count) = run(&program, &mut RecordingHost { work, ..RecordingHost::new(&program) });
+        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooMuchWork), "{iteration}");
+        assert!(count > 2 && count * bytes <= work, "{iteration}: {count} times");
     }
 }
 
 #[test]
 fn lower_requests_are_charged() {
-    let rounds = [
+    let iterations = [
         "$0.owner;",
         "fistLookup($dir, \"name\");",
         "fistUnlink($dir, \"name\");",
@@ -73,13 +73,14 @@ fn lower_requests_are_charged() {
         "fistSetFileData(\"file\", FORMAT, field, 1);",
         "%blocksize;",
     ];
-    for round in rounds {
-        let used = if round.ends_with("%blocksize;") || round.starts_with("$0") { "x = " } else { "" };
-        let body = format!("long x = 0; for (long n = 0; ; n++) {{ fistMemCpy(out, &n, 8); {used}{round} }} return x;");
+    for iteration in iterations {
+        let used = if iteration.ends_with("%blocksize;") || iteration.starts_with("$0") { "x = " } else { "" };
+        let body =
+            format!("long x = 0; for (long n = 0; ; n++) {{ fistMemCpy(out, &n, 8); {used}{iteration} }} return x;");
         let program = program("fileformat FORMAT { int field; };", &body);
-        let (answer, count) = run(&program, &mut RecordingHost::new(&program));
-        assert_eq!(answer.map_err(|stop| stop.why), Err(Why::TooMuchWork), "{round}");
-        assert!((10_000..=1 << 14).contains(&count), "{round}: {count} times");
+        let (result, count) = run(&program, &mut RecordingHost::new(&program));
+        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooMuchWork), "{iteration}");
+        assert!((10_000..=1 << 14).contains(&count), "{iteration}: {count} times");
     }
 }
 
@@ -91,8 +92,8 @@ fn iterations_and_calls_cost_fuel_by_their_size() {
              for (;;) {{ n++; out[0] = n; out[1] = n >> 8; out[2] = n >> 16; {body} }} return x; }}\n"
         );
         let program = common::program("test", &text);
-        let (answer, count) = run(&program, &mut RecordingHost::new(&program));
-        assert_eq!(answer.map_err(|stop| stop.why), Err(Why::TooManySteps), "{body:.60}");
+        let (result, count) = run(&program, &mut RecordingHost::new(&program));
+        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooManySteps), "{body:.60}");
         count
     };
     let many = "x = x * 3 + 1; ".repeat(4000);
@@ -128,9 +129,9 @@ fn time_limit_excludes_lower_requests() {
         notes.time_limit = Duration::from_nanos(1);
         let begin = Instant::now();
         let interpreted = common::interpret(&program, &mut notes, 0, &[Memory::OUTPUT], &[], &mut [0; 8]);
-        let answer = common::run_compiled(&compiled, &program, &mut notes, 0, &[Memory::OUTPUT], &[], &mut [0; 8]);
-        for answer in [interpreted, answer] {
-            assert_eq!(answer.map_err(|stop| stop.why), Err(Why::TooLong), "{body}");
+        let result = common::run_compiled(&compiled, &program, &mut notes, 0, &[Memory::OUTPUT], &[], &mut [0; 8]);
+        for result in [interpreted, result] {
+            assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooLong), "{body}");
         }
         assert!(begin.elapsed() < Duration::from_secs(30), "{body}: {:?}", begin.elapsed());
     }
@@ -138,8 +139,8 @@ fn time_limit_excludes_lower_requests() {
     let program = program("", body);
     let mut notes = RecordingHost::new(&program);
     (notes.time_limit, notes.unlinks_for) = (Duration::from_millis(300), Duration::from_millis(2));
-    let (answer, _) = run(&program, &mut notes);
-    assert_eq!((answer, notes.done.len()), (Ok(7), 600), "below it took more than a second");
+    let (result, _) = run(&program, &mut notes);
+    assert_eq!((result, notes.done.len()), (Ok(7), 600), "below it took more than a second");
 }
 
 #[test]
@@ -152,9 +153,9 @@ fn runs_share_a_memory_budget() {
         let mut calls = RecordingHost::new(&program);
         let mut calls = fist::calls::Calls { program: &program, host: &mut calls };
         let mut memory = keeps.pop().expect("one that is new");
-        let answer = compiled.run(&program, &mut memory, &mut calls, 0, &[bytes]).map_err(|stop| stop.why);
+        let result = compiled.run(&program, &mut memory, &mut calls, 0, &[bytes]).map_err(|stop| stop.why);
         keeps.insert(0, memory);
-        answer
+        result
     };
     let mut outputs: [[u8; 0]; 4] = [[]; 4];
     let new = |output| Memory::new(&program.data, &[], output).within(&budget);

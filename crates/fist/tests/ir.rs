@@ -107,8 +107,8 @@ fn a_program_is_prepared_for_any_target() {
     let call = |program: &Program, name: &str, values: &[i64]| {
         let mut notes = common::RecordingHost::new(program);
         let function = program.functions.iter().position(|function| function.name == name).unwrap();
-        let answer = common::interpret(program, &mut notes, function, values, &[], &mut []).unwrap();
-        (answer, notes.vfs)
+        let result = common::interpret(program, &mut notes, function, values, &[], &mut []).unwrap();
+        (result, notes.vfs)
     };
     let host = form.prepare(&Target::host()).unwrap();
     let other = form.prepare(&fictitious_target()).unwrap();

@@ -67,7 +67,10 @@ fn reference_states_the_limits() {
         ("the text", vec![format!("names of {MAX_NAME_BYTES} bytes")]),
         ("statements, expressions and values in braces", vec![MAX_NESTING_DEPTH.to_string()]),
         ("pointers and arrays", vec![MAX_TYPE_DEPTH.to_string()]),
-        ("rules; functions", [MAX_RULES, MAX_FUNCTIONS, MAX_PARAMETERS].map(|most| with_commas(most as u64)).to_vec()),
+        (
+            "rules; functions",
+            [MAX_RULES, MAX_FUNCTIONS, MAX_PARAMETERS].map(|limit| with_commas(limit as u64)).to_vec(),
+        ),
         ("fields of a structure", vec![with_commas(MAX_FIELDS as u64)]),
         ("ioctls; file formats", vec![format!("{MAX_IOCTLS_OR_FORMATS}; {MAX_IOCTLS_OR_FORMATS}; {MAX_ERROR_CODES}")]),
         (
@@ -81,10 +84,10 @@ fn reference_states_the_limits() {
         ("work", vec![with_commas(fist::meter::MAX_WORK)]),
         ("computing time", vec![format!("{} second", fist::meter::TIME_LIMIT.as_secs())]),
     ];
-    for (begin, told) in rows {
+    for (begin, stated) in rows {
         let begin = format!("| {begin}");
         let row = reference.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("no row `{begin}`"));
-        told.iter().for_each(|what| assert!(row.contains(what), "{row} does not tell {what}"));
+        stated.iter().for_each(|what| assert!(row.contains(what), "{row} does not tell {what}"));
     }
 }
 

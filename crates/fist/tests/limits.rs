@@ -155,8 +155,8 @@ fn call_chains_and_cycles_may_have_any_length() {
         let functions =
             repeated(300, |number| format!("long f{number}(long x) {{ return f{}(x) + 1; }}\n", number + 1));
         let program = common::program("test", &format!("%%\n%%\n{functions}long f300(long x) {{ {last} }}\n"));
-        let answer = common::run(&program, &mut common::RecordingHost::new(&program), "f0", &[1]);
-        assert_eq!(answer.map_err(|stop| stop.why), Err(Why::TooDeep), "{last}");
+        let result = common::run(&program, &mut common::RecordingHost::new(&program), "f0", &[1]);
+        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooDeep), "{last}");
     }
 }
 

@@ -104,7 +104,7 @@ const GIVEN: [[i64; 5]; 3] = [
 /// Results of all runs, and all that they changed.
 #[derive(Debug, PartialEq)]
 struct Done {
-    answers: Vec<Result<i64, Stop>>,
+    results: Vec<Result<i64, Stop>>,
     notes: RecordingHost,
     output: Box<[u8]>,
 }
@@ -120,16 +120,16 @@ fn run_functions(
         .ioctls
         .first()
         .map(|ioctl| (ioctl.structure, vec![1; program.structures[ioctl.structure].size as usize]));
-    let (mut answers, mut output) = (Vec::new(), vec![0; 4096].into_boxed_slice());
+    let (mut results, mut output) = (Vec::new(), vec![0; 4096].into_boxed_slice());
     for (index, function) in program.functions.iter().enumerate() {
         let given = if function.parameters == 0 { &GIVEN[..1] } else { &GIVEN[..] };
         for values in given {
             let input: Box<[u8]> = (0..4096).map(|at| (at * 31 % 253) as u8).collect();
             let values: Vec<_> = (0..function.parameters).map(|at| values[at % values.len()]).collect();
-            answers.push(run(&mut notes, index, &values, &input, &mut output));
+            results.push(run(&mut notes, index, &values, &input, &mut output));
         }
     }
-    Done { answers, notes, output }
+    Done { results, notes, output }
 }
 
 /// Number of damaged descriptions that were run, in which tiers.

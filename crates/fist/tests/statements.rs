@@ -6,7 +6,7 @@ use common::{RecordingHost, codes, program, run, run_on};
 use fist::stop::Why;
 
 /// What a function `f` with this body answers for 7.
-fn answer(body: &str) -> Result<i64, Why> {
+fn result(body: &str) -> Result<i64, Why> {
     let program = program("test", &format!("%%\n%%\nlong f(long a) {{ {body} }}\n"));
     let mut notes = RecordingHost::new(&program);
     run(&program, &mut notes, "f", &[7]).map_err(|stop| stop.why)
@@ -38,7 +38,7 @@ fn expressions_compute_as_in_c() {
         ("-2147483648 / -1", 2_147_483_648),
         ("(int)0x80000000 / -1", -2_147_483_648),
     ] {
-        assert_eq!(answer(&format!("return {expression};")), Ok(expected), "{expression}");
+        assert_eq!(result(&format!("return {expression};")), Ok(expected), "{expression}");
     }
 }
 
@@ -63,7 +63,7 @@ fn statements_behave_as_in_c() {
         ("return fistStrLen(fistStrAdd(\"ab\", \"cde\")) * 10 + fistStrEq(\"x\", \"x\");", 51),
         ("char t[4]; fistMemCpy(t, \"abcd\", 4); return fistMemCmp(t, \"abce\", 4);", -1),
     ] {
-        assert_eq!(answer(body), Ok(expected), "{body}");
+        assert_eq!(result(body), Ok(expected), "{body}");
     }
 }
 
@@ -97,7 +97,7 @@ fn undefined_behaviour_in_c_traps() {
         ("while (1) fistMalloc(1 << 20); return 0;", Why::OutOfMemory),
         ("char t[4]; fistMemCpy(t, \"abcdefgh\", 8); return 0;", Why::OutOfBounds),
     ] {
-        assert_eq!(answer(body), Err(why), "{body}");
+        assert_eq!(result(body), Err(why), "{body}");
     }
 }
 
@@ -119,9 +119,9 @@ fn pages_are_filtered() {
     assert!(program.topmost().filters.data.is_some());
     let (input, mut output) = ([b'n'; 4096], [0; 4096]);
     let pointers = [fist::memory::Memory::INPUT, fist::memory::Memory::OUTPUT];
-    let answer =
+    let result =
         run_on(&program, &mut RecordingHost::new(&program), "test_encode_data", &pointers, &input, &mut output);
-    assert_eq!((answer, output), (Ok(4096), [b'a'; 4096]));
+    assert_eq!((result, output), (Ok(4096), [b'a'; 4096]));
 }
 
 #[test]
@@ -297,5 +297,5 @@ fn errors_are_reported_by_code() {
 #[test]
 fn memory_that_is_given_back_can_be_allocated_again() {
     let body = "for (int i = 0; i < 200; i++) { char *s = fistMalloc(1 << 20); s[i] = 1; fistFree(s); } return a;";
-    assert_eq!(answer(body), Ok(7));
+    assert_eq!(result(body), Ok(7));
 }

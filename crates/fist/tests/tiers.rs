@@ -47,8 +47,8 @@ fn all_runs(
         let mut memory = Memory::new(&program.data, &input, &mut output).metered(notes.meter());
         for values in [[Memory::INPUT, Memory::OUTPUT, one, other], [Memory::INPUT + 3, Memory::OUTPUT + 1, other, one]]
         {
-            let outside = &mut Calls { program, host: &mut notes };
-            results.push(run(&mut memory, outside, function, &values));
+            let handler = &mut Calls { program, host: &mut notes };
+            results.push(run(&mut memory, handler, function, &values));
         }
     }
     RunResult { results, notes, output }
@@ -77,22 +77,22 @@ fn check_tiers_agree(seed: u64, counts: &mut Counts) {
     let compiled = Compiled::new(&program).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
     let done = common::in_both_tiers(
         || {
-            all_runs(&program, |memory, outside, function, values| {
-                interpreter::run(&program, memory, outside, function, values)
+            all_runs(&program, |memory, handler, function, values| {
+                interpreter::run(&program, memory, handler, function, values)
             })
         },
         || {
             far_from_all(|| {
-                all_runs(&program, |memory, outside, function, values| {
-                    compiled.run(&program, memory, outside, function, values)
+                all_runs(&program, |memory, handler, function, values| {
+                    compiled.run(&program, memory, handler, function, values)
                 })
             })
         },
         || format!("FIST_TIERS_SEED={seed}\n{text}"),
     );
     counts.statements += statements;
-    for answer in &done.results {
-        match answer {
+    for result in &done.results {
+        match result {
             Ok(_) => counts.ended += 1,
             Err(stop) => counts.stops[Why::ALL.iter().position(|why| *why == stop.why).unwrap_or(0)] += 1,
         }
@@ -111,11 +111,11 @@ fn on_bytes(
         // Allocations of their own, with red zones close to the first and the last byte.
         let (input, mut output): (Box<[u8]>, Box<[u8]>) = (input.into(), output.into());
         let notes = &mut RecordingHost::new(program);
-        let answer = match is_compiled {
+        let result = match is_compiled {
             true => common::run_compiled(compiled, program, notes, 0, values, &input, &mut output),
             false => common::interpret(program, notes, 0, values, &input, &mut output),
         };
-        (answer, output)
+        (result, output)
     };
     let _ = common::in_both_tiers(|| run(false), || run(true), || what.to_string());
 }
@@ -140,13 +140,13 @@ fn random_programs_behave_the_same_in_both_tiers() {
         check_tiers_agree(seed, &mut counts);
         return;
     }
-    let (wanted, begin) = (variable("FIST_TIERS_STATEMENTS"), Instant::now());
+    let (expected, begin) = (variable("FIST_TIERS_STATEMENTS"), Instant::now());
     let first = variable("FIST_TIERS_FIRST").unwrap_or_else(|| fastrand::u64(..1 << 40));
     // Not kept back as other output of tests: a process that is ended by a signal has none.
     let _ = writeln!(std::io::stderr(), "FIST_TIERS_FIRST={first}");
     for seed in first.. {
-        let is_enough = match wanted {
-            Some(wanted) => counts.statements as u64 >= wanted,
+        let is_enough = match expected {
+            Some(expected) => counts.statements as u64 >= expected,
             None => begin.elapsed() > Duration::from_secs(2),
         };
         if is_enough {
@@ -169,18 +169,18 @@ fn random_programs_behave_the_same_in_both_tiers() {
 #[test]
 fn out_of_bounds_accesses_are_detected() {
     let layout = Layout::array::<u8>(40).unwrap();
-    let around = |fill| {
+    let surroundings = |fill| {
         common::red_zones::filled_with(fill, || {
             // SAFETY: the layout is not empty, and what is read is in the red zones, which the allocator has initialized.
             unsafe {
                 let bytes = RedZones.alloc(layout);
-                let around = (*bytes.sub(1), *bytes.add(40));
+                let surroundings = (*bytes.sub(1), *bytes.add(40));
                 RedZones.dealloc(bytes, layout);
-                around
+                surroundings
             }
         })
     };
-    assert_eq!((around(7), around(9)), ((7, 7), (9, 9)));
+    assert_eq!((surroundings(7), surroundings(9)), ((7, 7), (9, 9)));
     let before = common::red_zones::damaged();
     for distance in [-16, -1, 0, 39, 40, 55] {
         // SAFETY: the layout is not empty, and what is written to is the allocation or in its red zones.
@@ -207,8 +207,8 @@ fn vectorized_loops_trap_where_scalar_loops_do() {
         let input: Vec<u8> = (0..5000).map(|index| (index * 31 % 251) as u8).collect();
         let mut output = vec![0; 5000];
         let values = [Memory::INPUT, Memory::OUTPUT, 0, 0];
-        let answer = common::run_on(&program, &mut RecordingHost::new(&program), "f", &values, &input, &mut output);
-        assert_eq!(answer.map_err(|stop| stop.why), Err(Why::TooManySteps));
+        let result = common::run_on(&program, &mut RecordingHost::new(&program), "f", &values, &input, &mut output);
+        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooManySteps));
     }
 }
 
@@ -366,8 +366,8 @@ fn vectorized_iterations_behave_like_scalar_ones() {
 /// Answers the calls of a program by a function.
 struct ClosureHandler<F>(F);
 
-fn handler_of<F: FnMut(&mut Memory<'_>) -> Result<i64, Why>>(answer: F) -> ClosureHandler<F> {
-    ClosureHandler(answer)
+fn handler_of<F: FnMut(&mut Memory<'_>) -> Result<i64, Why>>(result: F) -> ClosureHandler<F> {
+    ClosureHandler(result)
 }
 
 impl<F: FnMut(&mut Memory<'_>) -> Result<i64, Why>> CallHandler for ClosureHandler<F> {
@@ -389,14 +389,14 @@ fn handler_panics_propagate_through_compiled_code() {
         let mut output = [0; 4];
         let mut memory = Memory::new(&program.data, &[], &mut output);
         let run = std::panic::AssertUnwindSafe(|| {
-            let mut outside = handler_of(|_: &mut Memory<'_>| std::panic::panic_any("nobody answers"));
-            compiled.run(&program, &mut memory, &mut outside, 1, &[Memory::OUTPUT, 7])
+            let mut handler = handler_of(|_: &mut Memory<'_>| std::panic::panic_any("nobody answers"));
+            compiled.run(&program, &mut memory, &mut handler, 1, &[Memory::OUTPUT, 7])
         });
         let panic = std::panic::catch_unwind(run).unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&"nobody answers"));
         let mut memory = Memory::new(&program.data, &[], &mut output);
-        let answer = compiled.run(&program, &mut memory, &mut handler_of(|_| Ok(5)), 1, &[Memory::OUTPUT, 7]);
-        assert_eq!((answer, output), (Ok(14), [0, 10, 0, 0]));
+        let result = compiled.run(&program, &mut memory, &mut handler_of(|_| Ok(5)), 1, &[Memory::OUTPUT, 7]);
+        assert_eq!((result, output), (Ok(14), [0, 10, 0, 0]));
     }
 }
 
@@ -406,22 +406,22 @@ fn handlers_may_free_memory() {
     let compiled = Compiled::new(&program).unwrap();
     let mut output = [0; 4];
     let mut memory = Memory::new(&program.data, &[], &mut output);
-    let mut outside = handler_of(|memory: &mut Memory<'_>| {
+    let mut handler = handler_of(|memory: &mut Memory<'_>| {
         *memory = Memory::new(&[], &[], &mut []);
         Ok(0)
     });
-    let stop = compiled.run(&program, &mut memory, &mut outside, 1, &[Memory::OUTPUT, 7]).unwrap_err();
+    let stop = compiled.run(&program, &mut memory, &mut handler, 1, &[Memory::OUTPUT, 7]).unwrap_err();
     assert_eq!(stop.why, Why::Gone);
     let mut memory = Memory::new(&program.data, &[], &mut output);
-    let mut outside = handler_of(|memory: &mut Memory<'_>| {
+    let mut handler = handler_of(|memory: &mut Memory<'_>| {
         // Blocks of variables come and go, and regions with them.
         let frame = memory.enter(&[100, 1 << 20, 3])?;
         memory.allocate(vec![1; 100])?;
         memory.leave(frame);
         Ok(1)
     });
-    let answer = compiled.run(&program, &mut memory, &mut outside, 1, &[Memory::OUTPUT, 7]);
-    assert_eq!((answer, output), (Ok(10), [0, 10, 0, 0]));
+    let result = compiled.run(&program, &mut memory, &mut handler, 1, &[Memory::OUTPUT, 7]);
+    assert_eq!((result, output), (Ok(10), [0, 10, 0, 0]));
 }
 
 #[test]
@@ -435,9 +435,9 @@ fn threads_share_compiled_code() {
                 for _ in 0..1000 {
                     let mut output = [0; 4];
                     let mut memory = Memory::new(&program.data, &[], &mut output);
-                    let answer =
+                    let result =
                         compiled.run(program, &mut memory, &mut handler_of(|_| Ok(number)), 1, &[Memory::OUTPUT, 4]);
-                    assert_eq!((answer, output[1]), (Ok(7 + number), 7));
+                    assert_eq!((result, output[1]), (Ok(7 + number), 7));
                 }
             });
         }

@@ -80,14 +80,14 @@ impl Checker {
             }
             D::Filter(Spanned { value, span }) => self.declare_filter(*value, *span),
             D::ErrorCode(name, number) => {
-                let most = self.program.errors.len() + 1;
-                if self.check_count(most, MAX_ERROR_CODES, "errors", name.span).is_ok() {
+                let count = self.program.errors.len() + 1;
+                if self.check_count(count, MAX_ERROR_CODES, "errors", name.span).is_ok() {
                     self.declare_error(name, number.as_ref());
                 }
             }
             D::FileFormat(name, fields) => {
-                let most = self.level.formats.len() + 1;
-                if self.check_count(most, MAX_IOCTLS_OR_FORMATS, "file formats", name.span).is_err() {
+                let count = self.level.formats.len() + 1;
+                if self.check_count(count, MAX_IOCTLS_OR_FORMATS, "file formats", name.span).is_err() {
                     return;
                 }
                 self.unique(name, "file format", |checker| {
@@ -181,15 +181,16 @@ impl Checker {
         number: Option<&Spanned<u64>>,
         fields: &[tree::Field],
     ) {
-        let most = self.level.ioctls.len() + 1;
-        if self.check_count(most, MAX_IOCTLS_OR_FORMATS, "ioctls", name.span).is_err() {
+        let count = self.level.ioctls.len() + 1;
+        if self.check_count(count, MAX_IOCTLS_OR_FORMATS, "ioctls", name.span).is_err() {
             return;
         }
         self.unique(name, "ioctl", |checker| checker.level.ioctls.iter().map(|ioctl| ioctl.name.clone()).collect());
         let structure = self.structure_of(&name.value, fields);
-        let (size, most) = (self.size(&Type::Structure(structure)).unwrap_or(0), self.layout.target.ioctls.bytes_max());
-        if size > most {
-            let what = format!("the data of an ioctl are at most {most} bytes, not {size}");
+        let (size, max_bytes) =
+            (self.size(&Type::Structure(structure)).unwrap_or(0), self.layout.target.ioctls.bytes_max());
+        if size > max_bytes {
+            let what = format!("the data of an ioctl are at most {max_bytes} bytes, not {size}");
             self.error(Code::BadType, what, name.span);
             return;
         }
@@ -198,26 +199,26 @@ impl Checker {
     }
 
     /// The number of an ioctl: the declared one, or the first that no other ioctl declares or has; 0 after an error.
-    fn ioctl_number(&mut self, name: &Name, given: Option<&Spanned<u64>>) -> u32 {
+    fn ioctl_number(&mut self, name: &Name, explicit: Option<&Spanned<u64>>) -> u32 {
         let is_taken = |number: u32| self.level.ioctls.iter().find(|ioctl| ioctl.number == number);
-        let Some(given) = given else {
+        let Some(explicit) = explicit else {
             let is_free = |number: &u32| is_taken(*number).is_none() && !self.explicit_ioctl_numbers.contains(number);
             // There are no more ioctls than numbers, and each takes one.
             return IOCTL_NUMBERS.clone().find(is_free).unwrap_or(0);
         };
-        let Some(number) = u32::try_from(given.value).ok().filter(|number| IOCTL_NUMBERS.contains(number)) else {
+        let Some(number) = u32::try_from(explicit.value).ok().filter(|number| IOCTL_NUMBERS.contains(number)) else {
             let what = format!(
                 "the number of an ioctl is {} to {}, not {}",
                 IOCTL_NUMBERS.start(),
                 IOCTL_NUMBERS.end(),
-                given.value
+                explicit.value
             );
-            self.error(Code::BadConstant, what, given.span);
+            self.error(Code::BadConstant, what, explicit.span);
             return 0;
         };
         if let Some(other) = is_taken(number) {
             let what = format!("the ioctls `{}` and `{}` have the number {number}", other.name, name.value);
-            self.error(Code::Twice, what, given.span);
+            self.error(Code::Twice, what, explicit.span);
             return 0;
         }
         number
@@ -225,8 +226,8 @@ impl Checker {
 
     fn declare_mount(&mut self, mount: &mut Structure, fields: &[tree::Field], is_flag: bool) {
         for field in fields {
-            let most = mount.fields.len() + 1;
-            if self.check_count(most, MAX_FIELDS, "fields that are given at mount", field.name.span).is_err() {
+            let count = mount.fields.len() + 1;
+            if self.check_count(count, MAX_FIELDS, "fields that are given at mount", field.name.span).is_err() {
                 break;
             }
             let Ok(r#type) = self.field_type(field) else { continue };

@@ -202,14 +202,14 @@ pub(crate) fn address_taken(body: &Block) -> HashSet<String> {
 pub(crate) fn each_argument<'a>(
     name: &str,
     arguments: &'a [Expression],
-    mut see: impl FnMut(Parameter, &'a Expression),
+    mut visit: impl FnMut(Parameter, &'a Expression),
 ) {
     let Some(signature) = builtins::function(name) else { return };
     let last = signature.parameters.last().map(|(_, parameter)| *parameter);
     for (index, argument) in arguments.iter().enumerate() {
         let parameter = signature.parameters.get(index).map(|(_, parameter)| *parameter);
         if let Some(parameter) = parameter.or(last.filter(|last| *last == Parameter::Values)) {
-            see(parameter, argument);
+            visit(parameter, argument);
         }
     }
 }

@@ -350,10 +350,10 @@ impl Checker {
                 let to = Type::Pointer { to: Box::new(r#type.clone()), is_const };
                 let register = self.function.register("", to);
                 let first = IrExpression::Set(register, boxed(pointer));
-                let again =
+                let at_pointer =
                     Lvalue::Memory { pointer: IrExpression::Register(register), r#type: r#type.clone(), is_const };
-                let done = self.update_private(again, &r#type, update)?;
-                return Ok(TypedExpression { lowered: IrExpression::Sequence(boxed(first), boxed(done)), r#type });
+                let updated = self.update_private(at_pointer, &r#type, update)?;
+                return Ok(TypedExpression { lowered: IrExpression::Sequence(boxed(first), boxed(updated)), r#type });
             }
             register => register,
         };
@@ -369,14 +369,14 @@ impl Checker {
             let new = self.convert(new, r#type, span)?;
             return self.store(lvalue, new, spans.0);
         }
-        let kept = self.function.register("", r#type.clone());
-        let keep = IrExpression::Set(kept, boxed(before.lowered));
-        let before = TypedExpression { lowered: IrExpression::Register(kept), r#type: before.r#type };
+        let previous = self.function.register("", r#type.clone());
+        let save_previous = IrExpression::Set(previous, boxed(before.lowered));
+        let before = TypedExpression { lowered: IrExpression::Register(previous), r#type: before.r#type };
         let new = self.combine(operator, before, by, spans, span)?;
         let new = self.convert(new, r#type, span)?;
         let stored = self.store(lvalue, new, spans.0)?;
-        let rest = IrExpression::Sequence(boxed(stored), boxed(IrExpression::Register(kept)));
-        Ok(IrExpression::Sequence(boxed(keep), boxed(rest)))
+        let rest = IrExpression::Sequence(boxed(stored), boxed(IrExpression::Register(previous)));
+        Ok(IrExpression::Sequence(boxed(save_previous), boxed(rest)))
     }
 
     fn update_shared(

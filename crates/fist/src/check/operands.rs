@@ -178,7 +178,7 @@ impl Checker {
                 Some(format!("what can be assigned is {}", names.join(", ")));
             return Err(ErrorReported);
         };
-        let wrong = match (self.function.operations, self.function.part) {
+        let misplaced = match (self.function.operations, self.function.part) {
             (None, _) => Some((
                 "in a function no argument of the operation is assigned",
                 "assign what the function answers in the rule",
@@ -189,7 +189,7 @@ impl Checker {
             )),
             _ => None,
         };
-        if let Some((what, remedy)) = wrong {
+        if let Some((what, remedy)) = misplaced {
             self.error(Code::Misplaced, what, span).remedy = Some(remedy.into());
             return Err(ErrorReported);
         }
@@ -291,8 +291,8 @@ impl Checker {
     ) -> CheckResult<TypedExpression> {
         let name = signature.names[0];
         let takes_any = matches!(signature.parameters.last(), Some((_, Parameter::Values)));
-        let most = signature.parameters.len();
-        if arguments.len() < signature.needed || (!takes_any && arguments.len() > most) {
+        let max_arguments = signature.parameters.len();
+        if arguments.len() < signature.needed || (!takes_any && arguments.len() > max_arguments) {
             let parameters: Vec<_> = signature.parameters.iter().map(|(name, _)| *name).collect();
             let what = format!("`{name}` is given {} values, and takes {}", arguments.len(), takes(signature));
             self.error(Code::BadCall, what, span).remedy = Some(format!("write {name}({})", parameters.join(", ")));
@@ -646,10 +646,10 @@ impl PendingCall {
 }
 
 fn takes(signature: &Signature) -> String {
-    let most = signature.parameters.len();
+    let max_arguments = signature.parameters.len();
     match signature.parameters.last() {
         Some((_, Parameter::Values)) => format!("{} or more", signature.needed),
-        _ if signature.needed == most => most.to_string(),
-        _ => format!("{} to {most}", signature.needed),
+        _ if signature.needed == max_arguments => max_arguments.to_string(),
+        _ => format!("{} to {max_arguments}", signature.needed),
     }
 }

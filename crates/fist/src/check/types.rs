@@ -115,8 +115,8 @@ impl Checker {
     pub(crate) fn structure_of(&mut self, name: &str, fields: &[tree::Field]) -> usize {
         let mut structure = Structure { name: name.to_owned(), fields: Vec::new() };
         for field in fields {
-            let most = structure.fields.len() + 1;
-            if self.check_count(most, MAX_FIELDS, "fields of a structure", field.name.span).is_err() {
+            let count = structure.fields.len() + 1;
+            if self.check_count(count, MAX_FIELDS, "fields of a structure", field.name.span).is_err() {
                 break;
             }
             let Ok(r#type) = self.field_type(field) else { continue };
@@ -140,9 +140,9 @@ impl Checker {
     }
 
     /// Checks the size of declared data against a limit.
-    pub(crate) fn check_size(&mut self, size: u64, most: u64, name: &str, span: Span) {
-        if size > most {
-            self.error(Code::TooMany, format!("`{name}` has {size} bytes, and may have {most}"), span);
+    pub(crate) fn check_size(&mut self, size: u64, limit: u64, name: &str, span: Span) {
+        if size > limit {
+            self.error(Code::TooMany, format!("`{name}` has {size} bytes, and may have {limit}"), span);
         }
     }
 

@@ -45,9 +45,9 @@ fn locate_region(builder: &mut FunctionBuilder<'_>, machine: Value, pointer: Val
     let number = builder.ins().ushr(pointer, half);
     let mask = constant(builder, (1 << (TABLE_BIT - 32)) - 1);
     let number = builder.ins().band(number, mask);
-    let is_there = builder.ins().icmp(IntCC::UnsignedLessThan, number, count);
+    let is_in_table = builder.ins().icmp(IntCC::UnsignedLessThan, number, count);
     // A table is never empty.
-    let number = builder.ins().select(is_there, number, nothing);
+    let number = builder.ins().select(is_in_table, number, nothing);
     let size = constant(builder, size_of::<Region>());
     let region = builder.ins().imul(number, size);
     let region = builder.ins().iadd(regions, region);
@@ -55,7 +55,7 @@ fn locate_region(builder: &mut FunctionBuilder<'_>, machine: Value, pointer: Val
     let upper = constant(builder, 48);
     let own = builder.ins().ushr(pointer, upper);
     let is_same = builder.ins().icmp(IntCC::Equal, generation, own);
-    let is_found = builder.ins().band(is_there, is_same);
+    let is_found = builder.ins().band(is_in_table, is_same);
     let readable = builder.ins().uload32(FLAGS, region, offset_of!(Region, readable) as i32);
     let writable = builder.ins().uload32(FLAGS, region, offset_of!(Region, writable) as i32);
     LocatedRegion {
@@ -83,9 +83,9 @@ pub(crate) fn build_region_lookup(mut builder: FunctionBuilder<'_>, configuratio
 
 impl Translator<'_, '_> {
     /// Allocates the objects of the function.
-    pub(crate) fn enter(&mut self, place: Value) {
+    pub(crate) fn enter(&mut self, location: Value) {
         let number = self.constant(self.index as i64);
-        let first = self.call_back("enter", &[number, place]);
+        let first = self.call_back("enter", &[number, location]);
         let size = self.constant(size_of::<Region>() as i64);
         let regions = offset_of!(Machine<'_, '_>, tables) + offset_of!(RegionTable, regions);
         let regions = self.builder.ins().load(types::I64, FLAGS, self.machine, regions as i32);
@@ -140,7 +140,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    fn load_region(&mut self, index: usize, again: Option<Span>) {
+    fn load_region(&mut self, index: usize, reload_span: Option<Span>) {
         let BaseRegion { pointer, address, readable, writable, bytes, .. } = self.base_regions[index];
         // The result of a call is kept; a computable value might be recomputed in every iteration of a loop.
         let function = self.region_lookup_function();
@@ -148,7 +148,7 @@ impl Translator<'_, '_> {
         let &[at, limits] = self.builder.inst_results(call) else { unreachable!("two values are found") };
         let found =
             LocatedRegion { address: at, readable: self.low_half(limits), writable: self.shift_right(limits, 32) };
-        if let (Some(bytes), Some(span)) = (bytes, again) {
+        if let (Some(bytes), Some(span)) = (bytes, reload_span) {
             // An object of an active function can be freed only by the handler of host calls; accesses do not check
             // again.
             let is_other = self.compare(IntCC::NotEqual, found.writable, bytes as i64);
@@ -226,12 +226,12 @@ impl Translator<'_, '_> {
         span: Span,
     ) -> Operand {
         if let Some(length) = length {
-            let most = i64::try_from(length).unwrap_or(i64::MAX) - 1;
-            if !range.is_within(Range { low: 0, high: most }) {
+            let max_index = i64::try_from(length).unwrap_or(i64::MAX) - 1;
+            if !range.is_within(Range { low: 0, high: max_index }) {
                 let is_none = self.compare(IntCC::UnsignedGreaterThanOrEqual, index, length as i64);
                 self.trap_if(is_none, Why::NoElement, span);
             }
-            range = Range { low: range.low.clamp(0, most.max(0)), high: range.high.clamp(0, most.max(0)) };
+            range = Range { low: range.low.clamp(0, max_index.max(0)), high: range.high.clamp(0, max_index.max(0)) };
         }
         let step = Range::exactly(size as i64);
         if size > 0 && !range.times(step).is_within(Range::STEP) {
@@ -271,8 +271,8 @@ impl Translator<'_, '_> {
         self.builder.ins().jump(done, &[value.into()]);
         self.continue_in(slow);
         let pointer = self.as_word(pointer);
-        let (number, place) = (self.constant(number_of(integer)), self.place(span));
-        let value = self.call_back("load", &[pointer, number, place]);
+        let (number, location) = (self.constant(number_of(integer)), self.location(span));
+        let value = self.call_back("load", &[pointer, number, location]);
         self.builder.ins().jump(done, &[value.into()]);
         self.continue_in(done);
         Operand::Plain(result, Range::of(integer), None)
@@ -287,15 +287,15 @@ impl Translator<'_, '_> {
         self.builder.ins().jump(done, &[]);
         self.continue_in(slow);
         let pointer = self.as_word(pointer);
-        let (number, place) = (self.constant(number_of(integer)), self.place(span));
-        self.call_back("store", &[pointer, value, number, place]);
+        let (number, location) = (self.constant(number_of(integer)), self.location(span));
+        self.call_back("store", &[pointer, value, number, location]);
         self.builder.ins().jump(done, &[]);
         self.continue_in(done);
     }
 
-    pub(crate) fn place(&mut self, span: Span) -> Value {
-        let place = self.locations.place(span);
-        self.constant(place)
+    pub(crate) fn location(&mut self, span: Span) -> Value {
+        let location = self.locations.location(span);
+        self.constant(location)
     }
 
     /// The address of the integer at a pointer. If it may be in another region than assumed, also the slow path to take
@@ -364,8 +364,8 @@ impl Translator<'_, '_> {
     fn refuse(&mut self, pointer: Operand, integer: Integer, is_write: bool, span: Span) {
         let pointer = self.as_word(pointer);
         let (bytes, is_write) = (self.constant(integer.bytes.into()), self.constant(is_write.into()));
-        let place = self.place(span);
-        self.trap_by_callback("refuse", &[pointer, bytes, is_write, place]);
+        let location = self.location(span);
+        self.trap_by_callback("refuse", &[pointer, bytes, is_write, location]);
     }
 
     /// Number of accessible bytes of a base's region.
@@ -431,8 +431,8 @@ impl Translator<'_, '_> {
         for width in [8, 4, 2, 1] {
             while bytes - at >= u64::from(width) {
                 let offset = self.constant(at as i64);
-                let there = self.builder.ins().iadd(address, offset);
-                self.write(there, Integer { bytes: width, is_unsigned: true }, nothing);
+                let target = self.builder.ins().iadd(address, offset);
+                self.write(target, Integer { bytes: width, is_unsigned: true }, nothing);
                 at += u64::from(width);
             }
         }
@@ -442,8 +442,8 @@ impl Translator<'_, '_> {
     pub(crate) fn copy(&mut self, to: &E, from: &E, bytes: u64, span: Span) -> Operand {
         let (to, from) = (self.value(to), self.value(from));
         let (to_whole, from_whole) = (self.as_word(to), self.as_word(from));
-        let (bytes, place) = (self.constant(bytes as i64), self.place(span));
-        self.call_back("copy", &[to_whole, from_whole, bytes, place]);
+        let (bytes, location) = (self.constant(bytes as i64), self.location(span));
+        self.call_back("copy", &[to_whole, from_whole, bytes, location]);
         to
     }
 

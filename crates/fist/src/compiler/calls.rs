@@ -33,7 +33,7 @@ impl Translator<'_, '_> {
         let depth = self.builder.ins().iadd(self.depth, deeper);
         let mut all = vec![self.machine, self.builder.use_var(self.fuel), depth];
         if !function.objects.is_empty() {
-            all.push(self.place(span));
+            all.push(self.location(span));
         }
         for value in arguments {
             all.push(self.as_word(value));
@@ -92,9 +92,9 @@ impl Translator<'_, '_> {
         for (index, value) in arguments.iter().enumerate() {
             self.builder.ins().store(FLAGS, *value, address, index as i32 * 8);
         }
-        let (site, place) = (self.constant(site as i64), self.place(span));
+        let (site, location) = (self.constant(site as i64), self.location(span));
         let count = self.constant(arguments.len() as i64);
-        let result = self.call_back("site", &[site, place, address, count]);
+        let result = self.call_back("site", &[site, location, address, count]);
         self.reload_regions(span);
         Operand::Plain(result, Range::FULL, None)
     }

@@ -76,23 +76,23 @@ impl Translator<'_, '_> {
     ) -> (Value, Range) {
         let bits = i64::from(integer.bytes) * 8;
         let mask = self.constant(bits - 1);
-        let places = self.builder.ins().band(other.0, mask);
-        let known = other.1.known().map(|places| places & (bits - 1));
+        let amount = self.builder.ins().band(other.0, mask);
+        let known = other.1.known().map(|amount| amount & (bits - 1));
         match operator {
             Operator::ShiftLeft => {
-                let range = known.filter(|places| *places < 62).map(|places| one.1.times(Range::exactly(1 << places)));
-                (self.builder.ins().ishl(one.0, places), range.unwrap_or(Range::FULL))
+                let range = known.filter(|amount| *amount < 62).map(|amount| one.1.times(Range::exactly(1 << amount)));
+                (self.builder.ins().ishl(one.0, amount), range.unwrap_or(Range::FULL))
             }
             _ if integer.is_unsigned && bits == 64 => {
                 let range = if one.1.is_natural() { Range { low: 0, high: one.1.high } } else { Range::FULL };
-                (self.builder.ins().ushr(one.0, places), range)
+                (self.builder.ins().ushr(one.0, amount), range)
             }
             _ => {
                 let range = match known {
-                    Some(places) => Range { low: one.1.low >> places, high: one.1.high >> places },
+                    Some(amount) => Range { low: one.1.low >> amount, high: one.1.high >> amount },
                     None => one.1.or(Range::exactly(if one.1.is_natural() { 0 } else { -1 })).or_zero(),
                 };
-                (self.builder.ins().sshr(one.0, places), range)
+                (self.builder.ins().sshr(one.0, amount), range)
             }
         }
     }
@@ -142,13 +142,13 @@ impl Translator<'_, '_> {
     /// Division of a small value by a small constant of at least 2: multiplication by 2^32 divided by that constant,
     /// rounded up, which is too large by less than the distance to the next quotient. The product is less than 2^62.
     fn divide_small(&mut self, (value, range): (Value, Range), by: i64, operator: Operator) -> Value {
-        let (factor, places) = (self.constant((1 << 32) / by + 1), self.constant(32));
+        let (factor, amount) = (self.constant((1 << 32) / by + 1), self.constant(32));
         let product = self.builder.ins().imul(value, factor);
-        let mut quotient = self.builder.ins().sshr(product, places);
+        let mut quotient = self.builder.ins().sshr(product, amount);
         if !range.is_natural() {
             // Rounds towards zero.
-            let places = self.constant(63);
-            let sign = self.builder.ins().sshr(value, places);
+            let amount = self.constant(63);
+            let sign = self.builder.ins().sshr(value, amount);
             quotient = self.builder.ins().isub(quotient, sign);
         }
         if operator == Operator::Divide {

@@ -112,19 +112,19 @@ impl<'r, 'm> Machine<'r, 'm> {
         self.tables = tables(self.memory);
     }
 
-    fn trap_at(&self, place: i64) -> impl Fn(Why) -> Stop + use<> {
-        let span = self.numbers.spans[place as usize];
+    fn trap_at(&self, location: i64) -> impl Fn(Why) -> Stop + use<> {
+        let span = self.numbers.spans[location as usize];
         move |why| Stop { why, span }
     }
 
     /// Loads the integer at a pointer that compiled code could not validate.
-    pub(crate) fn load(&mut self, pointer: i64, integer: i64, place: i64) -> Result<i64, Stop> {
-        self.memory.load(pointer, integer_of(integer)).map_err(self.trap_at(place))
+    pub(crate) fn load(&mut self, pointer: i64, integer: i64, location: i64) -> Result<i64, Stop> {
+        self.memory.load(pointer, integer_of(integer)).map_err(self.trap_at(location))
     }
 
     /// Stores an integer at a pointer that compiled code could not validate.
-    pub(crate) fn store(&mut self, pointer: i64, value: i64, integer: i64, place: i64) -> Result<i64, Stop> {
-        let trap_at = self.trap_at(place);
+    pub(crate) fn store(&mut self, pointer: i64, value: i64, integer: i64, location: i64) -> Result<i64, Stop> {
+        let trap_at = self.trap_at(location);
         self.memory.store(pointer, integer_of(integer), value).map_err(trap_at).map(|()| 0)
     }
 
@@ -132,27 +132,27 @@ impl<'r, 'm> Machine<'r, 'm> {
     ///
     /// # Panics
     /// If the access is valid: then the compiled code is wrong.
-    pub(crate) fn refuse(&mut self, pointer: i64, bytes: i64, is_write: i64, place: i64) -> Result<i64, Stop> {
+    pub(crate) fn refuse(&mut self, pointer: i64, bytes: i64, is_write: i64, location: i64) -> Result<i64, Stop> {
         let bytes = bytes as usize;
         let found = match is_write {
             0 => self.memory.read(pointer, bytes).map(|_| ()),
             _ => self.memory.write(pointer, bytes).map(|_| ()),
         };
         match found {
-            Err(why) => Err(self.trap_at(place)(why)),
+            Err(why) => Err(self.trap_at(location)(why)),
             Ok(()) => panic!("compiled code refuses a valid access"),
         }
     }
 
     /// Refills the fuel up to the next clock check, after it has dropped below zero.
-    pub(crate) fn more(&mut self, left: i64, place: i64) -> Result<i64, Stop> {
+    pub(crate) fn more(&mut self, left: i64, location: i64) -> Result<i64, Stop> {
         let more = self.fuel.refill(left.unsigned_abs(), self.memory.meter());
-        more.map(|fuel| fuel as i64).map_err(self.trap_at(place))
+        more.map(|fuel| fuel as i64).map_err(self.trap_at(location))
     }
 
     /// Copies bytes.
-    pub(crate) fn copy(&mut self, to: i64, from: i64, bytes: i64, place: i64) -> Result<i64, Stop> {
-        let trap_at = self.trap_at(place);
+    pub(crate) fn copy(&mut self, to: i64, from: i64, bytes: i64, location: i64) -> Result<i64, Stop> {
+        let trap_at = self.trap_at(location);
         self.memory.copy(to, from, bytes as usize).map_err(trap_at).map(|()| 0)
     }
 
@@ -165,10 +165,10 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Allocates the objects of a function; returns the region number of the first one.
-    pub(crate) fn enter(&mut self, function: i64, place: i64) -> Result<i64, Stop> {
+    pub(crate) fn enter(&mut self, function: i64, location: i64) -> Result<i64, Stop> {
         let frame = self.memory.enter(&self.numbers.objects[function as usize]);
         self.refresh_tables();
-        let frame = frame.map_err(self.trap_at(place))?;
+        let frame = frame.map_err(self.trap_at(location))?;
         self.frames.push(frame);
         Ok(frame.first() as i64)
     }
@@ -182,10 +182,10 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Makes an intrinsic or host call.
-    pub(crate) fn site(&mut self, site: i64, place: i64, values: &[i64]) -> Result<i64, Stop> {
+    pub(crate) fn site(&mut self, site: i64, location: i64, values: &[i64]) -> Result<i64, Stop> {
         let result = self.handler.call(self.memory, site as usize, values);
         self.refresh_tables();
-        result.map_err(self.trap_at(place))
+        result.map_err(self.trap_at(location))
     }
 }
 

@@ -276,8 +276,8 @@ impl<'a> Compiler<'a> {
         let depth = builder.ins().iconst(types::I64, i64::from(function.depth));
         let mut values = vec![machine, fuel, depth];
         if !function.objects.is_empty() {
-            let place = self.locations.place(Span::default());
-            values.push(builder.ins().iconst(types::I64, place));
+            let location = self.locations.location(Span::default());
+            values.push(builder.ins().iconst(types::I64, location));
         }
         let flags = MemFlagsData::trusted();
         for parameter in 0..function.parameters {

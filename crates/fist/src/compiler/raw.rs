@@ -89,13 +89,13 @@ macro_rules! callbacks {
 }
 
 callbacks! {
-    load(pointer, integer, place);
-    store(pointer, value, integer, place);
-    refuse(pointer, bytes, is_write, place);
-    copy(to, from, bytes, place);
+    load(pointer, integer, location);
+    store(pointer, value, integer, location);
+    refuse(pointer, bytes, is_write, location);
+    copy(to, from, bytes, location);
     clear(pointer);
-    more(left, place);
-    enter(function, place);
+    more(left, location);
+    enter(function, location);
     leave();
 }
 
@@ -106,14 +106,14 @@ callbacks! {
 unsafe extern "C" fn site(
     machine: *mut Machine<'_, '_>,
     site: i64,
-    place: i64,
+    location: i64,
     values: *const i64,
     count: usize,
 ) -> i64 {
     // SAFETY: compiled code has written `count` values to its frame, and changes none of them before this returns.
     let values = unsafe { std::slice::from_raw_parts(values, count) };
     // SAFETY: only compiled code calls this, with the pointer that it was entered with.
-    unsafe { handle_callback(machine, |machine| machine.site(site, place, values)) }
+    unsafe { handle_callback(machine, |machine| machine.site(site, location, values)) }
 }
 
 /// The functions that compiled code calls: name, address, and number of arguments besides the machine.

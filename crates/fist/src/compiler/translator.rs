@@ -39,7 +39,7 @@ pub(crate) struct LocationTable {
 }
 
 impl LocationTable {
-    pub(crate) fn place(&mut self, span: Span) -> i64 {
+    pub(crate) fn location(&mut self, span: Span) -> i64 {
         let spans = &mut self.numbers.spans;
         *self.numbers_of_spans.entry(span).or_insert_with(|| {
             spans.push(span);
@@ -310,8 +310,8 @@ impl<'t, 'a> Translator<'t, 'a> {
         self.builder.set_cold_block(over);
         self.builder.ins().brif(is_over, over, &[], next, &[]);
         self.continue_in(over);
-        let place = self.place(span);
-        let more = self.call_back("more", &[left, place]);
+        let location = self.location(span);
+        let more = self.call_back("more", &[left, location]);
         self.builder.def_var(self.fuel, more);
         self.builder.ins().jump(next, &[]);
         self.continue_in(next);

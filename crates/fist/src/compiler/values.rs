@@ -205,7 +205,7 @@ impl Translator<'_, '_> {
         if self.is_simple(then) && self.is_simple(otherwise) {
             return self.choose(condition, then, otherwise);
         }
-        let (holds, fails, (done, answer)) = (self.block(), self.block(), self.block_with(types::I64));
+        let (holds, fails, (done, result)) = (self.block(), self.block(), self.block_with(types::I64));
         self.branch(condition, holds, fails);
         let mut range = None;
         let mut hints = Vec::new();
@@ -219,7 +219,7 @@ impl Translator<'_, '_> {
         }
         self.start(done);
         let hint = hints[0].filter(|hint| hints[1] == Some(*hint));
-        Operand::Plain(answer, range.unwrap_or(Range::FULL), hint)
+        Operand::Plain(result, range.unwrap_or(Range::FULL), hint)
     }
 
     /// Selects one of two simple values.

@@ -65,13 +65,13 @@ impl<'a> Translator<'_, 'a> {
                 let (one, other) = (self.vector(one, inputs), self.vector(other, inputs));
                 self.both(*operator, one, other)
             }
-            VectorExpression::Shift(shift, of, places) => {
-                let (of, places) = (self.vector(of, inputs), self.constant(*places));
+            VectorExpression::Shift(shift, of, bits) => {
+                let (of, bits) = (self.vector(of, inputs), self.constant(*bits));
                 let make = self.builder.ins();
                 match shift {
-                    ShiftKind::Left => make.ishl(of, places),
-                    ShiftKind::Right => make.ushr(of, places),
-                    ShiftKind::RightSigned => make.sshr(of, places),
+                    ShiftKind::Left => make.ishl(of, bits),
+                    ShiftKind::Right => make.ushr(of, bits),
+                    ShiftKind::RightSigned => make.sshr(of, bits),
                 }
             }
             VectorExpression::Compare(how, one, other) => {

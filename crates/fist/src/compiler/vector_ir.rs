@@ -72,11 +72,11 @@ pub(crate) fn binary(
         Operator::And => masked(one.1, other.1),
         Operator::Or | Operator::Xor => one.1.bitwise(other.1),
         Operator::ShiftLeft | Operator::ShiftRight => {
-            let places = other.1.known()? & (i64::from(integer.bytes) * 8 - 1);
+            let bits = other.1.known()? & (i64::from(integer.bytes) * 8 - 1);
             if operator == Operator::ShiftRight && integer.is_unsigned && !one.1.is_natural() {
                 return None;
             }
-            let (vector, range) = shift_constant(operator, one, places)?;
+            let (vector, range) = shift_constant(operator, one, bits)?;
             return Some((vector, wrap_range(range, integer)));
         }
         Operator::Divide | Operator::Remainder => {
@@ -140,23 +140,23 @@ fn multiply(one: RangedVector, other: RangedVector) -> Option<VectorExpression> 
     Some(sum.unwrap_or(VectorExpression::Constant(0)))
 }
 
-fn shift_constant(operator: Operator, (vector, range): RangedVector, places: i64) -> Option<RangedVector> {
+fn shift_constant(operator: Operator, (vector, range): RangedVector, bits: i64) -> Option<RangedVector> {
     if operator == Operator::ShiftLeft {
-        let bounds = if places < 32 { range.times(Range::exactly(1 << places)) } else { Range::FULL };
-        return Some(match places {
-            0..8 => (VectorExpression::Shift(ShiftKind::Left, Box::new(vector), places), bounds),
+        let bounds = if bits < 32 { range.times(Range::exactly(1 << bits)) } else { Range::FULL };
+        return Some(match bits {
+            0..8 => (VectorExpression::Shift(ShiftKind::Left, Box::new(vector), bits), bounds),
             _ => (VectorExpression::Constant(0), bounds),
         });
     }
-    let bounds = Range { low: range.low >> places, high: range.high >> places };
+    let bounds = Range { low: range.low >> bits, high: range.high >> bits };
     let shift = match range {
         _ if range.is_within(UNSIGNED) => ShiftKind::Right,
         _ if range.is_within(SIGNED) => ShiftKind::RightSigned,
         _ => return None,
     };
-    Some(match (shift, places) {
+    Some(match (shift, bits) {
         (ShiftKind::Right, 8..) => (VectorExpression::Constant(0), bounds),
-        _ => (VectorExpression::Shift(shift, Box::new(vector), places.min(7)), bounds),
+        _ => (VectorExpression::Shift(shift, Box::new(vector), bits.min(7)), bounds),
     })
 }
 
@@ -188,15 +188,15 @@ fn divide_by_constant(operator: Operator, (vector, range): RangedVector, by: i64
         return None;
     }
     // A true comparison is -1.
-    let (mut result, takes) = match operator {
+    let (mut result, step) = match operator {
         Operator::Divide => (VectorExpression::Constant(0), VectorExpression::Constant(-1)),
         _ => (vector.clone(), VectorExpression::Constant(by)),
     };
     for count in 1..=range.high / by {
         let least = boxed(VectorExpression::Constant(by * count));
-        let reached = VectorExpression::Compare(IntCC::UnsignedGreaterThanOrEqual, boxed(vector.clone()), least);
-        let taken = VectorExpression::Binary(Operator::And, boxed(reached), boxed(takes.clone()));
-        result = VectorExpression::Binary(Operator::Subtract, boxed(result), boxed(taken));
+        let is_reached = VectorExpression::Compare(IntCC::UnsignedGreaterThanOrEqual, boxed(vector.clone()), least);
+        let subtrahend = VectorExpression::Binary(Operator::And, boxed(is_reached), boxed(step.clone()));
+        result = VectorExpression::Binary(Operator::Subtract, boxed(result), boxed(subtrahend));
     }
     Some((result, bounds))
 }

@@ -59,7 +59,7 @@ pub(crate) fn analyze_iteration<'e>(
         calls: 0,
         depth: 0,
     };
-    let mut state = AnalysisState { is_stable: true, ..AnalysisState::default() };
+    let mut state = AnalysisState { is_unconditional: true, ..AnalysisState::default() };
     analysis.statement(body, &mut state)?;
     // The condition of the loop reads the counter and its bound.
     if !sets.is_empty() && is_any_read_outside(&sets, &program.functions[function], body) {
@@ -113,7 +113,7 @@ struct AnalysisState {
     /// Inside a called function: its depth relative to the enclosing function.
     depth: Option<u32>,
     /// Evaluated in every iteration, unconditionally.
-    is_stable: bool,
+    is_unconditional: bool,
 }
 
 impl AnalysisState {
@@ -296,8 +296,8 @@ impl<'e> IterationAnalysis<'e> {
         }
         let (vector, range) = self.value(index, state)?;
         // The table is accessed even in lanes where the enclosing condition does not hold.
-        let looked = if state.is_stable { range } else { UNSIGNED };
-        if !range.is_within(UNSIGNED) || length.is_some_and(|length| looked.high as u64 >= length) {
+        let index_range = if state.is_unconditional { range } else { UNSIGNED };
+        if !range.is_within(UNSIGNED) || length.is_some_and(|length| index_range.high as u64 >= length) {
             return None;
         }
         let known = self.tables.iter().position(|(table, _)| *table == &**pointer);
@@ -305,7 +305,7 @@ impl<'e> IterationAnalysis<'e> {
             self.tables.push((pointer, 0));
             self.tables.len() - 1
         });
-        self.tables[table].1 = self.tables[table].1.max(looked.high + 1);
+        self.tables[table].1 = self.tables[table].1.max(index_range.high + 1);
         Some((VectorExpression::TableLookup(table, Box::new(vector)), Range::of(integer)))
     }
 
@@ -337,7 +337,7 @@ impl<'e> IterationAnalysis<'e> {
 
     /// The state in which a condition holds, or in which it does not. It may not be evaluated in every lane.
     fn assuming(&self, condition: &E, state: &AnalysisState, holds: bool) -> AnalysisState {
-        let mut inner = AnalysisState { is_stable: false, written: BTreeSet::new(), ..state.clone() };
+        let mut inner = AnalysisState { is_unconditional: false, written: BTreeSet::new(), ..state.clone() };
         self.narrow(condition, &mut inner, holds);
         inner
     }
@@ -383,7 +383,7 @@ impl<'e> IterationAnalysis<'e> {
     fn call(&mut self, index: usize, values: &'e [E], state: &AnalysisState) -> Option<RangedVector> {
         let (function, facts) = (&self.program.functions[index], &self.all[index]);
         let is_plain = facts.is_inlined && function.registers == function.parameters && !facts.is_set.contains(&true);
-        if !state.is_stable || !is_plain {
+        if !state.is_unconditional || !is_plain {
             return None;
         }
         let mut registers = BTreeMap::new();
@@ -397,7 +397,7 @@ impl<'e> IterationAnalysis<'e> {
             registers,
             has_written: state.has_written,
             depth: Some(depth),
-            is_stable: true,
+            is_unconditional: true,
             ..AnalysisState::default()
         };
         self.return_value(&function.body, &inner)

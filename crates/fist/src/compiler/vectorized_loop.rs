@@ -140,9 +140,9 @@ impl<'a> Translator<'_, 'a> {
         let bytes = self.constant(bytes);
         let table_end = self.builder.ins().iadd(table.address(), bytes);
         let written = self.builder.ins().iadd(to.address(), first);
-        let beyond = self.builder.ins().iadd(to.address(), end);
+        let writes_end = self.builder.ins().iadd(to.address(), end);
         let is_before = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, table_end, written);
-        let is_after = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, beyond, table.address());
+        let is_after = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, writes_end, table.address());
         self.builder.ins().bor(is_before, is_after)
     }
 
@@ -150,8 +150,8 @@ impl<'a> Translator<'_, 'a> {
     /// remaining fuel.
     fn counter_limit(&mut self, vectorized: &VectorizedLoop<'a>, first: Value) -> Value {
         let (bound, _) = self.integer(vectorized.bound);
-        let most = self.constant(Range::STEP.high);
-        let end = self.minimum(IntCC::SignedLessThan, bound, most);
+        let max_counter = self.constant(Range::STEP.high);
+        let end = self.minimum(IntCC::SignedLessThan, bound, max_counter);
         let (fuel, each) = (self.builder.use_var(self.fuel), self.constant(vectorized.fuel));
         let iterations = self.builder.ins().udiv(fuel, each);
         let affordable = self.builder.ins().iadd(first, iterations);
@@ -202,9 +202,9 @@ impl<'a> Translator<'_, 'a> {
     fn account_for_iterations(&mut self, vectorized: &VectorizedLoop<'a>, first: Value, count: Value) {
         let iterations = self.builder.ins().isub(count, first);
         let each = self.constant(vectorized.fuel);
-        let taken = self.builder.ins().imul(iterations, each);
+        let consumed = self.builder.ins().imul(iterations, each);
         let fuel = self.builder.use_var(self.fuel);
-        let left = self.builder.ins().isub(fuel, taken);
+        let left = self.builder.ins().isub(fuel, consumed);
         self.builder.def_var(self.fuel, left);
         if let Some(copy) = vectorized.copy
             && let RegisterStorage::Mutable { variable, .. } = self.scope.registers[copy]

@@ -54,13 +54,13 @@ impl<'a> Writer<'a> {
 
     pub(crate) fn write(mut self) -> String {
         if matches!(self.peek().kind, TokenKind::RawBegin) {
-            self.alone();
+            self.token_on_own_line();
             self.page.is_fresh = true;
             self.items();
-            self.comments_alone();
+            self.comments_on_own_lines();
             self.page.blank_requested = false;
             self.no_blank();
-            self.alone();
+            self.token_on_own_line();
             self.page.blank_requested = true;
         }
         while !self.at_section_end() {
@@ -74,7 +74,7 @@ impl<'a> Writer<'a> {
         if self.separator() {
             self.items();
         }
-        self.comments_alone();
+        self.comments_on_own_lines();
         self.page.finish()
     }
 
@@ -83,8 +83,8 @@ impl<'a> Writer<'a> {
         let is_there = matches!(self.peek().kind, TokenKind::Separator);
         if is_there {
             self.page.blank_requested = true;
-            self.comments_alone();
-            self.alone();
+            self.comments_on_own_lines();
+            self.token_on_own_line();
             self.page.blank_requested = true;
         }
         is_there
@@ -98,7 +98,7 @@ impl<'a> Writer<'a> {
         &self.tokens[self.position]
     }
 
-    fn ahead(&self, count: usize) -> &'a Token {
+    fn peek_at(&self, count: usize) -> &'a Token {
         &self.tokens[(self.position + count).min(self.tokens.len() - 1)]
     }
 
@@ -134,7 +134,7 @@ impl<'a> Writer<'a> {
 
     /// Writes the comments before the next token on lines of their own, because the level changes or another section
     /// begins.
-    pub(crate) fn comments_alone(&mut self) {
+    pub(crate) fn comments_on_own_lines(&mut self) {
         for comment in std::mem::take(&mut self.trivia[self.position].comments) {
             if comment.position == CommentPosition::Trailing && !self.page.is_empty() {
                 self.page.append(" ");
@@ -152,7 +152,7 @@ impl<'a> Writer<'a> {
 
     /// Writes the next token with the spacing of an expression.
     pub(crate) fn token(&mut self) {
-        let placement = self.spacing.next(self.text, self.peek(), self.ahead(1), &self.types);
+        let placement = self.spacing.next(self.text, self.peek(), self.peek_at(1), &self.types);
         self.put(placement.is_spaced, false, placement.break_priority);
         if let Some(word) = self.line.last_mut() {
             word.list = placement.list;
@@ -187,18 +187,18 @@ impl<'a> Writer<'a> {
                 CommentPosition::OwnLine if !has_words => {
                     self.page.comment(&comment.text, self.indent(), comment.is_after_blank);
                 }
-                place => {
+                position => {
                     if !has_words {
                         self.was_blank = comment.is_after_blank;
                     }
                     let is_behind_open = self.line.last().is_some_and(|word| matches!(&*word.text, "(" | "[" | "{"));
                     self.line.push(Word {
                         text: comment.text.into(),
-                        is_spaced: place == CommentPosition::Trailing || !is_behind_open,
+                        is_spaced: position == CommentPosition::Trailing || !is_behind_open,
                         // A comment that trails a token stays there.
-                        break_priority: if place == CommentPosition::Leading { break_priority.take() } else { None },
+                        break_priority: if position == CommentPosition::Leading { break_priority.take() } else { None },
                         is_flush,
-                        comment: Some(place),
+                        comment: Some(position),
                         list: None,
                     });
                     is_spaced = !matches!(self.peek().kind, TokenKind::Mark("," | ";" | ")" | "]"));
@@ -214,7 +214,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the next token on a line of its own.
-    fn alone(&mut self) {
+    fn token_on_own_line(&mut self) {
         self.plain(false);
         self.end_line();
     }
@@ -293,14 +293,14 @@ impl<'a> Writer<'a> {
 
     fn item(&mut self) {
         if matches!(self.peek().kind, TokenKind::Directive) {
-            return self.alone();
+            return self.token_on_own_line();
         }
         if self.at(";") && !self.has_comments() && self.is_behind("}") {
             // A redundant semicolon.
             self.position += 1;
             return self.page.append(";");
         }
-        if self.at_word("struct") && matches!(self.ahead(2).kind, TokenKind::Mark("{")) {
+        if self.at_word("struct") && matches!(self.peek_at(2).kind, TokenKind::Mark("{")) {
             self.token();
             self.token();
             self.fields(";");
@@ -414,7 +414,7 @@ impl<'a> Writer<'a> {
 
     /// Writes the `}` of a block, one level further out; the line continues.
     pub(crate) fn close_block(&mut self) {
-        self.comments_alone();
+        self.comments_on_own_lines();
         self.level -= 1;
         self.page.blank_requested = false;
         self.no_blank();

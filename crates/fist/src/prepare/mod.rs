@@ -58,9 +58,9 @@ impl ir::Program {
 
     /// Returns whether a filter of data takes the parameter that says which page or chunk is the last of its file.
     fn marks_last(&self, filters: &Filters) -> bool {
-        let told = if filters.changes_size { 6 } else { 5 };
-        let is_told = |function: usize| self.functions[function].parameters >= told;
-        filters.data.is_some_and(|(encode, decode)| is_told(encode) || is_told(decode))
+        let parameters_with_last_flag = if filters.changes_size { 6 } else { 5 };
+        let takes_last_flag = |function: usize| self.functions[function].parameters >= parameters_with_last_flag;
+        filters.data.is_some_and(|(encode, decode)| takes_last_flag(encode) || takes_last_flag(decode))
     }
 }
 

@@ -22,7 +22,7 @@ struct AddressRange {
 }
 
 /// `None` where there are not so many addresses.
-fn room() -> Option<&'static AddressRange> {
+fn address_range() -> Option<&'static AddressRange> {
     static ROOM: OnceLock<Option<AddressRange>> = OnceLock::new();
     let reserve = || {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -38,27 +38,27 @@ fn room() -> Option<&'static AddressRange> {
 
 /// So many bytes, all zero; `None` where there is no room for them.
 pub(crate) fn allocate(bytes: usize) -> Option<NonNull<u8>> {
-    let room = room().filter(|_| bytes <= ALLOCATION_SPACING_BYTES / 2)?;
+    let address_range = address_range().filter(|_| bytes <= ALLOCATION_SPACING_BYTES / 2)?;
     let take = |is_used: &AtomicBool| !is_used.swap(true, Ordering::AcqRel);
-    let index = room.is_used.iter().position(take)?;
-    let place = std::ptr::with_exposed_provenance_mut::<u8>(
-        room.first + index * ALLOCATION_SPACING_BYTES + ALLOCATION_SPACING_BYTES / 4,
+    let index = address_range.is_used.iter().position(take)?;
+    let slot = std::ptr::with_exposed_provenance_mut::<u8>(
+        address_range.first + index * ALLOCATION_SPACING_BYTES + ALLOCATION_SPACING_BYTES / 4,
     );
     let (length, reachable) = (bytes.next_multiple_of(PAGE), MprotectFlags::READ | MprotectFlags::WRITE);
     // SAFETY: it is in the room, and nothing else is there until it is given back.
-    if unsafe { mprotect(place.cast(), length, reachable) }.is_err() {
-        room.is_used[index].store(false, Ordering::Release);
+    if unsafe { mprotect(slot.cast(), length, reachable) }.is_err() {
+        address_range.is_used[index].store(false, Ordering::Release);
         return None;
     }
-    NonNull::new(place)
+    NonNull::new(slot)
 }
 
 /// Gives an allocation back: whether it is one of these.
-pub(crate) fn free(place: *mut u8, bytes: usize) -> bool {
-    let Some(room) = room() else { return false };
-    let Some(index) = place
+pub(crate) fn free(slot: *mut u8, bytes: usize) -> bool {
+    let Some(address_range) = address_range() else { return false };
+    let Some(index) = slot
         .addr()
-        .checked_sub(room.first)
+        .checked_sub(address_range.first)
         .map(|far| far / ALLOCATION_SPACING_BYTES)
         .filter(|index| *index < MAX_ALLOCATIONS)
     else {
@@ -67,10 +67,10 @@ pub(crate) fn free(place: *mut u8, bytes: usize) -> bool {
     let length = bytes.next_multiple_of(PAGE);
     // SAFETY: so many bytes are those of this allocation, which nobody uses any more.
     let is_gone = unsafe {
-        madvise(place.cast(), length, Advice::LinuxDontNeed).is_ok()
-            && mprotect(place.cast(), length, MprotectFlags::empty()).is_ok()
+        madvise(slot.cast(), length, Advice::LinuxDontNeed).is_ok()
+            && mprotect(slot.cast(), length, MprotectFlags::empty()).is_ok()
     };
     // What can still be reached is not given to anybody again.
-    room.is_used[index].store(!is_gone, Ordering::Release);
+    address_range.is_used[index].store(!is_gone, Ordering::Release);
     true
 }

@@ -121,12 +121,12 @@ impl Host for RecordingHost {
         b"name".to_vec()
     }
 
-    fn shared(&mut self, place: Place, see: &mut dyn FnMut(&mut [u8])) -> Result<(), Why> {
+    fn shared(&mut self, place: Place, access: &mut dyn FnMut(&mut [u8])) -> Result<(), Why> {
         match place {
-            Place::Vfs => see(&mut self.vfs),
-            Place::Mount => see(&mut self.mount),
-            Place::Argument(_) | Place::Object(_) => see(&mut self.vnode),
-            Place::Data(index) => see(&mut self.data[index]),
+            Place::Vfs => access(&mut self.vfs),
+            Place::Mount => access(&mut self.mount),
+            Place::Argument(_) | Place::Object(_) => access(&mut self.vnode),
+            Place::Data(index) => access(&mut self.data[index]),
         }
         Ok(())
     }
@@ -185,10 +185,10 @@ impl Host for RecordingHost {
         self.note(format!("copy {}", to.escape_ascii()))
     }
 
-    fn ioctl_data(&mut self, structure: usize, see: &mut dyn FnMut(&mut [u8])) -> bool {
+    fn ioctl_data(&mut self, structure: usize, access: &mut dyn FnMut(&mut [u8])) -> bool {
         match &mut self.ioctl {
             Some((index, data)) if *index == structure => {
-                see(data);
+                access(data);
                 true
             }
             _ => false,
@@ -221,12 +221,12 @@ pub(crate) fn run_on(
     let index = program.functions.iter().position(|one| one.name == function).expect("a function of this name");
     let compiled = Compiled::new(program).unwrap_or_else(|error| panic!("{error}"));
     let (mut other_notes, mut other_output) = (notes.clone(), output.to_vec());
-    let answer = interpret(program, notes, index, values, input, output);
+    let result = interpret(program, notes, index, values, input, output);
     let other = run_compiled(&compiled, program, &mut other_notes, index, values, input, &mut other_output);
-    assert_eq!(answer, other, "interpreted and compiled, `{function}`");
+    assert_eq!(result, other, "interpreted and compiled, `{function}`");
     assert_eq!(*notes, other_notes, "interpreted and compiled, `{function}`");
     assert!(*output == *other_output, "`{function}` wrote different bytes, interpreted and compiled");
-    answer
+    result
 }
 
 /// Runs a function in the interpreter.

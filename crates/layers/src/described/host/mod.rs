@@ -343,15 +343,15 @@ impl Host for RuleContext<'_> {
         }
     }
 
-    fn shared(&mut self, location: Place, see: &mut dyn FnMut(&mut [u8])) -> std::result::Result<(), Why> {
+    fn shared(&mut self, location: Place, access: &mut dyn FnMut(&mut [u8])) -> std::result::Result<(), Why> {
         let shared = match location {
             Place::Vfs => &self.module.vfs,
             Place::Mount => &self.module.mount,
             Place::Data(index) => &self.module.data[index],
-            Place::Argument(argument) => return self.with_vnode_fields(&Object::Argument(argument), see),
-            Place::Object(value) => return self.with_vnode_fields(&Object::Value(value), see),
+            Place::Argument(argument) => return self.with_vnode_fields(&Object::Argument(argument), access),
+            Place::Object(value) => return self.with_vnode_fields(&Object::Value(value), access),
         };
-        see(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
+        access(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(())
     }
 
@@ -472,10 +472,10 @@ impl Host for RuleContext<'_> {
         self.result_number(copied)
     }
 
-    fn ioctl_data(&mut self, structure: usize, see: &mut dyn FnMut(&mut [u8])) -> bool {
+    fn ioctl_data(&mut self, structure: usize, access: &mut dyn FnMut(&mut [u8])) -> bool {
         match &mut self.ioctl {
             Some((index, data)) if *index == structure => {
-                see(data);
+                access(data);
                 true
             }
             _ => false,

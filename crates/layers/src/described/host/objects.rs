@@ -263,7 +263,7 @@ impl RuleContext<'_> {
     pub(crate) fn with_vnode_fields(
         &mut self,
         object: &Object,
-        see: &mut dyn FnMut(&mut [u8]),
+        access: &mut dyn FnMut(&mut [u8]),
     ) -> std::result::Result<(), Why> {
         let Some(structure) = self.module.level().vnode else { return Ok(()) };
         let Some(found) = self.find(object) else { return Ok(()) };
@@ -283,7 +283,7 @@ impl RuleContext<'_> {
             }
             *fields = VnodeFields { layout: self.module.layout, bytes: vec![0; size as usize], _lease: lease };
         }
-        see(&mut fields.bytes);
+        access(&mut fields.bytes);
         Ok(())
     }
 
