@@ -9,12 +9,12 @@ use crate::document::Document;
 use crate::positions::Encoding;
 
 /// Maximum number of reported diagnostics: an editor that marks more is useless.
-const TOLD_MAX: usize = 500;
+const MAX_REPORTED_DIAGNOSTICS: usize = 500;
 
 /// Returns the diagnostics of a document.
 pub(crate) fn of(document: &Document, uri: &Uri, encoding: Encoding) -> Vec<Diagnostic> {
-    let told = document.diagnostics.iter().take(TOLD_MAX);
-    told.map(|one| diagnostic(document, one, uri, encoding)).collect()
+    let reported = document.diagnostics.iter().take(MAX_REPORTED_DIAGNOSTICS);
+    reported.map(|one| diagnostic(document, one, uri, encoding)).collect()
 }
 
 fn diagnostic(document: &Document, one: &fist::diagnostic::Diagnostic, uri: &Uri, encoding: Encoding) -> Diagnostic {

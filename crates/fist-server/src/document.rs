@@ -66,7 +66,7 @@ impl Document {
     }
 
     /// Returns the index of the token before this one, if it is one of these punctuators.
-    pub(crate) fn behind(&self, index: usize, marks: &[&str]) -> Option<usize> {
+    pub(crate) fn preceding_punctuator(&self, index: usize, marks: &[&str]) -> Option<usize> {
         let before = index.checked_sub(1)?;
         matches!(self.tokens[before].kind, TokenKind::Mark(mark) if marks.contains(&mark)).then_some(before)
     }
@@ -95,7 +95,7 @@ impl Document {
 
     /// Returns the symbol that a name refers to at a byte: the innermost.
     pub(crate) fn symbol(&self, name: &str, byte: usize) -> Option<&Symbol> {
-        let known = self.symbols.iter().filter(|symbol| symbol.name == name && symbol.is_known_at(byte));
+        let known = self.symbols.iter().filter(|symbol| symbol.name == name && symbol.is_in_scope_at(byte));
         known.min_by_key(|symbol| symbol.rank())
     }
 

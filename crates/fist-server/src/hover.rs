@@ -8,10 +8,10 @@ use fist::tree::Rule;
 use fist::words;
 
 use crate::document::{Document, Section};
-use crate::symbols::Kind;
+use crate::symbols::DefinitionKind;
 
 /// Returns the help at a byte, and the span that it applies to.
-pub(crate) fn of(document: &Document, byte: usize) -> Option<(Span, String)> {
+pub(crate) fn hover_at(document: &Document, byte: usize) -> Option<(Span, String)> {
     let word = if document.is_quoted(byte) { None } else { document.token_at(byte) };
     let help = word.and_then(|index| Some((document.tokens[index].span, help(document, index)?)));
     let mut problems = document.diagnostics.iter().filter(|one| {
@@ -77,10 +77,10 @@ fn name(document: &Document, index: usize) -> Option<String> {
         return title(document, rule, span);
     }
     let word = document.word(index);
-    if let Some(dot) = document.behind(index, &[".", "->"]) {
+    if let Some(dot) = document.preceding_punctuator(index, &[".", "->"]) {
         return member(document, dot, word);
     }
-    if document.behind(index, &["%"]).is_some()
+    if document.preceding_punctuator(index, &["%"]).is_some()
         && let Some((_, name, summary)) = GLOBALS.iter().find(|(_, name, _)| *name == word)
     {
         return Some(entry(&format!("%{name}"), summary));
@@ -112,7 +112,8 @@ fn title(document: &Document, rule: &Rule, span: Span) -> Option<String> {
     }
     match &rule.ioctl {
         Some(ioctl) if ioctl.span == span => {
-            let symbol = document.symbols.iter().find(|one| one.kind == Kind::Ioctl && one.name == ioctl.value)?;
+            let symbol =
+                document.symbols.iter().find(|one| one.kind == DefinitionKind::Ioctl && one.name == ioctl.value)?;
             Some(entry(&symbol.detail, kind(&symbol.kind)))
         }
         _ => find(&words::PARTS, &rule.part.as_ref()?.value),
@@ -158,24 +159,26 @@ fn member(document: &Document, dot: usize, word: &str) -> Option<String> {
     if let (true, Some((_, name, summary))) = (is_object, ATTRIBUTES.iter().find(|(_, name, _)| *name == word)) {
         return Some(entry(name, summary));
     }
-    let is_meant =
-        |field: &Kind| matches!(field, Kind::Field(of) if owners.is_empty() || owners.contains(&of.as_str()));
-    let symbol = document.symbols.iter().find(|symbol| symbol.name == word && is_meant(&symbol.kind))?;
+    let belongs_to_owner = |field: &DefinitionKind| match field {
+        DefinitionKind::Field(owner) => owners.is_empty() || owners.contains(&owner.as_str()),
+        _ => false,
+    };
+    let symbol = document.symbols.iter().find(|symbol| symbol.name == word && belongs_to_owner(&symbol.kind))?;
     Some(entry(&symbol.detail, kind(&symbol.kind)))
 }
 
 /// Returns the description of a kind of symbol, in one sentence.
-pub(crate) fn kind(kind: &Kind) -> &'static str {
+pub(crate) fn kind(kind: &DefinitionKind) -> &'static str {
     match kind {
-        Kind::Constant => "a constant",
-        Kind::Type => "a type",
-        Kind::Data => "data of the description",
-        Kind::Function => "a function of the description",
-        Kind::Variable => "a variable",
-        Kind::Error => "an error of the description",
-        Kind::Ioctl => "a command that programs can give",
-        Kind::Format => "what a file of auxiliary data holds",
-        Kind::Field(owner) => match owner.as_str() {
+        DefinitionKind::Constant => "a constant",
+        DefinitionKind::Type => "a type",
+        DefinitionKind::Data => "data of the description",
+        DefinitionKind::Function => "a function of the description",
+        DefinitionKind::Variable => "a variable",
+        DefinitionKind::Error => "an error of the description",
+        DefinitionKind::Ioctl => "a command that programs can give",
+        DefinitionKind::Format => "what a file of auxiliary data holds",
+        DefinitionKind::Field(owner) => match owner.as_str() {
             "per_vfs" => "a field of the mount's data: `$vfs.`",
             "per_vnode" => "a field of each object's data: `$0.`",
             "mntdata" => "what is given when the file system is mounted: `$mnt.`",

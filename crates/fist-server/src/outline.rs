@@ -6,7 +6,7 @@ use lsp_types::{DocumentSymbol, SymbolKind};
 
 use crate::document::Document;
 use crate::positions::Encoding;
-use crate::symbols::{declared, field_detail, field_span, one_line};
+use crate::symbols::{declaration_text, field_detail, field_span, single_line};
 
 /// Returns the outline, in the order of the text.
 pub(crate) fn of(document: &Document, encoding: Encoding) -> Vec<DocumentSymbol> {
@@ -62,7 +62,7 @@ impl Outline<'_> {
             D::PerVfs(fields) => self.with_fields(plain("per_vfs"), fields),
             D::PerVnode(fields) => self.with_fields(plain("per_vnode"), fields),
             D::AccessMode(_) | D::Debug(_) | D::Operations(_) | D::FanOut(_) | D::MountStyle(_) | D::Filter(_) => {
-                let name = one_line(whole.of(text).trim_start_matches('%').trim_end_matches(';'));
+                let name = single_line(whole.of(text).trim_start_matches('%').trim_end_matches(';'));
                 self.symbol(&name, SymbolKind::PROPERTY, None, whole, whole)
             }
         }
@@ -77,7 +77,7 @@ impl Outline<'_> {
 
     fn variable(&self, variable: &Variable, whole: Span, kind: SymbolKind) -> Option<DocumentSymbol> {
         let name = variable.name.as_ref()?;
-        let detail = declared(&self.document.closed, &variable.r#type, variable.span);
+        let detail = declaration_text(&self.document.closed, &variable.r#type, variable.span);
         Some(self.symbol(&name.value, kind, Some(detail), whole, name.span))
     }
 

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_lead_to_bytes_and_back() {
+    fn positions_convert_to_bytes_and_back() {
         let text = "a\u{fc}\u{1f600}b\r\nlast";
         let lines = Lines::of(text);
         for (encoding, column) in [(Encoding::Utf8, 7), (Encoding::Utf16, 4)] {

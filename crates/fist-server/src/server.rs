@@ -6,7 +6,7 @@ use lsp_server::{Connection, ErrorCode, Message, Notification, Request, Response
 use lsp_types::notification::{
     DidChangeTextDocument, DidCloseTextDocument, DidOpenTextDocument, Exit, Notification as _, PublishDiagnostics,
 };
-use lsp_types::request::{Completion, DocumentSymbolRequest, Formatting, HoverRequest, Request as Asked};
+use lsp_types::request::{Completion, DocumentSymbolRequest, Formatting, HoverRequest, Request as LspRequest};
 use lsp_types::{
     CompletionItem, CompletionOptions, CompletionResponse, CompletionTextEdit, Diagnostic, Documentation, Hover,
     HoverContents, HoverProviderCapability, InitializeParams, InitializeResult, MarkupContent, MarkupKind, OneOf,
@@ -26,7 +26,7 @@ pub fn serve_on(connection: &Connection) -> Result<(), Failure> {
         .map_err(|error| Failure::Protocol(format!("what the editor begins with is not of the protocol: {error}")))?;
     let general = parameters.capabilities.general;
     let encoding = Encoding::of(general.and_then(|general| general.position_encodings).as_deref());
-    let result = serde_json::to_value(abilities(encoding)).map_err(|error| Failure::Protocol(error.to_string()))?;
+    let result = serde_json::to_value(capabilities(encoding)).map_err(|error| Failure::Protocol(error.to_string()))?;
     connection.initialize_finish(id, result).map_err(protocol)?;
     let mut server = Server { connection, encoding, documents: HashMap::new() };
     for message in &connection.receiver {
@@ -35,11 +35,11 @@ pub fn serve_on(connection: &Connection) -> Result<(), Failure> {
                 if connection.handle_shutdown(&request).map_err(protocol)? {
                     return Ok(());
                 }
-                let response = server.answer(request);
+                let response = server.dispatch(request);
                 server.send(response.into())?;
             }
             Message::Notification(notification) if notification.method == Exit::METHOD => break,
-            Message::Notification(notification) => server.hear(notification)?,
+            Message::Notification(notification) => server.handle_notification(notification)?,
             Message::Response(_) => {}
         }
     }
@@ -47,7 +47,7 @@ pub fn serve_on(connection: &Connection) -> Result<(), Failure> {
 }
 
 /// Returns the server's capabilities.
-fn abilities(encoding: Encoding) -> InitializeResult {
+fn capabilities(encoding: Encoding) -> InitializeResult {
     let characters = ["%", "$", ":", "."].map(str::to_owned).to_vec();
     let completion = CompletionOptions { trigger_characters: Some(characters), ..CompletionOptions::default() };
     InitializeResult {
@@ -75,24 +75,26 @@ struct Server<'a> {
 }
 
 /// The result of a request; `None` if its document is not open.
-type Answer<T> = Option<T>;
+type RequestResult<T> = Option<T>;
 
 impl Server<'_> {
     fn send(&self, message: Message) -> Result<(), Failure> {
         self.connection.sender.send(message).map_err(|_| Failure::Protocol("the editor has gone".to_owned()))
     }
 
-    fn answer(&self, request: Request) -> Response {
+    fn dispatch(&self, request: Request) -> Response {
         match request.method.as_str() {
-            HoverRequest::METHOD => {
-                self.reply::<HoverRequest>(request, |asked| self.hover(&asked.text_document_position_params))
-            }
-            Completion::METHOD => {
-                self.reply::<Completion>(request, |asked| self.completion(&asked.text_document_position))
-            }
-            Formatting::METHOD => self.reply::<Formatting>(request, |asked| self.formatting(&asked.text_document.uri)),
-            DocumentSymbolRequest::METHOD => self.reply::<DocumentSymbolRequest>(request, |asked| {
-                let document = self.documents.get(asked.text_document.uri.as_str())?;
+            HoverRequest::METHOD => self.reply::<HoverRequest>(request, |request_parameters| {
+                self.hover(&request_parameters.text_document_position_params)
+            }),
+            Completion::METHOD => self.reply::<Completion>(request, |request_parameters| {
+                self.completion(&request_parameters.text_document_position)
+            }),
+            Formatting::METHOD => self.reply::<Formatting>(request, |request_parameters| {
+                self.formatting(&request_parameters.text_document.uri)
+            }),
+            DocumentSymbolRequest::METHOD => self.reply::<DocumentSymbolRequest>(request, |request_parameters| {
+                let document = self.documents.get(request_parameters.text_document.uri.as_str())?;
                 Some(outline::of(document, self.encoding).into())
             }),
             other => {
@@ -103,21 +105,21 @@ impl Server<'_> {
     }
 
     /// Responds to a request of type `R`.
-    fn reply<R: Asked>(&self, request: Request, act: impl FnOnce(R::Params) -> R::Result) -> Response {
+    fn reply<R: LspRequest>(&self, request: Request, handler: impl FnOnce(R::Params) -> R::Result) -> Response {
         match serde_json::from_value(request.params) {
-            Ok(parameters) => Response::new_ok(request.id, act(parameters)),
+            Ok(parameters) => Response::new_ok(request.id, handler(parameters)),
             Err(error) => Response::new_err(request.id, ErrorCode::InvalidParams as i32, error.to_string()),
         }
     }
 
-    fn hear(&mut self, notification: Notification) -> Result<(), Failure> {
+    fn handle_notification(&mut self, notification: Notification) -> Result<(), Failure> {
         // Notifications outside the protocol are ignored, since no response is expected.
         let parameters = notification.params;
         match notification.method.as_str() {
             DidOpenTextDocument::METHOD => {
                 if let Ok(opened) = serde_json::from_value::<lsp_types::DidOpenTextDocumentParams>(parameters) {
                     let document = opened.text_document;
-                    self.read(document.uri, document.text, document.version)?;
+                    self.update_document(document.uri, document.text, document.version)?;
                 }
             }
             DidChangeTextDocument::METHOD => {
@@ -125,7 +127,7 @@ impl Server<'_> {
                     && let Some(last) = changed.content_changes.into_iter().next_back()
                 {
                     let document = changed.text_document;
-                    self.read(document.uri, last.text, document.version)?;
+                    self.update_document(document.uri, last.text, document.version)?;
                 }
             }
             DidCloseTextDocument::METHOD => {
@@ -140,35 +142,35 @@ impl Server<'_> {
     }
 
     /// Parses a document again, and publishes its diagnostics.
-    fn read(&mut self, uri: Uri, text: String, version: i32) -> Result<(), Failure> {
+    fn update_document(&mut self, uri: Uri, text: String, version: i32) -> Result<(), Failure> {
         let file = uri.path().as_estr().decode().into_string_lossy().into_owned();
         let document = Document::new(&file, text);
-        let told = diagnostics::of(&document, &uri, self.encoding);
+        let reported = diagnostics::of(&document, &uri, self.encoding);
         self.documents.insert(uri.as_str().to_owned(), document);
-        self.publish(uri, told, Some(version))
+        self.publish(uri, reported, Some(version))
     }
 
     fn publish(&self, uri: Uri, diagnostics: Vec<Diagnostic>, version: Option<i32>) -> Result<(), Failure> {
-        let told = PublishDiagnosticsParams { uri, diagnostics, version };
-        self.send(Notification::new(PublishDiagnostics::METHOD.to_owned(), told).into())
+        let reported = PublishDiagnosticsParams { uri, diagnostics, version };
+        self.send(Notification::new(PublishDiagnostics::METHOD.to_owned(), reported).into())
     }
 
     /// Returns the document and the byte that a request refers to.
-    fn place(&self, asked: &TextDocumentPositionParams) -> Answer<(&Document, usize)> {
-        let document = self.documents.get(asked.text_document.uri.as_str())?;
-        Some((document, self.encoding.byte(&document.text, &document.lines, asked.position)))
+    fn resolve_position(&self, request_parameters: &TextDocumentPositionParams) -> RequestResult<(&Document, usize)> {
+        let document = self.documents.get(request_parameters.text_document.uri.as_str())?;
+        Some((document, self.encoding.byte(&document.text, &document.lines, request_parameters.position)))
     }
 
-    fn hover(&self, asked: &TextDocumentPositionParams) -> Answer<Hover> {
-        let (document, byte) = self.place(asked)?;
-        let (span, value) = hover::of(document, byte)?;
+    fn hover(&self, request_parameters: &TextDocumentPositionParams) -> RequestResult<Hover> {
+        let (document, byte) = self.resolve_position(request_parameters)?;
+        let (span, value) = hover::hover_at(document, byte)?;
         let contents = HoverContents::Markup(MarkupContent { kind: MarkupKind::Markdown, value });
         Some(Hover { contents, range: Some(self.encoding.range(&document.text, &document.lines, span)) })
     }
 
-    fn completion(&self, asked: &TextDocumentPositionParams) -> Answer<CompletionResponse> {
-        let (document, byte) = self.place(asked)?;
-        let (span, proposals) = completion::of(document, byte);
+    fn completion(&self, request_parameters: &TextDocumentPositionParams) -> RequestResult<CompletionResponse> {
+        let (document, byte) = self.resolve_position(request_parameters)?;
+        let (span, proposals) = completion::proposals_at(document, byte);
         let range = self.encoding.range(&document.text, &document.lines, span);
         let items = proposals.into_iter().map(|one| CompletionItem {
             text_edit: Some(CompletionTextEdit::Edit(TextEdit { range, new_text: one.label.clone() })),
@@ -183,10 +185,10 @@ impl Server<'_> {
 
     /// Returns one edit of the whole text; none if nothing changes or the text cannot be parsed, which has been reported
     /// already.
-    fn formatting(&self, uri: &Uri) -> Answer<Vec<TextEdit>> {
+    fn formatting(&self, uri: &Uri) -> RequestResult<Vec<TextEdit>> {
         let document = self.documents.get(uri.as_str())?;
-        let made = fist::fmt::format(&document.text).ok().filter(|made| *made != document.text);
+        let formatted = fist::fmt::format(&document.text).ok().filter(|formatted| *formatted != document.text);
         let range = self.encoding.range(&document.text, &document.lines, document.whole());
-        Some(made.map(|new_text| TextEdit { range, new_text }).into_iter().collect())
+        Some(formatted.map(|new_text| TextEdit { range, new_text }).into_iter().collect())
     }
 }

@@ -10,7 +10,7 @@ use fist::tree::{
 #[derive(Clone, Debug)]
 pub(crate) struct Symbol {
     pub name: String,
-    pub kind: Kind,
+    pub kind: DefinitionKind,
     /// Its declaration, on one line.
     pub detail: String,
     /// The span of its name in the declaration.
@@ -21,7 +21,7 @@ pub(crate) struct Symbol {
 
 /// The kind of a named item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DefinitionKind {
     Constant,
     Type,
     Data,
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 
 impl Symbol {
     /// Returns whether it is known at a byte.
-    pub(crate) fn is_known_at(&self, byte: usize) -> bool {
+    pub(crate) fn is_in_scope_at(&self, byte: usize) -> bool {
         let byte = byte as u32;
         self.scope.is_none_or(|scope| self.span.start <= byte && byte <= scope.end)
     }
@@ -45,30 +45,30 @@ impl Symbol {
     /// Returns its rank for name resolution: of two symbols known at a byte, the one with the lower rank is used.
     pub(crate) fn rank(&self) -> (bool, u32, u32) {
         let size = self.scope.map_or(u32::MAX, |scope| scope.end - scope.start);
-        (matches!(self.kind, Kind::Field(_)), size, u32::MAX - self.span.start)
+        (matches!(self.kind, DefinitionKind::Field(_)), size, u32::MAX - self.span.start)
     }
 }
 
 /// Returns all symbols of a FiST program.
 pub(crate) fn of(text: &str, description: &Description) -> Vec<Symbol> {
-    let mut finder = Finder { text, found: Vec::new() };
-    finder.items(&description.preamble);
-    finder.declarations(description);
+    let mut collector = SymbolCollector { text, symbols: Vec::new() };
+    collector.items(&description.preamble);
+    collector.declarations(description);
     for rule in &description.rules {
-        finder.block(&rule.body);
+        collector.block(&rule.body);
     }
-    finder.items(&description.code);
-    finder.found
+    collector.items(&description.code);
+    collector.symbols
 }
 
 /// Returns a type with its declarator on one line, without the initial value.
-pub(crate) fn declared(text: &str, r#type: &TypeName, span: Span) -> String {
+pub(crate) fn declaration_text(text: &str, r#type: &TypeName, span: Span) -> String {
     let declarator = span.of(text).split('=').next().unwrap_or_default();
-    one_line(&format!("{} {declarator}", r#type.span.of(text)))
+    single_line(&format!("{} {declarator}", r#type.span.of(text)))
 }
 
 /// Returns a text on one line.
-pub(crate) fn one_line(text: &str) -> String {
+pub(crate) fn single_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -80,37 +80,37 @@ pub(crate) fn field_span(field: &Field) -> Span {
 /// Returns a field as it is declared.
 pub(crate) fn field_detail(text: &str, field: &Field) -> String {
     let lengths: String = field.lengths.iter().map(|length| format!("[{}]", length.span.of(text))).collect();
-    one_line(&format!("{} {}{lengths}", field.r#type.span.of(text), field.name.value))
+    single_line(&format!("{} {}{lengths}", field.r#type.span.of(text), field.name.value))
 }
 
-struct Finder<'a> {
+struct SymbolCollector<'a> {
     text: &'a str,
-    found: Vec<Symbol>,
+    symbols: Vec<Symbol>,
 }
 
-impl Finder<'_> {
-    fn add(&mut self, name: &Name, kind: Kind, detail: String, scope: Option<Span>) {
-        self.found.push(Symbol { name: name.value.clone(), kind, detail, span: name.span, scope });
+impl SymbolCollector<'_> {
+    fn add(&mut self, name: &Name, kind: DefinitionKind, detail: String, scope: Option<Span>) {
+        self.symbols.push(Symbol { name: name.value.clone(), kind, detail, span: name.span, scope });
     }
 
     fn fields(&mut self, owner: &str, fields: &[Field]) {
         for field in fields {
             let detail = field_detail(self.text, field);
-            self.add(&field.name, Kind::Field(owner.to_owned()), detail, None);
+            self.add(&field.name, DefinitionKind::Field(owner.to_owned()), detail, None);
         }
     }
 
     fn declarations(&mut self, description: &Description) {
         for declaration in &description.declarations {
-            let detail = one_line(declaration.span.of(self.text));
+            let detail = single_line(declaration.span.of(self.text));
             match &declaration.kind {
-                D::ErrorCode(name, _) => self.add(name, Kind::Error, detail, None),
+                D::ErrorCode(name, _) => self.add(name, DefinitionKind::Error, detail, None),
                 D::FileFormat(name, fields) => {
-                    self.add(name, Kind::Format, detail, None);
+                    self.add(name, DefinitionKind::Format, detail, None);
                     self.fields(&name.value, fields);
                 }
                 D::Ioctl(_, name, _, fields) => {
-                    self.add(name, Kind::Ioctl, detail, None);
+                    self.add(name, DefinitionKind::Ioctl, detail, None);
                     self.fields(&name.value, fields);
                 }
                 D::MountData(fields) | D::MountFlag(_, fields) => self.fields("mntdata", fields),
@@ -123,34 +123,34 @@ impl Finder<'_> {
 
     fn items(&mut self, items: &[Item]) {
         for item in items {
-            let detail = one_line(item.span.of(self.text));
+            let detail = single_line(item.span.of(self.text));
             match &item.kind {
                 I::Include(_) => {}
-                I::Constant(name, _) => self.add(name, Kind::Constant, detail, None),
+                I::Constant(name, _) => self.add(name, DefinitionKind::Constant, detail, None),
                 I::TypeAlias(variable) => {
                     if let Some(name) = &variable.name {
-                        self.add(name, Kind::Type, detail, None);
+                        self.add(name, DefinitionKind::Type, detail, None);
                     }
                 }
                 I::Structure(name, fields) => {
-                    self.add(name, Kind::Type, detail, None);
+                    self.add(name, DefinitionKind::Type, detail, None);
                     self.fields(&name.value, fields);
                 }
                 I::Enumeration(names) => {
                     for (name, _) in names {
-                        self.add(name, Kind::Constant, detail.clone(), None);
+                        self.add(name, DefinitionKind::Constant, detail.clone(), None);
                     }
                 }
-                I::Data(variables) => variables.iter().for_each(|one| self.variable(one, Kind::Data, None)),
+                I::Data(variables) => variables.iter().for_each(|one| self.variable(one, DefinitionKind::Data, None)),
                 I::Function(function) => {
                     let head = match &function.body {
                         Some(body) => Span { start: item.span.start, end: body.span.start },
                         None => item.span,
                     };
-                    let detail = one_line(head.of(self.text).trim_end_matches([';', ' ']));
-                    self.add(&function.name, Kind::Function, detail, None);
+                    let detail = single_line(head.of(self.text).trim_end_matches([';', ' ']));
+                    self.add(&function.name, DefinitionKind::Function, detail, None);
                     for parameter in &function.parameters {
-                        self.variable(parameter, Kind::Variable, Some(item.span));
+                        self.variable(parameter, DefinitionKind::Variable, Some(item.span));
                     }
                     function.body.iter().for_each(|body| self.block(body));
                 }
@@ -158,9 +158,9 @@ impl Finder<'_> {
         }
     }
 
-    fn variable(&mut self, variable: &Variable, kind: Kind, scope: Option<Span>) {
+    fn variable(&mut self, variable: &Variable, kind: DefinitionKind, scope: Option<Span>) {
         if let Some(name) = &variable.name {
-            let detail = declared(self.text, &variable.r#type, variable.span);
+            let detail = declaration_text(self.text, &variable.r#type, variable.span);
             self.add(name, kind, detail, scope);
         }
     }
@@ -177,7 +177,7 @@ impl Finder<'_> {
         match &statement.kind {
             S::Empty | S::Expression(_) | S::Break | S::Continue | S::Return(_) => {}
             S::Declaration(variables) => {
-                variables.iter().for_each(|one| self.variable(one, Kind::Variable, Some(scope)));
+                variables.iter().for_each(|one| self.variable(one, DefinitionKind::Variable, Some(scope)));
             }
             S::Block(block) => self.block(block),
             S::If { then, otherwise, .. } => {

@@ -74,14 +74,14 @@ impl Editor {
     }
 
     /// The diagnostics that are told next.
-    fn told(&self) -> Value {
+    fn reported(&self) -> Value {
         match self.receive() {
-            Message::Notification(told) => {
+            Message::Notification(reported) => {
                 assert_eq!(
-                    (told.method.as_str(), &told.params["uri"]),
+                    (reported.method.as_str(), &reported.params["uri"]),
                     ("textDocument/publishDiagnostics", &json!(URI))
                 );
-                told.params["diagnostics"].clone()
+                reported.params["diagnostics"].clone()
             }
             other => panic!("{other:?}"),
         }
@@ -90,26 +90,26 @@ impl Editor {
     fn open(&self, text: &str) -> Value {
         let document = json!({ "uri": URI, "languageId": "fist", "version": 1, "text": text });
         self.tell("textDocument/didOpen", json!({ "textDocument": document }));
-        self.told()
+        self.reported()
     }
 
     fn change(&self, text: &str) -> Value {
         let document = json!({ "uri": URI, "version": 2 });
         self.tell("textDocument/didChange", json!({ "textDocument": document, "contentChanges": [{ "text": text }] }));
-        self.told()
+        self.reported()
     }
 
     /// What is answered about the place where `at` stands in the text, behind so many of its bytes.
-    fn at(&mut self, method: &str, text: &str, at: &str, behind: usize) -> Value {
-        let byte = text.find(at).unwrap_or_else(|| panic!("{at}")) + behind;
+    fn at(&mut self, method: &str, text: &str, at: &str, preceding_punctuator: usize) -> Value {
+        let byte = text.find(at).unwrap_or_else(|| panic!("{at}")) + preceding_punctuator;
         let line = text[..byte].matches('\n').count();
         let column = text[..byte].rsplit('\n').next().unwrap().encode_utf16().count();
         let position = json!({ "line": line, "character": column });
         self.ask(method, json!({ "textDocument": { "uri": URI }, "position": position }))
     }
 
-    fn hover(&mut self, at: &str, behind: usize) -> String {
-        let answer = self.at("textDocument/hover", TEXT, at, behind);
+    fn hover(&mut self, at: &str, preceding_punctuator: usize) -> String {
+        let answer = self.at("textDocument/hover", TEXT, at, preceding_punctuator);
         answer["contents"]["value"].as_str().unwrap_or_default().to_owned()
     }
 
@@ -128,46 +128,46 @@ impl Editor {
 }
 
 #[test]
-fn errors_are_told_while_typing() {
+fn errors_are_reported_while_typing() {
     let editor = Editor::new(json!({}));
     assert_eq!(editor.open(TEXT), json!([]));
-    let told = editor.change("%%\n%op:unlnik {\n    /* \u{1f600} */ x = 1;\n    int x; int x;\n}\n");
-    let told = told.as_array().unwrap();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((&told[0]["code"], &told[0]["severity"]), (&json!("F0103"), &json!(1)));
-    assert!(told[0]["message"].as_str().unwrap().contains("\nhelp: perhaps `unlink` is meant"), "{told:?}");
-    let told = editor.change("%%\n%op:unlink {\n    /* \u{1f600} */ x = 1;\n    int x; int x;\n}\n");
-    let told = told.as_array().unwrap();
-    assert_eq!(told.len(), 2, "{told:?}");
+    let reported = editor.change("%%\n%op:unlnik {\n    /* \u{1f600} */ x = 1;\n    int x; int x;\n}\n");
+    let reported = reported.as_array().unwrap();
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert_eq!((&reported[0]["code"], &reported[0]["severity"]), (&json!("F0103"), &json!(1)));
+    assert!(reported[0]["message"].as_str().unwrap().contains("\nhelp: perhaps `unlink` is meant"), "{reported:?}");
+    let reported = editor.change("%%\n%op:unlink {\n    /* \u{1f600} */ x = 1;\n    int x; int x;\n}\n");
+    let reported = reported.as_array().unwrap();
+    assert_eq!(reported.len(), 2, "{reported:?}");
     let range = json!({ "start": { "line": 2, "character": 13 }, "end": { "line": 2, "character": 14 } });
-    assert_eq!(told[0]["range"], range);
-    assert_eq!(told[1]["relatedInformation"][0]["location"]["uri"], URI);
+    assert_eq!(reported[0]["range"], range);
+    assert_eq!(reported[1]["relatedInformation"][0]["location"]["uri"], URI);
     editor.tell("textDocument/didClose", json!({ "textDocument": { "uri": URI } }));
-    assert_eq!(editor.told(), json!([]));
+    assert_eq!(editor.reported(), json!([]));
     editor.end();
 }
 
 #[test]
-fn filters_are_called_as_the_file() {
+fn filter_functions_have_the_file_name_as_prefix() {
     let editor = Editor::new(json!({}));
-    let told = editor.open("filter:name;\n%%\n");
-    assert!(told[0]["message"].as_str().unwrap().contains("`my_fs_encode_name`"), "{told}");
+    let reported = editor.open("filter:name;\n%%\n");
+    assert!(reported[0]["message"].as_str().unwrap().contains("`my_fs_encode_name`"), "{reported}");
     editor.end();
 }
 
 #[test]
-fn columns_are_bytes_for_editors_that_know_them() {
+fn columns_are_bytes_if_the_editor_supports_utf8() {
     let editor = Editor::new(json!({ "general": { "positionEncodings": ["utf-16", "utf-8"] } }));
-    let told = editor.open("%%\n%op:unlink {\n    /* \u{1f600} */ x = 1;\n}\n");
-    assert_eq!(told[0]["range"]["start"], json!({ "line": 2, "character": 15 }));
+    let reported = editor.open("%%\n%op:unlink {\n    /* \u{1f600} */ x = 1;\n}\n");
+    assert_eq!(reported[0]["range"]["start"], json!({ "line": 2, "character": 15 }));
     editor.end();
 }
 
 #[test]
-fn words_are_explained() {
+fn hover_explains_words() {
     let mut editor = Editor::new(json!({}));
     editor.open(TEXT);
-    for (at, behind, expected) in [
+    for (at, preceding_punctuator, expected) in [
         ("errorcode", 1, "a name for an error number"),
         ("fromuser", 0, "its data come from the program"),
         ("per_vfs", 7, "data of each mount"),
@@ -193,7 +193,7 @@ fn words_are_explained() {
         ("twice($", 1, "int twice(int of)"),
         ("of * 2", 1, "int of"),
     ] {
-        let help = editor.hover(at, behind);
+        let help = editor.hover(at, preceding_punctuator);
         assert!(help.contains(expected), "{at}: {help}");
     }
     assert_eq!(editor.hover("\u{fc} */", 0), "", "nothing in comments");
@@ -206,7 +206,7 @@ fn words_are_explained() {
 }
 
 #[test]
-fn what_can_stand_there_is_proposed() {
+fn completion_proposes_what_fits() {
     let mut editor = Editor::new(json!({}));
     editor.open(TEXT);
     let declarations = &TEXT[..TEXT.find("%%").unwrap()];
@@ -247,7 +247,7 @@ fn what_can_stand_there_is_proposed() {
 }
 
 #[test]
-fn a_word_takes_the_place_of_the_one_that_is_begun() {
+fn completion_replaces_the_current_word() {
     let mut editor = Editor::new(json!({}));
     editor.open("");
     let text = "%%\n%op:unlnik { }\n";
@@ -260,7 +260,7 @@ fn a_word_takes_the_place_of_the_one_that_is_begun() {
 }
 
 #[test]
-fn documents_are_laid_out_and_outlined() {
+fn documents_are_formatted_and_outlined() {
     let mut editor = Editor::new(json!({}));
     editor.open(TEXT);
     let options = json!({ "textDocument": { "uri": URI }, "options": { "tabSize": 8, "insertSpaces": false } });
@@ -283,7 +283,7 @@ fn documents_are_laid_out_and_outlined() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_answered_so() {
+fn invalid_requests_are_answered_with_errors() {
     let mut editor = Editor::new(json!({}));
     assert_eq!(editor.try_ask("textDocument/rename", json!({})), Err(-32601));
     assert_eq!(editor.try_ask("textDocument/hover", json!({ "position": 1 })), Err(-32602));
@@ -298,7 +298,7 @@ fn what_is_asked_wrongly_is_answered_so() {
 }
 
 #[test]
-fn an_editor_that_goes_without_a_word_ends_the_server() {
+fn disconnect_without_shutdown_ends_the_server() {
     let Editor { connection, server, .. } = Editor::new(json!({}));
     drop(connection);
     assert!(matches!(server.join().unwrap(), Err(Failure::Protocol(_))));
@@ -306,7 +306,7 @@ fn an_editor_that_goes_without_a_word_ends_the_server() {
 
 /// Whatever is typed, the server answers.
 #[test]
-fn halves_of_a_description_are_no_harm() {
+fn truncated_programs_do_no_harm() {
     let mut editor = Editor::new(json!({}));
     editor.open("");
     for end in (0..TEXT.len()).filter(|end| TEXT.is_char_boundary(*end)) {
@@ -320,7 +320,7 @@ fn halves_of_a_description_are_no_harm() {
 
 /// Whatever stands there, the server answers, and each span that it names is in the text.
 #[test]
-fn random_edits_are_no_harm() {
+fn random_edits_do_no_harm() {
     let given = std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| fastrand::u64(..));
     println!("PLYFS_TEST_SEED={seed}");
@@ -358,8 +358,8 @@ fn random_edits_are_no_harm() {
             text = TEXT.to_owned();
         }
         let lines = text.matches('\n').count() as u64;
-        for told in editor.change(&text).as_array().unwrap() {
-            assert!(told["range"]["end"]["line"].as_u64().unwrap() <= lines, "{told} in {text}");
+        for reported in editor.change(&text).as_array().unwrap() {
+            assert!(reported["range"]["end"]["line"].as_u64().unwrap() <= lines, "{reported} in {text}");
         }
         let position = json!({ "line": random.u64(..=lines), "character": random.u32(..40) });
         let asked = json!({ "textDocument": { "uri": URI }, "position": position });

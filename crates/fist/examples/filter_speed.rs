@@ -148,7 +148,7 @@ impl Filter {
 
     fn run(&self, is_compiled: bool, input: &[u8], output: &mut [u8]) {
         let mut memory = Memory::new(&self.program.data, black_box(input), black_box(output));
-        let mut notes = common::Notes::default();
+        let mut notes = common::RecordingHost::default();
         let outside = &mut Calls { program: &self.program, host: &mut notes };
         let values = [Memory::INPUT, Memory::OUTPUT];
         let answer = match is_compiled {

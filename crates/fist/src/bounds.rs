@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::effects::Effects;
 use crate::ir::{Expression as E, Function, Program, each, each_expression};
-use crate::prepare::{Layout, Unfit};
+use crate::prepare::{Layout, PrepareError};
 use crate::target::Target;
 
 /// Size of a register in bytes.
@@ -20,14 +20,14 @@ pub struct Bounds {
     pub frame_bytes: u64,
     /// Maximum call depth, counting the function itself, and the total bytes of the frames on that path; `None` if the
     /// function is recursive or may reach a function that is.
-    pub most: Option<(u32, u64)>,
+    pub max_call_path: Option<(u32, u64)>,
     /// Effects that the function or any of its callees may have outside the program.
     pub effects: Effects,
 }
 
 impl fmt::Display for Bounds {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.most {
+        match self.max_call_path {
             Some((1, bytes)) => write!(formatter, "calls none, {bytes} bytes of stack; ")?,
             Some((depth, bytes)) => write!(formatter, "calls {} deep, {bytes} bytes of stack; ", depth - 1)?,
             None => write!(formatter, "may call itself, {} bytes of stack each time; ", self.frame_bytes)?,
@@ -41,31 +41,32 @@ impl Program {
     ///
     /// # Errors
     /// The reason why the program does not fit the target.
-    pub fn bounds(&self, target: &Target) -> Result<Vec<Bounds>, Unfit> {
+    pub fn bounds(&self, target: &Target) -> Result<Vec<Bounds>, PrepareError> {
         let layout = Layout::of(self, target)?;
         let frames = self.functions.iter().map(|function| frame(function, &layout)).collect::<Result<Vec<_>, _>>()?;
         let calls: Vec<_> = self.functions.iter().map(|function| Calls::of(self, function)).collect();
-        let mut settling = Settling { calls: &calls, frames: &frames, states: vec![State::Unseen; frames.len()] };
-        (0..frames.len()).for_each(|function| settling.settle(function));
-        let most = settling.states.iter().map(|state| match state {
-            State::Settled(most) => *most,
-            State::Unseen | State::Begun => None,
+        let mut analysis =
+            BoundsAnalysis { calls: &calls, frames: &frames, states: vec![BoundState::Unvisited; frames.len()] };
+        (0..frames.len()).for_each(|function| analysis.analyze(function));
+        let max_call_path = analysis.states.iter().map(|state| match state {
+            BoundState::Known(max_call_path) => *max_call_path,
+            BoundState::Unvisited | BoundState::InProgress => None,
         });
         let effects = effects(&calls);
         Ok(frames
             .iter()
-            .zip(most)
+            .zip(max_call_path)
             .zip(effects)
-            .map(|((frame, most), effects)| Bounds { frame_bytes: *frame, most, effects })
+            .map(|((frame, max_call_path), effects)| Bounds { frame_bytes: *frame, max_call_path, effects })
             .collect())
     }
 }
 
-fn frame(function: &Function, layout: &Layout) -> Result<u64, Unfit> {
+fn frame(function: &Function, layout: &Layout) -> Result<u64, PrepareError> {
     let registers = function.registers.len() as u64 * REGISTER_BYTES;
     function.objects.iter().try_fold(registers, |all, object| {
         let size = layout.size(&object.r#type).and_then(|size| size.checked_next_multiple_of(ALIGNMENT));
-        size.and_then(|size| all.checked_add(size)).ok_or_else(|| Unfit::TooLarge(function.name.clone()))
+        size.and_then(|size| all.checked_add(size)).ok_or_else(|| PrepareError::TooLarge(function.name.clone()))
     })
 }
 
@@ -93,42 +94,42 @@ impl Calls {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Unseen,
-    Begun,
-    Settled(Option<(u32, u64)>),
+enum BoundState {
+    Unvisited,
+    InProgress,
+    Known(Option<(u32, u64)>),
 }
 
-struct Settling<'a> {
+struct BoundsAnalysis<'a> {
     calls: &'a [Calls],
     frames: &'a [u64],
-    states: Vec<State>,
+    states: Vec<BoundState>,
 }
 
-impl Settling<'_> {
-    /// Settles a function after its callees. Call chains may be arbitrarily long, so the pending functions are kept on
+impl BoundsAnalysis<'_> {
+    /// Analyzes a function after its callees. Call chains may be arbitrarily long, so the pending functions are kept on
     /// an explicit stack.
-    fn settle(&mut self, first: usize) {
-        let mut begun = vec![(first, 0)];
-        while let Some((function, next)) = begun.pop() {
+    fn analyze(&mut self, first: usize) {
+        let mut pending = vec![(first, 0)];
+        while let Some((function, next)) = pending.pop() {
             match (self.states[function], next) {
-                (State::Settled(_), _) => continue,
+                (BoundState::Known(_), _) => continue,
                 // A recursive call.
-                (State::Begun, 0) => continue,
-                _ => self.states[function] = State::Begun,
+                (BoundState::InProgress, 0) => continue,
+                _ => self.states[function] = BoundState::InProgress,
             }
             match self.calls[function].functions.get(next) {
-                Some(called) => begun.extend([(function, next + 1), (*called, 0)]),
-                None => self.states[function] = State::Settled(self.most(function)),
+                Some(called) => pending.extend([(function, next + 1), (*called, 0)]),
+                None => self.states[function] = BoundState::Known(self.max_call_path(function)),
             }
         }
     }
 
-    /// The maximum for a function whose callees are all settled, except for the pending ones, which are recursive.
-    fn most(&self, function: usize) -> Option<(u32, u64)> {
+    /// The maximum for a function whose callees are all analyzed, except for the pending ones, which are recursive.
+    fn max_call_path(&self, function: usize) -> Option<(u32, u64)> {
         let mut deepest = (0, 0);
         for called in &self.calls[function].functions {
-            let State::Settled(Some((depth, bytes))) = self.states[*called] else { return None };
+            let BoundState::Known(Some((depth, bytes))) = self.states[*called] else { return None };
             deepest = (deepest.0.max(depth), deepest.1.max(bytes));
         }
         Some((deepest.0 + 1, self.frames[function].saturating_add(deepest.1)))

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A maximum number of bytes, handed out as leases.
 #[derive(Debug)]
 pub struct Budget {
-    most: u64,
+    limit: u64,
     used: AtomicU64,
 }
 
 impl Budget {
     /// Creates a budget of `most` bytes.
-    pub fn new(most: u64) -> Arc<Budget> {
-        Arc::new(Budget { most, used: AtomicU64::new(0) })
+    pub fn new(limit: u64) -> Arc<Budget> {
+        Arc::new(Budget { limit, used: AtomicU64::new(0) })
     }
 
     /// Bytes currently leased.
@@ -23,7 +23,7 @@ impl Budget {
 
     fn take(&self, bytes: u64) -> bool {
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            used.checked_add(bytes).filter(|used| *used <= self.most)
+            used.checked_add(bytes).filter(|used| *used <= self.limit)
         });
         taken.is_ok()
     }
@@ -49,11 +49,11 @@ impl Lease {
         if bytes <= self.bytes {
             return true;
         }
-        let is_there = self.budget.as_ref().is_none_or(|budget| budget.take(bytes - self.bytes));
-        if is_there {
+        let is_granted = self.budget.as_ref().is_none_or(|budget| budget.take(bytes - self.bytes));
+        if is_granted {
             self.bytes = bytes;
         }
-        is_there
+        is_granted
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leases_share_a_budget_and_give_it_back() {
+    fn leases_share_a_budget_and_return_it() {
         let budget = Budget::new(100);
         let (mut one, mut other) = (Lease::of(Arc::clone(&budget)), Lease::of(Arc::clone(&budget)));
         assert!(one.grow_to(60) && one.grow_to(50) && other.grow_to(40));

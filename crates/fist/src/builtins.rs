@@ -19,7 +19,7 @@ pub enum Parameter {
     /// Bytes that the function writes.
     Output,
     /// An out-parameter: a variable, or its address.
-    Answer,
+    OutInteger,
     /// The name of an ioctl.
     Ioctl,
     /// The name of a file format.
@@ -36,7 +36,7 @@ pub enum Parameter {
 
 /// The return type of a built-in function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReturnKind {
     /// No value.
     Nothing,
     /// An `int`; a negative value is an error number.
@@ -57,13 +57,13 @@ pub struct Signature {
     /// Number of required arguments.
     pub needed: usize,
     /// Its return type.
-    pub answer: Answer,
+    pub return_kind: ReturnKind,
     /// Its effect, in one sentence.
     pub summary: &'static str,
 }
 
 macro_rules! built_ins {
-    ($($function:ident $names:tt ($($name:ident: $parameter:ident),*) $needed:literal $answer:ident $summary:literal;)*) => {
+    ($($function:ident $names:tt ($($name:ident: $parameter:ident),*) $needed:literal $return_kind:ident $summary:literal;)*) => {
         /// The built-in functions.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "the table has a sentence on each")]
@@ -77,7 +77,7 @@ macro_rules! built_ins {
             names: &$names,
             parameters: &[$((stringify!($name), Parameter::$parameter)),*],
             needed: $needed,
-            answer: Answer::$answer,
+            return_kind: ReturnKind::$return_kind,
             summary: $summary,
         }),*];
     };
@@ -109,11 +109,11 @@ built_ins! {
     IsFile ["fistIsFile"] (object: Object) 1 Integer "whether the object is a regular file";
     IsSymlink ["fistIsSymlink"] (object: Object) 1 Integer "whether the object is a symbolic link";
     // Declared data.
-    GetIoctlData ["fistGetIoctlData"] (ioctl: Ioctl, field: Field, to: Answer) 3 Integer
+    GetIoctlData ["fistGetIoctlData"] (ioctl: Ioctl, field: Field, to: OutInteger) 3 Integer
         "reads a field of what the program gave";
     SetIoctlData ["fistSetIoctlData"] (ioctl: Ioctl, field: Field, value: Value) 3 Integer
         "writes a field of what the program gets";
-    GetFileData ["fistGetFileData"] (file: Object, format: FileFormat, field: Field, to: Answer) 4 Integer
+    GetFileData ["fistGetFileData"] (file: Object, format: FileFormat, field: Field, to: OutInteger) 4 Integer
         "reads a field of a file of auxiliary data";
     SetFileData ["fistSetFileData"] (file: Object, format: FileFormat, field: Field, value: Value) 4 Integer
         "writes a field of a file of auxiliary data, which is made if there is none";
@@ -131,7 +131,7 @@ built_ins! {
     BlowfishSetKey ["BF_set_key"] (key: Output, length: Integer, data: Input) 3 Nothing
         "makes so many bytes a key of the cipher Blowfish";
     BlowfishCfb ["BF_cfb64_encrypt"]
-        (from: Input, to: Output, length: Integer, key: Input, iv: Output, position: Answer, direction: Integer) 7 Nothing
+        (from: Input, to: Output, length: Integer, key: Input, iv: Output, position: OutInteger, direction: Integer) 7 Nothing
         "enciphers or deciphers with Blowfish in cipher feedback mode of 64 bits";
     Seal ["fistSeal"] (to: Output, from: Input, length: Integer, key: Input, nonce: Input, number: Integer) 6 Integer
         "enciphers with XChaCha20-Poly1305: 16 bytes more, by which a change shows; the number is authenticated too";

@@ -9,19 +9,19 @@ use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use sha2::{Digest, Sha256};
 
 /// Maximum length of a Blowfish key in bytes.
-pub const BLOWFISH_KEY_BYTES_MAX: usize = 56;
+pub const MAX_BLOWFISH_KEY_BYTES: usize = 56;
 /// Minimum length of a Blowfish key in bytes.
-const BLOWFISH_KEY_BYTES_MIN: usize = 4;
+const MIN_BLOWFISH_KEY_BYTES: usize = 4;
 /// Length of a `fistSeal` key in bytes.
 pub const KEY_BYTES: usize = 32;
 /// Length of a `fistSeal` nonce in bytes.
 pub const NONCE_BYTES: usize = 24;
 
 /// Number of recently used key schedules cached per thread; computing one costs more than encrypting a page.
-const SCHEDULES: usize = 4;
+const MAX_CACHED_SCHEDULES: usize = 4;
 
 thread_local! {
-    static RECENT: RefCell<Vec<(Vec<u8>, Blowfish)>> = const { RefCell::new(Vec::new()) };
+    static RECENT_SCHEDULES: RefCell<Vec<(Vec<u8>, Blowfish)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Blowfish in 64-bit cipher feedback mode, as implemented by OpenSSL's `BF_cfb64_encrypt`: `iv` and the position in
@@ -41,18 +41,18 @@ pub fn blowfish_cfb(key: &[u8], iv: &mut [u8; 8], mut position: usize, is_encryp
     })
 }
 
-fn with_schedule<T>(key: &[u8], work: impl FnOnce(&Blowfish) -> T) -> T {
+fn with_schedule<T>(key: &[u8], body: impl FnOnce(&Blowfish) -> T) -> T {
     // A key that is too short is padded with zeros.
-    let mut key = key[..key.len().min(BLOWFISH_KEY_BYTES_MAX)].to_vec();
-    key.resize(key.len().max(BLOWFISH_KEY_BYTES_MIN), 0);
-    RECENT.with_borrow_mut(|recent| {
+    let mut key = key[..key.len().min(MAX_BLOWFISH_KEY_BYTES)].to_vec();
+    key.resize(key.len().max(MIN_BLOWFISH_KEY_BYTES), 0);
+    RECENT_SCHEDULES.with_borrow_mut(|recent| {
         let index = recent.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
-            recent.truncate(SCHEDULES - 1);
+            recent.truncate(MAX_CACHED_SCHEDULES - 1);
             let cipher = Blowfish::new_from_slice(&key).expect("a key of 4 to 56 bytes");
             recent.insert(0, (key, cipher));
             0
         });
-        work(&recent[index].1)
+        body(&recent[index].1)
     })
 }
 
@@ -86,8 +86,8 @@ pub fn random(bytes: &mut [u8]) {
 }
 
 /// Compresses with Zstandard into a buffer and returns the length; `None` if the result does not fit.
-pub fn compress(data: &[u8], coded: &mut [u8]) -> Option<usize> {
-    zstd::bulk::compress_to_buffer(data, coded, zstd::DEFAULT_COMPRESSION_LEVEL).ok()
+pub fn compress(data: &[u8], compressed: &mut [u8]) -> Option<usize> {
+    zstd::bulk::compress_to_buffer(data, compressed, zstd::DEFAULT_COMPRESSION_LEVEL).ok()
 }
 
 /// Reverses [`compress`] into a buffer and returns the length; `None` for input that `compress` did not produce or that
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blowfish_goes_on_where_it_stopped_and_undoes_itself() {
+    fn blowfish_continues_across_calls_and_decrypts() {
         let key = b"0123456789abcdef";
         let (mut whole, mut parts) =
             (*b"a page of some text, longer than a block", *b"a page of some text, longer than a block");
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_only_as_it_was() {
+    fn unsealing_rejects_modified_input() {
         let (key, nonce) = ([7; KEY_BYTES], [9; NONCE_BYTES]);
         let mut sealed = seal(&key, &nonce, 3, b"secret").unwrap();
         assert_eq!(sealed.len(), 6 + 16);
@@ -132,15 +132,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compressed_comes_back() {
+    fn compression_round_trips() {
         let data = b"again and again and again and again and again and again";
-        let (mut coded, mut plain) = ([0; 55], [0; 55]);
-        let length = compress(data, &mut coded).unwrap();
+        let (mut compressed, mut plain) = ([0; 55], [0; 55]);
+        let length = compress(data, &mut compressed).unwrap();
         assert!(length < data.len());
-        let coded = &coded[..length];
-        assert_eq!(decompress(coded, &mut plain), Some(data.len()));
+        let compressed = &compressed[..length];
+        assert_eq!(decompress(compressed, &mut plain), Some(data.len()));
         assert_eq!(plain, *data);
         assert_eq!((compress(data, &mut [0; 3]), decompress(data, &mut plain)), (None, None));
-        assert_eq!(decompress(coded, &mut [0; 5]), None);
+        assert_eq!(decompress(compressed, &mut [0; 5]), None);
     }
 }

@@ -182,7 +182,7 @@ pub enum Operand {
     /// value.
     Pointer(Option<u64>),
     /// A pointer to an integer of this type that receives the result: one value.
-    Answer(Integer),
+    OutInteger(Integer),
     /// An object held in a variable: one value.
     Object,
     /// An object of the operation: no value.
@@ -192,7 +192,7 @@ pub enum Operand {
     /// Shared data as a whole: one value per index.
     Shared(Shared, u64),
     /// Shared data that receives an integer: one value per index.
-    SharedAnswer(Shared, Integer),
+    SharedOutInteger(Shared, Integer),
     /// A field of an ioctl or format, by the indexes of both: no value.
     Field(usize, usize),
     /// Constant text: no value.

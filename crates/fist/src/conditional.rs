@@ -17,16 +17,16 @@ pub(crate) fn resolve(text: &str, lexed: &mut Lexed) {
         return;
     }
     let mut conditions = Conditions::new(text);
-    lexed.tokens.retain(|token| conditions.keeps(token));
+    lexed.tokens.retain(|token| conditions.includes(token));
     conditions.finish();
-    let Conditions { left_out, diagnostics, .. } = conditions;
+    let Conditions { excluded, diagnostics, .. } = conditions;
     let within = |span: Span| {
-        let next = left_out.partition_point(|other| other.end <= span.start);
-        left_out.get(next).is_some_and(|other| other.start <= span.start)
+        let next = excluded.partition_point(|other| other.end <= span.start);
+        excluded.get(next).is_some_and(|other| other.start <= span.start)
     };
     lexed.comments.retain(|comment| !within(comment.span));
     lexed.diagnostics.retain(|problem| !within(problem.span));
-    lexed.comments.extend(left_out.iter().map(|span| Comment { span: *span, begins_line: true }));
+    lexed.comments.extend(excluded.iter().map(|span| Comment { span: *span, begins_line: true }));
     lexed.comments.sort_by_key(|comment| comment.span.start);
     lexed.diagnostics.extend(diagnostics);
 }
@@ -57,7 +57,7 @@ struct Condition {
 
 impl Condition {
     /// Returns whether this condition keeps the text at the current position.
-    fn keeps(&self) -> bool {
+    fn includes(&self) -> bool {
         self.holds == self.otherwise.is_none()
     }
 }
@@ -70,9 +70,9 @@ struct Conditions<'a> {
     /// Number of open conditions that exclude the current text.
     excluding: usize,
     /// Start of the text being excluded.
-    left_out_from: Option<u32>,
+    excluded_from: Option<u32>,
     /// Directive lines and the text that they exclude, in source order.
-    left_out: Vec<Span>,
+    excluded: Vec<Span>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -84,31 +84,32 @@ impl<'a> Conditions<'a> {
             defined: known.collect(),
             open: Vec::new(),
             excluding: 0,
-            left_out_from: None,
-            left_out: Vec::new(),
+            excluded_from: None,
+            excluded: Vec::new(),
             diagnostics: Vec::new(),
         }
     }
 
     /// Returns whether a token is kept.
-    fn keeps(&mut self, token: &Token) -> bool {
+    fn includes(&mut self, token: &Token) -> bool {
         if token.kind == TokenKind::End {
             return true;
         }
-        let is_kept = self.excluding == 0;
+        let is_included = self.excluding == 0;
         if token.kind != TokenKind::Directive {
-            return is_kept;
+            return is_included;
         }
         let (word, rest) = directive(token.span.of(self.text));
         match word {
             "ifdef" | "ifndef" => {
-                let is_defined = self.named(word, rest, token.span).is_some_and(|name| self.defined.contains(name));
+                let is_defined =
+                    self.tested_name(word, rest, token.span).is_some_and(|name| self.defined.contains(name));
                 self.begin(token.span, is_defined == (word == "ifdef"));
             }
             "if" | "elif" => {
-                if is_kept {
+                if is_included {
                     let remedy = "descriptions ask whether a name is defined: #ifdef";
-                    self.wrong(format!("`#{word}` is not known"), token.span, remedy);
+                    self.error(format!("`#{word}` is not known"), token.span, remedy);
                 }
                 if word == "if" {
                     self.begin(token.span, true);
@@ -116,27 +117,27 @@ impl<'a> Conditions<'a> {
             }
             "else" => self.otherwise(token.span),
             "endif" => match self.open.pop() {
-                Some(condition) => self.excluding -= usize::from(!condition.keeps()),
-                None => self.wrong("`#endif` closes nothing".to_owned(), token.span, "leave it away"),
+                Some(condition) => self.excluding -= usize::from(!condition.includes()),
+                None => self.error("`#endif` closes nothing".to_owned(), token.span, "leave it away"),
             },
             "define" => {
-                if let Some((name, _)) = name(rest).filter(|_| is_kept) {
+                if let Some((name, _)) = name(rest).filter(|_| is_included) {
                     self.defined.insert(name);
                 }
-                return is_kept;
+                return is_included;
             }
-            _ => return is_kept,
+            _ => return is_included,
         }
-        self.note(token.span);
+        self.record_directive(token.span);
         false
     }
 
     /// Returns the name that a condition tests.
-    fn named(&mut self, word: &str, rest: &'a str, span: Span) -> Option<&'a str> {
+    fn tested_name(&mut self, word: &str, rest: &'a str, span: Span) -> Option<&'a str> {
         match name(rest) {
             Some((name, rest)) if is_blank(rest) => Some(name),
             _ => {
-                self.wrong(format!("`#{word}` is followed by one name"), span, "write the name of a constant");
+                self.error(format!("`#{word}` is followed by one name"), span, "write the name of a constant");
                 None
             }
         }
@@ -149,10 +150,10 @@ impl<'a> Conditions<'a> {
 
     fn otherwise(&mut self, span: Span) {
         match self.open.last_mut() {
-            None => self.wrong("`#else` belongs to no condition".to_owned(), span, "leave it away"),
+            None => self.error("`#else` belongs to no condition".to_owned(), span, "leave it away"),
             Some(Condition { otherwise: Some(before), .. }) => {
                 let before = *before;
-                self.wrong("a condition has two `#else`".to_owned(), span, "leave one away");
+                self.error("a condition has two `#else`".to_owned(), span, "leave one away");
                 if let Some(last) = self.diagnostics.last_mut() {
                     last.and(before, "the first is here");
                 }
@@ -168,14 +169,14 @@ impl<'a> Conditions<'a> {
     }
 
     /// Records a directive line, after which text may be excluded, or no longer is.
-    fn note(&mut self, line: Span) {
-        let is_kept = self.excluding == 0;
-        match (self.left_out_from, is_kept) {
-            (None, true) => self.left_out.push(line),
-            (None, false) => self.left_out_from = Some(line.start),
+    fn record_directive(&mut self, line: Span) {
+        let is_included = self.excluding == 0;
+        match (self.excluded_from, is_included) {
+            (None, true) => self.excluded.push(line),
+            (None, false) => self.excluded_from = Some(line.start),
             (Some(start), true) => {
-                self.left_out.push(Span { start, end: line.end });
-                self.left_out_from = None;
+                self.excluded.push(Span { start, end: line.end });
+                self.excluded_from = None;
             }
             (Some(_), false) => {}
         }
@@ -183,8 +184,8 @@ impl<'a> Conditions<'a> {
 
     /// Ends the text.
     fn finish(&mut self) {
-        if let Some(start) = self.left_out_from {
-            self.left_out.push(Span { start, end: self.text.trim_end().len() as u32 });
+        if let Some(start) = self.excluded_from {
+            self.excluded.push(Span { start, end: self.text.trim_end().len() as u32 });
         }
         for condition in std::mem::take(&mut self.open) {
             let what = "this condition is not closed";
@@ -194,7 +195,7 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    fn wrong(&mut self, what: String, span: Span, remedy: &str) {
+    fn error(&mut self, what: String, span: Span, remedy: &str) {
         let mut problem = Diagnostic::error(Code::Directive, what, span);
         problem.remedy(remedy);
         self.diagnostics.push(problem);
@@ -213,7 +214,7 @@ mod tests {
     use crate::token::TokenKind;
 
     /// Returns the words that are kept and the text that is not.
-    fn kept(text: &str) -> (String, Vec<&str>) {
+    fn split(text: &str) -> (String, Vec<&str>) {
         let lexed = lex(text);
         assert!(lexed.diagnostics.is_empty(), "{text}\n{:#?}", lexed.diagnostics);
         let words = lexed.tokens.iter().filter(|token| token.kind != TokenKind::Directive);
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_conditions_exclude_is_left_out() {
+    fn excluded_tokens_are_dropped() {
         for (text, expected) in [
             ("#define A\n#ifdef A\na\n#else\nb\n#endif\nc", "a c"),
             ("#ifdef A\na\n#else\nb\n#endif\nc", "b c"),
@@ -238,19 +239,19 @@ mod tests {
             ("#ifdef A\n' @ \" %%\n%%\n/* no end\n*/\n#endif\nb", "b"),
             ("x\n#ifdef A_LONGER\na\n#endif\n#define A_LONGER_NAME\n", "x"),
         ] {
-            assert_eq!(kept(text).0, expected, "{text}");
+            assert_eq!(split(text).0, expected, "{text}");
         }
     }
 
     #[test]
-    fn what_is_left_out_is_a_comment() {
+    fn excluded_text_becomes_a_comment() {
         let text = "a // one\n#ifdef A\nb // two\n#ifdef B\n#endif\n#else\nc /* three */\n#endif\nd";
         let expected = ["// one", "#ifdef A\nb // two\n#ifdef B\n#endif\n#else", "/* three */", "#endif"];
-        assert_eq!(kept(text).1, expected);
+        assert_eq!(split(text).1, expected);
     }
 
     #[test]
-    fn conditions_that_are_wrong_are_told() {
+    fn malformed_conditions_are_reported() {
         for (text, expected) in [
             ("#ifdef A\na\n", "F0003"),
             ("#endif\n", "F0107"),

@@ -1,7 +1,7 @@
 //! Nesting depth of a function: an upper bound on the stack that evaluating it takes.
 
 use crate::code::{Expression as E, Statement as S};
-use crate::visit::parts;
+use crate::visit::each_operand;
 
 /// The depth of a sequence of statements.
 pub(crate) fn of(statements: &[S]) -> u32 {
@@ -15,8 +15,8 @@ fn statement(one: &S) -> u32 {
         S::Block(all) => of(all),
         S::If(condition, then, otherwise) => expression(condition).max(statement(then)).max(statement(otherwise)),
         S::Loop { before, body, step, after, .. } => {
-            let asked = [before, step, after].into_iter().flatten().map(expression).max();
-            asked.unwrap_or(0).max(statement(body))
+            let conditions = [before, step, after].into_iter().flatten().map(expression).max();
+            conditions.unwrap_or(0).max(statement(body))
         }
         S::Switch { value, parts, .. } => expression(value).max(parts.iter().map(|part| of(part)).max().unwrap_or(0)),
     }
@@ -24,6 +24,6 @@ fn statement(one: &S) -> u32 {
 
 fn expression(one: &E) -> u32 {
     let mut deepest = 0;
-    parts(one, &mut |part| deepest = deepest.max(expression(part)));
+    each_operand(one, &mut |part| deepest = deepest.max(expression(part)));
     1 + deepest
 }

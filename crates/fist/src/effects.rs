@@ -159,7 +159,7 @@ impl code::Site {
 impl Operand {
     fn effects(&self) -> Effects {
         match self {
-            Operand::Shared(shared) | Operand::SharedAnswer(shared) => of_area(&shared.area),
+            Operand::Shared(shared) | Operand::SharedOutInteger(shared) => of_area(&shared.area),
             _ => Effects::NONE,
         }
     }
@@ -168,7 +168,7 @@ impl Operand {
 impl code::Operand {
     fn effects(&self) -> Effects {
         match self {
-            code::Operand::Shared(shared, _) | code::Operand::SharedAnswer(shared, _) => of_area(&shared.area),
+            code::Operand::Shared(shared, _) | code::Operand::SharedOutInteger(shared, _) => of_area(&shared.area),
             _ => Effects::NONE,
         }
     }

@@ -14,7 +14,7 @@ pub fn explain(program: &Program, text: &str) -> String {
     lines.extend(ioctls(program, text));
     for index in 0..OPERATIONS.len() {
         let operation = Operation(index as u8);
-        lines.extend(fires(level, text, operation));
+        lines.extend(describe_firing(level, text, operation));
     }
     if level.rules.is_empty() {
         lines.push("no rules: every operation is done below".to_owned());
@@ -28,9 +28,9 @@ pub fn explain_together(levels: &[(&Program, &str)]) -> String {
     let mut lines = Vec::new();
     for index in 0..OPERATIONS.len() {
         let operation = Operation(index as u8);
-        if levels.iter().any(|(level, _)| !Fired::at(level, operation).is_empty()) {
+        if levels.iter().any(|(level, _)| !FiringRules::at(level, operation).is_empty()) {
             lines.push(operation.kind().name.to_owned());
-            fires_through(&levels, operation, "  ", &mut lines);
+            describe_firing_through(&levels, operation, "  ", &mut lines);
         }
     }
     lines.join("\n") + "\n"
@@ -90,70 +90,70 @@ fn ioctls(program: &Program, text: &Lines) -> Vec<String> {
 }
 
 /// The rules and filters that fire at an operation, in order.
-fn fires(level: &Level, text: &Lines, operation: Operation) -> Vec<String> {
-    let fired = Fired::at(level, operation);
-    if fired.is_empty() {
+fn describe_firing(level: &Level, text: &Lines, operation: Operation) -> Vec<String> {
+    let firing = FiringRules::at(level, operation);
+    if firing.is_empty() {
         return Vec::new();
     }
-    let Fired { before, instead, behind } = fired;
+    let FiringRules { pre, replace, post } = firing;
     let mut lines = vec![operation.kind().name.to_owned()];
-    lines.extend(before.iter().map(|rule| line(rule, text)));
-    match instead {
+    lines.extend(pre.iter().map(|rule| line(rule, text)));
+    match replace {
         Some(rule) if operation.kind().name == "readdir" => lines.push(line(rule, text) + ", for each name"),
         Some(rule) => lines.push(line(rule, text) + ", in its place"),
         None => lines.push("  the operation below".to_owned()),
     }
-    lines.extend(behind.iter().map(|rule| line(rule, text)));
+    lines.extend(post.iter().map(|rule| line(rule, text)));
     lines
 }
 
 /// Appends what fires at an operation in the first level and in those below it.
-fn fires_through(levels: &[(&Level, Lines)], operation: Operation, indent: &str, lines: &mut Vec<String>) {
+fn describe_firing_through(levels: &[(&Level, Lines)], operation: Operation, indent: &str, lines: &mut Vec<String>) {
     let Some(((level, text), below)) = levels.split_first() else {
         lines.push(format!("{indent}the operation below"));
         return;
     };
     let name = &level.name;
-    let told = |rule: &Rule| format!("{indent}{name}: {}", line(rule, text).trim_start());
-    let Fired { before, instead, behind } = Fired::at(level, operation);
-    lines.extend(before.iter().map(|rule| told(rule)));
-    match instead {
+    let describe = |rule: &Rule| format!("{indent}{name}: {}", line(rule, text).trim_start());
+    let FiringRules { pre, replace, post } = FiringRules::at(level, operation);
+    lines.extend(pre.iter().map(|rule| describe(rule)));
+    match replace {
         Some(rule) if operation.kind().name == "readdir" => {
-            fires_through(below, operation, indent, lines);
-            lines.push(told(rule) + ", for each name");
+            describe_firing_through(below, operation, indent, lines);
+            lines.push(describe(rule) + ", for each name");
         }
         Some(rule) => {
-            lines.push(told(rule) + ", in its place; where it does the operation:");
-            fires_through(below, operation, &format!("{indent}  "), lines);
+            lines.push(describe(rule) + ", in its place; where it does the operation:");
+            describe_firing_through(below, operation, &format!("{indent}  "), lines);
         }
-        None => fires_through(below, operation, indent, lines),
+        None => describe_firing_through(below, operation, indent, lines),
     }
-    lines.extend(behind.iter().map(|rule| told(rule)));
+    lines.extend(post.iter().map(|rule| describe(rule)));
 }
 
 /// The rules that fire at an operation.
-struct Fired<'p> {
-    before: Vec<&'p Rule>,
-    instead: Option<&'p Rule>,
-    behind: Vec<&'p Rule>,
+struct FiringRules<'p> {
+    pre: Vec<&'p Rule>,
+    replace: Option<&'p Rule>,
+    post: Vec<&'p Rule>,
 }
 
-impl<'p> Fired<'p> {
-    fn at(level: &'p Level, operation: Operation) -> Fired<'p> {
+impl<'p> FiringRules<'p> {
+    fn at(level: &'p Level, operation: Operation) -> FiringRules<'p> {
         let of = |part| {
             let is_one =
                 move |rule: &&Rule| rule.part == part && rule.ioctl.is_none() && rule.operations.contains(operation);
             level.rules.iter().filter(is_one)
         };
-        Fired {
-            before: of(Part::PreCall).collect(),
-            instead: of(Part::Call).next_back(),
-            behind: of(Part::PostCall).collect(),
+        FiringRules {
+            pre: of(Part::PreCall).collect(),
+            replace: of(Part::Call).next_back(),
+            post: of(Part::PostCall).collect(),
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.before.is_empty() && self.instead.is_none() && self.behind.is_empty()
+        self.pre.is_empty() && self.replace.is_none() && self.post.is_empty()
     }
 }
 

@@ -27,7 +27,7 @@ impl Conversion {
 }
 
 /// Maximum field width: a larger one is an error.
-const WIDTH_MAX: usize = 4096;
+const MAX_FIELD_WIDTH: usize = 4096;
 
 /// Parses the conversions of a format, or returns an error message.
 pub fn conversions(format: &[u8]) -> Result<Vec<Conversion>, String> {
@@ -81,8 +81,8 @@ fn number(format: &[u8], at: &mut usize) -> Result<Option<usize>, String> {
     let mut value = 0_usize;
     while let Some(digit @ b'0'..=b'9') = format.get(*at) {
         value = value * 10 + usize::from(digit - b'0');
-        if value > WIDTH_MAX {
-            return Err(format!("a field is at most {WIDTH_MAX} characters wide"));
+        if value > MAX_FIELD_WIDTH {
+            return Err(format!("a field is at most {MAX_FIELD_WIDTH} characters wide"));
         }
         *at += 1;
     }
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_as_printf_makes_them() {
+    fn messages_match_printf() {
         let values = [Value::Integer(-7, 4), Value::Text(b"name"), Value::Integer(255, 4), Value::Integer(-5, 8)];
         assert_eq!(print(b"%d|%-6s|%04x|%05ld|100%%", &values), b"-7|name  |00ff|-0005|100%");
         assert_eq!(print(b"%.2s", &[Value::Text(b"name")]), b"na");

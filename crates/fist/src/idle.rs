@@ -7,45 +7,45 @@ use crate::program::Program;
 
 /// Returns whether a function has no observable effect if the operation has no error.
 pub fn without_error(program: &Program, function: usize) -> bool {
-    Idle { program }.all(&program.functions[function].body).is_some()
+    IdleAnalysis { program }.statements(&program.functions[function].body).is_some()
 }
 
 /// Evaluates a function as if `fistLastErr()` were 0. `None` means that it may have an effect or trap.
-struct Idle<'p> {
+struct IdleAnalysis<'p> {
     program: &'p Program,
 }
 
 /// Whether the following statement is still reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
-    On,
-    Ended,
+    FallsThrough,
+    Returns,
 }
 
-impl Idle<'_> {
-    fn all(&self, statements: &[S]) -> Option<Flow> {
+impl IdleAnalysis<'_> {
+    fn statements(&self, statements: &[S]) -> Option<Flow> {
         for statement in statements {
-            if self.one(statement)? == Flow::Ended {
-                return Some(Flow::Ended);
+            if self.statement(statement)? == Flow::Returns {
+                return Some(Flow::Returns);
             }
         }
-        Some(Flow::On)
+        Some(Flow::FallsThrough)
     }
 
-    fn one(&self, statement: &S) -> Option<Flow> {
+    fn statement(&self, statement: &S) -> Option<Flow> {
         match statement {
-            S::Expression(expression) => self.value(expression).map(|_| Flow::On),
-            S::Clear(_) => Some(Flow::On),
-            S::Block(statements) => self.all(statements),
+            S::Expression(expression) => self.value(expression).map(|_| Flow::FallsThrough),
+            S::Clear(_) => Some(Flow::FallsThrough),
+            S::Block(statements) => self.statements(statements),
             S::If(condition, then, otherwise) => match self.value(condition)? {
-                Some(0) => self.one(otherwise),
-                Some(_) => self.one(then),
+                Some(0) => self.statement(otherwise),
+                Some(_) => self.statement(then),
                 None => {
-                    let (one, other) = (self.one(then)?, self.one(otherwise)?);
-                    Some(if one == other { one } else { Flow::On })
+                    let (one, other) = (self.statement(then)?, self.statement(otherwise)?);
+                    Some(if one == other { one } else { Flow::FallsThrough })
                 }
             },
-            S::Return(value) => value.as_ref().map_or(Some(None), |value| self.value(value)).map(|_| Flow::Ended),
+            S::Return(value) => value.as_ref().map_or(Some(None), |value| self.value(value)).map(|_| Flow::Returns),
             S::Loop { .. } | S::Switch { .. } | S::Break | S::Continue => None,
         }
     }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_ask_for_an_error_first_are_idle_without_one() {
+    fn rules_that_return_without_an_error_are_idle() {
         for body in [
             "",
             "if (fistLastErr() == EACCES) fistPrintf(\"%d\", %uid);",

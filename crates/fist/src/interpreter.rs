@@ -3,18 +3,18 @@
 use crate::arithmetic::{compare, compute};
 use crate::code::{Expression as E, Function, Statement as S};
 use crate::memory::{self, Frame, Memory};
-use crate::meter::Steps;
+use crate::meter::Fuel;
 use crate::program::Program;
 use crate::stop::{Stop, Why};
 use crate::text::Span;
 
 /// Fuel of a run: maximum number of loop iterations and calls, some tenths of a second.
-pub const STEPS_MAX: u64 = 5_000_000;
+pub const MAX_FUEL: u64 = 5_000_000;
 /// Maximum nesting depth of functions that call each other: see [`Function::depth`].
-pub const DEPTH_MAX: u32 = 600;
+pub const MAX_CALL_DEPTH: u32 = 600;
 
 /// The handler of a program's intrinsic and host calls.
-pub trait Outside {
+pub trait CallHandler {
     /// Executes the call with this index and these arguments.
     ///
     /// # Errors
@@ -29,26 +29,27 @@ pub trait Outside {
 pub fn run(
     program: &Program,
     memory: &mut Memory<'_>,
-    outside: &mut dyn Outside,
+    handler: &mut dyn CallHandler,
     function: usize,
     values: &[i64],
 ) -> Result<i64, Stop> {
     memory.set_order(program.target.byte_order);
-    let (steps, left) = Steps::new(STEPS_MAX);
-    let mut machine = Machine { program, memory, outside, registers: values.to_vec(), base: 0, left, steps, depth: 0 };
-    machine.invoke(function, 0, Span::default())
+    let (fuel, left) = Fuel::new(MAX_FUEL);
+    let mut interpreter =
+        Interpreter { program, memory, handler, registers: values.to_vec(), base: 0, left, fuel, depth: 0 };
+    interpreter.invoke(function, 0, Span::default())
 }
 
-struct Machine<'r, 'm> {
+struct Interpreter<'r, 'm> {
     program: &'r Program,
     memory: &'r mut Memory<'m>,
-    outside: &'r mut dyn Outside,
+    handler: &'r mut dyn CallHandler,
     /// Registers of all active functions, the innermost function's last.
     registers: Vec<i64>,
     base: usize,
     /// Fuel left until the next clock check, and the fuel after that.
     left: u64,
-    steps: Steps,
+    fuel: Fuel,
     depth: u32,
 }
 
@@ -60,36 +61,36 @@ enum Flow {
     Return(i64),
 }
 
-impl Machine<'_, '_> {
+impl Interpreter<'_, '_> {
     /// Invokes a function whose arguments are in the registers from `base` on.
     fn invoke(&mut self, function: usize, base: usize, span: Span) -> Result<i64, Stop> {
         let program = self.program;
         let function: &Function = &program.functions[function];
         let stop = |why| Stop { why, span };
-        if self.depth + function.depth > DEPTH_MAX {
+        if self.depth + function.depth > MAX_CALL_DEPTH {
             return Err(stop(Why::TooDeep));
         }
-        self.step(function.weight, span)?;
+        self.consume_fuel(function.weight, span)?;
         self.depth += function.depth;
         let frame = self.memory.enter(&function.objects).map_err(stop)?;
         let before = std::mem::replace(&mut self.base, base);
         self.registers.resize(base + function.registers, 0);
-        let answer = self.statements(&function.body, frame);
+        let result = self.statements(&function.body, frame);
         self.registers.truncate(base);
         self.base = before;
         self.memory.leave(frame);
         self.depth -= function.depth;
-        match answer? {
+        match result? {
             Flow::Return(value) => Ok(value),
             _ => Ok(0),
         }
     }
 
     #[inline]
-    fn step(&mut self, weight: u32, span: Span) -> Result<(), Stop> {
+    fn consume_fuel(&mut self, weight: u32, span: Span) -> Result<(), Stop> {
         let weight = u64::from(weight);
         if weight > self.left {
-            return self.more(weight - self.left, span);
+            return self.refill(weight - self.left, span);
         }
         self.left -= weight;
         Ok(())
@@ -97,8 +98,8 @@ impl Machine<'_, '_> {
 
     /// Refills the fuel up to the next clock check; `missing` is the number of units already overspent.
     #[cold]
-    fn more(&mut self, missing: u64, span: Span) -> Result<(), Stop> {
-        self.left = self.steps.more(missing, self.memory.meter()).map_err(|why| Stop { why, span })?;
+    fn refill(&mut self, overspent: u64, span: Span) -> Result<(), Stop> {
+        self.left = self.fuel.refill(overspent, self.memory.meter()).map_err(|why| Stop { why, span })?;
         Ok(())
     }
 
@@ -130,7 +131,7 @@ impl Machine<'_, '_> {
             }
             S::Loop { before, body, step, after, weight, span } => {
                 let parts = (before.as_ref(), &**body, step.as_ref(), after.as_ref());
-                return self.repeat(parts, (*weight, *span), frame);
+                return self.run_loop(parts, (*weight, *span), frame);
             }
             S::Switch { value, cases, otherwise, parts } => {
                 let value = self.value(value, frame)?;
@@ -152,7 +153,7 @@ impl Machine<'_, '_> {
         Ok(Flow::Next)
     }
 
-    fn repeat(
+    fn run_loop(
         &mut self,
         (before, body, step, after): (Option<&E>, &S, Option<&E>, Option<&E>),
         (weight, span): (u32, Span),
@@ -177,7 +178,7 @@ impl Machine<'_, '_> {
             {
                 return Ok(Flow::Next);
             }
-            self.step(weight, span)?;
+            self.consume_fuel(weight, span)?;
         }
     }
 
@@ -250,41 +251,41 @@ impl Machine<'_, '_> {
     }
 
     fn call(&mut self, function: usize, values: &[E], span: Span, frame: Frame) -> Result<i64, Stop> {
-        let mut given = [0; 16];
-        let mut many = Vec::new();
-        let given = self.values(values, &mut given, &mut many, frame)?;
+        let mut arguments = [0; 16];
+        let mut heap_buffer = Vec::new();
+        let arguments = self.values(values, &mut arguments, &mut heap_buffer, frame)?;
         // After the registers of the calling function.
         let base = self.registers.len();
-        self.registers.extend_from_slice(given);
-        let answer = self.invoke(function, base, span);
+        self.registers.extend_from_slice(arguments);
+        let result = self.invoke(function, base, span);
         self.registers.truncate(base);
-        answer
+        result
     }
 
     fn site(&mut self, site: usize, values: &[E], span: Span, frame: Frame) -> Result<i64, Stop> {
-        let mut given = [0; 16];
-        let mut many = Vec::new();
-        let given = self.values(values, &mut given, &mut many, frame)?;
-        self.outside.call(self.memory, site, given).map_err(|why| Stop { why, span })
+        let mut arguments = [0; 16];
+        let mut heap_buffer = Vec::new();
+        let arguments = self.values(values, &mut arguments, &mut heap_buffer, frame)?;
+        self.handler.call(self.memory, site, arguments).map_err(|why| Stop { why, span })
     }
 
     /// Evaluates expressions, into a buffer on the stack if there are few.
     fn values<'v>(
         &mut self,
         values: &[E],
-        few: &'v mut [i64; 16],
-        many: &'v mut Vec<i64>,
+        inline_buffer: &'v mut [i64; 16],
+        heap_buffer: &'v mut Vec<i64>,
         frame: Frame,
     ) -> Result<&'v [i64], Stop> {
-        if values.len() <= few.len() {
-            for (place, value) in few.iter_mut().zip(values) {
-                *place = self.value(value, frame)?;
+        if values.len() <= inline_buffer.len() {
+            for (slot, value) in inline_buffer.iter_mut().zip(values) {
+                *slot = self.value(value, frame)?;
             }
-            return Ok(&few[..values.len()]);
+            return Ok(&inline_buffer[..values.len()]);
         }
         for value in values {
-            many.push(self.value(value, frame)?);
+            heap_buffer.push(self.value(value, frame)?);
         }
-        Ok(many)
+        Ok(heap_buffer)
     }
 }

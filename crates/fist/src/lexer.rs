@@ -2,15 +2,15 @@
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lexed::Lexed;
-use crate::limits::{NAME_BYTES_MAX, PROBLEMS_MAX, TEXT_BYTES_MAX, TOKENS_MAX};
+use crate::limits::{MAX_LEXICAL_DIAGNOSTICS, MAX_NAME_BYTES, MAX_SOURCE_BYTES, MAX_TOKENS};
 use crate::text::Span;
 use crate::token::{Comment, MARKS, Token, TokenKind};
 
 /// Tokenizes a text, excluding the tokens that preprocessor conditions remove.
 pub fn lex(text: &str) -> Lexed {
     let mut lexer = Lexer { text, position: 0, begins_line: true, lexed: Lexed::none() };
-    if text.len() > TEXT_BYTES_MAX {
-        let what = format!("the description is longer than {} MiB", TEXT_BYTES_MAX >> 20);
+    if text.len() > MAX_SOURCE_BYTES {
+        let what = format!("the description is longer than {} MiB", MAX_SOURCE_BYTES >> 20);
         lexer.lexed.diagnostics.push(Diagnostic::error(Code::TooLong, what, Span::default()));
     } else {
         lexer.run();
@@ -48,8 +48,8 @@ impl Lexer<'_> {
                 '%' if self.begins_line && self.section() => {}
                 'a'..='z' | 'A'..='Z' | '_' => {
                     self.skip_name();
-                    if self.position - start > NAME_BYTES_MAX {
-                        self.wrong(Code::TooLong, format!("a name is longer than {NAME_BYTES_MAX} bytes"), start);
+                    if self.position - start > MAX_NAME_BYTES {
+                        self.error(Code::TooLong, format!("a name is longer than {MAX_NAME_BYTES} bytes"), start);
                     }
                     self.push(TokenKind::Name, start);
                 }
@@ -71,9 +71,9 @@ impl Lexer<'_> {
     }
 
     fn push(&mut self, kind: TokenKind, start: usize) {
-        if self.lexed.tokens.len() >= TOKENS_MAX && kind != TokenKind::End {
-            let what = format!("the description has more than {TOKENS_MAX} words and marks");
-            self.wrong(Code::TooLong, what, start);
+        if self.lexed.tokens.len() >= MAX_TOKENS && kind != TokenKind::End {
+            let what = format!("the description has more than {MAX_TOKENS} words and marks");
+            self.error(Code::TooLong, what, start);
             self.position = self.text.len();
             return;
         }
@@ -84,10 +84,10 @@ impl Lexer<'_> {
         self.begins_line = false;
     }
 
-    fn wrong(&mut self, code: Code, what: impl Into<String>, start: usize) {
+    fn error(&mut self, code: Code, what: impl Into<String>, start: usize) {
         let span = Span::new(start, self.position);
         self.lexed.diagnostics.push(Diagnostic::error(code, what, span));
-        if self.lexed.diagnostics.len() >= PROBLEMS_MAX {
+        if self.lexed.diagnostics.len() >= MAX_LEXICAL_DIAGNOSTICS {
             // This is no FiST program: the rest would only repeat the error.
             self.position = self.text.len();
         }
@@ -104,7 +104,7 @@ impl Lexer<'_> {
         let end = if is_line { self.rest().find('\n') } else { self.rest().find("*/").map(|end| end + 2) };
         self.position += end.unwrap_or(self.rest().len());
         if end.is_none() && !is_line {
-            self.wrong(Code::Unclosed, "this comment is not closed", start);
+            self.error(Code::Unclosed, "this comment is not closed", start);
         }
         self.lexed.comments.push(Comment { span: Span::new(start, self.position), begins_line: self.begins_line });
         if self.text[start..self.position].contains('\n') {
@@ -155,7 +155,7 @@ impl Lexer<'_> {
         let value = u64::from_str_radix(digits, radix).ok().filter(|_| is_suffix);
         if value.is_none() {
             let what = format!("`{written}` is no integer of 64 bits");
-            self.wrong(Code::BadInteger, what, start);
+            self.error(Code::BadInteger, what, start);
         }
         let (is_unsigned, is_long) = (suffix.contains('u'), suffix.contains('l'));
         self.push(TokenKind::Integer { value: value.unwrap_or(0), is_unsigned, is_long }, start);
@@ -168,7 +168,7 @@ impl Lexer<'_> {
         loop {
             match self.peek() {
                 None | Some('\n') => {
-                    self.wrong(Code::Unclosed, "this string is not closed on its line", start);
+                    self.error(Code::Unclosed, "this string is not closed on its line", start);
                     break;
                 }
                 Some('"') => {
@@ -199,7 +199,7 @@ impl Lexer<'_> {
         if byte.is_some() && self.peek() == Some('\'') {
             self.position += 1;
         } else {
-            self.wrong(Code::BadCharacter, "a character is one byte in single quotes", start);
+            self.error(Code::BadCharacter, "a character is one byte in single quotes", start);
         }
         self.push(TokenKind::Character(byte.unwrap_or(0)), start);
     }
@@ -234,8 +234,8 @@ impl Lexer<'_> {
         Some(byte)
     }
 
-    fn digits(&mut self, radix: u32, most: usize) -> Option<u8> {
-        let count = self.rest().chars().take(most).take_while(|digit| digit.is_digit(radix)).count();
+    fn digits(&mut self, radix: u32, max_digits: usize) -> Option<u8> {
+        let count = self.rest().chars().take(max_digits).take_while(|digit| digit.is_digit(radix)).count();
         let value = u32::from_str_radix(&self.rest()[..count], radix).ok()?;
         self.position += count;
         u8::try_from(value).ok()
@@ -243,7 +243,7 @@ impl Lexer<'_> {
 
     fn bad_escape(&mut self, start: usize) -> u8 {
         let what = format!("`{}` is no escape of C", &self.text[start..self.position]);
-        self.wrong(Code::BadEscape, what, start);
+        self.error(Code::BadEscape, what, start);
         0
     }
 
@@ -253,7 +253,7 @@ impl Lexer<'_> {
         self.skip_name();
         let name_length = (self.position - start - 1) as u32;
         if name_length == 0 {
-            self.wrong(Code::UnexpectedCharacter, "`$` is followed by the name of an argument, or a number", start);
+            self.error(Code::UnexpectedCharacter, "`$` is followed by the name of an argument, or a number", start);
             return;
         }
         let branch = match self.rest().as_bytes() {
@@ -278,7 +278,7 @@ impl Lexer<'_> {
             None => {
                 self.position += first.len_utf8();
                 let what = format!("`{}` has no meaning here", first.escape_default());
-                self.wrong(Code::UnexpectedCharacter, what, start);
+                self.error(Code::UnexpectedCharacter, what, start);
             }
         }
     }

@@ -8,7 +8,7 @@ use std::{fmt, io};
 use crate::check::check_commented;
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::ir;
-use crate::limits::TEXT_BYTES_MAX;
+use crate::limits::MAX_SOURCE_BYTES;
 use crate::lines::Lines;
 use crate::parser::parse;
 use crate::program::Program;
@@ -37,7 +37,7 @@ pub enum Failure {
     Unreadable(PathBuf, io::Error),
     /// The file is a directory, a device or the like.
     NoFile(PathBuf),
-    /// The file is longer than [`TEXT_BYTES_MAX`].
+    /// The file is longer than [`MAX_SOURCE_BYTES`].
     TooLong(PathBuf),
     /// The file is not UTF-8, from this line and column on.
     NoText(PathBuf, usize, usize),
@@ -62,9 +62,9 @@ pub fn text(path: &Path) -> Result<String, Failure> {
 /// Reads a text, to which messages refer by this path.
 pub fn read(from: impl Read, path: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
-    let most = TEXT_BYTES_MAX as u64 + 1;
-    from.take(most).read_to_end(&mut bytes).map_err(|error| Failure::Unreadable(path.to_owned(), error))?;
-    if bytes.len() > TEXT_BYTES_MAX {
+    let max_bytes = MAX_SOURCE_BYTES as u64 + 1;
+    from.take(max_bytes).read_to_end(&mut bytes).map_err(|error| Failure::Unreadable(path.to_owned(), error))?;
+    if bytes.len() > MAX_SOURCE_BYTES {
         return Err(Failure::TooLong(path.to_owned()));
     }
     String::from_utf8(bytes).map_err(|error| {
@@ -82,7 +82,7 @@ impl Loaded {
         let is_read = parsed.diagnostics.iter().all(|diagnostic| diagnostic.severity != Severity::Error);
         let checked = check_commented(&parsed.description, &name, parsed.written_comments(&text));
         let mut diagnostics = parsed.diagnostics;
-        diagnostics.extend(checked.diagnostics.into_iter().filter(|diagnostic| is_read || is_sure(diagnostic)));
+        diagnostics.extend(checked.diagnostics.into_iter().filter(|diagnostic| is_read || is_certain(diagnostic)));
         diagnostics.sort_by_key(|diagnostic| diagnostic.span);
         let (ir, program) = if is_read { (checked.ir, checked.program) } else { (None, None) };
         Loaded { file: file.to_owned(), name, text, ir, program, diagnostics }
@@ -91,7 +91,7 @@ impl Loaded {
 
 /// Returns whether an error is certain although a part of the text could not be parsed: others may only be due to a
 /// definition in that part, so they are not reported.
-fn is_sure(diagnostic: &Diagnostic) -> bool {
+fn is_certain(diagnostic: &Diagnostic) -> bool {
     let may_follow = [Code::UnknownName, Code::BadConstant, Code::BadCall, Code::MissingFilter];
     diagnostic.severity == Severity::Error && !may_follow.contains(&diagnostic.code)
 }
@@ -120,8 +120,8 @@ impl fmt::Display for Failure {
                 write!(formatter, "{} is not a regular file; name the file of a description", path.display())
             }
             Failure::TooLong(path) => {
-                let most = TEXT_BYTES_MAX >> 20;
-                write!(formatter, "{} is longer than {most} MiB; a description is shorter", path.display())
+                let max_bytes = MAX_SOURCE_BYTES >> 20;
+                write!(formatter, "{} is longer than {max_bytes} MiB; a description is shorter", path.display())
             }
             Failure::NoText(path, line, column) => {
                 let path = path.display();
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_description_is_called_as_its_file_up_to_the_first_dot() {
+    fn program_name_is_the_file_name_up_to_the_first_dot() {
         for (file, expected) in [
             ("/srv/cryptfs.fist", "cryptfs"),
             ("rot13.v2.fist", "rot13"),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_found_by_the_name_of_the_file() {
+    fn filter_functions_have_the_program_name_as_prefix() {
         let text = "filter:data;\n%%\n%%\nint my_fs_encode_data(const page_t *in, page_t *out) { return %pagesize; }\n\
             int my_fs_decode_data(const page_t *in, page_t *out) { return %pagesize; }\n";
         assert!(Loaded::of("/srv/my-fs.fist", text.to_owned()).program.is_some());
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_follow_from_a_part_that_cannot_be_read_is_not_told() {
+    fn errors_that_may_follow_from_a_syntax_error_are_suppressed() {
         let codes = |text: &str| {
             let loaded = Loaded::of("test.fist", text.to_owned());
             assert!(loaded.program.is_none());
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_or_the_reason_is_told() {
+    fn files_are_loaded_or_the_failure_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str, bytes: &[u8]| {
             let path = directory.path().join(name);
@@ -185,7 +185,7 @@ mod tests {
         assert!(matches!(load(directory.path()), Err(Failure::NoFile(_))));
         assert!(matches!(load(Path::new("/dev/zero")), Err(Failure::NoFile(_))));
         assert!(matches!(load(&file("binary", b"%%\n a\xff")), Err(Failure::NoText(_, 2, 3))));
-        assert!(matches!(load(&file("long", &vec![b'\n'; TEXT_BYTES_MAX + 1])), Err(Failure::TooLong(_))));
+        assert!(matches!(load(&file("long", &vec![b'\n'; MAX_SOURCE_BYTES + 1])), Err(Failure::TooLong(_))));
         let message = load(&file("binary", b"\xff")).unwrap_err().to_string();
         assert!(message.ends_with("is not text: line 1, column 1 is not UTF-8; save it as UTF-8"), "{message}");
     }

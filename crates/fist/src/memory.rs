@@ -40,7 +40,7 @@ pub fn element(pointer: i64, index: i64, size: u64) -> Result<i64, Why> {
 ///
 /// # Errors
 /// [`Why::OutOfMemory`].
-pub(crate) fn filled(byte: u8, length: usize) -> Result<Vec<u8>, Why> {
+pub(crate) fn try_filled(byte: u8, length: usize) -> Result<Vec<u8>, Why> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| Why::OutOfMemory)?;
     bytes.resize(length, byte);
@@ -51,8 +51,8 @@ pub(crate) fn filled(byte: u8, length: usize) -> Result<Vec<u8>, Why> {
 ///
 /// # Errors
 /// As [`filled`].
-pub(crate) fn copied(bytes: &[u8]) -> Result<Vec<u8>, Why> {
-    let mut copy = filled(0, bytes.len())?;
+pub(crate) fn try_copy(bytes: &[u8]) -> Result<Vec<u8>, Why> {
+    let mut copy = try_filled(0, bytes.len())?;
     copy.copy_from_slice(bytes);
     Ok(copy)
 }
@@ -69,21 +69,21 @@ pub fn distance(one: i64, other: i64) -> Result<i64, Why> {
 }
 
 /// First region number of allocated memory.
-pub(crate) const ALLOCATED: usize = 1 << 15;
+pub(crate) const FIRST_HEAP_REGION: usize = 1 << 15;
 /// Maximum number of bytes of live variables.
-const STACK_BYTES_MAX: usize = 4 << 20;
+const MAX_VARIABLE_BYTES: usize = 4 << 20;
 /// Size in bytes of the first block for variables; each further block is twice as large, up to 4 MiB.
-const BLOCK_BYTES: usize = 4 << 10;
+const FIRST_BLOCK_BYTES: usize = 4 << 10;
 /// Maximum number of bytes that a run allocates.
-const HEAP_BYTES_MAX: usize = 64 << 20;
+const MAX_RUN_HEAP_BYTES: usize = 64 << 20;
 /// Number of bytes that a run allocates without charging the budget that it shares with others.
-const HEAP_BYTES_FREE: usize = 64 << 10;
+const UNBUDGETED_HEAP_BYTES: usize = 64 << 10;
 
 /// The backing store of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Store {
-    Nowhere,
+enum BackingStore {
+    Unmapped,
     Data,
     Stack,
     Heap,
@@ -104,7 +104,7 @@ pub(crate) struct Region {
     pub(crate) writable: u32,
     /// Generation among the regions that have used this number.
     pub(crate) generation: u16,
-    store: Store,
+    store: BackingStore,
     /// Index of the data object, block of variables or heap block that contains it.
     block: u32,
     /// Offset in that block.
@@ -112,15 +112,22 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    const NOTHING: Region =
-        Region { address: 0, readable: 0, writable: 0, generation: 0, store: Store::Nowhere, block: 0, start: 0 };
+    const UNMAPPED: Region = Region {
+        address: 0,
+        readable: 0,
+        writable: 0,
+        generation: 0,
+        store: BackingStore::Unmapped,
+        block: 0,
+        start: 0,
+    };
 
-    fn read_only(store: Store, block: usize, bytes: &[u8]) -> Region {
+    fn read_only(store: BackingStore, block: usize, bytes: &[u8]) -> Region {
         let address = bytes.as_ptr().expose_provenance();
-        Region { address, readable: bytes.len() as u32, store, block: block as u32, ..Region::NOTHING }
+        Region { address, readable: bytes.len() as u32, store, block: block as u32, ..Region::UNMAPPED }
     }
 
-    fn writable(store: Store, block: usize, start: usize, bytes: &mut [u8]) -> Region {
+    fn writable(store: BackingStore, block: usize, start: usize, bytes: &mut [u8]) -> Region {
         let address = bytes.as_mut_ptr().expose_provenance();
         let length = bytes.len() as u32;
         let (block, start) = (block as u32, start as u32);
@@ -128,14 +135,14 @@ impl Region {
     }
 
     /// The tombstone of a region: pointers to it are stale from now on.
-    fn gone(self) -> Region {
-        Region { generation: self.generation.wrapping_add(1), ..Region::NOTHING }
+    fn invalidated(self) -> Region {
+        Region { generation: self.generation.wrapping_add(1), ..Region::UNMAPPED }
     }
 }
 
 /// Top of the stack of variables.
 #[derive(Clone, Copy, Debug)]
-struct Top {
+struct StackTop {
     regions: usize,
     bytes: usize,
     /// The block that the next variable is placed in if it fits, and the offset there.
@@ -148,13 +155,13 @@ pub struct Memory<'a> {
     data: &'a [Data],
     /// Data and variables, the innermost function's last.
     regions: Vec<Region>,
-    top: Top,
+    top: StackTop,
     /// Blocks that contain variables. They do not move, because compiled code holds addresses of its variables.
     stack: Vec<Vec<u8>>,
     allocated: Vec<Region>,
     heap: Vec<Vec<u8>>,
     heap_bytes: usize,
-    /// Lease for allocations beyond [`HEAP_BYTES_FREE`].
+    /// Lease for allocations beyond [`UNBUDGETED_HEAP_BYTES`].
     lease: Option<Lease>,
     budget: Option<&'a Arc<Budget>>,
     meter: Meter,
@@ -166,7 +173,7 @@ pub struct Memory<'a> {
 /// The variables of an active function.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    before: Top,
+    before: StackTop,
 }
 
 impl Frame {
@@ -180,14 +187,16 @@ impl<'a> Memory<'a> {
     /// Creates the memory of a run, with an input buffer to read and an output buffer to write.
     pub fn new(data: &'a [Data], input: &'a [u8], output: &'a mut [u8]) -> Memory<'a> {
         let mut regions = Vec::with_capacity(data.len() + 8);
-        regions.push(Region::NOTHING);
+        regions.push(Region::UNMAPPED);
         regions.extend(data.iter().enumerate().map(|(index, data)| match data.is_written {
-            true => Region::NOTHING,
-            false => Region::read_only(Store::Data, index, &data.bytes),
+            true => Region::UNMAPPED,
+            false => Region::read_only(BackingStore::Data, index, &data.bytes),
         }));
-        let top = Top { regions: regions.len(), bytes: 0, block: 0, at: 0 };
-        let allocated =
-            vec![Region::read_only(Store::Input, 0, input), Region::writable(Store::Output, 0, 0, &mut *output)];
+        let top = StackTop { regions: regions.len(), bytes: 0, block: 0, at: 0 };
+        let allocated = vec![
+            Region::read_only(BackingStore::Input, 0, input),
+            Region::writable(BackingStore::Output, 0, 0, &mut *output),
+        ];
         let (stack, heap) = (Vec::new(), Vec::new());
         Memory {
             data,
@@ -237,9 +246,9 @@ impl<'a> Memory<'a> {
     }
 
     /// Pointer to the input buffer.
-    pub const INPUT: i64 = (ALLOCATED as i64) << 32;
+    pub const INPUT: i64 = (FIRST_HEAP_REGION as i64) << 32;
     /// Pointer to the output buffer.
-    pub const OUTPUT: i64 = (ALLOCATED as i64 + 1) << 32;
+    pub const OUTPUT: i64 = (FIRST_HEAP_REGION as i64 + 1) << 32;
 
     /// Allocates the variables of a function, zeroed.
     ///
@@ -249,7 +258,7 @@ impl<'a> Memory<'a> {
         let frame = Frame { before: self.top };
         for bytes in objects {
             let end = self.top.bytes + *bytes as usize;
-            if end > STACK_BYTES_MAX || self.top.regions >= ALLOCATED {
+            if end > MAX_VARIABLE_BYTES || self.top.regions >= FIRST_HEAP_REGION {
                 self.leave(frame);
                 return Err(Why::OutOfMemory);
             }
@@ -258,7 +267,7 @@ impl<'a> Memory<'a> {
                 return Err(Why::OutOfMemory);
             };
             match self.regions.get_mut(self.top.regions) {
-                Some(place) => *place = Region { generation: place.generation, ..region },
+                Some(slot) => *slot = Region { generation: slot.generation, ..region },
                 None => self.regions.push(region),
             }
             self.top.regions += 1;
@@ -277,20 +286,20 @@ impl<'a> Memory<'a> {
             if !fits(&self.stack, self.top.block, 0) {
                 // Nothing there or beyond is live.
                 self.stack.truncate(self.top.block);
-                self.stack.push(filled(0, bytes.max(BLOCK_BYTES << self.top.block.min(10)))?);
+                self.stack.push(try_filled(0, bytes.max(FIRST_BLOCK_BYTES << self.top.block.min(10)))?);
             }
         }
-        let Top { block, at, .. } = self.top;
+        let StackTop { block, at, .. } = self.top;
         self.top.at += bytes;
-        let place = &mut self.stack[block][at..at + bytes];
-        place.fill(0);
-        Ok(Region::writable(Store::Stack, block, at, place))
+        let slot = &mut self.stack[block][at..at + bytes];
+        slot.fill(0);
+        Ok(Region::writable(BackingStore::Stack, block, at, slot))
     }
 
     /// Frees the variables of a function.
     pub fn leave(&mut self, frame: Frame) {
         for region in &mut self.regions[frame.before.regions..self.top.regions] {
-            *region = region.gone();
+            *region = region.invalidated();
         }
         self.top = frame.before;
     }
@@ -312,12 +321,13 @@ impl<'a> Memory<'a> {
     /// [`Why::OutOfMemory`].
     pub fn allocate(&mut self, mut bytes: Vec<u8>) -> Result<i64, Why> {
         let heap_bytes = self.heap_bytes + bytes.len();
-        if heap_bytes > HEAP_BYTES_MAX || self.allocated.len() >= ALLOCATED || !self.has_room(heap_bytes) {
+        if heap_bytes > MAX_RUN_HEAP_BYTES || self.allocated.len() >= FIRST_HEAP_REGION || !self.fits_budget(heap_bytes)
+        {
             return Err(Why::OutOfMemory);
         }
         self.heap_bytes = heap_bytes;
-        let index = ALLOCATED + self.allocated.len();
-        self.allocated.push(Region::writable(Store::Heap, self.heap.len(), 0, &mut bytes));
+        let index = FIRST_HEAP_REGION + self.allocated.len();
+        self.allocated.push(Region::writable(BackingStore::Heap, self.heap.len(), 0, &mut bytes));
         self.heap.push(bytes);
         Ok((index as i64) << 32)
     }
@@ -326,14 +336,14 @@ impl<'a> Memory<'a> {
     ///
     /// # Errors
     /// [`Why::OutOfMemory`], and those of the meter.
-    pub(crate) fn passes(&mut self, bytes: usize) -> Result<(), Why> {
+    pub(crate) fn charge_copy(&mut self, bytes: usize) -> Result<(), Why> {
         self.meter.charge(bytes as u64)?;
-        if self.has_room(self.heap_bytes + bytes) { Ok(()) } else { Err(Why::OutOfMemory) }
+        if self.fits_budget(self.heap_bytes + bytes) { Ok(()) } else { Err(Why::OutOfMemory) }
     }
 
     /// Returns whether the budget covers this number of bytes of this run.
-    fn has_room(&mut self, bytes: usize) -> bool {
-        match (bytes.checked_sub(HEAP_BYTES_FREE), self.budget) {
+    fn fits_budget(&mut self, bytes: usize) -> bool {
+        match (bytes.checked_sub(UNBUDGETED_HEAP_BYTES), self.budget) {
             (None | Some(0), _) | (_, None) => true,
             (Some(shared), Some(budget)) => {
                 self.lease.get_or_insert_with(|| Lease::of(Arc::clone(budget))).grow_to(shared as u64)
@@ -351,20 +361,24 @@ impl<'a> Memory<'a> {
         }
         let index = (pointer >> 32 & 0xffff) as usize;
         let region = self.region(pointer)?;
-        if region.store != Store::Heap || pointer as u32 != 0 {
+        if region.store != BackingStore::Heap || pointer as u32 != 0 {
             return Err(Why::NotAllocated);
         }
         self.heap_bytes -= std::mem::take(&mut self.heap[region.block as usize]).len();
-        self.allocated[index - ALLOCATED] = region.gone();
+        self.allocated[index - FIRST_HEAP_REGION] = region.invalidated();
         Ok(())
     }
 
     #[inline]
     fn region(&self, pointer: i64) -> Result<Region, Why> {
         let index = (pointer >> 32 & 0xffff) as usize;
-        let region = if index < ALLOCATED { self.regions.get(index) } else { self.allocated.get(index - ALLOCATED) };
+        let region = if index < FIRST_HEAP_REGION {
+            self.regions.get(index)
+        } else {
+            self.allocated.get(index - FIRST_HEAP_REGION)
+        };
         match region {
-            Some(region) if region.generation == (pointer >> 48) as u16 && region.store != Store::Nowhere => {
+            Some(region) if region.generation == (pointer >> 48) as u16 && region.store != BackingStore::Unmapped => {
                 Ok(*region)
             }
             _ if pointer as u64 >> 32 == 0 => Err(Why::NullPointer),
@@ -385,12 +399,12 @@ impl<'a> Memory<'a> {
         }
         let (block, start) = (region.block as usize, region.start as usize);
         Ok(match region.store {
-            Store::Data => &self.data[block].bytes[at..end],
-            Store::Stack => &self.stack[block][start + at..start + end],
-            Store::Heap => &self.heap[block][at..end],
-            Store::Input => &self.input[at..end],
-            Store::Output => &self.output[at..end],
-            Store::Nowhere => return Err(Why::Gone),
+            BackingStore::Data => &self.data[block].bytes[at..end],
+            BackingStore::Stack => &self.stack[block][start + at..start + end],
+            BackingStore::Heap => &self.heap[block][at..end],
+            BackingStore::Input => &self.input[at..end],
+            BackingStore::Output => &self.output[at..end],
+            BackingStore::Unmapped => return Err(Why::Gone),
         })
     }
 
@@ -407,11 +421,11 @@ impl<'a> Memory<'a> {
         }
         let (block, start) = (region.block as usize, region.start as usize);
         Ok(match region.store {
-            Store::Data | Store::Input => return Err(Why::ReadOnly),
-            Store::Stack => &mut self.stack[block][start + at..start + end],
-            Store::Heap => &mut self.heap[block][at..end],
-            Store::Output => &mut self.output[at..end],
-            Store::Nowhere => return Err(Why::Gone),
+            BackingStore::Data | BackingStore::Input => return Err(Why::ReadOnly),
+            BackingStore::Stack => &mut self.stack[block][start + at..start + end],
+            BackingStore::Heap => &mut self.heap[block][at..end],
+            BackingStore::Output => &mut self.output[at..end],
+            BackingStore::Unmapped => return Err(Why::Gone),
         })
     }
 
@@ -468,7 +482,7 @@ impl<'a> Memory<'a> {
     /// # Errors
     /// As [`Self::read`] and [`Self::write`].
     pub fn copy(&mut self, to: i64, from: i64, bytes: usize) -> Result<(), Why> {
-        let copied = copied(self.read(from, bytes)?)?;
+        let copied = try_copy(self.read(from, bytes)?)?;
         self.write(to, bytes)?.copy_from_slice(&copied);
         Ok(())
     }
@@ -486,7 +500,7 @@ mod tests {
     use crate::code::Integer;
 
     #[test]
-    fn pointers_reach_nothing_beyond_their_objects_nor_after_they_are_gone() {
+    fn accesses_out_of_bounds_or_to_stale_regions_fail() {
         let mut output = [0; 4];
         let mut memory = Memory::new(&[], b"input", &mut output);
         let frame = memory.enter(&[4, 8]).unwrap();

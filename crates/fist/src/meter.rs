@@ -7,25 +7,25 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::stop::Why;
 
 /// Maximum work of a run, in units of one byte copied once.
-pub const WORK_MAX: u64 = 1 << 30;
+pub const MAX_WORK: u64 = 1 << 30;
 /// Default time limit.
 pub const TIME_LIMIT: Duration = Duration::from_secs(1);
 /// Work between two clock checks.
-const LOOK_WORK: u64 = 32 << 20;
+const CLOCK_CHECK_WORK: u64 = 32 << 20;
 /// Fuel between two clock checks.
-const LOOK_STEPS: u64 = 1 << 18;
+const CLOCK_CHECK_FUEL: u64 = 1 << 18;
 
 /// The remaining work and time of a run, or of all runs of one operation.
 #[derive(Clone, Debug)]
 pub struct Meter {
     work: u64,
     /// The clock is checked when less work than this is left.
-    next_look: u64,
+    next_clock_check: u64,
     limit: Duration,
     /// Computing time before the clock was last started.
     used: Duration,
     /// Thread time when the clock was last started, which happens at the first check: most runs end before that.
-    begun: Option<Duration>,
+    clock_started_at: Option<Duration>,
     /// Number of pauses.
     pauses: u64,
 }
@@ -39,14 +39,21 @@ impl Default for Meter {
 impl Meter {
     /// Creates an unused meter. A run may compute for at most `limit`, and does no work afterwards.
     pub fn new(limit: Duration) -> Meter {
-        Meter { work: WORK_MAX, next_look: WORK_MAX - LOOK_WORK, limit, used: Duration::ZERO, begun: None, pauses: 0 }
+        Meter {
+            work: MAX_WORK,
+            next_clock_check: MAX_WORK - CLOCK_CHECK_WORK,
+            limit,
+            used: Duration::ZERO,
+            clock_started_at: None,
+            pauses: 0,
+        }
     }
 
-    /// Sets the work limit, [`WORK_MAX`] at most.
+    /// Sets the work limit, [`MAX_WORK`] at most.
     #[must_use]
     pub fn with_work(self, work: u64) -> Meter {
-        let work = work.min(WORK_MAX);
-        Meter { work, next_look: work.saturating_sub(LOOK_WORK), ..self }
+        let work = work.min(MAX_WORK);
+        Meter { work, next_clock_check: work.saturating_sub(CLOCK_CHECK_WORK), ..self }
     }
 
     /// Charges work, before it is done.
@@ -56,8 +63,8 @@ impl Meter {
     #[inline]
     pub fn charge(&mut self, work: u64) -> Result<(), Why> {
         self.work = self.work.checked_sub(work).ok_or(Why::TooMuchWork)?;
-        if self.work < self.next_look {
-            self.next_look = self.work.saturating_sub(LOOK_WORK);
+        if self.work < self.next_clock_check {
+            self.next_clock_check = self.work.saturating_sub(CLOCK_CHECK_WORK);
             return self.look();
         }
         Ok(())
@@ -69,15 +76,15 @@ impl Meter {
     /// [`Why::TooLong`].
     pub fn look(&mut self) -> Result<(), Why> {
         let now = thread_time();
-        let begun = *self.begun.get_or_insert(now);
-        if self.used + now.saturating_sub(begun) > self.limit { Err(Why::TooLong) } else { Ok(()) }
+        let clock_started_at = *self.clock_started_at.get_or_insert(now);
+        if self.used + now.saturating_sub(clock_started_at) > self.limit { Err(Why::TooLong) } else { Ok(()) }
     }
 
     /// Stops the clock until the next check, while the thread does something other than the run.
     pub fn pause(&mut self) {
         self.pauses += 1;
-        if let Some(begun) = self.begun.take() {
-            self.used += thread_time().saturating_sub(begun);
+        if let Some(clock_started_at) = self.clock_started_at.take() {
+            self.used += thread_time().saturating_sub(clock_started_at);
         }
     }
 
@@ -89,7 +96,7 @@ impl Meter {
     /// Restarts the clock, if it was running before.
     pub fn resume(&mut self) {
         if !self.used.is_zero() {
-            self.begun = Some(thread_time());
+            self.clock_started_at = Some(thread_time());
         }
     }
 }
@@ -102,16 +109,16 @@ fn thread_time() -> Duration {
 
 /// Fuel of a run: the caller counts down the part up to the next clock check one by one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Steps {
+pub(crate) struct Fuel {
     /// Fuel left after the next clock check.
-    later: u64,
+    reserve: u64,
 }
 
-impl Steps {
+impl Fuel {
     /// Splits the total fuel; also returns the part up to the first clock check.
-    pub(crate) fn new(all: u64) -> (Steps, u64) {
-        let first = all.min(LOOK_STEPS);
-        (Steps { later: all - first }, first)
+    pub(crate) fn new(all: u64) -> (Fuel, u64) {
+        let first = all.min(CLOCK_CHECK_FUEL);
+        (Fuel { reserve: all - first }, first)
     }
 
     /// Checks the clock when that part is used up; returns the fuel up to the next check. `missing` is the amount
@@ -119,10 +126,10 @@ impl Steps {
     ///
     /// # Errors
     /// [`Why::TooManySteps`], [`Why::TooLong`].
-    pub(crate) fn more(&mut self, missing: u64, meter: &mut Meter) -> Result<u64, Why> {
-        let left = self.later.checked_sub(missing).ok_or(Why::TooManySteps)?;
+    pub(crate) fn refill(&mut self, overspent: u64, meter: &mut Meter) -> Result<u64, Why> {
+        let left = self.reserve.checked_sub(overspent).ok_or(Why::TooManySteps)?;
         meter.look()?;
-        let (steps, next) = Steps::new(left);
+        let (steps, next) = Fuel::new(left);
         *self = steps;
         Ok(next)
     }
@@ -133,14 +140,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_is_taken_until_none_is_left() {
+    fn work_limit_is_enforced() {
         let mut meter = Meter::new(Duration::MAX);
-        assert_eq!((meter.charge(WORK_MAX - 1), meter.charge(1), meter.charge(0)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!((meter.charge(MAX_WORK - 1), meter.charge(1), meter.charge(0)), (Ok(()), Ok(()), Ok(())));
         assert_eq!(meter.charge(1), Err(Why::TooMuchWork));
     }
 
     #[test]
-    fn time_counts_while_the_clock_runs_and_the_thread_computes() {
+    fn only_thread_cpu_time_with_a_running_clock_counts() {
         let mut meter = Meter::new(Duration::from_millis(20));
         let compute = |time: Duration| {
             let end = thread_time() + time;
@@ -158,17 +165,17 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_as_many_as_there_are_however_often_the_clock_is_looked_at() {
+    fn clock_checks_do_not_change_the_total_fuel() {
         for weight in [1, 7, 4096] {
             let all = 1_000_000;
-            let (mut steps, mut left) = Steps::new(all);
+            let (mut steps, mut left) = Fuel::new(all);
             let mut meter = Meter::default();
             let mut taken = 0;
             loop {
                 match left.checked_sub(weight) {
                     Some(rest) => left = rest,
-                    None => match steps.more(weight - left, &mut meter) {
-                        Ok(more) => left = more,
+                    None => match steps.refill(weight - left, &mut meter) {
+                        Ok(refill) => left = refill,
                         Err(why) => {
                             assert_eq!(why, Why::TooManySteps);
                             break;

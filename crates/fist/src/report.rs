@@ -38,8 +38,8 @@ pub fn report(file: &str, text: &str, diagnostics: &[Diagnostic], colours: Colou
     };
     let mut sorted: Vec<&Diagnostic> = diagnostics.iter().collect();
     sorted.sort_by_key(|diagnostic| diagnostic.span);
-    let told = sorted.iter().take(TOLD_MAX).map(|one| renderer.render(&[group(&file, text, &lines, one)]) + "\n");
-    let mut all = told.collect::<Vec<_>>().join("\n");
+    let reported = sorted.iter().take(TOLD_MAX).map(|one| renderer.render(&[group(&file, text, &lines, one)]) + "\n");
+    let mut all = reported.collect::<Vec<_>>().join("\n");
     if sorted.len() > TOLD_MAX {
         let _ = writeln!(all, "\n{file} has {} more problems that are not shown", sorted.len() - TOLD_MAX);
     }
@@ -119,62 +119,62 @@ mod tests {
     use super::*;
     use crate::load::Loaded;
 
-    fn told(text: &str, colours: Colours) -> String {
+    fn reported(text: &str, colours: Colours) -> String {
         let loaded = Loaded::of("test.fist", text.to_owned());
         report(&loaded.file, &loaded.text, &loaded.diagnostics, colours)
     }
 
     #[test]
-    fn an_error_is_told_with_its_place_and_remedy() {
-        insta::assert_snapshot!(told("%%\n\n%op:unlnik:precall {\n}\n", Colours::Never));
+    fn an_error_is_reported_with_location_and_remedy() {
+        insta::assert_snapshot!(reported("%%\n\n%op:unlnik:precall {\n}\n", Colours::Never));
     }
 
     #[test]
-    fn other_places_are_shown_too() {
-        insta::assert_snapshot!(told(
+    fn related_locations_are_shown() {
+        insta::assert_snapshot!(reported(
             "fanout 2;\n\n\n\n\n\nfanout 3;\n%%\n%op:unlink { int a; int a; }\n",
             Colours::Never
         ));
     }
 
     #[test]
-    fn several_are_told_in_the_order_of_the_text() {
+    fn diagnostics_are_reported_in_source_order() {
         let text =
             "fanout two;\n%%\n%op:lookup:postcall {\n    if (fistLastErr() == EPERM)\n        x = 1;\n    int y = ;\n";
-        insta::assert_snapshot!(told(text, Colours::Never));
+        insta::assert_snapshot!(reported(text, Colours::Never));
     }
 
     #[test]
-    fn what_ends_too_early_is_told_at_its_end() {
-        insta::assert_snapshot!(told("%%\n%op:unlink {\n    fistSetErr(", Colours::Never));
-        insta::assert_snapshot!(told("fanout", Colours::Never));
-        assert_eq!(told("", Colours::Never), "");
+    fn premature_end_is_reported_at_the_end() {
+        insta::assert_snapshot!(reported("%%\n%op:unlink {\n    fistSetErr(", Colours::Never));
+        insta::assert_snapshot!(reported("fanout", Colours::Never));
+        assert_eq!(reported("", Colours::Never), "");
     }
 
     #[test]
-    fn colours_come_only_when_they_are_asked_for() {
+    fn colours_are_used_only_on_request() {
         let text = "%%\n%op:unlink { x = \"\u{1b}[31m\" @ }\n";
-        assert!(!told(text, Colours::Never).contains('\u{1b}'), "{}", told(text, Colours::Never));
-        assert!(told(text, Colours::Always).contains("\u{1b}["));
-        assert!(!told(text, Colours::Always).contains("\u{1b}[31m\""));
+        assert!(!reported(text, Colours::Never).contains('\u{1b}'), "{}", reported(text, Colours::Never));
+        assert!(reported(text, Colours::Always).contains("\u{1b}["));
+        assert!(!reported(text, Colours::Always).contains("\u{1b}[31m\""));
     }
 
     #[test]
-    fn there_is_a_most() {
+    fn number_of_reported_diagnostics_is_limited() {
         let text = format!("%%\n%op:unlink {{\n{}}}\n", "x = 1;\n".repeat(TOLD_MAX + 20));
-        let told = told(&text, Colours::Never);
-        assert_eq!(told.matches("error[F0202]").count(), TOLD_MAX);
-        assert!(told.ends_with("\ntest.fist has 20 more problems that are not shown\n"), "{told}");
+        let reported = reported(&text, Colours::Never);
+        assert_eq!(reported.matches("error[F0202]").count(), TOLD_MAX);
+        assert!(reported.ends_with("\ntest.fist has 20 more problems that are not shown\n"), "{reported}");
     }
 
     #[test]
-    fn lines_that_are_too_long_are_named() {
+    fn overlong_lines_are_not_quoted() {
         let text = format!("fanout 2;\n{} fanout 3;", " ".repeat(EXCERPT_BYTES_MAX));
-        insta::assert_snapshot!(told(&text, Colours::Never));
+        insta::assert_snapshot!(reported(&text, Colours::Never));
     }
 
     #[test]
-    fn problems_are_counted() {
+    fn diagnostics_are_counted() {
         let counted = |text: &str| counts(&Loaded::of("test.fist", text.to_owned()).diagnostics);
         assert_eq!(counted("%%\n"), "");
         assert_eq!(counted("fanout 0;\nfanout 0;\n"), "3 errors");

@@ -293,10 +293,10 @@ impl Expression {
 
 impl ExpressionKind {
     /// Visits its direct operands.
-    pub fn parts<'t>(&'t self, see: &mut dyn FnMut(&'t Expression)) {
+    pub fn parts<'t>(&'t self, visit: &mut dyn FnMut(&'t Expression)) {
         use ExpressionKind as E;
         match self {
-            E::Wrong
+            E::Invalid
             | E::Integer { .. }
             | E::Character(_)
             | E::Text(_)
@@ -307,16 +307,16 @@ impl ExpressionKind {
             | E::Step { target: of, .. }
             | E::Member { of, .. }
             | E::Cast { value: of, .. }
-            | E::SizeOfValue(of) => see(of),
+            | E::SizeOfValue(of) => visit(of),
             E::Binary(_, one, other) | E::Assign(_, one, other) | E::Index(one, other) | E::Sequence(one, other) => {
-                see(one);
-                see(other);
+                visit(one);
+                visit(other);
             }
             E::Conditional(condition, then, otherwise) => {
-                [condition, then, otherwise].into_iter().for_each(|part| see(part));
+                [condition, then, otherwise].into_iter().for_each(|part| visit(part));
             }
-            E::Call { arguments, .. } => arguments.iter().for_each(see),
-            E::SizeOfType { lengths, .. } => lengths.iter().for_each(see),
+            E::Call { arguments, .. } => arguments.iter().for_each(visit),
+            E::SizeOfType { lengths, .. } => lengths.iter().for_each(visit),
         }
     }
 }
@@ -326,7 +326,7 @@ impl ExpressionKind {
 #[allow(missing_docs)]
 pub enum ExpressionKind {
     /// An unparsable expression: already reported.
-    Wrong,
+    Invalid,
     Integer {
         value: u64,
         is_unsigned: bool,

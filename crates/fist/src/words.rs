@@ -1,10 +1,10 @@
 //! Keywords of the language and their meaning, for editors and the reference. Those that the compiler has tables of are
 //! taken from there.
 
-use crate::builtins::{Answer, BuiltIn, Parameter, Signature};
-use crate::check::operands::ROLES;
+use crate::builtins::{BuiltIn, Parameter, ReturnKind, Signature};
+use crate::check::operands::OBJECT_ROLES;
 use crate::numbers::{ERRORS, FLAGS, NUMBERS};
-use crate::parser::types::{INTEGERS, WORDS};
+use crate::parser::types::{INTEGERS, TYPE_KEYWORDS};
 
 /// A keyword that begins a declaration.
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +146,7 @@ pub const STATEMENTS: [&str; 21] = [
 /// Objects of operations, without `$`, each with a description; numbers denote the file systems below.
 pub fn objects() -> impl Iterator<Item = (&'static str, &'static str)> {
     let data = [("vfs", "the data of the mount: per_vfs"), ("mnt", "what was given when it was mounted: mntdata")];
-    ROLES.iter().map(|(name, _, summary)| (*name, *summary)).chain(data)
+    OBJECT_ROLES.iter().map(|(name, _, summary)| (*name, *summary)).chain(data)
 }
 
 /// The errors of Linux, by name.
@@ -159,25 +159,25 @@ pub fn constants() -> impl Iterator<Item = (&'static str, i64)> {
     FLAGS.into_iter().chain(NUMBERS)
 }
 
-/// The names of predefined types, and the keywords of which types are made.
+/// The names of predefined types, and the keywords that form types.
 pub fn types() -> impl Iterator<Item = &'static str> {
     let refused = |word: &&str| matches!(*word, "float" | "double");
-    let words = WORDS.into_iter().filter(move |word| !refused(word) && !STATEMENTS.contains(word));
+    let words = TYPE_KEYWORDS.into_iter().filter(move |word| !refused(word) && !STATEMENTS.contains(word));
     words.chain(INTEGERS.into_iter().map(|(name, ..)| name)).chain(["page_t", "vnode", "vnode_t"])
 }
 
 /// The syntax of a call of a built-in function: `int fistLookup(directory, name[, slot, uid, gid])`.
 pub fn usage(signature: &Signature) -> String {
-    let answer = match signature.answer {
-        Answer::Nothing => "void ",
-        Answer::Integer => "int ",
-        Answer::Memory => "char *",
+    let result = match signature.return_kind {
+        ReturnKind::Nothing => "void ",
+        ReturnKind::Integer => "int ",
+        ReturnKind::Memory => "char *",
     };
     let name = |index: usize| match signature.parameters[index] {
         (_, Parameter::Values) => "…",
         (name, _) => name,
     };
-    let mut usage = format!("{answer}{}(", signature.names[0]);
+    let mut usage = format!("{result}{}(", signature.names[0]);
     for index in 0..signature.parameters.len() {
         if index == signature.needed {
             usage.push('[');
@@ -191,13 +191,13 @@ pub fn usage(signature: &Signature) -> String {
 
 /// The declaration of a built-in function with the kinds of its arguments; those in brackets may be omitted.
 pub fn prototype(signature: &Signature) -> String {
-    let answer = match (signature.function, signature.answer) {
+    let result = match (signature.function, signature.return_kind) {
         (BuiltIn::Allocate, _) => "void *",
-        (_, Answer::Nothing) => "void ",
-        (_, Answer::Integer) => "int ",
-        (_, Answer::Memory) => "char *",
+        (_, ReturnKind::Nothing) => "void ",
+        (_, ReturnKind::Integer) => "int ",
+        (_, ReturnKind::Memory) => "char *",
     };
-    let mut prototype = format!("{answer}{}(", signature.names[0]);
+    let mut prototype = format!("{result}{}(", signature.names[0]);
     for (index, (name, parameter)) in signature.parameters.iter().enumerate() {
         prototype.push_str(if index == signature.needed { "[" } else { "" });
         prototype.push_str(if index > 0 { ", " } else { "" });
@@ -210,10 +210,10 @@ pub fn prototype(signature: &Signature) -> String {
             Parameter::Output => format!("void *{name}"),
             // Declared data, their fields, and values of the type of a field.
             Parameter::Ioctl | Parameter::FileFormat | Parameter::Field => name.to_uppercase(),
-            Parameter::Answer if signature.parameters.iter().any(|(_, one)| *one == Parameter::Field) => {
+            Parameter::OutInteger if signature.parameters.iter().any(|(_, one)| *one == Parameter::Field) => {
                 format!("TYPE *{name}")
             }
-            Parameter::Answer => format!("int *{name}"),
+            Parameter::OutInteger => format!("int *{name}"),
             Parameter::Value => format!("TYPE {name}"),
             Parameter::Values => "…".to_owned(),
         };
@@ -228,16 +228,16 @@ mod tests {
     use crate::{builtins, operations, parser};
 
     #[test]
-    fn the_words_are_those_of_the_parser() {
-        assert_eq!(DECLARATIONS.map(|declaration| declaration.name), parser::declarations::KINDS);
-        assert_eq!(SETS.map(|(name, _)| name), parser::rules::SETS);
-        assert_eq!(PARTS.map(|(name, _)| name), parser::rules::PARTS);
+    fn keywords_match_the_parser() {
+        assert_eq!(DECLARATIONS.map(|declaration| declaration.name), parser::declarations::DECLARATION_KEYWORDS);
+        assert_eq!(SETS.map(|(name, _)| name), parser::rules::OPERATION_SETS);
+        assert_eq!(PARTS.map(|(name, _)| name), parser::rules::RULE_PARTS);
         assert!(SETS.iter().all(|(name, _)| operations::set(name).is_some()));
         assert!(TYPES.iter().all(|(name, _)| operations::of_type(name).is_some()));
     }
 
     #[test]
-    fn declarations_are_written_as_their_usage_says() {
+    fn declaration_usages_parse() {
         for Declaration { name, usage, choices, .. } in DECLARATIONS {
             let parsed = parser::parse(usage);
             assert!(parsed.diagnostics.is_empty() && parsed.description.declarations.len() == 1, "{usage}");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_written_as_they_are_meant() {
+    fn call_usages_are_formatted_as_expected() {
         let of = |name: &str| usage(builtins::function(name).unwrap());
         assert_eq!(of("fistLastErr"), "int fistLastErr()");
         assert_eq!(of("fistPrintf"), "void fistPrintf(format[, …])");

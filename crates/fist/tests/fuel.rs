@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use fist::budget::Budget;
 use fist::compiler::Compiled;
 use fist::memory::Memory;
-use fist::meter::WORK_MAX;
+use fist::meter::MAX_WORK;
 use fist::program::Program;
 use fist::stop::{Stop, Why};
 
 mod common;
-use common::Notes;
+use common::RecordingHost;
 
 /// A program whose function `f` does this, after what is declared.
 fn program(declared: &str, body: &str) -> Program {
@@ -18,16 +18,16 @@ fn program(declared: &str, body: &str) -> Program {
 }
 
 /// Runs `f` in both tiers, which have to stop at the same place with the same effects: where, and what `out` holds.
-fn run(program: &Program, notes: &mut Notes) -> (Result<i64, Stop>, u64) {
+fn run(program: &Program, notes: &mut RecordingHost) -> (Result<i64, Stop>, u64) {
     let mut output = [0; 8];
-    let answer = common::run_on(program, notes, "f", &[Memory::OUTPUT], &[], &mut output);
-    (answer, u64::from_le_bytes(output))
+    let result = common::run_on(program, notes, "f", &[Memory::OUTPUT], &[], &mut output);
+    (result, u64::from_le_bytes(output))
 }
 
 #[test]
-fn what_handles_bytes_takes_work_by_the_byte() {
+fn work_is_charged_per_byte() {
     // What is done in each round, and the bytes that it handles at least.
-    let rounds: [(&str, u64); 13] = [
+    let iterations: [(&str, u64); 13] = [
         ("fistMemSet(a, 1, 4000000);", 4_000_000),
         ("fistMemCpy(a, b, 4000000);", 8_000_000),
         ("fistMemCmp(a, b, 4000000);", 8_000_000),
@@ -42,23 +42,23 @@ fn what_handles_bytes_takes_work_by_the_byte() {
         ("fistSeal(a, b, 400000, key, key, 1);", 8 * 400_000),
         ("BF_cfb64_encrypt(a, b, 100000, key, key, &place, 1);", 16 * 100_000),
     ];
-    for (round, bytes) in rounds {
+    for (iteration, bytes) in iterations {
         let body = format!(
             "char *a = fistMalloc(4000000), *b = fistMalloc(4000000), *s = fistMalloc(1000001); char key[64]; int place = 0;\n\
              fistMemSet(s, 'x', 1000000);\n\
-             for (long n = 0; ; n++) {{ fistMemCpy(out, &n, 8); {round} }} return 0;"
+             for (long n = 0; ; n++) {{ fistMemCpy(out, &n, 8); {iteration} }} return 0;"
         );
         let program = program("", &body);
-        let work = WORK_MAX / 16;
-        let (answer, count) = run(&program, &mut Notes { work, ..Notes::new(&program) });
-        assert_eq!(answer.map_err(|stop| stop.why), Err(Why::TooMuchWork), "{round}");
-        assert!(count > 2 && count * bytes <= work, "{round}: {count} times");
+        let work = MAX_WORK / 16;
+        let (result, count) = run(&program, &mut RecordingHost { work, ..RecordingHost::new(&program) });
+        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooMuchWork), "{iteration}");
+        assert!(count > 2 && count * bytes <= work, "{iteration}: {count} times");
     }
 }
 
 #[test]
-fn what_is_asked_for_below_takes_work_too() {
-    let rounds = [
+fn lower_requests_are_charged() {
+    let iterations = [
         "$0.owner;",
         "fistLookup($dir, \"name\");",
         "fistUnlink($dir, \"name\");",
@@ -73,26 +73,27 @@ fn what_is_asked_for_below_takes_work_too() {
         "fistSetFileData(\"file\", FORMAT, field, 1);",
         "%blocksize;",
     ];
-    for round in rounds {
-        let used = if round.ends_with("%blocksize;") || round.starts_with("$0") { "x = " } else { "" };
-        let body = format!("long x = 0; for (long n = 0; ; n++) {{ fistMemCpy(out, &n, 8); {used}{round} }} return x;");
+    for iteration in iterations {
+        let used = if iteration.ends_with("%blocksize;") || iteration.starts_with("$0") { "x = " } else { "" };
+        let body =
+            format!("long x = 0; for (long n = 0; ; n++) {{ fistMemCpy(out, &n, 8); {used}{iteration} }} return x;");
         let program = program("fileformat FORMAT { int field; };", &body);
-        let (answer, count) = run(&program, &mut Notes::new(&program));
-        assert_eq!(answer.map_err(|stop| stop.why), Err(Why::TooMuchWork), "{round}");
-        assert!((10_000..=1 << 14).contains(&count), "{round}: {count} times");
+        let (result, count) = run(&program, &mut RecordingHost::new(&program));
+        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooMuchWork), "{iteration}");
+        assert!((10_000..=1 << 14).contains(&count), "{iteration}: {count} times");
     }
 }
 
 #[test]
-fn rounds_and_calls_count_by_what_is_done_in_them() {
+fn iterations_and_calls_cost_fuel_by_their_size() {
     let count_of = |body: &str, functions: &str| {
         let text = format!(
             "%%\n%%\n{functions}\nlong f(unsigned char *out) {{ long x = 1, n = 0;\n\
              for (;;) {{ n++; out[0] = n; out[1] = n >> 8; out[2] = n >> 16; {body} }} return x; }}\n"
         );
         let program = common::program("test", &text);
-        let (answer, count) = run(&program, &mut Notes::new(&program));
-        assert_eq!(answer.map_err(|stop| stop.why), Err(Why::TooManySteps), "{body:.60}");
+        let (result, count) = run(&program, &mut RecordingHost::new(&program));
+        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooManySteps), "{body:.60}");
         count
     };
     let many = "x = x * 3 + 1; ".repeat(4000);
@@ -116,7 +117,7 @@ fn rounds_and_calls_count_by_what_is_done_in_them() {
 }
 
 #[test]
-fn a_run_computes_as_long_as_it_may_and_what_is_done_below_does_not_count() {
+fn time_limit_excludes_lower_requests() {
     let endless = [
         "long n = 1; while (1) { n = n / 3 + 100; n = n / 5 + 100; n = n / 7 + n / 9 + n / 11 + n / 13; } return n;",
         "char *a = fistMalloc(1000000); for (;;) fistMemSet(a, 1, 1000000); return 0;",
@@ -124,37 +125,37 @@ fn a_run_computes_as_long_as_it_may_and_what_is_done_below_does_not_count() {
     for body in endless {
         let program = program("", body);
         let compiled = Compiled::new(&program).unwrap();
-        let mut notes = Notes::new(&program);
+        let mut notes = RecordingHost::new(&program);
         notes.time_limit = Duration::from_nanos(1);
         let begin = Instant::now();
         let interpreted = common::interpret(&program, &mut notes, 0, &[Memory::OUTPUT], &[], &mut [0; 8]);
-        let answer = common::run_compiled(&compiled, &program, &mut notes, 0, &[Memory::OUTPUT], &[], &mut [0; 8]);
-        for answer in [interpreted, answer] {
-            assert_eq!(answer.map_err(|stop| stop.why), Err(Why::TooLong), "{body}");
+        let result = common::run_compiled(&compiled, &program, &mut notes, 0, &[Memory::OUTPUT], &[], &mut [0; 8]);
+        for result in [interpreted, result] {
+            assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooLong), "{body}");
         }
         assert!(begin.elapsed() < Duration::from_secs(30), "{body}: {:?}", begin.elapsed());
     }
     let body = "for (int i = 0; i < 600; i++) fistUnlink($dir, \"name\"); return 7;";
     let program = program("", body);
-    let mut notes = Notes::new(&program);
+    let mut notes = RecordingHost::new(&program);
     (notes.time_limit, notes.unlinks_for) = (Duration::from_millis(300), Duration::from_millis(2));
-    let (answer, _) = run(&program, &mut notes);
-    assert_eq!((answer, notes.done.len()), (Ok(7), 600), "below it took more than a second");
+    let (result, _) = run(&program, &mut notes);
+    assert_eq!((result, notes.done.len()), (Ok(7), 600), "below it took more than a second");
 }
 
 #[test]
-fn runs_allocate_within_a_budget_that_they_share() {
+fn runs_share_a_memory_budget() {
     let text = "%%\n%%\nlong f(long bytes) { char *p = fistMalloc(bytes); p[0] = 1; return p[0]; }\n";
     let program = common::program("test", text);
     let compiled = Compiled::new(&program).unwrap();
     let budget = Budget::new(1 << 20);
     let run = |bytes: i64, keeps: &mut Vec<Memory<'_>>| {
-        let mut calls = Notes::new(&program);
+        let mut calls = RecordingHost::new(&program);
         let mut calls = fist::calls::Calls { program: &program, host: &mut calls };
         let mut memory = keeps.pop().expect("one that is new");
-        let answer = compiled.run(&program, &mut memory, &mut calls, 0, &[bytes]).map_err(|stop| stop.why);
+        let result = compiled.run(&program, &mut memory, &mut calls, 0, &[bytes]).map_err(|stop| stop.why);
         keeps.insert(0, memory);
-        answer
+        result
     };
     let mut outputs: [[u8; 0]; 4] = [[]; 4];
     let new = |output| Memory::new(&program.data, &[], output).within(&budget);

@@ -35,7 +35,7 @@ fn list(grammar: &Value, part: &str) -> String {
 }
 
 #[test]
-fn its_expressions_can_be_used() {
+fn regular_expressions_compile() {
     let grammar = grammar();
     let mut expressions = Vec::new();
     under(&grammar, &["match", "begin", "end"], &mut expressions);
@@ -47,7 +47,7 @@ fn its_expressions_can_be_used() {
 }
 
 #[test]
-fn its_parts_are_all_there() {
+fn all_includes_exist() {
     let grammar = grammar();
     let mut includes = Vec::new();
     under(&grammar, &["include"], &mut includes);
@@ -59,7 +59,7 @@ fn its_parts_are_all_there() {
 
 /// With PLYFS_UPDATE_GRAMMAR=1 the lists that differ are written anew.
 #[test]
-fn its_words_are_those_of_the_compiler() {
+fn keywords_match_the_compiler() {
     let grammar = grammar();
     let mut updates = Vec::new();
     let mut same = |part: &str, words: Vec<&str>| {
@@ -106,7 +106,7 @@ fn finds(part: &str, line: &str) -> Vec<String> {
 }
 
 #[test]
-fn its_expressions_find_what_they_are_for() {
+fn regular_expressions_match_their_examples() {
     assert_eq!(finds("variables", "$0.owner, $dir:1, $name"), ["$0", "$dir:1", "$name"]);
     assert_eq!(finds("globals", "a %uid, %uids, %pid"), ["%uid", "%pid"]);
     assert_eq!(finds("operations", "%op:unlink:precall"), ["unlink"]);

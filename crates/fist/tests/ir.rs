@@ -31,7 +31,7 @@ fn files(directory: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_form_of_the_samples_is_as_it_was() {
+fn ir_of_the_samples_is_unchanged() {
     let samples = files("../../examples/fist");
     assert!(samples.len() > 10);
     for file in samples {
@@ -68,7 +68,7 @@ fn names_types_fields_and_comments_are_kept() {
 }
 
 #[test]
-fn comments_change_nothing_of_what_is_run() {
+fn comments_do_not_affect_code() {
     let within = "%%\n%op:read:precall { int a = 1; if (a) /* x */ a++; else // y\n { a--; }\n\
         for (/* i */ int i = 0; /* c */ i < 3; i++) /* z */ a += i; // end\n switch (a) { /* 1 */ case 1: /* 2 */ break; } }\n";
     let with = Loaded::of("same.fist", within.to_owned()).program.unwrap();
@@ -77,7 +77,7 @@ fn comments_change_nothing_of_what_is_run() {
 }
 
 /// A machine that is none: other pages, other numbers, the highest byte first.
-fn made_up() -> Target {
+fn fictitious_target() -> Target {
     let mut target = Target::host();
     target.page_bytes = 8192;
     target.byte_order = ByteOrder::Big;
@@ -105,13 +105,13 @@ const DIFFERING: &str = "errorcode EOWN;\nioctl:fromuser SET { char which; long 
 fn a_program_is_prepared_for_any_target() {
     let form = form("differing.fist", DIFFERING);
     let call = |program: &Program, name: &str, values: &[i64]| {
-        let mut notes = common::Notes::new(program);
+        let mut notes = common::RecordingHost::new(program);
         let function = program.functions.iter().position(|function| function.name == name).unwrap();
-        let answer = common::interpret(program, &mut notes, function, values, &[], &mut []).unwrap();
-        (answer, notes.vfs)
+        let result = common::interpret(program, &mut notes, function, values, &[], &mut []).unwrap();
+        (result, notes.vfs)
     };
     let host = form.prepare(&Target::host()).unwrap();
-    let other = form.prepare(&made_up()).unwrap();
+    let other = form.prepare(&fictitious_target()).unwrap();
     for (name, on_host, on_other) in [
         ("page", 4096, 8192),
         ("half", 2048, 4096),
@@ -136,28 +136,28 @@ fn a_program_is_prepared_for_any_target() {
 }
 
 #[test]
-fn what_does_not_fit_a_target_is_not_prepared_for_it() {
+fn unsupported_programs_are_not_prepared_for_a_target() {
     let form = form("differing.fist", DIFFERING);
-    let unfit = |change: &dyn Fn(&mut Target)| {
-        let mut target = made_up();
+    let error = |change: &dyn Fn(&mut Target)| {
+        let mut target = fictitious_target();
         change(&mut target);
         form.prepare(&target).unwrap_err().to_string()
     };
-    assert_eq!(unfit(&|target| target.errors.retain(|name, _| *name != "EPERM")), "the target has no `EPERM`");
+    assert_eq!(error(&|target| target.errors.retain(|name, _| *name != "EPERM")), "the target has no `EPERM`");
     assert_eq!(
-        unfit(&|target| target.errors.extend([("EINVAL", 71)])),
+        error(&|target| target.errors.extend([("EINVAL", 71)])),
         "two labels of a switch in `which` are the same on the target"
     );
     assert_eq!(
-        unfit(&|target| target.own_errors = RangeInclusive::new(2, 1)),
+        error(&|target| target.own_errors = RangeInclusive::new(2, 1)),
         "the target has too few numbers of errors that are free"
     );
-    assert_eq!(unfit(&|target| target.page_bytes = 1 << 40), "`buffer` is too large on the target");
-    assert_eq!(unfit(&|target| target.ioctls.size_bits = 3), "`SET` is too large on the target");
+    assert_eq!(error(&|target| target.page_bytes = 1 << 40), "`buffer` is too large on the target");
+    assert_eq!(error(&|target| target.ioctls.size_bits = 3), "`SET` is too large on the target");
 }
 
 #[test]
-fn constants_of_constants_take_no_more_room_than_their_text() {
+fn nested_constants_take_linear_space() {
     let mut text = "%%\n%op:read:precall { fistSetErr(N40); }\n%%\n#define N0 EPERM\n".to_owned();
     (1..=40).for_each(|number| text.push_str(&format!("#define N{number} (N{0} + N{0})\n", number - 1)));
     let form = form("doubled.fist", &text);
@@ -166,7 +166,7 @@ fn constants_of_constants_take_no_more_room_than_their_text() {
 }
 
 #[test]
-fn a_merged_program_says_what_each_of_its_descriptions_does() {
+fn merged_programs_keep_the_declarations_of_each_level() {
     let samples = files("../../examples/fist").into_iter().map(|file| {
         let text = std::fs::read_to_string(&file).unwrap();
         form(&file.file_name().unwrap().to_string_lossy(), &text)
@@ -188,10 +188,10 @@ fn a_merged_program_says_what_each_of_its_descriptions_does() {
 }
 
 #[test]
-fn a_merged_program_runs_as_each_of_its_descriptions_by_itself() {
+fn merged_programs_run_like_separate_ones() {
     let (kept, differing) = (form("kept.fist", KEPT), form("differing.fist", DIFFERING));
     let merged = ir::Program::merge([kept.clone(), differing.clone(), differing.clone()]);
-    for target in [Target::host(), made_up()] {
+    for target in [Target::host(), fictitious_target()] {
         let (together, alone) = (merged.prepare(&target).unwrap(), differing.prepare(&target).unwrap());
         for (place, level) in together.levels.iter().enumerate().skip(1) {
             assert_eq!(level.errors, alone.topmost().errors, "{place}");
@@ -208,13 +208,13 @@ fn a_merged_program_runs_as_each_of_its_descriptions_by_itself() {
                 let values = vec![3; function.parameters];
                 let moved = level.functions.start + index;
                 assert_eq!(together.functions[moved].name, function.name);
-                let mut notes = common::Notes::new(&alone);
+                let mut notes = common::RecordingHost::new(&alone);
                 let expected = common::interpret(&alone, &mut notes, index, &values, &[], &mut []);
-                let mut other = common::Notes::new(&seen);
+                let mut other = common::RecordingHost::new(&seen);
                 let found = common::interpret(&together, &mut other, moved, &values, &[], &mut []);
                 assert_eq!((found, &other.vfs), (expected, &notes.vfs), "{} of {place}", function.name);
                 if let Ok(compiled) = &compiled {
-                    let mut other = common::Notes::new(&seen);
+                    let mut other = common::RecordingHost::new(&seen);
                     let found = common::run_compiled(compiled, &together, &mut other, moved, &values, &[], &mut []);
                     assert_eq!((found, &other.vfs), (expected, &notes.vfs), "{} of {place}, compiled", function.name);
                 }
@@ -231,7 +231,7 @@ const CALLS: &str = "per_vfs { int count; };\n%%\n%op:unlink:precall { fistSetEr
     int above(int number) { return fistIsFile($0) + again(number); }\n";
 
 #[test]
-fn stack_depth_and_effects_are_bounded_by_what_functions_call() {
+fn stack_depth_and_effects_include_callees() {
     let form = form("calls.fist", CALLS);
     let bounds = form.bounds(&Target::host()).unwrap();
     let of = |name: &str| bounds[form.functions.iter().position(|one| one.name == name).unwrap()].to_string();

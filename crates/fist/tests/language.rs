@@ -3,7 +3,7 @@
 mod common;
 
 #[test]
-fn the_examples_of_the_reference_are_descriptions() {
+fn reference_examples_are_valid_programs() {
     let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
     let examples: Vec<_> = reference.split("```fist\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(examples.len() >= 9);
@@ -14,7 +14,7 @@ fn the_examples_of_the_reference_are_descriptions() {
 }
 
 #[test]
-fn the_reference_names_all_that_there_is() {
+fn reference_lists_every_word() {
     let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
     let functions = fist::builtins::SIGNATURES.iter().map(|signature| signature.names[0]);
     let operations = fist::operations::OPERATIONS.iter().map(|kind| kind.name);
@@ -28,7 +28,7 @@ fn the_reference_names_all_that_there_is() {
 
 /// Each function has its prototype, with what may be left out.
 #[test]
-fn the_reference_has_the_prototype_of_each_function() {
+fn reference_has_the_prototype_of_every_function() {
     let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
     for signature in fist::builtins::SIGNATURES {
         let prototype = format!("`{}`", fist::words::prototype(signature));
@@ -44,7 +44,7 @@ fn the_reference_has_the_prototype_of_each_function() {
 
 /// The index of codes has each, once, with what it means.
 #[test]
-fn the_reference_has_an_index_of_codes() {
+fn reference_has_an_index_of_codes() {
     let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
     for code in fist::diagnostic::Code::ALL {
         let row = format!("| {} | {} |\n", code.name(), code.meaning().trim_end_matches('.'));
@@ -54,7 +54,7 @@ fn the_reference_has_an_index_of_codes() {
 }
 
 #[test]
-fn the_reference_tells_the_limits_as_they_are() {
+fn reference_states_the_limits() {
     use fist::limits::*;
     let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
     let with_commas = |number: u64| {
@@ -63,30 +63,36 @@ fn the_reference_tells_the_limits_as_they_are() {
         groups.join(",")
     };
     let rows = [
-        ("the text", vec![format!("{} MiB", TEXT_BYTES_MAX >> 20), with_commas(TOKENS_MAX as u64)]),
-        ("the text", vec![format!("names of {NAME_BYTES_MAX} bytes")]),
-        ("statements, expressions and values in braces", vec![DEPTH_MAX.to_string()]),
-        ("pointers and arrays", vec![TYPE_DEPTH_MAX.to_string()]),
-        ("rules; functions", [RULES_MAX, FUNCTIONS_MAX, PARAMETERS_MAX].map(|most| with_commas(most as u64)).to_vec()),
-        ("fields of a structure", vec![with_commas(FIELDS_MAX as u64)]),
-        ("ioctls; file formats", vec![format!("{DECLARED_MAX}; {DECLARED_MAX}; {ERRORS_MAX}")]),
-        ("data of the last section", vec![with_commas(DATA_MAX as u64), format!("{} MiB", DATA_BYTES_MAX >> 20)]),
-        ("an array or a structure", vec![format!("{} MiB", OBJECT_BYTES_MAX >> 20)]),
-        ("`per_vnode`; an ioctl's data", vec![format!("{} KiB", VNODE_BYTES_MAX >> 10)]),
-        ("rounds of loops", vec![with_commas(fist::interpreter::STEPS_MAX)]),
-        ("depth of functions", vec![fist::interpreter::DEPTH_MAX.to_string()]),
-        ("work", vec![with_commas(fist::meter::WORK_MAX)]),
+        ("the text", vec![format!("{} MiB", MAX_SOURCE_BYTES >> 20), with_commas(MAX_TOKENS as u64)]),
+        ("the text", vec![format!("names of {MAX_NAME_BYTES} bytes")]),
+        ("statements, expressions and values in braces", vec![MAX_NESTING_DEPTH.to_string()]),
+        ("pointers and arrays", vec![MAX_TYPE_DEPTH.to_string()]),
+        (
+            "rules; functions",
+            [MAX_RULES, MAX_FUNCTIONS, MAX_PARAMETERS].map(|limit| with_commas(limit as u64)).to_vec(),
+        ),
+        ("fields of a structure", vec![with_commas(MAX_FIELDS as u64)]),
+        ("ioctls; file formats", vec![format!("{MAX_IOCTLS_OR_FORMATS}; {MAX_IOCTLS_OR_FORMATS}; {MAX_ERROR_CODES}")]),
+        (
+            "data of the last section",
+            vec![with_commas(MAX_DATA_OBJECTS as u64), format!("{} MiB", MAX_DATA_BYTES >> 20)],
+        ),
+        ("an array or a structure", vec![format!("{} MiB", MAX_OBJECT_BYTES >> 20)]),
+        ("`per_vnode`; an ioctl's data", vec![format!("{} KiB", MAX_VNODE_DATA_BYTES >> 10)]),
+        ("rounds of loops", vec![with_commas(fist::interpreter::MAX_FUEL)]),
+        ("depth of functions", vec![fist::interpreter::MAX_CALL_DEPTH.to_string()]),
+        ("work", vec![with_commas(fist::meter::MAX_WORK)]),
         ("computing time", vec![format!("{} second", fist::meter::TIME_LIMIT.as_secs())]),
     ];
-    for (begin, told) in rows {
+    for (begin, stated) in rows {
         let begin = format!("| {begin}");
         let row = reference.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("no row `{begin}`"));
-        told.iter().for_each(|what| assert!(row.contains(what), "{row} does not tell {what}"));
+        stated.iter().for_each(|what| assert!(row.contains(what), "{row} does not tell {what}"));
     }
 }
 
 #[test]
-fn the_descriptions_of_the_tutorial_are_without_mistakes() {
+fn tutorial_programs_are_valid() {
     let tutorial = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/fist-tutorial.md"));
     let blocks = tutorial.split("```\n").skip(1).step_by(2);
     let descriptions: Vec<_> = blocks.filter(|block| block.starts_with("%%\n")).collect();

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::Notes;
+use common::RecordingHost;
 use common::red_zones::RedZones;
 use fist::check::check;
 use fist::compiler::Compiled;
@@ -104,32 +104,32 @@ const GIVEN: [[i64; 5]; 3] = [
 /// Results of all runs, and all that they changed.
 #[derive(Debug, PartialEq)]
 struct Done {
-    answers: Vec<Result<i64, Stop>>,
-    notes: Notes,
+    results: Vec<Result<i64, Stop>>,
+    notes: RecordingHost,
     output: Box<[u8]>,
 }
 
 /// Runs every function of a program.
 fn run_functions(
     program: &Program,
-    mut run: impl FnMut(&mut Notes, usize, &[i64], &[u8], &mut [u8]) -> Result<i64, Stop>,
+    mut run: impl FnMut(&mut RecordingHost, usize, &[i64], &[u8], &mut [u8]) -> Result<i64, Stop>,
 ) -> Done {
-    let mut notes = Notes::new(program);
+    let mut notes = RecordingHost::new(program);
     notes.ioctl = program
         .topmost()
         .ioctls
         .first()
         .map(|ioctl| (ioctl.structure, vec![1; program.structures[ioctl.structure].size as usize]));
-    let (mut answers, mut output) = (Vec::new(), vec![0; 4096].into_boxed_slice());
+    let (mut results, mut output) = (Vec::new(), vec![0; 4096].into_boxed_slice());
     for (index, function) in program.functions.iter().enumerate() {
         let given = if function.parameters == 0 { &GIVEN[..1] } else { &GIVEN[..] };
         for values in given {
             let input: Box<[u8]> = (0..4096).map(|at| (at * 31 % 253) as u8).collect();
             let values: Vec<_> = (0..function.parameters).map(|at| values[at % values.len()]).collect();
-            answers.push(run(&mut notes, index, &values, &input, &mut output));
+            results.push(run(&mut notes, index, &values, &input, &mut output));
         }
     }
-    Done { answers, notes, output }
+    Done { results, notes, output }
 }
 
 /// Number of damaged descriptions that were run, in which tiers.

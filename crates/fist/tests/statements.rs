@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::{Notes, codes, program, run, run_on};
+use common::{RecordingHost, codes, program, run, run_on};
 use fist::stop::Why;
 
 /// What a function `f` with this body answers for 7.
-fn answer(body: &str) -> Result<i64, Why> {
+fn result(body: &str) -> Result<i64, Why> {
     let program = program("test", &format!("%%\n%%\nlong f(long a) {{ {body} }}\n"));
-    let mut notes = Notes::new(&program);
+    let mut notes = RecordingHost::new(&program);
     run(&program, &mut notes, "f", &[7]).map_err(|stop| stop.why)
 }
 
@@ -38,12 +38,12 @@ fn expressions_compute_as_in_c() {
         ("-2147483648 / -1", 2_147_483_648),
         ("(int)0x80000000 / -1", -2_147_483_648),
     ] {
-        assert_eq!(answer(&format!("return {expression};")), Ok(expected), "{expression}");
+        assert_eq!(result(&format!("return {expression};")), Ok(expected), "{expression}");
     }
 }
 
 #[test]
-fn statements_do_as_in_c() {
+fn statements_behave_as_in_c() {
     for (body, expected) in [
         ("long sum = 0; for (int i = 0; i < a; i++) sum += i; return sum;", 21),
         ("int n = 0; while (1) { if (++n > 5) break; if (n == 2) continue; } return n;", 6),
@@ -63,7 +63,7 @@ fn statements_do_as_in_c() {
         ("return fistStrLen(fistStrAdd(\"ab\", \"cde\")) * 10 + fistStrEq(\"x\", \"x\");", 51),
         ("char t[4]; fistMemCpy(t, \"abcd\", 4); return fistMemCmp(t, \"abce\", 4);", -1),
     ] {
-        assert_eq!(answer(body), Ok(expected), "{body}");
+        assert_eq!(result(body), Ok(expected), "{body}");
     }
 }
 
@@ -76,11 +76,11 @@ fn functions_call_each_other_and_structures_hold_fields() {
         long f(long a) { struct point p; int v; p.tag = 1; p.x = twice(a); p.y[1] = OFFSET; set(&v, C); return sum(&p) + v * 1000 + factorial(5) * 10000; }\n\
         int twice(int of) { return of * 2; }\n";
     let program = program("test", text);
-    assert_eq!(run(&program, &mut Notes::new(&program), "f", &[7]), Ok(14 + 1 + 16 + 6000 + 1_200_000));
+    assert_eq!(run(&program, &mut RecordingHost::new(&program), "f", &[7]), Ok(14 + 1 + 16 + 6000 + 1_200_000));
 }
 
 #[test]
-fn what_no_c_compiler_sees_stops_the_run() {
+fn undefined_behaviour_in_c_traps() {
     for (body, why) in [
         ("return 1 / (a - 7);", Why::DivisionByZero),
         ("return 1 % (a - 7);", Why::DivisionByZero),
@@ -97,16 +97,16 @@ fn what_no_c_compiler_sees_stops_the_run() {
         ("while (1) fistMalloc(1 << 20); return 0;", Why::OutOfMemory),
         ("char t[4]; fistMemCpy(t, \"abcdefgh\", 8); return 0;", Why::OutOfBounds),
     ] {
-        assert_eq!(answer(body), Err(why), "{body}");
+        assert_eq!(result(body), Err(why), "{body}");
     }
 }
 
 #[test]
-fn a_pointer_to_a_variable_that_is_gone_reaches_nothing() {
+fn dangling_pointers_trap() {
     let text =
         "%%\n%%\nint *bad(void) { int x = 1; int *p = &x; return p; }\nlong f(long a) { int *p = bad(); return *p; }\n";
     let program = program("test", text);
-    assert_eq!(run(&program, &mut Notes::new(&program), "f", &[7]).unwrap_err().why, Why::Gone);
+    assert_eq!(run(&program, &mut RecordingHost::new(&program), "f", &[7]).unwrap_err().why, Why::Gone);
 }
 
 #[test]
@@ -119,12 +119,13 @@ fn pages_are_filtered() {
     assert!(program.topmost().filters.data.is_some());
     let (input, mut output) = ([b'n'; 4096], [0; 4096]);
     let pointers = [fist::memory::Memory::INPUT, fist::memory::Memory::OUTPUT];
-    let answer = run_on(&program, &mut Notes::new(&program), "test_encode_data", &pointers, &input, &mut output);
-    assert_eq!((answer, output), (Ok(4096), [b'a'; 4096]));
+    let result =
+        run_on(&program, &mut RecordingHost::new(&program), "test_encode_data", &pointers, &input, &mut output);
+    assert_eq!((result, output), (Ok(4096), [b'a'; 4096]));
 }
 
 #[test]
-fn filters_may_ask_which_part_is_the_last() {
+fn filters_can_take_the_last_block_flag() {
     let filter = |size: &str, given: &str| {
         let text = format!(
             "filter:data;{size}\n%%\n%%\nint test_encode_data({given}) {{ return is_last; }}\n\
@@ -142,29 +143,29 @@ fn filters_may_ask_which_part_is_the_last() {
         assert!(program.topmost().marks_last);
         let mut values = vec![0; last];
         values[last - 1] = 1;
-        assert_eq!(run(&program, &mut Notes::new(&program), "test_encode_data", &values), Ok(1));
+        assert_eq!(run(&program, &mut RecordingHost::new(&program), "test_encode_data", &values), Ok(1));
         assert_eq!(filter(size, &format!("{given}, int more")).0, ["F0302"; 2], "no more than that");
     }
 }
 
 #[test]
-fn a_rename_that_is_to_replace_nothing_does_not() {
+fn rename_without_replace_fails_if_the_target_exists() {
     let text = "operations serial;\n%%\n%%\nlong f() { fistRename($dir, \"a\", $dir, \"b\"); fistRename($dir, \"a\", $dir, \"c\", NOREPLACE); return 0; }\n";
     let program = program("test", text);
     assert!(program.topmost().is_serial);
-    let mut notes = Notes::new(&program);
+    let mut notes = RecordingHost::new(&program);
     assert_eq!(run(&program, &mut notes, "f", &[]), Ok(0));
     assert_eq!(notes.done, ["rename a b", "rename a c without replacing"]);
 }
 
 #[test]
-fn shared_data_are_changed_in_place() {
+fn shared_data_are_updated_in_place() {
     let text = "per_vfs { int count; char key[4]; };\nmntdata { int limit; };\nper_vnode { int opens; };\n\
         %%\n%op:open:precall { $vfs.count++; $0.opens += 2; if ($vfs.count > $mnt.limit) fistRetErr(EBUSY); fistSetErr(-ENOENT); }\n\
         %%\nint hits[3] = {1, 2, 3};\n\
         long f(long a) { hits[a - 6] += a; BF_set_key(&$vfs.key, 4, \"abcd\"); return hits[1] * 10 + $vfs.count++; }\n";
     let program = program("test", text);
-    let mut notes = Notes::new(&program);
+    let mut notes = RecordingHost::new(&program);
     notes.mount = 1_i32.to_le_bytes().to_vec();
     assert_eq!(run(&program, &mut notes, "%op:open:precall", &[]), Ok(0));
     assert_eq!((notes.error, &notes.vnode[..]), (libc::ENOENT, &[2, 0, 0, 0][..]));
@@ -176,7 +177,7 @@ fn shared_data_are_changed_in_place() {
 
 /// The kernel takes no others from a server: whoever asks would wait for ever.
 #[test]
-fn errors_have_numbers_of_their_own_that_the_kernel_takes() {
+fn declared_errors_have_distinct_valid_numbers() {
     let many: String = (0..376).map(|number| format!("errorcode E{number};\n")).collect();
     let text = format!("errorcode EFIRST;\n{many}errorcode EGIVEN 134;\nerrorcode EPROTOCOL 71;\n%%\n");
     let program = common::program("test", &text);
@@ -187,7 +188,7 @@ fn errors_have_numbers_of_their_own_that_the_kernel_takes() {
 }
 
 #[test]
-fn ioctls_have_the_numbers_that_they_are_given_and_others_those_that_are_left() {
+fn ioctls_without_a_number_get_a_free_one() {
     let numbers = |text: &str| -> Vec<(String, u32)> {
         let program = common::program("test", text);
         program.topmost().ioctls.iter().map(|ioctl| (ioctl.name.clone(), ioctl.command & 0xff)).collect()
@@ -208,10 +209,10 @@ fn ioctls_have_the_numbers_that_they_are_given_and_others_those_that_are_left() 
 }
 
 #[test]
-fn arguments_of_operations_are_assigned() {
+fn operation_arguments_can_be_assigned() {
     let done = |body: &str| {
         let program = common::program("test", &format!("%%\n%op:create:precall {{ {body} }}\n"));
-        let mut notes = common::Notes::new(&program);
+        let mut notes = common::RecordingHost::new(&program);
         let ended = common::run(&program, &mut notes, "%op:create:precall", &[]);
         (ended.map_err(|stop| stop.why), notes.error, notes.done)
     };
@@ -228,10 +229,10 @@ fn arguments_of_operations_are_assigned() {
 }
 
 #[test]
-fn arguments_that_may_be_left_out_are_left_out_between_others_too() {
+fn optional_arguments_may_be_omitted_between_others() {
     let text = "%%\n%op:lookup:postcall { fistLookup($dir, \"a\", , 7); fistLookup($dir, \"b\", , , 8); fistLookup($dir, \"c\"); }\n";
     let program = common::program("test", text);
-    let mut notes = common::Notes::new(&program);
+    let mut notes = common::RecordingHost::new(&program);
     assert_eq!(common::run(&program, &mut notes, "%op:lookup:postcall", &[]), Ok(0));
     let users: Vec<_> = notes.done.iter().filter_map(|done| done.rsplit_once(" as ")).map(|(_, who)| who).collect();
     assert_eq!(users, ["Some(7), None", "None, Some(8)", "None, None"]);
@@ -242,7 +243,7 @@ fn arguments_that_may_be_left_out_are_left_out_between_others_too() {
 }
 
 #[test]
-fn mistakes_are_told_by_their_codes() {
+fn errors_are_reported_by_code() {
     for (text, code) in [
         ("%%\n%op:unlink { x = 1; }\n", "F0202"),
         ("%%\n%op:unlink { int x; int x; }\n", "F0201"),
@@ -296,5 +297,5 @@ fn mistakes_are_told_by_their_codes() {
 #[test]
 fn memory_that_is_given_back_can_be_allocated_again() {
     let body = "for (int i = 0; i < 200; i++) { char *s = fistMalloc(1 << 20); s[i] = 1; fistFree(s); } return a;";
-    assert_eq!(answer(body), Ok(7));
+    assert_eq!(result(body), Ok(7));
 }

@@ -10,12 +10,12 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use common::Notes;
+use common::RecordingHost;
 use common::red_zones::{RedZones, far_from_all};
 use fist::calls::Calls;
 use fist::check::check;
 use fist::compiler::Compiled;
-use fist::interpreter::{self, Outside};
+use fist::interpreter::{self, CallHandler};
 use fist::memory::Memory;
 use fist::program::Program;
 use fist::stop::{Stop, Why};
@@ -23,39 +23,39 @@ use fist::stop::{Stop, Why};
 #[global_allocator]
 static ALLOCATOR: RedZones = RedZones;
 
-/// What a program did: what its runs answered, and what they changed.
+/// The results of a program's runs, and everything that they changed.
 #[derive(Debug, PartialEq, Eq)]
-struct Done {
-    answers: Vec<Result<i64, Stop>>,
-    notes: Notes,
+struct RunResult {
+    results: Vec<Result<i64, Stop>>,
+    notes: RecordingHost,
     output: Vec<u8>,
 }
 
-/// Values that the functions are given besides the bytes.
-const GIVEN: [(i64, i64); 4] = [(7, -3), (0, 1), (i64::MIN, 255), (-2_147_483_648, 4)];
+/// Arguments of the functions besides the bytes.
+const ARGUMENTS: [(i64, i64); 4] = [(7, -3), (0, 1), (i64::MIN, 255), (-2_147_483_648, 4)];
 
 /// Runs the function twice for each of the values, in one memory: what one run leaves behind the next one finds.
 fn all_runs(
     program: &Program,
-    mut run: impl FnMut(&mut Memory<'_>, &mut dyn Outside, usize, &[i64]) -> Result<i64, Stop>,
-) -> Done {
+    mut run: impl FnMut(&mut Memory<'_>, &mut dyn CallHandler, usize, &[i64]) -> Result<i64, Stop>,
+) -> RunResult {
     let function = program.functions.iter().position(|one| one.name == "f").expect("a function `f`");
     let input: Vec<u8> = (0..48).map(|index| b"the quick brown fox\0"[index % 20]).collect();
-    let (mut notes, mut output, mut answers) = (Notes::new(program), vec![0; 40], Vec::new());
-    for (one, other) in GIVEN {
+    let (mut notes, mut output, mut results) = (RecordingHost::new(program), vec![0; 40], Vec::new());
+    for (one, other) in ARGUMENTS {
         // One tier takes longer than the other, and steps are what ends their runs.
         let mut memory = Memory::new(&program.data, &input, &mut output).metered(notes.meter());
         for values in [[Memory::INPUT, Memory::OUTPUT, one, other], [Memory::INPUT + 3, Memory::OUTPUT + 1, other, one]]
         {
-            let outside = &mut Calls { program, host: &mut notes };
-            answers.push(run(&mut memory, outside, function, &values));
+            let handler = &mut Calls { program, host: &mut notes };
+            results.push(run(&mut memory, handler, function, &values));
         }
     }
-    Done { answers, notes, output }
+    RunResult { results, notes, output }
 }
 
 /// The program of a seed, if its text is one, and how many statements it has.
-fn made(seed: u64) -> (String, Option<Program>, usize) {
+fn generate(seed: u64) -> (String, Option<Program>, usize) {
     let (text, statements) = random::description(seed);
     let parsed = fist::parser::parse(&text);
     assert!(parsed.diagnostics.is_empty(), "seed {seed}\n{text}\n{:#?}", parsed.diagnostics);
@@ -67,8 +67,8 @@ fn made(seed: u64) -> (String, Option<Program>, usize) {
 }
 
 /// Runs the program of a seed in both tiers: how many statements that were, and how its runs ended.
-fn agree(seed: u64, counts: &mut Counts) {
-    let (text, program, statements) = made(seed);
+fn check_tiers_agree(seed: u64, counts: &mut Counts) {
+    let (text, program, statements) = generate(seed);
     counts.programs += 1;
     let Some(program) = program else {
         counts.refused += 1;
@@ -77,22 +77,22 @@ fn agree(seed: u64, counts: &mut Counts) {
     let compiled = Compiled::new(&program).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
     let done = common::in_both_tiers(
         || {
-            all_runs(&program, |memory, outside, function, values| {
-                interpreter::run(&program, memory, outside, function, values)
+            all_runs(&program, |memory, handler, function, values| {
+                interpreter::run(&program, memory, handler, function, values)
             })
         },
         || {
             far_from_all(|| {
-                all_runs(&program, |memory, outside, function, values| {
-                    compiled.run(&program, memory, outside, function, values)
+                all_runs(&program, |memory, handler, function, values| {
+                    compiled.run(&program, memory, handler, function, values)
                 })
             })
         },
         || format!("FIST_TIERS_SEED={seed}\n{text}"),
     );
     counts.statements += statements;
-    for answer in &done.answers {
-        match answer {
+    for result in &done.results {
+        match result {
             Ok(_) => counts.ended += 1,
             Err(stop) => counts.stops[Why::ALL.iter().position(|why| *why == stop.why).unwrap_or(0)] += 1,
         }
@@ -110,12 +110,12 @@ fn on_bytes(
     let run = |is_compiled: bool| {
         // Allocations of their own, with red zones close to the first and the last byte.
         let (input, mut output): (Box<[u8]>, Box<[u8]>) = (input.into(), output.into());
-        let notes = &mut Notes::new(program);
-        let answer = match is_compiled {
+        let notes = &mut RecordingHost::new(program);
+        let result = match is_compiled {
             true => common::run_compiled(compiled, program, notes, 0, values, &input, &mut output),
             false => common::interpret(program, notes, 0, values, &input, &mut output),
         };
-        (answer, output)
+        (result, output)
     };
     let _ = common::in_both_tiers(|| run(false), || run(true), || what.to_string());
 }
@@ -134,25 +134,25 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn random_programs_do_the_same_in_both_tiers() {
+fn random_programs_behave_the_same_in_both_tiers() {
     let mut counts = Counts::default();
     if let Some(seed) = variable("FIST_TIERS_SEED") {
-        agree(seed, &mut counts);
+        check_tiers_agree(seed, &mut counts);
         return;
     }
-    let (wanted, begin) = (variable("FIST_TIERS_STATEMENTS"), Instant::now());
+    let (expected, begin) = (variable("FIST_TIERS_STATEMENTS"), Instant::now());
     let first = variable("FIST_TIERS_FIRST").unwrap_or_else(|| fastrand::u64(..1 << 40));
     // Not kept back as other output of tests: a process that is ended by a signal has none.
     let _ = writeln!(std::io::stderr(), "FIST_TIERS_FIRST={first}");
     for seed in first.. {
-        let is_enough = match wanted {
-            Some(wanted) => counts.statements as u64 >= wanted,
+        let is_enough = match expected {
+            Some(expected) => counts.statements as u64 >= expected,
             None => begin.elapsed() > Duration::from_secs(2),
         };
         if is_enough {
             break;
         }
-        agree(seed, &mut counts);
+        check_tiers_agree(seed, &mut counts);
     }
     let stops: Vec<_> = Why::ALL.iter().zip(counts.stops).filter(|(_, count)| *count > 0).collect();
     println!(
@@ -167,20 +167,20 @@ fn random_programs_do_the_same_in_both_tiers() {
 }
 
 #[test]
-fn accesses_beside_an_allocation_are_noticed() {
+fn out_of_bounds_accesses_are_detected() {
     let layout = Layout::array::<u8>(40).unwrap();
-    let around = |fill| {
+    let surroundings = |fill| {
         common::red_zones::filled_with(fill, || {
             // SAFETY: the layout is not empty, and what is read is in the red zones, which the allocator has initialized.
             unsafe {
                 let bytes = RedZones.alloc(layout);
-                let around = (*bytes.sub(1), *bytes.add(40));
+                let surroundings = (*bytes.sub(1), *bytes.add(40));
                 RedZones.dealloc(bytes, layout);
-                around
+                surroundings
             }
         })
     };
-    assert_eq!((around(7), around(9)), ((7, 7), (9, 9)));
+    assert_eq!((surroundings(7), surroundings(9)), ((7, 7), (9, 9)));
     let before = common::red_zones::damaged();
     for distance in [-16, -1, 0, 39, 40, 55] {
         // SAFETY: the layout is not empty, and what is written to is the allocation or in its red zones.
@@ -194,7 +194,7 @@ fn accesses_beside_an_allocation_are_noticed() {
 }
 
 #[test]
-fn loops_of_bytes_stop_where_they_would_byte_by_byte() {
+fn vectorized_loops_trap_where_scalar_loops_do() {
     // Without optimization all steps of a run take seconds.
     let most = if cfg!(debug_assertions) { 1 } else { 3 };
     for (count, calls) in [(37, "one(one(in[i]))"), (4096, "one(in[i])"), (100, "in[i] + 1")].into_iter().take(most) {
@@ -207,8 +207,8 @@ fn loops_of_bytes_stop_where_they_would_byte_by_byte() {
         let input: Vec<u8> = (0..5000).map(|index| (index * 31 % 251) as u8).collect();
         let mut output = vec![0; 5000];
         let values = [Memory::INPUT, Memory::OUTPUT, 0, 0];
-        let answer = common::run_on(&program, &mut Notes::new(&program), "f", &values, &input, &mut output);
-        assert_eq!(answer.map_err(|stop| stop.why), Err(Why::TooManySteps));
+        let result = common::run_on(&program, &mut RecordingHost::new(&program), "f", &values, &input, &mut output);
+        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooManySteps));
     }
 }
 
@@ -235,7 +235,7 @@ fn loops_of_bytes_reach_up_to_the_end_and_over_themselves() {
 }
 
 #[test]
-fn loops_may_begin_and_end_anywhere_in_the_range_of_their_counter() {
+fn vectorized_loops_handle_the_full_counter_range() {
     const COUNTERS: [&str; 7] = ["int", "long", "short", "char", "unsigned int", "unsigned char", "unsigned long"];
     let input = *b"a filter makes bytes of bytes, sixteen at a time; the loop may begin anywhere.";
     for counter in COUNTERS {
@@ -262,7 +262,7 @@ fn loops_may_begin_and_end_anywhere_in_the_range_of_their_counter() {
 }
 
 #[test]
-fn operators_do_the_same_with_constants_at_the_bounds_of_their_types() {
+fn operators_agree_at_type_bounds() {
     const TYPES: [&str; 8] =
         ["char", "unsigned char", "short", "unsigned short", "int", "unsigned int", "long", "unsigned long"];
     const CONSTANTS: [i64; 14] =
@@ -297,9 +297,8 @@ fn operators_do_the_same_with_constants_at_the_bounds_of_their_types() {
     }
 }
 
-/// What rounds of a loop do with `in[i]` and `out[i]`, and what there is around: each in its own way possible, or not, for
-/// several bytes at a time.
-const ROUNDS: &[&str] = &[
+/// Loop bodies over `in[i]` and `out[i]`, vectorizable or not.
+const LOOP_BODIES: &[&str] = &[
     "for (i = 0; i < n; i++) { int c = in[i]; if (c > 'm') c = c * 3 - 'a'; else if (c < ' ') { c = -c; } out[i] = c; }",
     "for (i = 0; i < n; i++) { int c; int d = in[i] & 31; if (d > 3) c = d; else c = k; d = c + d; out[i] = d ^ 7; }",
     "for (i = 0; i < n; i++) if (in[i] & 1) out[i] = in[i] + 1; else { out[i] = k; }",
@@ -336,8 +335,8 @@ const ROUNDS: &[&str] = &[
 ];
 
 #[test]
-fn rounds_of_loops_do_the_same_many_at_a_time() {
-    for round in ROUNDS {
+fn vectorized_iterations_behave_like_scalar_ones() {
+    for round in LOOP_BODIES {
         let text = format!(
             "%%\n%%\nconst char letters[16] = \"abcdefghijklmno\";\n\
              const unsigned char wide[256] = \"zyxwvutsrqponmlkjihgfedcba, and what is behind that\";\n\
@@ -365,69 +364,69 @@ fn rounds_of_loops_do_the_same_many_at_a_time() {
 }
 
 /// Answers the calls of a program by a function.
-struct Answers<F>(F);
+struct ClosureHandler<F>(F);
 
-fn answers<F: FnMut(&mut Memory<'_>) -> Result<i64, Why>>(answer: F) -> Answers<F> {
-    Answers(answer)
+fn handler_of<F: FnMut(&mut Memory<'_>) -> Result<i64, Why>>(result: F) -> ClosureHandler<F> {
+    ClosureHandler(result)
 }
 
-impl<F: FnMut(&mut Memory<'_>) -> Result<i64, Why>> Outside for Answers<F> {
+impl<F: FnMut(&mut Memory<'_>) -> Result<i64, Why>> CallHandler for ClosureHandler<F> {
     fn call(&mut self, memory: &mut Memory<'_>, _: usize, _: &[i64]) -> Result<i64, Why> {
         self.0(memory)
     }
 }
 
 /// Calls out of the program while it has an object, and writes to that and to what it is given.
-const CALLS_OUT: &str = "%%\n%%\n\
+const HOST_CALL_PROGRAM: &str = "%%\n%%\n\
     static long inner(char *p, long a) { int kept[4]; kept[a & 3] = 1; a += %uid; p[1] = 3; kept[0] += 2; return a + kept[0]; }\n\
     long f(unsigned char *out, long a) { char own[8]; own[2] = a; a = inner(own, a); out[1] = own[1] + own[2]; return a; }\n";
 
 #[test]
-fn a_panic_of_whoever_answers_passes_through_compiled_code() {
-    let program = common::program("test", CALLS_OUT);
+fn handler_panics_propagate_through_compiled_code() {
+    let program = common::program("test", HOST_CALL_PROGRAM);
     let compiled = Compiled::new(&program).unwrap();
     for _ in 0..3 {
         let mut output = [0; 4];
         let mut memory = Memory::new(&program.data, &[], &mut output);
         let run = std::panic::AssertUnwindSafe(|| {
-            let mut outside = answers(|_: &mut Memory<'_>| std::panic::panic_any("nobody answers"));
-            compiled.run(&program, &mut memory, &mut outside, 1, &[Memory::OUTPUT, 7])
+            let mut handler = handler_of(|_: &mut Memory<'_>| std::panic::panic_any("nobody answers"));
+            compiled.run(&program, &mut memory, &mut handler, 1, &[Memory::OUTPUT, 7])
         });
         let panic = std::panic::catch_unwind(run).unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&"nobody answers"));
         let mut memory = Memory::new(&program.data, &[], &mut output);
-        let answer = compiled.run(&program, &mut memory, &mut answers(|_| Ok(5)), 1, &[Memory::OUTPUT, 7]);
-        assert_eq!((answer, output), (Ok(14), [0, 10, 0, 0]));
+        let result = compiled.run(&program, &mut memory, &mut handler_of(|_| Ok(5)), 1, &[Memory::OUTPUT, 7]);
+        assert_eq!((result, output), (Ok(14), [0, 10, 0, 0]));
     }
 }
 
 #[test]
-fn whoever_answers_may_take_memory_away() {
-    let program = common::program("test", CALLS_OUT);
+fn handlers_may_free_memory() {
+    let program = common::program("test", HOST_CALL_PROGRAM);
     let compiled = Compiled::new(&program).unwrap();
     let mut output = [0; 4];
     let mut memory = Memory::new(&program.data, &[], &mut output);
-    let mut outside = answers(|memory: &mut Memory<'_>| {
+    let mut handler = handler_of(|memory: &mut Memory<'_>| {
         *memory = Memory::new(&[], &[], &mut []);
         Ok(0)
     });
-    let stop = compiled.run(&program, &mut memory, &mut outside, 1, &[Memory::OUTPUT, 7]).unwrap_err();
+    let stop = compiled.run(&program, &mut memory, &mut handler, 1, &[Memory::OUTPUT, 7]).unwrap_err();
     assert_eq!(stop.why, Why::Gone);
     let mut memory = Memory::new(&program.data, &[], &mut output);
-    let mut outside = answers(|memory: &mut Memory<'_>| {
+    let mut handler = handler_of(|memory: &mut Memory<'_>| {
         // Blocks of variables come and go, and regions with them.
         let frame = memory.enter(&[100, 1 << 20, 3])?;
         memory.allocate(vec![1; 100])?;
         memory.leave(frame);
         Ok(1)
     });
-    let answer = compiled.run(&program, &mut memory, &mut outside, 1, &[Memory::OUTPUT, 7]);
-    assert_eq!((answer, output), (Ok(10), [0, 10, 0, 0]));
+    let result = compiled.run(&program, &mut memory, &mut handler, 1, &[Memory::OUTPUT, 7]);
+    assert_eq!((result, output), (Ok(10), [0, 10, 0, 0]));
 }
 
 #[test]
-fn threads_share_what_is_compiled() {
-    let program = common::program("test", CALLS_OUT);
+fn threads_share_compiled_code() {
+    let program = common::program("test", HOST_CALL_PROGRAM);
     let compiled = Compiled::new(&program).unwrap();
     std::thread::scope(|scope| {
         for number in 0..4 {
@@ -436,9 +435,9 @@ fn threads_share_what_is_compiled() {
                 for _ in 0..1000 {
                     let mut output = [0; 4];
                     let mut memory = Memory::new(&program.data, &[], &mut output);
-                    let answer =
-                        compiled.run(program, &mut memory, &mut answers(|_| Ok(number)), 1, &[Memory::OUTPUT, 4]);
-                    assert_eq!((answer, output[1]), (Ok(7 + number), 7));
+                    let result =
+                        compiled.run(program, &mut memory, &mut handler_of(|_| Ok(number)), 1, &[Memory::OUTPUT, 4]);
+                    assert_eq!((result, output[1]), (Ok(7 + number), 7));
                 }
             });
         }
@@ -446,8 +445,8 @@ fn threads_share_what_is_compiled() {
 }
 
 #[test]
-fn what_is_not_whole_is_not_compiled() {
-    let mut program = common::program("test", CALLS_OUT);
+fn malformed_functions_are_not_compiled() {
+    let mut program = common::program("test", HOST_CALL_PROGRAM);
     program.functions[0].body = vec![fist::code::Statement::Return(Some(fist::code::Expression::Register(99)))];
     let error = Compiled::new(&program).unwrap_err();
     assert_eq!(error.function.as_deref(), Some("inner"));
@@ -455,10 +454,10 @@ fn what_is_not_whole_is_not_compiled() {
 }
 
 #[test]
-fn what_is_nested_deeply_is_compiled() {
+fn deeply_nested_code_is_compiled() {
     let sum = |many: usize| (0..many).fold("a".to_owned(), |inner, _| format!("(1 + {inner})"));
     let tests = (0..60).fold("a++;".to_owned(), |inner, number| format!("if (a > {number} - 200) {{ {inner} }}"));
     let text = format!("%%\n%%\nlong f(long a) {{ {tests} return {}; }}\n", sum(70));
     let program = common::program("test", &text);
-    assert_eq!(common::run(&program, &mut Notes::new(&program), "f", &[7]), Ok(78));
+    assert_eq!(common::run(&program, &mut RecordingHost::new(&program), "f", &[7]), Ok(78));
 }

@@ -17,7 +17,7 @@ fn filter(declared: &str, vector: &str) -> String {
 }
 
 #[test]
-fn a_vector_that_is_always_the_same_is_told() {
+fn constant_initialization_vectors_are_reported() {
     let table = "unsigned char fixed[8] = { 1, 2 };";
     for vector in [
         "unsigned char iv[8];",
@@ -59,7 +59,7 @@ fn a_vector_that_is_always_the_same_is_told() {
 }
 
 #[test]
-fn a_rule_that_keeps_names_out_of_the_cache_is_told() {
+fn rules_that_prevent_name_caching_are_reported() {
     let of = |rules: &str| codes(&format!("per_vfs {{ int n; }};\n%%\n{rules}\n"));
     let counts = "%op:lookup:postcall { $vfs.n++; }";
     assert_eq!(of(counts), ["F0304"]);
@@ -71,7 +71,7 @@ fn a_rule_that_keeps_names_out_of_the_cache_is_told() {
 }
 
 #[test]
-fn a_lock_that_is_held_where_nothing_changes_is_told() {
+fn needlessly_held_locks_are_reported() {
     let of = |rules: &str| codes(&format!("operations serial;\nper_vfs {{ int n; }};\n%%\n{rules}\n"));
     assert_eq!(of("%op:read:precall { $vfs.n++; }"), ["F0306"]);
     assert_eq!(of("%op:all:precall { $vfs.n++; }"), ["F0306"]);
@@ -84,7 +84,7 @@ fn a_lock_that_is_held_where_nothing_changes_is_told() {
 
 /// The samples are right; what the paper's do, which they are, is told.
 #[test]
-fn the_samples_are_warned_of_what_the_paper_does() {
+fn samples_produce_only_the_warnings_due_to_the_paper() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fist");
     let mut seen = 0;
     for entry in std::fs::read_dir(directory).unwrap() {

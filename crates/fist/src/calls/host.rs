@@ -70,7 +70,7 @@ pub trait Host {
     ///
     /// # Errors
     /// [`Why::OutOfMemory`] if there is no room for the data of one more object.
-    fn shared(&mut self, place: Place, see: &mut dyn FnMut(&mut [u8])) -> Result<(), Why>;
+    fn shared(&mut self, place: Place, access: &mut dyn FnMut(&mut [u8])) -> Result<(), Why>;
     /// The current error of the operation.
     fn last_error(&mut self) -> i32;
     /// Sets the error of the operation; 0 is none.
@@ -87,7 +87,7 @@ pub trait Host {
         group: Option<u32>,
     ) -> i32;
     /// Adds the names of a directory to the listing.
-    fn read_directory(&mut self, directory: &Object, leaves_out_known: bool) -> i32;
+    fn read_directory(&mut self, directory: &Object, skips_seen: bool) -> i32;
     /// Omits a name from the listing.
     fn skip_name(&mut self, name: Option<&[u8]>);
     /// Performs the operation on another object.
@@ -102,7 +102,7 @@ pub trait Host {
     fn copy_file(&mut self, from: &Object, to: &[u8], directory: Option<&Object>) -> i32;
     /// Passes the data of the current ioctl to `see`; returns false if it does not have this structure, or there is
     /// none.
-    fn ioctl_data(&mut self, structure: usize, see: &mut dyn FnMut(&mut [u8])) -> bool;
+    fn ioctl_data(&mut self, structure: usize, access: &mut dyn FnMut(&mut [u8])) -> bool;
     /// Reads the beginning of an auxiliary data file.
     fn read_file_data(&mut self, file: &Object, bytes: usize) -> Result<Vec<u8>, i32>;
     /// Writes a part of an auxiliary data file with a size of `bytes`.

@@ -1,20 +1,20 @@
 //! Intrinsic and host calls: decodes their arguments from memory and shared data, and executes them or forwards them to
 //! the file system that runs the program.
 
+mod arguments;
 mod built_in;
-mod given;
 mod host;
 mod shared;
 
 use crate::builtins::{Attribute, Global, OperationValue};
 use crate::code::{Integer, Operator, Site};
-use crate::interpreter::Outside;
+use crate::interpreter::CallHandler;
 use crate::memory::{self, Memory};
 use crate::program::Program;
 use crate::stop::Why;
-use given::Given;
+use arguments::CallArgument;
 pub use host::{Host, Object, Place};
-use shared::{find, store};
+use shared::{resolve_shared, store};
 
 /// The handler of a program's calls on behalf of a file system.
 pub struct Calls<'a> {
@@ -27,56 +27,56 @@ pub struct Calls<'a> {
 /// Work of every call, besides that of the bytes that it handles.
 const CALL_WORK: u64 = 64;
 /// Work of a request to the lower layer, or of a log message.
-const BELOW_WORK: u64 = 64 << 10;
+const LOWER_REQUEST_WORK: u64 = 64 << 10;
 
-impl Outside for Calls<'_> {
+impl CallHandler for Calls<'_> {
     fn call(&mut self, memory: &mut Memory<'_>, site: usize, values: &[i64]) -> Result<i64, Why> {
         memory.meter().charge(CALL_WORK)?;
         let (site, pauses) = (&self.program.sites[site], memory.meter().pauses());
-        let answer = self.answer(memory, site, values);
+        let result = self.dispatch(memory, site, values);
         debug_assert!(memory.meter().pauses() == pauses || site.effects().sleeps, "{site:?} waits");
-        if self.host.ends() { Err(Why::Finished) } else { answer }
+        if self.host.ends() { Err(Why::Finished) } else { result }
     }
 }
 
 impl Calls<'_> {
-    fn answer(&mut self, memory: &mut Memory<'_>, site: &Site, values: &[i64]) -> Result<i64, Why> {
+    fn dispatch(&mut self, memory: &mut Memory<'_>, site: &Site, values: &[i64]) -> Result<i64, Why> {
         let order = self.program.target.byte_order;
         match site {
             Site::BuiltIn(function, operands) => self.built_in(memory, *function, operands, values),
-            Site::Global(global @ Global::BlockSize) => self.below(memory, |host| host.global(*global)),
+            Site::Global(global @ Global::BlockSize) => self.request_lower(memory, |host| host.global(*global)),
             Site::Global(global) => Ok(self.host.global(*global)),
             Site::OperationValue(value) => self.operation_value(memory, *value),
             Site::Assign(value, operand) => {
-                let given = given::one(operand, values, memory)?;
-                self.assign(memory, *value, &given)?;
+                let argument = arguments::decode_one(operand, values, memory)?;
+                self.assign(memory, *value, &argument)?;
                 Ok(values.first().copied().unwrap_or(0))
             }
             Site::Attribute(attribute, operand) => {
-                let object = given::one(operand, values, memory)?.object()?;
+                let object = arguments::decode_one(operand, values, memory)?.object()?;
                 match attribute {
                     Attribute::Name | Attribute::FileSystem => {
-                        let text = self.below(memory, |host| host.attribute_text(*attribute, &object))?;
+                        let text = self.request_lower(memory, |host| host.attribute_text(*attribute, &object))?;
                         allocate_text(memory, text)
                     }
-                    _ => self.below(memory, |host| host.attribute(*attribute, &object)),
+                    _ => self.request_lower(memory, |host| host.attribute(*attribute, &object)),
                 }
             }
-            Site::Object(argument) => self.below(memory, |host| host.object(*argument)),
+            Site::Object(argument) => self.request_lower(memory, |host| host.object(*argument)),
             Site::Load(shared, integer) => {
-                let (place, offset, _) = find(shared, values)?;
+                let (place, offset, _) = resolve_shared(shared, values)?;
                 let mut value = 0;
                 self.host.shared(place, &mut |bytes| value = memory::load(&bytes[offset..], *integer, order))?;
                 Ok(value)
             }
             Site::Store(shared, integer) => {
-                let (place, offset, rest) = find(shared, values)?;
+                let (place, offset, rest) = resolve_shared(shared, values)?;
                 let value = rest.first().copied().unwrap_or(0);
                 self.host.shared(place, &mut |bytes| store(&mut bytes[offset..], *integer, value, order))?;
                 Ok(value)
             }
             Site::Update { shared, integer, operator, computed, is_postfix } => {
-                let (place, offset, rest) = find(shared, values)?;
+                let (place, offset, rest) = resolve_shared(shared, values)?;
                 let by = rest.first().copied().unwrap_or(0);
                 self.update((place, offset), *integer, (*operator, *computed), by, *is_postfix)
             }
@@ -84,12 +84,16 @@ impl Calls<'_> {
     }
 
     /// Sends a request to the lower layer or the log: its duration does not count as time of the run.
-    fn below<T>(&mut self, memory: &mut Memory<'_>, ask: impl FnOnce(&mut dyn Host) -> T) -> Result<T, Why> {
-        memory.meter().charge(BELOW_WORK)?;
+    fn request_lower<T>(
+        &mut self,
+        memory: &mut Memory<'_>,
+        request: impl FnOnce(&mut dyn Host) -> T,
+    ) -> Result<T, Why> {
+        memory.meter().charge(LOWER_REQUEST_WORK)?;
         memory.meter().pause();
-        let answer = ask(self.host);
+        let result = request(self.host);
         memory.meter().resume();
-        Ok(answer)
+        Ok(result)
     }
 
     fn operation_value(&mut self, memory: &mut Memory<'_>, value: OperationValue) -> Result<i64, Why> {
@@ -104,10 +108,17 @@ impl Calls<'_> {
     }
 
     /// Assigns an argument of the operation. An invalid value ends the operation.
-    fn assign(&mut self, memory: &mut Memory<'_>, value: OperationValue, given: &Given<'_>) -> Result<(), Why> {
-        let assigned = match given {
+    fn assign(
+        &mut self,
+        memory: &mut Memory<'_>,
+        value: OperationValue,
+        argument: &CallArgument<'_>,
+    ) -> Result<(), Why> {
+        let assigned = match argument {
             // The lower layer checks whether the caller may request it.
-            Given::Integer(number, _) => self.below(memory, |host| host.set_operation_number(value, *number))?,
+            CallArgument::Integer(number, _) => {
+                self.request_lower(memory, |host| host.set_operation_number(value, *number))?
+            }
             text => {
                 let text = text.string(memory, self.host)?;
                 self.host.set_operation_text(value, &text)
@@ -128,10 +139,10 @@ impl Calls<'_> {
         is_postfix: bool,
     ) -> Result<i64, Why> {
         let order = self.program.target.byte_order;
-        let mut answer = Ok(0);
+        let mut result = Ok(0);
         self.host.shared(place, &mut |bytes| {
             let before = memory::load(&bytes[offset..], integer, order);
-            answer = match crate::arithmetic::compute(operator, computed, computed.wrap(before), by) {
+            result = match crate::arithmetic::compute(operator, computed, computed.wrap(before), by) {
                 None => Err(Why::DivisionByZero),
                 Some(after) => {
                     let after = integer.wrap(after);
@@ -140,7 +151,7 @@ impl Calls<'_> {
                 }
             };
         })?;
-        answer
+        result
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) fn store(bytes: &mut [u8], integer: Integer, value: i64, order: ByteO
 }
 
 /// Resolves the location of shared data; also returns the arguments after its own.
-pub(crate) fn find<'v>(shared: &Shared, values: &'v [i64]) -> Result<(Place, usize, &'v [i64]), Why> {
+pub(crate) fn resolve_shared<'v>(shared: &Shared, values: &'v [i64]) -> Result<(Place, usize, &'v [i64]), Why> {
     let (place, values) = match shared.area {
         Area::Vfs => (Place::Vfs, values),
         Area::Mount => (Place::Mount, values),

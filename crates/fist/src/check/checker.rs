@@ -6,16 +6,16 @@ use std::rc::Rc;
 use super::comments::Comments;
 use super::scope::{Scope, Signature};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::ir::{self, Constant, Data, Expression as Made, Integer, Site, Structure, Type};
-use crate::limits::{CHECKS_MAX, DATA_BYTES_MAX, DATA_MAX};
+use crate::ir::{self, Constant, Data, Expression as IrExpression, Integer, Site, Structure, Type};
+use crate::limits::{MAX_DATA_BYTES, MAX_DATA_OBJECTS, MAX_EXPRESSION_VISITS};
 use crate::prepare::Layout;
 use crate::target::Target;
 use crate::text::Span;
 
 /// A semantic error that has already been reported.
-pub(crate) struct Wrong;
+pub(crate) struct ErrorReported;
 
-pub(crate) type Understood<T> = Result<T, Wrong>;
+pub(crate) type CheckResult<T> = Result<T, ErrorReported>;
 
 /// The meaning of a name at file scope.
 #[derive(Clone, Debug)]
@@ -46,9 +46,9 @@ pub(crate) struct Checker {
     /// Names of data that the program writes to.
     pub(crate) written: HashSet<String>,
     /// Error numbers that the program assigns explicitly.
-    pub(crate) given_errors: Vec<i32>,
+    pub(crate) explicit_error_numbers: Vec<i32>,
     /// Ioctl numbers that the program assigns explicitly.
-    pub(crate) given_ioctls: HashSet<u32>,
+    pub(crate) explicit_ioctl_numbers: HashSet<u32>,
     pub(crate) diagnostics: Vec<Diagnostic>,
     pub(crate) comments: Comments,
     pub(crate) symbols: HashMap<String, (Symbol, Span)>,
@@ -65,10 +65,10 @@ pub(crate) struct Checker {
     /// Total size of the data in bytes.
     pub(crate) data_bytes: u64,
     /// Number of expressions visited, and number lowered.
-    pub(crate) looked_at: u32,
-    pub(crate) made: u64,
+    pub(crate) visited_count: u32,
+    pub(crate) lowered_count: u64,
     /// Exceeded limits, each reported once; kept apart from the other diagnostics, which may be rolled back.
-    pub(crate) too_many: Vec<(&'static str, Diagnostic)>,
+    pub(crate) exceeded_limits: Vec<(&'static str, Diagnostic)>,
     /// The function that is being checked.
     pub(crate) function: Scope,
 }
@@ -82,8 +82,8 @@ impl Checker {
             layout: Layout::new(&Target::host()),
             filters: Filters::default(),
             written: HashSet::new(),
-            given_errors: Vec::new(),
-            given_ioctls: HashSet::new(),
+            explicit_error_numbers: Vec::new(),
+            explicit_ioctl_numbers: HashSet::new(),
             diagnostics: Vec::new(),
             comments: Comments::default(),
             symbols,
@@ -94,19 +94,19 @@ impl Checker {
             sites: HashMap::new(),
             strings: HashMap::new(),
             data_bytes: 0,
-            looked_at: 0,
-            made: 0,
-            too_many: Vec::new(),
+            visited_count: 0,
+            lowered_count: 0,
+            exceeded_limits: Vec::new(),
             function: Scope::default(),
         }
     }
 
     /// Evaluates a constant expression for this machine.
-    pub(crate) fn known(&self, made: &Made) -> Option<i64> {
-        self.layout.value(made)
+    pub(crate) fn constant_value(&self, lowered: &IrExpression) -> Option<i64> {
+        self.layout.value(lowered)
     }
 
-    pub(crate) fn wrong(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {
+    pub(crate) fn error(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {
         self.diagnostics.push(Diagnostic::error(code, message, span));
         self.diagnostics.last_mut().expect("one was just put there")
     }
@@ -117,43 +117,43 @@ impl Checker {
     }
 
     /// Checks a count against a limit; reports the first excess.
-    pub(crate) fn not_too_many(&mut self, count: usize, most: usize, what: &'static str, span: Span) -> Understood<()> {
+    pub(crate) fn check_count(&mut self, count: usize, most: usize, what: &'static str, span: Span) -> CheckResult<()> {
         if count <= most {
             return Ok(());
         }
-        if self.too_many.iter().all(|(other, _)| *other != what) {
+        if self.exceeded_limits.iter().all(|(other, _)| *other != what) {
             let mut problem = Diagnostic::error(Code::TooMany, format!("there are more than {most} {what}"), span);
             problem.remedy("make several descriptions of it, and stack them");
-            self.too_many.push((what, problem));
+            self.exceeded_limits.push((what, problem));
         }
-        Err(Wrong)
+        Err(ErrorReported)
     }
 
     /// Counts a visited expression. Some are visited more than once, including their operands: hence the limit.
-    pub(crate) fn looks_at(&mut self, span: Span) -> Understood<()> {
-        self.looked_at = self.looked_at.saturating_add(1);
-        self.not_too_many(
-            self.looked_at as usize,
-            CHECKS_MAX as usize,
+    pub(crate) fn count_visit(&mut self, span: Span) -> CheckResult<()> {
+        self.visited_count = self.visited_count.saturating_add(1);
+        self.check_count(
+            self.visited_count as usize,
+            MAX_EXPRESSION_VISITS as usize,
             "expressions, as often as they are looked at",
             span,
         )
     }
 
     /// Checks that there is room for data of this size.
-    pub(crate) fn has_room(&mut self, bytes: u64, span: Span) -> Understood<()> {
-        self.not_too_many(self.program.data.len() + 1, DATA_MAX, "data and strings", span)?;
+    pub(crate) fn reserve_data(&mut self, bytes: u64, span: Span) -> CheckResult<()> {
+        self.check_count(self.program.data.len() + 1, MAX_DATA_OBJECTS, "data and strings", span)?;
         let all = self.data_bytes.saturating_add(bytes);
-        self.not_too_many(all as usize, DATA_BYTES_MAX as usize, "bytes of data and strings", span)?;
+        self.check_count(all as usize, MAX_DATA_BYTES as usize, "bytes of data and strings", span)?;
         self.data_bytes = all;
         Ok(())
     }
 
     /// Defines a name at file scope; reports a duplicate.
-    pub(crate) fn name(&mut self, name: &str, symbol: Symbol, span: Span) {
+    pub(crate) fn define_name(&mut self, name: &str, symbol: Symbol, span: Span) {
         if let Some((_, before)) = self.symbols.insert(name.to_owned(), (symbol, span)) {
             let what = format!("`{name}` has two meanings");
-            let diagnostic = self.wrong(Code::Twice, what, span);
+            let diagnostic = self.error(Code::Twice, what, span);
             match before == Span::default() {
                 true => diagnostic.label = Some("every description has one of this name".into()),
                 false => diagnostic.related.push((before, "the first is here".into())),

@@ -58,9 +58,9 @@ impl Comments {
     }
 
     /// Takes the comments up to a location in the body.
-    pub(crate) fn up_to(&mut self, place: u32) -> impl Iterator<Item = Statement> + use<> {
-        let texts = Comments::texts(self.between(self.position, place));
-        self.position = self.position.max(place);
+    pub(crate) fn up_to(&mut self, end: u32) -> impl Iterator<Item = Statement> + use<> {
+        let texts = Comments::texts(self.between(self.position, end));
+        self.position = self.position.max(end);
         texts.into_iter().map(Statement::Comment)
     }
 }

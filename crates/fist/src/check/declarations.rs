@@ -1,12 +1,13 @@
 //! Declarations: the properties of the file system, its data, and the items of the first and last sections.
 
-use super::checker::{Checker, Symbol, Understood};
-use super::operators::converted;
+use super::checker::{CheckResult, Checker, Symbol};
+use super::operators::convert_integer;
 use crate::diagnostic::Code;
 use crate::ir::{
-    Constant, Data, Expression as Made, Field, Initial, Integer, Ioctl, Operator, OwnError, Structure, Type,
+    Constant, Data, DeclaredError, Expression as IrExpression, Field, Initial, Integer, Ioctl, Operator, Structure,
+    Type,
 };
-use crate::limits::{DECLARED_MAX, ERRORS_MAX, FIELDS_MAX, VNODE_BYTES_MAX};
+use crate::limits::{MAX_ERROR_CODES, MAX_FIELDS, MAX_IOCTLS_OR_FORMATS, MAX_VNODE_DATA_BYTES};
 use crate::program::MountField;
 use crate::text::{Span, Spanned};
 use crate::tree::{
@@ -15,16 +16,16 @@ use crate::tree::{
 };
 
 /// Maximum number of lower file systems.
-const FAN_OUT_MAX: u64 = 64;
+const MAX_FAN_OUT: u64 = 64;
 /// Range of ioctl numbers, as commands encode them (`_IOC_NRBITS`).
 const IOCTL_NUMBERS: std::ops::RangeInclusive<u32> = 1..=255;
 
 /// Locations of declarations that may appear only once.
 #[derive(Default)]
-struct Once(Vec<(&'static str, Span)>);
+struct SeenDeclarations(Vec<(&'static str, Span)>);
 
 /// The number that a declaration assigns to an error.
-fn given_error(declaration: &Declaration) -> Option<i32> {
+fn explicit_error_number(declaration: &Declaration) -> Option<i32> {
     match &declaration.kind {
         D::ErrorCode(_, Some(number)) => i32::try_from(number.value).ok(),
         _ => None,
@@ -32,7 +33,7 @@ fn given_error(declaration: &Declaration) -> Option<i32> {
 }
 
 /// The number that a declaration assigns to an ioctl.
-fn given_ioctl(declaration: &Declaration) -> Option<u32> {
+fn explicit_ioctl_number(declaration: &Declaration) -> Option<u32> {
     match &declaration.kind {
         D::Ioctl(_, _, Some(number), _) => u32::try_from(number.value).ok(),
         _ => None,
@@ -41,9 +42,9 @@ fn given_ioctl(declaration: &Declaration) -> Option<u32> {
 
 impl Checker {
     pub(crate) fn declare_declarations(&mut self, description: &Description) {
-        let mut once = Once::default();
-        self.given_errors = description.declarations.iter().filter_map(given_error).collect();
-        self.given_ioctls = description.declarations.iter().filter_map(given_ioctl).collect();
+        let mut once = SeenDeclarations::default();
+        self.explicit_error_numbers = description.declarations.iter().filter_map(explicit_error_number).collect();
+        self.explicit_ioctl_numbers = description.declarations.iter().filter_map(explicit_ioctl_number).collect();
         let mut mount = Structure { name: "mntdata".into(), fields: Vec::new() };
         for declaration in &description.declarations {
             self.declare_one(declaration, &mut once, &mut mount);
@@ -54,7 +55,7 @@ impl Checker {
         }
     }
 
-    fn declare_one(&mut self, declaration: &Declaration, once: &mut Once, mount: &mut Structure) {
+    fn declare_one(&mut self, declaration: &Declaration, once: &mut SeenDeclarations, mount: &mut Structure) {
         let span = declaration.span;
         match &declaration.kind {
             D::AccessMode(Spanned { value, .. }) => {
@@ -79,14 +80,14 @@ impl Checker {
             }
             D::Filter(Spanned { value, span }) => self.declare_filter(*value, *span),
             D::ErrorCode(name, number) => {
-                let most = self.program.errors.len() + 1;
-                if self.not_too_many(most, ERRORS_MAX, "errors", name.span).is_ok() {
+                let count = self.program.errors.len() + 1;
+                if self.check_count(count, MAX_ERROR_CODES, "errors", name.span).is_ok() {
                     self.declare_error(name, number.as_ref());
                 }
             }
             D::FileFormat(name, fields) => {
-                let most = self.level.formats.len() + 1;
-                if self.not_too_many(most, DECLARED_MAX, "file formats", name.span).is_err() {
+                let count = self.level.formats.len() + 1;
+                if self.check_count(count, MAX_IOCTLS_OR_FORMATS, "file formats", name.span).is_err() {
                     return;
                 }
                 self.unique(name, "file format", |checker| {
@@ -112,11 +113,11 @@ impl Checker {
         }
     }
 
-    fn once(&mut self, once: &mut Once, what: &'static str, span: Span) {
+    fn once(&mut self, once: &mut SeenDeclarations, what: &'static str, span: Span) {
         match once.0.iter().find(|(other, _)| *other == what) {
             Some((_, before)) => {
                 let before = *before;
-                self.wrong(Code::Twice, format!("`{what}` is declared twice"), span).and(before, "the first is here");
+                self.error(Code::Twice, format!("`{what}` is declared twice"), span).and(before, "the first is here");
             }
             None => once.0.push((what, span)),
         }
@@ -124,16 +125,16 @@ impl Checker {
 
     fn unique(&mut self, name: &Name, what: &str, known: impl Fn(&Checker) -> Vec<String>) {
         if known(self).contains(&name.value) {
-            self.wrong(Code::Twice, format!("there are two of the {what} `{}`", name.value), name.span);
+            self.error(Code::Twice, format!("there are two of the {what} `{}`", name.value), name.span);
         }
     }
 
     fn declare_fan_out(&mut self, count: &Spanned<u64>) {
-        if (1..=FAN_OUT_MAX).contains(&count.value) {
+        if (1..=MAX_FAN_OUT).contains(&count.value) {
             self.level.fan_out = count.value as u32;
         } else {
-            let what = format!("a file system lies on 1 to {FAN_OUT_MAX} others, not {}", count.value);
-            self.wrong(Code::BadConstant, what, count.span);
+            let what = format!("a file system lies on 1 to {MAX_FAN_OUT} others, not {}", count.value);
+            self.error(Code::BadConstant, what, count.span);
         }
     }
 
@@ -144,7 +145,7 @@ impl Checker {
             Filter::Size => (&mut self.filters.size, "size"),
         };
         if is_there.replace(span).is_some() {
-            self.wrong(Code::Twice, format!("`filter:{what}` is declared twice"), span);
+            self.error(Code::Twice, format!("`filter:{what}` is declared twice"), span);
         }
     }
 
@@ -153,7 +154,7 @@ impl Checker {
         let own = &self.layout.target.own_errors;
         let (first, last) = (*own.start(), *own.end());
         let value = match number {
-            None => self.layout.free_error(0, &self.given_errors),
+            None => self.layout.free_error(0, &self.explicit_error_numbers),
             Some(number) => i32::try_from(number.value).ok().filter(|number| (1..=last).contains(number)),
         };
         let Some(value) = value else {
@@ -161,16 +162,16 @@ impl Checker {
                 None => format!("there are more errors than the numbers {first} to {last}"),
                 Some(number) => format!("the number of an error is 1 to {last}, not {}", number.value),
             };
-            self.wrong(Code::BadConstant, what, span);
+            self.error(Code::BadConstant, what, span);
             return;
         };
         if self.layout.error_numbers().contains(&value) {
-            self.wrong(Code::Twice, format!("there are two errors with the number {value}"), span);
+            self.error(Code::Twice, format!("there are two errors with the number {value}"), span);
         }
-        let constant = Constant::OwnError(self.program.errors.len());
+        let constant = Constant::DeclaredError(self.program.errors.len());
         self.layout.add_error(value);
-        self.program.errors.push(OwnError { name: name.value.clone(), number: number.map(|_| value) });
-        self.name(&name.value, Symbol::Constant(constant, Integer::INT), name.span);
+        self.program.errors.push(DeclaredError { name: name.value.clone(), number: number.map(|_| value) });
+        self.define_name(&name.value, Symbol::Constant(constant, Integer::INT), name.span);
     }
 
     fn declare_ioctl(
@@ -180,16 +181,17 @@ impl Checker {
         number: Option<&Spanned<u64>>,
         fields: &[tree::Field],
     ) {
-        let most = self.level.ioctls.len() + 1;
-        if self.not_too_many(most, DECLARED_MAX, "ioctls", name.span).is_err() {
+        let count = self.level.ioctls.len() + 1;
+        if self.check_count(count, MAX_IOCTLS_OR_FORMATS, "ioctls", name.span).is_err() {
             return;
         }
         self.unique(name, "ioctl", |checker| checker.level.ioctls.iter().map(|ioctl| ioctl.name.clone()).collect());
         let structure = self.structure_of(&name.value, fields);
-        let (size, most) = (self.size(&Type::Structure(structure)).unwrap_or(0), self.layout.target.ioctls.bytes_max());
-        if size > most {
-            let what = format!("the data of an ioctl are at most {most} bytes, not {size}");
-            self.wrong(Code::BadType, what, name.span);
+        let (size, max_bytes) =
+            (self.size(&Type::Structure(structure)).unwrap_or(0), self.layout.target.ioctls.bytes_max());
+        if size > max_bytes {
+            let what = format!("the data of an ioctl are at most {max_bytes} bytes, not {size}");
+            self.error(Code::BadType, what, name.span);
             return;
         }
         let number = self.ioctl_number(name, number);
@@ -197,26 +199,26 @@ impl Checker {
     }
 
     /// The number of an ioctl: the declared one, or the first that no other ioctl declares or has; 0 after an error.
-    fn ioctl_number(&mut self, name: &Name, given: Option<&Spanned<u64>>) -> u32 {
+    fn ioctl_number(&mut self, name: &Name, explicit: Option<&Spanned<u64>>) -> u32 {
         let is_taken = |number: u32| self.level.ioctls.iter().find(|ioctl| ioctl.number == number);
-        let Some(given) = given else {
-            let is_free = |number: &u32| is_taken(*number).is_none() && !self.given_ioctls.contains(number);
+        let Some(explicit) = explicit else {
+            let is_free = |number: &u32| is_taken(*number).is_none() && !self.explicit_ioctl_numbers.contains(number);
             // There are no more ioctls than numbers, and each takes one.
             return IOCTL_NUMBERS.clone().find(is_free).unwrap_or(0);
         };
-        let Some(number) = u32::try_from(given.value).ok().filter(|number| IOCTL_NUMBERS.contains(number)) else {
+        let Some(number) = u32::try_from(explicit.value).ok().filter(|number| IOCTL_NUMBERS.contains(number)) else {
             let what = format!(
                 "the number of an ioctl is {} to {}, not {}",
                 IOCTL_NUMBERS.start(),
                 IOCTL_NUMBERS.end(),
-                given.value
+                explicit.value
             );
-            self.wrong(Code::BadConstant, what, given.span);
+            self.error(Code::BadConstant, what, explicit.span);
             return 0;
         };
         if let Some(other) = is_taken(number) {
             let what = format!("the ioctls `{}` and `{}` have the number {number}", other.name, name.value);
-            self.wrong(Code::Twice, what, given.span);
+            self.error(Code::Twice, what, explicit.span);
             return 0;
         }
         number
@@ -224,18 +226,18 @@ impl Checker {
 
     fn declare_mount(&mut self, mount: &mut Structure, fields: &[tree::Field], is_flag: bool) {
         for field in fields {
-            let most = mount.fields.len() + 1;
-            if self.not_too_many(most, FIELDS_MAX, "fields that are given at mount", field.name.span).is_err() {
+            let count = mount.fields.len() + 1;
+            if self.check_count(count, MAX_FIELDS, "fields that are given at mount", field.name.span).is_err() {
                 break;
             }
             let Ok(r#type) = self.field_type(field) else { continue };
             let name = &field.name;
             if mount.fields.iter().any(|other| other.name == name.value) {
-                self.wrong(Code::Twice, format!("there are two mount data `{}`", name.value), name.span);
+                self.error(Code::Twice, format!("there are two mount data `{}`", name.value), name.span);
                 continue;
             }
             if is_flag && !matches!(r#type, Type::Integer(_)) {
-                self.wrong(Code::BadType, "a mount flag is an integer", name.span);
+                self.error(Code::BadType, "a mount flag is an integer", name.span);
                 continue;
             }
             let field = mount.fields.len();
@@ -249,13 +251,13 @@ impl Checker {
             let name = &field.name.value;
             if crate::builtins::find(crate::builtins::ATTRIBUTES, name).is_some() {
                 let what = format!("every object has an attribute `{name}`");
-                self.wrong(Code::Twice, what, field.name.span).remedy = Some("give the field another name".into());
+                self.error(Code::Twice, what, field.name.span).remedy = Some("give the field another name".into());
             }
         }
         let index = self.structure_of("per_vnode", fields);
         if let Some(last) = fields.last() {
             let size = self.size(&Type::Structure(index)).unwrap_or(0);
-            self.not_too_large(size, VNODE_BYTES_MAX, "per_vnode", last.name.span);
+            self.check_size(size, MAX_VNODE_DATA_BYTES, "per_vnode", last.name.span);
         }
         self.level.vnode = Some(index);
     }
@@ -268,7 +270,7 @@ impl Checker {
         }
     }
 
-    fn declare_item(&mut self, item: &Item) -> Understood<()> {
+    fn declare_item(&mut self, item: &Item) -> CheckResult<()> {
         match &item.kind {
             ItemKind::Include(_) => Ok(()),
             ItemKind::Constant(name, value) => self.declare_constant(name, value),
@@ -277,7 +279,7 @@ impl Checker {
                 let Some(name) = &variable.name else { return Ok(()) };
                 match self.aliases.insert(name.value.clone(), r#type.clone()) {
                     Some(before) if before != r#type => {
-                        self.wrong(Code::Twice, format!("`{}` is two types", name.value), name.span);
+                        self.error(Code::Twice, format!("`{}` is two types", name.value), name.span);
                     }
                     _ => {}
                 }
@@ -285,7 +287,7 @@ impl Checker {
             }
             ItemKind::Structure(name, fields) => {
                 if self.structures.contains_key(&name.value) {
-                    self.wrong(Code::Twice, format!("there are two `struct {}`", name.value), name.span);
+                    self.error(Code::Twice, format!("there are two `struct {}`", name.value), name.span);
                 }
                 let index = self.structure_of(&name.value, fields);
                 self.structures.insert(name.value.clone(), index);
@@ -302,49 +304,49 @@ impl Checker {
         }
     }
 
-    fn declare_constant(&mut self, name: &Name, value: &Expression) -> Understood<()> {
+    fn declare_constant(&mut self, name: &Name, value: &Expression) -> CheckResult<()> {
         let (value, r#type) = self.constant(value)?;
         let constant = self.constant_of(&name.value, value);
-        self.name(&name.value, Symbol::Constant(constant, r#type), name.span);
+        self.define_name(&name.value, Symbol::Constant(constant, r#type), name.span);
         Ok(())
     }
 
-    fn declare_enumeration(&mut self, names: &[(Name, Option<Expression>)]) -> Understood<()> {
-        let mut next = (Made::integer(0), Integer::INT);
+    fn declare_enumeration(&mut self, names: &[(Name, Option<Expression>)]) -> CheckResult<()> {
+        let mut next = (IrExpression::integer(0), Integer::INT);
         for (name, value) in names {
             if let Some(value) = value {
                 next = self.constant(value)?;
             }
-            let constant = self.constant_of(&name.value, converted(next.0, next.1, Integer::INT));
-            self.name(&name.value, Symbol::Constant(constant, Integer::INT), name.span);
-            let value = (Made::Constant(constant), Integer::INT);
-            let after = self.compute(Operator::Add, value, (Made::integer(1), Integer::INT), name.span);
-            next = (after.made, Integer::INT);
+            let constant = self.constant_of(&name.value, convert_integer(next.0, next.1, Integer::INT));
+            self.define_name(&name.value, Symbol::Constant(constant, Integer::INT), name.span);
+            let value = (IrExpression::Constant(constant), Integer::INT);
+            let after = self.compute(Operator::Add, value, (IrExpression::integer(1), Integer::INT), name.span);
+            next = (after.lowered, Integer::INT);
         }
         Ok(())
     }
 
-    fn declare_data(&mut self, variable: &Variable) -> Understood<()> {
+    fn declare_data(&mut self, variable: &Variable) -> CheckResult<()> {
         let Some(name) = &variable.name else { return Ok(()) };
         let r#type = self.type_with_value(variable)?;
         if matches!(r#type, Type::Pointer { .. } | Type::Vnode) && variable.value.is_none() {
             let what = "data that operations share hold no pointers and no objects";
-            self.wrong(Code::BadType, what, name.span);
+            self.error(Code::BadType, what, name.span);
         }
         let size = self.size(&r#type).unwrap_or(0);
-        self.has_room(size, name.span)?;
+        self.reserve_data(size, name.span)?;
         let begin = match &variable.value {
             Some(value) => self.initial(&r#type, value)?,
             None => Initial::Zero,
         };
         let is_written = self.written.contains(&name.value) && !variable.r#type.is_const;
         self.program.data.push(Data { name: name.value.clone(), r#type, value: begin, is_written });
-        self.name(&name.value, Symbol::Data(self.program.data.len() - 1), name.span);
+        self.define_name(&name.value, Symbol::Data(self.program.data.len() - 1), name.span);
         Ok(())
     }
 
     /// The type of a variable, whose outermost length may be omitted if its initializer determines it.
-    pub(crate) fn type_with_value(&mut self, variable: &Variable) -> Understood<Type> {
+    pub(crate) fn type_with_value(&mut self, variable: &Variable) -> CheckResult<Type> {
         let Some((None, rest)) = variable.lengths.split_first() else { return self.variable_type(variable) };
         let count = match &variable.value {
             Some(Initializer::List(values, _)) => values.len() as i64,
@@ -354,9 +356,9 @@ impl Checker {
             _ => 0,
         };
         if count == 0 {
-            self.wrong(Code::BadType, "the length of this array is not known", variable.span).remedy =
+            self.error(Code::BadType, "the length of this array is not known", variable.span).remedy =
                 Some("write it between the brackets".into());
-            return Err(super::checker::Wrong);
+            return Err(super::checker::ErrorReported);
         }
         let rest = Variable { lengths: rest.to_vec(), value: None, ..variable.clone() };
         let of = self.variable_type(&rest)?;

@@ -3,32 +3,32 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::checker::{Checker, Symbol, Understood};
+use super::checker::{CheckResult, Checker, Symbol};
 use super::scope::{Local, Scope, Signature};
 use crate::builtins::{self, Parameter};
 use crate::diagnostic::Code;
-use crate::interpreter::DEPTH_MAX;
+use crate::interpreter::MAX_CALL_DEPTH;
 use crate::ir::{self, Constant, Register, Type};
-use crate::limits::{FUNCTIONS_MAX, MADE_MAX, PARAMETERS_MAX};
+use crate::limits::{MAX_FUNCTIONS, MAX_LOWERED_EXPRESSIONS, MAX_PARAMETERS};
 use crate::prepare;
 use crate::text::Span;
 use crate::tree::{Block, Expression, ExpressionKind as E, Function, Item, ItemKind, UnaryOperator, Variable};
 use crate::walk;
-use crate::weight::weigh;
+use crate::weight::set_fuel_costs;
 
 /// Maximum total size of the objects of a function in bytes.
-const OBJECTS_BYTES_MAX: u64 = 1 << 20;
+const MAX_FUNCTION_OBJECT_BYTES: u64 = 1 << 20;
 
 impl Checker {
     /// Declares a function, so that code before it can call it.
-    pub(crate) fn declare_function(&mut self, function: &Function) -> Understood<()> {
+    pub(crate) fn declare_function(&mut self, function: &Function) -> CheckResult<()> {
         let result = self.base_type(&function.result, function.result_pointers)?;
         if matches!(result, Type::Structure(_) | Type::Array(..)) {
-            self.wrong(Code::NotSupported, "a function cannot answer a structure", function.name.span).remedy =
+            self.error(Code::NotSupported, "a function cannot answer a structure", function.name.span).remedy =
                 Some("give it a pointer to where the answer goes".into());
         }
         let name_span = function.name.span;
-        self.not_too_many(function.parameters.len(), PARAMETERS_MAX, "parameters of a function", name_span)?;
+        self.check_count(function.parameters.len(), MAX_PARAMETERS, "parameters of a function", name_span)?;
         let mut parameters = Vec::new();
         for parameter in &function.parameters {
             parameters.push(self.parameter_type(parameter)?);
@@ -42,17 +42,17 @@ impl Checker {
                 || (self.defined[index] && is_defined)
             {
                 let what = format!("`{name}` is defined twice, or not as it was announced");
-                self.wrong(Code::Twice, what, function.name.span).and(before.span, "the first is here");
+                self.error(Code::Twice, what, function.name.span).and(before.span, "the first is here");
             }
             self.defined[index] |= is_defined;
             return Ok(());
         }
         if builtins::function(name).is_some() {
             let what = format!("`{name}` is a function of the language");
-            self.wrong(Code::Twice, what, function.name.span).remedy = Some("give it another name".into());
+            self.error(Code::Twice, what, function.name.span).remedy = Some("give it another name".into());
         }
-        self.not_too_many(self.signatures.len() + 1, FUNCTIONS_MAX, "functions", function.name.span)?;
-        self.name(name, Symbol::Function(self.signatures.len()), function.name.span);
+        self.check_count(self.signatures.len() + 1, MAX_FUNCTIONS, "functions", function.name.span)?;
+        self.define_name(name, Symbol::Function(self.signatures.len()), function.name.span);
         self.signatures.push(Rc::new(signature));
         self.defined.push(is_defined);
         self.program.functions.push(ir::Function { name: name.clone(), ..ir::Function::default() });
@@ -60,18 +60,18 @@ impl Checker {
     }
 
     /// Adjusts an array parameter to a pointer to its elements, as in C; but `page_t` is a type of its own.
-    fn parameter_type(&mut self, parameter: &Variable) -> Understood<Type> {
+    fn parameter_type(&mut self, parameter: &Variable) -> CheckResult<Type> {
         let is_const = parameter.r#type.is_const;
         let span = parameter.span;
         let mut base = self.base_type(&parameter.r#type, parameter.pointers)?;
         if parameter.lengths.is_empty() {
             if matches!(base, Type::Structure(_) | Type::Array(..)) {
-                self.wrong(Code::NotSupported, "a function is not given a structure whole", parameter.span).remedy =
+                self.error(Code::NotSupported, "a function is not given a structure whole", parameter.span).remedy =
                     Some("give it a pointer to it".into());
             }
             return Ok(base);
         }
-        self.not_too_deep(&base, parameter.lengths.len(), span)?;
+        self.check_type_depth(&base, parameter.lengths.len(), span)?;
         for length in parameter.lengths[1..].iter().rev() {
             let length = match length {
                 Some(length) => self.length(length)?,
@@ -113,7 +113,7 @@ impl Checker {
                 ..ir::Function::default()
             },
             result: Some(signature.result.clone()),
-            pointed: pointed(body),
+            address_taken: address_taken(body),
             blocks: vec![Vec::new()],
             ..Scope::default()
         };
@@ -124,14 +124,14 @@ impl Checker {
             let local = self.parameter(register, r#type.clone(), &name.value, &mut begin);
             self.function.declare(&name.value, local, name.span);
         }
-        let made = self.finish(begin, body);
-        self.program.functions[index] = made;
-        self.find_fixed_vectors(body, &function.parameters);
+        let lowered = self.finish(begin, body);
+        self.program.functions[index] = lowered;
+        self.warn_about_constant_vectors(body, &function.parameters);
     }
 
     /// Copies a parameter to memory if its address is taken.
     fn parameter(&mut self, register: Register, r#type: Type, name: &str, begin: &mut Vec<ir::Statement>) -> Local {
-        if self.integer_of(&r#type).is_none() || !self.function.pointed.contains(name) {
+        if self.integer_of(&r#type).is_none() || !self.function.address_taken.contains(name) {
             return Local::Register(register, r#type);
         }
         let object = self.function.object(name, r#type.clone());
@@ -145,44 +145,50 @@ impl Checker {
     pub(crate) fn finish(&mut self, mut begin: Vec<ir::Statement>, body: &Block) -> ir::Function {
         self.comments.begin(body.span);
         begin.extend(self.block(body));
-        let mut made = std::mem::take(&mut self.function).function;
-        made.body = begin;
+        let mut lowered = std::mem::take(&mut self.function).function;
+        lowered.body = begin;
         // Errors in it have been reported: it may not be lowerable to code then.
-        let Ok(mut code) = prepare::function(&made, &self.layout) else { return made };
-        if code.objects.iter().sum::<u64>() > OBJECTS_BYTES_MAX {
-            let what = format!("the variables of `{}` take more than {} MiB", made.name, OBJECTS_BYTES_MAX >> 20);
-            self.wrong(Code::BadType, what, made.span).remedy = Some("use fistMalloc for what is large".into());
+        let Ok(mut code) = prepare::function(&lowered, &self.layout) else { return lowered };
+        if code.objects.iter().sum::<u64>() > MAX_FUNCTION_OBJECT_BYTES {
+            let what =
+                format!("the variables of `{}` take more than {} MiB", lowered.name, MAX_FUNCTION_OBJECT_BYTES >> 20);
+            self.error(Code::BadType, what, lowered.span).remedy = Some("use fistMalloc for what is large".into());
         }
-        self.made = self.made.saturating_add(weigh(&mut code));
-        if self.made > MADE_MAX {
-            let _ = self.not_too_many(usize::MAX, MADE_MAX as usize, "expressions in all functions", made.span);
+        self.lowered_count = self.lowered_count.saturating_add(set_fuel_costs(&mut code));
+        if self.lowered_count > MAX_LOWERED_EXPRESSIONS {
+            let _ = self.check_count(
+                usize::MAX,
+                MAX_LOWERED_EXPRESSIONS as usize,
+                "expressions in all functions",
+                lowered.span,
+            );
         }
-        if code.depth > DEPTH_MAX {
-            self.wrong(Code::TooDeep, format!("`{}` is nested too deeply to be run", made.name), made.span).remedy =
-                Some("make a function of a part of it".into());
+        if code.depth > MAX_CALL_DEPTH {
+            self.error(Code::TooDeep, format!("`{}` is nested too deeply to be run", lowered.name), lowered.span)
+                .remedy = Some("make a function of a part of it".into());
         }
-        made
+        lowered
     }
 
     /// Reports functions that are declared, and perhaps called, but nowhere defined.
-    pub(crate) fn find_undefined(&mut self) {
+    pub(crate) fn report_undefined_functions(&mut self) {
         for index in 0..self.signatures.len() {
             if !self.defined[index] {
                 let what = format!("`{}` is announced and nowhere defined", self.program.functions[index].name);
-                self.wrong(Code::UnknownName, what, self.signatures[index].span);
+                self.error(Code::UnknownName, what, self.signatures[index].span);
             }
         }
     }
 }
 
 /// The names of a function's variables whose address is taken, or that built-in functions write results to.
-pub(crate) fn pointed(body: &Block) -> HashSet<String> {
+pub(crate) fn address_taken(body: &Block) -> HashSet<String> {
     let mut names = HashSet::new();
     walk::block(body, &mut |expression| match &expression.kind {
         E::Unary(UnaryOperator::AddressOf, of) => names.extend(walk::root(of).map(str::to_owned)),
         E::Call { function, arguments } => {
             each_argument(&function.value, arguments, |parameter, argument| {
-                if parameter == Parameter::Answer {
+                if parameter == Parameter::OutInteger {
                     names.extend(walk::root(argument).map(str::to_owned));
                 }
             });
@@ -196,24 +202,24 @@ pub(crate) fn pointed(body: &Block) -> HashSet<String> {
 pub(crate) fn each_argument<'a>(
     name: &str,
     arguments: &'a [Expression],
-    mut see: impl FnMut(Parameter, &'a Expression),
+    mut visit: impl FnMut(Parameter, &'a Expression),
 ) {
     let Some(signature) = builtins::function(name) else { return };
     let last = signature.parameters.last().map(|(_, parameter)| *parameter);
     for (index, argument) in arguments.iter().enumerate() {
         let parameter = signature.parameters.get(index).map(|(_, parameter)| *parameter);
         if let Some(parameter) = parameter.or(last.filter(|last| *last == Parameter::Values)) {
-            see(parameter, argument);
+            visit(parameter, argument);
         }
     }
 }
 
 /// Collects the names of data that this block writes to.
-pub(crate) fn written(body: &Block, names: &mut HashSet<String>) {
+pub(crate) fn written_names(body: &Block, names: &mut HashSet<String>) {
     walk::block(body, &mut |expression| match &expression.kind {
         E::Assign(_, target, _) | E::Step { target, .. } => names.extend(walk::root(target).map(str::to_owned)),
         E::Call { function, arguments } => each_argument(&function.value, arguments, |parameter, argument| {
-            if matches!(parameter, Parameter::Answer | Parameter::Output) {
+            if matches!(parameter, Parameter::OutInteger | Parameter::Output) {
                 let argument = match &argument.kind {
                     E::Unary(UnaryOperator::AddressOf, of) => of,
                     _ => argument,

@@ -1,6 +1,5 @@
 //! The checker: from the syntax tree to the intermediate form, with all errors reported.
 
-mod cautions;
 mod checker;
 mod comments;
 mod constants;
@@ -8,14 +7,15 @@ mod declarations;
 mod expressions;
 mod functions;
 mod initial;
+mod lvalues;
 pub(crate) mod operands;
 mod operators;
-mod places;
 mod rules;
 mod scope;
 mod statements;
 mod typed;
 mod types;
+mod warnings;
 
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::ir::{self};
@@ -49,11 +49,11 @@ pub fn check_commented(description: &Description, name: &str, comments: Vec<Span
     checker.level.comments = checker.comments.of_declarations(description);
     checker.declare(description);
     checker.define(description);
-    let too_many = std::mem::take(&mut checker.too_many).into_iter().map(|(_, problem)| problem);
-    checker.diagnostics.extend(too_many);
+    let exceeded_limits = std::mem::take(&mut checker.exceeded_limits).into_iter().map(|(_, problem)| problem);
+    checker.diagnostics.extend(exceeded_limits);
     let program = checker.prepare();
     if let Some(program) = &program {
-        checker.find_costs(program);
+        checker.warn_about_costs(program);
     }
     let Checker { program: ir, mut diagnostics, .. } = checker;
     diagnostics.sort_by_key(|diagnostic| diagnostic.span);
@@ -69,11 +69,11 @@ impl Checker {
     /// Declares the contents of all sections first: rules and functions may refer to later items.
     fn declare(&mut self, description: &Description) {
         for rule in &description.rules {
-            functions::written(&rule.body, &mut self.written);
+            functions::written_names(&rule.body, &mut self.written);
         }
         for item in description.preamble.iter().chain(&description.code) {
             if let ItemKind::Function(tree) = &item.kind {
-                tree.body.iter().for_each(|body| functions::written(body, &mut self.written));
+                tree.body.iter().for_each(|body| functions::written_names(body, &mut self.written));
             }
         }
         self.declare_items(&description.preamble);
@@ -86,7 +86,7 @@ impl Checker {
         self.define_functions(&description.code);
         self.define_rules(&description.rules);
         self.find_filters();
-        self.find_undefined();
+        self.report_undefined_functions();
     }
 
     /// Prepares the program for this machine, if there are no errors.
@@ -97,8 +97,8 @@ impl Checker {
         self.program = std::mem::take(&mut self.program).with_level(self.level.clone());
         match self.program.prepare(&self.layout.target) {
             Ok(program) => Some(program),
-            Err(unfit) => {
-                self.wrong(Code::BadConstant, unfit.to_string(), Span::default());
+            Err(error) => {
+                self.error(Code::BadConstant, error.to_string(), Span::default());
                 None
             }
         }

@@ -1,11 +1,11 @@
 //! Mapping of operators and conversions to the intermediate form.
 
-use crate::ir::{Comparison, Constant, Expression as Made, Integer, Operator, Type};
+use crate::ir::{Comparison, Constant, Expression as IrExpression, Integer, Operator, Type};
 use crate::text::Span;
 use crate::tree::{BinaryOperator as B, UnaryOperator as U};
 
 /// The arithmetic operator of a syntax operator, if it is one.
-pub(crate) fn computing(operator: B) -> Option<Operator> {
+pub(crate) fn arithmetic_operator(operator: B) -> Option<Operator> {
     Some(match operator {
         B::Add => Operator::Add,
         B::Subtract => Operator::Subtract,
@@ -22,7 +22,7 @@ pub(crate) fn computing(operator: B) -> Option<Operator> {
 }
 
 /// The comparison of a syntax operator, if it is one.
-pub(crate) fn comparing(operator: B) -> Option<Comparison> {
+pub(crate) fn comparison_operator(operator: B) -> Option<Comparison> {
     Some(match operator {
         B::Equal => Comparison::Equal,
         B::NotEqual => Comparison::NotEqual,
@@ -46,28 +46,34 @@ pub(crate) fn type_of(value: u64, is_unsigned: bool, is_long: bool) -> Integer {
 }
 
 /// The size of a type in bytes: 0 for `void`.
-pub(crate) fn size(r#type: Type) -> Made {
-    if r#type == Type::Void { Made::integer(0) } else { Made::Size(r#type) }
+pub(crate) fn size(r#type: Type) -> IrExpression {
+    if r#type == Type::Void { IrExpression::integer(0) } else { IrExpression::Size(r#type) }
 }
 
 /// Unary `+`, `-` and `~`.
-pub(crate) fn signed(operator: U, value: Made, from: Integer, span: Span) -> (Made, Integer) {
+pub(crate) fn unary_arithmetic(operator: U, value: IrExpression, from: Integer, span: Span) -> (IrExpression, Integer) {
     let to = from.promoted();
-    let value = converted(value, from, to);
-    let made = match (operator, &value) {
+    let value = convert_integer(value, from, to);
+    let lowered = match (operator, &value) {
         (U::Plus, _) => value,
-        (U::Negate, Made::Constant(Constant::Integer(value))) => Made::integer(to.wrap(value.wrapping_neg())),
-        (U::Negate, _) => Made::Binary(Operator::Subtract, to, Box::new(Made::integer(0)), Box::new(value), span),
-        _ => Made::Binary(Operator::Xor, to, Box::new(value), Box::new(Made::integer(to.wrap(-1))), span),
+        (U::Negate, IrExpression::Constant(Constant::Integer(value))) => {
+            IrExpression::integer(to.wrap(value.wrapping_neg()))
+        }
+        (U::Negate, _) => {
+            IrExpression::Binary(Operator::Subtract, to, Box::new(IrExpression::integer(0)), Box::new(value), span)
+        }
+        _ => {
+            IrExpression::Binary(Operator::Xor, to, Box::new(value), Box::new(IrExpression::integer(to.wrap(-1))), span)
+        }
     };
-    (made, to)
+    (lowered, to)
 }
 
 /// Converts an integer to another type.
-pub(crate) fn converted(made: Made, from: Integer, to: Integer) -> Made {
-    match made {
-        Made::Constant(Constant::Integer(value)) => Made::integer(to.wrap(value)),
-        made if to.holds(from) || (to.bytes == 8 && from.bytes == 8) => made,
-        made => Made::Convert(Box::new(made), to),
+pub(crate) fn convert_integer(lowered: IrExpression, from: Integer, to: Integer) -> IrExpression {
+    match lowered {
+        IrExpression::Constant(Constant::Integer(value)) => IrExpression::integer(to.wrap(value)),
+        lowered if to.holds(from) || (to.bytes == 8 && from.bytes == 8) => lowered,
+        lowered => IrExpression::Convert(Box::new(lowered), to),
     }
 }

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use super::checker::{Checker, Symbol};
-use super::functions::pointed;
+use super::functions::address_taken;
 use super::scope::Scope;
 use crate::diagnostic::Code;
 use crate::ir::{Integer, Type};
-use crate::limits::RULES_MAX;
+use crate::limits::MAX_RULES;
 use crate::operations::{self, OPERATIONS, Operation, Operations, Part};
 use crate::program::Rule;
 use crate::text::Span;
@@ -17,22 +17,22 @@ use crate::walk;
 impl Checker {
     /// Checks the bodies of all rules.
     pub(crate) fn define_rules(&mut self, rules: &[tree::Rule]) {
-        for rule in rules.iter().take(RULES_MAX) {
+        for rule in rules.iter().take(MAX_RULES) {
             let _ = self.define_rule(rule);
         }
-        if let Some(rule) = rules.get(RULES_MAX) {
-            let _ = self.not_too_many(rules.len(), RULES_MAX, "rules", rule.span);
+        if let Some(rule) = rules.get(MAX_RULES) {
+            let _ = self.check_count(rules.len(), MAX_RULES, "rules", rule.span);
         }
-        self.find_shadowed();
+        self.warn_about_shadowed_rules();
     }
 
     fn define_rule(&mut self, rule: &tree::Rule) -> Option<()> {
         let set = operations::set(&rule.set.value)?;
         let Some(of_type) = operations::of_type(&rule.operation.value) else {
             let known = OPERATIONS.iter().map(|kind| kind.name).chain(["all", "data", "name"]);
-            let near = super::expressions::nearest(&rule.operation.value, known);
+            let near = super::expressions::nearest_name(&rule.operation.value, known);
             let what = format!("there is no operation `{}`", rule.operation.value);
-            self.wrong(Code::UnknownOperation, what, rule.operation.span).remedy = Some(match near {
+            self.error(Code::UnknownOperation, what, rule.operation.span).remedy = Some(match near {
                 Some(near) => format!("perhaps `{near}` is meant"),
                 None => format!("there are {}", OPERATIONS.map(|kind| kind.name).join(", ")),
             });
@@ -50,10 +50,10 @@ impl Checker {
         };
         if operations.is_empty() {
             let what = format!("`{}` is none of the {}: this rule never fires", rule.operation.value, rule.set.value);
-            self.wrong(Code::NeverFires, what, title_span).remedy =
+            self.error(Code::NeverFires, what, title_span).remedy =
                 Some(format!("write `%op:{}`", rule.operation.value));
         }
-        self.never_reached(operations, part, title_span);
+        self.warn_if_unreachable(operations, part, title_span);
         self.function = Scope {
             function: crate::ir::Function {
                 comments: self.comments.before(rule.span),
@@ -62,10 +62,10 @@ impl Checker {
             },
             operations: Some(operations),
             part: Some(part),
-            pointed: pointed(&rule.body),
+            address_taken: address_taken(&rule.body),
             ..Scope::default()
         };
-        self.look_for_permission_errors(rule, operations, part);
+        self.warn_about_permission_errors(rule, operations, part);
         let mut title = format!("%{}:{}", rule.set.value, rule.operation.value);
         for word in [&rule.ioctl, &rule.part].into_iter().flatten() {
             title.push(':');
@@ -73,7 +73,7 @@ impl Checker {
         }
         self.function.function.name = title.clone();
         let function = self.finish(Vec::new(), &rule.body);
-        self.find_fixed_vectors(&rule.body, &[]);
+        self.warn_about_constant_vectors(&rule.body, &[]);
         self.program.functions.push(function);
         let function = self.program.functions.len() - 1;
         self.level.rules.push(Rule { title, operations, ioctl, part, function, span: title_span });
@@ -84,14 +84,14 @@ impl Checker {
         let found = self.level.ioctls.iter().position(|ioctl| ioctl.name == name.value);
         if found.is_none() {
             let what = format!("no ioctl `{}` is declared", name.value);
-            self.wrong(Code::UnknownName, what, name.span).remedy =
+            self.error(Code::UnknownName, what, name.span).remedy =
                 Some(format!("declare `ioctl {} {{ … }};`", name.value));
         }
         found
     }
 
     /// Warns about rules that never fire: a read-only file system rejects changes before any rule is invoked.
-    fn never_reached(&mut self, operations: Operations, part: Part, span: Span) {
+    fn warn_if_unreachable(&mut self, operations: Operations, part: Part, span: Span) {
         let refused = match self.level.access {
             Some(Access::ReadOnly) => operations::set("writeops"),
             Some(Access::WriteOnly) => operations::of_type("read"),
@@ -105,7 +105,7 @@ impl Checker {
     }
 
     /// Warns about a replace rule shadowed by a later one for the same operations: it is never invoked.
-    fn find_shadowed(&mut self) {
+    fn warn_about_shadowed_rules(&mut self) {
         let rules = self.level.rules.clone();
         for (index, rule) in rules.iter().enumerate() {
             let mut others = rules[index + 1..].iter().filter(|other| {
@@ -124,7 +124,7 @@ impl Checker {
     }
 
     /// Warns about comparisons with `EPERM` after look-ups: Linux reports a denied search as EACCES.
-    fn look_for_permission_errors(&mut self, rule: &tree::Rule, operations: Operations, part: Part) {
+    fn warn_about_permission_errors(&mut self, rule: &tree::Rule, operations: Operations, part: Part) {
         let looks_up = Operation::by_name("lookup").is_some_and(|lookup| operations.contains(lookup));
         if part != Part::PostCall || !looks_up {
             return;
@@ -158,13 +158,13 @@ impl Checker {
         }
         if let (Some(span), None) = (filters.size, filters.data) {
             let what = "`filter:size` is about data whose encoded form has another size";
-            self.wrong(Code::MissingFilter, what, span).remedy = Some("declare `filter:data;` too".into());
+            self.error(Code::MissingFilter, what, span).remedy = Some("declare `filter:data;` too".into());
         }
-        self.find_unused_filters(&filters);
+        self.warn_about_unused_filters(&filters);
     }
 
     /// Warns about functions that look like filters without a filter declaration.
-    fn find_unused_filters(&mut self, filters: &super::checker::Filters) {
+    fn warn_about_unused_filters(&mut self, filters: &super::checker::Filters) {
         for (what, is_declared) in [("data", filters.data.is_some()), ("name", filters.name.is_some())] {
             let name = format!("{}_encode_{what}", self.level.name);
             if let (false, Some((Symbol::Function(index), _))) = (is_declared, self.symbols.get(&name)) {
@@ -177,7 +177,7 @@ impl Checker {
 
     fn filter(&mut self, what: &str, span: Span) -> Option<(usize, usize)> {
         let mut found = [None; 2];
-        for (place, direction) in found.iter_mut().zip(["encode", "decode"]) {
+        for (slot, direction) in found.iter_mut().zip(["encode", "decode"]) {
             let name = format!("{}_{direction}_{what}", self.level.name);
             let Some((Symbol::Function(index), _)) = self.symbols.get(&name) else {
                 let problem = format!("`filter:{what}` needs a function `{name}`");
@@ -188,16 +188,16 @@ impl Checker {
                 } else {
                     format!("int {name}(const char *name, int length, char *out, int room) {{ … }}")
                 };
-                self.wrong(Code::MissingFilter, problem, span).remedy =
+                self.error(Code::MissingFilter, problem, span).remedy =
                     Some(format!("write {example} behind the rules"));
                 continue;
             };
             let (index, signature) = (*index, Rc::clone(&self.signatures[*index]));
-            *place = self.is_filter(what, &signature).then_some(index);
-            if place.is_none() {
+            *slot = self.is_filter(what, &signature).then_some(index);
+            if slot.is_none() {
                 let problem = format!("`{name}` is not given what a filter is");
                 let changes_size = self.level.filters.changes_size;
-                self.wrong(Code::MissingFilter, problem, signature.span).remedy = Some(
+                self.error(Code::MissingFilter, problem, signature.span).remedy = Some(
                     if what == "data" && changes_size {
                         "a filter that changes sizes is (const char *in, int length, char *out, int room), then perhaps \
                      (…, long number, int is_last)"

@@ -39,7 +39,7 @@ pub(crate) struct Scope {
     /// The part of the operations that a rule is for.
     pub(crate) part: Option<Part>,
     /// Names of variables whose address is taken.
-    pub(crate) pointed: HashSet<String>,
+    pub(crate) address_taken: HashSet<String>,
     /// Number of enclosing loops.
     pub(crate) loops: u32,
     /// Number of enclosing loops and switches.

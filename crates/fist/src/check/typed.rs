@@ -1,22 +1,22 @@
 //! Typed values.
 
-use crate::ir::{Expression as Made, Integer, Type};
+use crate::ir::{Expression as IrExpression, Integer, Type};
 
 /// A value and its type.
 #[derive(Clone, Debug)]
-pub(crate) struct Typed {
-    pub(crate) made: Made,
+pub(crate) struct TypedExpression {
+    pub(crate) lowered: IrExpression,
     pub(crate) r#type: Type,
 }
 
-impl Typed {
-    pub(crate) fn integer(made: Made, integer: Integer) -> Typed {
-        Typed { made, r#type: Type::Integer(integer) }
+impl TypedExpression {
+    pub(crate) fn integer(lowered: IrExpression, integer: Integer) -> TypedExpression {
+        TypedExpression { lowered, r#type: Type::Integer(integer) }
     }
 
     /// Returns whether it is a null pointer constant, as written in C.
     pub(crate) fn is_null(&self) -> bool {
-        self.made == Made::integer(0) && matches!(self.r#type, Type::Integer(_))
+        self.lowered == IrExpression::integer(0) && matches!(self.r#type, Type::Integer(_))
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::checker::{Checker, Understood, Wrong};
+use super::checker::{CheckResult, Checker, ErrorReported};
 use crate::diagnostic::Code;
 use crate::ir::{Constant, Field, Integer, Structure, Type};
-use crate::limits::{FIELDS_MAX, OBJECT_BYTES_MAX, TYPE_DEPTH_MAX};
+use crate::limits::{MAX_FIELDS, MAX_OBJECT_BYTES, MAX_TYPE_DEPTH};
 use crate::text::Span;
 use crate::tree::{self, BaseType, Expression, TypeName, Variable};
 
@@ -17,7 +17,7 @@ pub(crate) fn known() -> HashMap<String, Type> {
 
 impl Checker {
     /// Resolves a type name, under a number of pointers.
-    pub(crate) fn base_type(&mut self, name: &TypeName, pointers: u32) -> Understood<Type> {
+    pub(crate) fn base_type(&mut self, name: &TypeName, pointers: u32) -> CheckResult<Type> {
         let mut r#type = match &name.base {
             BaseType::Void => Type::Void,
             BaseType::Integer { bytes, is_unsigned } => {
@@ -35,7 +35,7 @@ impl Checker {
                 None => return self.unknown_type(alias, name.span),
             },
         };
-        self.not_too_deep(&r#type, pointers as usize, name.span)?;
+        self.check_type_depth(&r#type, pointers as usize, name.span)?;
         let mut is_const = name.is_const;
         for _ in 0..pointers {
             r#type = Type::Pointer { to: Box::new(r#type), is_const };
@@ -46,32 +46,32 @@ impl Checker {
 
     /// Checks the number of pointers and arrays in a type: the one limit of its depth, so that any walk through a type
     /// ends soon.
-    pub(crate) fn not_too_deep(&mut self, of: &Type, more: usize, span: Span) -> Understood<()> {
+    pub(crate) fn check_type_depth(&mut self, of: &Type, more: usize, span: Span) -> CheckResult<()> {
         let (mut depth, mut inner) = (more, of);
         while let Type::Pointer { to: next, .. } | Type::Array(next, _) = inner {
             (depth, inner) = (depth + 1, next);
         }
-        if depth <= TYPE_DEPTH_MAX as usize {
+        if depth <= MAX_TYPE_DEPTH as usize {
             return Ok(());
         }
-        let what = format!("a type is made of more than {TYPE_DEPTH_MAX} pointers and arrays");
-        self.wrong(Code::TooDeep, what, span).remedy = Some("put a structure in between".into());
-        Err(Wrong)
+        let what = format!("a type is made of more than {MAX_TYPE_DEPTH} pointers and arrays");
+        self.error(Code::TooDeep, what, span).remedy = Some("put a structure in between".into());
+        Err(ErrorReported)
     }
 
-    fn unknown_type(&mut self, name: &str, span: Span) -> Understood<Type> {
-        self.wrong(Code::UnknownName, format!("there is no type `{name}`"), span);
-        Err(Wrong)
+    fn unknown_type(&mut self, name: &str, span: Span) -> CheckResult<Type> {
+        self.error(Code::UnknownName, format!("there is no type `{name}`"), span);
+        Err(ErrorReported)
     }
 
     /// The type of a variable with all lengths given.
-    pub(crate) fn variable_type(&mut self, variable: &Variable) -> Understood<Type> {
+    pub(crate) fn variable_type(&mut self, variable: &Variable) -> CheckResult<Type> {
         let base = self.base_type(&variable.r#type, variable.pointers)?;
         let mut lengths = Vec::new();
         for length in &variable.lengths {
             let Some(length) = length else {
-                self.wrong(Code::BadType, "the length of this array is not known", variable.span);
-                return Err(Wrong);
+                self.error(Code::BadType, "the length of this array is not known", variable.span);
+                return Err(ErrorReported);
             };
             lengths.push(self.length(length)?);
         }
@@ -79,29 +79,29 @@ impl Checker {
     }
 
     /// An array of arrays, outermost length first.
-    pub(crate) fn array(&mut self, base: Type, lengths: &[Constant], span: Span) -> Understood<Type> {
-        self.not_too_deep(&base, lengths.len(), span)?;
+    pub(crate) fn array(&mut self, base: Type, lengths: &[Constant], span: Span) -> CheckResult<Type> {
+        self.check_type_depth(&base, lengths.len(), span)?;
         let r#type = lengths.iter().rev().fold(base, |of, length| Type::Array(Box::new(of), *length));
         match self.size(&r#type) {
-            Some(size) if size <= OBJECT_BYTES_MAX => Ok(r#type),
+            Some(size) if size <= MAX_OBJECT_BYTES => Ok(r#type),
             _ if matches!(r#type, Type::Void) => {
-                self.wrong(Code::BadType, "nothing can be of the type `void`", span);
-                Err(Wrong)
+                self.error(Code::BadType, "nothing can be of the type `void`", span);
+                Err(ErrorReported)
             }
             _ => {
-                self.wrong(Code::BadType, format!("this is larger than {} MiB", OBJECT_BYTES_MAX >> 20), span);
-                Err(Wrong)
+                self.error(Code::BadType, format!("this is larger than {} MiB", MAX_OBJECT_BYTES >> 20), span);
+                Err(ErrorReported)
             }
         }
     }
 
-    pub(crate) fn length(&mut self, expression: &Expression) -> Understood<Constant> {
+    pub(crate) fn length(&mut self, expression: &Expression) -> CheckResult<Constant> {
         let (length, _) = self.constant(expression)?;
-        match self.known(&length) {
+        match self.constant_value(&length) {
             Some(1..) => Ok(self.constant_of("", length)),
             _ => {
-                self.wrong(Code::BadType, "the length of an array is at least 1", expression.span);
-                Err(Wrong)
+                self.error(Code::BadType, "the length of an array is at least 1", expression.span);
+                Err(ErrorReported)
             }
         }
     }
@@ -115,14 +115,14 @@ impl Checker {
     pub(crate) fn structure_of(&mut self, name: &str, fields: &[tree::Field]) -> usize {
         let mut structure = Structure { name: name.to_owned(), fields: Vec::new() };
         for field in fields {
-            let most = structure.fields.len() + 1;
-            if self.not_too_many(most, FIELDS_MAX, "fields of a structure", field.name.span).is_err() {
+            let count = structure.fields.len() + 1;
+            if self.check_count(count, MAX_FIELDS, "fields of a structure", field.name.span).is_err() {
                 break;
             }
             let Ok(r#type) = self.field_type(field) else { continue };
             if structure.fields.iter().any(|other| other.name == field.name.value) {
                 let what = format!("`{name}` has two fields `{}`", field.name.value);
-                self.wrong(Code::Twice, what, field.name.span);
+                self.error(Code::Twice, what, field.name.span);
                 continue;
             }
             structure.fields.push(Field { name: field.name.value.clone(), r#type });
@@ -134,24 +134,24 @@ impl Checker {
     /// Adds a structure within the size limit; returns its index.
     pub(crate) fn add_structure(&mut self, structure: Structure, span: Span) -> usize {
         let size = self.layout.add_structure(&structure).map_or(u64::MAX, |added| added.size);
-        self.not_too_large(size, OBJECT_BYTES_MAX, &structure.name, span);
+        self.check_size(size, MAX_OBJECT_BYTES, &structure.name, span);
         self.program.structures.push(structure);
         self.program.structures.len() - 1
     }
 
     /// Checks the size of declared data against a limit.
-    pub(crate) fn not_too_large(&mut self, size: u64, most: u64, name: &str, span: Span) {
-        if size > most {
-            self.wrong(Code::TooMany, format!("`{name}` has {size} bytes, and may have {most}"), span);
+    pub(crate) fn check_size(&mut self, size: u64, limit: u64, name: &str, span: Span) {
+        if size > limit {
+            self.error(Code::TooMany, format!("`{name}` has {size} bytes, and may have {limit}"), span);
         }
     }
 
     /// Checks that a field has a basic type (FiST, section 2.2), which can be copied to and from user processes.
-    pub(crate) fn field_type(&mut self, field: &tree::Field) -> Understood<Type> {
+    pub(crate) fn field_type(&mut self, field: &tree::Field) -> CheckResult<Type> {
         let base = self.base_type(&field.r#type, 0)?;
         if matches!(base, Type::Vnode) {
-            self.wrong(Code::BadType, "declared data holds no objects", field.name.span);
-            return Err(Wrong);
+            self.error(Code::BadType, "declared data holds no objects", field.name.span);
+            return Err(ErrorReported);
         }
         let mut lengths = Vec::new();
         for length in &field.lengths {

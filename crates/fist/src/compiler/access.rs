@@ -7,47 +7,47 @@ use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_frontend::FunctionBuilder;
 
-use super::anchor::Anchor;
-use super::facts::{Base, CLEARED_MAX};
-use super::machine::{Machine, TABLE_BIT, Table, number_of};
+use super::base_region::BaseRegion;
+use super::facts::{Base, MAX_UNROLLED_CLEAR_BYTES};
+use super::machine::{Machine, RegionTable, TABLE_BIT, number_of};
 use super::range::Range;
-use super::translator::{FLAGS, Operand, Place, Translator};
+use super::translator::{FLAGS, Operand, RegisterStorage, Translator};
 use crate::code::{Expression as E, Integer};
 use crate::memory::{Region, data_pointer};
 use crate::stop::Why;
 use crate::text::Span;
 
 /// A region that has been looked up.
-struct Found {
+struct LocatedRegion {
     address: Value,
     readable: Value,
     writable: Value,
 }
 
 /// Mask of the offset: the lower half of a pointer.
-const OFFSET: i64 = 0xffff_ffff;
+const OFFSET_MASK: i64 = 0xffff_ffff;
 
 /// Looks a region up. If there is none, nothing is accessible.
-fn find(builder: &mut FunctionBuilder<'_>, machine: Value, pointer: Value) -> Found {
+fn locate_region(builder: &mut FunctionBuilder<'_>, machine: Value, pointer: Value) -> LocatedRegion {
     let constant = |builder: &mut FunctionBuilder<'_>, value: usize| builder.ins().iconst(types::I64, value as i64);
     let (nothing, one) = (constant(builder, 0), constant(builder, 1));
     let bit = constant(builder, TABLE_BIT as usize);
     let side = builder.ins().ushr(pointer, bit);
     let side = builder.ins().band(side, one);
-    let size = constant(builder, size_of::<Table>());
+    let size = constant(builder, size_of::<RegionTable>());
     let table = builder.ins().imul(side, size);
     let table = builder.ins().iadd(machine, table);
     let tables = offset_of!(Machine<'_, '_>, tables);
     let at = |field: usize| (tables + field) as i32;
-    let regions = builder.ins().load(types::I64, FLAGS, table, at(offset_of!(Table, regions)));
-    let count = builder.ins().load(types::I64, FLAGS, table, at(offset_of!(Table, count)));
+    let regions = builder.ins().load(types::I64, FLAGS, table, at(offset_of!(RegionTable, regions)));
+    let count = builder.ins().load(types::I64, FLAGS, table, at(offset_of!(RegionTable, count)));
     let half = constant(builder, 32);
     let number = builder.ins().ushr(pointer, half);
     let mask = constant(builder, (1 << (TABLE_BIT - 32)) - 1);
     let number = builder.ins().band(number, mask);
-    let is_there = builder.ins().icmp(IntCC::UnsignedLessThan, number, count);
+    let is_in_table = builder.ins().icmp(IntCC::UnsignedLessThan, number, count);
     // A table is never empty.
-    let number = builder.ins().select(is_there, number, nothing);
+    let number = builder.ins().select(is_in_table, number, nothing);
     let size = constant(builder, size_of::<Region>());
     let region = builder.ins().imul(number, size);
     let region = builder.ins().iadd(regions, region);
@@ -55,10 +55,10 @@ fn find(builder: &mut FunctionBuilder<'_>, machine: Value, pointer: Value) -> Fo
     let upper = constant(builder, 48);
     let own = builder.ins().ushr(pointer, upper);
     let is_same = builder.ins().icmp(IntCC::Equal, generation, own);
-    let is_found = builder.ins().band(is_there, is_same);
+    let is_found = builder.ins().band(is_in_table, is_same);
     let readable = builder.ins().uload32(FLAGS, region, offset_of!(Region, readable) as i32);
     let writable = builder.ins().uload32(FLAGS, region, offset_of!(Region, writable) as i32);
-    Found {
+    LocatedRegion {
         address: builder.ins().load(types::I64, FLAGS, region, offset_of!(Region, address) as i32),
         readable: builder.ins().select(is_found, readable, nothing),
         writable: builder.ins().select(is_found, writable, nothing),
@@ -67,13 +67,13 @@ fn find(builder: &mut FunctionBuilder<'_>, machine: Value, pointer: Value) -> Fo
 
 /// Builds the function that looks a region up for others: it takes the machine and a pointer, and returns the address
 /// and a word with the readable bytes in its lower half and the writable bytes in its upper half.
-pub(crate) fn make_find(mut builder: FunctionBuilder<'_>, configuration: TargetFrontendConfig) {
+pub(crate) fn build_region_lookup(mut builder: FunctionBuilder<'_>, configuration: TargetFrontendConfig) {
     let block = builder.create_block();
     builder.append_block_params_for_function_params(block);
     builder.switch_to_block(block);
     builder.seal_block(block);
     let (machine, pointer) = (builder.block_params(block)[0], builder.block_params(block)[1]);
-    let found = find(&mut builder, machine, pointer);
+    let found = locate_region(&mut builder, machine, pointer);
     let half = builder.ins().iconst(types::I64, 32);
     let upper = builder.ins().ishl(found.writable, half);
     let limits = builder.ins().bor(found.readable, upper);
@@ -83,11 +83,11 @@ pub(crate) fn make_find(mut builder: FunctionBuilder<'_>, configuration: TargetF
 
 impl Translator<'_, '_> {
     /// Allocates the objects of the function.
-    pub(crate) fn enter(&mut self, place: Value) {
+    pub(crate) fn enter(&mut self, location: Value) {
         let number = self.constant(self.index as i64);
-        let first = self.ask("enter", &[number, place]);
+        let first = self.call_back("enter", &[number, location]);
         let size = self.constant(size_of::<Region>() as i64);
-        let regions = offset_of!(Machine<'_, '_>, tables) + offset_of!(Table, regions);
+        let regions = offset_of!(Machine<'_, '_>, tables) + offset_of!(RegionTable, regions);
         let regions = self.builder.ins().load(types::I64, FLAGS, self.machine, regions as i32);
         let before = self.builder.ins().imul(first, size);
         let before = self.builder.ins().iadd(regions, before);
@@ -98,60 +98,61 @@ impl Translator<'_, '_> {
             let generation = self.builder.ins().uload16(types::I64, FLAGS, region, 0);
             let number = self.constant(index as i64);
             let number = self.builder.ins().iadd(first, number);
-            let (high, low) = (self.shifted(generation, 48), self.shifted(number, 32));
+            let (high, low) = (self.shift_left(generation, 48), self.shift_left(number, 32));
             self.objects.push(self.builder.ins().bor(high, low));
         }
     }
 
-    fn shifted(&mut self, value: Value, places: i64) -> Value {
-        let places = self.constant(places);
-        self.builder.ins().ishl(value, places)
+    fn shift_left(&mut self, value: Value, bits: i64) -> Value {
+        let bits = self.constant(bits);
+        self.builder.ins().ishl(value, bits)
     }
 
-    fn shifted_back(&mut self, value: Value, places: i64) -> Value {
-        let places = self.constant(places);
-        self.builder.ins().ushr(value, places)
+    fn shift_right(&mut self, value: Value, bits: i64) -> Value {
+        let bits = self.constant(bits);
+        self.builder.ins().ushr(value, bits)
     }
 
-    fn masked(&mut self, value: Value, mask: i64) -> Value {
+    fn mask_bits(&mut self, value: Value, mask: i64) -> Value {
         let mask = self.constant(mask);
         self.builder.ins().band(value, mask)
     }
 
     /// Looks up the regions of the function's bases.
-    pub(crate) fn anchor(&mut self, parameters: &[Value]) {
+    pub(crate) fn look_up_base_regions(&mut self, parameters: &[Value]) {
         for base in self.bases.clone() {
             let (pointer, bytes) = match base {
                 Base::Parameter(register) => (parameters[register], None),
                 Base::Object(object) => (self.objects[object], Some(self.function().objects[object])),
                 Base::Data(index) => (self.constant(data_pointer(index)), None),
             };
-            let (high, offset) = (self.masked(pointer, !OFFSET), self.low_half(pointer));
+            let (high, offset) = (self.mask_bits(pointer, !OFFSET_MASK), self.low_half(pointer));
             let [address, readable, writable] = [(); 3].map(|()| self.builder.declare_var(types::I64));
-            self.anchors.push(Anchor { pointer, high, offset, address, readable, writable, bytes });
-            self.look_up(self.anchors.len() - 1, None);
+            self.base_regions.push(BaseRegion { pointer, high, offset, address, readable, writable, bytes });
+            self.load_region(self.base_regions.len() - 1, None);
         }
     }
 
     /// Reloads the regions after a call at this location, which may have changed them.
-    pub(crate) fn look_up_again(&mut self, span: Span) {
-        for index in 0..self.anchors.len() {
-            self.look_up(index, Some(span));
+    pub(crate) fn reload_regions(&mut self, span: Span) {
+        for index in 0..self.base_regions.len() {
+            self.load_region(index, Some(span));
         }
     }
 
-    fn look_up(&mut self, index: usize, again: Option<Span>) {
-        let Anchor { pointer, address, readable, writable, bytes, .. } = self.anchors[index];
+    fn load_region(&mut self, index: usize, reload_span: Option<Span>) {
+        let BaseRegion { pointer, address, readable, writable, bytes, .. } = self.base_regions[index];
         // The result of a call is kept; a computable value might be recomputed in every iteration of a loop.
-        let function = self.find_function();
+        let function = self.region_lookup_function();
         let call = self.builder.ins().call(function, &[self.machine, pointer]);
         let &[at, limits] = self.builder.inst_results(call) else { unreachable!("two values are found") };
-        let found = Found { address: at, readable: self.low_half(limits), writable: self.shifted_back(limits, 32) };
-        if let (Some(bytes), Some(span)) = (bytes, again) {
+        let found =
+            LocatedRegion { address: at, readable: self.low_half(limits), writable: self.shift_right(limits, 32) };
+        if let (Some(bytes), Some(span)) = (bytes, reload_span) {
             // An object of an active function can be freed only by the handler of host calls; accesses do not check
             // again.
             let is_other = self.compare(IntCC::NotEqual, found.writable, bytes as i64);
-            self.stop_if(is_other, Why::Gone, span);
+            self.trap_if(is_other, Why::Gone, span);
         }
         self.builder.def_var(address, found.address);
         self.builder.def_var(readable, found.readable);
@@ -159,16 +160,16 @@ impl Translator<'_, '_> {
     }
 
     /// Index of this base among those that have been looked up.
-    pub(crate) fn anchored(&self, base: Base) -> Option<usize> {
+    pub(crate) fn base_region_index(&self, base: Base) -> Option<usize> {
         self.bases.iter().position(|known| *known == base)
     }
 
     /// A pointer to an object, to data, or to the target of a parameter.
     pub(crate) fn base(&mut self, base: Base, pointer: Value) -> Operand {
-        let Some(index) = self.anchored(base) else { return Operand::Plain(pointer, Range::FULL, None) };
-        let Anchor { pointer, offset, .. } = self.anchors[index];
+        let Some(index) = self.base_region_index(base) else { return Operand::Plain(pointer, Range::FULL, None) };
+        let BaseRegion { pointer, offset, .. } = self.base_regions[index];
         let (offset, range) = match base {
-            Base::Parameter(_) => (offset, Range { low: 0, high: OFFSET }),
+            Base::Parameter(_) => (offset, Range { low: 0, high: OFFSET_MASK }),
             _ => (self.constant(0), Range::exactly(0)),
         };
         Operand::Pointer { base: index, offset, range, whole: Some(pointer) }
@@ -177,7 +178,7 @@ impl Translator<'_, '_> {
     /// A pointer known to be in the region of a base.
     pub(crate) fn pointer_into(&mut self, base: usize, pointer: Value) -> Operand {
         let offset = self.low_half(pointer);
-        Operand::Pointer { base, offset, range: Range { low: 0, high: OFFSET }, whole: Some(pointer) }
+        Operand::Pointer { base, offset, range: Range { low: 0, high: OFFSET_MASK }, whole: Some(pointer) }
     }
 
     /// The lowest 32 bits.
@@ -187,19 +188,19 @@ impl Translator<'_, '_> {
     }
 
     /// An operand as a full 64-bit value.
-    pub(crate) fn whole(&mut self, operand: Operand) -> Value {
+    pub(crate) fn as_word(&mut self, operand: Operand) -> Value {
         match operand {
             Operand::Plain(value, ..) | Operand::Pointer { whole: Some(value), .. } => value,
             Operand::Truth(value) => self.builder.ins().uextend(types::I64, value),
             Operand::Pointer { base, offset, .. } => {
                 let low = self.low_half(offset);
-                self.builder.ins().bor(self.anchors[base].high, low)
+                self.builder.ins().bor(self.base_regions[base].high, low)
             }
         }
     }
 
     /// A pointer advanced by a number of bytes; the caller has checked that it is in range.
-    pub(crate) fn further(&mut self, pointer: Operand, bytes: Value, range: Range) -> Operand {
+    pub(crate) fn advance(&mut self, pointer: Operand, bytes: Value, range: Range) -> Operand {
         match pointer {
             Operand::Pointer { base, offset, range: from, .. } => {
                 let offset = self.builder.ins().iadd(offset, bytes);
@@ -207,9 +208,9 @@ impl Translator<'_, '_> {
             }
             other => {
                 let hint = hint(&other);
-                let value = self.whole(other);
+                let value = self.as_word(other);
                 let sum = self.builder.ins().iadd(value, bytes);
-                let (high, low) = (self.masked(value, !OFFSET), self.low_half(sum));
+                let (high, low) = (self.mask_bits(value, !OFFSET_MASK), self.low_half(sum));
                 Operand::Plain(self.builder.ins().bor(high, low), Range::FULL, hint)
             }
         }
@@ -225,12 +226,12 @@ impl Translator<'_, '_> {
         span: Span,
     ) -> Operand {
         if let Some(length) = length {
-            let most = i64::try_from(length).unwrap_or(i64::MAX) - 1;
-            if !range.is_within(Range { low: 0, high: most }) {
+            let max_index = i64::try_from(length).unwrap_or(i64::MAX) - 1;
+            if !range.is_within(Range { low: 0, high: max_index }) {
                 let is_none = self.compare(IntCC::UnsignedGreaterThanOrEqual, index, length as i64);
-                self.stop_if(is_none, Why::NoElement, span);
+                self.trap_if(is_none, Why::NoElement, span);
             }
-            range = Range { low: range.low.clamp(0, most.max(0)), high: range.high.clamp(0, most.max(0)) };
+            range = Range { low: range.low.clamp(0, max_index.max(0)), high: range.high.clamp(0, max_index.max(0)) };
         }
         let step = Range::exactly(size as i64);
         if size > 0 && !range.times(step).is_within(Range::STEP) {
@@ -239,105 +240,111 @@ impl Translator<'_, '_> {
             let less = self.constant(low);
             let above = self.builder.ins().isub(index, less);
             let is_far = self.compare(IntCC::UnsignedGreaterThan, above, high - low);
-            self.stop_if(is_far, Why::OutOfBounds, span);
+            self.trap_if(is_far, Why::OutOfBounds, span);
             range = Range { low: range.low.max(low), high: range.high.min(high).max(low) };
         }
         let size = self.constant(size as i64);
         let bytes = self.builder.ins().imul(index, size);
-        self.further(pointer, bytes, range.times(step))
+        self.advance(pointer, bytes, range.times(step))
     }
 
     /// `pointer` advanced by a number of bytes.
     pub(crate) fn field(&mut self, pointer: Operand, bytes: u64) -> Operand {
         let range = Range::exactly(bytes as i64);
         if !range.is_within(Range::STEP) {
-            self.stop(Why::OutOfBounds, Span::default());
+            self.trap(Why::OutOfBounds, Span::default());
             return pointer;
         }
         if bytes == 0 {
             return pointer;
         }
         let bytes = self.constant(bytes as i64);
-        self.further(pointer, bytes, range)
+        self.advance(pointer, bytes, range)
     }
 
     /// Loads the integer at a pointer.
     pub(crate) fn load(&mut self, pointer: Operand, integer: Integer, span: Span) -> Operand {
-        let (address, slow) = self.reach(pointer, integer, false, span);
+        let (address, slow) = self.checked_address(pointer, integer, false, span);
         let value = self.read(address, integer);
         let Some(slow) = slow else { return Operand::Plain(value, Range::of(integer), None) };
-        let (done, answer) = self.block_with(types::I64);
+        let (done, result) = self.block_with(types::I64);
         self.builder.ins().jump(done, &[value.into()]);
-        self.go_on(slow);
-        let pointer = self.whole(pointer);
-        let (number, place) = (self.constant(number_of(integer)), self.place(span));
-        let value = self.ask("load", &[pointer, number, place]);
+        self.continue_in(slow);
+        let pointer = self.as_word(pointer);
+        let (number, location) = (self.constant(number_of(integer)), self.location(span));
+        let value = self.call_back("load", &[pointer, number, location]);
         self.builder.ins().jump(done, &[value.into()]);
-        self.go_on(done);
-        Operand::Plain(answer, Range::of(integer), None)
+        self.continue_in(done);
+        Operand::Plain(result, Range::of(integer), None)
     }
 
     /// Stores an integer at a pointer.
     pub(crate) fn store(&mut self, pointer: Operand, integer: Integer, value: Value, span: Span) {
-        let (address, slow) = self.reach(pointer, integer, true, span);
+        let (address, slow) = self.checked_address(pointer, integer, true, span);
         self.write(address, integer, value);
         let Some(slow) = slow else { return };
         let done = self.block();
         self.builder.ins().jump(done, &[]);
-        self.go_on(slow);
-        let pointer = self.whole(pointer);
-        let (number, place) = (self.constant(number_of(integer)), self.place(span));
-        self.ask("store", &[pointer, value, number, place]);
+        self.continue_in(slow);
+        let pointer = self.as_word(pointer);
+        let (number, location) = (self.constant(number_of(integer)), self.location(span));
+        self.call_back("store", &[pointer, value, number, location]);
         self.builder.ins().jump(done, &[]);
-        self.go_on(done);
+        self.continue_in(done);
     }
 
-    pub(crate) fn place(&mut self, span: Span) -> Value {
-        let place = self.spots.place(span);
-        self.constant(place)
+    pub(crate) fn location(&mut self, span: Span) -> Value {
+        let location = self.locations.location(span);
+        self.constant(location)
     }
 
     /// The address of the integer at a pointer. If it may be in another region than assumed, also the slow path to take
     /// then.
-    fn reach(&mut self, pointer: Operand, integer: Integer, is_write: bool, span: Span) -> (Value, Option<Block>) {
+    fn checked_address(
+        &mut self,
+        pointer: Operand,
+        integer: Integer,
+        is_write: bool,
+        span: Span,
+    ) -> (Value, Option<Block>) {
         let size = u64::from(integer.bytes);
         let (address, offset, limit, is_known) = match (pointer, hint(&pointer)) {
             (Operand::Pointer { base, offset, range, .. }, _) => {
-                let address = self.builder.use_var(self.anchors[base].address);
-                if let Some(bytes) = self.anchors[base].bytes
+                let address = self.builder.use_var(self.base_regions[base].address);
+                if let Some(bytes) = self.base_regions[base].bytes
                     && bytes >= size
                     && range.is_within(Range { low: 0, high: (bytes - size) as i64 })
                 {
                     let offset = self.within_object(offset, range, bytes - size);
                     return (self.builder.ins().iadd(address, offset), None);
                 }
-                let is_low = range.is_within(Range { low: 0, high: OFFSET });
+                let is_low = range.is_within(Range { low: 0, high: OFFSET_MASK });
                 let offset = if is_low { offset } else { self.low_half(offset) };
                 (address, offset, self.limit(base, is_write), true)
             }
             (other, Some(base)) => {
                 // In another region the difference exceeds any offset.
-                let value = self.whole(other);
-                let offset = self.builder.ins().isub(value, self.anchors[base].high);
-                (self.builder.use_var(self.anchors[base].address), offset, self.limit(base, is_write), false)
+                let value = self.as_word(other);
+                let offset = self.builder.ins().isub(value, self.base_regions[base].high);
+                (self.builder.use_var(self.base_regions[base].address), offset, self.limit(base, is_write), false)
             }
             (other, None) => {
-                let value = self.whole(other);
-                let found = find(&mut self.builder, self.machine, value);
+                let value = self.as_word(other);
+                let found = locate_region(&mut self.builder, self.machine, value);
                 let offset = self.low_half(value);
                 (found.address, offset, if is_write { found.writable } else { found.readable }, true)
             }
         };
-        let end = self.less(limit, size as i64 - 1);
+        let end = self.saturating_subtract(limit, size as i64 - 1);
         let is_within = self.builder.ins().icmp(IntCC::UnsignedLessThan, offset, end);
         let (fast, slow) = (self.block(), self.block());
         self.builder.set_cold_block(slow);
         self.builder.ins().brif(is_within, fast, &[], slow, &[]);
         if is_known {
-            self.go_on(slow);
+            self.continue_in(slow);
             self.refuse(pointer, integer, is_write, span);
         }
-        self.go_on(fast);
+        self.continue_in(fast);
         (self.builder.ins().iadd(address, offset), (!is_known).then_some(slow))
     }
 
@@ -348,22 +355,22 @@ impl Translator<'_, '_> {
             Some(known) => self.constant(known),
             None => {
                 let last = self.constant(last as i64);
-                self.lesser(IntCC::UnsignedLessThan, offset, last)
+                self.minimum(IntCC::UnsignedLessThan, offset, last)
             }
         }
     }
 
     /// Traps on an access known to be invalid: the callee determines the trap kind.
     fn refuse(&mut self, pointer: Operand, integer: Integer, is_write: bool, span: Span) {
-        let pointer = self.whole(pointer);
+        let pointer = self.as_word(pointer);
         let (bytes, is_write) = (self.constant(integer.bytes.into()), self.constant(is_write.into()));
-        let place = self.place(span);
-        self.end_with("refuse", &[pointer, bytes, is_write, place]);
+        let location = self.location(span);
+        self.trap_by_callback("refuse", &[pointer, bytes, is_write, location]);
     }
 
     /// Number of accessible bytes of a base's region.
     fn limit(&mut self, base: usize, is_write: bool) -> Value {
-        let Anchor { readable, writable, bytes, .. } = self.anchors[base];
+        let BaseRegion { readable, writable, bytes, .. } = self.base_regions[base];
         match bytes {
             Some(bytes) => self.constant(bytes as i64),
             None => self.builder.use_var(if is_write { writable } else { readable }),
@@ -372,11 +379,11 @@ impl Translator<'_, '_> {
 
     /// Start of a base's region, and the number of its accessible bytes.
     pub(crate) fn extent(&mut self, base: usize, is_write: bool) -> (Value, Value) {
-        (self.builder.use_var(self.anchors[base].address), self.limit(base, is_write))
+        (self.builder.use_var(self.base_regions[base].address), self.limit(base, is_write))
     }
 
     /// Saturating subtraction from a length.
-    fn less(&mut self, length: Value, by: i64) -> Value {
+    fn saturating_subtract(&mut self, length: Value, by: i64) -> Value {
         if by == 0 {
             return length;
         }
@@ -412,20 +419,20 @@ impl Translator<'_, '_> {
     /// Zeroes an object.
     pub(crate) fn clear(&mut self, object: usize) {
         let bytes = self.function().objects[object];
-        let anchored = self.anchored(Base::Object(object)).filter(|_| bytes <= CLEARED_MAX);
-        let Some(anchor) = anchored else {
+        let base_index = self.base_region_index(Base::Object(object)).filter(|_| bytes <= MAX_UNROLLED_CLEAR_BYTES);
+        let Some(base) = base_index else {
             let pointer = self.objects[object];
-            self.ask("clear", &[pointer]);
+            self.call_back("clear", &[pointer]);
             return;
         };
-        let address = self.builder.use_var(self.anchors[anchor].address);
+        let address = self.builder.use_var(self.base_regions[base].address);
         let nothing = self.constant(0);
         let mut at = 0;
         for width in [8, 4, 2, 1] {
             while bytes - at >= u64::from(width) {
                 let offset = self.constant(at as i64);
-                let there = self.builder.ins().iadd(address, offset);
-                self.write(there, Integer { bytes: width, is_unsigned: true }, nothing);
+                let target = self.builder.ins().iadd(address, offset);
+                self.write(target, Integer { bytes: width, is_unsigned: true }, nothing);
                 at += u64::from(width);
             }
         }
@@ -434,46 +441,46 @@ impl Translator<'_, '_> {
     /// Copies bytes.
     pub(crate) fn copy(&mut self, to: &E, from: &E, bytes: u64, span: Span) -> Operand {
         let (to, from) = (self.value(to), self.value(from));
-        let (to_whole, from_whole) = (self.whole(to), self.whole(from));
-        let (bytes, place) = (self.constant(bytes as i64), self.place(span));
-        self.ask("copy", &[to_whole, from_whole, bytes, place]);
+        let (to_whole, from_whole) = (self.as_word(to), self.as_word(from));
+        let (bytes, location) = (self.constant(bytes as i64), self.location(span));
+        self.call_back("copy", &[to_whole, from_whole, bytes, location]);
         to
     }
 
     /// The registers of a function called with these values.
-    pub(crate) fn places(&mut self, function: usize, given: &[Operand]) -> Vec<Place> {
+    pub(crate) fn register_storage(&mut self, function: usize, arguments: &[Operand]) -> Vec<RegisterStorage> {
         let facts = self.facts;
         let facts = &facts[function];
         // A function is never inlined into itself.
         let is_own = function == self.index;
-        let mut places = Vec::new();
+        let mut storage = Vec::new();
         for register in 0..facts.is_set.len() {
-            let mut value = given.get(register).copied();
+            let mut value = arguments.get(register).copied();
             if let (true, Some(Operand::Plain(pointer, ..))) = (is_own, value) {
                 value = Some(self.base(Base::Parameter(register), pointer));
             }
             if let (Some(value), false) = (value, facts.is_set[register]) {
-                places.push(Place::Fixed(value));
+                storage.push(RegisterStorage::Immutable(value));
                 continue;
             }
-            let (hint, is_exact) = match facts.roots[register].base() {
+            let (hint, is_exact) = match facts.provenances[register].base() {
                 Some(Base::Parameter(parameter)) if !is_own => {
-                    let given = given.get(parameter);
-                    (given.and_then(hint), matches!(given, Some(Operand::Pointer { .. })))
+                    let argument = arguments.get(parameter);
+                    (argument.and_then(hint), matches!(argument, Some(Operand::Pointer { .. })))
                 }
-                Some(base) => (self.anchored(base), true),
+                Some(base) => (self.base_region_index(base), true),
                 None => (None, false),
             };
-            let is_certain = is_exact && facts.is_certain[register];
+            let is_stable = is_exact && facts.is_stable[register];
             let variable = self.builder.declare_var(types::I64);
             let first = match value {
-                Some(value) => self.whole(value),
+                Some(value) => self.as_word(value),
                 None => self.constant(0),
             };
             self.builder.def_var(variable, first);
-            places.push(Place::Changing { variable, range: facts.ranges[register], hint, is_certain });
+            storage.push(RegisterStorage::Mutable { variable, range: facts.ranges[register], hint, is_stable });
         }
-        places
+        storage
     }
 }
 

@@ -6,24 +6,24 @@ use std::collections::HashSet;
 use super::error::CompileError;
 use super::range::Range;
 use crate::code::{Expression as E, Function, Integer, Register, Statement as S};
-use crate::interpreter::DEPTH_MAX;
+use crate::interpreter::MAX_CALL_DEPTH;
 use crate::program::Program;
 use crate::visit::{each_expression, each_statement};
 
 /// Functions with more expressions than this are not inlined.
-const INLINED_MAX: usize = 80;
+const MAX_INLINED_EXPRESSIONS: usize = 80;
 /// Maximum code size of a function to be compiled: the code generator takes more than twice as long for twice as much.
-const FUNCTION_MAX: usize = 32 << 10;
+const MAX_FUNCTION_SIZE: usize = 32 << 10;
 /// Maximum code size of all functions together.
-const PROGRAM_MAX: usize = 64 << 10;
+const MAX_PROGRAM_SIZE: usize = 64 << 10;
 /// Code size of a base lookup, in expressions.
-const LOOKUP: usize = 16;
+const BASE_LOOKUP_SIZE: usize = 16;
 /// Maximum number of iterations of the register analysis: it converges earlier in all but contrived functions.
-const ROUNDS_MAX: usize = 16;
+const MAX_ITERATIONS: usize = 16;
 /// Maximum size in bytes of an object whose zeroing is unrolled.
-pub(crate) const CLEARED_MAX: u64 = 64;
+pub(crate) const MAX_UNROLLED_CLEAR_BYTES: u64 = 64;
 /// Elements and fields farther apart than this are out of reach of any pointer.
-const SIZE_MAX: u64 = 1 << 31;
+const MAX_ELEMENT_BYTES: u64 = 1 << 31;
 
 /// The base that a pointer is derived from: its region is looked up once, at function entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,28 +38,28 @@ pub(crate) enum Base {
 
 /// The provenance of a value used as a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Root {
+pub(crate) enum Provenance {
     /// A null pointer.
-    Nothing,
+    Null,
     /// A pointer derived from this base.
-    One(Base),
+    Base(Base),
     /// Unknown provenance.
     Unknown,
 }
 
-impl Root {
-    fn or(self, other: Root) -> Root {
+impl Provenance {
+    fn or(self, other: Provenance) -> Provenance {
         match (self, other) {
-            (Root::Nothing, one) | (one, Root::Nothing) => one,
+            (Provenance::Null, one) | (one, Provenance::Null) => one,
             (one, other) if one == other => one,
-            _ => Root::Unknown,
+            _ => Provenance::Unknown,
         }
     }
 
     /// Returns the base, if there is one.
     pub(crate) fn base(self) -> Option<Base> {
         match self {
-            Root::One(base) => Some(base),
+            Provenance::Base(base) => Some(base),
             _ => None,
         }
     }
@@ -67,22 +67,22 @@ impl Root {
 
 /// Facts about a function.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct FunctionFacts {
     /// Registers that are written to; other parameters keep the value of their argument.
     pub(crate) is_set: Vec<bool>,
     /// Value ranges of the registers.
     pub(crate) ranges: Vec<Range>,
     /// Provenance of the registers, as pointers.
-    pub(crate) roots: Vec<Root>,
+    pub(crate) provenances: Vec<Provenance>,
     /// Parameters that are written to, but only with pointers derived from their own root.
-    pub(crate) is_certain: Vec<bool>,
+    pub(crate) is_stable: Vec<bool>,
     /// Bases of the memory accesses, in the order in which they are found.
     pub(crate) bases: Vec<Base>,
-    reached: HashSet<Base>,
+    known_bases: HashSet<Base>,
     /// Range of the return value.
-    pub(crate) answer: Range,
+    pub(crate) return_range: Range,
     /// It makes host calls, directly or through a callee.
-    pub(crate) calls_out: bool,
+    pub(crate) makes_host_calls: bool,
     /// It is inlined into its callers.
     pub(crate) is_inlined: bool,
     /// Number of expressions, including those of inlined functions.
@@ -99,19 +99,19 @@ pub(crate) struct Facts {
 ///
 /// # Errors
 /// A function that is malformed.
-pub(crate) fn all(program: &Program) -> Result<Vec<Facts>, CompileError> {
+pub(crate) fn analyze(program: &Program) -> Result<Vec<FunctionFacts>, CompileError> {
     let mut all = Vec::with_capacity(program.functions.len());
     for function in &program.functions {
-        whole(function, program).map_err(|what| CompileError::new(&function.name, what))?;
-        all.push(of_one(function));
+        validate(function, program).map_err(|what| CompileError::new(&function.name, what))?;
+        all.push(analyze_function(function));
     }
-    calls_out(&mut all);
-    settle_all(program, &mut all);
-    let mut whole = 0_usize;
+    propagate_host_calls(&mut all);
+    analyze_call_graph(program, &mut all);
+    let mut total_size = 0_usize;
     for (function, facts) in program.functions.iter().zip(&all) {
-        let made = facts.made();
-        whole = whole.saturating_add(made);
-        if made > FUNCTION_MAX || whole > PROGRAM_MAX {
+        let size = facts.estimated_code_size();
+        total_size = total_size.saturating_add(size);
+        if size > MAX_FUNCTION_SIZE || total_size > MAX_PROGRAM_SIZE {
             return Err(CompileError::new(&function.name, "it is too large to be compiled in short time"));
         }
     }
@@ -119,65 +119,69 @@ pub(crate) fn all(program: &Program) -> Result<Vec<Facts>, CompileError> {
 }
 
 /// Checks that everything that a function refers to exists. A function too deep ever to run is not examined.
-fn whole(function: &Function, program: &Program) -> Result<(), &'static str> {
-    let mut wrong = None;
-    let mut claim = |holds: bool, what: &'static str| {
+fn validate(function: &Function, program: &Program) -> Result<(), &'static str> {
+    let mut first_error = None;
+    let mut require = |holds: bool, what: &'static str| {
         if !holds {
-            wrong.get_or_insert(what);
+            first_error.get_or_insert(what);
         }
     };
-    claim(function.depth > 0, "a function takes some room");
-    claim(function.parameters <= function.registers, "parameters are registers");
-    if function.depth > DEPTH_MAX {
-        return wrong.map_or(Ok(()), Err);
+    require(function.depth > 0, "a function takes some room");
+    require(function.parameters <= function.registers, "parameters are registers");
+    if function.depth > MAX_CALL_DEPTH {
+        return first_error.map_or(Ok(()), Err);
     }
     let integer = |integer: &Integer| matches!(integer.bytes, 1 | 2 | 4 | 8);
     each_expression(function, &mut |one| match one {
         E::Register(register) | E::Set(register, _) => {
-            claim(*register < function.registers, "there is no such register")
+            require(*register < function.registers, "there is no such register")
         }
-        E::Object(object) => claim(*object < function.objects.len(), "there is no such object"),
+        E::Object(object) => require(*object < function.objects.len(), "there is no such object"),
         E::Load(_, of, _) | E::Convert(_, of) | E::Binary(_, of, ..) | E::Compare(_, of, ..) | E::Store(_, of, ..) => {
-            claim(integer(of), "there is no integer of this size");
+            require(integer(of), "there is no integer of this size");
         }
-        E::Element { size, .. } => claim(*size <= SIZE_MAX, "an element is too large"),
-        E::Distance(.., size, _) => claim((1..=SIZE_MAX).contains(size), "an element is too large, or nothing"),
+        E::Element { size, .. } => require(*size <= MAX_ELEMENT_BYTES, "an element is too large"),
+        E::Distance(.., size, _) => {
+            require((1..=MAX_ELEMENT_BYTES).contains(size), "an element is too large, or nothing")
+        }
         E::Call(index, values, _) => match program.functions.get(*index) {
-            Some(called) => claim(called.parameters == values.len(), "a function is given more or less than it takes"),
-            None => claim(false, "there is no such function"),
+            Some(called) => {
+                require(called.parameters == values.len(), "a function is given more or less than it takes")
+            }
+            None => require(false, "there is no such function"),
         },
         _ => {}
     });
     each_statement(&function.body, &mut |statement| {
         if let S::Clear(object) = statement {
-            claim(*object < function.objects.len(), "there is no such object");
+            require(*object < function.objects.len(), "there is no such object");
         }
     });
-    wrong.map_or(Ok(()), Err)
+    first_error.map_or(Ok(()), Err)
 }
 
-fn of_one(function: &Function) -> Facts {
-    let mut facts = Facts {
+fn analyze_function(function: &Function) -> FunctionFacts {
+    let mut facts = FunctionFacts {
         is_set: vec![false; function.registers],
         ranges: vec![Range::exactly(0); function.registers],
-        roots: vec![Root::Nothing; function.registers],
-        is_certain: vec![false; function.registers],
+        provenances: vec![Provenance::Null; function.registers],
+        is_stable: vec![false; function.registers],
         bases: Vec::new(),
-        reached: HashSet::new(),
-        answer: Range::exactly(0),
-        calls_out: false,
+        known_bases: HashSet::new(),
+        return_range: Range::exactly(0),
+        makes_host_calls: false,
         is_inlined: false,
         size: 0,
         statements: 0,
         calls: Vec::new(),
         lookups: 0,
     };
-    if function.depth > DEPTH_MAX {
+    if function.depth > MAX_CALL_DEPTH {
         return facts;
     }
     for register in 0..function.parameters {
         facts.ranges[register] = Range::FULL;
-        facts.roots[register] = Root::One(Base::Parameter(register));
+        facts.provenances[register] = Provenance::Base(Base::Parameter(register));
     }
     let mut sets = Vec::new();
     each_expression(function, &mut |one| {
@@ -189,77 +193,78 @@ fn of_one(function: &Function) -> Facts {
             }
             E::Call(index, ..) => facts.calls.push(*index),
             E::Site(..) => {
-                facts.calls_out = true;
+                facts.makes_host_calls = true;
                 facts.lookups += 1;
             }
             _ => {}
         }
     });
-    facts.follow(&sets);
-    facts.make_certain(function.parameters, &sets);
+    facts.propagate(&sets);
+    facts.find_stable_parameters(function.parameters, &sets);
     each_statement(&function.body, &mut |statement| {
         facts.statements += 1;
         if let S::Return(Some(value)) = statement {
-            facts.answer = facts.answer.or(facts.range(value));
+            facts.return_range = facts.return_range.or(facts.range(value));
         }
     });
     facts
 }
 
-impl Facts {
+impl FunctionFacts {
     /// Estimates the generated code: its own, and a lookup of every base after every call that needs one.
-    fn made(&self) -> usize {
-        let looked_up = self.bases.len().saturating_mul(self.lookups.saturating_add(1)).saturating_mul(LOOKUP);
+    fn estimated_code_size(&self) -> usize {
+        let looked_up =
+            self.bases.len().saturating_mul(self.lookups.saturating_add(1)).saturating_mul(BASE_LOOKUP_SIZE);
         self.size.saturating_add(self.statements).saturating_add(looked_up).saturating_add(self.is_set.len())
     }
 
     /// Computes ranges and provenance of registers from everything that is written to them.
-    fn follow(&mut self, sets: &[(Register, &E)]) {
-        for round in 0..ROUNDS_MAX {
-            let mut is_same = true;
+    fn propagate(&mut self, sets: &[(Register, &E)]) {
+        for iteration in 0..MAX_ITERATIONS {
+            let mut is_unchanged = true;
             for (register, value) in sets {
-                let range = if round < 8 { self.ranges[*register].or(self.range(value)) } else { Range::FULL };
-                let root = self.roots[*register].or(self.root(value));
-                is_same &= (range, root) == (self.ranges[*register], self.roots[*register]);
-                (self.ranges[*register], self.roots[*register]) = (range, root);
+                let range = if iteration < 8 { self.ranges[*register].or(self.range(value)) } else { Range::FULL };
+                let provenance = self.provenances[*register].or(self.provenance(value));
+                is_unchanged &= (range, provenance) == (self.ranges[*register], self.provenances[*register]);
+                (self.ranges[*register], self.provenances[*register]) = (range, provenance);
             }
-            if is_same {
+            if is_unchanged {
                 return;
             }
         }
         for (register, _) in sets {
-            (self.ranges[*register], self.roots[*register]) = (Range::FULL, Root::Unknown);
+            (self.ranges[*register], self.provenances[*register]) = (Range::FULL, Provenance::Unknown);
         }
     }
 
     /// Determines the parameters that only move within their target.
-    fn make_certain(&mut self, parameters: usize, sets: &[(Register, &E)]) {
+    fn find_stable_parameters(&mut self, parameters: usize, sets: &[(Register, &E)]) {
         for register in 0..parameters {
-            self.is_certain[register] = self.roots[register].base().is_some();
+            self.is_stable[register] = self.provenances[register].base().is_some();
         }
-        for _ in 0..ROUNDS_MAX {
-            let mut is_same = true;
+        for _ in 0..MAX_ITERATIONS {
+            let mut is_unchanged = true;
             for (register, value) in sets {
-                if self.is_certain[*register] && self.certain_root(value) != self.roots[*register].base() {
-                    self.is_certain[*register] = false;
-                    is_same = false;
+                if self.is_stable[*register] && self.stable_base(value) != self.provenances[*register].base() {
+                    self.is_stable[*register] = false;
+                    is_unchanged = false;
                 }
             }
-            if is_same {
+            if is_unchanged {
                 return;
             }
         }
-        sets.iter().for_each(|(register, _)| self.is_certain[*register] = false);
+        sets.iter().for_each(|(register, _)| self.is_stable[*register] = false);
     }
 
     /// The known base of a pointer that cannot be null.
-    fn certain_root(&self, pointer: &E) -> Option<Base> {
+    fn stable_base(&self, pointer: &E) -> Option<Base> {
         match pointer {
-            E::Register(register) if self.is_certain[*register] => self.roots[*register].base(),
+            E::Register(register) if self.is_stable[*register] => self.provenances[*register].base(),
             E::Object(object) => Some(Base::Object(*object)),
             E::Data(index) => Some(Base::Data(*index)),
-            E::Element { pointer, .. } | E::Field(pointer, _) => self.certain_root(pointer),
-            E::Sequence(_, value) | E::Set(_, value) => self.certain_root(value),
+            E::Element { pointer, .. } | E::Field(pointer, _) => self.stable_base(pointer),
+            E::Sequence(_, value) | E::Set(_, value) => self.stable_base(value),
             _ => None,
         }
     }
@@ -278,22 +283,22 @@ impl Facts {
     }
 
     /// The provenance of a pointer.
-    fn root(&self, pointer: &E) -> Root {
+    fn provenance(&self, pointer: &E) -> Provenance {
         match pointer {
-            E::Constant(0) => Root::Nothing,
-            E::Register(register) => self.roots[*register],
-            E::Object(object) => Root::One(Base::Object(*object)),
-            E::Data(index) => Root::One(Base::Data(*index)),
-            E::Element { pointer, .. } | E::Field(pointer, _) | E::Copy(pointer, ..) => self.root(pointer),
-            E::Sequence(_, value) | E::Set(_, value) | E::Store(_, _, value, _) => self.root(value),
-            E::Conditional(_, one, other) => self.root(one).or(self.root(other)),
-            _ => Root::Unknown,
+            E::Constant(0) => Provenance::Null,
+            E::Register(register) => self.provenances[*register],
+            E::Object(object) => Provenance::Base(Base::Object(*object)),
+            E::Data(index) => Provenance::Base(Base::Data(*index)),
+            E::Element { pointer, .. } | E::Field(pointer, _) | E::Copy(pointer, ..) => self.provenance(pointer),
+            E::Sequence(_, value) | E::Set(_, value) | E::Store(_, _, value, _) => self.provenance(value),
+            E::Conditional(_, one, other) => self.provenance(one).or(self.provenance(other)),
+            _ => Provenance::Unknown,
         }
     }
 
-    fn reach(&mut self, root: Root) {
-        if let Some(base) = root.base()
-            && self.reached.insert(base)
+    fn add_base(&mut self, provenance: Provenance) {
+        if let Some(base) = provenance.base()
+            && self.known_bases.insert(base)
         {
             self.bases.push(base);
         }
@@ -301,15 +306,15 @@ impl Facts {
 }
 
 /// Propagates host calls from callees to callers.
-fn calls_out(all: &mut [Facts]) {
+fn propagate_host_calls(all: &mut [FunctionFacts]) {
     let mut callers = vec![Vec::new(); all.len()];
     for (index, facts) in all.iter().enumerate() {
         facts.calls.iter().for_each(|called| callers[*called].push(index));
     }
-    let mut found: Vec<usize> = (0..all.len()).filter(|index| all[*index].calls_out).collect();
+    let mut found: Vec<usize> = (0..all.len()).filter(|index| all[*index].makes_host_calls).collect();
     while let Some(called) = found.pop() {
         for caller in std::mem::take(&mut callers[called]) {
-            if !std::mem::replace(&mut all[caller].calls_out, true) {
+            if !std::mem::replace(&mut all[caller].makes_host_calls, true) {
                 found.push(caller);
             }
         }
@@ -317,76 +322,81 @@ fn calls_out(all: &mut [Facts]) {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Unseen,
-    Begun,
-    Settled,
+enum VisitState {
+    Unvisited,
+    InProgress,
+    Done,
 }
 
-/// Settles all functions, callees before callers. Call chains may be arbitrarily long, so the pending functions are
+/// Analyzes all functions, callees before callers. Call chains may be arbitrarily long, so the pending functions are
 /// kept on an explicit stack.
-fn settle_all(program: &Program, all: &mut [Facts]) {
-    let mut states = vec![State::Unseen; all.len()];
+fn analyze_call_graph(program: &Program, all: &mut [FunctionFacts]) {
+    let mut states = vec![VisitState::Unvisited; all.len()];
     for first in 0..all.len() {
-        let mut begun = vec![(first, 0)];
-        while let Some((index, next)) = begun.pop() {
-            if states[index] == State::Settled || (states[index] == State::Begun && next == 0) {
+        let mut pending = vec![(first, 0)];
+        while let Some((index, next)) = pending.pop() {
+            if states[index] == VisitState::Done || (states[index] == VisitState::InProgress && next == 0) {
                 continue;
             }
-            states[index] = State::Begun;
+            states[index] = VisitState::InProgress;
             match all[index].calls.get(next) {
-                Some(called) => begun.extend([(index, next + 1), (*called, 0)]),
+                Some(called) => pending.extend([(index, next + 1), (*called, 0)]),
                 None => {
-                    settle(index, program, all, &states);
-                    states[index] = State::Settled;
+                    decide_inlining(index, program, all, &states);
+                    states[index] = VisitState::Done;
                 }
             }
         }
     }
 }
 
-/// Decides whether a function is inlined, and collects its bases, after its callees are settled.
-fn settle(index: usize, program: &Program, all: &mut [Facts], states: &[State]) {
+/// Decides whether a function is inlined, and collects its bases, after its callees have been analyzed.
+fn decide_inlining(index: usize, program: &Program, all: &mut [FunctionFacts], states: &[VisitState]) {
     let function = &program.functions[index];
-    if function.depth > DEPTH_MAX {
+    if function.depth > MAX_CALL_DEPTH {
         return;
     }
-    reach(index, function, all, states);
-    let is_part = |called: &usize| states[*called] == State::Settled && all[*called].is_inlined;
+    collect_bases(index, function, all, states);
+    let is_inlined_callee = |called: &usize| states[*called] == VisitState::Done && all[*called].is_inlined;
     let calls = &all[index].calls;
-    let has_parts_only = calls.iter().all(is_part);
-    let parts = || calls.iter().filter(|called| is_part(called)).map(|called| &all[*called]);
-    let size = all[index].size + parts().map(|part| part.size).sum::<usize>();
-    let statements = all[index].statements + parts().map(|part| part.statements).sum::<usize>();
-    let called_out = calls.iter().filter(|called| all[**called].calls_out).count();
-    let mut loops = false;
-    each_statement(&function.body, &mut |statement| loops |= matches!(statement, S::Loop { .. } | S::Switch { .. }));
+    let calls_only_inlined = calls.iter().all(is_inlined_callee);
+    let inlined_callees = || calls.iter().filter(|called| is_inlined_callee(called)).map(|called| &all[*called]);
+    let size = all[index].size + inlined_callees().map(|callee| callee.size).sum::<usize>();
+    let statements = all[index].statements + inlined_callees().map(|callee| callee.statements).sum::<usize>();
+    let host_call_sites = calls.iter().filter(|called| all[**called].makes_host_calls).count();
+    let mut has_loops = false;
+    each_statement(&function.body, &mut |statement| {
+        has_loops |= matches!(statement, S::Loop { .. } | S::Switch { .. })
+    });
     let facts = &mut all[index];
-    (facts.size, facts.statements, facts.lookups) = (size, statements, facts.lookups + called_out);
-    facts.is_inlined =
-        has_parts_only && size <= INLINED_MAX && !loops && !facts.calls_out && function.objects.is_empty();
+    (facts.size, facts.statements, facts.lookups) = (size, statements, facts.lookups + host_call_sites);
+    facts.is_inlined = calls_only_inlined
+        && size <= MAX_INLINED_EXPRESSIONS
+        && !has_loops
+        && !facts.makes_host_calls
+        && function.objects.is_empty();
 }
 
 /// Collects the bases of a function's memory accesses.
-fn reach(index: usize, function: &Function, all: &mut [Facts], states: &[State]) {
-    let mut roots = Vec::new();
+fn collect_bases(index: usize, function: &Function, all: &mut [FunctionFacts], states: &[VisitState]) {
+    let mut provenances = Vec::new();
     let facts = &all[index];
     each_expression(function, &mut |one| match one {
-        E::Load(pointer, ..) | E::Store(pointer, ..) => roots.push(facts.root(pointer)),
-        E::Call(called, values, _) if states[*called] == State::Settled && all[*called].is_inlined => {
-            roots.extend(all[*called].bases.iter().map(|base| match base {
-                Base::Parameter(parameter) => facts.root(&values[*parameter]),
-                base => Root::One(*base),
+        E::Load(pointer, ..) | E::Store(pointer, ..) => provenances.push(facts.provenance(pointer)),
+        E::Call(called, values, _) if states[*called] == VisitState::Done && all[*called].is_inlined => {
+            provenances.extend(all[*called].bases.iter().map(|base| match base {
+                Base::Parameter(parameter) => facts.provenance(&values[*parameter]),
+                base => Provenance::Base(*base),
             }));
         }
         _ => {}
     });
     each_statement(&function.body, &mut |statement| {
         if let S::Clear(object) = statement
-            && function.objects[*object] <= CLEARED_MAX
+            && function.objects[*object] <= MAX_UNROLLED_CLEAR_BYTES
         {
-            roots.push(Root::One(Base::Object(*object)));
+            provenances.push(Provenance::Base(Base::Object(*object)));
         }
     });
-    roots.into_iter().for_each(|root| all[index].reach(root));
+    provenances.into_iter().for_each(|provenance| all[index].add_base(provenance));
 }

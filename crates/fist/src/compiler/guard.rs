@@ -7,7 +7,7 @@
 //!   minus the offset, or 0 if the offset is larger. So `room` is less than 2^32.
 //! - `end` is at most the room of every window. Sixteen iterations start only if `end` is at least 16, so `end - 16`
 //!   is not negative; and only at a count that, as an unsigned number, is at most `end - 16`. So from this count on
-//!   every window has sixteen bytes. [`Counted`] is such a count: only the head of the loop creates one, and every
+//!   every window has sixteen bytes. [`GuardedCount`] is such a count: only the head of the loop creates one, and every
 //!   access takes one.
 //! - A [`Table`] is accessed only if its window covers the whole range of the index; a larger index is clamped to the
 //!   last entry.
@@ -23,9 +23,9 @@ use crate::code::Expression as E;
 /// Number of bytes read or written at a time.
 pub(crate) const WIDTH: i64 = 16;
 /// Number of values of a byte index.
-const INDEXES: i64 = 256;
+const BYTE_INDEXES: i64 = 256;
 /// Range of offsets in a region.
-const OFFSETS: Range = Range { low: 0, high: 0xffff_ffff };
+const OFFSET_RANGE: Range = Range { low: 0, high: 0xffff_ffff };
 
 /// The bytes that a loop counts through, starting where the counter is 0.
 pub(crate) struct Window {
@@ -41,7 +41,7 @@ impl Window {
 }
 
 /// A lookup table indexed by a byte.
-pub(crate) struct Table {
+pub(crate) struct LookupTable {
     window: Window,
     /// Number of entries, 1 to 256.
     bytes: i64,
@@ -49,7 +49,7 @@ pub(crate) struct Table {
     is_small: bool,
 }
 
-impl Table {
+impl LookupTable {
     /// The address of the first byte, for comparison with others.
     pub(crate) fn address(&self) -> Value {
         self.window.address
@@ -59,16 +59,16 @@ impl Table {
 /// The windows and tables that a vectorized loop accesses, sixteen bytes at a time.
 pub(crate) struct Guard {
     pub(crate) reads: Vec<Window>,
-    pub(crate) tables: Vec<Table>,
+    pub(crate) tables: Vec<LookupTable>,
     pub(crate) to: Window,
     /// Exclusive upper bound of the counter: the requested one, or less.
     pub(crate) end: Value,
 }
 
 /// A count from which on every window of the guard has sixteen bytes.
-pub(crate) struct Counted(Value);
+pub(crate) struct GuardedCount(Value);
 
-impl Counted {
+impl GuardedCount {
     /// The count, for computations.
     pub(crate) fn value(&self) -> Value {
         self.0
@@ -77,7 +77,7 @@ impl Counted {
 
 /// A loop over a guard's windows that has been opened.
 pub(crate) struct GuardedLoop {
-    pub(crate) count: Counted,
+    pub(crate) count: GuardedCount,
     counter: Variable,
     head: Block,
     done: Block,
@@ -87,23 +87,23 @@ impl Translator<'_, '_> {
     /// The bytes at a pointer into a region that has been looked up, limited to a length.
     pub(crate) fn window(&mut self, (pointer, length): (&E, Option<u64>), is_write: bool) -> Option<Window> {
         let Operand::Pointer { base, offset, range, .. } = self.value(pointer) else { return None };
-        let offset = if range.is_within(OFFSETS) { offset } else { self.low_half(offset) };
+        let offset = if range.is_within(OFFSET_RANGE) { offset } else { self.low_half(offset) };
         let (address, limit) = self.extent(base, is_write);
         let (nothing, rest) = (self.constant(0), self.builder.ins().isub(limit, offset));
         let is_inside = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, offset, limit);
         let mut room = self.builder.ins().select(is_inside, rest, nothing);
         if let Some(length) = length {
             let length = self.constant(i64::try_from(length).unwrap_or(i64::MAX));
-            room = self.lesser(IntCC::UnsignedLessThan, room, length);
+            room = self.minimum(IntCC::UnsignedLessThan, room, length);
         }
         Some(Window { address: self.builder.ins().iadd(address, offset), room })
     }
 
     /// The table at a pointer, for indexes less than `bytes`.
-    pub(crate) fn table(&mut self, pointer: &E, bytes: i64) -> Option<Table> {
+    pub(crate) fn table(&mut self, pointer: &E, bytes: i64) -> Option<LookupTable> {
         let window = self.window((pointer, None), false)?;
-        let bytes = bytes.clamp(1, INDEXES);
-        Some(Table { window, bytes, is_small: bytes <= WIDTH && self.static_bytes(pointer) >= WIDTH as u64 })
+        let bytes = bytes.clamp(1, BYTE_INDEXES);
+        Some(LookupTable { window, bytes, is_small: bytes <= WIDTH && self.static_bytes(pointer) >= WIDTH as u64 })
     }
 
     /// Size in bytes of an object or of constant data.
@@ -116,11 +116,11 @@ impl Translator<'_, '_> {
     }
 
     /// Creates the guard of a loop that is to count up to `wanted`, a signed number.
-    pub(crate) fn guard(&mut self, reads: Vec<Window>, tables: Vec<Table>, to: Window, wanted: Value) -> Guard {
+    pub(crate) fn guard(&mut self, reads: Vec<Window>, tables: Vec<LookupTable>, to: Window, wanted: Value) -> Guard {
         // Rooms are less than 2^32, so they have the same value as signed numbers.
-        let mut end = self.lesser(IntCC::SignedLessThan, wanted, to.room);
+        let mut end = self.minimum(IntCC::SignedLessThan, wanted, to.room);
         for window in &reads {
-            end = self.lesser(IntCC::SignedLessThan, end, window.room);
+            end = self.minimum(IntCC::SignedLessThan, end, window.room);
         }
         Guard { reads, tables, to, end }
     }
@@ -145,7 +145,7 @@ impl Translator<'_, '_> {
         let is_inside = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, count, last);
         self.builder.ins().brif(is_inside, body, &[], done, &[]);
         self.start(body);
-        GuardedLoop { count: Counted(count), counter, head, done }
+        GuardedLoop { count: GuardedCount(count), counter, head, done }
     }
 
     /// Increments the counter and closes the loop. Returns the counter after the loop.
@@ -160,46 +160,52 @@ impl Translator<'_, '_> {
     }
 
     /// Reads sixteen bytes from a window of the guard.
-    pub(crate) fn guarded_read(&mut self, guard: &Guard, read: usize, count: &Counted) -> Value {
+    pub(crate) fn guarded_read(&mut self, guard: &Guard, read: usize, count: &GuardedCount) -> Value {
         let address = self.builder.ins().iadd(guard.reads[read].address, count.0);
         self.builder.ins().load(types::I8X16, FLAGS, address, 0)
     }
 
     /// Writes sixteen bytes.
-    pub(crate) fn guarded_write(&mut self, guard: &Guard, count: &Counted, value: Value) {
+    pub(crate) fn guarded_write(&mut self, guard: &Guard, count: &GuardedCount, value: Value) {
         let address = self.builder.ins().iadd(guard.to.address, count.0);
         self.builder.ins().store(FLAGS, value, address, 0);
     }
 
     /// Looks sixteen indexes up in a table.
-    pub(crate) fn guarded_look(&mut self, table: &Table, mut indexes: Value) -> Value {
+    pub(crate) fn guarded_lookup(&mut self, table: &LookupTable, mut indexes: Value) -> Value {
         if table.is_small {
             let all = self.builder.ins().load(types::I8X16, FLAGS, table.window.address, 0);
             return self.builder.ins().swizzle(all, indexes);
         }
-        if table.bytes < INDEXES {
+        if table.bytes < BYTE_INDEXES {
             let most = self.builder.ins().iconst(types::I8, table.bytes - 1);
             let most = self.builder.ins().splat(types::I8X16, most);
             indexes = self.builder.ins().umin(indexes, most);
         }
-        self.gathered(table, |this, lane| {
+        self.gather(table, |this, lane| {
             let index = this.builder.ins().extractlane(indexes, lane);
             this.builder.ins().uextend(types::I64, index)
         })
     }
 
     /// Looks the indexes read from a window up in a table.
-    pub(crate) fn guarded_look_by_read(&mut self, guard: &Guard, table: &Table, read: usize, count: &Counted) -> Value {
-        if table.is_small || table.bytes < INDEXES {
+    pub(crate) fn guarded_lookup_by_read(
+        &mut self,
+        guard: &Guard,
+        table: &LookupTable,
+        read: usize,
+        count: &GuardedCount,
+    ) -> Value {
+        if table.is_small || table.bytes < BYTE_INDEXES {
             let indexes = self.guarded_read(guard, read, count);
-            return self.guarded_look(table, indexes);
+            return self.guarded_lookup(table, indexes);
         }
         let address = self.builder.ins().iadd(guard.reads[read].address, count.0);
-        self.gathered(table, |this, lane| this.builder.ins().uload8(types::I64, FLAGS, address, i32::from(lane)))
+        self.gather(table, |this, lane| this.builder.ins().uload8(types::I64, FLAGS, address, i32::from(lane)))
     }
 
     /// Looks up the entries one by one. Every index is less than the number of entries.
-    fn gathered(&mut self, table: &Table, mut index: impl FnMut(&mut Self, u8) -> Value) -> Value {
+    fn gather(&mut self, table: &LookupTable, mut index: impl FnMut(&mut Self, u8) -> Value) -> Value {
         let nothing = self.builder.ins().iconst(types::I8, 0);
         let mut bytes = self.builder.ins().splat(types::I8X16, nothing);
         for lane in 0..WIDTH as u8 {
@@ -212,7 +218,7 @@ impl Translator<'_, '_> {
     }
 
     /// The lesser of two values.
-    pub(crate) fn lesser(&mut self, how: IntCC, one: Value, other: Value) -> Value {
+    pub(crate) fn minimum(&mut self, how: IntCC, one: Value, other: Value) -> Value {
         let is_less = self.builder.ins().icmp(how, one, other);
         self.builder.ins().select(is_less, one, other)
     }
@@ -222,26 +228,26 @@ impl Translator<'_, '_> {
 mod tests {
     use super::super::{Compiled, facts};
     use super::*;
-    use crate::interpreter::Outside;
+    use crate::interpreter::CallHandler;
     use crate::memory::Memory;
     use crate::stop::Why;
 
-    struct Nobody;
+    struct NoHandler;
 
-    impl Outside for Nobody {
+    impl CallHandler for NoHandler {
         fn call(&mut self, _: &mut Memory<'_>, _: usize, _: &[i64]) -> Result<i64, Why> {
             Ok(0)
         }
     }
 
     /// The bytes that 32 iterations read from a table, if the third parameter is assumed to be less than `believed`.
-    fn written(table: &str, believed: i64, key: i64) -> Vec<u8> {
-        by_belief(&format!("for (int i = 0; i < 32; i++) out[i] = {table}[k];"), believed, key)
+    fn written(table: &str, assumed: i64, key: i64) -> Vec<u8> {
+        run_assuming(&format!("for (int i = 0; i < 32; i++) out[i] = {table}[k];"), assumed, key)
     }
 
     /// The output of statements, if the third parameter, whose value is `key`, is assumed to be at least 0 and less
     /// than `believed`.
-    fn by_belief(statements: &str, believed: i64, key: i64) -> Vec<u8> {
+    fn run_assuming(statements: &str, assumed: i64, key: i64) -> Vec<u8> {
         let numbers = |count: u8| (1..=count).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
         let text = format!(
             "%%\n%%\nconst char few[16] = {{{}}};\nconst char more[20] = {{{}}};\n\
@@ -252,18 +258,18 @@ mod tests {
         );
         let parsed = crate::parser::parse(&text);
         let program = crate::check::check(&parsed.description, "test").program.expect("a program");
-        let mut facts = facts::all(&program).unwrap();
-        facts[0].ranges[2] = Range { low: 0, high: believed - 1 };
-        let compiled = Compiled::by_facts(&program, &facts, &(0..program.functions.len())).unwrap();
+        let mut facts = facts::analyze(&program).unwrap();
+        facts[0].ranges[2] = Range { low: 0, high: assumed - 1 };
+        let compiled = Compiled::with_facts(&program, &facts, &(0..program.functions.len())).unwrap();
         let mut output = vec![7; 32];
         let mut memory = Memory::new(&program.data, &[1; 32], &mut output);
         let values = [Memory::INPUT, Memory::OUTPUT, key];
-        compiled.run(&program, &mut memory, &mut Nobody, 0, &values).unwrap();
+        compiled.run(&program, &mut memory, &mut NoHandler, 0, &values).unwrap();
         output
     }
 
     #[test]
-    fn wrong_beliefs_about_an_index_reach_no_other_memory() {
+    fn wrong_index_ranges_access_no_other_memory() {
         let all = |byte: u8| vec![byte; 32];
         assert_eq!((written("more", 20, 1), written("few", 16, 15)), (all(2), all(16)));
         // The lowest byte is the index: a larger one is clamped to the last element, or has no entry.
@@ -274,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn wrong_beliefs_about_an_offset_reach_no_other_memory() {
+    fn wrong_offset_ranges_access_no_other_memory() {
         // The value of a register that is written to is only an assumption.
         let statements = "long own[4]; if (in[0] == 2) { k = 0; out[5] = 1; }\n\
                           own[3] = 3; out[0] = own[k]; own[k] = 9; out[1] = own[3];";
         for (key, written) in
             [(3, [3, 9]), (0, [0, 3]), (4, [3, 9]), (-1, [3, 9]), (1 << 40, [3, 9]), (i64::MIN, [0, 3])]
         {
-            assert_eq!(by_belief(statements, 4, key)[..2], written, "{key}");
+            assert_eq!(run_assuming(statements, 4, key)[..2], written, "{key}");
         }
     }
 }

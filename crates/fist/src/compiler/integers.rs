@@ -10,7 +10,7 @@ use crate::stop::Why;
 use crate::text::Span;
 
 /// A division of at most this by less than this becomes a multiplication.
-const SMALL_MAX: i64 = 1 << 31;
+const MAX_SMALL_DIVIDEND: i64 = 1 << 31;
 
 impl Translator<'_, '_> {
     /// Truncates a value to a type and extends it again.
@@ -54,13 +54,13 @@ impl Translator<'_, '_> {
             Operator::Divide | Operator::Remainder => {
                 if other.1.contains(0) {
                     let is_zero = self.compare(IntCC::Equal, other.0, 0);
-                    self.stop_if(is_zero, Why::DivisionByZero, span);
+                    self.trap_if(is_zero, Why::DivisionByZero, span);
                 }
                 let is_wide = integer.is_unsigned && integer.bytes == 8;
                 if is_wide && !(one.1.is_natural() && other.1.is_natural()) {
-                    self.divided_unsigned(one.0, other.0, operator)
+                    self.divide_unsigned(one.0, other.0, operator)
                 } else {
-                    self.divided(one, other, operator)
+                    self.divide(one, other, operator)
                 }
             }
         };
@@ -76,28 +76,28 @@ impl Translator<'_, '_> {
     ) -> (Value, Range) {
         let bits = i64::from(integer.bytes) * 8;
         let mask = self.constant(bits - 1);
-        let places = self.builder.ins().band(other.0, mask);
-        let known = other.1.known().map(|places| places & (bits - 1));
+        let amount = self.builder.ins().band(other.0, mask);
+        let known = other.1.known().map(|amount| amount & (bits - 1));
         match operator {
             Operator::ShiftLeft => {
-                let range = known.filter(|places| *places < 62).map(|places| one.1.times(Range::exactly(1 << places)));
-                (self.builder.ins().ishl(one.0, places), range.unwrap_or(Range::FULL))
+                let range = known.filter(|amount| *amount < 62).map(|amount| one.1.times(Range::exactly(1 << amount)));
+                (self.builder.ins().ishl(one.0, amount), range.unwrap_or(Range::FULL))
             }
             _ if integer.is_unsigned && bits == 64 => {
                 let range = if one.1.is_natural() { Range { low: 0, high: one.1.high } } else { Range::FULL };
-                (self.builder.ins().ushr(one.0, places), range)
+                (self.builder.ins().ushr(one.0, amount), range)
             }
             _ => {
                 let range = match known {
-                    Some(places) => Range { low: one.1.low >> places, high: one.1.high >> places },
+                    Some(amount) => Range { low: one.1.low >> amount, high: one.1.high >> amount },
                     None => one.1.or(Range::exactly(if one.1.is_natural() { 0 } else { -1 })).or_zero(),
                 };
-                (self.builder.ins().sshr(one.0, places), range)
+                (self.builder.ins().sshr(one.0, amount), range)
             }
         }
     }
 
-    fn divided_unsigned(&mut self, one: Value, other: Value, operator: Operator) -> (Value, Range) {
+    fn divide_unsigned(&mut self, one: Value, other: Value, operator: Operator) -> (Value, Range) {
         let value = match operator {
             Operator::Divide => self.builder.ins().udiv(one, other),
             _ => self.builder.ins().urem(one, other),
@@ -106,16 +106,16 @@ impl Translator<'_, '_> {
     }
 
     /// Signed division or remainder; the divisor is not 0.
-    pub(crate) fn divided(&mut self, one: (Value, Range), other: (Value, Range), operator: Operator) -> (Value, Range) {
+    pub(crate) fn divide(&mut self, one: (Value, Range), other: (Value, Range), operator: Operator) -> (Value, Range) {
         let range = quotient(one.1, other.1, operator);
         if other.1 == Range::exactly(1) {
             let value = if operator == Operator::Divide { one.0 } else { self.constant(0) };
             return (value, range);
         }
-        if let Some(by) = other.1.known().filter(|by| (2..SMALL_MAX).contains(by))
-            && one.1.is_within(Range { low: -SMALL_MAX / by, high: SMALL_MAX / by })
+        if let Some(by) = other.1.known().filter(|by| (2..MAX_SMALL_DIVIDEND).contains(by))
+            && one.1.is_within(Range { low: -MAX_SMALL_DIVIDEND / by, high: MAX_SMALL_DIVIDEND / by })
         {
-            return (self.divided_small(one, by, operator), range);
+            return (self.divide_small(one, by, operator), range);
         }
         // The least integer has no negation: divided by -1 it stays as it is, where the CPU would trap.
         let is_safe = one.1.low > i64::MIN || !other.1.contains(-1);
@@ -141,14 +141,14 @@ impl Translator<'_, '_> {
 
     /// Division of a small value by a small constant of at least 2: multiplication by 2^32 divided by that constant,
     /// rounded up, which is too large by less than the distance to the next quotient. The product is less than 2^62.
-    fn divided_small(&mut self, (value, range): (Value, Range), by: i64, operator: Operator) -> Value {
-        let (factor, places) = (self.constant((1 << 32) / by + 1), self.constant(32));
+    fn divide_small(&mut self, (value, range): (Value, Range), by: i64, operator: Operator) -> Value {
+        let (factor, amount) = (self.constant((1 << 32) / by + 1), self.constant(32));
         let product = self.builder.ins().imul(value, factor);
-        let mut quotient = self.builder.ins().sshr(product, places);
+        let mut quotient = self.builder.ins().sshr(product, amount);
         if !range.is_natural() {
             // Rounds towards zero.
-            let places = self.constant(63);
-            let sign = self.builder.ins().sshr(value, places);
+            let amount = self.constant(63);
+            let sign = self.builder.ins().sshr(value, amount);
             quotient = self.builder.ins().isub(quotient, sign);
         }
         if operator == Operator::Divide {

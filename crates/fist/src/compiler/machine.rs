@@ -3,16 +3,16 @@
 use std::any::Any;
 
 use crate::code::Integer;
-use crate::interpreter::{Outside, STEPS_MAX};
+use crate::interpreter::{CallHandler, MAX_FUEL};
 use crate::memory::{self, Frame, Memory, Region};
-use crate::meter::Steps;
+use crate::meter::Fuel;
 use crate::stop::{Stop, Why};
 use crate::text::Span;
 
 /// A table of regions, in the form that compiled code reads.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Table {
+pub(crate) struct RegionTable {
     /// The first region.
     pub(crate) regions: *const Region,
     /// Number of regions, at least one.
@@ -20,17 +20,17 @@ pub(crate) struct Table {
 }
 
 /// State of compiled code that has not trapped.
-pub(crate) const RUNS: u64 = 0;
+pub(crate) const NOT_TRAPPED: u64 = 0;
 /// A callback trapped. Any other number is one more than the index of a trap raised by the code itself.
-const WAS_STOPPED: u64 = u64::MAX;
+const TRAPPED_IN_CALLBACK: u64 = u64::MAX;
 
 /// Entities that compiled code refers to by number.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub(crate) struct NumberedEntities {
     /// Locations in the source text.
-    pub(crate) places: Vec<Span>,
+    pub(crate) spans: Vec<Span>,
     /// Traps.
-    pub(crate) stops: Vec<Stop>,
+    pub(crate) traps: Vec<Stop>,
     /// Sizes of the objects of each function in bytes.
     pub(crate) objects: Vec<Vec<u64>>,
 }
@@ -39,30 +39,41 @@ pub(crate) struct Numbers {
 #[repr(C)]
 pub(crate) struct Machine<'r, 'm> {
     /// The region tables: data and variables, and allocations.
-    pub(crate) tables: [Table; 2],
+    pub(crate) tables: [RegionTable; 2],
     /// The reason why the code has returned.
-    pub(crate) stopped: u64,
+    pub(crate) trap_state: u64,
     /// The return value of the function.
-    pub(crate) answer: i64,
-    numbers: &'r Numbers,
+    pub(crate) result: i64,
+    numbers: &'r NumberedEntities,
     memory: &'r mut Memory<'m>,
-    outside: &'r mut dyn Outside,
+    handler: &'r mut dyn CallHandler,
     frames: Vec<Frame>,
     /// Fuel beyond the part that compiled code counts.
-    steps: Steps,
-    stop: Option<Stop>,
+    fuel: Fuel,
+    trap: Option<Stop>,
     panic: Option<Box<dyn Any + Send>>,
 }
 
 impl<'r, 'm> Machine<'r, 'm> {
     pub(crate) fn new(
-        numbers: &'r Numbers,
+        numbers: &'r NumberedEntities,
         memory: &'r mut Memory<'m>,
-        outside: &'r mut dyn Outside,
+        handler: &'r mut dyn CallHandler,
     ) -> Machine<'r, 'm> {
         let tables = tables(memory);
-        let (frames, (steps, _)) = (Vec::new(), Steps::new(STEPS_MAX));
-        Machine { tables, stopped: RUNS, answer: 0, numbers, memory, outside, frames, steps, stop: None, panic: None }
+        let (frames, (fuel, _)) = (Vec::new(), Fuel::new(MAX_FUEL));
+        Machine {
+            tables,
+            trap_state: NOT_TRAPPED,
+            result: 0,
+            numbers,
+            memory,
+            handler,
+            frames,
+            fuel,
+            trap: None,
+            panic: None,
+        }
     }
 
     /// The result of the run, after compiled code has returned.
@@ -70,79 +81,79 @@ impl<'r, 'm> Machine<'r, 'm> {
         if let Some(panic) = self.panic.take() {
             std::panic::resume_unwind(panic);
         }
-        if self.stopped == RUNS {
-            return Ok(self.answer);
+        if self.trap_state == NOT_TRAPPED {
+            return Ok(self.result);
         }
         if let Some(frame) = self.frames.first() {
             self.memory.leave(*frame);
         }
-        Err(match self.stop {
-            Some(stop) if self.stopped == WAS_STOPPED => stop,
-            _ => self.numbers.stops[self.stopped as usize - 1],
+        Err(match self.trap {
+            Some(stop) if self.trap_state == TRAPPED_IN_CALLBACK => stop,
+            _ => self.numbers.traps[self.trap_state as usize - 1],
         })
     }
 
     /// Ends the run with a trap: compiled code returns when it sees this.
-    pub(crate) fn stop(&mut self, stop: Stop) -> i64 {
-        self.stopped = WAS_STOPPED;
-        self.stop = Some(stop);
+    pub(crate) fn trap(&mut self, stop: Stop) -> i64 {
+        self.trap_state = TRAPPED_IN_CALLBACK;
+        self.trap = Some(stop);
         0
     }
 
     /// Ends the run with a panic, which resumes when all compiled code has returned.
-    pub(crate) fn panicked(&mut self, panic: Box<dyn Any + Send>) -> i64 {
-        self.stopped = WAS_STOPPED;
+    pub(crate) fn catch_panic(&mut self, panic: Box<dyn Any + Send>) -> i64 {
+        self.trap_state = TRAPPED_IN_CALLBACK;
         self.panic = Some(panic);
         0
     }
 
     /// Updates the tables to the current location of the regions.
-    fn refresh(&mut self) {
+    fn refresh_tables(&mut self) {
         self.tables = tables(self.memory);
     }
 
-    fn at(&self, place: i64) -> impl Fn(Why) -> Stop + use<> {
-        let span = self.numbers.places[place as usize];
+    fn trap_at(&self, location: i64) -> impl Fn(Why) -> Stop + use<> {
+        let span = self.numbers.spans[location as usize];
         move |why| Stop { why, span }
     }
 
     /// Loads the integer at a pointer that compiled code could not validate.
-    pub(crate) fn load(&mut self, pointer: i64, integer: i64, place: i64) -> Result<i64, Stop> {
-        self.memory.load(pointer, integer_of(integer)).map_err(self.at(place))
+    pub(crate) fn load(&mut self, pointer: i64, integer: i64, location: i64) -> Result<i64, Stop> {
+        self.memory.load(pointer, integer_of(integer)).map_err(self.trap_at(location))
     }
 
     /// Stores an integer at a pointer that compiled code could not validate.
-    pub(crate) fn store(&mut self, pointer: i64, value: i64, integer: i64, place: i64) -> Result<i64, Stop> {
-        let at = self.at(place);
-        self.memory.store(pointer, integer_of(integer), value).map_err(at).map(|()| 0)
+    pub(crate) fn store(&mut self, pointer: i64, value: i64, integer: i64, location: i64) -> Result<i64, Stop> {
+        let trap_at = self.trap_at(location);
+        self.memory.store(pointer, integer_of(integer), value).map_err(trap_at).map(|()| 0)
     }
 
     /// Traps because of an access that compiled code has found invalid.
     ///
     /// # Panics
     /// If the access is valid: then the compiled code is wrong.
-    pub(crate) fn refuse(&mut self, pointer: i64, bytes: i64, is_write: i64, place: i64) -> Result<i64, Stop> {
+    pub(crate) fn refuse(&mut self, pointer: i64, bytes: i64, is_write: i64, location: i64) -> Result<i64, Stop> {
         let bytes = bytes as usize;
         let found = match is_write {
             0 => self.memory.read(pointer, bytes).map(|_| ()),
             _ => self.memory.write(pointer, bytes).map(|_| ()),
         };
         match found {
-            Err(why) => Err(self.at(place)(why)),
+            Err(why) => Err(self.trap_at(location)(why)),
             Ok(()) => panic!("compiled code refuses a valid access"),
         }
     }
 
     /// Refills the fuel up to the next clock check, after it has dropped below zero.
-    pub(crate) fn more(&mut self, left: i64, place: i64) -> Result<i64, Stop> {
-        let more = self.steps.more(left.unsigned_abs(), self.memory.meter());
-        more.map(|steps| steps as i64).map_err(self.at(place))
+    pub(crate) fn more(&mut self, left: i64, location: i64) -> Result<i64, Stop> {
+        let more = self.fuel.refill(left.unsigned_abs(), self.memory.meter());
+        more.map(|fuel| fuel as i64).map_err(self.trap_at(location))
     }
 
     /// Copies bytes.
-    pub(crate) fn copy(&mut self, to: i64, from: i64, bytes: i64, place: i64) -> Result<i64, Stop> {
-        let at = self.at(place);
-        self.memory.copy(to, from, bytes as usize).map_err(at).map(|()| 0)
+    pub(crate) fn copy(&mut self, to: i64, from: i64, bytes: i64, location: i64) -> Result<i64, Stop> {
+        let trap_at = self.trap_at(location);
+        self.memory.copy(to, from, bytes as usize).map_err(trap_at).map(|()| 0)
     }
 
     /// Zeroes an object.
@@ -154,10 +165,10 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Allocates the objects of a function; returns the region number of the first one.
-    pub(crate) fn enter(&mut self, function: i64, place: i64) -> Result<i64, Stop> {
+    pub(crate) fn enter(&mut self, function: i64, location: i64) -> Result<i64, Stop> {
         let frame = self.memory.enter(&self.numbers.objects[function as usize]);
-        self.refresh();
-        let frame = frame.map_err(self.at(place))?;
+        self.refresh_tables();
+        let frame = frame.map_err(self.trap_at(location))?;
         self.frames.push(frame);
         Ok(frame.first() as i64)
     }
@@ -171,15 +182,15 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Makes an intrinsic or host call.
-    pub(crate) fn site(&mut self, site: i64, place: i64, values: &[i64]) -> Result<i64, Stop> {
-        let answer = self.outside.call(self.memory, site as usize, values);
-        self.refresh();
-        answer.map_err(self.at(place))
+    pub(crate) fn site(&mut self, site: i64, location: i64, values: &[i64]) -> Result<i64, Stop> {
+        let result = self.handler.call(self.memory, site as usize, values);
+        self.refresh_tables();
+        result.map_err(self.trap_at(location))
     }
 }
 
-fn tables(memory: &Memory<'_>) -> [Table; 2] {
-    memory.tables().map(|regions| Table { regions: regions.as_ptr(), count: regions.len() as u64 })
+fn tables(memory: &Memory<'_>) -> [RegionTable; 2] {
+    memory.tables().map(|regions| RegionTable { regions: regions.as_ptr(), count: regions.len() as u64 })
 }
 
 /// An integer type encoded as a number for compiled code.
@@ -193,4 +204,4 @@ fn integer_of(number: i64) -> Integer {
 
 /// The position of a region number's table bit in a pointer: bit 15 of the number selects the table, the others the
 /// index in it.
-pub(crate) const TABLE_BIT: i64 = memory::ALLOCATED.trailing_zeros() as i64 + 32;
+pub(crate) const TABLE_BIT: i64 = memory::FIRST_HEAP_REGION.trailing_zeros() as i64 + 32;

@@ -11,22 +11,22 @@
 //! gone: so no handler of such calls can make an access reach memory that no longer exists.
 
 mod access;
-mod anchor;
+mod base_region;
 mod calls;
 mod error;
 mod facts;
 mod guard;
 mod integers;
-mod lanes;
 mod machine;
 mod range;
 mod raw;
-mod rounds;
 mod statements;
-mod strips;
 mod translator;
 mod values;
-mod vectors;
+mod vector_code;
+mod vector_ir;
+mod vectorize;
+mod vectorized_loop;
 
 use std::fmt;
 use std::ops::Range;
@@ -37,30 +37,30 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module};
 
-use crate::interpreter::{DEPTH_MAX, Outside, STEPS_MAX};
+use crate::interpreter::{CallHandler, MAX_CALL_DEPTH, MAX_FUEL};
 use crate::memory::Memory;
-use crate::meter::Steps;
+use crate::meter::Fuel;
 use crate::program::Program;
 use crate::stop::{Stop, Why};
 use crate::target::ByteOrder;
 use crate::text::Span;
 pub use error::CompileError;
-use facts::Facts;
-use machine::{Machine, Numbers};
-use translator::{Imports, Spots, Translator};
+use facts::FunctionFacts;
+use machine::{Machine, NumberedEntities};
+use translator::{Imports, LocationTable, Translator};
 
 /// Maximum number of bytes of stack that compiled functions take at a time, however they call each other.
-const STACK_BYTES_MAX: u64 = 1 << 20;
+const MAX_STACK_BYTES: u64 = 1 << 20;
 
 /// The machine code of a program's functions. Any number of threads can run it concurrently.
 pub struct Compiled {
-    code: raw::Code,
-    numbers: Numbers,
-    functions: Vec<Known>,
+    code: raw::MachineCode,
+    numbers: NumberedEntities,
+    functions: Vec<FunctionInfo>,
 }
 
 /// Properties of a function needed to run it.
-struct Known {
+struct FunctionInfo {
     parameters: usize,
     depth: u32,
 }
@@ -90,25 +90,29 @@ impl Compiled {
         if program.target.byte_order != ByteOrder::HOST {
             return Err(CompileError::general("the program was prepared for another machine"));
         }
-        Compiled::by_facts(program, &facts::all(program)?, &functions)
+        Compiled::with_facts(program, &facts::analyze(program)?, &functions)
     }
 
     /// Compiles functions of a program with the given facts.
-    fn by_facts(program: &Program, facts: &[Facts], wanted: &Range<usize>) -> Result<Compiled, CompileError> {
+    fn with_facts(
+        program: &Program,
+        facts: &[FunctionFacts],
+        functions_to_compile: &Range<usize>,
+    ) -> Result<Compiled, CompileError> {
         let mut compiler = Compiler::new(program, facts)?;
-        compiler.find()?;
+        compiler.region_lookup()?;
         let mut entries = Vec::new();
         for index in 0..program.functions.len() {
-            entries.push(if wanted.contains(&index) { compiler.function(index)? } else { None });
+            entries.push(if functions_to_compile.contains(&index) { compiler.function(index)? } else { None });
         }
-        let Compiler { mut module, spots, .. } = compiler;
+        let Compiler { mut module, locations, .. } = compiler;
         module.finalize_definitions().map_err(CompileError::general)?;
         let objects = program.functions.iter().map(|function| function.objects.clone()).collect();
         let functions = program.functions.iter();
         Ok(Compiled {
-            code: raw::Code::new(module, &entries),
-            numbers: spots.numbers(objects),
-            functions: functions.map(|one| Known { parameters: one.parameters, depth: one.depth }).collect(),
+            code: raw::MachineCode::new(module, &entries),
+            numbers: locations.numbers(objects),
+            functions: functions.map(|one| FunctionInfo { parameters: one.parameters, depth: one.depth }).collect(),
         })
     }
 
@@ -124,16 +128,16 @@ impl Compiled {
         &self,
         program: &Program,
         memory: &mut Memory<'_>,
-        outside: &mut dyn Outside,
+        handler: &mut dyn CallHandler,
         function: usize,
         values: &[i64],
     ) -> Result<i64, Stop> {
         debug_assert_eq!(program.functions.len(), self.functions.len(), "the program that was compiled");
-        let Known { parameters, depth } = self.functions[function];
-        if depth > DEPTH_MAX {
+        let FunctionInfo { parameters, depth } = self.functions[function];
+        if depth > MAX_CALL_DEPTH {
             return Err(Stop { why: Why::TooDeep, span: Span::default() });
         }
-        let mut machine = Machine::new(&self.numbers, memory, outside);
+        let mut machine = Machine::new(&self.numbers, memory, handler);
         if values.len() >= parameters {
             self.code.run(function, &mut machine, values);
         } else {
@@ -149,10 +153,10 @@ impl Compiled {
 /// The compiler of a program's functions, one by one.
 struct Compiler<'a> {
     program: &'a Program,
-    facts: &'a [Facts],
+    facts: &'a [FunctionFacts],
     module: JITModule,
     imports: Imports,
-    spots: Spots,
+    locations: LocationTable,
     context: cranelift_codegen::Context,
     builder: FunctionBuilderContext,
 }
@@ -183,15 +187,15 @@ fn module() -> Result<JITModule, CompileError> {
 }
 
 /// A signature with a number of parameters and results, all 64-bit integers.
-fn signature(module: &JITModule, parameters: usize, answers: usize) -> Signature {
+fn signature(module: &JITModule, parameters: usize, results: usize) -> Signature {
     let mut signature = module.make_signature();
     signature.params = vec![AbiParam::new(types::I64); parameters];
-    signature.returns = vec![AbiParam::new(types::I64); answers];
+    signature.returns = vec![AbiParam::new(types::I64); results];
     signature
 }
 
 impl<'a> Compiler<'a> {
-    fn new(program: &'a Program, facts: &'a [Facts]) -> Result<Compiler<'a>, CompileError> {
+    fn new(program: &'a Program, facts: &'a [FunctionFacts]) -> Result<Compiler<'a>, CompileError> {
         let mut module = module()?;
         let mut imports = Imports::default();
         for (name, _, values) in raw::callbacks() {
@@ -205,20 +209,20 @@ impl<'a> Compiler<'a> {
             imports.functions.push(module.declare_anonymous_function(&signature).map_err(CompileError::general)?);
         }
         let context = module.make_context();
-        let (spots, builder) = (Spots::default(), FunctionBuilderContext::new());
-        Ok(Compiler { program, facts, module, imports, spots, context, builder })
+        let (locations, builder) = (LocationTable::default(), FunctionBuilderContext::new());
+        Ok(Compiler { program, facts, module, imports, locations, context, builder })
     }
 
     /// Compiles the function that looks a region up.
-    fn find(&mut self) -> Result<(), CompileError> {
+    fn region_lookup(&mut self) -> Result<(), CompileError> {
         let signature = signature(&self.module, 2, 2);
         let id = self.module.declare_anonymous_function(&signature).map_err(CompileError::general)?;
         self.context.func.signature = signature;
         let builder = FunctionBuilder::new(&mut self.context.func, &mut self.builder);
-        access::make_find(builder, self.module.target_config());
+        access::build_region_lookup(builder, self.module.target_config());
         self.module.define_function(id, &mut self.context).map_err(CompileError::general)?;
         self.module.clear_context(&mut self.context);
-        self.imports.find = Some(id);
+        self.imports.region_lookup = Some(id);
         Ok(())
     }
 
@@ -228,10 +232,10 @@ impl<'a> Compiler<'a> {
         let id = self.imports.functions[index];
         self.context.func.signature = self.module.declarations().get_function_decl(id).signature.clone();
         let builder = FunctionBuilder::new(&mut self.context.func, &mut self.builder);
-        let (module, imports, spots) = (&mut self.module, &self.imports, &mut self.spots);
-        Translator::new(builder, module, self.program, self.facts, imports, spots, index).translate();
+        let (module, imports, locations) = (&mut self.module, &self.imports, &mut self.locations);
+        Translator::new(builder, module, self.program, self.facts, imports, locations, index).translate();
         self.define(id, index)?;
-        if function.depth > DEPTH_MAX {
+        if function.depth > MAX_CALL_DEPTH {
             return Ok(None);
         }
         let entry = self.entry(index)?;
@@ -240,14 +244,14 @@ impl<'a> Compiler<'a> {
 
     fn define(&mut self, id: FuncId, index: usize) -> Result<(), CompileError> {
         let function = &self.program.functions[index];
-        let wrong = |what: &dyn fmt::Display| CompileError::new(&function.name, what);
-        self.module.define_function(id, &mut self.context).map_err(|error| wrong(&error))?;
+        let compile_error = |what: &dyn fmt::Display| CompileError::new(&function.name, what);
+        self.module.define_function(id, &mut self.context).map_err(|error| compile_error(&error))?;
         let code = self.context.compiled_code();
         let frame = code.and_then(|code| code.buffer.frame_layout()).map_or(0, |frame| frame.frame_to_fp_offset);
         // Besides the frame itself: arguments passed on the stack, the return address, and saved registers.
         let bytes = u64::from(frame) + 8 * (function.parameters as u64 + 16);
-        if bytes * u64::from(DEPTH_MAX / function.depth.clamp(1, DEPTH_MAX)) > STACK_BYTES_MAX {
-            return Err(wrong(&"it needs too much of the stack"));
+        if bytes * u64::from(MAX_CALL_DEPTH / function.depth.clamp(1, MAX_CALL_DEPTH)) > MAX_STACK_BYTES {
+            return Err(compile_error(&"it needs too much of the stack"));
         }
         self.module.clear_context(&mut self.context);
         Ok(())
@@ -256,9 +260,9 @@ impl<'a> Compiler<'a> {
     /// Compiles the entry point of a function: its arguments are in memory, and so is its return value.
     fn entry(&mut self, index: usize) -> Result<FuncId, CompileError> {
         let function = &self.program.functions[index];
-        let wrong = |error: &dyn fmt::Display| CompileError::new(&function.name, error);
+        let compile_error = |error: &dyn fmt::Display| CompileError::new(&function.name, error);
         let entry = signature(&self.module, 2, 0);
-        let id = self.module.declare_anonymous_function(&entry).map_err(|error| wrong(&error))?;
+        let id = self.module.declare_anonymous_function(&entry).map_err(|error| compile_error(&error))?;
         self.context.func.signature = entry;
         let mut builder = FunctionBuilder::new(&mut self.context.func, &mut self.builder);
         let called = self.module.declare_func_in_func(self.imports.functions[index], builder.func);
@@ -266,22 +270,22 @@ impl<'a> Compiler<'a> {
         builder.append_block_params_for_function_params(block);
         builder.switch_to_block(block);
         builder.seal_block(block);
-        let (machine, given) = (builder.block_params(block)[0], builder.block_params(block)[1]);
+        let (machine, arguments) = (builder.block_params(block)[0], builder.block_params(block)[1]);
         // The call itself consumes the first fuel.
-        let steps = builder.ins().iconst(types::I64, Steps::new(STEPS_MAX).1 as i64 - i64::from(function.weight));
+        let fuel = builder.ins().iconst(types::I64, Fuel::new(MAX_FUEL).1 as i64 - i64::from(function.weight));
         let depth = builder.ins().iconst(types::I64, i64::from(function.depth));
-        let mut values = vec![machine, steps, depth];
+        let mut values = vec![machine, fuel, depth];
         if !function.objects.is_empty() {
-            let place = self.spots.place(Span::default());
-            values.push(builder.ins().iconst(types::I64, place));
+            let location = self.locations.location(Span::default());
+            values.push(builder.ins().iconst(types::I64, location));
         }
         let flags = MemFlagsData::trusted();
         for parameter in 0..function.parameters {
-            values.push(builder.ins().load(types::I64, flags, given, parameter as i32 * 8));
+            values.push(builder.ins().load(types::I64, flags, arguments, parameter as i32 * 8));
         }
         let call = builder.ins().call(called, &values);
-        let answer = builder.inst_results(call)[0];
-        builder.ins().store(flags, answer, machine, std::mem::offset_of!(Machine<'_, '_>, answer) as i32);
+        let result = builder.inst_results(call)[0];
+        builder.ins().store(flags, result, machine, std::mem::offset_of!(Machine<'_, '_>, result) as i32);
         builder.ins().return_(&[]);
         builder.finalize(self.module.target_config());
         self.define(id, index)?;

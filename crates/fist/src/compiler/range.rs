@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_hold_what_is_computed_with_their_values() {
+    fn ranges_contain_all_computed_values() {
         let (one, other) = (Range { low: -3, high: 5 }, Range { low: 2, high: 7 });
         assert_eq!((one.plus(other), one.minus(other)), (Range { low: -1, high: 12 }, Range { low: -10, high: 3 }));
         assert_eq!((one.times(other), one.bitwise(other)), (Range { low: -21, high: 35 }, Range { low: -8, high: 7 }));

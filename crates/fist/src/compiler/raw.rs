@@ -13,16 +13,16 @@ use crate::stop::Stop;
 type Entry = unsafe extern "C" fn(*mut Machine<'_, '_>, *const i64);
 
 /// Compiled code, and the entry point and number of arguments of each function that can be entered.
-pub(crate) struct Code {
+pub(crate) struct MachineCode {
     /// Kept only to free its memory.
     module: Mutex<Option<JITModule>>,
     entries: Vec<Option<(Entry, usize)>>,
 }
 
-impl Code {
+impl MachineCode {
     /// Takes the code of a finished module that this crate has generated, with the entry points of its functions, of
     /// type [`Entry`].
-    pub(crate) fn new(module: JITModule, entries: &[Option<(FuncId, usize)>]) -> Code {
+    pub(crate) fn new(module: JITModule, entries: &[Option<(FuncId, usize)>]) -> MachineCode {
         let entry = |(function, parameters): (FuncId, usize)| {
             let code = module.get_finalized_function(function);
             // SAFETY: the code at this address was generated with the signature of an `Entry`, for the calling
@@ -31,7 +31,7 @@ impl Code {
             (entry, parameters)
         };
         let entries = entries.iter().map(|one| one.map(entry)).collect();
-        Code { module: Mutex::new(Some(module)), entries }
+        MachineCode { module: Mutex::new(Some(module)), entries }
     }
 
     /// Runs a function; does nothing if it has no entry point.
@@ -47,7 +47,7 @@ impl Code {
     }
 }
 
-impl Drop for Code {
+impl Drop for MachineCode {
     fn drop(&mut self) {
         if let Some(module) = self.module.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             // SAFETY: only `run` enters the functions, and it borrows `self`: none is running, and none can run again.
@@ -60,13 +60,16 @@ impl Drop for Code {
 ///
 /// # Safety
 /// The pointer is the one that compiled code was entered with, and nothing else uses the machine.
-unsafe fn answer(machine: *mut Machine<'_, '_>, ask: impl FnOnce(&mut Machine<'_, '_>) -> Result<i64, Stop>) -> i64 {
+unsafe fn handle_callback(
+    machine: *mut Machine<'_, '_>,
+    request: impl FnOnce(&mut Machine<'_, '_>) -> Result<i64, Stop>,
+) -> i64 {
     // SAFETY: compiled code passes the pointer that it was entered with, and waits for this function.
     let machine = unsafe { &mut *machine };
-    match catch_unwind(AssertUnwindSafe(|| ask(machine))) {
+    match catch_unwind(AssertUnwindSafe(|| request(machine))) {
         Ok(Ok(value)) => value,
-        Ok(Err(stop)) => machine.stop(stop),
-        Err(panic) => machine.panicked(panic),
+        Ok(Err(stop)) => machine.trap(stop),
+        Err(panic) => machine.catch_panic(panic),
     }
 }
 
@@ -76,41 +79,41 @@ macro_rules! callbacks {
             /// Calls the machine's method of the same name.
             ///
             /// # Safety
-            /// As [`answer`].
+            /// As [`handle_callback`].
             unsafe extern "C" fn $name(machine: *mut Machine<'_, '_>, $($value: i64),*) -> i64 {
                 // SAFETY: only compiled code calls this, with the pointer that it was entered with.
-                unsafe { answer(machine, |machine| machine.$name($($value),*)) }
+                unsafe { handle_callback(machine, |machine| machine.$name($($value),*)) }
             }
         )*
     };
 }
 
 callbacks! {
-    load(pointer, integer, place);
-    store(pointer, value, integer, place);
-    refuse(pointer, bytes, is_write, place);
-    copy(to, from, bytes, place);
+    load(pointer, integer, location);
+    store(pointer, value, integer, location);
+    refuse(pointer, bytes, is_write, location);
+    copy(to, from, bytes, location);
     clear(pointer);
-    more(left, place);
-    enter(function, place);
+    more(left, location);
+    enter(function, location);
     leave();
 }
 
 /// Makes an intrinsic or host call with `count` arguments.
 ///
 /// # Safety
-/// As [`answer`], and `values` points to `count` values.
+/// As [`handle_callback`], and `values` points to `count` values.
 unsafe extern "C" fn site(
     machine: *mut Machine<'_, '_>,
     site: i64,
-    place: i64,
+    location: i64,
     values: *const i64,
     count: usize,
 ) -> i64 {
     // SAFETY: compiled code has written `count` values to its frame, and changes none of them before this returns.
     let values = unsafe { std::slice::from_raw_parts(values, count) };
     // SAFETY: only compiled code calls this, with the pointer that it was entered with.
-    unsafe { answer(machine, |machine| machine.site(site, place, values)) }
+    unsafe { handle_callback(machine, |machine| machine.site(site, location, values)) }
 }
 
 /// The functions that compiled code calls: name, address, and number of arguments besides the machine.

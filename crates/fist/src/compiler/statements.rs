@@ -10,7 +10,7 @@ use crate::text::Span;
 use crate::visit::each;
 
 /// Maximum number of expressions in a loop condition that is duplicated: before the loop, and after each iteration.
-const CONDITION_MAX: usize = 24;
+const MAX_DUPLICATED_CONDITION: usize = 24;
 
 /// The only statement of a block.
 fn only(statement: &S) -> Option<&S> {
@@ -24,14 +24,14 @@ fn only(statement: &S) -> Option<&S> {
 }
 
 /// The value that a statement returns, if it does nothing else.
-fn returned(statement: &S) -> Option<&E> {
+fn returned_value(statement: &S) -> Option<&E> {
     match only(statement)? {
         S::Return(Some(value)) => Some(value),
         _ => None,
     }
 }
 
-fn is_nothing(statement: &S) -> bool {
+fn is_empty_block(statement: &S) -> bool {
     matches!(statement, S::Block(all) if all.is_empty())
 }
 
@@ -41,8 +41,8 @@ impl<'a> Translator<'_, 'a> {
             statements = rest;
             if let Some((condition, then, otherwise)) = self.simple_choice(first, rest) {
                 let value = self.choose(condition, then, otherwise);
-                let value = self.whole(value);
-                self.answer(value);
+                let value = self.as_word(value);
+                self.return_value(value);
                 continue;
             }
             self.statement(first);
@@ -52,8 +52,8 @@ impl<'a> Translator<'_, 'a> {
     /// Recognizes a choice between two simple return values, which needs no branches.
     fn simple_choice<'s>(&self, first: &'s S, rest: &'s [S]) -> Option<(&'s E, &'s E, &'s E)> {
         let S::If(condition, then, otherwise) = first else { return None };
-        let otherwise = if is_nothing(otherwise) { rest.first()? } else { otherwise };
-        let (then, otherwise) = (returned(then)?, returned(otherwise)?);
+        let otherwise = if is_empty_block(otherwise) { rest.first()? } else { otherwise };
+        let (then, otherwise) = (returned_value(then)?, returned_value(otherwise)?);
         (self.is_simple(then) && self.is_simple(otherwise)).then_some((condition, then, otherwise))
     }
 
@@ -64,51 +64,51 @@ impl<'a> Translator<'_, 'a> {
             }
             S::Clear(object) => self.clear(*object),
             S::Block(all) => self.statements(all),
-            S::If(condition, then, otherwise) => self.either(condition, then, otherwise),
+            S::If(condition, then, otherwise) => self.conditional_statement(condition, then, otherwise),
             S::Loop { before, body, step, after, weight, span } => {
-                self.repeat(before.as_ref(), body, (step.as_ref(), after.as_ref()), (*weight, *span));
+                self.emit_loop(before.as_ref(), body, (step.as_ref(), after.as_ref()), (*weight, *span));
             }
             S::Switch { value, cases, otherwise, parts } => self.switch(value, cases, *otherwise, parts),
             S::Break => match self.scope.exits.last() {
                 Some((end, _)) => self.jump(*end),
                 // Outside a loop it ends the function, as in the interpreter.
-                None => self.end(),
+                None => self.return_zero(),
             },
             S::Continue => match self.scope.exits.iter().rev().find_map(|(_, next)| *next) {
                 Some(next) => self.jump(next),
-                None => self.end(),
+                None => self.return_zero(),
             },
-            S::Return(None) => self.end(),
+            S::Return(None) => self.return_zero(),
             S::Return(Some(value)) => {
                 let value = self.value(value);
-                let value = self.whole(value);
-                self.answer(value);
+                let value = self.as_word(value);
+                self.return_value(value);
             }
         }
     }
 
-    fn end(&mut self) {
+    fn return_zero(&mut self) {
         let nothing = self.constant(0);
-        self.answer(nothing);
+        self.return_value(nothing);
     }
 
     /// Returns this value from the function.
-    pub(crate) fn answer(&mut self, value: Value) {
-        if let Some(there) = self.scope.answer {
-            self.jump_with(there, value);
+    pub(crate) fn return_value(&mut self, value: Value) {
+        if let Some(target) = self.scope.return_block {
+            self.jump_with(target, value);
             return;
         }
         if !self.objects.is_empty() {
-            self.ask("leave", &[]);
+            self.call_back("leave", &[]);
         }
-        let steps = self.builder.use_var(self.steps);
-        self.builder.ins().return_(&[value, steps]);
-        self.unreached();
+        let fuel = self.builder.use_var(self.fuel);
+        self.builder.ins().return_(&[value, fuel]);
+        self.begin_unreachable();
     }
 
-    fn either(&mut self, condition: &'a E, then: &'a S, otherwise: &'a S) {
+    fn conditional_statement(&mut self, condition: &'a E, then: &'a S, otherwise: &'a S) {
         // A conditional assignment of a simple value to a register.
-        if let (Some(S::Expression(E::Set(register, value))), true) = (only(then), is_nothing(otherwise))
+        if let (Some(S::Expression(E::Set(register, value))), true) = (only(then), is_empty_block(otherwise))
             && self.is_simple(value)
         {
             let value = self.choose(condition, value, &E::Register(*register));
@@ -126,14 +126,14 @@ impl<'a> Translator<'_, 'a> {
         self.start(end);
     }
 
-    fn repeat(
+    fn emit_loop(
         &mut self,
         before: Option<&'a E>,
         body: &'a S,
         (step, after): (Option<&'a E>, Option<&'a E>),
         (weight, span): (u32, Span),
     ) {
-        self.strips(before, body, step, after, weight);
+        self.emit_vectorized_prefix(before, body, step, after, weight);
         let (head, next, end) = (self.block(), self.block(), self.block());
         let is_short = before.is_some_and(|condition| self.is_short(condition));
         if let (Some(condition), true) = (before, is_short) {
@@ -161,7 +161,7 @@ impl<'a> Translator<'_, 'a> {
             self.branch(after, again, end);
             self.start(again);
         }
-        self.step(weight, span);
+        self.consume_fuel(weight, span);
         if let (Some(condition), true) = (before, is_short) {
             self.branch(condition, head, end);
         } else {
@@ -178,12 +178,12 @@ impl<'a> Translator<'_, 'a> {
             count += 1;
             calls |= matches!(one, E::Call(..) | E::Site(..));
         });
-        count <= CONDITION_MAX && !calls
+        count <= MAX_DUPLICATED_CONDITION && !calls
     }
 
     fn switch(&mut self, value: &E, cases: &[(i64, usize)], otherwise: usize, parts: &'a [Vec<S>]) {
         let value = self.value(value);
-        let value = self.whole(value);
+        let value = self.as_word(value);
         let end = self.block();
         let blocks: Vec<Block> = parts.iter().map(|_| self.block()).collect();
         let part = |index: usize| blocks.get(index).copied().unwrap_or(end);
@@ -195,7 +195,7 @@ impl<'a> Translator<'_, 'a> {
             }
         }
         switch.emit(&mut self.builder, value, part(otherwise));
-        self.unreached();
+        self.begin_unreachable();
         self.scope.exits.push((end, None));
         for (index, statements) in parts.iter().enumerate() {
             self.builder.ins().jump(blocks[index], &[]);

@@ -9,12 +9,12 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 use cranelift_jit::JITModule;
 use cranelift_module::{FuncId, Module};
 
-use super::anchor::Anchor;
-use super::facts::{Base, Facts};
-use super::machine::{Machine, Numbers, RUNS};
+use super::base_region::BaseRegion;
+use super::facts::{Base, FunctionFacts};
+use super::machine::{Machine, NOT_TRAPPED, NumberedEntities};
 use super::range::Range;
 use crate::code::{Function, Register};
-use crate::interpreter::DEPTH_MAX;
+use crate::interpreter::MAX_CALL_DEPTH;
 use crate::program::Program;
 use crate::stop::{Stop, Why};
 use crate::text::Span;
@@ -25,39 +25,39 @@ pub(crate) struct Imports {
     /// Functions of the program.
     pub(crate) functions: Vec<FuncId>,
     /// The region lookup.
-    pub(crate) find: Option<FuncId>,
+    pub(crate) region_lookup: Option<FuncId>,
     /// Callbacks.
     pub(crate) callbacks: HashMap<&'static str, FuncId>,
 }
 
 /// Locations and traps, with the numbers by which compiled code refers to them.
 #[derive(Default)]
-pub(crate) struct Spots {
-    numbers: Numbers,
-    places: HashMap<Span, i64>,
-    stops: HashMap<(u8, Span), i64>,
+pub(crate) struct LocationTable {
+    numbers: NumberedEntities,
+    numbers_of_spans: HashMap<Span, i64>,
+    numbers_of_traps: HashMap<(u8, Span), i64>,
 }
 
-impl Spots {
-    pub(crate) fn place(&mut self, span: Span) -> i64 {
-        let places = &mut self.numbers.places;
-        *self.places.entry(span).or_insert_with(|| {
-            places.push(span);
-            places.len() as i64 - 1
+impl LocationTable {
+    pub(crate) fn location(&mut self, span: Span) -> i64 {
+        let spans = &mut self.numbers.spans;
+        *self.numbers_of_spans.entry(span).or_insert_with(|| {
+            spans.push(span);
+            spans.len() as i64 - 1
         })
     }
 
     /// The number of a trap: one more than its index, since 0 means none.
-    fn stop(&mut self, why: Why, span: Span) -> i64 {
-        let stops = &mut self.numbers.stops;
-        *self.stops.entry((why as u8, span)).or_insert_with(|| {
-            stops.push(Stop { why, span });
-            stops.len() as i64
+    fn trap(&mut self, why: Why, span: Span) -> i64 {
+        let traps = &mut self.numbers.traps;
+        *self.numbers_of_traps.entry((why as u8, span)).or_insert_with(|| {
+            traps.push(Stop { why, span });
+            traps.len() as i64
         })
     }
 
-    pub(crate) fn numbers(self, objects: Vec<Vec<u64>>) -> Numbers {
-        Numbers { objects, ..self.numbers }
+    pub(crate) fn numbers(self, objects: Vec<Vec<u64>>) -> NumberedEntities {
+        NumberedEntities { objects, ..self.numbers }
     }
 }
 
@@ -80,22 +80,22 @@ pub(crate) enum Operand {
 
 /// Storage of a register.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum RegisterStorage {
     /// An immutable register.
-    Fixed(Operand),
+    Immutable(Operand),
     /// A mutable register: its value, and the base that it may be derived from, or is if certain.
-    Changing { variable: Variable, range: Range, hint: Option<usize>, is_certain: bool },
+    Mutable { variable: Variable, range: Range, hint: Option<usize>, is_stable: bool },
 }
 
 /// A function being translated: the current one, or one being inlined.
 pub(crate) struct Scope {
-    pub(crate) registers: Vec<Place>,
+    pub(crate) registers: Vec<RegisterStorage>,
     /// Values written to registers since the last merge point.
     pub(crate) latest: HashMap<Register, Operand>,
     /// Depth relative to the enclosing function.
     pub(crate) depth: u32,
     /// The block that receives its return value; `None` for the enclosing function, which returns.
-    pub(crate) answer: Option<Block>,
+    pub(crate) return_block: Option<Block>,
     /// Targets of `break` and `continue`.
     pub(crate) exits: Vec<(Block, Option<Block>)>,
 }
@@ -105,27 +105,27 @@ pub(crate) struct Translator<'t, 'a> {
     pub(crate) builder: FunctionBuilder<'t>,
     module: &'t mut JITModule,
     pub(crate) program: &'a Program,
-    pub(crate) facts: &'a [Facts],
+    pub(crate) facts: &'a [FunctionFacts],
     imports: &'t Imports,
-    pub(crate) spots: &'t mut Spots,
+    pub(crate) locations: &'t mut LocationTable,
     references: HashMap<FuncId, FuncRef>,
     pub(crate) index: usize,
     pub(crate) machine: Value,
     /// The depth of the function, itself included.
     pub(crate) depth: Value,
     /// The remaining fuel.
-    pub(crate) steps: Variable,
+    pub(crate) fuel: Variable,
     /// The exit block after a trap.
-    stopped: Block,
+    trap_exit: Block,
     /// Blocks that report a trap, by its number.
-    stops: HashMap<i64, Block>,
+    trap_blocks: HashMap<i64, Block>,
     /// Pointers to the objects.
     pub(crate) objects: Vec<Value>,
     pub(crate) bases: Vec<Base>,
-    pub(crate) anchors: Vec<Anchor>,
+    pub(crate) base_regions: Vec<BaseRegion>,
     pub(crate) scope: Scope,
     /// Stack slot for the arguments of intrinsic and host calls.
-    pub(crate) room: Option<(StackSlot, u32)>,
+    pub(crate) argument_slot: Option<(StackSlot, u32)>,
 }
 
 /// Flags of an access to memory that certainly exists.
@@ -136,9 +136,9 @@ impl<'t, 'a> Translator<'t, 'a> {
         mut builder: FunctionBuilder<'t>,
         module: &'t mut JITModule,
         program: &'a Program,
-        facts: &'a [Facts],
+        facts: &'a [FunctionFacts],
         imports: &'t Imports,
-        spots: &'t mut Spots,
+        locations: &'t mut LocationTable,
         index: usize,
     ) -> Translator<'t, 'a> {
         let first = builder.create_block();
@@ -146,30 +146,31 @@ impl<'t, 'a> Translator<'t, 'a> {
         builder.switch_to_block(first);
         builder.seal_block(first);
         let [machine, left, depth] = [0, 1, 2].map(|number| builder.block_params(first)[number]);
-        let steps = builder.declare_var(types::I64);
-        builder.def_var(steps, left);
-        let stopped = builder.create_block();
-        builder.set_cold_block(stopped);
-        let scope = Scope { registers: Vec::new(), latest: HashMap::new(), depth: 0, answer: None, exits: Vec::new() };
+        let fuel = builder.declare_var(types::I64);
+        builder.def_var(fuel, left);
+        let trap_exit = builder.create_block();
+        builder.set_cold_block(trap_exit);
+        let scope =
+            Scope { registers: Vec::new(), latest: HashMap::new(), depth: 0, return_block: None, exits: Vec::new() };
         Translator {
             builder,
             module,
             program,
             facts,
             imports,
-            spots,
+            locations,
             references: HashMap::new(),
             index,
             machine,
             depth,
-            steps,
-            stopped,
-            stops: HashMap::new(),
+            fuel,
+            trap_exit,
+            trap_blocks: HashMap::new(),
             objects: Vec::new(),
             bases: facts[index].bases.clone(),
-            anchors: Vec::new(),
+            base_regions: Vec::new(),
             scope,
-            room: None,
+            argument_slot: None,
         }
     }
 
@@ -180,44 +181,44 @@ impl<'t, 'a> Translator<'t, 'a> {
     /// Translates the function.
     pub(crate) fn translate(mut self) {
         let function = self.function();
-        if function.depth > DEPTH_MAX {
+        if function.depth > MAX_CALL_DEPTH {
             // Its callers trap before: it is unreachable.
-            self.builder.ins().jump(self.stopped, &[]);
+            self.builder.ins().jump(self.trap_exit, &[]);
         } else {
             self.begin();
             self.statements(&function.body);
             let nothing = self.constant(0);
-            self.answer(nothing);
+            self.return_value(nothing);
         }
         self.finish();
     }
 
     fn begin(&mut self) {
         let function = self.function();
-        let given: Vec<Value> =
+        let parameters: Vec<Value> =
             self.builder.block_params(self.builder.current_block().expect("the first block")).to_vec();
-        let values = &given[given.len() - function.parameters..];
+        let values = &parameters[parameters.len() - function.parameters..];
         if !function.objects.is_empty() {
-            self.enter(given[3]);
+            self.enter(parameters[3]);
         }
         let operands: Vec<Operand> = values.iter().map(|value| Operand::Plain(*value, Range::FULL, None)).collect();
-        self.anchor(values);
-        self.scope.registers = self.places(self.index, &operands);
+        self.look_up_base_regions(values);
+        self.scope.registers = self.register_storage(self.index, &operands);
     }
 
     fn finish(mut self) {
-        let stops: Vec<(i64, Block)> = self.stops.drain().collect();
-        for (number, block) in stops {
+        let trap_blocks: Vec<(i64, Block)> = self.trap_blocks.drain().collect();
+        for (number, block) in trap_blocks {
             self.builder.switch_to_block(block);
             self.builder.seal_block(block);
             let number = self.constant(number);
-            self.builder.ins().store(FLAGS, number, self.machine, offset_of!(Machine<'_, '_>, stopped) as i32);
-            self.builder.ins().jump(self.stopped, &[]);
+            self.builder.ins().store(FLAGS, number, self.machine, offset_of!(Machine<'_, '_>, trap_state) as i32);
+            self.builder.ins().jump(self.trap_exit, &[]);
         }
-        self.builder.switch_to_block(self.stopped);
-        self.builder.seal_block(self.stopped);
-        let (answer, steps) = (self.constant(0), self.constant(-1));
-        self.builder.ins().return_(&[answer, steps]);
+        self.builder.switch_to_block(self.trap_exit);
+        self.builder.seal_block(self.trap_exit);
+        let (result, fuel) = (self.constant(0), self.constant(-1));
+        self.builder.ins().return_(&[result, fuel]);
         let configuration = self.module.target_config();
         self.builder.finalize(configuration);
     }
@@ -234,52 +235,52 @@ impl<'t, 'a> Translator<'t, 'a> {
     }
 
     /// A reference to the region lookup.
-    pub(crate) fn find_function(&mut self) -> FuncRef {
-        self.reference(self.imports.find.expect("it is made first"))
+    pub(crate) fn region_lookup_function(&mut self) -> FuncRef {
+        self.reference(self.imports.region_lookup.expect("it is made first"))
     }
 
     /// Emits a callback; the function returns if that traps.
-    pub(crate) fn ask(&mut self, name: &'static str, values: &[Value]) -> Value {
+    pub(crate) fn call_back(&mut self, name: &'static str, values: &[Value]) -> Value {
         let callback = self.reference(self.imports.callbacks[name]);
         let mut all = vec![self.machine];
         all.extend_from_slice(values);
         let call = self.builder.ins().call(callback, &all);
-        let answer = self.builder.inst_results(call)[0];
-        let at = offset_of!(Machine<'_, '_>, stopped) as i32;
+        let result = self.builder.inst_results(call)[0];
+        let at = offset_of!(Machine<'_, '_>, trap_state) as i32;
         let state = self.builder.ins().load(types::I64, FLAGS, self.machine, at);
-        let runs = self.constant(RUNS as i64);
-        let is_stopped = self.builder.ins().icmp(IntCC::NotEqual, state, runs);
-        self.leave_if(is_stopped);
-        answer
+        let not_trapped = self.constant(NOT_TRAPPED as i64);
+        let is_trapped = self.builder.ins().icmp(IntCC::NotEqual, state, not_trapped);
+        self.exit_if(is_trapped);
+        result
     }
 
     /// Emits a callback that traps. The code after it is unreachable.
-    pub(crate) fn end_with(&mut self, name: &'static str, values: &[Value]) {
+    pub(crate) fn trap_by_callback(&mut self, name: &'static str, values: &[Value]) {
         let callback = self.reference(self.imports.callbacks[name]);
         let mut all = vec![self.machine];
         all.extend_from_slice(values);
         self.builder.ins().call(callback, &all);
-        self.builder.ins().jump(self.stopped, &[]);
+        self.builder.ins().jump(self.trap_exit, &[]);
     }
 
     /// Emits a return in the trapped state, if the condition holds.
-    pub(crate) fn leave_if(&mut self, condition: Value) {
-        let stopped = self.stopped;
-        self.unless(condition, stopped);
+    pub(crate) fn exit_if(&mut self, condition: Value) {
+        let trap_exit = self.trap_exit;
+        self.unless(condition, trap_exit);
     }
 
     /// Branches to `there` if the condition holds, and falls through otherwise.
-    fn unless(&mut self, condition: Value, there: Block) {
+    fn unless(&mut self, condition: Value, target: Block) {
         let next = self.builder.create_block();
-        self.builder.ins().brif(condition, there, &[], next, &[]);
+        self.builder.ins().brif(condition, target, &[], next, &[]);
         self.builder.switch_to_block(next);
         self.builder.seal_block(next);
     }
 
-    fn stop_block(&mut self, why: Why, span: Span) -> Block {
-        let number = self.spots.stop(why, span);
+    fn trap_block(&mut self, why: Why, span: Span) -> Block {
+        let number = self.locations.trap(why, span);
         let builder = &mut self.builder;
-        *self.stops.entry(number).or_insert_with(|| {
+        *self.trap_blocks.entry(number).or_insert_with(|| {
             let block = builder.create_block();
             builder.set_cold_block(block);
             block
@@ -287,33 +288,33 @@ impl<'t, 'a> Translator<'t, 'a> {
     }
 
     /// Traps if the condition holds.
-    pub(crate) fn stop_if(&mut self, condition: Value, why: Why, span: Span) {
-        let block = self.stop_block(why, span);
+    pub(crate) fn trap_if(&mut self, condition: Value, why: Why, span: Span) {
+        let block = self.trap_block(why, span);
         self.unless(condition, block);
     }
 
     /// Traps. The code after it is unreachable.
-    pub(crate) fn stop(&mut self, why: Why, span: Span) {
-        let block = self.stop_block(why, span);
+    pub(crate) fn trap(&mut self, why: Why, span: Span) {
+        let block = self.trap_block(why, span);
         self.jump(block);
     }
 
     /// Consumes fuel, or traps if it is used up. Checks the clock from time to time.
-    pub(crate) fn step(&mut self, weight: u32, span: Span) {
-        let steps = self.builder.use_var(self.steps);
+    pub(crate) fn consume_fuel(&mut self, weight: u32, span: Span) {
+        let fuel = self.builder.use_var(self.fuel);
         let taken = self.constant(weight.into());
-        let left = self.builder.ins().isub(steps, taken);
-        self.builder.def_var(self.steps, left);
+        let left = self.builder.ins().isub(fuel, taken);
+        self.builder.def_var(self.fuel, left);
         let is_over = self.compare(IntCC::SignedLessThan, left, 0);
         let (over, next) = (self.block(), self.block());
         self.builder.set_cold_block(over);
         self.builder.ins().brif(is_over, over, &[], next, &[]);
-        self.go_on(over);
-        let place = self.place(span);
-        let more = self.ask("more", &[left, place]);
-        self.builder.def_var(self.steps, more);
+        self.continue_in(over);
+        let location = self.location(span);
+        let more = self.call_back("more", &[left, location]);
+        self.builder.def_var(self.fuel, more);
         self.builder.ins().jump(next, &[]);
-        self.go_on(next);
+        self.continue_in(next);
     }
 
     pub(crate) fn constant(&mut self, value: i64) -> Value {
@@ -340,29 +341,29 @@ impl<'t, 'a> Translator<'t, 'a> {
     /// Continues in a block to which no more branches will be added.
     pub(crate) fn start(&mut self, block: Block) {
         self.scope.latest.clear();
-        self.go_on(block);
+        self.continue_in(block);
     }
 
     /// Continues in such a block, where no predecessor has written to a register.
-    pub(crate) fn go_on(&mut self, block: Block) {
+    pub(crate) fn continue_in(&mut self, block: Block) {
         self.builder.switch_to_block(block);
         self.builder.seal_block(block);
     }
 
     /// Jumps to a block. The code after it is not reached by falling through.
-    pub(crate) fn jump(&mut self, there: Block) {
-        self.builder.ins().jump(there, &[]);
-        self.unreached();
+    pub(crate) fn jump(&mut self, target: Block) {
+        self.builder.ins().jump(target, &[]);
+        self.begin_unreachable();
     }
 
     /// Jumps to a block with an argument.
-    pub(crate) fn jump_with(&mut self, there: Block, value: Value) {
-        self.builder.ins().jump(there, &[value.into()]);
-        self.unreached();
+    pub(crate) fn jump_with(&mut self, target: Block, value: Value) {
+        self.builder.ins().jump(target, &[value.into()]);
+        self.begin_unreachable();
     }
 
     /// Begins an unreachable block.
-    pub(crate) fn unreached(&mut self) {
+    pub(crate) fn begin_unreachable(&mut self) {
         let block = self.block();
         self.start(block);
     }

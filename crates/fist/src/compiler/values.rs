@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::access::hint;
 use super::facts::Base;
 use super::range::Range;
-use super::translator::{Operand, Place, Translator};
+use super::translator::{Operand, RegisterStorage, Translator};
 use crate::code::{Comparison, Expression as E, Integer, Operator, Register};
 use crate::memory::data_pointer;
 use crate::stop::Why;
@@ -63,7 +63,7 @@ impl Translator<'_, '_> {
             E::Store(pointer, integer, value, span) => {
                 let pointer = self.value(pointer);
                 let value = self.value(value);
-                let written = self.whole(value);
+                let written = self.as_word(value);
                 self.store(pointer, *integer, written, *span);
                 value
             }
@@ -78,10 +78,10 @@ impl Translator<'_, '_> {
             return *value;
         }
         match self.scope.registers[register] {
-            Place::Fixed(operand) => operand,
-            Place::Changing { variable, range, hint, is_certain } => {
+            RegisterStorage::Immutable(operand) => operand,
+            RegisterStorage::Mutable { variable, range, hint, is_stable } => {
                 let value = self.builder.use_var(variable);
-                match hint.filter(|_| is_certain) {
+                match hint.filter(|_| is_stable) {
                     Some(base) => self.pointer_into(base, value),
                     None => Operand::Plain(value, range, hint),
                 }
@@ -90,8 +90,8 @@ impl Translator<'_, '_> {
     }
 
     pub(crate) fn set(&mut self, register: Register, value: Operand) {
-        let whole = self.whole(value);
-        if let Place::Changing { variable, .. } = self.scope.registers[register] {
+        let whole = self.as_word(value);
+        if let RegisterStorage::Mutable { variable, .. } = self.scope.registers[register] {
             self.builder.def_var(variable, whole);
             let value = match value {
                 Operand::Pointer { base, offset, range, .. } => {
@@ -111,7 +111,7 @@ impl Translator<'_, '_> {
             Operand::Truth(_) => Range::TRUTH,
             Operand::Pointer { .. } => Range::FULL,
         };
-        (self.whole(operand), range)
+        (self.as_word(operand), range)
     }
 
     /// Translates the test of an expression for not being 0 to an 8-bit value.
@@ -129,7 +129,7 @@ impl Translator<'_, '_> {
             E::And(one, other) | E::Or(one, other) => {
                 let is_and = matches!(expression, E::And(..));
                 if !self.is_simple(other) {
-                    return self.truth_by_jumps(one, other, is_and);
+                    return self.truth_by_branches(one, other, is_and);
                 }
                 let (one, other) = (self.truth_of(one), self.truth_of(other));
                 match is_and {
@@ -148,14 +148,14 @@ impl Translator<'_, '_> {
         match value {
             Operand::Truth(truth) => truth,
             other => {
-                let value = self.whole(other);
+                let value = self.as_word(other);
                 self.compare(IntCC::NotEqual, value, 0)
             }
         }
     }
 
     /// Evaluates the second value only if the first does not decide.
-    fn truth_by_jumps(&mut self, one: &E, other: &E, is_and: bool) -> Value {
+    fn truth_by_branches(&mut self, one: &E, other: &E, is_and: bool) -> Value {
         let ((done, truth), next) = (self.block_with(types::I8), self.block());
         let decided = self.truth_of(one);
         let value = self.builder.ins().iconst(types::I8, i64::from(!is_and));
@@ -179,7 +179,7 @@ impl Translator<'_, '_> {
                 Operand::Plain(wrapped, bounds, hint.filter(|_| wrapped == value))
             }
             pointer => {
-                let value = self.whole(pointer);
+                let value = self.as_word(pointer);
                 let (value, range) = self.wrap(value, Range::FULL, integer);
                 Operand::Plain(value, range, None)
             }
@@ -192,12 +192,12 @@ impl Translator<'_, '_> {
         let half = self.constant(32);
         let differing = self.builder.ins().ushr(both, half);
         let is_other = self.compare(IntCC::NotEqual, differing, 0);
-        self.stop_if(is_other, Why::OtherObject, span);
+        self.trap_if(is_other, Why::OtherObject, span);
         let bytes = self.builder.ins().isub(one, other);
         let (bytes, range) = self.wrap(bytes, Range::FULL, Integer::INT);
         let size = size as i64;
         let divisor = self.constant(size);
-        let (value, range) = self.divided((bytes, range), (divisor, Range::exactly(size)), Operator::Divide);
+        let (value, range) = self.divide((bytes, range), (divisor, Range::exactly(size)), Operator::Divide);
         Operand::Plain(value, range, None)
     }
 
@@ -205,7 +205,7 @@ impl Translator<'_, '_> {
         if self.is_simple(then) && self.is_simple(otherwise) {
             return self.choose(condition, then, otherwise);
         }
-        let (holds, fails, (done, answer)) = (self.block(), self.block(), self.block_with(types::I64));
+        let (holds, fails, (done, result)) = (self.block(), self.block(), self.block_with(types::I64));
         self.branch(condition, holds, fails);
         let mut range = None;
         let mut hints = Vec::new();
@@ -214,12 +214,12 @@ impl Translator<'_, '_> {
             let value = self.value(value);
             range = Some(union(range, &value));
             hints.push(hint(&value));
-            let value = self.whole(value);
+            let value = self.as_word(value);
             self.builder.ins().jump(done, &[value.into()]);
         }
         self.start(done);
         let hint = hints[0].filter(|hint| hints[1] == Some(*hint));
-        Operand::Plain(answer, range.unwrap_or(Range::FULL), hint)
+        Operand::Plain(result, range.unwrap_or(Range::FULL), hint)
     }
 
     /// Selects one of two simple values.
@@ -228,7 +228,7 @@ impl Translator<'_, '_> {
         let (one, other) = (self.value(then), self.value(otherwise));
         let range = union(Some(union(None, &one)), &other);
         let hint = hint(&one).filter(|one| hint(&other) == Some(*one));
-        let (one, other) = (self.whole(one), self.whole(other));
+        let (one, other) = (self.as_word(one), self.as_word(other));
         Operand::Plain(self.builder.ins().select(truth, one, other), range, hint)
     }
 

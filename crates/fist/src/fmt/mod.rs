@@ -11,10 +11,10 @@ use std::collections::HashSet;
 use crate::diagnostic::Diagnostic;
 use crate::lexed::Lexed;
 use crate::lexer::lex;
-use crate::limits::TEXT_BYTES_MAX;
+use crate::limits::MAX_SOURCE_BYTES;
 use crate::parser::parse;
 use crate::token::TokenKind;
-pub use page::WIDTH_MAX;
+pub use page::MAX_LINE_COLUMNS;
 
 /// Returns the text in the standard layout, with the line ending of its first line. A text with syntax errors is not
 /// formatted: the errors are returned.
@@ -27,22 +27,22 @@ pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
     if !text.contains("\r\n") {
         return Ok(layout(text, types));
     }
-    let made = layout(&text.replace("\r\n", "\n"), types);
+    let formatted = layout(&text.replace("\r\n", "\n"), types);
     let is_first = text.find('\n').is_some_and(|end| text[..end].ends_with('\r'));
-    Ok(if is_first { made.replace('\n', "\r\n") } else { made })
+    Ok(if is_first { formatted.replace('\n', "\r\n") } else { formatted })
 }
 
 fn layout(text: &str, types: HashSet<String>) -> String {
     let lexed = lex(text);
-    let made = writer::Writer::new(text, &lexed, types).write();
+    let formatted = writer::Writer::new(text, &lexed, types).write();
     // The output must mean the same as the input. Should it ever not, the text is better left as it is; so is one whose
     // formatted form would exceed the maximum length of a FiST program.
-    let is_same = is_same(text, &lexed, &made);
+    let is_same = is_same(text, &lexed, &formatted);
     debug_assert!(
-        is_same || made.len() > TEXT_BYTES_MAX,
-        "the layout has changed what the text means:\n{text}\n{made}"
+        is_same || formatted.len() > MAX_SOURCE_BYTES,
+        "the layout has changed what the text means:\n{text}\n{formatted}"
     );
-    if is_same { made } else { text.to_owned() }
+    if is_same { formatted } else { text.to_owned() }
 }
 
 /// Returns whether two texts have the same tokens and comments.

@@ -1,9 +1,9 @@
 //! The output page: lines of words, wrapped where they are too long.
 
-use super::trivia::Place;
+use super::trivia::CommentPosition;
 
 /// Maximum width of a line in columns, as far as it can be wrapped.
-pub const WIDTH_MAX: usize = 100;
+pub const MAX_LINE_COLUMNS: usize = 100;
 /// Indentation of one level in columns.
 pub(crate) const INDENT: usize = 4;
 
@@ -14,11 +14,11 @@ pub(crate) struct Word<'a> {
     /// A space precedes it, unless it begins a line.
     pub(crate) is_spaced: bool,
     /// A line break is allowed before it: the lower the number, the more preferred.
-    pub(crate) part: Option<u32>,
+    pub(crate) break_priority: Option<u32>,
     /// If it has to begin a line, that line gets no extra indentation.
     pub(crate) is_flush: bool,
     /// The position of a comment; `None` for a token.
-    pub(crate) comment: Option<Place>,
+    pub(crate) comment: Option<CommentPosition>,
     /// The brace of an initializer list, if it is one.
     pub(crate) list: Option<Brace>,
 }
@@ -33,7 +33,7 @@ pub(crate) enum Brace {
 }
 
 /// The least preferred break: used only if not even the next word fits.
-pub(crate) const PART_LAST: u32 = u32::MAX;
+pub(crate) const LAST_RESORT_BREAK: u32 = u32::MAX;
 
 /// The text written so far.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) struct Page {
     /// Width of the last line in columns.
     column: usize,
     /// An empty line is requested before the next one.
-    pub(crate) wants_blank: bool,
+    pub(crate) blank_requested: bool,
     /// No empty line may precede the next one: a block has just begun.
     pub(crate) is_fresh: bool,
 }
@@ -62,10 +62,10 @@ impl Page {
     /// Begins a line, after an empty one if the source had one or one is requested.
     fn begin(&mut self, indent: usize, was_blank: bool) {
         if !self.text.is_empty() {
-            let is_blank = (was_blank || self.wants_blank) && !self.is_fresh;
+            let is_blank = (was_blank || self.blank_requested) && !self.is_fresh;
             self.text.push_str(if is_blank { "\n\n" } else { "\n" });
         }
-        (self.wants_blank, self.is_fresh) = (false, false);
+        (self.blank_requested, self.is_fresh) = (false, false);
         self.indent(indent);
     }
 
@@ -116,7 +116,7 @@ impl Page {
         let mut index = 0;
         while index < words.len() {
             if index > 0 {
-                self.part(words, index, indent, further);
+                self.break_before(words, index, indent, further);
             }
             let word = &words[index];
             self.push(&word.text);
@@ -130,11 +130,11 @@ impl Page {
     }
 
     /// Writes the separator before a word: nothing, a space, or a line break.
-    fn part(&mut self, words: &[Word<'_>], index: usize, indent: usize, further: usize) {
+    fn break_before(&mut self, words: &[Word<'_>], index: usize, indent: usize, further: usize) {
         let (before, word) = (&words[index - 1], &words[index]);
-        let ends = |word: &Word<'_>| matches!(word.comment, Some(Place::Behind | Place::Alone));
-        let must = ends(before) || word.comment == Some(Place::Alone);
-        if must || word.part.is_some_and(|level| !self.fits(&words[index..], level)) {
+        let ends = |word: &Word<'_>| matches!(word.comment, Some(CommentPosition::Trailing | CommentPosition::OwnLine));
+        let must = ends(before) || word.comment == Some(CommentPosition::OwnLine);
+        if must || word.break_priority.is_some_and(|level| !self.fits(&words[index..], level)) {
             let token = words[index..].iter().find(|word| word.comment.is_none());
             let is_flush = token.is_some_and(|token| token.is_flush);
             self.text.push('\n');
@@ -148,18 +148,21 @@ impl Page {
     fn fits(&self, words: &[Word<'_>], level: u32) -> bool {
         let mut column = self.column + usize::from(words[0].is_spaced);
         for (index, word) in words.iter().enumerate() {
-            let is_next = index > 0 && word.part.is_some_and(|other| other <= level);
+            let is_next = index > 0 && word.break_priority.is_some_and(|other| other <= level);
             // A comment before the brace of a wrapped list ends its line.
             let is_behind = word.comment.is_some() && index + 1 == words.len();
-            if is_next || is_behind || matches!(word.comment, Some(Place::Behind | Place::Alone)) {
+            if is_next
+                || is_behind
+                || matches!(word.comment, Some(CommentPosition::Trailing | CommentPosition::OwnLine))
+            {
                 return true;
             }
             column += usize::from(index > 0 && word.is_spaced);
             match word.text.split_once('\n') {
-                Some((first, _)) => return column + first.chars().count() <= WIDTH_MAX,
+                Some((first, _)) => return column + first.chars().count() <= MAX_LINE_COLUMNS,
                 None => column += word.text.chars().count(),
             }
-            if column > WIDTH_MAX {
+            if column > MAX_LINE_COLUMNS {
                 return false;
             }
         }
@@ -172,10 +175,11 @@ impl Page {
         let length = list_length(words);
         let mut column = self.column;
         for (index, word) in words.iter().enumerate().skip(1) {
-            if index >= length && word.part.is_some() {
+            if index >= length && word.break_priority.is_some() {
                 break;
             }
-            let is_broken = matches!(word.comment, Some(Place::Behind | Place::Alone)) || word.text.contains('\n');
+            let is_broken = matches!(word.comment, Some(CommentPosition::Trailing | CommentPosition::OwnLine))
+                || word.text.contains('\n');
             if is_broken && index < length {
                 return false;
             }
@@ -183,7 +187,7 @@ impl Page {
                 break;
             }
             column += usize::from(word.is_spaced) + word.text.chars().count();
-            if column > WIDTH_MAX {
+            if column > MAX_LINE_COLUMNS {
                 return false;
             }
         }
@@ -193,7 +197,9 @@ impl Page {
     /// Writes the rest of a list on lines of its own, with its closing brace.
     fn list(&mut self, words: &[Word<'_>], indent: usize) {
         let (close, mut inner) = words.split_last().expect("a list is closed");
-        if let Some((first, rest)) = inner.split_first().filter(|(first, _)| first.comment == Some(Place::Behind)) {
+        if let Some((first, rest)) =
+            inner.split_first().filter(|(first, _)| first.comment == Some(CommentPosition::Trailing))
+        {
             self.push(" ");
             self.push(&first.text);
             inner = rest;
@@ -240,7 +246,7 @@ fn rows<'w, 'a>(mut words: &'w [Word<'a>]) -> impl Iterator<Item = &'w [Word<'a>
         let mut depth = 0;
         let mut end = words.len();
         for (index, word) in words.iter().enumerate() {
-            let is_between = depth == 0 && index > 0 && word.part.is_some();
+            let is_between = depth == 0 && index > 0 && word.break_priority.is_some();
             if is_between && leads_list(&words[index..]) {
                 end = index;
                 break;

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use super::page::{Brace, PART_LAST};
-use crate::parser::types::WORDS;
+use super::page::{Brace, LAST_RESORT_BREAK};
+use crate::parser::types::TYPE_KEYWORDS;
 use crate::token::{Token, TokenKind};
 
 /// The role of a token in its expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum TokenRole {
     /// The beginning: no token precedes.
     Begin,
     /// An operand, or a token that ends one: an operator that follows is binary.
@@ -48,16 +48,16 @@ enum Bracket {
 
 /// How a token is placed after the preceding one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct TokenPlacement {
     pub(crate) is_spaced: bool,
-    pub(crate) part: Option<u32>,
+    pub(crate) break_priority: Option<u32>,
     pub(crate) list: Option<Brace>,
 }
 
 /// The state after a token.
 #[derive(Debug)]
 pub(crate) struct Spacing {
-    before: Role,
+    before: TokenRole,
     brackets: Vec<Bracket>,
     /// Number of conditionals without their `:` so far, per open bracket and outside of any.
     conditions: Vec<u32>,
@@ -70,7 +70,7 @@ const CONTROLS: [&str; 4] = ["if", "while", "for", "switch"];
 
 impl Spacing {
     pub(crate) fn new() -> Spacing {
-        Spacing { before: Role::Begin, brackets: Vec::new(), conditions: vec![0] }
+        Spacing { before: TokenRole::Begin, brackets: Vec::new(), conditions: vec![0] }
     }
 
     /// Number of open brackets.
@@ -86,47 +86,54 @@ impl Spacing {
     /// Returns whether this token is a keyword or name of a type.
     fn is_type(&self, text: &str, token: &Token, types: &HashSet<String>) -> bool {
         let word = token.span.of(text);
-        matches!(token.kind, TokenKind::Name) && (WORDS.contains(&word) || types.contains(word))
+        matches!(token.kind, TokenKind::Name) && (TYPE_KEYWORDS.contains(&word) || types.contains(word))
     }
 
     /// Places the next token; `following` is the one after it.
-    pub(crate) fn next(&mut self, text: &str, token: &Token, following: &Token, types: &HashSet<String>) -> Standing {
+    pub(crate) fn next(
+        &mut self,
+        text: &str,
+        token: &Token,
+        following: &Token,
+        types: &HashSet<String>,
+    ) -> TokenPlacement {
         let depth = self.brackets.len() as u32;
         let mut list = None;
         let role = match token.kind {
             TokenKind::Name => self.name(text, token, types),
             TokenKind::Mark("(") => {
-                let is_cast = !self.is_behind_value() && self.before != Role::Control && self.before != Role::SizeOf;
+                let is_cast =
+                    !self.is_after_value() && self.before != TokenRole::Control && self.before != TokenRole::SizeOf;
                 let is_cast = is_cast && self.is_type(text, following, types);
                 self.open(if is_cast { Bracket::Cast } else { Bracket::Parenthesis });
-                Role::Open
+                TokenRole::Open
             }
             TokenKind::Mark("[") => {
                 self.open(Bracket::Index);
-                Role::OpenIndex
+                TokenRole::OpenIndex
             }
             TokenKind::Mark("{") => {
                 self.open(Bracket::List);
                 list = Some(Brace::Begin);
-                Role::OpenList
+                TokenRole::OpenList
             }
             TokenKind::Mark(")" | "]" | "}") => match self.close() {
-                Some(Bracket::Cast) => Role::CastEnd,
+                Some(Bracket::Cast) => TokenRole::CastEnd,
                 Some(Bracket::List) => {
                     list = Some(Brace::End);
-                    Role::Value
+                    TokenRole::Value
                 }
-                _ => Role::Value,
+                _ => TokenRole::Value,
             },
             TokenKind::Mark(mark) => self.mark(mark),
-            TokenKind::Text(_) => Role::Text,
-            _ => Role::Value,
+            TokenKind::Text(_) => TokenRole::Text,
+            _ => TokenRole::Value,
         };
         let is_closing = matches!(token.kind, TokenKind::Mark(")" | "]" | "}"));
         let is_spaced = !is_closing && self.is_spaced(role, token, text);
-        let part = if is_closing { None } else { self.part(role, depth) };
+        let break_priority = if is_closing { None } else { self.break_priority(role, depth) };
         self.before = role;
-        Standing { is_spaced, part, list }
+        TokenPlacement { is_spaced, break_priority, list }
     }
 
     fn open(&mut self, bracket: Bracket) {
@@ -141,84 +148,90 @@ impl Spacing {
         self.brackets.pop()
     }
 
-    fn name(&self, text: &str, token: &Token, types: &HashSet<String>) -> Role {
+    fn name(&self, text: &str, token: &Token, types: &HashSet<String>) -> TokenRole {
         match token.span.of(text) {
-            _ if self.before == Role::Dot => Role::Value,
-            word if KEYWORDS.contains(&word) => Role::Keyword,
-            word if CONTROLS.contains(&word) => Role::Control,
-            "sizeof" => Role::SizeOf,
-            _ if self.is_type(text, token, types) => Role::Type,
+            _ if self.before == TokenRole::Dot => TokenRole::Value,
+            word if KEYWORDS.contains(&word) => TokenRole::Keyword,
+            word if CONTROLS.contains(&word) => TokenRole::Control,
+            "sizeof" => TokenRole::SizeOf,
+            _ if self.is_type(text, token, types) => TokenRole::Type,
             // The name of a structure counts as a type name: `struct` precedes it.
-            _ if self.before == Role::Type && text[..token.span.start as usize].trim_end().ends_with("struct") => {
-                Role::Type
+            _ if self.before == TokenRole::Type && text[..token.span.start as usize].trim_end().ends_with("struct") => {
+                TokenRole::Type
             }
-            _ => Role::Value,
+            _ => TokenRole::Value,
         }
     }
 
     /// Returns whether an operand precedes, so that an operator is binary.
-    fn is_behind_value(&self) -> bool {
-        matches!(self.before, Role::Value | Role::Text | Role::Postfix | Role::Type)
+    fn is_after_value(&self) -> bool {
+        matches!(self.before, TokenRole::Value | TokenRole::Text | TokenRole::Postfix | TokenRole::Type)
     }
 
-    fn mark(&mut self, mark: &'static str) -> Role {
-        let is_behind_value = self.is_behind_value();
+    fn mark(&mut self, mark: &'static str) -> TokenRole {
+        let is_after_value = self.is_after_value();
         match mark {
-            "," => Role::Comma,
-            ";" => Role::Semicolon,
-            "." | "->" => Role::Dot,
-            "++" | "--" if is_behind_value => Role::Postfix,
-            "++" | "--" | "!" | "~" => Role::Prefix(mark),
-            "*" if matches!(self.before, Role::Type | Role::Pointer) => Role::Pointer,
-            "+" | "-" | "*" | "&" | "%" if !is_behind_value => Role::Prefix(mark),
+            "," => TokenRole::Comma,
+            ";" => TokenRole::Semicolon,
+            "." | "->" => TokenRole::Dot,
+            "++" | "--" if is_after_value => TokenRole::Postfix,
+            "++" | "--" | "!" | "~" => TokenRole::Prefix(mark),
+            "*" if matches!(self.before, TokenRole::Type | TokenRole::Pointer) => TokenRole::Pointer,
+            "+" | "-" | "*" | "&" | "%" if !is_after_value => TokenRole::Prefix(mark),
             "?" => {
                 *self.conditions.last_mut().expect("that of no bracket is always there") += 1;
-                Role::Binary(3)
+                TokenRole::Binary(3)
             }
             ":" => {
                 let open = self.conditions.last_mut().expect("that of no bracket is always there");
                 *open = open.saturating_sub(1);
-                Role::Binary(3)
+                TokenRole::Binary(3)
             }
-            _ => Role::Binary(weakness(mark)),
+            _ => TokenRole::Binary(binding_weakness(mark)),
         }
     }
 
-    fn is_spaced(&self, role: Role, token: &Token, text: &str) -> bool {
+    fn is_spaced(&self, role: TokenRole, token: &Token, text: &str) -> bool {
         match (self.before, role) {
-            (_, Role::Comma | Role::Semicolon | Role::Dot | Role::Postfix | Role::OpenIndex) => false,
+            (
+                _,
+                TokenRole::Comma | TokenRole::Semicolon | TokenRole::Dot | TokenRole::Postfix | TokenRole::OpenIndex,
+            ) => false,
             // Two punctuators must not merge into one.
-            (Role::Prefix(before @ ("+" | "-" | "++" | "--" | "&")), Role::Prefix(_)) => {
+            (TokenRole::Prefix(before @ ("+" | "-" | "++" | "--" | "&")), TokenRole::Prefix(_)) => {
                 token.span.of(text).starts_with(&before[before.len() - 1..])
             }
             (
-                Role::Begin
-                | Role::Open
-                | Role::OpenIndex
-                | Role::OpenList
-                | Role::Prefix(_)
-                | Role::Dot
-                | Role::CastEnd
-                | Role::Pointer,
+                TokenRole::Begin
+                | TokenRole::Open
+                | TokenRole::OpenIndex
+                | TokenRole::OpenList
+                | TokenRole::Prefix(_)
+                | TokenRole::Dot
+                | TokenRole::CastEnd
+                | TokenRole::Pointer,
                 _,
             ) => false,
-            (Role::Value | Role::Type | Role::SizeOf | Role::Postfix | Role::Text, Role::Open) => false,
+            (
+                TokenRole::Value | TokenRole::Type | TokenRole::SizeOf | TokenRole::Postfix | TokenRole::Text,
+                TokenRole::Open,
+            ) => false,
             _ => true,
         }
     }
 
     /// The preference of a line break before a token: fewer brackets and weaker binding come first.
-    fn part(&self, role: Role, depth: u32) -> Option<u32> {
-        let level = |weakness: u32| Some(depth * 32 + weakness);
+    fn break_priority(&self, role: TokenRole, depth: u32) -> Option<u32> {
+        let level = |binding_weakness: u32| Some(depth * 32 + binding_weakness);
         match (self.before, role) {
-            (_, Role::Comma | Role::Semicolon) => None,
-            (Role::Semicolon, _) => level(0),
-            (Role::Comma, _) => level(1),
-            (Role::Binary(ASSIGNMENT), Role::OpenList) => None,
-            (Role::Binary(ASSIGNMENT), _) => Some(PART_LAST),
-            (Role::Binary(weakness), _) => level(weakness),
-            (Role::Text, Role::Text) => level(14),
-            (Role::Open, _) => Some(PART_LAST),
+            (_, TokenRole::Comma | TokenRole::Semicolon) => None,
+            (TokenRole::Semicolon, _) => level(0),
+            (TokenRole::Comma, _) => level(1),
+            (TokenRole::Binary(ASSIGNMENT), TokenRole::OpenList) => None,
+            (TokenRole::Binary(ASSIGNMENT), _) => Some(LAST_RESORT_BREAK),
+            (TokenRole::Binary(binding_weakness), _) => level(binding_weakness),
+            (TokenRole::Text, TokenRole::Text) => level(14),
+            (TokenRole::Open, _) => Some(LAST_RESORT_BREAK),
             _ => None,
         }
     }
@@ -228,7 +241,7 @@ impl Spacing {
 const ASSIGNMENT: u32 = 2;
 
 /// Precedence of an operator: the lower the number, the more weakly it binds.
-fn weakness(mark: &str) -> u32 {
+fn binding_weakness(mark: &str) -> u32 {
     match mark {
         "||" => 4,
         "&&" => 5,

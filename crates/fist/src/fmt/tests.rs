@@ -18,16 +18,16 @@ fn tree(text: &str) -> String {
 
 /// Formats a text: the meaning and all comments are kept, and formatting is idempotent.
 fn formatted(text: &str) -> String {
-    let made = format(text).unwrap_or_else(|problems| panic!("{text}\n{problems:#?}"));
-    assert_eq!(tree(&made), tree(text), "{text}\n{made}");
-    let (before, behind) = (lex(text), lex(&made));
-    assert!(is_same(text, &before, &made), "{text}\n{made}");
-    assert_eq!(before.comments.len(), behind.comments.len(), "{text}\n{made}");
-    let again = format(&made).expect("it has just been read");
-    assert_eq!(again, made, "from:\n{text}");
+    let formatted = format(text).unwrap_or_else(|problems| panic!("{text}\n{problems:#?}"));
+    assert_eq!(tree(&formatted), tree(text), "{text}\n{formatted}");
+    let (before, behind) = (lex(text), lex(&formatted));
+    assert!(is_same(text, &before, &formatted), "{text}\n{formatted}");
+    assert_eq!(before.comments.len(), behind.comments.len(), "{text}\n{formatted}");
+    let again = format(&formatted).expect("it has just been read");
+    assert_eq!(again, formatted, "from:\n{text}");
     // Text within comments and strings is verbatim.
-    assert!(text.contains(" \n") || !made.contains(" \n"), "{made}");
-    made
+    assert!(text.contains(" \n") || !formatted.contains(" \n"), "{formatted}");
+    formatted
 }
 
 const ACLFS: &str = include_str!("../../tests/paper/aclfs.fist");
@@ -106,7 +106,7 @@ fn one_of_everything() {
 }
 
 #[test]
-fn comments_stay_where_they_stand() {
+fn comments_keep_their_position() {
     let text = "// begin\n\n\n/* of */ fanout /* how many */ 2 /* these */ ; // two\n// more\n%%\n\
         %op:unlink { // why\n/* before */ f(a, // first\n   b /* second */, /* third */ c\n // alone\n );\n\
         if (x) // if so\n a(); /* a */\n // or\n else // if not\n b();\n {\n /*\n * stars\n   * too\n */ }\n} // end\n// end of all";
@@ -114,7 +114,7 @@ fn comments_stay_where_they_stand() {
 }
 
 #[test]
-fn conditions_and_what_they_leave_out_stay_as_they_are() {
+fn conditional_text_is_left_unchanged() {
     let text = "%{\n  #ifdef  SMALL\n#define LIMIT 10\n   #else\n#define   LIMIT 100\n#endif // SMALL\n%}\nfanout  2;\n\
         #ifdef LATER\nfanout   3;\n#endif\n%%\n%op:unlink {\nf( );\n#ifndef EPERM\n  g( );\n  #endif\n}";
     let expected = "%{\n#ifdef  SMALL\n#define LIMIT 10\n   #else\n#define   LIMIT 100\n#endif // SMALL\n%}\n\nfanout 2;\n\n\
@@ -134,17 +134,17 @@ fn fields_are_on_one_line_if_they_were_and_fit() {
 }
 
 #[test]
-fn lines_end_as_the_first_one() {
+fn line_endings_follow_the_first_line() {
     let text = EVERYTHING.replace('\n', "\r\n");
-    let made = format(&text).unwrap();
-    assert_eq!(made, format(EVERYTHING).unwrap().replace('\n', "\r\n"));
-    assert_eq!(format(&made).unwrap(), made);
-    assert_eq!(tree(&made), tree(&text));
+    let formatted = format(&text).unwrap();
+    assert_eq!(formatted, format(EVERYTHING).unwrap().replace('\n', "\r\n"));
+    assert_eq!(format(&formatted).unwrap(), formatted);
+    assert_eq!(tree(&formatted), tree(&text));
     assert_eq!(format("fanout 2;\n/* a\r\n b */").unwrap(), "fanout 2;\n/* a\n b */\n");
 }
 
 #[test]
-fn deep_texts_are_laid_out() {
+fn deeply_nested_programs_are_formatted() {
     let deep = |open: &str, close: &str| format!("x = {}1{};", open.repeat(100), close.repeat(100));
     let blocks = format!("{}x();{}", "if (1) { ".repeat(100), "}".repeat(100));
     let list = format!("int t[] = {}1{};", "{".repeat(100), "}".repeat(100));
@@ -154,20 +154,20 @@ fn deep_texts_are_laid_out() {
 }
 
 #[test]
-fn what_cannot_be_read_is_left() {
+fn invalid_programs_are_not_formatted() {
     assert_eq!(format("fanout two;").unwrap_err().len(), 1);
     assert_eq!(format("").unwrap(), "");
     assert_eq!(format("\n\n // only this\n\n").unwrap(), "// only this\n");
 }
 
 /// Generates random valid FiST programs.
-struct Maker {
+struct ProgramGenerator {
     random: fastrand::Rng,
     text: String,
     depth: u32,
 }
 
-impl Maker {
+impl ProgramGenerator {
     fn some<'a>(&mut self, of: &[&'a str]) -> &'a str {
         of[self.random.usize(..of.len())]
     }
@@ -422,7 +422,7 @@ fn random(usual: u64) -> (u64, u64) {
 }
 
 #[test]
-fn random_changes_of_descriptions_keep_their_meaning() {
+fn formatting_mutated_programs_keeps_their_meaning() {
     let (seed, rounds) = random(2_000);
     let mut random = fastrand::Rng::with_seed(seed);
     let pieces =
@@ -447,11 +447,11 @@ fn random_changes_of_descriptions_keep_their_meaning() {
 }
 
 #[test]
-fn random_descriptions_keep_their_meaning() {
+fn formatting_random_programs_keeps_their_meaning() {
     let (seed, rounds) = random(500);
     let mut read = 0;
     for round in 0..rounds {
-        let maker = Maker { random: fastrand::Rng::with_seed(seed ^ round), text: String::new(), depth: 0 };
+        let maker = ProgramGenerator { random: fastrand::Rng::with_seed(seed ^ round), text: String::new(), depth: 0 };
         let text = maker.description();
         if parse(&text).diagnostics.is_empty() {
             formatted(&text);

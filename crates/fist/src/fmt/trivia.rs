@@ -16,20 +16,20 @@ pub(crate) struct Trivia {
 #[derive(Clone, Debug)]
 pub(crate) struct Comment {
     pub(crate) text: String,
-    pub(crate) place: Place,
+    pub(crate) position: CommentPosition,
     /// An empty line precedes it.
     pub(crate) is_after_blank: bool,
 }
 
 /// The position of a comment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CommentPosition {
     /// After a token, at the end of its line.
-    Behind,
+    Trailing,
     /// On a line of its own.
-    Alone,
+    OwnLine,
     /// Before a token, on its line.
-    Before,
+    Leading,
 }
 
 /// Returns the trivia before each token.
@@ -54,9 +54,10 @@ pub(crate) fn of(text: &str, lexed: &Lexed) -> Vec<Trivia> {
                         before.ends_line();
                     }
                     // Assumes for now that the token follows on the same line.
-                    let place = if breaks > 0 || is_first { Place::Before } else { Place::Behind };
+                    let position =
+                        if breaks > 0 || is_first { CommentPosition::Leading } else { CommentPosition::Trailing };
                     let is_after_blank = breaks > 1;
-                    trivia.comments.push(Comment { text: written.to_owned(), place, is_after_blank });
+                    trivia.comments.push(Comment { text: written.to_owned(), position, is_after_blank });
                 }
             }
             is_first = false;
@@ -67,7 +68,7 @@ pub(crate) fn of(text: &str, lexed: &Lexed) -> Vec<Trivia> {
             if breaks > 0 || token.kind == TokenKind::End {
                 last.ends_line();
             } else {
-                last.place = Place::Before;
+                last.position = CommentPosition::Leading;
             }
         }
         all.push(trivia);
@@ -79,8 +80,8 @@ pub(crate) fn of(text: &str, lexed: &Lexed) -> Vec<Trivia> {
 impl Comment {
     /// Nothing follows on its line: so it is alone there, or trails the preceding token.
     fn ends_line(&mut self) {
-        if self.place == Place::Before {
-            self.place = Place::Alone;
+        if self.position == CommentPosition::Leading {
+            self.position = CommentPosition::OwnLine;
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::page::{INDENT, Page, WIDTH_MAX, Word};
+use super::page::{INDENT, MAX_LINE_COLUMNS, Page, Word};
 use super::spacing::Spacing;
-use super::trivia::{self, Place, Trivia};
+use super::trivia::{self, CommentPosition, Trivia};
 use crate::lexed::Lexed;
 use crate::token::{Token, TokenKind};
 use crate::tree::{Description, ItemKind};
@@ -16,7 +16,7 @@ pub(crate) fn type_names(description: &Description) -> HashSet<String> {
         ItemKind::TypeAlias(variable) => variable.name.as_ref().map(|name| name.value.clone()),
         _ => None,
     });
-    crate::parser::types::known_names().into_iter().chain(aliases).collect()
+    crate::parser::types::predefined_type_names().into_iter().chain(aliases).collect()
 }
 
 /// Walks the tokens of a syntactically valid FiST program.
@@ -54,14 +54,14 @@ impl<'a> Writer<'a> {
 
     pub(crate) fn write(mut self) -> String {
         if matches!(self.peek().kind, TokenKind::RawBegin) {
-            self.alone();
+            self.token_on_own_line();
             self.page.is_fresh = true;
             self.items();
-            self.comments_alone();
-            self.page.wants_blank = false;
+            self.comments_on_own_lines();
+            self.page.blank_requested = false;
             self.no_blank();
-            self.alone();
-            self.page.wants_blank = true;
+            self.token_on_own_line();
+            self.page.blank_requested = true;
         }
         while !self.at_section_end() {
             self.declaration();
@@ -74,7 +74,7 @@ impl<'a> Writer<'a> {
         if self.separator() {
             self.items();
         }
-        self.comments_alone();
+        self.comments_on_own_lines();
         self.page.finish()
     }
 
@@ -82,10 +82,10 @@ impl<'a> Writer<'a> {
     fn separator(&mut self) -> bool {
         let is_there = matches!(self.peek().kind, TokenKind::Separator);
         if is_there {
-            self.page.wants_blank = true;
-            self.comments_alone();
-            self.alone();
-            self.page.wants_blank = true;
+            self.page.blank_requested = true;
+            self.comments_on_own_lines();
+            self.token_on_own_line();
+            self.page.blank_requested = true;
         }
         is_there
     }
@@ -98,7 +98,7 @@ impl<'a> Writer<'a> {
         &self.tokens[self.position]
     }
 
-    fn ahead(&self, count: usize) -> &'a Token {
+    fn peek_at(&self, count: usize) -> &'a Token {
         &self.tokens[(self.position + count).min(self.tokens.len() - 1)]
     }
 
@@ -134,9 +134,9 @@ impl<'a> Writer<'a> {
 
     /// Writes the comments before the next token on lines of their own, because the level changes or another section
     /// begins.
-    pub(crate) fn comments_alone(&mut self) {
+    pub(crate) fn comments_on_own_lines(&mut self) {
         for comment in std::mem::take(&mut self.trivia[self.position].comments) {
-            if comment.place == Place::Behind && !self.page.is_empty() {
+            if comment.position == CommentPosition::Trailing && !self.page.is_empty() {
                 self.page.append(" ");
                 self.page.append(&comment.text);
             } else {
@@ -152,10 +152,10 @@ impl<'a> Writer<'a> {
 
     /// Writes the next token with the spacing of an expression.
     pub(crate) fn token(&mut self) {
-        let standing = self.spacing.next(self.text, self.peek(), self.ahead(1), &self.types);
-        self.put(standing.is_spaced, false, standing.part);
+        let placement = self.spacing.next(self.text, self.peek(), self.peek_at(1), &self.types);
+        self.put(placement.is_spaced, false, placement.break_priority);
         if let Some(word) = self.line.last_mut() {
-            word.list = standing.list;
+            word.list = placement.list;
         }
     }
 
@@ -173,32 +173,32 @@ impl<'a> Writer<'a> {
     }
 
     /// Adds the next token to the line, with the comments before it.
-    fn put(&mut self, is_spaced: bool, is_flush: bool, mut part: Option<u32>) {
+    fn put(&mut self, is_spaced: bool, is_flush: bool, mut break_priority: Option<u32>) {
         let trivia = std::mem::take(&mut self.trivia[self.position]);
         let begins = self.line.is_empty();
         let mut is_spaced = is_spaced;
         for comment in trivia.comments {
             let has_words = !self.line.is_empty();
-            match comment.place {
-                Place::Behind if !has_words && !self.page.is_empty() => {
+            match comment.position {
+                CommentPosition::Trailing if !has_words && !self.page.is_empty() => {
                     self.page.append(" ");
                     self.page.append(&comment.text);
                 }
-                Place::Alone if !has_words => {
+                CommentPosition::OwnLine if !has_words => {
                     self.page.comment(&comment.text, self.indent(), comment.is_after_blank);
                 }
-                place => {
+                position => {
                     if !has_words {
                         self.was_blank = comment.is_after_blank;
                     }
                     let is_behind_open = self.line.last().is_some_and(|word| matches!(&*word.text, "(" | "[" | "{"));
                     self.line.push(Word {
                         text: comment.text.into(),
-                        is_spaced: place == Place::Behind || !is_behind_open,
+                        is_spaced: position == CommentPosition::Trailing || !is_behind_open,
                         // A comment that trails a token stays there.
-                        part: if place == Place::Before { part.take() } else { None },
+                        break_priority: if position == CommentPosition::Leading { break_priority.take() } else { None },
                         is_flush,
-                        comment: Some(place),
+                        comment: Some(position),
                         list: None,
                     });
                     is_spaced = !matches!(self.peek().kind, TokenKind::Mark("," | ";" | ")" | "]"));
@@ -209,12 +209,12 @@ impl<'a> Writer<'a> {
             self.was_blank = trivia.is_after_blank;
         }
         let text = self.peek().span.of(self.text).trim_end().into();
-        self.line.push(Word { text, is_spaced, part, is_flush, comment: None, list: None });
+        self.line.push(Word { text, is_spaced, break_priority, is_flush, comment: None, list: None });
         self.position += usize::from(!self.at_end());
     }
 
     /// Writes the next token on a line of its own.
-    fn alone(&mut self) {
+    fn token_on_own_line(&mut self) {
         self.plain(false);
         self.end_line();
     }
@@ -272,35 +272,35 @@ impl<'a> Writer<'a> {
     }
 
     fn rule(&mut self) {
-        self.page.wants_blank = true;
+        self.page.blank_requested = true;
         while !self.at("{") && !self.at_end() {
             self.plain(false);
         }
         self.block();
         self.end_line();
-        self.page.wants_blank = true;
+        self.page.blank_requested = true;
     }
 
     /// Writes functions, data, types and constants.
     fn items(&mut self) {
         while !self.at_section_end() {
             let is_definition = self.is_definition();
-            self.page.wants_blank |= is_definition;
+            self.page.blank_requested |= is_definition;
             self.item();
-            self.page.wants_blank |= is_definition;
+            self.page.blank_requested |= is_definition;
         }
     }
 
     fn item(&mut self) {
         if matches!(self.peek().kind, TokenKind::Directive) {
-            return self.alone();
+            return self.token_on_own_line();
         }
         if self.at(";") && !self.has_comments() && self.is_behind("}") {
             // A redundant semicolon.
             self.position += 1;
             return self.page.append(";");
         }
-        if self.at_word("struct") && matches!(self.ahead(2).kind, TokenKind::Mark("{")) {
+        if self.at_word("struct") && matches!(self.peek_at(2).kind, TokenKind::Mark("{")) {
             self.token();
             self.token();
             self.fields(";");
@@ -353,7 +353,7 @@ impl<'a> Writer<'a> {
         let (position, words) = (self.position, self.line.len());
         if !self.text[between].contains('\n') && !has_comments {
             self.fields_in_line(close);
-            if self.width() + self.indent() < WIDTH_MAX {
+            if self.width() + self.indent() < MAX_LINE_COLUMNS {
                 return;
             }
             self.position = position;
@@ -382,7 +382,7 @@ impl<'a> Writer<'a> {
         let first = self.line.len();
         while self.position < close {
             self.token();
-            self.line.last_mut().expect("one was just put there").part = None;
+            self.line.last_mut().expect("one was just put there").break_priority = None;
         }
         if let Some(word) = self.line.get_mut(first) {
             word.is_spaced = true;
@@ -414,9 +414,9 @@ impl<'a> Writer<'a> {
 
     /// Writes the `}` of a block, one level further out; the line continues.
     pub(crate) fn close_block(&mut self) {
-        self.comments_alone();
+        self.comments_on_own_lines();
         self.level -= 1;
-        self.page.wants_blank = false;
+        self.page.blank_requested = false;
         self.no_blank();
         self.plain(false);
     }

@@ -6,7 +6,9 @@
 //! continues with the next level where it performs the operation, or the next level directly if there is none, then its
 //! post rules.
 
-use super::{Area, Constant, Definition, Expression as E, FieldOf, Function, Initial, Level, Operand, Own, Program};
+use super::{
+    Area, Constant, Definition, Expression as E, FieldReference, Function, Initial, Level, Operand, Own, Program,
+};
 use super::{Shared, Site, Statement as S, Step, Structure, Type, Variable};
 use crate::program::Filters;
 
@@ -21,7 +23,7 @@ impl Program {
     }
 
     fn add(&mut self, mut other: Program) {
-        let moved = Moved {
+        let relocation = Relocation {
             errors: self.errors.len(),
             constants: self.constants.len(),
             structures: self.structures.len(),
@@ -29,15 +31,15 @@ impl Program {
             functions: self.functions.len(),
             sites: self.sites.len(),
         };
-        other.levels.iter_mut().for_each(|level| moved.level(level));
-        other.constants.iter_mut().for_each(|Definition { value, .. }| moved.expression(value));
-        other.structures.iter_mut().for_each(|structure| moved.structure_itself(structure));
+        other.levels.iter_mut().for_each(|level| relocation.level(level));
+        other.constants.iter_mut().for_each(|Definition { value, .. }| relocation.expression(value));
+        other.structures.iter_mut().for_each(|structure| relocation.structure_definition(structure));
         for data in &mut other.data {
-            moved.r#type(&mut data.r#type);
-            moved.initial(&mut data.value);
+            relocation.r#type(&mut data.r#type);
+            relocation.initial(&mut data.value);
         }
-        other.functions.iter_mut().for_each(|function| moved.function_itself(function));
-        other.sites.iter_mut().for_each(|site| moved.site(site));
+        other.functions.iter_mut().for_each(|function| relocation.function_definition(function));
+        other.sites.iter_mut().for_each(|site| relocation.site(site));
         self.levels.append(&mut other.levels);
         self.errors.append(&mut other.errors);
         self.constants.append(&mut other.constants);
@@ -49,7 +51,7 @@ impl Program {
 }
 
 /// Offsets by which the indexes of an appended program move.
-struct Moved {
+struct Relocation {
     errors: usize,
     constants: usize,
     structures: usize,
@@ -58,7 +60,7 @@ struct Moved {
     sites: usize,
 }
 
-impl Moved {
+impl Relocation {
     fn level(&self, level: &mut Level) {
         let Filters { data, name, changes_size: _ } = &mut level.filters;
         for (encode, decode) in [data, name].into_iter().flatten() {
@@ -66,8 +68,8 @@ impl Moved {
             *decode += self.functions;
         }
         let structures = level.formats.iter_mut().chain(level.ioctls.iter_mut().map(|ioctl| &mut ioctl.structure));
-        let kept = [&mut level.mount, &mut level.vfs, &mut level.vnode].into_iter().flatten();
-        structures.chain(kept).for_each(|structure| *structure += self.structures);
+        let state_structures = [&mut level.mount, &mut level.vfs, &mut level.vnode].into_iter().flatten();
+        structures.chain(state_structures).for_each(|structure| *structure += self.structures);
         level.rules.iter_mut().for_each(|rule| rule.function += self.functions);
         let Own { errors, constants, structures, data, functions } = &mut level.own;
         for (range, by) in [
@@ -81,11 +83,11 @@ impl Moved {
         }
     }
 
-    fn structure_itself(&self, structure: &mut Structure) {
+    fn structure_definition(&self, structure: &mut Structure) {
         structure.fields.iter_mut().for_each(|field| self.r#type(&mut field.r#type));
     }
 
-    fn function_itself(&self, function: &mut Function) {
+    fn function_definition(&self, function: &mut Function) {
         self.r#type(&mut function.result);
         for Variable { r#type, .. } in function.registers.iter_mut().chain(&mut function.objects) {
             self.r#type(r#type);
@@ -107,13 +109,13 @@ impl Moved {
 
     fn constant(&self, constant: &mut Constant) {
         match constant {
-            Constant::OwnError(index) => *index += self.errors,
+            Constant::DeclaredError(index) => *index += self.errors,
             Constant::Defined(index) => *index += self.constants,
             Constant::Integer(_) | Constant::Error(_) | Constant::Flag(_) | Constant::PageSize => {}
         }
     }
 
-    fn field(&self, field: &mut FieldOf) {
+    fn field(&self, field: &mut FieldReference) {
         field.structure += self.structures;
     }
 
@@ -216,12 +218,12 @@ impl Moved {
     fn operand(&self, operand: &mut Operand) {
         match operand {
             Operand::Pointer(Some(to)) => self.r#type(to),
-            Operand::Shared(shared) | Operand::SharedAnswer(shared) => self.shared(shared),
+            Operand::Shared(shared) | Operand::SharedOutInteger(shared) => self.shared(shared),
             Operand::Field(field) => self.field(field),
             Operand::Missing
             | Operand::Integer(_)
             | Operand::Pointer(None)
-            | Operand::Answer(_)
+            | Operand::OutInteger(_)
             | Operand::Object
             | Operand::Argument(_)
             | Operand::Named

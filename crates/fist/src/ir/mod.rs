@@ -18,7 +18,7 @@ mod visit;
 
 pub use integer::{Comparison, Integer, Operator};
 pub use object::{Area, Argument, Role};
-pub use program::{Data, Definition, Field, Initial, Ioctl, Level, Own, OwnError, Program, Structure};
+pub use program::{Data, DeclaredError, Definition, Field, Initial, Ioctl, Level, Own, Program, Structure};
 pub(crate) use visit::{each, each_expression};
 
 use crate::builtins::{Attribute, BuiltIn, Global, OperationValue};
@@ -59,7 +59,7 @@ pub enum Constant {
     /// A flag or file type by name: `S_IFDIR`, `O_APPEND`.
     Flag(&'static str),
     /// An error that the program declares, by its index in the program.
-    OwnError(usize),
+    DeclaredError(usize),
     /// The page size in bytes.
     PageSize,
     /// A constant computed from others, by its index in the program.
@@ -68,7 +68,7 @@ pub enum Constant {
 
 /// A field of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FieldOf {
+pub struct FieldReference {
     /// The structure, by its index in the program.
     pub structure: usize,
     /// The field, by its index in the structure.
@@ -104,7 +104,7 @@ pub enum Expression {
         span: Span,
     },
     /// A pointer to a field of the structure that the given pointer points to, within the same bounds.
-    Field(Box<Expression>, FieldOf),
+    Field(Box<Expression>, FieldReference),
     /// Number of elements of a type between two pointers into the same region.
     Distance(Box<Expression>, Box<Expression>, Type, Span),
     /// Conversion of an integer to this type.
@@ -277,7 +277,7 @@ pub enum Operand {
     /// A pointer, perhaps to a variable or field of this type, beyond which nothing is accessed: one value.
     Pointer(Option<Type>),
     /// A pointer to an integer of this type that receives the result: one value.
-    Answer(Integer),
+    OutInteger(Integer),
     /// An object held in a variable: one value.
     Object,
     /// An object of the operation: no value.
@@ -287,9 +287,9 @@ pub enum Operand {
     /// Shared data as a whole: one value per index.
     Shared(Shared),
     /// Shared data that receives an integer: one value per index.
-    SharedAnswer(Shared),
+    SharedOutInteger(Shared),
     /// A field of an ioctl or format: no value.
-    Field(FieldOf),
+    Field(FieldReference),
     /// Constant text: no value.
     Text(Vec<u8>),
 }
@@ -309,7 +309,7 @@ pub struct Shared {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Selects a field.
-    Field(FieldOf),
+    Field(FieldReference),
     /// Selects an element, by an argument of the call, which must be less than the length.
     Element {
         /// The element type.

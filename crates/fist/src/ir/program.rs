@@ -14,7 +14,7 @@ pub struct Program {
     /// The stacked FiST programs, topmost first; at least one.
     pub levels: Vec<Level>,
     /// The error codes that they declare.
-    pub errors: Vec<OwnError>,
+    pub errors: Vec<DeclaredError>,
     /// Constants computed from others, which precede them.
     pub constants: Vec<Definition>,
     /// The structures. One that is a field of another precedes it.
@@ -88,7 +88,7 @@ impl Level {
 
 /// An error code that a FiST program declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnError {
+pub struct DeclaredError {
     /// Its name.
     pub name: String,
     /// Its number; by default one that is free on the target.
@@ -181,7 +181,7 @@ impl Program {
     pub fn constant_name(&self, constant: Constant) -> Option<&str> {
         match constant {
             Constant::Error(name) | Constant::Flag(name) => Some(name),
-            Constant::OwnError(index) => Some(&self.errors[index].name),
+            Constant::DeclaredError(index) => Some(&self.errors[index].name),
             Constant::Defined(index) => Some(self.constants[index].name.as_str()).filter(|name| !name.is_empty()),
             Constant::PageSize => Some("%pagesize"),
             Constant::Integer(_) => None,

@@ -1,13 +1,13 @@
 //! FiST declarations: the properties of the file system and its data.
 
-use super::cursor::{Parser, Read, Unreadable};
+use super::cursor::{ParseResult, Parser, SyntaxErrorReported};
 use crate::diagnostic::Code;
 use crate::text::Spanned;
 use crate::token::TokenKind;
 use crate::tree::{Access, Declaration, DeclarationKind as D, Direction, Filter, Name, Style};
 
 /// The keywords that begin declarations.
-pub(crate) const KINDS: [&str; 13] = [
+pub(crate) const DECLARATION_KEYWORDS: [&str; 13] = [
     "accessmode",
     "debug",
     "errorcode",
@@ -32,13 +32,13 @@ impl Parser<'_> {
                 TokenKind::End | TokenKind::Separator => return declarations,
                 TokenKind::Directive => self.directive_outside(),
                 _ if self.at_rule() => {
-                    self.wrong(Code::Expected, "`%%` is expected before the first rule").remedy =
+                    self.error(Code::Expected, "`%%` is expected before the first rule").remedy =
                         Some("write `%%` on a line of its own here".into());
                     return declarations;
                 }
                 _ => match self.declaration() {
                     Ok(declaration) => declarations.push(declaration),
-                    Err(Unreadable) => {
+                    Err(SyntaxErrorReported) => {
                         if matches!(self.peek().kind, TokenKind::RawEnd) {
                             self.next();
                         }
@@ -50,12 +50,12 @@ impl Parser<'_> {
     }
 
     fn directive_outside(&mut self) {
-        self.wrong(Code::Directive, "lines for the preprocessor stand in the first or the last section").remedy =
+        self.error(Code::Directive, "lines for the preprocessor stand in the first or the last section").remedy =
             Some("put it between `%{` and `%}` at the beginning".into());
         self.next();
     }
 
-    fn declaration(&mut self) -> Read<Declaration> {
+    fn declaration(&mut self) -> ParseResult<Declaration> {
         let start = self.peek().span;
         self.eat("%");
         let word = self.name("a declaration")?;
@@ -97,9 +97,9 @@ impl Parser<'_> {
             "per_vnode" => D::PerVnode(self.data()?),
             unknown => {
                 let (what, span) = (format!("there is no declaration `{unknown}`"), word.span);
-                self.wrong_at(Code::UnknownDeclaration, what, span).remedy =
-                    Some(format!("the declarations are {}", KINDS.join(", ")));
-                return Err(Unreadable);
+                self.error_at(Code::UnknownDeclaration, what, span).remedy =
+                    Some(format!("the declarations are {}", DECLARATION_KEYWORDS.join(", ")));
+                return Err(SyntaxErrorReported);
             }
         };
         // After braces it is optional.
@@ -107,49 +107,49 @@ impl Parser<'_> {
         if !self.eat(";") && !is_closed {
             self.expect(";")?;
         }
-        Ok(Declaration { kind, span: self.since(start) })
+        Ok(Declaration { kind, span: self.span_since(start) })
     }
 
-    fn choice<T: Copy>(&mut self, what: &str, choices: &[(&str, T)]) -> Read<Spanned<T>> {
+    fn choice<T: Copy>(&mut self, what: &str, choices: &[(&str, T)]) -> ParseResult<Spanned<T>> {
         self.eat(":");
         let word = self.name(what)?;
         match choices.iter().find(|(name, _)| *name == word.value) {
             Some((_, chosen)) => Ok(Spanned::new(*chosen, word.span)),
             None => {
                 let label = format!("`{}` stands here", word.value);
-                self.wrong_at(Code::Expected, format!("{what} is expected"), word.span).label = Some(label);
-                Err(Unreadable)
+                self.error_at(Code::Expected, format!("{what} is expected"), word.span).label = Some(label);
+                Err(SyntaxErrorReported)
             }
         }
     }
 
-    fn integer(&mut self, what: &str) -> Read<Spanned<u64>> {
+    fn integer(&mut self, what: &str) -> ParseResult<Spanned<u64>> {
         let token = self.peek();
         let TokenKind::Integer { value, .. } = token.kind else {
-            let found = self.found();
+            let found = self.describe_next();
             self.expected(what, found);
-            return Err(Unreadable);
+            return Err(SyntaxErrorReported);
         };
         self.next();
         Ok(Spanned::new(value, token.span))
     }
 
-    fn named_data(&mut self, what: &str) -> Read<Name> {
+    fn named_data(&mut self, what: &str) -> ParseResult<Name> {
         self.eat(":");
         self.name(what)
     }
 
-    fn data(&mut self) -> Read<Vec<crate::tree::Field>> {
+    fn data(&mut self) -> ParseResult<Vec<crate::tree::Field>> {
         self.eat(":");
         self.fields()
     }
 
-    fn ioctl(&mut self) -> Read<D> {
+    fn ioctl(&mut self) -> ParseResult<D> {
         self.eat(":");
         let directions = [("fromuser", Direction::FromUser), ("touser", Direction::ToUser), ("both", Direction::Both)];
         let given = self.word().and_then(|word| directions.iter().find(|(name, _)| *name == word));
         // An ioctl may have the name of a direction.
-        let is_name = matches!(self.ahead(1).kind, TokenKind::Mark("{") | TokenKind::Integer { .. });
+        let is_name = matches!(self.peek_at(1).kind, TokenKind::Mark("{") | TokenKind::Integer { .. });
         let is_direction = given.is_some() && !is_name;
         let direction = given.filter(|_| is_direction).map(|(_, direction)| *direction);
         if direction.is_some() {

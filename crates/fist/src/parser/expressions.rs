@@ -1,72 +1,72 @@
 //! Expressions, by precedence climbing.
 
-use super::cursor::{Parser, Read, Unreadable};
+use super::cursor::{ParseResult, Parser, SyntaxErrorReported};
 use crate::text::Span;
 use crate::token::TokenKind;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
 
 impl Parser<'_> {
     /// Parses an expression; of several separated by commas the value is the last one's.
-    pub(crate) fn expression(&mut self) -> Read<Expression> {
+    pub(crate) fn expression(&mut self) -> ParseResult<Expression> {
         let mut left = self.assignment()?;
         while self.eat(",") {
             let right = self.assignment()?;
             let span = left.span.to(right.span);
-            left = self.made(E::Sequence(Box::new(left), Box::new(right)), span)?;
+            left = self.new_expression(E::Sequence(Box::new(left), Box::new(right)), span)?;
         }
         Ok(left)
     }
 
     /// Parses an expression without a comma.
-    pub(crate) fn assignment(&mut self) -> Read<Expression> {
-        self.deeper(|parser| {
+    pub(crate) fn assignment(&mut self) -> ParseResult<Expression> {
+        self.nested(|parser| {
             let left = parser.conditional()?;
             let TokenKind::Mark(mark) = parser.peek().kind else { return Ok(left) };
-            let Some(operator) = assigning(mark) else { return Ok(left) };
+            let Some(operator) = assignment_operator(mark) else { return Ok(left) };
             parser.next();
             let right = parser.assignment()?;
             let span = left.span.to(right.span);
-            parser.made(E::Assign(operator, Box::new(left), Box::new(right)), span)
+            parser.new_expression(E::Assign(operator, Box::new(left), Box::new(right)), span)
         })
     }
 
-    fn conditional(&mut self) -> Read<Expression> {
+    fn conditional(&mut self) -> ParseResult<Expression> {
         let condition = self.binary(1)?;
         if !self.eat("?") {
             return Ok(condition);
         }
         let then = self.expression()?;
         self.expect(":")?;
-        let otherwise = self.deeper(Self::conditional)?;
+        let otherwise = self.nested(Self::conditional)?;
         let span = condition.span.to(otherwise.span);
-        self.made(E::Conditional(Box::new(condition), Box::new(then), Box::new(otherwise)), span)
+        self.new_expression(E::Conditional(Box::new(condition), Box::new(then), Box::new(otherwise)), span)
     }
 
     /// Parses binary operators of at least this precedence.
-    fn binary(&mut self, weakest: u8) -> Read<Expression> {
+    fn binary(&mut self, min_precedence: u8) -> ParseResult<Expression> {
         let mut left = self.unary()?;
         while let TokenKind::Mark(mark) = self.peek().kind
-            && let Some((operator, strength)) = operator(mark)
-            && strength >= weakest
-            && !self.at_border()
+            && let Some((operator, precedence)) = operator(mark)
+            && precedence >= min_precedence
+            && !self.at_sync_point()
         {
             self.next();
-            let right = self.deeper(|parser| parser.binary(strength + 1))?;
+            let right = self.nested(|parser| parser.binary(precedence + 1))?;
             let span = left.span.to(right.span);
-            left = self.made(E::Binary(operator, Box::new(left), Box::new(right)), span)?;
+            left = self.new_expression(E::Binary(operator, Box::new(left), Box::new(right)), span)?;
         }
         Ok(left)
     }
 
     /// Creates an expression around its parts, within the depth limit. Left operands count too, because each operator
     /// that follows encloses them all.
-    fn made(&mut self, kind: E, span: Span) -> Read<Expression> {
-        let made = Expression::new(kind, span);
-        self.within_depth(made.depth - 1)?;
-        Ok(made)
+    fn new_expression(&mut self, kind: E, span: Span) -> ParseResult<Expression> {
+        let expression = Expression::new(kind, span);
+        self.check_depth(expression.depth - 1)?;
+        Ok(expression)
     }
 
-    fn unary(&mut self) -> Read<Expression> {
+    fn unary(&mut self) -> ParseResult<Expression> {
         let start = self.peek().span;
         let TokenKind::Mark(mark) = self.peek().kind else { return self.postfix() };
         let operator = match mark {
@@ -78,27 +78,27 @@ impl Parser<'_> {
             "*" => U::Dereference,
             "++" | "--" => {
                 self.next();
-                let target = Box::new(self.deeper(Self::unary)?);
+                let target = Box::new(self.nested(Self::unary)?);
                 let kind = E::Step { target, is_increment: mark == "++", is_postfix: false };
-                return self.made(kind, self.since(start));
+                return self.new_expression(kind, self.span_since(start));
             }
             "(" if self.is_type_ahead(1) => return self.cast(),
             _ => return self.postfix(),
         };
         self.next();
-        let value = self.deeper(Self::unary)?;
-        self.made(E::Unary(operator, Box::new(value)), self.since(start))
+        let value = self.nested(Self::unary)?;
+        self.new_expression(E::Unary(operator, Box::new(value)), self.span_since(start))
     }
 
-    fn cast(&mut self) -> Read<Expression> {
+    fn cast(&mut self) -> ParseResult<Expression> {
         let start = self.next().span;
         let (to, pointers) = (self.type_name()?, self.pointers()?);
         self.expect(")")?;
-        let value = Box::new(self.deeper(Self::unary)?);
-        self.made(E::Cast { to, pointers, value }, self.since(start))
+        let value = Box::new(self.nested(Self::unary)?);
+        self.new_expression(E::Cast { to, pointers, value }, self.span_since(start))
     }
 
-    fn postfix(&mut self) -> Read<Expression> {
+    fn postfix(&mut self) -> ParseResult<Expression> {
         let mut value = self.operand()?;
         loop {
             let start = value.span;
@@ -116,15 +116,15 @@ impl Parser<'_> {
             } else {
                 return Ok(value);
             };
-            value = self.made(kind, self.since(start))?;
+            value = self.new_expression(kind, self.span_since(start))?;
         }
     }
 
-    fn operand(&mut self) -> Read<Expression> {
+    fn operand(&mut self) -> ParseResult<Expression> {
         let token = self.peek();
         let start = token.span;
         let kind = match &token.kind {
-            TokenKind::Name => return self.named(),
+            TokenKind::Name => return self.name_or_call(),
             TokenKind::Integer { value, is_unsigned, is_long } => {
                 self.next();
                 E::Integer { value: *value, is_unsigned: *is_unsigned, is_long: *is_long }
@@ -141,21 +141,21 @@ impl Parser<'_> {
             }
             TokenKind::Mark("(") => {
                 self.next();
-                let inner = self.deeper(Self::expression)?;
+                let inner = self.nested(Self::expression)?;
                 self.expect(")")?;
                 inner.kind
             }
-            TokenKind::Mark("%") if self.ahead(1).is_attached && matches!(self.ahead(1).kind, TokenKind::Name) => {
+            TokenKind::Mark("%") if self.peek_at(1).is_attached && matches!(self.peek_at(1).kind, TokenKind::Name) => {
                 self.next();
                 E::Global(self.name("the name of a global")?.value)
             }
             _ => {
-                let found = self.found();
+                let found = self.describe_next();
                 self.expected("an expression", found);
-                return Err(Unreadable);
+                return Err(SyntaxErrorReported);
             }
         };
-        self.made(kind, self.since(start))
+        self.new_expression(kind, self.span_since(start))
     }
 
     /// Adjacent strings are concatenated.
@@ -169,7 +169,7 @@ impl Parser<'_> {
     }
 
     /// Parses a name, a call, or `sizeof`.
-    fn named(&mut self) -> Read<Expression> {
+    fn name_or_call(&mut self) -> ParseResult<Expression> {
         let name = self.name("a name")?;
         let start = name.span;
         if name.value == "sizeof" {
@@ -177,10 +177,10 @@ impl Parser<'_> {
         }
         let kind =
             if self.at("(") { E::Call { arguments: self.arguments()?, function: name } } else { E::Name(name.value) };
-        self.made(kind, self.since(start))
+        self.new_expression(kind, self.span_since(start))
     }
 
-    fn size_of(&mut self, start: Span) -> Read<Expression> {
+    fn size_of(&mut self, start: Span) -> ParseResult<Expression> {
         let kind = if self.at("(") && self.is_type_ahead(1) {
             self.next();
             let (of, pointers) = (self.type_name()?, self.pointers()?);
@@ -191,19 +191,19 @@ impl Parser<'_> {
             self.expect(")")?;
             E::SizeOfType { of, pointers, lengths }
         } else {
-            E::SizeOfValue(Box::new(self.deeper(Self::unary)?))
+            E::SizeOfValue(Box::new(self.nested(Self::unary)?))
         };
-        self.made(kind, self.since(start))
+        self.new_expression(kind, self.span_since(start))
     }
 
-    fn arguments(&mut self) -> Read<Vec<Expression>> {
+    fn arguments(&mut self) -> ParseResult<Vec<Expression>> {
         self.expect("(")?;
         let mut arguments = Vec::new();
         while !self.at(")") {
             // An argument may be omitted if another follows (FiST, section 2.3.2).
             if self.at(",") {
                 let span = self.next().span;
-                arguments.push(self.made(E::Name(String::new()), span)?);
+                arguments.push(self.new_expression(E::Name(String::new()), span)?);
                 continue;
             }
             arguments.push(self.assignment()?);
@@ -216,7 +216,7 @@ impl Parser<'_> {
     }
 
     /// Parses the value of a `case`: no assignment.
-    pub(crate) fn case_value(&mut self) -> Read<Expression> {
+    pub(crate) fn case_value(&mut self) -> ParseResult<Expression> {
         self.conditional()
     }
 }
@@ -247,7 +247,7 @@ fn operator(mark: &str) -> Option<(B, u8)> {
 }
 
 /// The operator of a compound assignment; `Some(None)` for a plain one.
-fn assigning(mark: &str) -> Option<Option<B>> {
+fn assignment_operator(mark: &str) -> Option<Option<B>> {
     Some(match mark {
         "=" => None,
         "+=" => Some(B::Add),

@@ -1,6 +1,6 @@
 //! Items of the first and last sections: functions, data, types and constants.
 
-use super::cursor::{Parser, Read, Unreadable};
+use super::cursor::{ParseResult, Parser, SyntaxErrorReported};
 use crate::conditional::directive;
 use crate::diagnostic::Code;
 use crate::lexer::lex;
@@ -15,10 +15,11 @@ impl Parser<'_> {
         while !matches!(self.peek().kind, TokenKind::End | TokenKind::Separator | TokenKind::RawEnd) {
             let start = self.peek().span;
             match self.item() {
-                Ok(Some(kind)) => items.push(Item { kind, span: self.since(start) }),
+                Ok(Some(kind)) => items.push(Item { kind, span: self.span_since(start) }),
                 Ok(None) => {}
-                Err(Unreadable) => {
-                    if self.at_border() && !matches!(self.peek().kind, TokenKind::End) && self.peek().span == start {
+                Err(SyntaxErrorReported) => {
+                    if self.at_sync_point() && !matches!(self.peek().kind, TokenKind::End) && self.peek().span == start
+                    {
                         self.next();
                     }
                     self.recover();
@@ -28,7 +29,7 @@ impl Parser<'_> {
         items
     }
 
-    fn item(&mut self) -> Read<Option<I>> {
+    fn item(&mut self) -> ParseResult<Option<I>> {
         if matches!(self.peek().kind, TokenKind::Directive) {
             return self.directive();
         }
@@ -38,10 +39,10 @@ impl Parser<'_> {
         if self.eat_word("typedef") {
             return self.alias().map(Some);
         }
-        if self.at_word("enum") && matches!(self.ahead(1).kind, TokenKind::Mark("{")) {
+        if self.at_word("enum") && matches!(self.peek_at(1).kind, TokenKind::Mark("{")) {
             return self.enumeration().map(Some);
         }
-        if self.at_word("struct") && matches!(self.ahead(2).kind, TokenKind::Mark("{")) {
+        if self.at_word("struct") && matches!(self.peek_at(2).kind, TokenKind::Mark("{")) {
             self.next();
             let name = self.name("the name of a structure")?;
             let fields = self.fields()?;
@@ -52,8 +53,8 @@ impl Parser<'_> {
         let r#type = self.type_name()?;
         let first = self.variable_or_function(&r#type)?;
         match first {
-            Declared::Function(function) => Ok(Some(I::Function(function))),
-            Declared::Variable(first) => {
+            VariableOrFunction::Function(function) => Ok(Some(I::Function(function))),
+            VariableOrFunction::Variable(first) => {
                 let mut variables = vec![first];
                 while self.eat(",") {
                     variables.push(self.variable(&r#type, true)?);
@@ -64,23 +65,23 @@ impl Parser<'_> {
         }
     }
 
-    fn variable_or_function(&mut self, r#type: &TypeName) -> Read<Declared> {
+    fn variable_or_function(&mut self, r#type: &TypeName) -> ParseResult<VariableOrFunction> {
         let before = self.position;
         let result_pointers = self.pointers()?;
         let name = self.name("the name of a function or of data")?;
         if !self.at("(") {
             self.position = before;
-            return self.variable(r#type, true).map(Declared::Variable);
+            return self.variable(r#type, true).map(VariableOrFunction::Variable);
         }
         let parameters = self.parameters()?;
         let body = if self.eat(";") { None } else { Some(self.block()?) };
-        Ok(Declared::Function(Function { result: r#type.clone(), result_pointers, name, parameters, body }))
+        Ok(VariableOrFunction::Function(Function { result: r#type.clone(), result_pointers, name, parameters, body }))
     }
 
-    fn parameters(&mut self) -> Read<Vec<Variable>> {
+    fn parameters(&mut self) -> ParseResult<Vec<Variable>> {
         self.expect("(")?;
         let mut parameters = Vec::new();
-        if self.at_word("void") && matches!(self.ahead(1).kind, TokenKind::Mark(")")) {
+        if self.at_word("void") && matches!(self.peek_at(1).kind, TokenKind::Mark(")")) {
             self.next();
         }
         while !self.at(")") {
@@ -94,7 +95,7 @@ impl Parser<'_> {
         Ok(parameters)
     }
 
-    fn alias(&mut self) -> Read<I> {
+    fn alias(&mut self) -> ParseResult<I> {
         let r#type = self.type_name()?;
         let variable = self.variable(&r#type, true)?;
         self.expect(";")?;
@@ -104,7 +105,7 @@ impl Parser<'_> {
         Ok(I::TypeAlias(variable))
     }
 
-    fn enumeration(&mut self) -> Read<I> {
+    fn enumeration(&mut self) -> ParseResult<I> {
         self.next();
         self.expect("{")?;
         let mut values = Vec::new();
@@ -123,14 +124,14 @@ impl Parser<'_> {
 
     /// Parses a preprocessor line: `#include` and constant `#define`s have a meaning. Conditions have been removed
     /// before.
-    fn directive(&mut self) -> Read<Option<I>> {
+    fn directive(&mut self) -> ParseResult<Option<I>> {
         let span = self.next().span;
         let (word, rest) = directive(span.of(self.text));
         match word {
             "include" => Ok(Some(I::Include(rest.trim().to_owned()))),
             "define" => self.constant(span, rest).map(Some),
             _ => {
-                self.wrong_at(Code::Directive, format!("`#{word}` is not known"), span).remedy = Some(
+                self.error_at(Code::Directive, format!("`#{word}` is not known"), span).remedy = Some(
                     "there are #include, which does nothing, #define of a constant, #ifdef, #ifndef, #else and #endif"
                         .into(),
                 );
@@ -141,21 +142,21 @@ impl Parser<'_> {
     }
 
     /// Parses `#define NAME value`; the value defaults to 1.
-    fn constant(&mut self, line: Span, rest: &str) -> Read<I> {
+    fn constant(&mut self, line: Span, rest: &str) -> ParseResult<I> {
         let offset = rest.as_ptr() as usize - self.text.as_ptr() as usize;
         let mut tokens = lex(rest).tokens;
         for Token { span, .. } in &mut tokens {
             *span = Span::new(span.start as usize + offset, span.end as usize + offset);
         }
         let Some(Token { kind: TokenKind::Name, span, .. }) = tokens.first() else {
-            self.wrong_at(Code::Directive, "#define is followed by a name", line);
-            return Err(Unreadable);
+            self.error_at(Code::Directive, "#define is followed by a name", line);
+            return Err(SyntaxErrorReported);
         };
         let name: Name = Spanned::new(span.of(self.text).to_owned(), *span);
         if tokens[1].is_attached && tokens[1].kind == TokenKind::Mark("(") {
-            self.wrong_at(Code::Directive, "a constant has no parameters", line).remedy =
+            self.error_at(Code::Directive, "a constant has no parameters", line).remedy =
                 Some("write a function".into());
-            return Err(Unreadable);
+            return Err(SyntaxErrorReported);
         }
         if tokens[1].kind == TokenKind::End {
             let one = crate::tree::ExpressionKind::Integer { value: 1, is_unsigned: false, is_long: false };
@@ -171,7 +172,7 @@ impl Parser<'_> {
         };
         let value = inner.expression();
         if value.is_ok() && !matches!(inner.peek().kind, TokenKind::End) {
-            let found = inner.found();
+            let found = inner.describe_next();
             inner.expected("the end of the constant", found);
         }
         (self.types, self.diagnostics) = (inner.types, inner.diagnostics);
@@ -179,7 +180,7 @@ impl Parser<'_> {
     }
 }
 
-enum Declared {
+enum VariableOrFunction {
     Variable(Variable),
     Function(Function),
 }

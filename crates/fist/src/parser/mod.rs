@@ -44,7 +44,7 @@ pub fn parse(text: &str) -> Parsed {
         tokens: &lexed.tokens,
         position: 0,
         depth: 0,
-        types: types::known_names(),
+        types: types::predefined_type_names(),
         diagnostics: lexed.diagnostics,
     };
     let description = parser.description();
@@ -62,8 +62,8 @@ impl Parser<'_> {
             if matches!(self.peek().kind, TokenKind::RawEnd) {
                 self.next();
             } else {
-                let found = self.found();
-                self.wrong(Code::Unclosed, "the section that begins with `%{` is not closed")
+                let found = self.describe_next();
+                self.error(Code::Unclosed, "the section that begins with `%{` is not closed")
                     .at(found)
                     .remedy("write `%}` on a line of its own");
             }
@@ -76,7 +76,7 @@ impl Parser<'_> {
             description.code = self.items();
         }
         if !matches!(self.peek().kind, TokenKind::End) {
-            let found = self.found();
+            let found = self.describe_next();
             self.expected("the end of the description", found);
         }
         description

@@ -1,44 +1,44 @@
 //! Parsing of statements.
 
-use super::cursor::{Parser, Read, Unreadable};
+use super::cursor::{ParseResult, Parser, SyntaxErrorReported};
 use crate::diagnostic::Code;
 use crate::token::TokenKind;
 use crate::tree::{Block, Statement, StatementKind as S, SwitchPart};
 
 impl Parser<'_> {
     /// Parses a block: statements in braces.
-    pub(crate) fn block(&mut self) -> Read<Block> {
+    pub(crate) fn block(&mut self) -> ParseResult<Block> {
         let start = self.expect("{")?;
         let statements = self.statements(|parser| parser.at("}"));
         if !self.eat("}") {
-            let found = self.found();
-            self.wrong(Code::Unclosed, "a block is not closed").at(found).and(start, "it begins here");
-            return Err(Unreadable);
+            let found = self.describe_next();
+            self.error(Code::Unclosed, "a block is not closed").at(found).and(start, "it begins here");
+            return Err(SyntaxErrorReported);
         }
-        Ok(Block { statements, span: self.since(start) })
+        Ok(Block { statements, span: self.span_since(start) })
     }
 
     /// Parses statements up to an end, or up to the start of a rule, where a brace is missing.
     fn statements(&mut self, is_end: impl Fn(&Self) -> bool) -> Vec<Statement> {
         let mut statements = Vec::new();
-        while !is_end(self) && !self.at_border() {
+        while !is_end(self) && !self.at_sync_point() {
             match self.statement() {
                 Ok(statement) => statements.push(statement),
-                Err(Unreadable) => self.recover_in_block(),
+                Err(SyntaxErrorReported) => self.recover_in_block(),
             }
         }
         statements
     }
 
-    fn statement(&mut self) -> Read<Statement> {
-        self.deeper(|parser| {
+    fn statement(&mut self) -> ParseResult<Statement> {
+        self.nested(|parser| {
             let start = parser.peek().span;
             let kind = parser.statement_kind()?;
-            Ok(Statement { kind, span: parser.since(start) })
+            Ok(Statement { kind, span: parser.span_since(start) })
         })
     }
 
-    fn statement_kind(&mut self) -> Read<S> {
+    fn statement_kind(&mut self) -> ParseResult<S> {
         if self.at("{") {
             return self.block().map(S::Block);
         }
@@ -55,8 +55,8 @@ impl Parser<'_> {
             Some("do") => self.do_while(),
             Some("for") => self.for_loop(),
             Some("switch") => self.switch(),
-            Some("break") => self.alone(S::Break),
-            Some("continue") => self.alone(S::Continue),
+            Some("break") => self.simple_statement(S::Break),
+            Some("continue") => self.simple_statement(S::Continue),
             Some("return") => {
                 self.next();
                 let value = if self.at(";") { None } else { Some(self.expression()?) };
@@ -64,10 +64,10 @@ impl Parser<'_> {
                 Ok(S::Return(value))
             }
             Some(word @ ("goto" | "asm" | "typedef")) => {
-                self.wrong(Code::NotSupported, format!("descriptions have no `{word}` here"));
-                Err(Unreadable)
+                self.error(Code::NotSupported, format!("descriptions have no `{word}` here"));
+                Err(SyntaxErrorReported)
             }
-            _ if self.is_type_ahead(0) && !matches!(self.ahead(1).kind, TokenKind::Mark("=" | "(" | "." | "[")) => {
+            _ if self.is_type_ahead(0) && !matches!(self.peek_at(1).kind, TokenKind::Mark("=" | "(" | "." | "[")) => {
                 self.variables()
             }
             _ => {
@@ -78,20 +78,20 @@ impl Parser<'_> {
         }
     }
 
-    fn alone(&mut self, kind: S) -> Read<S> {
+    fn simple_statement(&mut self, kind: S) -> ParseResult<S> {
         self.next();
         self.expect(";")?;
         Ok(kind)
     }
 
-    fn in_parentheses(&mut self) -> Read<crate::tree::Expression> {
+    fn in_parentheses(&mut self) -> ParseResult<crate::tree::Expression> {
         self.expect("(")?;
         let value = self.expression()?;
         self.expect(")")?;
         Ok(value)
     }
 
-    fn variables(&mut self) -> Read<S> {
+    fn variables(&mut self) -> ParseResult<S> {
         let r#type = self.type_name()?;
         let mut variables = vec![self.variable(&r#type, true)?];
         while self.eat(",") {
@@ -101,7 +101,7 @@ impl Parser<'_> {
         Ok(S::Declaration(variables))
     }
 
-    fn condition(&mut self) -> Read<S> {
+    fn condition(&mut self) -> ParseResult<S> {
         self.next();
         let condition = self.in_parentheses()?;
         let then = Box::new(self.statement()?);
@@ -109,20 +109,20 @@ impl Parser<'_> {
         Ok(S::If { condition, then, otherwise })
     }
 
-    fn do_while(&mut self) -> Read<S> {
+    fn do_while(&mut self) -> ParseResult<S> {
         self.next();
         let body = Box::new(self.statement()?);
         if !self.eat_word("while") {
-            let found = self.found();
+            let found = self.describe_next();
             self.expected("`while`", found);
-            return Err(Unreadable);
+            return Err(SyntaxErrorReported);
         }
         let condition = self.in_parentheses()?;
         self.expect(";")?;
         Ok(S::DoWhile { body, condition })
     }
 
-    fn for_loop(&mut self) -> Read<S> {
+    fn for_loop(&mut self) -> ParseResult<S> {
         self.next();
         self.expect("(")?;
         let start = self.peek().span;
@@ -135,7 +135,7 @@ impl Parser<'_> {
             self.expect(";")?;
             S::Expression(value)
         };
-        let first = Box::new(Statement { kind: first, span: self.since(start) });
+        let first = Box::new(Statement { kind: first, span: self.span_since(start) });
         let condition = if self.at(";") { None } else { Some(self.expression()?) };
         self.expect(";")?;
         let step = if self.at(")") { None } else { Some(self.expression()?) };
@@ -143,12 +143,12 @@ impl Parser<'_> {
         Ok(S::For { first, condition, step, body: Box::new(self.statement()?) })
     }
 
-    fn switch(&mut self) -> Read<S> {
+    fn switch(&mut self) -> ParseResult<S> {
         self.next();
         let value = self.in_parentheses()?;
         self.expect("{")?;
         let mut body = Vec::new();
-        while !self.at("}") && !self.at_border() {
+        while !self.at("}") && !self.at_sync_point() {
             let labels = self.labels()?;
             let is_end = |parser: &Self| parser.at("}") || parser.at_word("case") || parser.at_word("default");
             body.push(SwitchPart { labels, statements: self.statements(is_end) });
@@ -157,7 +157,7 @@ impl Parser<'_> {
         Ok(S::Switch { value, body })
     }
 
-    fn labels(&mut self) -> Read<Vec<(Option<crate::tree::Expression>, crate::text::Span)>> {
+    fn labels(&mut self) -> ParseResult<Vec<(Option<crate::tree::Expression>, crate::text::Span)>> {
         let mut labels = Vec::new();
         loop {
             let start = self.peek().span;
@@ -167,14 +167,14 @@ impl Parser<'_> {
             } else if self.eat_word("default") {
                 None
             } else if labels.is_empty() {
-                let found = self.found();
+                let found = self.describe_next();
                 self.expected("`case` or `default`", found);
-                return Err(Unreadable);
+                return Err(SyntaxErrorReported);
             } else {
                 return Ok(labels);
             };
             self.expect(":")?;
-            labels.push((value, self.since(start)));
+            labels.push((value, self.span_since(start)));
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) const CRYPTFS: &str = include_str!("../../tests/paper/cryptfs.fist");
 pub(crate) const UNIONFS: &str = include_str!("../../tests/paper/unionfs.fist");
 
 #[test]
-fn the_listings_of_the_paper_are_read() {
+fn the_listings_of_the_paper_are_parsed() {
     let snoopfs = read(SNOOPFS);
     assert_eq!((snoopfs.rules.len(), snoopfs.rules[0].operation.value.as_str()), (1, "lookup"));
     let cryptfs = read(CRYPTFS);
@@ -35,7 +35,7 @@ fn the_listings_of_the_paper_are_read() {
 }
 
 #[test]
-fn a_percent_sign_is_a_remainder_between_values_and_a_global_before_one() {
+fn percent_is_remainder_after_an_operand_and_global_otherwise() {
     let description = read("%%\n%op:all:precall { int a = %uid % %gid%2; a = a %uid; }\n");
     assert_eq!(description.rules.len(), 1);
     let text = parse("%%\n%op:all:precall { int a = 5%uid; }\n");
@@ -43,7 +43,7 @@ fn a_percent_sign_is_a_remainder_between_values_and_a_global_before_one() {
 }
 
 #[test]
-fn several_errors_are_told_in_one_run() {
+fn several_errors_are_reported_in_one_run() {
     let text = "fanout two;\nfliter data;\n%%\n%op:unlink:before { x = ; y = 1 }\n%ops:all { return 0; }\n%%\nint f( { }\nint g() { return 1; }\n";
     let found = codes(text);
     for code in [Code::Expected, Code::UnknownDeclaration, Code::UnknownPart] {
@@ -53,7 +53,7 @@ fn several_errors_are_told_in_one_run() {
 }
 
 #[test]
-fn no_text_is_too_deep_or_endless() {
+fn parsing_always_terminates_within_the_depth_limit() {
     for text in [
         format!("%%\n%op:all {{ {} }}\n", "(".repeat(100_000)),
         format!("%%\n%op:all {{ {} }}\n", "{".repeat(100_000)),
@@ -74,7 +74,7 @@ fn no_text_is_too_deep_or_endless() {
 
 /// Parsing terminates on random sequences of meaningful pieces.
 #[test]
-fn random_texts_are_read_or_refused() {
+fn random_texts_are_parsed_or_rejected() {
     let given = std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| fastrand::u64(..));
     println!("PLYFS_TEST_SEED={seed}");

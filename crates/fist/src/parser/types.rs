@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::cursor::{Parser, Read, Unreadable};
+use super::cursor::{ParseResult, Parser, SyntaxErrorReported};
 use crate::diagnostic::Code;
-use crate::limits::TYPE_DEPTH_MAX;
+use crate::limits::MAX_TYPE_DEPTH;
 use crate::text::Span;
 use crate::token::TokenKind;
 use crate::tree::{BaseType, Expression, Field, Initializer, TypeName, Variable};
@@ -48,12 +48,12 @@ pub(crate) const INTEGERS: [(&str, u8, bool); 34] = [
     ("ino_t", 8, true),
 ];
 
-/// Keywords of which types are made.
-pub(crate) const WORDS: [&str; 12] =
+/// Keywords that form types.
+pub(crate) const TYPE_KEYWORDS: [&str; 12] =
     ["void", "char", "short", "int", "long", "signed", "unsigned", "const", "volatile", "struct", "float", "double"];
 
 /// The names of predefined types.
-pub(crate) fn known_names() -> HashSet<String> {
+pub(crate) fn predefined_type_names() -> HashSet<String> {
     let names = INTEGERS.iter().map(|(name, ..)| *name).chain(["page_t", "vnode", "vnode_t"]);
     names.map(str::to_owned).collect()
 }
@@ -61,12 +61,12 @@ pub(crate) fn known_names() -> HashSet<String> {
 impl Parser<'_> {
     /// Returns whether a type begins with the token at this distance after the next.
     pub(crate) fn is_type_ahead(&self, count: usize) -> bool {
-        let token = self.ahead(count);
+        let token = self.peek_at(count);
         let word = token.span.of(self.text);
-        matches!(token.kind, TokenKind::Name) && (WORDS.contains(&word) || self.types.contains(word))
+        matches!(token.kind, TokenKind::Name) && (TYPE_KEYWORDS.contains(&word) || self.types.contains(word))
     }
 
-    pub(crate) fn type_name(&mut self) -> Read<TypeName> {
+    pub(crate) fn type_name(&mut self) -> ParseResult<TypeName> {
         let start = self.peek().span;
         let mut is_const = false;
         let mut words: Vec<&str> = Vec::new();
@@ -81,12 +81,12 @@ impl Parser<'_> {
                     continue;
                 }
                 "float" | "double" => {
-                    self.wrong(Code::NotSupported, format!("`{word}` is no type of a description")).remedy =
+                    self.error(Code::NotSupported, format!("`{word}` is no type of a description")).remedy =
                         Some("a file system computes with integers: use `long`".into());
-                    return Err(Unreadable);
+                    return Err(SyntaxErrorReported);
                 }
-                _ if WORDS.contains(&word) && base.is_none() => words.push(word),
-                _ if words.is_empty() && base.is_none() && self.types.contains(word) => base = Some(named(word)),
+                _ if TYPE_KEYWORDS.contains(&word) && base.is_none() => words.push(word),
+                _ if words.is_empty() && base.is_none() && self.types.contains(word) => base = Some(named_type(word)),
                 _ => break,
             }
             self.next();
@@ -94,55 +94,59 @@ impl Parser<'_> {
         let base = match base {
             Some(base) => base,
             None if words.is_empty() => {
-                let found = self.found();
+                let found = self.describe_next();
                 self.expected("a type", found);
-                return Err(Unreadable);
+                return Err(SyntaxErrorReported);
             }
-            None => match of_words(&words) {
+            None => match type_of_keywords(&words) {
                 Some(base) => base,
                 None => {
-                    let (what, span) = (format!("`{}` is no type", words.join(" ")), self.since(start));
-                    self.wrong_at(Code::Expected, what, span);
-                    return Err(Unreadable);
+                    let (what, span) = (format!("`{}` is no type", words.join(" ")), self.span_since(start));
+                    self.error_at(Code::Expected, what, span);
+                    return Err(SyntaxErrorReported);
                 }
             },
         };
-        Ok(TypeName { is_const, base, span: self.since(start) })
+        Ok(TypeName { is_const, base, span: self.span_since(start) })
     }
 
-    pub(crate) fn pointers(&mut self) -> Read<u32> {
+    pub(crate) fn pointers(&mut self) -> ParseResult<u32> {
         let mut count = 0;
         while self.eat("*") {
             count += 1;
-            self.within_type_depth(count)?;
+            self.check_type_depth(count)?;
             while self.eat_word("const") || self.eat_word("volatile") {}
         }
         Ok(count)
     }
 
     /// Checks the number of pointers or arrays in a type.
-    fn within_type_depth(&mut self, count: u32) -> Read<()> {
-        if count <= TYPE_DEPTH_MAX {
+    fn check_type_depth(&mut self, count: u32) -> ParseResult<()> {
+        if count <= MAX_TYPE_DEPTH {
             return Ok(());
         }
-        let what = format!("a type is made of more than {TYPE_DEPTH_MAX} pointers and arrays");
-        self.wrong(Code::TooDeep, what).remedy = Some("put a structure in between".into());
-        Err(Unreadable)
+        let what = format!("a type is made of more than {MAX_TYPE_DEPTH} pointers and arrays");
+        self.error(Code::TooDeep, what).remedy = Some("put a structure in between".into());
+        Err(SyntaxErrorReported)
     }
 
     /// Parses one more length of an array.
-    pub(crate) fn length<T>(&mut self, lengths: &mut Vec<T>, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<()> {
+    pub(crate) fn length<T>(
+        &mut self,
+        lengths: &mut Vec<T>,
+        read: impl FnOnce(&mut Self) -> ParseResult<T>,
+    ) -> ParseResult<()> {
         let length = read(self)?;
         lengths.push(length);
-        self.within_type_depth(lengths.len() as u32)?;
+        self.check_type_depth(lengths.len() as u32)?;
         self.expect("]").map(drop)
     }
 
     /// Parses the fields of declared data, including the braces.
-    pub(crate) fn fields(&mut self) -> Read<Vec<Field>> {
+    pub(crate) fn fields(&mut self) -> ParseResult<Vec<Field>> {
         self.expect("{")?;
         let mut fields = Vec::new();
-        while !self.at("}") && !self.at_border() {
+        while !self.at("}") && !self.at_sync_point() {
             if self.field(&mut fields).is_err() {
                 self.recover_in_block();
             }
@@ -152,13 +156,13 @@ impl Parser<'_> {
     }
 
     /// Parses one type and the names declared with it.
-    fn field(&mut self, fields: &mut Vec<Field>) -> Read<()> {
+    fn field(&mut self, fields: &mut Vec<Field>) -> ParseResult<()> {
         let r#type = self.type_name()?;
         loop {
             if self.at("*") {
-                self.wrong(Code::NotSupported, "declared data holds no pointers (FiST, section 2.2)").remedy =
+                self.error(Code::NotSupported, "declared data holds no pointers (FiST, section 2.2)").remedy =
                     Some("write an array, as `char key[16]`".into());
-                return Err(Unreadable);
+                return Err(SyntaxErrorReported);
             }
             let name = self.name("the name of a field")?;
             let mut lengths = Vec::new();
@@ -174,7 +178,7 @@ impl Parser<'_> {
     }
 
     /// Parses the rest of a declarator after a type: pointers, a name, arrays and an initializer.
-    pub(crate) fn variable(&mut self, r#type: &TypeName, needs_name: bool) -> Read<Variable> {
+    pub(crate) fn variable(&mut self, r#type: &TypeName, needs_name: bool) -> ParseResult<Variable> {
         let start = self.peek().span;
         let pointers = self.pointers()?;
         let name = match self.word() {
@@ -183,10 +187,10 @@ impl Parser<'_> {
         };
         let lengths = self.lengths()?;
         let value = if self.eat("=") { Some(self.initializer()?) } else { None };
-        Ok(Variable { r#type: r#type.clone(), pointers, name, lengths, value, span: self.since(start) })
+        Ok(Variable { r#type: r#type.clone(), pointers, name, lengths, value, span: self.span_since(start) })
     }
 
-    fn lengths(&mut self) -> Read<Vec<Option<Expression>>> {
+    fn lengths(&mut self) -> ParseResult<Vec<Option<Expression>>> {
         let mut lengths = Vec::new();
         while self.eat("[") {
             let read = |parser: &mut Self| if parser.at("]") { Ok(None) } else { parser.assignment().map(Some) };
@@ -195,11 +199,11 @@ impl Parser<'_> {
         Ok(lengths)
     }
 
-    fn initializer(&mut self) -> Read<Initializer> {
+    fn initializer(&mut self) -> ParseResult<Initializer> {
         if !self.at("{") {
             return Ok(Initializer::Value(self.assignment()?));
         }
-        self.deeper(|parser| {
+        self.nested(|parser| {
             let start: Span = parser.next().span;
             let mut values = Vec::new();
             while !parser.at("}") {
@@ -209,12 +213,12 @@ impl Parser<'_> {
                 }
             }
             parser.expect("}")?;
-            Ok(Initializer::List(values, parser.since(start)))
+            Ok(Initializer::List(values, parser.span_since(start)))
         })
     }
 }
 
-fn named(word: &str) -> BaseType {
+fn named_type(word: &str) -> BaseType {
     match INTEGERS.iter().find(|(name, ..)| *name == word) {
         Some((_, bytes, is_unsigned)) => BaseType::Integer { bytes: *bytes, is_unsigned: *is_unsigned },
         None if word == "vnode" || word == "vnode_t" => BaseType::Vnode,
@@ -223,7 +227,7 @@ fn named(word: &str) -> BaseType {
 }
 
 /// The type denoted by C keywords, in any order.
-fn of_words(words: &[&str]) -> Option<BaseType> {
+fn type_of_keywords(words: &[&str]) -> Option<BaseType> {
     let count = |word: &str| words.iter().filter(|other| **other == word).count();
     let is_unsigned = count("unsigned") == 1;
     if count("void") == 1 {

@@ -1,53 +1,53 @@
 //! Lowering of functions and of intrinsic and host calls to code.
 
+use super::error::PrepareError;
 use super::layout::Layout;
-use super::unfit::Unfit;
 use crate::arithmetic::compute;
 use crate::code::{Expression, Function, Operand, Shared, Site, Statement};
 use crate::depth;
 use crate::ir::{self, Constant, Expression as E, Integer, Statement as S, Step, Type};
-use crate::weight::weigh;
+use crate::weight::set_fuel_costs;
 
 /// Depth of a call itself, in addition to the nesting.
 const CALL_DEPTH: u32 = 2;
 
 /// Lowers a function to code.
-pub(crate) fn function(one: &ir::Function, layout: &Layout) -> Result<Function, Unfit> {
-    let preparing = Preparing { layout, name: &one.name };
-    let objects = one.objects.iter().map(|object| preparing.size(&object.r#type));
-    let mut made = Function {
+pub(crate) fn function(one: &ir::Function, layout: &Layout) -> Result<Function, PrepareError> {
+    let lowering = CodeLowering { layout, name: &one.name };
+    let objects = one.objects.iter().map(|object| lowering.size(&object.r#type));
+    let mut lowered = Function {
         name: one.name.clone(),
         parameters: one.parameters,
         registers: one.registers.len(),
         objects: objects.collect::<Result<_, _>>()?,
-        body: preparing.statements(&one.body)?,
+        body: lowering.statements(&one.body)?,
         depth: 0,
         weight: 0,
         span: one.span,
     };
-    weigh(&mut made);
-    made.depth = depth::of(&made.body) + CALL_DEPTH;
-    Ok(made)
+    set_fuel_costs(&mut lowered);
+    lowered.depth = depth::of(&lowered.body) + CALL_DEPTH;
+    Ok(lowered)
 }
 
 /// Lowers an intrinsic or host call.
-pub(crate) fn site(one: &ir::Site, layout: &Layout) -> Result<Site, Unfit> {
-    let preparing = Preparing { layout, name: "" };
+pub(crate) fn site(one: &ir::Site, layout: &Layout) -> Result<Site, PrepareError> {
+    let lowering = CodeLowering { layout, name: "" };
     Ok(match one {
         ir::Site::BuiltIn(function, operands) => {
-            let operands = operands.iter().map(|operand| preparing.operand(operand));
+            let operands = operands.iter().map(|operand| lowering.operand(operand));
             Site::BuiltIn(*function, operands.collect::<Result<_, _>>()?)
         }
         ir::Site::Global(global) => Site::Global(*global),
         ir::Site::OperationValue(value) => Site::OperationValue(*value),
-        ir::Site::Assign(value, operand) => Site::Assign(*value, preparing.operand(operand)?),
-        ir::Site::Attribute(attribute, operand) => Site::Attribute(*attribute, preparing.operand(operand)?),
+        ir::Site::Assign(value, operand) => Site::Assign(*value, lowering.operand(operand)?),
+        ir::Site::Attribute(attribute, operand) => Site::Attribute(*attribute, lowering.operand(operand)?),
         ir::Site::Object(argument) => Site::Object(*argument),
-        ir::Site::Load(shared) => Site::Load(preparing.shared(shared)?, scalar(&shared.r#type)),
-        ir::Site::Store(shared) => Site::Store(preparing.shared(shared)?, scalar(&shared.r#type)),
+        ir::Site::Load(shared) => Site::Load(lowering.shared(shared)?, scalar(&shared.r#type)),
+        ir::Site::Store(shared) => Site::Store(lowering.shared(shared)?, scalar(&shared.r#type)),
         ir::Site::Update { shared, operator, computed, is_postfix } => Site::Update {
             integer: scalar(&shared.r#type),
-            shared: preparing.shared(shared)?,
+            shared: lowering.shared(shared)?,
             operator: *operator,
             computed: *computed,
             is_postfix: *is_postfix,
@@ -63,57 +63,57 @@ fn scalar(r#type: &Type) -> Integer {
     }
 }
 
-struct Preparing<'a> {
+struct CodeLowering<'a> {
     layout: &'a Layout,
     /// Name of the function, for messages.
     name: &'a str,
 }
 
-impl Preparing<'_> {
-    fn size(&self, r#type: &Type) -> Result<u64, Unfit> {
+impl CodeLowering<'_> {
+    fn size(&self, r#type: &Type) -> Result<u64, PrepareError> {
         match r#type {
             Type::Void => Ok(0),
-            other => self.layout.size(other).ok_or_else(|| Unfit::TooLarge(self.name.to_owned())),
+            other => self.layout.size(other).ok_or_else(|| PrepareError::TooLarge(self.name.to_owned())),
         }
     }
 
     /// Size of an element in bytes: 1 for `void`, as in GNU C.
-    fn element_size(&self, r#type: &Type) -> Result<u64, Unfit> {
+    fn element_size(&self, r#type: &Type) -> Result<u64, PrepareError> {
         match r#type {
             Type::Void => Ok(1),
             other => self.size(other),
         }
     }
 
-    fn constant(&self, constant: Constant) -> Result<i64, Unfit> {
+    fn constant(&self, constant: Constant) -> Result<i64, PrepareError> {
         self.layout.constant(constant).ok_or(match constant {
-            Constant::Error(name) | Constant::Flag(name) => Unfit::Missing(name),
-            _ => Unfit::BadConstant(self.name.to_owned()),
+            Constant::Error(name) | Constant::Flag(name) => PrepareError::Missing(name),
+            _ => PrepareError::BadConstant(self.name.to_owned()),
         })
     }
 
-    fn length(&self, length: Constant) -> Result<u64, Unfit> {
-        self.layout.length(length).ok_or_else(|| Unfit::BadConstant(self.name.to_owned()))
+    fn length(&self, length: Constant) -> Result<u64, PrepareError> {
+        self.layout.length(length).ok_or_else(|| PrepareError::BadConstant(self.name.to_owned()))
     }
 
-    fn statements(&self, all: &[S]) -> Result<Vec<Statement>, Unfit> {
+    fn statements(&self, all: &[S]) -> Result<Vec<Statement>, PrepareError> {
         let code = all.iter().filter(|one| !matches!(one, S::Comment(_)));
         code.map(|one| self.statement(one)).collect()
     }
 
-    fn boxed_statement(&self, one: &S) -> Result<Box<Statement>, Unfit> {
+    fn boxed_statement(&self, one: &S) -> Result<Box<Statement>, PrepareError> {
         self.statement(one).map(Box::new)
     }
 
-    fn statement(&self, one: &S) -> Result<Statement, Unfit> {
+    fn statement(&self, one: &S) -> Result<Statement, PrepareError> {
         Ok(match one {
             S::Comment(_) => Statement::Block(Vec::new()),
             S::Expression(value) => Statement::Expression(self.value(value)?),
             S::Clear(object) => Statement::Clear(*object),
             S::Block(inner) => {
-                let mut made = self.statements(inner)?;
+                let mut lowered = self.statements(inner)?;
                 // Comments must not turn a single statement into a block, which would be nested more deeply.
-                if made.len() == 1 && inner.len() > 1 { made.remove(0) } else { Statement::Block(made) }
+                if lowered.len() == 1 && inner.len() > 1 { lowered.remove(0) } else { Statement::Block(lowered) }
             }
             S::If(condition, then, otherwise) => {
                 Statement::If(self.value(condition)?, self.boxed_statement(then)?, self.boxed_statement(otherwise)?)
@@ -139,26 +139,26 @@ impl Preparing<'_> {
     }
 
     /// Evaluates the values of case labels, in ascending order.
-    fn cases(&self, cases: &[(E, usize)], integer: Integer) -> Result<Vec<(i64, usize)>, Unfit> {
-        let value = |case: &E| self.layout.value(case).ok_or_else(|| Unfit::BadConstant(self.name.to_owned()));
+    fn cases(&self, cases: &[(E, usize)], integer: Integer) -> Result<Vec<(i64, usize)>, PrepareError> {
+        let value = |case: &E| self.layout.value(case).ok_or_else(|| PrepareError::BadConstant(self.name.to_owned()));
         let known = cases.iter().map(|(case, part)| Ok((integer.wrap(value(case)?), *part)));
         let mut known: Vec<_> = known.collect::<Result<_, _>>()?;
         known.sort_unstable();
         match known.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-            true => Err(Unfit::SameLabels(self.name.to_owned())),
+            true => Err(PrepareError::SameLabels(self.name.to_owned())),
             false => Ok(known),
         }
     }
 
-    fn optional(&self, value: Option<&E>) -> Result<Option<Expression>, Unfit> {
+    fn optional(&self, value: Option<&E>) -> Result<Option<Expression>, PrepareError> {
         value.map(|value| self.value(value)).transpose()
     }
 
-    fn boxed(&self, value: &E) -> Result<Box<Expression>, Unfit> {
+    fn boxed(&self, value: &E) -> Result<Box<Expression>, PrepareError> {
         self.value(value).map(Box::new)
     }
 
-    fn value(&self, value: &E) -> Result<Expression, Unfit> {
+    fn value(&self, value: &E) -> Result<Expression, PrepareError> {
         Ok(match value {
             E::Constant(constant) => Expression::Constant(self.constant(*constant)?),
             E::Size(r#type) => Expression::Constant(self.size(r#type)? as i64),
@@ -210,27 +210,29 @@ impl Preparing<'_> {
         })
     }
 
-    fn values(&self, values: &[E]) -> Result<Vec<Expression>, Unfit> {
+    fn values(&self, values: &[E]) -> Result<Vec<Expression>, PrepareError> {
         values.iter().map(|value| self.value(value)).collect()
     }
 
-    fn operand(&self, one: &ir::Operand) -> Result<Operand, Unfit> {
+    fn operand(&self, one: &ir::Operand) -> Result<Operand, PrepareError> {
         Ok(match one {
             ir::Operand::Missing => Operand::Missing,
             ir::Operand::Integer(integer) => Operand::Integer(*integer),
             ir::Operand::Pointer(to) => Operand::Pointer(to.as_ref().map(|to| self.size(to)).transpose()?),
-            ir::Operand::Answer(integer) => Operand::Answer(*integer),
+            ir::Operand::OutInteger(integer) => Operand::OutInteger(*integer),
             ir::Operand::Object => Operand::Object,
             ir::Operand::Argument(argument) => Operand::Argument(*argument),
             ir::Operand::Named => Operand::Named,
             ir::Operand::Shared(shared) => Operand::Shared(self.shared(shared)?, self.size(&shared.r#type)?),
-            ir::Operand::SharedAnswer(shared) => Operand::SharedAnswer(self.shared(shared)?, scalar(&shared.r#type)),
+            ir::Operand::SharedOutInteger(shared) => {
+                Operand::SharedOutInteger(self.shared(shared)?, scalar(&shared.r#type))
+            }
             ir::Operand::Field(field) => Operand::Field(field.structure, field.field),
             ir::Operand::Text(text) => Operand::Text(text.clone()),
         })
     }
 
-    fn shared(&self, one: &ir::Shared) -> Result<Shared, Unfit> {
+    fn shared(&self, one: &ir::Shared) -> Result<Shared, PrepareError> {
         let mut shared = Shared { area: one.area.clone(), offset: 0, indexes: Vec::new() };
         for step in &one.path {
             match step {

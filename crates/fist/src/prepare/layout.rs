@@ -1,9 +1,9 @@
 //! Layout on a target: sizes, offsets of fields, and values of constants.
 
-use super::unfit::Unfit;
+use super::error::PrepareError;
 use crate::arithmetic::{compare, compute};
-use crate::ir::{self, Constant, Expression as E, FieldOf};
-use crate::limits::OBJECT_BYTES_MAX;
+use crate::ir::{self, Constant, Expression as E, FieldReference};
+use crate::limits::MAX_OBJECT_BYTES;
 use crate::program::{Field, Structure, Type};
 use crate::target::Target;
 
@@ -36,7 +36,7 @@ impl Layout {
     }
 
     /// Lays out a whole program.
-    pub(crate) fn of(program: &ir::Program, target: &Target) -> Result<Layout, Unfit> {
+    pub(crate) fn of(program: &ir::Program, target: &Target) -> Result<Layout, PrepareError> {
         let mut layout = Layout::new(target);
         for level in &program.levels {
             layout.add_errors(&program.errors[level.own.errors.clone()])?;
@@ -45,12 +45,12 @@ impl Layout {
         // declarations only.
         let mut structures = program.structures.iter();
         for ir::Definition { name, value } in &program.constants {
-            layout.has_names_of(value)?;
+            layout.check_names_of(value)?;
             let value = loop {
                 match (layout.value(value), structures.as_slice().first()) {
                     (Some(value), _) => break value,
                     (None, Some(_)) => layout.add_next(&mut structures)?,
-                    (None, None) => return Err(Unfit::BadConstant(name.clone())),
+                    (None, None) => return Err(PrepareError::BadConstant(name.clone())),
                 }
             };
             layout.constants.push(value);
@@ -61,40 +61,46 @@ impl Layout {
         Ok(layout)
     }
 
-    fn add_next(&mut self, structures: &mut std::slice::Iter<'_, ir::Structure>) -> Result<(), Unfit> {
+    fn add_next(&mut self, structures: &mut std::slice::Iter<'_, ir::Structure>) -> Result<(), PrepareError> {
         let Some(structure) = structures.next() else { return Ok(()) };
         match self.add_structure(structure) {
-            Some(added) if added.size <= OBJECT_BYTES_MAX => Ok(()),
-            _ => Err(Unfit::TooLarge(structure.name.clone())),
+            Some(added) if added.size <= MAX_OBJECT_BYTES => Ok(()),
+            _ => Err(PrepareError::TooLarge(structure.name.clone())),
         }
     }
 
     /// Checks that the target defines every name in an expression.
-    fn has_names_of(&self, expression: &E) -> Result<(), Unfit> {
+    fn check_names_of(&self, expression: &E) -> Result<(), PrepareError> {
         let mut missing = None;
         ir::each(expression, &mut |one| match one {
             E::Constant(Constant::Error(name)) if !self.target.errors.contains_key(name) => missing = Some(*name),
             E::Constant(Constant::Flag(name)) if !self.target.flags.contains_key(name) => missing = Some(*name),
             _ => {}
         });
-        missing.map_or(Ok(()), |name| Err(Unfit::Missing(name)))
+        missing.map_or(Ok(()), |name| Err(PrepareError::Missing(name)))
     }
 
     /// Assigns distinct numbers to the errors that a FiST program declares. Errors of other FiST programs may have
     /// equal numbers, as when they are stacked.
-    fn add_errors(&mut self, errors: &[ir::OwnError]) -> Result<(), Unfit> {
-        let given: Vec<_> = errors.iter().filter_map(|error| error.number).collect();
+    fn add_errors(&mut self, errors: &[ir::DeclaredError]) -> Result<(), PrepareError> {
+        let explicit_numbers: Vec<_> = errors.iter().filter_map(|error| error.number).collect();
         let first = self.errors.len();
         for error in errors {
-            let number = error.number.or_else(|| self.free_error(first, &given)).ok_or(Unfit::TooManyErrors)?;
+            let number = error
+                .number
+                .or_else(|| self.free_error(first, &explicit_numbers))
+                .ok_or(PrepareError::TooManyErrors)?;
             self.errors.push(number);
         }
         Ok(())
     }
 
     /// Returns a free error number: one not used by the errors from this index on, nor among `given`.
-    pub(crate) fn free_error(&self, first: usize, given: &[i32]) -> Option<i32> {
-        self.target.own_errors.clone().find(|number| !self.errors[first..].contains(number) && !given.contains(number))
+    pub(crate) fn free_error(&self, first: usize, explicit_numbers: &[i32]) -> Option<i32> {
+        self.target
+            .own_errors
+            .clone()
+            .find(|number| !self.errors[first..].contains(number) && !explicit_numbers.contains(number))
     }
 
     pub(crate) fn add_error(&mut self, number: i32) {
@@ -127,7 +133,7 @@ impl Layout {
     }
 
     /// Returns the offset of a field in its structure.
-    pub(crate) fn offset(&self, FieldOf { structure, field }: FieldOf) -> u64 {
+    pub(crate) fn offset(&self, FieldReference { structure, field }: FieldReference) -> u64 {
         self.structures[structure].fields[field].offset
     }
 
@@ -176,7 +182,7 @@ impl Layout {
             Constant::Integer(value) => Some(value),
             Constant::Error(name) => self.target.errors.get(name).map(|number| i64::from(*number)),
             Constant::Flag(name) => self.target.flags.get(name).copied(),
-            Constant::OwnError(index) => self.errors.get(index).map(|number| i64::from(*number)),
+            Constant::DeclaredError(index) => self.errors.get(index).map(|number| i64::from(*number)),
             Constant::PageSize => Some(self.target.page_bytes as i64),
             Constant::Defined(index) => self.constants.get(index).copied(),
         }

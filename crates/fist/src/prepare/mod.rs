@@ -2,23 +2,23 @@
 
 mod code;
 mod data;
+mod error;
 mod layout;
-mod unfit;
 
 use crate::ir;
-use crate::limits::OBJECT_BYTES_MAX;
+use crate::limits::MAX_OBJECT_BYTES;
 use crate::program::{Data, Filters, Ioctl, Level, Program};
 use crate::target::Target;
 pub(crate) use code::function;
+pub use error::PrepareError;
 pub(crate) use layout::Layout;
-pub use unfit::Unfit;
 
 impl ir::Program {
     /// Lowers the program to code that can run on a target.
     ///
     /// # Errors
     /// The reason why the program does not fit the target.
-    pub fn prepare(&self, target: &Target) -> Result<Program, Unfit> {
+    pub fn prepare(&self, target: &Target) -> Result<Program, PrepareError> {
         let layout = Layout::of(self, target)?;
         let functions = self.functions.iter().map(|one| code::function(one, &layout));
         let sites = self.sites.iter().map(|site| code::site(site, &layout));
@@ -32,7 +32,7 @@ impl ir::Program {
         })
     }
 
-    fn level(&self, level: &ir::Level, layout: &Layout) -> Result<Level, Unfit> {
+    fn level(&self, level: &ir::Level, layout: &Layout) -> Result<Level, PrepareError> {
         let errors = self.errors[level.own.errors.clone()].iter().map(|error| error.name.clone());
         Ok(Level {
             name: level.name.clone(),
@@ -58,27 +58,28 @@ impl ir::Program {
 
     /// Returns whether a filter of data takes the parameter that says which page or chunk is the last of its file.
     fn marks_last(&self, filters: &Filters) -> bool {
-        let told = if filters.changes_size { 6 } else { 5 };
-        let is_told = |function: usize| self.functions[function].parameters >= told;
-        filters.data.is_some_and(|(encode, decode)| is_told(encode) || is_told(decode))
+        let parameters_with_last_flag = if filters.changes_size { 6 } else { 5 };
+        let takes_last_flag = |function: usize| self.functions[function].parameters >= parameters_with_last_flag;
+        filters.data.is_some_and(|(encode, decode)| takes_last_flag(encode) || takes_last_flag(decode))
     }
 }
 
-fn command(ioctl: &ir::Ioctl, layout: &Layout) -> Result<Ioctl, Unfit> {
+fn command(ioctl: &ir::Ioctl, layout: &Layout) -> Result<Ioctl, PrepareError> {
     let ir::Ioctl { name, direction, structure, number } = ioctl;
     let size = layout.structures[*structure].size;
     if size > layout.target.ioctls.bytes_max() {
-        return Err(Unfit::TooLarge(name.clone()));
+        return Err(PrepareError::TooLarge(name.clone()));
     }
     let command = layout.target.ioctls.command(*direction, size, *number);
     Ok(Ioctl { name: name.clone(), direction: *direction, structure: *structure, command })
 }
 
-fn prepared_data(data: &ir::Data, layout: &Layout) -> Result<Data, Unfit> {
-    let too_large = || Unfit::TooLarge(data.name.clone());
-    let size = layout.size(&data.r#type).filter(|size| *size <= OBJECT_BYTES_MAX).ok_or_else(too_large)?;
+fn prepared_data(data: &ir::Data, layout: &Layout) -> Result<Data, PrepareError> {
+    let too_large = || PrepareError::TooLarge(data.name.clone());
+    let size = layout.size(&data.r#type).filter(|size| *size <= MAX_OBJECT_BYTES).ok_or_else(too_large)?;
     let mut bytes = vec![0; size as usize];
-    data::write(&data.r#type, &data.value, layout, &mut bytes).ok_or_else(|| Unfit::BadConstant(data.name.clone()))?;
+    data::write(&data.r#type, &data.value, layout, &mut bytes)
+        .ok_or_else(|| PrepareError::BadConstant(data.name.clone()))?;
     let r#type = layout.r#type(&data.r#type).ok_or_else(too_large)?;
     Ok(Data { name: data.name.clone(), r#type, bytes, is_written: data.is_written })
 }

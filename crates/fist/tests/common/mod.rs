@@ -13,7 +13,7 @@ use fist::check::check;
 use fist::code::Argument;
 use fist::compiler::Compiled;
 use fist::memory::Memory;
-use fist::meter::{Meter, WORK_MAX};
+use fist::meter::{MAX_WORK, Meter};
 use fist::program::Program;
 use fist::stop::{Stop, Why};
 
@@ -34,7 +34,7 @@ pub(crate) fn codes(text: &str) -> Vec<&'static str> {
 
 /// What a program asks for is answered with constants and kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Notes {
+pub(crate) struct RecordingHost {
     pub error: i32,
     pub printed: Vec<String>,
     pub vfs: Vec<u8>,
@@ -51,18 +51,18 @@ pub(crate) struct Notes {
     pub unlinks_for: Duration,
 }
 
-impl Notes {
-    pub(crate) fn new(program: &Program) -> Notes {
+impl RecordingHost {
+    pub(crate) fn new(program: &Program) -> RecordingHost {
         let zeros =
             |structure: Option<usize>| vec![0; structure.map_or(0, |index| program.structures[index].size as usize)];
-        Notes {
+        RecordingHost {
             vfs: zeros(program.topmost().vfs),
             mount: zeros(program.topmost().mount),
             vnode: zeros(program.topmost().vnode),
             data: program.data.iter().map(|data| data.bytes.clone()).collect(),
-            work: WORK_MAX,
+            work: MAX_WORK,
             time_limit: Duration::from_secs(3600),
-            ..Notes::default()
+            ..RecordingHost::default()
         }
     }
 
@@ -77,7 +77,7 @@ impl Notes {
     }
 }
 
-impl Host for Notes {
+impl Host for RecordingHost {
     /// The same in each run.
     fn random(&mut self, bytes: &mut [u8]) {
         bytes.fill(0x77);
@@ -121,12 +121,12 @@ impl Host for Notes {
         b"name".to_vec()
     }
 
-    fn shared(&mut self, place: Place, see: &mut dyn FnMut(&mut [u8])) -> Result<(), Why> {
+    fn shared(&mut self, place: Place, access: &mut dyn FnMut(&mut [u8])) -> Result<(), Why> {
         match place {
-            Place::Vfs => see(&mut self.vfs),
-            Place::Mount => see(&mut self.mount),
-            Place::Argument(_) | Place::Object(_) => see(&mut self.vnode),
-            Place::Data(index) => see(&mut self.data[index]),
+            Place::Vfs => access(&mut self.vfs),
+            Place::Mount => access(&mut self.mount),
+            Place::Argument(_) | Place::Object(_) => access(&mut self.vnode),
+            Place::Data(index) => access(&mut self.data[index]),
         }
         Ok(())
     }
@@ -185,10 +185,10 @@ impl Host for Notes {
         self.note(format!("copy {}", to.escape_ascii()))
     }
 
-    fn ioctl_data(&mut self, structure: usize, see: &mut dyn FnMut(&mut [u8])) -> bool {
+    fn ioctl_data(&mut self, structure: usize, access: &mut dyn FnMut(&mut [u8])) -> bool {
         match &mut self.ioctl {
             Some((index, data)) if *index == structure => {
-                see(data);
+                access(data);
                 true
             }
             _ => false,
@@ -205,14 +205,14 @@ impl Host for Notes {
 }
 
 /// Runs a function.
-pub(crate) fn run(program: &Program, notes: &mut Notes, function: &str, values: &[i64]) -> Result<i64, Stop> {
+pub(crate) fn run(program: &Program, notes: &mut RecordingHost, function: &str, values: &[i64]) -> Result<i64, Stop> {
     run_on(program, notes, function, values, &[], &mut [])
 }
 
 /// Runs a function that is given what it reads and what it writes: interpreted and compiled, which has to be the same.
 pub(crate) fn run_on(
     program: &Program,
-    notes: &mut Notes,
+    notes: &mut RecordingHost,
     function: &str,
     values: &[i64],
     input: &[u8],
@@ -221,18 +221,18 @@ pub(crate) fn run_on(
     let index = program.functions.iter().position(|one| one.name == function).expect("a function of this name");
     let compiled = Compiled::new(program).unwrap_or_else(|error| panic!("{error}"));
     let (mut other_notes, mut other_output) = (notes.clone(), output.to_vec());
-    let answer = interpret(program, notes, index, values, input, output);
+    let result = interpret(program, notes, index, values, input, output);
     let other = run_compiled(&compiled, program, &mut other_notes, index, values, input, &mut other_output);
-    assert_eq!(answer, other, "interpreted and compiled, `{function}`");
+    assert_eq!(result, other, "interpreted and compiled, `{function}`");
     assert_eq!(*notes, other_notes, "interpreted and compiled, `{function}`");
     assert!(*output == *other_output, "`{function}` wrote different bytes, interpreted and compiled");
-    answer
+    result
 }
 
 /// Runs a function in the interpreter.
 pub(crate) fn interpret(
     program: &Program,
-    notes: &mut Notes,
+    notes: &mut RecordingHost,
     function: usize,
     values: &[i64],
     input: &[u8],
@@ -246,7 +246,7 @@ pub(crate) fn interpret(
 pub(crate) fn run_compiled(
     compiled: &Compiled,
     program: &Program,
-    notes: &mut Notes,
+    notes: &mut RecordingHost,
     function: usize,
     values: &[i64],
     input: &[u8],

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use super::far;
 
 /// Minimum length of each red zone, in bytes.
-const ZONE_BYTES: usize = 128;
+const RED_ZONE_BYTES: usize = 128;
 
 thread_local! {
     /// The byte that fills red zones, and memory that is not initialized.
@@ -48,7 +48,7 @@ pub(crate) fn far_from_all<T>(call: impl FnOnce() -> T) -> T {
 /// The length of each red zone, and the layout of an allocation between two of them.
 fn surrounded(layout: Layout) -> Option<(usize, Layout)> {
     // Both are powers of two, so it is a multiple of both.
-    let zone = ZONE_BYTES.max(layout.align());
+    let zone = RED_ZONE_BYTES.max(layout.align());
     let bytes = layout.size().checked_add(2 * zone)?;
     Some((zone, Layout::from_size_align(bytes, layout.align()).ok()?))
 }
@@ -85,8 +85,8 @@ unsafe impl GlobalAlloc for RedZones {
         };
         let fill = before[0];
         // As a whole: for the tests that are not optimized.
-        let expected = [fill; ZONE_BYTES];
-        if !before.chunks(ZONE_BYTES).chain(behind.chunks(ZONE_BYTES)).all(|zone| *zone == expected) {
+        let expected = [fill; RED_ZONE_BYTES];
+        if !before.chunks(RED_ZONE_BYTES).chain(behind.chunks(RED_ZONE_BYTES)).all(|zone| *zone == expected) {
             // A thread that ends has no count any more.
             let _ = DAMAGED.try_with(|damaged| damaged.set(damaged.get() + 1));
         }

@@ -7,11 +7,11 @@ use vnode::{Creation, Errno, Name, NameBuf, Result, SetAttributes};
 /// Permission, set-ID and sticky bits.
 const MODE_BITS: u32 = 0o7777;
 /// Maximum length of the target of a symbolic link in bytes, as in Linux (`PATH_MAX` includes the NUL byte).
-const TARGET_BYTES_MAX: usize = 4095;
+const MAX_TARGET_BYTES: usize = 4095;
 
 /// Arguments that rules have assigned.
 #[derive(Default)]
-pub(crate) struct Assigned {
+pub(crate) struct AssignedArguments {
     name: Option<NameBuf>,
     to_name: Option<NameBuf>,
     target: Option<Vec<u8>>,
@@ -23,29 +23,31 @@ pub(crate) struct Assigned {
     changes: Option<SetAttributes>,
 }
 
-impl Assigned {
+impl AssignedArguments {
     /// Returns the operation with the assigned arguments in place of the original ones.
-    pub(crate) fn within<'o>(&'o self, operation: &O<'o>) -> O<'o> {
-        let name = |before| self.name.as_ref().map_or(before, NameBuf::as_name);
+    pub(crate) fn apply_to<'o>(&'o self, operation: &O<'o>) -> O<'o> {
+        let name = |original| self.name.as_ref().map_or(original, NameBuf::as_name);
         match *operation {
             O::SetAttributes(changes) => O::SetAttributes(self.changes.as_ref().unwrap_or(changes)),
-            O::Lookup(before) => O::Lookup(name(before)),
-            O::Create { name: before, how } => O::Create { name: name(before), how: self.how.as_ref().unwrap_or(how) },
-            O::MakeDirectory { name: before, mode } => {
-                O::MakeDirectory { name: name(before), mode: self.mode.unwrap_or(mode) }
+            O::Lookup(original) => O::Lookup(name(original)),
+            O::Create { name: original, how } => {
+                O::Create { name: name(original), how: self.how.as_ref().unwrap_or(how) }
             }
-            O::MakeNode { name: before, kind, mode } => {
-                O::MakeNode { name: name(before), kind, mode: self.mode.unwrap_or(mode) }
+            O::MakeDirectory { name: original, mode } => {
+                O::MakeDirectory { name: name(original), mode: self.mode.unwrap_or(mode) }
             }
-            O::MakeSymlink { name: before, target } => {
-                O::MakeSymlink { name: name(before), target: self.target.as_deref().unwrap_or(target) }
+            O::MakeNode { name: original, kind, mode } => {
+                O::MakeNode { name: name(original), kind, mode: self.mode.unwrap_or(mode) }
             }
-            O::Link { name: before, target } => O::Link { name: name(before), target },
-            O::Unlink(before) => O::Unlink(name(before)),
-            O::RemoveDirectory(before) => O::RemoveDirectory(name(before)),
-            O::Rename { name: before, to, to_name, mode } => {
+            O::MakeSymlink { name: original, target } => {
+                O::MakeSymlink { name: name(original), target: self.target.as_deref().unwrap_or(target) }
+            }
+            O::Link { name: original, target } => O::Link { name: name(original), target },
+            O::Unlink(original) => O::Unlink(name(original)),
+            O::RemoveDirectory(original) => O::RemoveDirectory(name(original)),
+            O::Rename { name: original, to, to_name, mode } => {
                 let to_name = self.to_name.as_ref().map_or(to_name, NameBuf::as_name);
-                O::Rename { name: name(before), to, to_name, mode }
+                O::Rename { name: name(original), to, to_name, mode }
             }
             O::TemporaryFile(how) => O::TemporaryFile(self.how.as_ref().unwrap_or(how)),
             O::Truncate { size } => O::Truncate { size: self.size.unwrap_or(size) },
@@ -64,7 +66,7 @@ impl Assigned {
             (V::ToName, O::Rename { .. }) => self.to_name = Some(NameBuf::new(text)?),
             (V::Target, O::MakeSymlink { .. }) => match text.len() {
                 0 => return Err(Errno::ENOENT),
-                1..=TARGET_BYTES_MAX => self.target = Some(text.to_vec()),
+                1..=MAX_TARGET_BYTES => self.target = Some(text.to_vec()),
                 _ => return Err(Errno::ENAMETOOLONG),
             },
             _ => {}
@@ -87,10 +89,10 @@ impl Assigned {
             (_, O::SetAttributes(changes)) => {
                 let changes = self.changes.get_or_insert(**changes);
                 match value {
-                    V::NewMode => changes.mode = unless_below_zero(number, mode)?,
-                    V::NewOwner => changes.uid = unless_below_zero(number, id)?,
-                    V::NewGroup => changes.gid = unless_below_zero(number, id)?,
-                    V::NewSize => changes.size = unless_below_zero(number, size)?,
+                    V::NewMode => changes.mode = unless_negative(number, mode)?,
+                    V::NewOwner => changes.uid = unless_negative(number, id)?,
+                    V::NewGroup => changes.gid = unless_negative(number, id)?,
+                    V::NewSize => changes.size = unless_negative(number, size)?,
                     _ => {}
                 }
             }
@@ -113,7 +115,7 @@ fn size(number: i64) -> Result<u64> {
     u64::try_from(number).map_err(|_| Errno::EINVAL)
 }
 
-fn unless_below_zero<T>(number: i64, make: impl Fn(i64) -> Result<T>) -> Result<Option<T>> {
+fn unless_negative<T>(number: i64, make: impl Fn(i64) -> Result<T>) -> Result<Option<T>> {
     if number < 0 { Ok(None) } else { make(number).map(Some) }
 }
 
@@ -139,7 +141,7 @@ pub(crate) fn target<'a>(operation: &O<'a>, otherwise: &'a [u8]) -> &'a [u8] {
 }
 
 /// Returns the mode of a directory or node to create, or `otherwise` for other operations.
-pub(crate) fn made_mode(operation: &O<'_>, otherwise: u32) -> u32 {
+pub(crate) fn new_mode(operation: &O<'_>, otherwise: u32) -> u32 {
     match *operation {
         O::MakeDirectory { mode, .. } | O::MakeNode { mode, .. } => mode,
         _ => otherwise,

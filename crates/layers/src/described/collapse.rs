@@ -9,85 +9,94 @@ use ::fist::code::{Area, Argument, Operand, Site};
 use ::fist::operations::OPERATIONS;
 use ::fist::program::Program;
 
-use super::loaded::Loaded;
+use super::module::LoadedModule;
 
 /// Describes what keeps a module from collapsing with a module below it, if anything does.
-pub(crate) fn barrier(upper: &Loaded, lower: &Loaded) -> Option<String> {
-    let (over, under) = (&upper.level().filters, &lower.level().filters);
-    let (name, other) = (upper.kind, lower.kind);
-    let filters = over.name.is_some() || over.data.is_some();
+pub(crate) fn barrier(upper: &LoadedModule, lower: &LoadedModule) -> Option<String> {
+    let (upper_filters, lower_filters) = (&upper.level().filters, &lower.level().filters);
+    let (name, lower_name) = (upper.kind, lower.kind);
+    let filters = upper_filters.name.is_some() || upper_filters.data.is_some();
     let has_rules = !lower.level().rules.is_empty();
-    let met = met(upper, lower);
-    let changes_size = over.changes_size || under.changes_size;
+    let shadowed_operation = shadowed_operation(upper, lower);
+    let changes_size = upper_filters.changes_size || lower_filters.changes_size;
     let barriers = [
         (!upper.collapses, format!("{name} has the option collapse=no")),
-        (!lower.collapses, format!("{other} has the option collapse=no")),
-        (lower.level().fan_out > 1, format!("{other} lies on several file systems")),
-        (lower.level().traces, format!("{other} tells of every operation")),
-        (filters && has_rules, format!("{name} has a filter, and rules of {other} see what that makes")),
-        (over.name.is_some() && lower.needs_places, format!("filters of {other} ask for names that {name} makes")),
-        (over.data.is_some() && under.data.is_some() && changes_size, "both have filters, and sizes change".to_owned()),
+        (!lower.collapses, format!("{lower_name} has the option collapse=no")),
+        (lower.level().fan_out > 1, format!("{lower_name} lies on several file systems")),
+        (lower.level().traces, format!("{lower_name} tells of every operation")),
+        (filters && has_rules, format!("{name} has a filter, and rules of {lower_name} see what that makes")),
         (
-            over.data.is_some() && under.data.is_some() && upper.has_holes != lower.has_holes,
+            upper_filters.name.is_some() && lower.needs_lookup_location,
+            format!("filters of {lower_name} ask for names that {name} makes"),
+        ),
+        (
+            upper_filters.data.is_some() && lower_filters.data.is_some() && changes_size,
+            "both have filters, and sizes change".to_owned(),
+        ),
+        (
+            upper_filters.data.is_some() && lower_filters.data.is_some() && upper.has_holes != lower.has_holes,
             "holes stay holes in one, and not in the other".to_owned(),
         ),
         (
-            under.name.is_some() && gives_names(&upper.alone),
-            format!("rules of {name} name files themselves, and {other} has other names"),
+            lower_filters.name.is_some() && names_entries(&upper.own_program),
+            format!("rules of {name} name files themselves, and {lower_name} has other names"),
         ),
         (
-            under.data.is_some() && copies(&upper.alone),
-            format!("rules of {name} read or write files themselves, and {other} has a filter of data"),
+            lower_filters.data.is_some() && accesses_files(&upper.own_program),
+            format!("rules of {name} read or write files themselves, and {lower_name} has a filter of data"),
         ),
         (
-            under.changes_size && sees_sizes_below(&upper.alone),
-            format!("rules of {name} ask for sizes below, and {other} changes them"),
+            lower_filters.changes_size && queries_lower_sizes(&upper.own_program),
+            format!("rules of {name} ask for sizes below, and {lower_name} changes them"),
         ),
-        (met.is_some(), format!("rules of {name} do what {other} has rules for: {}", met.unwrap_or_default())),
+        (
+            shadowed_operation.is_some(),
+            format!("rules of {name} do what {lower_name} has rules for: {}", shadowed_operation.unwrap_or_default()),
+        ),
     ];
-    barriers.into_iter().find(|(holds, _)| *holds).map(|(_, words)| words)
+    barriers.into_iter().find(|(holds, _)| *holds).map(|(_, message)| message)
 }
 
 /// Returns an operation that rules of the upper module perform by themselves, and that the lower module hooks.
-fn met(upper: &Loaded, lower: &Loaded) -> Option<&'static str> {
-    let watches_all = lower.level().access.is_some();
-    reached(upper).into_iter().find(|name| {
+fn shadowed_operation(upper: &LoadedModule, lower: &LoadedModule) -> Option<&'static str> {
+    let hooks_all = lower.level().access.is_some();
+    performed_operations(upper).into_iter().find(|name| {
         let index = OPERATIONS.iter().position(|kind| kind.name == *name);
-        watches_all || index.is_some_and(|index| lower.with_rules() >> index & 1 != 0)
+        hooks_all || index.is_some_and(|index| lower.rule_mask() >> index & 1 != 0)
     })
 }
 
 /// Returns the operations that rules and filters of a module perform by themselves.
-fn reached(loaded: &Loaded) -> Vec<&'static str> {
-    let mut reached = if loaded.needs_places { vec!["lookup"] } else { Vec::new() };
-    for site in &loaded.alone.sites {
+fn performed_operations(module: &LoadedModule) -> Vec<&'static str> {
+    let mut performed_operations = if module.needs_lookup_location { vec!["lookup"] } else { Vec::new() };
+    for site in &module.own_program.sites {
         let sees_object = match site {
             Site::Attribute(..) | Site::Object(_) => true,
-            Site::BuiltIn(_, operands) => operands.iter().any(is_object),
+            Site::BuiltIn(_, operands) => operands.iter().any(refers_to_object),
             Site::Load(shared, _) | Site::Store(shared, _) | Site::Update { shared, .. } => {
                 matches!(shared.area, Area::Argument(_))
             }
             _ => false,
         };
         if sees_object {
-            reached.extend(["lookup", "getattr"]);
+            performed_operations.extend(["lookup", "getattr"]);
         }
         match site {
-            Site::BuiltIn(function, _) => reached.extend(done_by(*function)),
+            Site::BuiltIn(function, _) => performed_operations.extend(operations_performed_by(*function)),
             // The lower file system is asked whether the caller may set it.
-            Site::Assign(..) => reached.extend(["getattr", "access"]),
+            Site::Assign(..) => performed_operations.extend(["getattr", "access"]),
             _ => {}
         }
     }
-    reached
+    performed_operations
 }
 
-fn is_object(operand: &Operand) -> bool {
+fn refers_to_object(operand: &Operand) -> bool {
     matches!(operand, Operand::Object | Operand::Argument(_) | Operand::Named)
 }
 
 /// Returns the operations that a built-in function performs by itself.
-fn done_by(function: BuiltIn) -> &'static [&'static str] {
+fn operations_performed_by(function: BuiltIn) -> &'static [&'static str] {
     match function {
         BuiltIn::ReadDirectory => &["opendir", "readdir"],
         BuiltIn::Rename => &["rename"],
@@ -102,16 +111,16 @@ fn done_by(function: BuiltIn) -> &'static [&'static str] {
     }
 }
 
-fn gives_names(program: &Program) -> bool {
+fn names_entries(program: &Program) -> bool {
     operands(program).any(|(_, operand)| matches!(operand, Operand::Named))
 }
 
-fn copies(program: &Program) -> bool {
+fn accesses_files(program: &Program) -> bool {
     operands(program)
         .any(|(function, _)| matches!(function, Some(BuiltIn::CopyFile | BuiltIn::GetFileData | BuiltIn::SetFileData)))
 }
 
-fn sees_sizes_below(program: &Program) -> bool {
+fn queries_lower_sizes(program: &Program) -> bool {
     let is_below = |operand: &Operand| match operand {
         Operand::Argument(Argument { branch, .. }) => *branch > 0,
         _ => true,

@@ -5,26 +5,26 @@ use ::fist::meter::Meter;
 use vnode::layer::{Block, LayerVnode};
 use vnode::{Caller, Errno, Name, Result};
 
-use super::Described;
-use super::host::Running;
-use super::loaded::Loaded;
+use super::FistLayer;
+use super::host::RuleContext;
+use super::module::LoadedModule;
 
 /// Size of a page of data in bytes.
 pub(crate) const PAGE_BYTES: usize = 4096;
 /// Size of a chunk of data in bytes, for filters that change sizes.
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 /// Maximum number of bytes by which encoding may lengthen a chunk, including its length prefix.
-pub(crate) const CHUNK_ROOM: usize = 64 << 10;
+pub(crate) const MAX_CHUNK_OVERHEAD: usize = 64 << 10;
 /// Size in bytes of the prefix with the length of an encoded chunk: one more than its length, little-endian.
-const LENGTH_BYTES: usize = 4;
+const LENGTH_PREFIX_BYTES: usize = 4;
 /// Number of bytes that an encoded name may take before it is rejected as too long.
-const NAME_BYTES_MAX: usize = 4096;
+const MAX_ENCODED_NAME_BYTES: usize = 4096;
 
-impl Loaded {
+impl LoadedModule {
     /// Encodes a block of data.
     pub(crate) fn encode_block(
         &self,
-        node: &LayerVnode<Described>,
+        node: &LayerVnode<FistLayer>,
         caller: &Caller,
         block: Block,
         plain: &[u8],
@@ -48,7 +48,7 @@ impl Loaded {
     /// Decodes a block of data.
     pub(crate) fn decode_block(
         &self,
-        node: &LayerVnode<Described>,
+        node: &LayerVnode<FistLayer>,
         caller: &Caller,
         block: Block,
         encoded: &[u8],
@@ -66,23 +66,23 @@ impl Loaded {
     pub(crate) fn filter_data(
         &self,
         function: usize,
-        node: &LayerVnode<Described>,
+        node: &LayerVnode<FistLayer>,
         caller: &Caller,
         page: Block,
         from: &[u8],
         to: &mut [u8],
     ) -> Result<()> {
-        let is_told = self.program.functions[function].parameters > 2;
+        let takes_length = self.program.functions[function].parameters > 2;
         let length = from.len();
         let values = [Memory::INPUT, Memory::OUTPUT, length as i64, page.number as i64, page.is_last.into()];
         let values = &values[..self.program.functions[function].parameters];
-        if length == PAGE_BYTES || is_told {
+        if length == PAGE_BYTES || takes_length {
             return self.filter_bytes(function, node, caller, values, from, to);
         }
-        let (mut whole, mut made) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
-        whole[..length].copy_from_slice(from);
-        self.filter_bytes(function, node, caller, values, &whole, &mut made)?;
-        to.copy_from_slice(&made[..length]);
+        let (mut padded, mut produced) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
+        padded[..length].copy_from_slice(from);
+        self.filter_bytes(function, node, caller, values, &padded, &mut produced)?;
+        to.copy_from_slice(&produced[..length]);
         Ok(())
     }
 
@@ -90,16 +90,16 @@ impl Loaded {
     pub(crate) fn encode_chunk(
         &self,
         function: usize,
-        node: &LayerVnode<Described>,
+        node: &LayerVnode<FistLayer>,
         caller: &Caller,
         number: Block,
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
-        let (length, room) = encoded.split_at_mut(LENGTH_BYTES);
-        let made = self.filter_chunk(function, node, caller, number, plain, room)?;
-        room[made..].fill(0);
-        length.copy_from_slice(&(made as u32 + 1).to_le_bytes());
+        let (length, capacity) = encoded.split_at_mut(LENGTH_PREFIX_BYTES);
+        let produced = self.filter_chunk(function, node, caller, number, plain, capacity)?;
+        capacity[produced..].fill(0);
+        length.copy_from_slice(&(produced as u32 + 1).to_le_bytes());
         Ok(())
     }
 
@@ -107,58 +107,58 @@ impl Loaded {
     pub(crate) fn decode_chunk(
         &self,
         function: usize,
-        node: &LayerVnode<Described>,
+        node: &LayerVnode<FistLayer>,
         caller: &Caller,
         number: Block,
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
-        let (length, room) = encoded.split_at(LENGTH_BYTES);
+        let (length, capacity) = encoded.split_at(LENGTH_PREFIX_BYTES);
         let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]) as usize;
-        let coded = length.checked_sub(1).and_then(|length| room.get(..length)).ok_or(Errno::EBADMSG)?;
-        let made = self.filter_chunk(function, node, caller, number, coded, plain)?;
-        plain[made..].fill(0);
+        let payload = length.checked_sub(1).and_then(|length| capacity.get(..length)).ok_or(Errno::EBADMSG)?;
+        let produced = self.filter_chunk(function, node, caller, number, payload, plain)?;
+        plain[produced..].fill(0);
         Ok(())
     }
 
     /// Creates the memory of a separate run.
     fn memory<'m>(&'m self, from: &'m [u8], to: &'m mut [u8]) -> Memory<'m> {
-        Memory::new(&self.program.data, from, to).within(&self.heap).metered(Meter::new(self.time_limit))
+        Memory::new(&self.program.data, from, to).within(&self.heap_budget).metered(Meter::new(self.time_limit))
     }
 
     fn filter_chunk(
         &self,
         function: usize,
-        node: &LayerVnode<Described>,
+        node: &LayerVnode<FistLayer>,
         caller: &Caller,
         number: Block,
         from: &[u8],
         to: &mut [u8],
     ) -> Result<usize> {
-        let room = to.len();
+        let capacity = to.len();
         let values = [
             Memory::INPUT,
             from.len() as i64,
             Memory::OUTPUT,
-            room as i64,
+            capacity as i64,
             number.number as i64,
             number.is_last.into(),
         ];
         let values = &values[..self.program.functions[function].parameters];
         let mut memory = self.memory(from, to);
-        let mut host = Running::new(self, node, caller);
-        match self.run(&mut host, function, values, &mut memory) {
-            Ok(made) if (0..=room as i64).contains(&made) => Ok(made as usize),
+        let mut context = RuleContext::new(self, node, caller);
+        match self.run(&mut context, function, values, &mut memory) {
+            Ok(produced) if (0..=capacity as i64).contains(&produced) => Ok(produced as usize),
             Ok(error @ -4095..=-1) => Err(Errno::new(-error as i32)),
             Ok(_) => Err(Errno::EIO),
-            Err(_) => Err(host.answer().unwrap_or(Errno::EIO)),
+            Err(_) => Err(context.final_error().unwrap_or(Errno::EIO)),
         }
     }
 
     fn filter_bytes(
         &self,
         function: usize,
-        node: &LayerVnode<Described>,
+        node: &LayerVnode<FistLayer>,
         caller: &Caller,
         values: &[i64],
         from: &[u8],
@@ -167,8 +167,8 @@ impl Loaded {
         // Bytes that a filter does not write are zero.
         to.fill(0);
         let mut memory = self.memory(from, to);
-        let mut host = Running::new(self, node, caller);
-        match self.run(&mut host, function, values, &mut memory) {
+        let mut context = RuleContext::new(self, node, caller);
+        match self.run(&mut context, function, values, &mut memory) {
             Ok(done) if done == from.len() as i64 => Ok(()),
             Ok(error @ -4095..=-1) => Err(Errno::new(-error as i32)),
             Ok(done) => {
@@ -176,7 +176,7 @@ impl Loaded {
                 tracing::error!(target: "fist", "{}: {name} answers {done} for {} bytes", self.kind, from.len());
                 Err(Errno::EIO)
             }
-            Err(_) => Err(host.answer().unwrap_or(Errno::EIO)),
+            Err(_) => Err(context.final_error().unwrap_or(Errno::EIO)),
         }
     }
 
@@ -184,26 +184,26 @@ impl Loaded {
     pub(crate) fn filter_name(
         &self,
         function: usize,
-        directory: &LayerVnode<Described>,
+        directory: &LayerVnode<FistLayer>,
         caller: &Caller,
         name: Name<'_>,
     ) -> Result<Vec<u8>> {
         let mut text = name.as_bytes().to_vec();
         text.push(0);
-        let mut out = [0; NAME_BYTES_MAX];
+        let mut out = [0; MAX_ENCODED_NAME_BYTES];
         let length = name.as_bytes().len() as i64;
-        let mut host = Running::new(self, directory, caller);
-        let is_given_room = self.program.functions[function].parameters == 4;
+        let mut context = RuleContext::new(self, directory, caller);
+        let takes_capacity = self.program.functions[function].parameters == 4;
         let mut memory = self.memory(&text, &mut out);
-        let answer = if is_given_room {
-            let values = [Memory::INPUT, length, Memory::OUTPUT, NAME_BYTES_MAX as i64];
-            self.run(&mut host, function, &values, &mut memory).map(|done| (done, Memory::OUTPUT))
+        let result = if takes_capacity {
+            let values = [Memory::INPUT, length, Memory::OUTPUT, MAX_ENCODED_NAME_BYTES as i64];
+            self.run(&mut context, function, &values, &mut memory).map(|done| (done, Memory::OUTPUT))
         } else {
-            let place = memory.allocate(vec![0; 8]).map_err(|_| Errno::ENOMEM)?;
-            self.run(&mut host, function, &[Memory::INPUT, length, place], &mut memory)
-                .map(|done| (done, memory.load(place, ::fist::code::Integer::UNSIGNED_LONG).unwrap_or(0)))
+            let pointer_slot = memory.allocate(vec![0; 8]).map_err(|_| Errno::ENOMEM)?;
+            self.run(&mut context, function, &[Memory::INPUT, length, pointer_slot], &mut memory)
+                .map(|done| (done, memory.load(pointer_slot, ::fist::code::Integer::UNSIGNED_LONG).unwrap_or(0)))
         };
-        match answer {
+        match result {
             Ok((error @ -4095..=-1, _)) => Err(Errno::new(-error as i32)),
             Ok((done @ 1.., pointer)) => match memory.read(pointer, done as usize) {
                 Ok(bytes) => Ok(bytes.to_vec()),
@@ -214,7 +214,7 @@ impl Loaded {
                 }
             },
             Ok(_) => Err(Errno::EIO),
-            Err(_) => Err(host.answer().unwrap_or(Errno::EIO)),
+            Err(_) => Err(context.final_error().unwrap_or(Errno::EIO)),
         }
     }
 }

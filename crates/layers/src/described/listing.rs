@@ -11,25 +11,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{Caller, DirectoryEntry, Errno, FileKind, NameBuf, OpenDirectory, OpenDirectoryRef, Result};
 
-use super::Described;
-use super::host::Running;
-use super::loaded::Loaded;
+use super::FistLayer;
+use super::host::RuleContext;
+use super::module::LoadedModule;
 
 /// Smallest cookie of an entry: 0 is the start, and 1 and 2 are `.` and `..`.
-const COOKIE_MIN: u64 = 3;
+const FIRST_ENTRY_COOKIE: u64 = 3;
 
 /// Maximum number of bytes of names, with the data kept for each, that rules add to a listing.
-const ADDED_BYTES_MAX: usize = 64 << 20;
+const MAX_ADDED_BYTES: usize = 64 << 20;
 
 /// Returns the cookie from which reading resumes after a name.
 fn cookie(name: &NameBuf) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.as_bytes().hash(&mut hasher);
-    (hasher.finish() >> 1).max(COOKIE_MIN)
+    (hasher.finish() >> 1).max(FIRST_ENTRY_COOKIE)
 }
 
 /// A listed name.
-struct Listed {
+struct ListedName {
     cookie: u64,
     name: NameBuf,
     ino: u64,
@@ -38,9 +38,9 @@ struct Listed {
 
 /// Names collected so far.
 #[derive(Default)]
-pub(crate) struct Names {
-    listed: Vec<Listed>,
-    known: HashSet<NameBuf>,
+pub(crate) struct CollectedNames {
+    listed: Vec<ListedName>,
+    seen: HashSet<NameBuf>,
     /// Name that is being passed to the rules.
     current: Option<NameBuf>,
     is_skipped: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Names {
     added_bytes: usize,
 }
 
-impl Names {
+impl CollectedNames {
     pub(crate) fn current(&self) -> Option<&[u8]> {
         self.current.as_ref().map(NameBuf::as_bytes)
     }
@@ -63,12 +63,12 @@ impl Names {
 
     fn add(&mut self, entry: DirectoryEntry<'_>) {
         let name = entry.name.to_owned();
-        self.known.insert(name.clone());
-        self.listed.push(Listed { cookie: cookie(&name), name, ino: entry.ino, kind: entry.kind });
+        self.seen.insert(name.clone());
+        self.listed.push(ListedName { cookie: cookie(&name), name, ino: entry.ino, kind: entry.kind });
     }
 
     /// Returns the names in the order of their cookies, no two of which are equal.
-    fn in_order(mut self) -> Vec<Listed> {
+    fn into_cookie_order(mut self) -> Vec<ListedName> {
         self.listed.sort_by(|one, other| (one.cookie, &one.name).cmp(&(other.cookie, &other.name)));
         let mut last = 0;
         for listed in &mut self.listed {
@@ -79,64 +79,64 @@ impl Names {
     }
 
     /// Adds the names of another directory.
-    pub(crate) fn read(&mut self, node: &LayerVnode<Described>, caller: &Caller, leaves_out_known: bool) -> Result<()> {
+    pub(crate) fn read(&mut self, node: &LayerVnode<FistLayer>, caller: &Caller, skips_seen: bool) -> Result<()> {
         let directory = node.forward_open_directory(caller)?;
-        let mut is_too_much = false;
+        let mut is_over_limit = false;
         directory.read(caller, 0, &mut |entry| {
-            if !(leaves_out_known && self.known.contains(&entry.name.to_owned())) {
-                self.added_bytes += entry.name.as_bytes().len() + std::mem::size_of::<Listed>();
-                is_too_much = self.added_bytes > ADDED_BYTES_MAX;
-                if is_too_much {
+            if !(skips_seen && self.seen.contains(&entry.name.to_owned())) {
+                self.added_bytes += entry.name.as_bytes().len() + std::mem::size_of::<ListedName>();
+                is_over_limit = self.added_bytes > MAX_ADDED_BYTES;
+                if is_over_limit {
                     return ControlFlow::Break(());
                 }
                 self.add(entry);
             }
             ControlFlow::Continue(())
         })?;
-        if is_too_much { Err(Errno::ENOMEM) } else { Ok(()) }
+        if is_over_limit { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 }
 
 /// An open directory whose listing rules control.
-pub(crate) struct Listing {
-    loaded: Arc<Loaded>,
-    node: Arc<LayerVnode<Described>>,
+pub(crate) struct RuledDirectory {
+    module: Arc<LoadedModule>,
+    node: Arc<LayerVnode<FistLayer>>,
     opened: OpenDirectoryRef,
     /// Names collected when reading last began.
-    names: Mutex<Option<Arc<Vec<Listed>>>>,
+    names: Mutex<Option<Arc<Vec<ListedName>>>>,
 }
 
-impl Listing {
+impl RuledDirectory {
     /// Wraps a directory that the template opened.
     pub(crate) fn open(
-        loaded: Arc<Loaded>,
-        node: Arc<LayerVnode<Described>>,
+        module: Arc<LoadedModule>,
+        node: Arc<LayerVnode<FistLayer>>,
         opened: OpenDirectoryRef,
     ) -> OpenDirectoryRef {
-        Arc::new(Listing { loaded, node, opened, names: Mutex::new(None) })
+        Arc::new(RuledDirectory { module, node, opened, names: Mutex::new(None) })
     }
 
-    fn collect(&self, caller: &Caller) -> Result<Vec<Listed>> {
+    fn collect(&self, caller: &Caller) -> Result<Vec<ListedName>> {
         let layer = self.node.layer();
-        let levels = layer.levels.load();
-        let _alone = layer.one_at_a_time(&levels, caller)?;
-        let rules = self.loaded.rules(&Operation::ReadDirectory);
-        let mut names = Names::default();
-        let mut running = Running::new(&self.loaded, &self.node, caller);
-        running.operation = Some(&Operation::ReadDirectory);
-        running.listing = Some(&mut names);
-        running.around(rules, |running| {
-            let read = self.read_all(caller, rules.instead, running);
-            running.listed(read);
+        let members = layer.members.load();
+        let _serial = layer.lock_serial(&members, caller)?;
+        let rules = self.module.rules(&Operation::ReadDirectory);
+        let mut names = CollectedNames::default();
+        let mut context = RuleContext::new(&self.module, &self.node, caller);
+        context.operation = Some(&Operation::ReadDirectory);
+        context.listing = Some(&mut names);
+        context.run_around(rules, |context| {
+            let read = self.read_all(caller, rules.replace, context);
+            context.record_listing_error(read);
         });
-        match running.answer() {
+        match context.final_error() {
             Some(error) => Err(error),
-            None => Ok(names.in_order()),
+            None => Ok(names.into_cookie_order()),
         }
     }
 
     /// Passes each name of the directory to the replace rule.
-    fn read_all(&self, caller: &Caller, rule: Option<usize>, running: &mut Running<'_>) -> Result<()> {
+    fn read_all(&self, caller: &Caller, rule: Option<usize>, context: &mut RuleContext<'_>) -> Result<()> {
         let mut cancelled = Ok(());
         self.opened.read(caller, 0, &mut |entry| {
             cancelled = caller.cancellation().check();
@@ -144,35 +144,35 @@ impl Listing {
                 return ControlFlow::Break(());
             }
             // To the rules, each name is an operation of its own.
-            running.begin_anew();
-            if let Some(names) = &mut running.listing {
+            context.reset_meter();
+            if let Some(names) = &mut context.listing {
                 names.current = Some(entry.name.to_owned());
                 names.is_skipped = false;
             }
             if let Some(rule) = rule {
-                running.rule_instead(rule);
+                context.run_replace_rule(rule);
             }
-            if let Some(names) = &mut running.listing {
+            if let Some(names) = &mut context.listing {
                 names.current = None;
                 if !names.is_skipped {
                     names.add(entry);
                 }
             }
-            if running.is_finished { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if context.is_finished { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         cancelled
     }
 }
 
-impl OpenDirectory for Listing {
+impl OpenDirectory for RuledDirectory {
     fn read(
         &self,
         caller: &Caller,
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let known = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let names = match known.filter(|_| cookie != 0) {
+        let collected = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let names = match collected.filter(|_| cookie != 0) {
             Some(names) => names,
             None => {
                 let names = Arc::new(self.collect(caller)?);
@@ -181,7 +181,7 @@ impl OpenDirectory for Listing {
             }
         };
         let first = names.partition_point(|listed| listed.cookie <= cookie);
-        for Listed { cookie, name, ino, kind } in &names[first..] {
+        for ListedName { cookie, name, ino, kind } in &names[first..] {
             let entry = DirectoryEntry { name: name.as_name(), ino: *ino, kind: *kind, cookie: *cookie };
             if sink(entry).is_break() {
                 break;

@@ -2,17 +2,17 @@
 //!
 //! Operations without rules cost no more than the template does, and data without a filter bypass the layer.
 
-mod act;
 mod arguments;
 mod collapse;
-mod duties;
-mod fan;
+mod fan_out;
 mod filters;
+mod hooks;
 mod host;
 mod intern;
-mod levels;
+mod invocation;
 mod listing;
-mod loaded;
+mod members;
+mod module;
 mod options;
 mod outcome;
 mod reload;
@@ -37,14 +37,14 @@ use vnode::{
 };
 
 use crate::OptionError;
-use act::Forward;
-use duties::{Duties, Duty};
-use levels::Levels;
-use loaded::Loaded;
+use hooks::{Hook, HookMask};
+use invocation::Forward;
+use members::CollapsedMembers;
+use module::LoadedModule;
 use outcome::Outcome;
 
 /// A checked FiST program with its options.
-pub struct Prepared(Loaded);
+pub struct Prepared(LoadedModule);
 
 impl Prepared {
     /// Loads a checked FiST program with the options that the stack expression gives it. Messages refer to it by its
@@ -58,7 +58,7 @@ impl Prepared {
         path: &Path,
         pairs: &[(String, String)],
     ) -> std::result::Result<Prepared, OptionError> {
-        Loaded::new(program, text, path, pairs).map(Prepared)
+        LoadedModule::new(program, text, path, pairs).map(Prepared)
     }
 
     /// Describes what keeps the module from collapsing with a module below it; `None` if they can be one layer.
@@ -70,20 +70,20 @@ impl Prepared {
 /// Stacks FiST modules on as many file systems as the lowest module, the first, declares. Modules on top of each other
 /// are collapsed into one layer where the result is the same.
 pub fn stack(lowest_first: Vec<Prepared>, mut branches: Vec<FileSystemRef>) -> FileSystemRef {
-    let mut below: Vec<_> = branches.iter().map(kind_of).collect();
-    let mut lower = if branches.len() == 1 { branches.remove(0) } else { fan::join(branches) };
-    let mut levels: Vec<Loaded> = Vec::new();
-    for Prepared(mut loaded) in lowest_first {
-        if levels.iter().any(|level| collapse::barrier(&loaded, level).is_some()) {
-            lower = layer::stack(Described::new(std::mem::take(&mut levels)), lower);
+    let mut lower_kinds: Vec<_> = branches.iter().map(kind_of).collect();
+    let mut lower = if branches.len() == 1 { branches.remove(0) } else { fan_out::join(branches) };
+    let mut collapsed: Vec<LoadedModule> = Vec::new();
+    for Prepared(mut module) in lowest_first {
+        if collapsed.iter().any(|lower| collapse::barrier(&module, lower).is_some()) {
+            lower = layer::stack(FistLayer::new(std::mem::take(&mut collapsed)), lower);
         }
-        let kind = loaded.kind.to_owned();
-        loaded.level = levels.len();
-        loaded.below = std::mem::replace(&mut below, vec![kind]);
-        loaded.has_lasting_handles = lower.properties().persistent_handles;
-        levels.insert(0, loaded);
+        let kind = module.kind.to_owned();
+        module.modules_below = collapsed.len();
+        module.lower_kinds = std::mem::replace(&mut lower_kinds, vec![kind]);
+        module.has_persistent_handles = lower.properties().persistent_handles;
+        collapsed.insert(0, module);
     }
-    layer::stack(Described::new(levels), lower)
+    layer::stack(FistLayer::new(collapsed), lower)
 }
 
 /// Returns the name of a lower file system: the kind of its topmost member.
@@ -92,11 +92,11 @@ fn kind_of(lower: &FileSystemRef) -> String {
 }
 
 /// The layer of one or more collapsed FiST modules.
-pub struct Described {
+pub struct FistLayer {
     /// Current members; a command replaces one by another.
-    levels: ArcSwap<Levels>,
+    members: ArcSwap<CollapsedMembers>,
     /// The hook mask: for other operations the members need not be consulted.
-    duties: Duties,
+    hooks: HookMask,
     /// Whether objects keep state; this cannot change.
     keeps_state: bool,
     notifier: OnceLock<Arc<dyn Notifier>>,
@@ -107,12 +107,12 @@ pub struct Described {
 }
 
 /// Guard of the current operation where operations are performed one at a time.
-struct Serial<'a> {
+struct SerialGuard<'a> {
     thread: &'a Mutex<Option<ThreadId>>,
     _lock: KeyedGuard<'a, ()>,
 }
 
-impl Drop for Serial<'_> {
+impl Drop for SerialGuard<'_> {
     fn drop(&mut self) {
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -120,20 +120,20 @@ impl Drop for Serial<'_> {
 
 /// State of each object in use, allocated separately when there is any, since most FiST modules keep none.
 #[derive(Default)]
-pub struct State(OnceLock<Box<Kept>>);
+pub struct ObjectState(OnceLock<Box<ObjectData>>);
 
 /// State kept for an object.
 #[derive(Default)]
-struct Kept {
+struct ObjectData {
     /// The `%per_vnode` fields for each member; empty until they are first used.
-    fields: Mutex<Vec<Fields>>,
+    fields: Mutex<Vec<VnodeFields>>,
     /// Lookup location of the object.
-    place: Mutex<Place>,
+    location: Mutex<LookupLocation>,
 }
 
 /// The `%per_vnode` fields of an object.
 #[derive(Default)]
-struct Fields {
+struct VnodeFields {
     /// Number of the layout of the fields.
     layout: u64,
     bytes: Vec<u8>,
@@ -143,50 +143,55 @@ struct Fields {
 
 /// Lookup location of an object.
 #[derive(Default)]
-struct Place {
+struct LookupLocation {
     name: Vec<u8>,
     /// Lower directory.
     directory: Option<VnodeRef>,
 }
 
-impl State {
-    fn kept(&self) -> &Kept {
+impl ObjectState {
+    fn data(&self) -> &ObjectData {
         self.0.get_or_init(Box::default)
     }
 
-    fn set_place(&self, name: Name<'_>, directory: &VnodeRef) {
-        let mut place = self.kept().place.lock().unwrap_or_else(PoisonError::into_inner);
-        if place.name != name.as_bytes() {
-            place.name = name.as_bytes().to_vec();
+    fn set_location(&self, name: Name<'_>, directory: &VnodeRef) {
+        let mut location = self.data().location.lock().unwrap_or_else(PoisonError::into_inner);
+        if location.name != name.as_bytes() {
+            location.name = name.as_bytes().to_vec();
         }
-        place.directory = Some(VnodeRef::clone(directory));
+        location.directory = Some(VnodeRef::clone(directory));
     }
 }
 
 /// Performs an operation as its rules say or, without rules, as the template does: with the arguments that rules have
 /// left it.
-macro_rules! ruled {
-    ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident, $given:ident| $forward:expr) => {{
+macro_rules! with_rules {
+    ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident, $operation_now:ident| $forward:expr) => {{
         let operation = $operation;
-        if $layer.duties.concern(&operation) {
-            $layer.ruled(($node, $caller), &operation, &Outcome::nothing, &mut |$target, $as, $given| $forward)
+        if $layer.hooks.intercepts(&operation) {
+            $layer.run_with_rules(
+                ($node, $caller),
+                &operation,
+                &Outcome::default_success,
+                &mut |$target, $as, $operation_now| $forward,
+            )
         } else {
-            let ($target, $as, $given) = ($node, $caller, &operation);
+            let ($target, $as, $operation_now) = ($node, $caller, &operation);
             $forward
         }
     }};
     ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident| $forward:expr) => {
-        ruled!($layer, $node, $caller, $operation, |$target, $as, _given| $forward)
+        with_rules!($layer, $node, $caller, $operation, |$target, $as, _given| $forward)
     };
 }
 
-impl Described {
-    fn new(loaded: Vec<Loaded>) -> Described {
-        let levels = Levels::new(loaded.into_iter().map(Arc::new).collect());
-        let (keeps_state, duties) = (levels.keeps_state, Duties::new(levels.duties()));
-        Described {
-            levels: ArcSwap::from_pointee(levels),
-            duties,
+impl FistLayer {
+    fn new(modules: Vec<LoadedModule>) -> FistLayer {
+        let members = CollapsedMembers::new(modules.into_iter().map(Arc::new).collect());
+        let (keeps_state, hooks) = (members.keeps_state, HookMask::new(members.hook_mask()));
+        FistLayer {
+            members: ArcSwap::from_pointee(members),
+            hooks,
             keeps_state,
             notifier: OnceLock::new(),
             serial: KeyedLocks::default(),
@@ -199,8 +204,8 @@ impl Described {
     ///
     /// # Errors
     /// Returns `EINTR` if the caller is killed while it waits.
-    fn one_at_a_time(&self, levels: &Levels, caller: &Caller) -> Result<Option<Serial<'_>>> {
-        if !levels.is_serial {
+    fn lock_serial(&self, members: &CollapsedMembers, caller: &Caller) -> Result<Option<SerialGuard<'_>>> {
+        if !members.is_serial {
             return Ok(None);
         }
         let own = Some(std::thread::current().id());
@@ -210,84 +215,89 @@ impl Described {
         }
         let lock = self.serial.write_unless(caller.cancellation(), ())?;
         *holder() = own;
-        Ok(Some(Serial { thread: &self.serial_thread, _lock: lock }))
+        Ok(Some(SerialGuard { thread: &self.serial_thread, _lock: lock }))
     }
 
     /// Performs an operation that has rules or is logged; returns `nothing` where a rule reports success without
     /// performing it.
-    fn ruled<T: Outcome>(
+    fn run_with_rules<T: Outcome>(
         &self,
         (node, caller): (&LayerVnode<Self>, &Caller),
         operation: &Operation<'_>,
-        nothing: &dyn Fn() -> Option<T>,
+        default_result: &dyn Fn() -> Option<T>,
         forward: Forward<'_, T>,
     ) -> Result<T> {
-        let levels = self.levels.load();
-        let answer = match self.duties.have_rules(operation) {
+        let members = self.members.load();
+        let result = match self.hooks.has_rules(operation) {
             true => self
-                .one_at_a_time(&levels, caller)
-                .and_then(|_one| levels.act(0, (node, caller), operation, nothing, forward)),
+                .lock_serial(&members, caller)
+                .and_then(|_serial| members.invoke(0, (node, caller), operation, default_result, forward)),
             false => forward(node, caller, operation),
         };
-        self.log(&levels, (node, caller), operation, &answer);
-        answer
+        self.log(&members, (node, caller), operation, &result);
+        result
     }
 
     /// Logs an operation, if a module logs operations.
     fn log<T: Outcome>(
         &self,
-        levels: &Levels,
+        members: &CollapsedMembers,
         of: (&LayerVnode<Self>, &Caller),
         operation: &Operation<'_>,
-        answer: &Result<T>,
+        result: &Result<T>,
     ) {
-        if self.duties.have(Duty::Traces)
-            && let Some(level) = levels.tracing()
+        if self.hooks.contains(Hook::Trace)
+            && let Some(member) = members.logging_member()
         {
-            trace::log(level.kind, of, operation, || answer.as_ref().map(Outcome::told).map_err(|error| *error));
+            trace::log(member.kind, of, operation, || result.as_ref().map(Outcome::describe).map_err(|error| *error));
         }
     }
 
     /// Records the lookup location of the resulting object, if rules query it.
-    fn named<T: Outcome>(&self, node: &LayerVnode<Self>, name: Name<'_>, answer: Result<T>) -> Result<T> {
-        if self.duties.have(Duty::Places)
-            && let Ok(answer) = &answer
-            && let Some(entry) = answer.entry()
+    fn record_location<T: Outcome>(&self, node: &LayerVnode<Self>, name: Name<'_>, result: Result<T>) -> Result<T> {
+        if self.hooks.contains(Hook::LookupLocation)
+            && let Ok(result) = &result
+            && let Some(entry) = result.entry()
             && let Some(found) = entry.vnode.as_any().downcast_ref::<LayerVnode<Self>>()
         {
-            found.state().set_place(name, node.lower());
+            found.state().set_location(name, node.lower());
         }
-        answer
+        result
     }
 }
 
-impl Layer for Described {
-    type State = State;
+impl Layer for FistLayer {
+    type State = ObjectState;
 
     fn keeps_state(&self) -> bool {
         self.keeps_state
     }
 
     fn kind(&self) -> &'static str {
-        self.levels.load().kind
+        self.members.load().kind
     }
 
     fn describe(&self) -> Vec<Description> {
-        self.levels.load().describe()
+        self.members.load().describe()
     }
 
     fn answers_to(&self, target: &str) -> bool {
-        self.levels.load().at_kind(target).is_some()
+        self.members.load().find_by_kind(target).is_some()
     }
 
     fn properties(&self) -> Properties {
-        self.levels.load().properties
+        self.members.load().properties
     }
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
         match command.command.as_str() {
             "reload" => self.reload(&command.target, &command.arguments),
-            "ioctls" => Ok(self.levels.load().at_kind(&command.target).map(|level| level.ioctls()).unwrap_or_default()),
+            "ioctls" => Ok(self
+                .members
+                .load()
+                .find_by_kind(&command.target)
+                .map(|member| member.declared_ioctls_json())
+                .unwrap_or_default()),
             _ => {
                 let (target, command) = (command.target.clone(), command.command.clone());
                 Err(ControlError::UnknownCommand { target, command })
@@ -301,37 +311,37 @@ impl Layer for Described {
     }
 
     fn admit(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
-        if !self.duties.have(Duty::Admission) {
+        if !self.hooks.contains(Hook::AccessCheck) {
             return Ok(());
         }
-        let levels = self.levels.load();
-        let admitted = levels.admit(operation);
-        if admitted.is_err() {
-            self.log(&levels, (node, caller), operation, &admitted);
+        let members = self.members.load();
+        let checked = members.check_access(operation);
+        if checked.is_err() {
+            self.log(&members, (node, caller), operation, &checked);
         }
-        admitted
+        checked
     }
 
     fn encode_name<'a>(&self, directory: &LayerVnode<Self>, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
-        if !self.duties.have(Duty::Names) {
+        if !self.hooks.contains(Hook::NameFilter) {
             return Ok(Cow::Borrowed(name.as_bytes()));
         }
-        self.levels.load().encode_name(directory, caller, name)
+        self.members.load().encode_name(directory, caller, name)
     }
 
     fn decode_name<'a>(&self, directory: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
-        if !self.duties.have(Duty::Names) {
+        if !self.hooks.contains(Hook::NameFilter) {
             return Ok(Some(Cow::Borrowed(name.as_bytes())));
         }
-        Ok(self.levels.load().decode_name(directory, name))
+        Ok(self.members.load().decode_name(directory, name))
     }
 
     fn data_shape(&self) -> Option<DataShape> {
-        if self.duties.have(Duty::Data) { self.levels.load().data_shape() } else { None }
+        if self.hooks.contains(Hook::DataFilter) { self.members.load().data_shape() } else { None }
     }
 
     fn marks_last_block(&self) -> bool {
-        self.duties.have(Duty::Data) && self.levels.load().marks_last()
+        self.hooks.contains(Hook::DataFilter) && self.members.load().needs_last_block()
     }
 
     fn encode_data(
@@ -342,7 +352,7 @@ impl Layer for Described {
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
-        self.levels.load().encode_data((node, caller), block, plain, encoded)
+        self.members.load().encode_data((node, caller), block, plain, encoded)
     }
 
     fn decode_data(
@@ -353,42 +363,49 @@ impl Layer for Described {
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
-        self.levels.load().decode_data((node, caller), block, encoded, plain)
+        self.members.load().decode_data((node, caller), block, encoded, plain)
     }
 
     fn getattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Attributes> {
-        ruled!(self, node, caller, Operation::GetAttributes, |node, caller| node.forward_getattr(caller))
+        with_rules!(self, node, caller, Operation::GetAttributes, |node, caller| node.forward_getattr(caller))
     }
 
     fn setattr(&self, node: &LayerVnode<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        ruled!(self, node, caller, Operation::SetAttributes(changes), |node, caller, given| node
-            .forward_setattr(caller, arguments::changes(given, changes)))
+        with_rules!(self, node, caller, Operation::SetAttributes(changes), |node, caller, arguments_now| node
+            .forward_setattr(caller, arguments::changes(arguments_now, changes)))
     }
 
     fn access(&self, node: &LayerVnode<Self>, caller: &Caller, mode: AccessMode) -> Result<()> {
-        ruled!(self, node, caller, Operation::Access(mode), |node, caller| node.forward_access(caller, mode))
+        with_rules!(self, node, caller, Operation::Access(mode), |node, caller| node.forward_access(caller, mode))
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        let entry = ruled!(self, node, caller, Operation::Lookup(name), |node, caller, given| node
-            .forward_lookup(caller, arguments::name(given, name)));
-        self.named(node, name, entry)
+        let entry = with_rules!(self, node, caller, Operation::Lookup(name), |node, caller, arguments_now| node
+            .forward_lookup(caller, arguments::name(arguments_now, name)));
+        self.record_location(node, name, entry)
     }
 
     fn parent(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<VnodeRef> {
-        ruled!(self, node, caller, Operation::Parent, |node, caller| node.forward_parent(caller))
+        with_rules!(self, node, caller, Operation::Parent, |node, caller| node.forward_parent(caller))
     }
 
     fn create(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
-        let made = ruled!(self, node, caller, Operation::Create { name, how }, |node, caller, given| node
-            .forward_create(caller, arguments::name(given, name), arguments::how(given, how)));
-        self.named(node, name, made)
+        let created =
+            with_rules!(self, node, caller, Operation::Create { name, how }, |node, caller, arguments_now| node
+                .forward_create(caller, arguments::name(arguments_now, name), arguments::how(arguments_now, how)));
+        self.record_location(node, name, created)
     }
 
     fn mkdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        let made = ruled!(self, node, caller, Operation::MakeDirectory { name, mode }, |node, caller, given| node
-            .forward_mkdir(caller, arguments::name(given, name), arguments::made_mode(given, mode)));
-        self.named(node, name, made)
+        let created =
+            with_rules!(self, node, caller, Operation::MakeDirectory { name, mode }, |node, caller, arguments_now| {
+                node.forward_mkdir(
+                    caller,
+                    arguments::name(arguments_now, name),
+                    arguments::new_mode(arguments_now, mode),
+                )
+            });
+        self.record_location(node, name, created)
     }
 
     fn mknod(
@@ -400,31 +417,46 @@ impl Layer for Described {
         mode: u32,
         device: Device,
     ) -> Result<Entry> {
-        let made = ruled!(self, node, caller, Operation::MakeNode { name, kind, mode }, |node, caller, given| node
-            .forward_mknod(caller, arguments::name(given, name), kind, arguments::made_mode(given, mode), device));
-        self.named(node, name, made)
+        let created =
+            with_rules!(self, node, caller, Operation::MakeNode { name, kind, mode }, |node, caller, arguments_now| {
+                node.forward_mknod(
+                    caller,
+                    arguments::name(arguments_now, name),
+                    kind,
+                    arguments::new_mode(arguments_now, mode),
+                    device,
+                )
+            });
+        self.record_location(node, name, created)
     }
 
     fn symlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        let made = ruled!(self, node, caller, Operation::MakeSymlink { name, target }, |node, caller, given| node
-            .forward_symlink(caller, arguments::name(given, name), arguments::target(given, target)));
-        self.named(node, name, made)
+        let created =
+            with_rules!(self, node, caller, Operation::MakeSymlink { name, target }, |node, caller, arguments_now| {
+                node.forward_symlink(
+                    caller,
+                    arguments::name(arguments_now, name),
+                    arguments::target(arguments_now, target),
+                )
+            });
+        self.record_location(node, name, created)
     }
 
     fn link(&self, node: &LayerVnode<Self>, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        let made = ruled!(self, node, caller, Operation::Link { name, target }, |node, caller, given| node
-            .forward_link(caller, target, arguments::name(given, name)));
-        self.named(node, name, made)
+        let created =
+            with_rules!(self, node, caller, Operation::Link { name, target }, |node, caller, arguments_now| node
+                .forward_link(caller, target, arguments::name(arguments_now, name)));
+        self.record_location(node, name, created)
     }
 
     fn unlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
-        ruled!(self, node, caller, Operation::Unlink(name), |node, caller, given| node
-            .forward_unlink(caller, arguments::name(given, name)))
+        with_rules!(self, node, caller, Operation::Unlink(name), |node, caller, arguments_now| node
+            .forward_unlink(caller, arguments::name(arguments_now, name)))
     }
 
     fn rmdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
-        ruled!(self, node, caller, Operation::RemoveDirectory(name), |node, caller, given| node
-            .forward_rmdir(caller, arguments::name(given, name)))
+        with_rules!(self, node, caller, Operation::RemoveDirectory(name), |node, caller, arguments_now| node
+            .forward_rmdir(caller, arguments::name(arguments_now, name)))
     }
 
     fn rename(
@@ -436,53 +468,59 @@ impl Layer for Described {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        let keeps_places = self.duties.have(Duty::Places);
-        let look_up = |name: Name<'_>| match keeps_places {
+        let keeps_locations = self.hooks.contains(Hook::LookupLocation);
+        let look_up = |name: Name<'_>| match keeps_locations {
             true => node.forward_lookup(&Caller::server(), name).ok(),
             false => None,
         };
         let mut moved = look_up(name);
         let original = name;
-        ruled!(self, node, caller, Operation::Rename { name, to, to_name, mode }, |node, caller, given| {
-            let name = arguments::name(given, name);
-            if name != original {
-                moved = look_up(name);
+        with_rules!(
+            self,
+            node,
+            caller,
+            Operation::Rename { name, to, to_name, mode },
+            |node, caller, arguments_now| {
+                let name = arguments::name(arguments_now, name);
+                if name != original {
+                    moved = look_up(name);
+                }
+                node.forward_rename(caller, name, to, arguments::to_name(arguments_now, to_name), mode)
             }
-            node.forward_rename(caller, name, to, arguments::to_name(given, to_name), mode)
-        })?;
+        )?;
         if let Some(moved) = &moved
             && let Some(moved) = moved.vnode.as_any().downcast_ref::<LayerVnode<Self>>()
         {
-            moved.state().set_place(to_name, node.lower_of(to)?);
+            moved.state().set_location(to_name, node.lower_of(to)?);
         }
         Ok(())
     }
 
     fn readlink(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {
-        ruled!(self, node, caller, Operation::ReadLink, |node, caller| node.forward_readlink(caller))
+        with_rules!(self, node, caller, Operation::ReadLink, |node, caller| node.forward_readlink(caller))
     }
 
     fn open(&self, node: &LayerVnode<Self>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
-        ruled!(self, node, caller, Operation::Open(flags), |node, caller| node.forward_open(caller, flags))
+        with_rules!(self, node, caller, Operation::Open(flags), |node, caller| node.forward_open(caller, flags))
     }
 
     fn open_directory(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<OpenDirectoryRef> {
         let operation = Operation::OpenDirectory;
-        if !self.duties.concern(&operation) && !self.duties.have_rules(&Operation::ReadDirectory) {
+        if !self.hooks.intercepts(&operation) && !self.hooks.has_rules(&Operation::ReadDirectory) {
             return node.forward_open_directory(caller);
         }
-        let levels = self.levels.load();
-        let opened = self.one_at_a_time(&levels, caller).and_then(|_one| levels.open_directory(0, node, caller));
-        self.log(&levels, (node, caller), &operation, &opened);
+        let members = self.members.load();
+        let opened = self.lock_serial(&members, caller).and_then(|_serial| members.open_directory(0, node, caller));
+        self.log(&members, (node, caller), &operation, &opened);
         opened
     }
 
     fn statfs(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<StatFs> {
-        ruled!(self, node, caller, Operation::StatFs, |node, caller| node.forward_statfs(caller))
+        with_rules!(self, node, caller, Operation::StatFs, |node, caller| node.forward_statfs(caller))
     }
 
     fn getxattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
-        ruled!(self, node, caller, Operation::GetXattr(name), |node, caller| node.forward_getxattr(caller, name))
+        with_rules!(self, node, caller, Operation::GetXattr(name), |node, caller| node.forward_getxattr(caller, name))
     }
 
     fn setxattr(
@@ -493,21 +531,22 @@ impl Layer for Described {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
-        ruled!(self, node, caller, Operation::SetXattr { name, value }, |node, caller| node
+        with_rules!(self, node, caller, Operation::SetXattr { name, value }, |node, caller| node
             .forward_setxattr(caller, name, value, mode))
     }
 
     fn listxattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {
-        ruled!(self, node, caller, Operation::ListXattr, |node, caller| node.forward_listxattr(caller))
+        with_rules!(self, node, caller, Operation::ListXattr, |node, caller| node.forward_listxattr(caller))
     }
 
     fn removexattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
-        ruled!(self, node, caller, Operation::RemoveXattr(name), |node, caller| node.forward_removexattr(caller, name))
+        with_rules!(self, node, caller, Operation::RemoveXattr(name), |node, caller| node
+            .forward_removexattr(caller, name))
     }
 
     fn tmpfile(&self, node: &LayerVnode<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
-        ruled!(self, node, caller, Operation::TemporaryFile(how), |node, caller, given| node
-            .forward_tmpfile(caller, arguments::how(given, how)))
+        with_rules!(self, node, caller, Operation::TemporaryFile(how), |node, caller, arguments_now| node
+            .forward_tmpfile(caller, arguments::how(arguments_now, how)))
     }
 
     fn ioctl(
@@ -523,12 +562,12 @@ impl Layer for Described {
             Some(file) => file.forward_ioctl(caller, command, input, output),
             None => node.forward_ioctl(caller, command, input, output),
         };
-        let levels = self.levels.load();
-        let answer = self
-            .one_at_a_time(&levels, caller)
-            .and_then(|_one| levels.command(0, (node, caller), command, (input, output), forward));
-        self.log(&levels, (node, caller), &Operation::Ioctl { command }, &answer);
-        answer
+        let members = self.members.load();
+        let result = self
+            .lock_serial(&members, caller)
+            .and_then(|_serial| members.run_ioctl(0, (node, caller), command, (input, output), forward));
+        self.log(&members, (node, caller), &Operation::Ioctl { command }, &result);
+        result
     }
 
     fn read_directory(
@@ -539,14 +578,14 @@ impl Layer for Described {
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let read = directory.forward_read(caller, cookie, sink);
-        if self.duties.have(Duty::Traces) {
-            self.log(&self.levels.load(), (directory.node(), caller), &Operation::ReadDirectory, &read);
+        if self.hooks.contains(Hook::Trace) {
+            self.log(&self.members.load(), (directory.node(), caller), &Operation::ReadDirectory, &read);
         }
         read
     }
 
     fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        ruled!(self, file.node(), caller, Operation::Read { offset, length: buffer.len() }, |_node, caller| file
+        with_rules!(self, file.node(), caller, Operation::Read { offset, length: buffer.len() }, |_node, caller| file
             .forward_read_at(caller, offset, buffer))
     }
 
@@ -558,38 +597,35 @@ impl Layer for Described {
         data: &[u8],
         kill_privileges: bool,
     ) -> Result<usize> {
-        if !self.duties.concern(&Operation::Write { offset, length: data.len() }) {
+        if !self.hooks.intercepts(&Operation::Write { offset, length: data.len() }) {
             return file.forward_write_at(caller, offset, data, kill_privileges);
         }
-        let levels = self.levels.load();
-        let _one = self.one_at_a_time(&levels, caller)?;
+        let members = self.members.load();
+        let _serial = self.lock_serial(&members, caller)?;
         // Appended data go to the end of the file, whatever their offset.
         let seen = if file.flags().appends() { file.forward_getattr(&Caller::server())?.size } else { offset };
         let operation = Operation::Write { offset: seen, length: data.len() };
         // Where a rule reports success, all data count as written.
-        self.ruled((file.node(), caller), &operation, &|| Some(data.len()), &mut |_, caller, _| {
+        self.run_with_rules((file.node(), caller), &operation, &|| Some(data.len()), &mut |_, caller, _| {
             file.forward_write_at(caller, offset, data, kill_privileges)
         })
     }
 
     fn getattr_open(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<Attributes> {
-        ruled!(self, file.node(), caller, Operation::GetAttributes, |_node, caller| file.forward_getattr(caller))
+        with_rules!(self, file.node(), caller, Operation::GetAttributes, |_node, caller| file.forward_getattr(caller))
     }
 
     fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        ruled!(self, file.node(), caller, Operation::Truncate { size }, |_node, caller, given| file.forward_truncate(
-            caller,
-            arguments::new_size(given, size),
-            kill_privileges
-        ))
+        with_rules!(self, file.node(), caller, Operation::Truncate { size }, |_node, caller, arguments_now| file
+            .forward_truncate(caller, arguments::new_size(arguments_now, size), kill_privileges))
     }
 
     fn flush(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner) -> Result<()> {
-        ruled!(self, file.node(), caller, Operation::Flush, |_node, caller| file.forward_flush(caller, owner))
+        with_rules!(self, file.node(), caller, Operation::Flush, |_node, caller| file.forward_flush(caller, owner))
     }
 
     fn fsync(&self, file: &LayerFile<Self>, caller: &Caller, data_only: bool) -> Result<()> {
-        ruled!(self, file.node(), caller, Operation::Fsync { data_only }, |_node, caller| file
+        with_rules!(self, file.node(), caller, Operation::Fsync { data_only }, |_node, caller| file
             .forward_fsync(caller, data_only))
     }
 
@@ -601,12 +637,12 @@ impl Layer for Described {
         offset: u64,
         length: u64,
     ) -> Result<()> {
-        ruled!(self, file.node(), caller, Operation::Allocate { mode, offset, length }, |_node, caller| file
+        with_rules!(self, file.node(), caller, Operation::Allocate { mode, offset, length }, |_node, caller| file
             .forward_allocate(caller, mode, offset, length))
     }
 
     fn seek(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
-        ruled!(self, file.node(), caller, Operation::Seek { offset, target }, |_node, caller| file
+        with_rules!(self, file.node(), caller, Operation::Seek { offset, target }, |_node, caller| file
             .forward_seek(caller, offset, target))
     }
 
@@ -619,12 +655,13 @@ impl Layer for Described {
         to_offset: u64,
         length: u64,
     ) -> Result<u64> {
-        ruled!(self, file.node(), caller, Operation::CopyRange { offset, to_offset, length }, |_node, caller| file
+        with_rules!(self, file.node(), caller, Operation::CopyRange { offset, to_offset, length }, |_node, caller| file
             .forward_copy_range(caller, offset, to, to_offset, length))
     }
 
     fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
-        ruled!(self, file.node(), caller, Operation::Lock(lock), |_node, caller| file.forward_lock(caller, owner, lock))
+        with_rules!(self, file.node(), caller, Operation::Lock(lock), |_node, caller| file
+            .forward_lock(caller, owner, lock))
     }
 
     fn test_lock(
@@ -634,23 +671,23 @@ impl Layer for Described {
         owner: LockOwner,
         lock: &Lock,
     ) -> Result<Option<Lock>> {
-        ruled!(self, file.node(), caller, Operation::TestLock(lock), |_node, caller| file
+        with_rules!(self, file.node(), caller, Operation::TestLock(lock), |_node, caller| file
             .forward_test_lock(caller, owner, lock))
     }
 
     fn poll(&self, file: &LayerFile<Self>, caller: &Caller, events: u32) -> Result<u32> {
-        ruled!(self, file.node(), caller, Operation::Poll, |_node, caller| file.forward_poll(caller, events))
+        with_rules!(self, file.node(), caller, Operation::Poll, |_node, caller| file.forward_poll(caller, events))
     }
 
     fn release(&self, file: &LayerFile<Self>) {
-        if self.duties.have_rules(&Operation::Release) {
-            let levels = self.levels.load();
+        if self.hooks.has_rules(&Operation::Release) {
+            let members = self.members.load();
             // The server is never cancelled.
-            let _one = self.one_at_a_time(&levels, &Caller::server());
-            levels.release(file);
+            let _serial = self.lock_serial(&members, &Caller::server());
+            members.release(file);
         }
-        if self.duties.have(Duty::Traces) {
-            self.log(&self.levels.load(), (file.node(), &Caller::server()), &Operation::Release, &Ok(()));
+        if self.hooks.contains(Hook::Trace) {
+            self.log(&self.members.load(), (file.node(), &Caller::server()), &Operation::Release, &Ok(()));
         }
     }
 }

@@ -10,11 +10,11 @@ use super::intern::intern;
 use crate::options::{OptionError, OptionProblem, write};
 
 /// Settings read from the options.
-pub(crate) struct Given {
+pub(crate) struct ModuleOptions {
     /// The mount data.
     pub(crate) mount: Vec<u8>,
     /// Lower errors that rules see as other errors.
-    pub(crate) errors: Vec<(i32, i32)>,
+    pub(crate) error_map: Vec<(i32, i32)>,
     /// Whether pages of zeros are holes below.
     pub(crate) has_holes: bool,
     /// Execution tier of the functions.
@@ -30,7 +30,7 @@ pub(crate) struct Given {
 pub(crate) enum Tier {
     /// Filters and functions with loops are compiled, others interpreted.
     #[default]
-    Chosen,
+    Auto,
     /// All functions are interpreted.
     Interpreted,
     /// All functions are compiled to machine code.
@@ -38,27 +38,31 @@ pub(crate) enum Tier {
 }
 
 /// Option of every module: how rules see lower errors, as in `errno=EACCES:EPERM`.
-const ERRORS: &str = "errno";
+const ERRNO_OPTION: &str = "errno";
 /// Option of every module: the execution tier of its functions.
-const TIER: &str = "tier";
+const TIER_OPTION: &str = "tier";
 /// Option of every module: whether it may be collapsed with the modules above and below it.
-const COLLAPSE: &str = "collapse";
+const COLLAPSE_OPTION: &str = "collapse";
 /// Option of every module: maximum computing time in seconds of an operation's rules, or of a filter.
-const TIME_LIMIT_SECONDS: &str = "time-limit";
+const TIME_LIMIT_OPTION: &str = "time-limit";
 /// Valid time limits in seconds.
-const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=3600.0;
+const TIME_LIMIT_SECONDS: std::ops::RangeInclusive<f64> = 0.001..=3600.0;
 /// Option of modules with a data filter: whether pages of zeros are holes below.
-const HOLES: &str = "holes";
+const HOLES_OPTION: &str = "holes";
 
 /// Reads the options.
-pub(crate) fn read(layer: &'static str, program: &Program, pairs: &[(String, String)]) -> Result<Given, OptionError> {
+pub(crate) fn parse(
+    layer: &'static str,
+    program: &Program,
+    pairs: &[(String, String)],
+) -> Result<ModuleOptions, OptionError> {
     let level = program.topmost();
     let size = level.mount.map_or(0, |structure| program.structures[structure].size);
-    let mut given = Given {
+    let mut options = ModuleOptions {
         mount: vec![0; size as usize],
-        errors: Vec::new(),
+        error_map: Vec::new(),
         has_holes: !level.marks_last,
-        tier: Tier::Chosen,
+        tier: Tier::Auto,
         collapses: true,
         time_limit: TIME_LIMIT,
     };
@@ -67,38 +71,43 @@ pub(crate) fn read(layer: &'static str, program: &Program, pairs: &[(String, Str
         if pairs[..index].iter().any(|(earlier, _)| earlier == key) {
             return error(OptionProblem::GivenTwice);
         }
-        let outcome = match level.mount_fields.iter().find(|field| field.name == *key) {
-            Some(field) => set(program, field, value, &mut given.mount),
-            None if key == ERRORS => errors(value).map(|errors| given.errors = errors),
-            None if key == TIER => match value.as_str() {
-                "auto" => Ok(Tier::Chosen),
+        let result = match level.mount_fields.iter().find(|field| field.name == *key) {
+            Some(field) => write_field(program, field, value, &mut options.mount),
+            None if key == ERRNO_OPTION => parse_error_map(value).map(|errors| options.error_map = errors),
+            None if key == TIER_OPTION => match value.as_str() {
+                "auto" => Ok(Tier::Auto),
                 "interpreted" => Ok(Tier::Interpreted),
                 "compiled" => Ok(Tier::Compiled),
                 _ => Err("auto, interpreted or compiled".to_owned()),
             }
-            .map(|tier| given.tier = tier),
-            None if key == COLLAPSE => yes_or_no(value).map(|collapses| given.collapses = collapses),
-            None if key == TIME_LIMIT_SECONDS => seconds(value).map(|limit| given.time_limit = limit),
-            None if key == HOLES && level.filters.data.is_some() => match (yes_or_no(value), level.marks_last) {
-                (Ok(true), true) => Err("no: the filter is told which part of a file is the last".to_owned()),
-                (has_holes, _) => has_holes.map(|has_holes| given.has_holes = has_holes),
-            },
+            .map(|tier| options.tier = tier),
+            None if key == COLLAPSE_OPTION => parse_yes_or_no(value).map(|collapses| options.collapses = collapses),
+            None if key == TIME_LIMIT_OPTION => parse_time_limit(value).map(|limit| options.time_limit = limit),
+            None if key == HOLES_OPTION && level.filters.data.is_some() => {
+                match (parse_yes_or_no(value), level.marks_last) {
+                    (Ok(true), true) => Err("no: the filter is told which part of a file is the last".to_owned()),
+                    (has_holes, _) => has_holes.map(|has_holes| options.has_holes = has_holes),
+                }
+            }
             None => {
-                let holes = level.filters.data.is_some().then_some(HOLES);
+                let holes = level.filters.data.is_some().then_some(HOLES_OPTION);
                 let known = level.mount_fields.iter().map(|field| intern(&field.name));
                 return error(OptionProblem::UnknownKey {
-                    valid: known.chain([ERRORS, TIER, COLLAPSE, TIME_LIMIT_SECONDS]).chain(holes).collect(),
+                    valid: known
+                        .chain([ERRNO_OPTION, TIER_OPTION, COLLAPSE_OPTION, TIME_LIMIT_OPTION])
+                        .chain(holes)
+                        .collect(),
                 });
             }
         };
-        if let Err(expected) = outcome {
+        if let Err(expected) = result {
             return error(OptionProblem::BadValue { value: value.clone(), expected });
         }
     }
-    Ok(given)
+    Ok(options)
 }
 
-fn yes_or_no(value: &str) -> Result<bool, String> {
+fn parse_yes_or_no(value: &str) -> Result<bool, String> {
     match value {
         "yes" => Ok(true),
         "no" => Ok(false),
@@ -107,15 +116,15 @@ fn yes_or_no(value: &str) -> Result<bool, String> {
 }
 
 /// Parses a time limit; the error describes what is expected.
-fn seconds(value: &str) -> Result<Duration, String> {
+fn parse_time_limit(value: &str) -> Result<Duration, String> {
     match value.parse() {
-        Ok(seconds) if SECONDS.contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(format!("seconds from {} to {}, as 0.5", SECONDS.start(), SECONDS.end())),
+        Ok(seconds) if TIME_LIMIT_SECONDS.contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(format!("seconds from {} to {}, as 0.5", TIME_LIMIT_SECONDS.start(), TIME_LIMIT_SECONDS.end())),
     }
 }
 
 /// Writes a value to its field; the error describes what is expected.
-fn set(program: &Program, field: &MountField, value: &str, mount: &mut [u8]) -> Result<(), String> {
+fn write_field(program: &Program, field: &MountField, value: &str, mount: &mut [u8]) -> Result<(), String> {
     let Some(structure) = program.topmost().mount else { return Ok(()) };
     let field = (&program.structures[structure].fields[field.field], field.is_flag);
     let bytes = &mut mount[field.0.offset as usize..][..program.size(&field.0.r#type) as usize];
@@ -152,7 +161,7 @@ fn set(program: &Program, field: &MountField, value: &str, mount: &mut [u8]) -> 
 }
 
 /// Parses pairs such as `EACCES:EPERM`, separated by `+`: the lower error, and the error that rules see.
-fn errors(value: &str) -> Result<Vec<(i32, i32)>, String> {
+fn parse_error_map(value: &str) -> Result<Vec<(i32, i32)>, String> {
     let number = |name: &str| ::fist::check::error_number(name);
     let pair = |pair: &str| pair.split_once(':').and_then(|(below, seen)| Some((number(below)?, number(seen)?)));
     value

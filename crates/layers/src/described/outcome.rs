@@ -6,12 +6,12 @@ use vnode::{Attributes, Created, Entry, Lock, OpenDirectoryRef, OpenFileRef, Sta
 pub(crate) trait Outcome: Sized {
     /// Returns the result where a rule reports success without performing the operation; `None` where there has to be a
     /// result.
-    fn nothing() -> Option<Self> {
+    fn default_success() -> Option<Self> {
         None
     }
 
     /// Returns the result that consists of an entry which a rule looked up.
-    fn found(_: Entry) -> Option<Self> {
+    fn from_entry(_: Entry) -> Option<Self> {
         None
     }
 
@@ -21,27 +21,27 @@ pub(crate) trait Outcome: Sized {
     }
 
     /// Formats the result for the log.
-    fn told(&self) -> String;
+    fn describe(&self) -> String;
 }
 
 /// Formats attributes for the log.
-fn attributes(all: &Attributes) -> String {
+fn describe_attributes(all: &Attributes) -> String {
     let Attributes { ino, nlink, uid, gid, size, .. } = all;
     format!("ino={ino} mode=0{:o} nlink={nlink} owner={uid} group={gid} size={size}", all.full_mode())
 }
 
 impl Outcome for () {
-    fn nothing() -> Option<()> {
+    fn default_success() -> Option<()> {
         Some(())
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         "0".to_owned()
     }
 }
 
 impl Outcome for Entry {
-    fn found(entry: Entry) -> Option<Entry> {
+    fn from_entry(entry: Entry) -> Option<Entry> {
         Some(entry)
     }
 
@@ -49,8 +49,8 @@ impl Outcome for Entry {
         Some(self)
     }
 
-    fn told(&self) -> String {
-        attributes(&self.attributes)
+    fn describe(&self) -> String {
+        describe_attributes(&self.attributes)
     }
 }
 
@@ -59,27 +59,27 @@ impl Outcome for Created {
         Some(&self.entry)
     }
 
-    fn told(&self) -> String {
-        attributes(&self.entry.attributes)
+    fn describe(&self) -> String {
+        describe_attributes(&self.entry.attributes)
     }
 }
 
 impl Outcome for i32 {
-    fn nothing() -> Option<i32> {
+    fn default_success() -> Option<i32> {
         Some(0)
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         self.to_string()
     }
 }
 
 impl Outcome for Option<Lock> {
-    fn nothing() -> Option<Self> {
+    fn default_success() -> Option<Self> {
         Some(None)
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             Some(lock) => format!("{:?} {}..={} of process {}", lock.kind, lock.start, lock.end, lock.pid),
             None => "free".to_owned(),
@@ -88,63 +88,63 @@ impl Outcome for Option<Lock> {
 }
 
 impl Outcome for Vec<u8> {
-    fn nothing() -> Option<Vec<u8>> {
+    fn default_success() -> Option<Vec<u8>> {
         Some(Vec::new())
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         format!("{} bytes", self.len())
     }
 }
 
 impl Outcome for Attributes {
-    fn told(&self) -> String {
-        attributes(self)
+    fn describe(&self) -> String {
+        describe_attributes(self)
     }
 }
 
 impl Outcome for OpenDirectoryRef {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         "open".to_owned()
     }
 }
 
 impl Outcome for OpenFileRef {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         "open".to_owned()
     }
 }
 
 impl Outcome for StatFs {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         format!("blocks={} free={} files={}", self.blocks, self.blocks_free, self.files)
     }
 }
 
 impl Outcome for VnodeRef {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         "found".to_owned()
     }
 }
 
 impl Outcome for u32 {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         self.to_string()
     }
 }
 
 impl Outcome for u64 {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         self.to_string()
     }
 }
 
 impl Outcome for usize {
-    fn nothing() -> Option<usize> {
+    fn default_success() -> Option<usize> {
         Some(0)
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         self.to_string()
     }
 }

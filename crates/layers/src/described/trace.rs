@@ -8,39 +8,39 @@ use std::fmt::Write;
 use vnode::layer::{LayerVnode, Operation as O};
 use vnode::{Caller, Creation, Errno, Name, Result, SetAttributes, SetTime};
 
-use super::Described;
+use super::FistLayer;
 
 /// Logs an operation and its result.
 pub(crate) fn log(
     description: &str,
-    (node, caller): (&LayerVnode<Described>, &Caller),
+    (node, caller): (&LayerVnode<FistLayer>, &Caller),
     operation: &O<'_>,
-    answer: impl FnOnce() -> Result<String>,
+    result: impl FnOnce() -> Result<String>,
 ) {
-    if !is_on() {
+    if !is_enabled() {
         return;
     }
-    let answer = answer().unwrap_or_else(error);
+    let result = result().unwrap_or_else(error);
     tracing::debug!(target: "fist", description, user = caller.uid, process = caller.pid, path = ?path(node),
-        "{} = {answer}", call(operation));
+        "{} = {result}", format_call(operation));
 }
 
 /// Logs the arguments that rules have left an operation, where they differ.
 pub(crate) fn log_assigned(description: &str, before: &O<'_>, now: &O<'_>) {
-    if is_on() {
-        let (before, now) = (call(before), call(now));
+    if is_enabled() {
+        let (before, now) = (format_call(before), format_call(now));
         if before != now {
             tracing::debug!(target: "fist", description, "{before}: rules have made it {now}");
         }
     }
 }
 
-fn is_on() -> bool {
+fn is_enabled() -> bool {
     tracing::enabled!(target: "fist", tracing::Level::DEBUG)
 }
 
 /// Returns the path of an object, empty if it is unknown.
-fn path(node: &LayerVnode<Described>) -> String {
+fn path(node: &LayerVnode<FistLayer>) -> String {
     vnode::Vnode::path(node).map(|path| String::from_utf8_lossy(&path).into_owned()).unwrap_or_default()
 }
 
@@ -49,57 +49,57 @@ fn error(error: Errno) -> String {
 }
 
 /// Formats an operation as a call, such as `mkdir(name="new", mode=0755)`.
-fn call(operation: &O<'_>) -> String {
-    let mut told = Told::default();
+fn format_call(operation: &O<'_>) -> String {
+    let mut arguments = CallArguments::default();
     if let Some(name) = operation.entry_name() {
-        told.name("name", name);
+        arguments.name("name", name);
     }
     match *operation {
-        O::SetAttributes(changes) => told.changes(changes),
-        O::Access(mode) => told.value("flags", mode.bits()),
-        O::Create { how, .. } | O::TemporaryFile(how) => told.creation(how),
-        O::MakeDirectory { mode, .. } => told.mode(mode),
-        O::MakeNode { kind, mode, .. } => told.mode(kind.mode_bits() | mode),
-        O::MakeSymlink { target, .. } => told.text("target", target),
+        O::SetAttributes(changes) => arguments.changes(changes),
+        O::Access(mode) => arguments.value("flags", mode.bits()),
+        O::Create { how, .. } | O::TemporaryFile(how) => arguments.creation(how),
+        O::MakeDirectory { mode, .. } => arguments.mode(mode),
+        O::MakeNode { kind, mode, .. } => arguments.mode(kind.mode_bits() | mode),
+        O::MakeSymlink { target, .. } => arguments.text("target", target),
         O::Rename { to_name, mode, .. } => {
-            told.name("toname", to_name);
-            told.word(format_args!("{mode:?}"));
+            arguments.name("toname", to_name);
+            arguments.word(format_args!("{mode:?}"));
         }
-        O::Open(flags) => told.flags(flags.bits()),
-        O::GetXattr(name) | O::RemoveXattr(name) => told.text("xattr", name),
+        O::Open(flags) => arguments.flags(flags.bits()),
+        O::GetXattr(name) | O::RemoveXattr(name) => arguments.text("xattr", name),
         O::SetXattr { name, value } => {
-            told.text("xattr", name);
-            told.value("length", value.len());
+            arguments.text("xattr", name);
+            arguments.value("length", value.len());
         }
-        O::Ioctl { command } => told.word(format_args!("command={command:#x}")),
-        O::Read { offset, length } | O::Write { offset, length } => told.range(offset, length as u64),
-        O::Truncate { size } => told.value("size", size),
-        O::Fsync { data_only: true } => told.word(format_args!("data only")),
+        O::Ioctl { command } => arguments.word(format_args!("command={command:#x}")),
+        O::Read { offset, length } | O::Write { offset, length } => arguments.range(offset, length as u64),
+        O::Truncate { size } => arguments.value("size", size),
+        O::Fsync { data_only: true } => arguments.word(format_args!("data only")),
         O::Allocate { mode, offset, length } => {
-            told.flags(mode.bits());
-            told.range(offset, length);
+            arguments.flags(mode.bits());
+            arguments.range(offset, length);
         }
         O::Seek { offset, target } => {
-            told.value("offset", offset);
-            told.word(format_args!("{target:?}"));
+            arguments.value("offset", offset);
+            arguments.word(format_args!("{target:?}"));
         }
         O::CopyRange { offset, to_offset, length } => {
-            told.range(offset, length);
-            told.value("to", to_offset);
+            arguments.range(offset, length);
+            arguments.value("to", to_offset);
         }
         O::Lock(lock) | O::TestLock(lock) => {
-            told.word(format_args!("{:?} {:?} {}..={}", lock.family, lock.kind, lock.start, lock.end));
+            arguments.word(format_args!("{:?} {:?} {}..={}", lock.family, lock.kind, lock.start, lock.end));
         }
         _ => {}
     }
-    format!("{}({})", operation.name(), told.0)
+    format!("{}({})", operation.name(), arguments.0)
 }
 
 /// Arguments separated by commas.
 #[derive(Default)]
-struct Told(String);
+struct CallArguments(String);
 
-impl Told {
+impl CallArguments {
     fn word(&mut self, word: std::fmt::Arguments<'_>) {
         if !self.0.is_empty() {
             self.0.push_str(", ");
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_are_told_as_calls() {
+    fn operations_are_logged_as_calls() {
         let name = |text: &'static [u8]| Name::new(text).unwrap();
         let how = Creation { mode: 0o644, flags: OpenFlags::READ };
         let changes =
@@ -179,7 +179,7 @@ mod tests {
             (O::Write { offset: 4096, length: 10 }, "write(offset=4096, length=10)".to_owned()),
             (O::Ioctl { command: 0x4601 }, "ioctl(command=0x4601)".to_owned()),
         ] {
-            assert_eq!(call(&operation), expected);
+            assert_eq!(format_call(&operation), expected);
         }
     }
 }

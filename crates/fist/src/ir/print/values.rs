@@ -3,9 +3,10 @@
 use super::names::Names;
 use super::{Printer, literal};
 use crate::builtins::{ATTRIBUTES, GLOBALS, OPERATION_VALUES, SIGNATURES};
-use crate::check::operands::ROLES;
+use crate::check::operands::OBJECT_ROLES;
 use crate::ir::{
-    Area, Argument, Comparison, Expression as E, FieldOf, Integer, Operand, Operator, Role, Shared, Site, Step, Type,
+    Area, Argument, Comparison, Expression as E, FieldReference, Integer, Operand, Operator, Role, Shared, Site, Step,
+    Type,
 };
 
 impl Printer<'_> {
@@ -15,10 +16,10 @@ impl Printer<'_> {
             E::Constant(constant) => self.constant(*constant),
             E::Size(r#type) => format!("sizeof({})", self.r#type(r#type)),
             E::Register(register) => names.register(*register).to_owned(),
-            E::Object(_) | E::Field(..) => format!("&{}", self.place(one, names)),
-            E::Element { length: Some(_), .. } => format!("&{}", self.place(one, names)),
+            E::Object(_) | E::Field(..) => format!("&{}", self.lvalue(one, names)),
+            E::Element { length: Some(_), .. } => format!("&{}", self.lvalue(one, names)),
             E::Data(index) => self.data(*index),
-            E::Load(pointer, r#type, _) => self.typed_place(pointer, r#type, names),
+            E::Load(pointer, r#type, _) => self.typed_lvalue(pointer, r#type, names),
             E::Element { pointer, index, .. } => {
                 format!("{} + {}", self.part(pointer, names), self.part(index, names))
             }
@@ -49,7 +50,7 @@ impl Printer<'_> {
             E::Sequence(one, other) => format!("{}, {}", self.part(one, names), self.part(other, names)),
             E::Set(register, value) => format!("{} = {}", names.register(*register), self.argument(value, names)),
             E::Store(pointer, r#type, value, _) => {
-                format!("{} = {}", self.typed_place(pointer, r#type, names), self.argument(value, names))
+                format!("{} = {}", self.typed_lvalue(pointer, r#type, names), self.argument(value, names))
             }
             E::Copy(to, from, r#type, _) => {
                 let (to, from) = (self.argument(to, names), self.argument(from, names));
@@ -97,14 +98,14 @@ impl Printer<'_> {
     }
 
     /// Prints the lvalue that a pointer points to.
-    fn place(&self, pointer: &E, names: &Names<'_>) -> String {
+    fn lvalue(&self, pointer: &E, names: &Names<'_>) -> String {
         match pointer {
             E::Object(object) => names.object(*object).to_owned(),
             E::Data(index) => self.data(*index),
-            E::Field(of, field) if is_place(of) => format!("{}.{}", self.place(of, names), self.field(*field)),
+            E::Field(of, field) if is_lvalue(of) => format!("{}.{}", self.lvalue(of, names), self.field(*field)),
             E::Field(of, field) => format!("{}->{}", self.part(of, names), self.field(*field)),
             E::Element { pointer, index, length: Some(_), .. } => {
-                format!("{}[{}]", self.place(pointer, names), self.expression(index, names))
+                format!("{}[{}]", self.lvalue(pointer, names), self.expression(index, names))
             }
             E::Element { pointer, index, length: None, .. } => {
                 format!("{}[{}]", self.part(pointer, names), self.expression(index, names))
@@ -114,12 +115,12 @@ impl Printer<'_> {
     }
 
     /// Prints the lvalue of a type that a pointer points to, with the type if the pointer has another.
-    fn typed_place(&self, pointer: &E, r#type: &Type, names: &Names<'_>) -> String {
+    fn typed_lvalue(&self, pointer: &E, r#type: &Type, names: &Names<'_>) -> String {
         let is_told = match pointer {
             E::Object(object) => names.object_type(*object) == r#type,
             E::Data(index) => self.program.data[*index].r#type == *r#type,
             E::Element { of, .. } => of == r#type,
-            E::Field(_, FieldOf { structure, field }) => {
+            E::Field(_, FieldReference { structure, field }) => {
                 self.program.structures[*structure].fields[*field].r#type == *r#type
             }
             E::Register(register) => {
@@ -128,12 +129,12 @@ impl Printer<'_> {
             _ => false,
         };
         match is_told {
-            true => self.place(pointer, names),
+            true => self.lvalue(pointer, names),
             false => format!("*({}){}", self.declared(r#type, "*"), self.part(pointer, names)),
         }
     }
 
-    fn field(&self, FieldOf { structure, field }: FieldOf) -> &str {
+    fn field(&self, FieldReference { structure, field }: FieldReference) -> &str {
         &self.program.structures[structure].fields[field].name
     }
 
@@ -143,11 +144,11 @@ impl Printer<'_> {
             Site::BuiltIn(function, operands) => {
                 let signature = SIGNATURES.iter().find(|signature| signature.function == *function);
                 let name = signature.map_or("", |signature| signature.names[0]);
-                let mut given: Vec<_> = operands.iter().map(|operand| self.operand(operand, &mut rest)).collect();
-                while given.last().is_some_and(|last| last == "_") {
-                    given.pop();
+                let mut values: Vec<_> = operands.iter().map(|operand| self.operand(operand, &mut rest)).collect();
+                while values.last().is_some_and(|last| last == "_") {
+                    values.pop();
                 }
-                format!("{name}({})", given.join(", "))
+                format!("{name}({})", values.join(", "))
             }
             Site::Global(global) => format!("%{}", named(GLOBALS, global)),
             Site::OperationValue(value) => format!("${}", named(OPERATION_VALUES, value)),
@@ -163,8 +164,8 @@ impl Printer<'_> {
             Site::Update { shared, operator, computed, is_postfix } => {
                 let before = if *is_postfix { "before " } else { "" };
                 let operator = typed(symbol(*operator), *computed);
-                let place = self.shared(shared, &mut rest);
-                format!("{before}{place} {operator}= {}", value(rest.next()))
+                let lvalue = self.shared(shared, &mut rest);
+                format!("{before}{lvalue} {operator}= {}", value(rest.next()))
             }
         }
     }
@@ -173,11 +174,11 @@ impl Printer<'_> {
         match operand {
             Operand::Missing => "_".to_owned(),
             Operand::Integer(_) | Operand::Pointer(_) | Operand::Object => value(values.next()),
-            Operand::Answer(_) => format!("answer {}", value(values.next())),
+            Operand::OutInteger(_) => format!("answer {}", value(values.next())),
             Operand::Argument(argument) => object(*argument),
             Operand::Named => format!("named {}", value(values.next())),
             Operand::Shared(shared) => format!("&{}", self.shared(shared, values)),
-            Operand::SharedAnswer(shared) => format!("answer &{}", self.shared(shared, values)),
+            Operand::SharedOutInteger(shared) => format!("answer &{}", self.shared(shared, values)),
             Operand::Field(field) => {
                 let structure = &self.program.structures[field.structure];
                 format!("{}.{}", structure.name, structure.fields[field.field].name)
@@ -204,7 +205,7 @@ impl Printer<'_> {
     }
 }
 
-fn is_place(pointer: &E) -> bool {
+fn is_lvalue(pointer: &E) -> bool {
     matches!(pointer, E::Object(_) | E::Data(_) | E::Field(..) | E::Element { .. })
 }
 
@@ -222,7 +223,7 @@ fn object(Argument { role, branch }: Argument) -> String {
     match role {
         Role::This => format!("${branch}"),
         other => {
-            let name = ROLES.iter().find(|(_, role, _)| *role == other).map_or("", |(name, ..)| *name);
+            let name = OBJECT_ROLES.iter().find(|(_, role, _)| *role == other).map_or("", |(name, ..)| *name);
             if branch == 0 { format!("${name}") } else { format!("${name}:{branch}") }
         }
     }

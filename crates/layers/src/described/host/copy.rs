@@ -11,31 +11,31 @@ use crate::copies::{ACCESS_LIST, copy_data, copy_xattrs, decides_access, is_refu
 const OWNER_ONLY: u32 = 0o600;
 /// Permission bits of a copy, which has neither set-ID bits nor capabilities, since it remains where a program may have
 /// been replaced for its flaws.
-const PERMISSIONS: u32 = 0o777;
+const PERMISSION_BITS: u32 = 0o777;
 /// Prefixes of extended attributes in which unions and overlayfs keep data about an object in a branch, which its copy
 /// is not.
-const MARKS: [&[u8]; 4] = [b"trusted.overlay.", b"user.overlay.", b"trusted.plyfs.", b"user.plyfs."];
+const PRIVATE_XATTR_PREFIXES: [&[u8]; 4] = [b"trusted.overlay.", b"user.overlay.", b"trusted.plyfs.", b"user.plyfs."];
 /// Number of names that are tried for a copy that is not complete yet.
-const ATTEMPTS: usize = 16;
+const MAX_NAME_ATTEMPTS: usize = 16;
 
 /// Copies a file to a name in a directory, which refers either to what it referred to before or to the complete copy:
 /// data, extended attributes and times, and owner, group, access control list and permissions as far as the caller may
 /// give them to the copy.
 pub(crate) fn copy(caller: &Caller, original: &VnodeRef, directory: &VnodeRef, name: Name<'_>) -> Result<()> {
     let from = original.open(caller, OpenFlags::READ)?;
-    let (unfinished, made) = create(caller, directory)?;
-    let unfinished = Name::new(unfinished.as_bytes())?;
-    let target = made.file;
+    let (temporary_name, created) = create(caller, directory)?;
+    let temporary_name = Name::new(temporary_name.as_bytes())?;
+    let target = created.file;
     let size = from.getattr(caller).map(|attributes| attributes.size);
     // The copy is on storage before it has its name, since the original may be removed or overwritten next.
     let copied = size
         .and_then(|size| copy_data(caller, &*from, &*target, size))
-        .and_then(|()| copy_attributes(caller, original, &made.entry.vnode))
+        .and_then(|()| copy_attributes(caller, original, &created.entry.vnode))
         .and_then(|()| target.fsync(caller, false))
-        .and_then(|()| directory.rename(caller, unfinished, directory, name, RenameMode::Replace));
+        .and_then(|()| directory.rename(caller, temporary_name, directory, name, RenameMode::Replace));
     if copied.is_err() {
         // The error that counts is the earlier one.
-        let _ = directory.unlink(&caller.uncancelled(), unfinished);
+        let _ = directory.unlink(&caller.uncancelled(), temporary_name);
     }
     copied
 }
@@ -43,13 +43,13 @@ pub(crate) fn copy(caller: &Caller, original: &VnodeRef, directory: &VnodeRef, n
 /// Creates an empty file by a name that nobody can predict.
 fn create(caller: &Caller, directory: &VnodeRef) -> Result<(String, vnode::Created)> {
     let how = Creation { mode: OWNER_ONLY, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_NAME_ATTEMPTS {
         let mut random = [0; 8];
         ::fist::ciphers::random(&mut random);
         let name = format!(".{:016x}.copy", u64::from_ne_bytes(random));
         match directory.create(caller, Name::new(name.as_bytes())?, &how) {
             Err(Errno::EEXIST) => {}
-            made => return made.map(|made| (name, made)),
+            created => return created.map(|created| (name, created)),
         }
     }
     Err(Errno::EEXIST)
@@ -60,27 +60,28 @@ fn create(caller: &Caller, directory: &VnodeRef) -> Result<(String, vnode::Creat
 /// # Errors
 /// Returns `EPERM` if the file system gives the copy permissions that it is not to have.
 fn copy_attributes(caller: &Caller, original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
-    let is_wanted = |name: &[u8]| !decides_access(name) && !MARKS.iter().any(|mark| name.starts_with(mark));
-    copy_xattrs((original, caller), (copy, caller), is_wanted, |_| {})?;
-    let wanted = original.getattr(caller)?;
-    let list = unless_none(original.getxattr(caller, ACCESS_LIST))?;
-    let is_same_group = give(caller, copy, &wanted)?.gid == wanted.gid;
+    let is_copied =
+        |name: &[u8]| !decides_access(name) && !PRIVATE_XATTR_PREFIXES.iter().any(|mark| name.starts_with(mark));
+    copy_xattrs((original, caller), (copy, caller), is_copied, |_| {})?;
+    let original_attributes = original.getattr(caller)?;
+    let list = optional_xattr(original.getxattr(caller, ACCESS_LIST))?;
+    let is_same_group = copy_owner(caller, copy, &original_attributes)?.gid == original_attributes.gid;
     // The copy may have inherited a list from the directory.
-    unless_none(copy.removexattr(caller, ACCESS_LIST))?;
+    optional_xattr(copy.removexattr(caller, ACCESS_LIST))?;
     let mode = match (is_same_group, list) {
         (true, list) => {
             list.map_or(Ok(()), |list| copy.setxattr(caller, ACCESS_LIST, &list, XattrMode::Set))?;
-            wanted.mode & PERMISSIONS
+            original_attributes.mode & PERMISSION_BITS
         }
         // Users that the list names would be among all others, or in the group.
-        (false, Some(_)) => wanted.mode & 0o700,
-        (false, None) => wanted.mode & 0o700 | shared_by_group_and_others(wanted.mode),
+        (false, Some(_)) => original_attributes.mode & 0o700,
+        (false, None) => original_attributes.mode & 0o700 | shared_by_group_and_others(original_attributes.mode),
     };
-    set(caller, copy, SetAttributes { mode: Some(mode), ..SetAttributes::default() })?;
-    let (atime, mtime) = (Some(SetTime::To(wanted.atime)), Some(SetTime::To(wanted.mtime)));
-    set(caller, copy, SetAttributes { atime, mtime, ..SetAttributes::default() })?;
+    set_if_permitted(caller, copy, SetAttributes { mode: Some(mode), ..SetAttributes::default() })?;
+    let (atime, mtime) = (Some(SetTime::To(original_attributes.atime)), Some(SetTime::To(original_attributes.mtime)));
+    set_if_permitted(caller, copy, SetAttributes { atime, mtime, ..SetAttributes::default() })?;
     let now = copy.getattr(caller)?;
-    if now.mode & PERMISSIONS & !mode != 0 { Err(Errno::EPERM) } else { Ok(()) }
+    if now.mode & PERMISSION_BITS & !mode != 0 { Err(Errno::EPERM) } else { Ok(()) }
 }
 
 /// Returns the bits that both the group and others have: members of one may be among the others of a copy with another
@@ -92,24 +93,24 @@ fn shared_by_group_and_others(mode: u32) -> u32 {
 
 /// Gives a copy to the original's owner and group or, where the caller may not, to the group; returns the resulting
 /// attributes.
-fn give(caller: &Caller, copy: &VnodeRef, wanted: &Attributes) -> Result<Attributes> {
+fn copy_owner(caller: &Caller, copy: &VnodeRef, original_attributes: &Attributes) -> Result<Attributes> {
     let now = copy.getattr(caller)?;
-    let uid = (now.uid != wanted.uid).then_some(wanted.uid);
-    let gid = (now.gid != wanted.gid).then_some(wanted.gid);
+    let uid = (now.uid != original_attributes.uid).then_some(original_attributes.uid);
+    let gid = (now.gid != original_attributes.gid).then_some(original_attributes.gid);
     for owner in [(uid, gid), (None, gid)] {
         if owner == (None, None) {
             break;
         }
         match copy.setattr(caller, &SetAttributes { uid: owner.0, gid: owner.1, ..SetAttributes::default() }) {
             Err(error) if is_refusal(error) => {}
-            given => return given,
+            changed => return changed,
         }
     }
     Ok(now)
 }
 
 /// Sets the attributes that the file system keeps, and ignores its refusal of others.
-fn set(caller: &Caller, copy: &VnodeRef, changes: SetAttributes) -> Result<()> {
+fn set_if_permitted(caller: &Caller, copy: &VnodeRef, changes: SetAttributes) -> Result<()> {
     match copy.setattr(caller, &changes) {
         Err(error) if is_refusal(error) => Ok(()),
         result => result.map(drop),
@@ -117,8 +118,8 @@ fn set(caller: &Caller, copy: &VnodeRef, changes: SetAttributes) -> Result<()> {
 }
 
 /// Returns the result, or `None` if the attribute does not exist.
-fn unless_none<T>(answer: Result<T>) -> Result<Option<T>> {
-    match answer {
+fn optional_xattr<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
         Ok(value) => Ok(Some(value)),
         Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
         Err(error) => Err(error),

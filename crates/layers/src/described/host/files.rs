@@ -8,12 +8,12 @@ use vnode::{
     write_fully, zeros,
 };
 
-use super::{Running, copy};
+use super::{RuleContext, copy};
 
 /// Mode of a file of auxiliary data: permissions for its owner only.
 const AUXILIARY_MODE: u32 = 0o600;
 
-impl Running<'_> {
+impl RuleContext<'_> {
     /// Reads the beginning of a file of auxiliary data, whoever the caller is, since rules decide by it. Bytes that a
     /// short file lacks are zero.
     pub(crate) fn read_auxiliary(&mut self, file: &Object, bytes: usize) -> Result<Vec<u8>> {
@@ -30,7 +30,7 @@ impl Running<'_> {
 
     /// Writes part of a file of auxiliary data as the caller, which owns the file if it is new.
     pub(crate) fn write_auxiliary(&mut self, file: &Object, bytes: usize, offset: usize, data: &[u8]) -> Result<()> {
-        let _one = self.loaded.file_data.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.module.file_data.lock().unwrap_or_else(PoisonError::into_inner);
         let (open, is_new) = match self.find(file) {
             Some(found) => (found.lower.open(self.caller, OpenFlags::WRITE)?, false),
             None => (self.create_auxiliary(file)?, true),

@@ -15,143 +15,147 @@ use ::fist::stop::{Stop, Why};
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{Attributes, Caller, Entry, Errno, Name, RenameMode, Result, VnodeRef};
 
-use super::arguments::Assigned;
-use super::listing::Names;
-use super::loaded::{Loaded, Rules};
-use super::{Described, trace};
+use super::arguments::AssignedArguments;
+use super::listing::CollectedNames;
+use super::module::{LoadedModule, OperationRules};
+use super::{FistLayer, trace};
 
 /// Number of rule runs of an operation after which the clock is checked before each further one, since each by itself
 /// may be too short for the clock to be checked.
-const RUNS_MAX: u32 = 8;
+const MAX_RUNS_WITHOUT_CLOCK_CHECK: u32 = 8;
 
 /// A request that rules make to the operation.
-pub(crate) enum Work<'w> {
+pub(crate) enum RuleRequest<'w> {
     /// Performs the operation on an object, as a caller, with its current arguments.
-    Operate(&'w LayerVnode<Described>, &'w Caller, &'w Operation<'w>),
+    Perform(&'w LayerVnode<FistLayer>, &'w Caller, &'w Operation<'w>),
     /// Takes this entry as the result of the lookup.
-    Take(Entry),
+    UseEntry(Entry),
 }
 
 /// Performs the request, and returns the entry of the result, if it has one.
-pub(crate) type Perform<'p> = &'p mut dyn FnMut(Work<'_>) -> Result<Option<Entry>>;
+pub(crate) type PerformRequest<'p> = &'p mut dyn FnMut(RuleRequest<'_>) -> Result<Option<Entry>>;
 
 /// A lower object, and its attributes when it was found.
 #[derive(Clone)]
-pub(crate) struct Found {
+pub(crate) struct LowerObject {
     pub(crate) lower: VnodeRef,
     pub(crate) attributes: Option<Attributes>,
 }
 
 /// Rule context: the state of an operation's rules, or of a filter, while they run.
-pub(crate) struct Running<'a> {
-    pub(crate) loaded: &'a Loaded,
-    pub(crate) node: &'a LayerVnode<Described>,
+pub(crate) struct RuleContext<'a> {
+    pub(crate) module: &'a LoadedModule,
+    pub(crate) node: &'a LayerVnode<FistLayer>,
     pub(crate) caller: &'a Caller,
     pub(crate) operation: Option<&'a Operation<'a>>,
     /// Arguments of the operation that rules have assigned.
-    assigned: Assigned,
-    pub(crate) perform: Option<Perform<'a>>,
+    assigned: AssignedArguments,
+    pub(crate) perform: Option<PerformRequest<'a>>,
     /// Error of the operation so far, as rules see it.
     pub(crate) error: i32,
     /// Whether a rule has ended the operation.
     pub(crate) is_finished: bool,
     /// Lower errors, as rules see them and as they are.
-    below: Vec<(i32, Errno)>,
+    lower_errors: Vec<(i32, Errno)>,
     /// Whether a replace rule is running.
-    is_instead: bool,
+    in_replace_rule: bool,
     /// The object that the operation's name refers to; `None` until it is first queried.
-    named: Option<Option<Found>>,
+    named_object: Option<Option<LowerObject>>,
     /// The object that a rename replaces.
-    replaced: Option<Option<Found>>,
+    replaced_object: Option<Option<LowerObject>>,
     /// The error because of which a rule's query cannot be answered.
-    trouble: Option<Errno>,
+    query_error: Option<Errno>,
     /// Objects that rules hold as values.
     values: Vec<VnodeRef>,
     /// Structure and data of the current ioctl.
     pub(crate) ioctl: Option<(usize, Vec<u8>)>,
     /// Names of the current listing.
-    pub(crate) listing: Option<&'a mut Names>,
+    pub(crate) listing: Option<&'a mut CollectedNames>,
     /// Meter of the work and time left for all rules of the operation.
     meter: Meter,
     /// Number of rules that have run.
-    run: u32,
+    run_count: u32,
 }
 
-impl<'a> Running<'a> {
-    pub(crate) fn new(loaded: &'a Loaded, node: &'a LayerVnode<Described>, caller: &'a Caller) -> Running<'a> {
-        Running {
-            loaded,
+impl<'a> RuleContext<'a> {
+    pub(crate) fn new(
+        module: &'a LoadedModule,
+        node: &'a LayerVnode<FistLayer>,
+        caller: &'a Caller,
+    ) -> RuleContext<'a> {
+        RuleContext {
+            module,
             node,
             caller,
             operation: None,
-            assigned: Assigned::default(),
+            assigned: AssignedArguments::default(),
             perform: None,
             error: 0,
             is_finished: false,
-            below: Vec::new(),
-            is_instead: false,
-            named: None,
-            replaced: None,
-            trouble: None,
+            lower_errors: Vec::new(),
+            in_replace_rule: false,
+            named_object: None,
+            replaced_object: None,
+            query_error: None,
             values: Vec::new(),
             ioctl: None,
             listing: None,
-            meter: Meter::new(loaded.time_limit),
-            run: 0,
+            meter: Meter::new(module.time_limit),
+            run_count: 0,
         }
     }
 
     /// Runs all rules, and the operation.
-    pub(crate) fn all(&mut self, rules: &Rules) {
-        self.around(rules, |running| match rules.instead {
-            Some(function) => running.rule_instead(function),
+    pub(crate) fn run_all(&mut self, rules: &OperationRules) {
+        self.run_around(rules, |context| match rules.replace {
+            Some(function) => context.run_replace_rule(function),
             None => {
-                running.operate_on(None);
+                context.operate_on(None);
             }
         });
     }
 
     /// Runs the pre and post rules around `work`, which they may refuse.
-    pub(crate) fn around(&mut self, rules: &Rules, work: impl FnOnce(&mut Self)) {
-        self.before(&rules.before);
+    pub(crate) fn run_around(&mut self, rules: &OperationRules, body: impl FnOnce(&mut Self)) {
+        self.run_pre_rules(&rules.pre);
         if !self.is_finished && self.error == 0 {
-            work(self);
+            body(self);
         }
-        self.behind(&rules.behind);
+        self.run_post_rules(&rules.post);
     }
 
     /// Runs the pre rules: an error refuses the operation.
-    fn before(&mut self, functions: &[usize]) {
+    fn run_pre_rules(&mut self, functions: &[usize]) {
         for function in functions {
             if !self.is_finished && self.error == 0 {
-                self.rule(*function);
+                self.run_rule(*function);
             }
         }
     }
 
     /// Runs the post rules.
-    fn behind(&mut self, functions: &[usize]) {
+    fn run_post_rules(&mut self, functions: &[usize]) {
         for function in functions {
             if !self.is_finished {
-                self.rule(*function);
+                self.run_rule(*function);
             }
         }
     }
 
     /// Runs a rule.
-    pub(crate) fn rule(&mut self, function: usize) {
-        let loaded = self.loaded;
-        let mut memory = Memory::new(&loaded.program.data, &[], &mut []);
-        memory = memory.within(&loaded.heap).metered(std::mem::take(&mut self.meter));
+    pub(crate) fn run_rule(&mut self, function: usize) {
+        let module = self.module;
+        let mut memory = Memory::new(&module.program.data, &[], &mut []);
+        memory = memory.within(&module.heap_budget).metered(std::mem::take(&mut self.meter));
         memory.meter().resume();
-        self.run += 1;
-        let is_late = self.run > RUNS_MAX && memory.meter().look().is_err();
-        let done = match is_late {
-            true => {
-                Err(loaded.stopped(function, Stop { why: Why::TooLong, span: loaded.program.functions[function].span }))
-            }
-            false => loaded.run(self, function, &[], &mut memory),
-        };
+        self.run_count += 1;
+        let is_late = self.run_count > MAX_RUNS_WITHOUT_CLOCK_CHECK && memory.meter().look().is_err();
+        let done =
+            match is_late {
+                true => Err(module
+                    .log_trap(function, Stop { why: Why::TooLong, span: module.program.functions[function].span })),
+                false => module.run(self, function, &[], &mut memory),
+            };
         memory.meter().pause();
         self.meter = memory.meter().clone();
         if let Err(why) = done {
@@ -163,62 +167,62 @@ impl<'a> Running<'a> {
     }
 
     /// Resets the meter, so that what follows has all the work and time of an operation.
-    pub(crate) fn begin_anew(&mut self) {
-        (self.meter, self.run) = (Meter::new(self.loaded.time_limit), 0);
+    pub(crate) fn reset_meter(&mut self) {
+        (self.meter, self.run_count) = (Meter::new(self.module.time_limit), 0);
     }
 
     /// Runs a replace rule, for the operation or for one listed name.
-    pub(crate) fn rule_instead(&mut self, function: usize) {
-        self.is_instead = true;
-        self.rule(function);
-        self.is_instead = false;
+    pub(crate) fn run_replace_rule(&mut self, function: usize) {
+        self.in_replace_rule = true;
+        self.run_rule(function);
+        self.in_replace_rule = false;
     }
 
     /// Records the error of reading a directory, unless a rule has set one.
-    pub(crate) fn listed(&mut self, read: Result<()>) {
+    pub(crate) fn record_listing_error(&mut self, read: Result<()>) {
         if let (Err(error), 0) = (read, self.error) {
-            self.error = self.seen(error);
+            self.error = self.map_lower_error(error);
         }
     }
 
     /// Returns the error of the operation, if it has one.
-    pub(crate) fn answer(&self) -> Option<Errno> {
+    pub(crate) fn final_error(&self) -> Option<Errno> {
         if self.error == 0 {
             return None;
         }
         // A lower error that rules saw as another one, and left unchanged.
-        let below = self.below.iter().find(|(seen, _)| *seen == self.error);
+        let below = self.lower_errors.iter().find(|(seen, _)| *seen == self.error);
         Some(below.map_or(Errno::new(self.error), |(_, error)| *error))
     }
 
     /// Records a lower error, and returns it as rules see it.
-    fn seen(&mut self, error: Errno) -> i32 {
+    fn map_lower_error(&mut self, error: Errno) -> i32 {
         let number = error.number();
-        let mapped = self.loaded.errors.iter().find(|(below, _)| *below == number);
+        let mapped = self.module.error_map.iter().find(|(below, _)| *below == number);
         let seen = mapped.map_or(number, |(_, seen)| *seen);
         // The last lower error that rules see as this one counts.
-        self.below.retain(|(other, _)| *other != seen);
-        self.below.push((seen, error));
+        self.lower_errors.retain(|(other, _)| *other != seen);
+        self.lower_errors.push((seen, error));
         seen
     }
 
     /// Performs the operation, on another object if one is given; an error is the operation's.
-    fn operate_on(&mut self, node: Option<&LayerVnode<Described>>) -> i32 {
+    fn operate_on(&mut self, node: Option<&LayerVnode<FistLayer>>) -> i32 {
         let (node, caller) = (node.unwrap_or(self.node), self.caller);
         let (Some(perform), Some(operation)) = (&mut self.perform, self.operation) else { return -libc::ENOTSUP };
-        let operation = self.assigned.within(operation);
-        self.error = match perform(Work::Operate(node, caller, &operation)) {
+        let operation = self.assigned.apply_to(operation);
+        self.error = match perform(RuleRequest::Perform(node, caller, &operation)) {
             Ok(entry) => {
                 if let Some(entry) = entry {
-                    self.named = Some(self.below_of(&entry));
+                    self.named_object = Some(self.lower_object_of(&entry));
                 }
                 0
             }
             Err(error) => {
                 if matches!(self.operation, Some(Operation::Lookup(_))) {
-                    self.named = Some(None);
+                    self.named_object = Some(None);
                 }
-                self.seen(error)
+                self.map_lower_error(error)
             }
         };
         -self.error
@@ -227,22 +231,22 @@ impl<'a> Running<'a> {
     /// Logs the arguments that rules have assigned.
     pub(crate) fn log_assigned(&self) {
         if let (Some(before), Some(now)) = (self.operation, self.current()) {
-            trace::log_assigned(self.loaded.kind, before, &now);
+            trace::log_assigned(self.module.kind, before, &now);
         }
     }
 
     /// Returns the operation with its current arguments.
     fn current(&self) -> Option<Operation<'_>> {
-        self.operation.map(|operation| self.assigned.within(operation))
+        self.operation.map(|operation| self.assigned.apply_to(operation))
     }
 
-    fn below_of(&self, entry: &Entry) -> Option<Found> {
+    fn lower_object_of(&self, entry: &Entry) -> Option<LowerObject> {
         let lower = self.node.lower_of(&entry.vnode).ok()?;
-        Some(Found { lower: VnodeRef::clone(lower), attributes: Some(entry.attributes) })
+        Some(LowerObject { lower: VnodeRef::clone(lower), attributes: Some(entry.attributes) })
     }
 }
 
-impl Host for Running<'_> {
+impl Host for RuleContext<'_> {
     fn global(&mut self, global: Global) -> i64 {
         match global {
             Global::User => self.caller.uid.into(),
@@ -283,7 +287,8 @@ impl Host for Running<'_> {
 
     fn set_operation_number(&mut self, value: OperationValue, number: i64) -> std::result::Result<(), i32> {
         let Some(operation) = self.operation else { return Ok(()) };
-        let assigned = self.may_assign(value, number).and_then(|()| self.assigned.set_number(operation, value, number));
+        let assigned =
+            self.check_assignment(value, number).and_then(|()| self.assigned.set_number(operation, value, number));
         assigned.map_err(Errno::number)
     }
 
@@ -292,16 +297,16 @@ impl Host for Running<'_> {
         self.assigned.set_text(operation, value, text).map_err(Errno::number)?;
         // The object that the name refers to is looked up anew.
         match value {
-            OperationValue::Name => self.named = None,
-            OperationValue::ToName => self.replaced = None,
+            OperationValue::Name => self.named_object = None,
+            OperationValue::ToName => self.replaced_object = None,
             _ => {}
         }
         Ok(())
     }
 
     fn ends(&mut self) -> bool {
-        let Some(error) = self.trouble.take() else { return false };
-        self.error = self.seen(error);
+        let Some(error) = self.query_error.take() else { return false };
+        self.error = self.map_lower_error(error);
         true
     }
 
@@ -326,9 +331,9 @@ impl Host for Running<'_> {
     fn attribute_text(&mut self, attribute: Attribute, object: &Object) -> Vec<u8> {
         match (attribute, object) {
             (Attribute::FileSystem, Object::Argument(Argument { branch: branch @ 1.., .. })) => {
-                self.loaded.below.get(*branch as usize - 1).cloned().unwrap_or_default().into_bytes()
+                self.module.lower_kinds.get(*branch as usize - 1).cloned().unwrap_or_default().into_bytes()
             }
-            (Attribute::FileSystem, _) => self.loaded.kind.as_bytes().to_vec(),
+            (Attribute::FileSystem, _) => self.module.kind.as_bytes().to_vec(),
             (_, Object::Named(name)) => name.clone(),
             (_, Object::Argument(Argument { role: Role::To, .. })) => self.operation_text(OperationValue::ToName),
             (_, Object::Argument(Argument { role: Role::This | Role::From, .. })) => {
@@ -338,15 +343,15 @@ impl Host for Running<'_> {
         }
     }
 
-    fn shared(&mut self, place: Place, see: &mut dyn FnMut(&mut [u8])) -> std::result::Result<(), Why> {
-        let shared = match place {
-            Place::Vfs => &self.loaded.vfs,
-            Place::Mount => &self.loaded.mount,
-            Place::Data(index) => &self.loaded.data[index],
-            Place::Argument(argument) => return self.shared_vnode(&Object::Argument(argument), see),
-            Place::Object(value) => return self.shared_vnode(&Object::Value(value), see),
+    fn shared(&mut self, location: Place, access: &mut dyn FnMut(&mut [u8])) -> std::result::Result<(), Why> {
+        let shared = match location {
+            Place::Vfs => &self.module.vfs,
+            Place::Mount => &self.module.mount,
+            Place::Data(index) => &self.module.data[index],
+            Place::Argument(argument) => return self.with_vnode_fields(&Object::Argument(argument), access),
+            Place::Object(value) => return self.with_vnode_fields(&Object::Value(value), access),
         };
-        see(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
+        access(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(())
     }
 
@@ -360,7 +365,7 @@ impl Host for Running<'_> {
 
     fn print(&mut self, message: &[u8]) {
         let message = String::from_utf8_lossy(message);
-        tracing::warn!(target: "fist", "{}: {}", self.loaded.kind, printable(message.trim_end_matches('\n')));
+        tracing::warn!(target: "fist", "{}: {}", self.module.kind, printable(message.trim_end_matches('\n')));
     }
 
     fn lookup(
@@ -371,27 +376,27 @@ impl Host for Running<'_> {
         user: Option<u32>,
         group: Option<u32>,
     ) -> i32 {
-        let looked_up = self.look_up(directory, name, user, group);
+        let lookup_result = self.lookup_as(directory, name, user, group);
         let is_operation = matches!(self.operation, Some(Operation::Lookup(_)));
         let is_named = slot.is_none_or(|slot| slot.role == Role::This);
-        match looked_up {
+        match lookup_result {
             Ok(entry) => {
-                let found = self.below_of(&entry);
+                let found = self.lower_object_of(&entry);
                 match slot.map(|slot| slot.role) {
-                    Some(Role::To) => self.replaced = Some(found),
-                    _ => self.named = Some(found),
+                    Some(Role::To) => self.replaced_object = Some(found),
+                    _ => self.named_object = Some(found),
                 }
                 if is_operation && is_named {
                     self.error = 0;
                     if let Some(perform) = &mut self.perform {
                         // Taking an entry that was found cannot fail.
-                        let _ = perform(Work::Take(entry));
+                        let _ = perform(RuleRequest::UseEntry(entry));
                     }
                 }
                 0
             }
             Err(error) => {
-                let seen = self.seen(error);
+                let seen = self.map_lower_error(error);
                 if is_operation && is_named {
                     self.error = seen;
                 }
@@ -400,14 +405,14 @@ impl Host for Running<'_> {
         }
     }
 
-    fn read_directory(&mut self, directory: &Object, leaves_out_known: bool) -> i32 {
+    fn read_directory(&mut self, directory: &Object, skips_seen: bool) -> i32 {
         let Some(found) = self.find(directory) else { return -libc::ENOENT };
         let (node, caller) = (self.node.wrap(found.lower), self.caller);
         match &mut self.listing {
             None => -libc::EINVAL,
-            Some(names) => match names.read(&node, caller, leaves_out_known) {
+            Some(names) => match names.read(&node, caller, skips_seen) {
                 Ok(()) => 0,
-                Err(error) => -self.seen(error),
+                Err(error) => -self.map_lower_error(error),
             },
         }
     }
@@ -429,14 +434,14 @@ impl Host for Running<'_> {
             object => self.target(object).map(Some),
         };
         let Some(target) = target else {
-            if self.is_instead {
+            if self.in_replace_rule {
                 self.error = libc::ENOENT;
             }
             // In a post rule, a missing object is no error.
             return -self.error;
         };
         let done = self.operate_on(target.as_deref());
-        if !self.is_instead {
+        if !self.in_replace_rule {
             self.error = before;
         }
         done
@@ -445,17 +450,17 @@ impl Host for Running<'_> {
     fn rename(&mut self, from: &Object, name: &[u8], to: &Object, to_name: &[u8], replaces: bool) -> i32 {
         let mode = if replaces { RenameMode::Replace } else { RenameMode::NoReplace };
         let done = self.rename_below(from, name, to, to_name, mode);
-        self.number_of(done)
+        self.result_number(done)
     }
 
     fn unlink(&mut self, directory: &Object, name: &[u8]) -> i32 {
         let done = self.directory(directory).and_then(|node| node.forward_unlink(self.caller, Name::new(name)?));
-        self.number_of(done)
+        self.result_number(done)
     }
 
     fn make_directory(&mut self, directory: &Object, name: &[u8], mode: u32) -> i32 {
         let made = self.directory(directory).and_then(|node| node.forward_mkdir(self.caller, Name::new(name)?, mode));
-        self.number_of(made.map(drop))
+        self.result_number(made.map(drop))
     }
 
     fn copy_file(&mut self, from: &Object, to: &[u8], directory: Option<&Object>) -> i32 {
@@ -464,13 +469,13 @@ impl Host for Running<'_> {
             true => Err(Errno::EINTR),
             false => self.copy(from, to, directory),
         };
-        self.number_of(copied)
+        self.result_number(copied)
     }
 
-    fn ioctl_data(&mut self, structure: usize, see: &mut dyn FnMut(&mut [u8])) -> bool {
+    fn ioctl_data(&mut self, structure: usize, access: &mut dyn FnMut(&mut [u8])) -> bool {
         match &mut self.ioctl {
             Some((index, data)) if *index == structure => {
-                see(data);
+                access(data);
                 true
             }
             _ => false,
@@ -483,16 +488,16 @@ impl Host for Running<'_> {
 
     fn write_file_data(&mut self, file: &Object, bytes: usize, offset: usize, data: &[u8]) -> i32 {
         let written = self.write_auxiliary(file, bytes, offset, data);
-        self.number_of(written)
+        self.result_number(written)
     }
 }
 
-impl Running<'_> {
+impl RuleContext<'_> {
     /// Converts a result to what rules see: 0, or a negative error number. It is not the operation's error.
-    fn number_of(&mut self, done: Result<()>) -> i32 {
+    fn result_number(&mut self, done: Result<()>) -> i32 {
         match done {
             Ok(()) => 0,
-            Err(error) => -self.seen(error),
+            Err(error) => -self.map_lower_error(error),
         }
     }
 }

@@ -10,25 +10,25 @@ use ::fist::stop::Why;
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
 
-use super::super::fan::FanVnode;
-use super::super::{Described, Fields};
-use super::{Found, Running};
+use super::super::fan_out::FanOutVnode;
+use super::super::{FistLayer, VnodeFields};
+use super::{LowerObject, RuleContext};
 
 /// Returns whether an error says that the object does not exist, rather than that this cannot be determined.
-fn is_absence(error: Errno) -> bool {
+fn means_absent(error: Errno) -> bool {
     matches!(error, Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG | Errno::EINVAL)
 }
 
-impl Running<'_> {
+impl RuleContext<'_> {
     /// Returns the queried value, or `None` if it does not exist. Where that cannot be determined, the operation ends
     /// with the error: a rule that protects something would take the object for missing, and let the operation
     /// continue.
-    fn known<T>(&mut self, answer: Result<T>) -> Option<T> {
+    fn or_record_error<T>(&mut self, answer: Result<T>) -> Option<T> {
         match answer {
             Ok(known) => Some(known),
             Err(error) => {
-                if !is_absence(error) {
-                    self.trouble.get_or_insert(error);
+                if !means_absent(error) {
+                    self.query_error.get_or_insert(error);
                 }
                 None
             }
@@ -36,21 +36,21 @@ impl Running<'_> {
     }
 
     /// Returns the object that rules refer to.
-    pub(crate) fn find(&mut self, object: &Object) -> Option<Found> {
-        let here = |lower: &VnodeRef| Some(Found { lower: VnodeRef::clone(lower), attributes: None });
+    pub(crate) fn find(&mut self, object: &Object) -> Option<LowerObject> {
+        let here = |lower: &VnodeRef| Some(LowerObject { lower: VnodeRef::clone(lower), attributes: None });
         match object {
             Object::Value(value) => here(self.values.get(usize::try_from(*value).ok()?.checked_sub(1)?)?),
             Object::Named(name) => {
                 let directory = self.own_directory()?;
                 let found = Name::new(name).and_then(|name| directory.lookup(&Caller::server(), name));
-                let entry = self.known(found)?;
-                Some(Found { lower: entry.vnode, attributes: Some(entry.attributes) })
+                let entry = self.or_record_error(found)?;
+                Some(LowerObject { lower: entry.vnode, attributes: Some(entry.attributes) })
             }
             Object::Argument(argument) => {
                 let found = match argument.role {
-                    Role::This | Role::From => self.this(),
+                    Role::This | Role::From => self.find_operation_object(),
                     Role::Directory | Role::FromDirectory => here(&self.own_directory()?),
-                    Role::To => self.replaced(),
+                    Role::To => self.find_replaced_object(),
                     Role::ToDirectory => match self.operation {
                         Some(Operation::Rename { to, .. }) => here(self.node.lower_of(to).ok()?),
                         _ => None,
@@ -62,46 +62,48 @@ impl Running<'_> {
     }
 
     /// Returns the object of the operation: for an operation with a name, the object that the name refers to.
-    fn this(&mut self) -> Option<Found> {
+    fn find_operation_object(&mut self) -> Option<LowerObject> {
         let lower = VnodeRef::clone(self.node.lower());
         if self.operation.and_then(Operation::entry_name).is_none() {
-            return Some(Found { lower, attributes: None });
+            return Some(LowerObject { lower, attributes: None });
         }
-        if self.named.is_none() {
+        if self.named_object.is_none() {
             let found = match self.current().as_ref().and_then(Operation::entry_name) {
-                Some(name) => self.peek(&lower, name),
+                Some(name) => self.lookup_as_server(&lower, name),
                 None => Err(Errno::ENOENT),
             };
-            self.named = Some(self.known(found));
+            self.named_object = Some(self.or_record_error(found));
         }
-        self.named.clone().flatten()
+        self.named_object.clone().flatten()
     }
 
-    fn replaced(&mut self) -> Option<Found> {
+    fn find_replaced_object(&mut self) -> Option<LowerObject> {
         let Some(Operation::Rename { to, .. }) = self.operation else { return None };
-        if self.replaced.is_none() {
+        if self.replaced_object.is_none() {
             let directory = VnodeRef::clone(self.node.lower_of(to).ok()?);
             let found = match self.current() {
-                Some(Operation::Rename { to_name, .. }) => self.peek(&directory, to_name),
+                Some(Operation::Rename { to_name, .. }) => self.lookup_as_server(&directory, to_name),
                 _ => Err(Errno::ENOENT),
             };
-            self.replaced = Some(self.known(found));
+            self.replaced_object = Some(self.or_record_error(found));
         }
-        self.replaced.clone().flatten()
+        self.replaced_object.clone().flatten()
     }
 
     /// Looks up a lower name, whoever the caller is: rules decide by the object, and reveal nothing of it.
-    fn peek(&self, directory: &VnodeRef, name: Name<'_>) -> Result<Found> {
+    fn lookup_as_server(&self, directory: &VnodeRef, name: Name<'_>) -> Result<LowerObject> {
         use vnode::layer::Layer;
         let encoded = self.node.layer().encode_name(self.node, self.caller, name)?;
         let entry = directory.lookup(&Caller::server(), Name::new(&encoded)?)?;
-        Ok(Found { lower: entry.vnode, attributes: None })
+        Ok(LowerObject { lower: entry.vnode, attributes: None })
     }
 
     /// Returns the object in the lower file system with this number.
-    fn in_branch(&self, found: Found, branch: u32) -> Option<Found> {
-        match found.lower.as_any().downcast_ref::<FanVnode>() {
-            Some(node) if branch > 0 => Some(Found { lower: node.in_branch(branch as usize - 1)?, attributes: None }),
+    fn in_branch(&self, found: LowerObject, branch: u32) -> Option<LowerObject> {
+        match found.lower.as_any().downcast_ref::<FanOutVnode>() {
+            Some(node) if branch > 0 => {
+                Some(LowerObject { lower: node.object_in_branch(branch as usize - 1)?, attributes: None })
+            }
             _ if branch > 1 => None,
             _ => Some(found),
         }
@@ -109,16 +111,16 @@ impl Running<'_> {
 
     /// Returns the object on which the operation is performed in a branch; `None` if the branch lacks the operation's
     /// object.
-    pub(crate) fn target_in_branch(&mut self, branch: u32) -> Option<Arc<LayerVnode<Described>>> {
-        let Some(node) = self.node.lower().as_any().downcast_ref::<FanVnode>() else {
+    pub(crate) fn target_in_branch(&mut self, branch: u32) -> Option<Arc<LayerVnode<FistLayer>>> {
+        let Some(node) = self.node.lower().as_any().downcast_ref::<FanOutVnode>() else {
             return (branch <= 1).then(|| self.node.shared());
         };
-        let part = node.in_branch(branch as usize - 1)?;
+        let part = node.object_in_branch(branch as usize - 1)?;
         if let Some(Operation::Unlink(name) | Operation::RemoveDirectory(name) | Operation::Rename { name, .. }) =
             self.current()
         {
-            let found = self.peek(&part, name);
-            self.known(found)?;
+            let found = self.lookup_as_server(&part, name);
+            self.or_record_error(found)?;
         }
         Some(self.node.wrap(part))
     }
@@ -146,7 +148,7 @@ impl Running<'_> {
 
     /// Returns the number of the branch that the operation's object is in, counted from 1.
     pub(crate) fn own_branch(&self) -> u32 {
-        self.node.lower().as_any().downcast_ref::<FanVnode>().map_or(1, |node| node.primary() as u32 + 1)
+        self.node.lower().as_any().downcast_ref::<FanOutVnode>().map_or(1, |node| node.primary_branch() as u32 + 1)
     }
 
     /// Returns the directory of the operation: for an operation on a directory itself, that directory; for an operation
@@ -157,16 +159,16 @@ impl Running<'_> {
         if has_name || lower.kind() == FileKind::Directory {
             return Some(VnodeRef::clone(lower));
         }
-        self.node.state().kept().place.lock().unwrap_or_else(PoisonError::into_inner).directory.clone()
+        self.node.state().data().location.lock().unwrap_or_else(PoisonError::into_inner).directory.clone()
     }
 
     /// Returns the object of this layer on which the operation is to be performed, as passed to `fistOp`.
-    pub(crate) fn target(&mut self, object: &Object) -> Option<Arc<LayerVnode<Described>>> {
+    pub(crate) fn target(&mut self, object: &Object) -> Option<Arc<LayerVnode<FistLayer>>> {
         Some(self.node.wrap(self.find(object)?.lower))
     }
 
     /// Returns the object of this layer for a directory.
-    pub(crate) fn directory(&mut self, object: &Object) -> Result<Arc<LayerVnode<Described>>> {
+    pub(crate) fn directory(&mut self, object: &Object) -> Result<Arc<LayerVnode<FistLayer>>> {
         let found = self.find(object).ok_or(Errno::ENOENT)?;
         Ok(self.node.wrap(found.lower))
     }
@@ -176,7 +178,7 @@ impl Running<'_> {
     ///
     /// # Errors
     /// Returns `EPERM` if not, as chmod(2) and chown(2) do, or the error of access(2) for a size.
-    pub(crate) fn may_assign(&self, value: OperationValue, number: i64) -> Result<()> {
+    pub(crate) fn check_assignment(&self, value: OperationValue, number: i64) -> Result<()> {
         let Some(Operation::SetAttributes(changes)) = self.operation else { return Ok(()) };
         if number < 0 || self.caller.is_superuser() {
             return Ok(());
@@ -208,7 +210,7 @@ impl Running<'_> {
         if may { Ok(()) } else { Err(Errno::EPERM) }
     }
 
-    pub(crate) fn look_up(
+    pub(crate) fn lookup_as(
         &mut self,
         directory: &Object,
         name: &[u8],
@@ -235,17 +237,17 @@ impl Running<'_> {
                 Some(attributes) => Some(attributes),
                 None => {
                     let attributes = self.node.wrap(found.lower).forward_getattr(&server);
-                    self.known(attributes)
+                    self.or_record_error(attributes)
                 }
             },
-            _ => self.known(found.lower.getattr(&server)),
+            _ => self.or_record_error(found.lower.getattr(&server)),
         }
     }
 
     /// Returns an identifier of an object: one that remains unique when the inode number is used again if handles are
     /// persistent, otherwise the inode number; `None` if the object does not exist.
     pub(crate) fn identity(&mut self, object: &Object) -> Option<i64> {
-        if !self.loaded.has_lasting_handles {
+        if !self.module.has_persistent_handles {
             return self.attributes(object).map(|attributes| attributes.ino as i64);
         }
         let digest = ::fist::ciphers::hash(self.find(object)?.lower.handle().as_bytes());
@@ -258,43 +260,43 @@ impl Running<'_> {
     ///
     /// # Errors
     /// Returns [`Why::OutOfMemory`] if the mount has no room for the fields of one more object.
-    pub(crate) fn shared_vnode(
+    pub(crate) fn with_vnode_fields(
         &mut self,
         object: &Object,
-        see: &mut dyn FnMut(&mut [u8]),
+        access: &mut dyn FnMut(&mut [u8]),
     ) -> std::result::Result<(), Why> {
-        let Some(structure) = self.loaded.level().vnode else { return Ok(()) };
+        let Some(structure) = self.module.level().vnode else { return Ok(()) };
         let Some(found) = self.find(object) else { return Ok(()) };
         let node = self.node.wrap(found.lower);
-        let mut levels = node.state().kept().fields.lock().unwrap_or_else(PoisonError::into_inner);
-        if levels.len() <= self.loaded.level {
-            levels.resize_with(self.loaded.level + 1, Fields::default);
+        let mut fields_of_members = node.state().data().fields.lock().unwrap_or_else(PoisonError::into_inner);
+        if fields_of_members.len() <= self.module.modules_below {
+            fields_of_members.resize_with(self.module.modules_below + 1, VnodeFields::default);
         }
-        let fields = &mut levels[self.loaded.level];
-        let size = self.loaded.program.structures[structure].size;
-        if fields.layout != self.loaded.layout || fields.bytes.len() as u64 != size {
+        let fields = &mut fields_of_members[self.module.modules_below];
+        let size = self.module.program.structures[structure].size;
+        if fields.layout != self.module.layout || fields.bytes.len() as u64 != size {
             // Fields of another layout are released first.
-            *fields = Fields::default();
-            let mut lease = Lease::of(Arc::clone(&self.loaded.objects));
+            *fields = VnodeFields::default();
+            let mut lease = Lease::of(Arc::clone(&self.module.object_budget));
             if !lease.grow_to(size) {
                 return Err(Why::OutOfMemory);
             }
-            *fields = Fields { layout: self.loaded.layout, bytes: vec![0; size as usize], _lease: lease };
+            *fields = VnodeFields { layout: self.module.layout, bytes: vec![0; size as usize], _lease: lease };
         }
-        see(&mut fields.bytes);
+        access(&mut fields.bytes);
         Ok(())
     }
 
     /// Returns the name by which the operation's object was looked up.
     pub(crate) fn own_name(&self) -> Vec<u8> {
-        self.node.state().kept().place.lock().unwrap_or_else(PoisonError::into_inner).name.clone()
+        self.node.state().data().location.lock().unwrap_or_else(PoisonError::into_inner).name.clone()
     }
 
     /// Returns the name by which an object was looked up.
     pub(crate) fn name_of(&self, lower: &VnodeRef) -> Vec<u8> {
         let node = self.node.wrap(VnodeRef::clone(lower));
-        let place = node.state().kept().place.lock().unwrap_or_else(PoisonError::into_inner);
-        place.name.clone()
+        let location = node.state().data().location.lock().unwrap_or_else(PoisonError::into_inner);
+        location.name.clone()
     }
 }
 

@@ -26,24 +26,24 @@ use crate::OptionError;
 
 /// Maximum number of bytes that all runs of a module on a mount have allocated at a time, besides the first 64 KiB of
 /// each.
-const HEAP_BYTES_MAX: u64 = 256 << 20;
+const MAX_HEAP_BYTES: u64 = 256 << 20;
 /// Maximum number of bytes of the `%per_vnode` fields of all objects in use.
-const OBJECTS_BYTES_MAX: u64 = 256 << 20;
+const MAX_OBJECT_STATE_BYTES: u64 = 256 << 20;
 
 /// Data that operations share; each access is atomic.
-pub(crate) type Area = Arc<Mutex<Vec<u8>>>;
+pub(crate) type SharedData = Arc<Mutex<Vec<u8>>>;
 
 /// A loaded FiST module, ready to run.
 #[derive(Clone)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedModule {
     /// IR of the module alone.
     ir: ir::Program,
     /// Prepared IR of the module alone, which answers queries about it.
-    pub(crate) alone: Arc<Program>,
+    pub(crate) own_program: Arc<Program>,
     /// The program that runs: the one of the whole layer.
     pub(crate) program: Arc<Program>,
     /// Index of the module in the levels of the program; 0 is the topmost.
-    place: usize,
+    level_index: usize,
     /// Execution tier of the functions.
     tier: Tier,
     /// Machine code of the functions, where compiling pays.
@@ -51,7 +51,7 @@ pub(crate) struct Loaded {
     pub(crate) path: PathBuf,
     pub(crate) pairs: Vec<(String, String)>,
     /// Number of other modules of the layer below this one.
-    pub(crate) level: usize,
+    pub(crate) modules_below: usize,
     /// Whether the module may be collapsed with others.
     pub(crate) collapses: bool,
     /// Number of the layout of objects' fields; each layout that differs has another number.
@@ -61,30 +61,30 @@ pub(crate) struct Loaded {
     /// Path and options, for display.
     pub(crate) details: String,
     /// Kinds of the lower file systems.
-    pub(crate) below: Vec<String>,
+    pub(crate) lower_kinds: Vec<String>,
     /// Whether lower objects have persistent handles.
-    pub(crate) has_lasting_handles: bool,
+    pub(crate) has_persistent_handles: bool,
     pub(crate) properties: Properties,
     pub(crate) keeps_state: bool,
     /// Whether objects keep their lookup location.
-    pub(crate) needs_places: bool,
+    pub(crate) needs_lookup_location: bool,
     /// Lower errors that rules see as other errors.
-    pub(crate) errors: Vec<(i32, i32)>,
+    pub(crate) error_map: Vec<(i32, i32)>,
     /// Whether pages of zeros are holes below.
     pub(crate) has_holes: bool,
     /// Rule functions of each operation.
-    rules: Vec<Rules>,
+    rules: Vec<OperationRules>,
     /// Rule functions of each declared ioctl.
-    ioctl_rules: Vec<Rules>,
+    ioctl_rules: Vec<OperationRules>,
     /// The `%per_vfs` fields, shared with the module from before a reload, whose operations may still be running.
-    pub(crate) vfs: Area,
-    pub(crate) mount: Area,
+    pub(crate) vfs: SharedData,
+    pub(crate) mount: SharedData,
     /// Data of the module that are written to, shared as the fields are; empty for other data.
-    pub(crate) data: Vec<Area>,
+    pub(crate) data: Vec<SharedData>,
     /// Budget of the memory that runs allocate.
-    pub(crate) heap: Arc<Budget>,
+    pub(crate) heap_budget: Arc<Budget>,
     /// Budget of the state kept for objects.
-    pub(crate) objects: Arc<Budget>,
+    pub(crate) object_budget: Arc<Budget>,
     /// Maximum computing time of an operation's rules, or of a filter.
     pub(crate) time_limit: Duration,
     /// Lock by which files of auxiliary data are changed one at a time.
@@ -95,96 +95,99 @@ pub(crate) struct Loaded {
 
 /// Pre, replace and post rule functions of an operation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rules {
-    pub(crate) before: Vec<usize>,
-    pub(crate) instead: Option<usize>,
-    pub(crate) behind: Vec<usize>,
+pub(crate) struct OperationRules {
+    pub(crate) pre: Vec<usize>,
+    pub(crate) replace: Option<usize>,
+    pub(crate) post: Vec<usize>,
 }
 
-impl Rules {
+impl OperationRules {
     fn is_empty(&self) -> bool {
-        self.before.is_empty() && self.instead.is_none() && self.behind.is_empty()
+        self.pre.is_empty() && self.replace.is_none() && self.post.is_empty()
     }
 
     fn add(&mut self, part: Part, function: usize) {
         match part {
-            Part::PreCall => self.before.push(function),
-            Part::Call => self.instead = Some(function),
-            Part::PostCall => self.behind.push(function),
+            Part::PreCall => self.pre.push(function),
+            Part::Call => self.replace = Some(function),
+            Part::PostCall => self.post.push(function),
         }
     }
 }
 
-impl Loaded {
+impl LoadedModule {
     pub(crate) fn new(
         ir: ir::Program,
         text: &str,
         path: &Path,
         pairs: &[(String, String)],
-    ) -> std::result::Result<Loaded, OptionError> {
+    ) -> std::result::Result<LoadedModule, OptionError> {
         let kind = intern(&path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default());
-        let program = Arc::new(prepared(&ir));
-        let options = options::read(kind, &program, pairs)?;
+        let program = Arc::new(prepare(&ir));
+        let options = options::parse(kind, &program, pairs)?;
         let level = program.topmost();
         let (rules, ioctl_rules) = rules_of(level);
-        let needs_places = needs_places(&program);
+        let needs_lookup_location = needs_lookup_location(&program);
         let zeros =
             |structure: Option<usize>| vec![0; structure.map_or(0, |index| program.structures[index].size as usize)];
         let data = program.data.iter().map(|data| if data.is_written { data.bytes.clone() } else { Vec::new() });
-        Ok(Loaded {
+        Ok(LoadedModule {
             tier: options.tier,
             compiled: None,
             kind,
-            below: Vec::new(),
-            has_lasting_handles: false,
+            lower_kinds: Vec::new(),
+            has_persistent_handles: false,
             details: options::details(path, pairs),
             path: path.to_owned(),
             pairs: pairs.to_vec(),
-            level: 0,
+            modules_below: 0,
             collapses: options.collapses,
             layout: 0,
             properties: properties(&program, &rules),
-            keeps_state: needs_places || level.vnode.is_some(),
-            needs_places,
-            errors: options.errors,
+            keeps_state: needs_lookup_location || level.vnode.is_some(),
+            needs_lookup_location,
+            error_map: options.error_map,
             has_holes: options.has_holes,
             rules,
             ioctl_rules,
             vfs: Arc::new(Mutex::new(zeros(level.vfs))),
             mount: Arc::new(Mutex::new(options.mount)),
             data: data.map(|bytes| Arc::new(Mutex::new(bytes))).collect(),
-            heap: Budget::new(HEAP_BYTES_MAX),
-            objects: Budget::new(OBJECTS_BYTES_MAX),
+            heap_budget: Budget::new(MAX_HEAP_BYTES),
+            object_budget: Budget::new(MAX_OBJECT_STATE_BYTES),
             time_limit: options.time_limit,
             file_data: Arc::default(),
             lines: std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at as u32 + 1)).collect(),
-            place: 0,
-            alone: Arc::clone(&program),
+            level_index: 0,
+            own_program: Arc::clone(&program),
             program,
             ir,
         })
     }
 
     /// Builds one program from the modules of one layer, the topmost first, and machine code where compiling pays.
-    pub(crate) fn join(all: &[Arc<Loaded>]) -> Vec<Arc<Loaded>> {
+    pub(crate) fn merge_programs(all: &[Arc<LoadedModule>]) -> Vec<Arc<LoadedModule>> {
         let program = match all {
-            [one] => Arc::clone(&one.alone),
-            _ => Arc::new(prepared(&ir::Program::merge(all.iter().map(|loaded| loaded.ir.clone())))),
+            [one] => Arc::clone(&one.own_program),
+            _ => Arc::new(prepare(&ir::Program::merge(all.iter().map(|module| module.ir.clone())))),
         };
-        all.iter().enumerate().map(|(place, loaded)| Arc::new(loaded.in_program(&program, place))).collect()
+        all.iter()
+            .enumerate()
+            .map(|(level_index, module)| Arc::new(module.as_level_of(&program, level_index)))
+            .collect()
     }
 
     /// Returns the module as a level of another program.
-    fn in_program(&self, program: &Arc<Program>, place: usize) -> Loaded {
-        let level = &program.levels[place];
+    fn as_level_of(&self, program: &Arc<Program>, level_index: usize) -> LoadedModule {
+        let level = &program.levels[level_index];
         let own = &self.data[self.level().data.clone()];
-        let mut data: Vec<Area> = program.data.iter().map(|_| Area::default()).collect();
+        let mut data: Vec<SharedData> = program.data.iter().map(|_| SharedData::default()).collect();
         data[level.data.clone()].clone_from_slice(own);
         let (rules, ioctl_rules) = rules_of(level);
-        Loaded {
+        LoadedModule {
             compiled: compile(program, level, self.tier, self.kind).map(Arc::new),
             program: Arc::clone(program),
-            place,
+            level_index,
             data,
             rules,
             ioctl_rules,
@@ -194,21 +197,21 @@ impl Loaded {
 
     /// Returns the declarations and rules of the module.
     pub(crate) fn level(&self) -> &Level {
-        &self.program.levels[self.place]
+        &self.program.levels[self.level_index]
     }
 
     /// Returns the bit set of the operations that have rules.
-    pub(crate) fn with_rules(&self) -> u64 {
+    pub(crate) fn rule_mask(&self) -> u64 {
         let bits = self.rules.iter().enumerate().filter(|(_, rules)| !rules.is_empty()).map(|(index, _)| 1 << index);
         bits.fold(0, |all, bit: u64| all | bit)
     }
 
     /// Checks whether the module permits the operation.
-    pub(crate) fn admit(&self, operation: &Operation<'_>) -> Result<()> {
+    pub(crate) fn check_access(&self, operation: &Operation<'_>) -> Result<()> {
         match (self.level().access, operation) {
             (None, _) => Ok(()),
             (Some(Access::ReadOnly), Operation::Ioctl { command }) if crate::ioctl::changes(*command) => {
-                if self.ioctl(*command).is_some() { Ok(()) } else { Err(Errno::EROFS) }
+                if self.declared_ioctl(*command).is_some() { Ok(()) } else { Err(Errno::EROFS) }
             }
             (Some(Access::ReadOnly), _) if operation.modifies() => Err(Errno::EROFS),
             (Some(Access::WriteOnly), Operation::Open(flags)) if flags.reads() => Err(Errno::EACCES),
@@ -224,27 +227,27 @@ impl Loaded {
     }
 
     /// Returns the rule functions of an operation.
-    pub(crate) fn rules(&self, operation: &Operation<'_>) -> &Rules {
+    pub(crate) fn rules(&self, operation: &Operation<'_>) -> &OperationRules {
         &self.rules[operation.index()]
     }
 
     /// Returns the rule functions of a declared ioctl: those for all ioctls around its own.
-    pub(crate) fn rules_of_ioctl(&self, ioctl: usize) -> Rules {
+    pub(crate) fn rules_of_ioctl(&self, ioctl: usize) -> OperationRules {
         let (all, own) = (&self.rules[Operation::Ioctl { command: 0 }.index()], &self.ioctl_rules[ioctl]);
-        Rules {
-            before: all.before.iter().chain(&own.before).copied().collect(),
-            instead: own.instead.or(all.instead),
-            behind: own.behind.iter().chain(&all.behind).copied().collect(),
+        OperationRules {
+            pre: all.pre.iter().chain(&own.pre).copied().collect(),
+            replace: own.replace.or(all.replace),
+            post: own.post.iter().chain(&all.post).copied().collect(),
         }
     }
 
     /// Returns the index of the declared ioctl with this command number.
-    pub(crate) fn ioctl(&self, command: u32) -> Option<usize> {
+    pub(crate) fn declared_ioctl(&self, command: u32) -> Option<usize> {
         self.level().ioctls.iter().position(|ioctl| ioctl.command == command)
     }
 
     /// Returns the declared ioctls as JSON.
-    pub(crate) fn ioctls(&self) -> String {
+    pub(crate) fn declared_ioctls_json(&self) -> String {
         let program = &self.program;
         let field = |field: &Field| {
             let (integer, length) = match &field.r#type {
@@ -281,15 +284,15 @@ impl Loaded {
         memory: &mut Memory<'_>,
     ) -> std::result::Result<i64, Why> {
         let mut calls = Calls { program: &self.program, host };
-        let answer = match &self.compiled {
+        let result = match &self.compiled {
             Some(compiled) => compiled.run(&self.program, memory, &mut calls, function, values),
             None => ::fist::interpreter::run(&self.program, memory, &mut calls, function, values),
         };
-        answer.map_err(|stop| self.stopped(function, stop))
+        result.map_err(|stop| self.log_trap(function, stop))
     }
 
     /// Logs where a function trapped, and the trap kind.
-    pub(crate) fn stopped(&self, function: usize, Stop { why, span }: Stop) -> Why {
+    pub(crate) fn log_trap(&self, function: usize, Stop { why, span }: Stop) -> Why {
         if why != Why::Finished {
             let name = &self.program.functions[function].name;
             let line = self.lines.partition_point(|start| *start <= span.start);
@@ -300,14 +303,14 @@ impl Loaded {
 }
 
 /// Prepares the IR of one module, or of several together, for running.
-fn prepared(ir: &ir::Program) -> Program {
+fn prepare(ir: &ir::Program) -> Program {
     ir.prepare(&Target::host()).expect("checked descriptions fit this machine, by themselves and together")
 }
 
 /// Returns the rule functions of each operation, and of each declared ioctl.
-fn rules_of(level: &Level) -> (Vec<Rules>, Vec<Rules>) {
-    let mut rules = vec![Rules::default(); OPERATIONS.len()];
-    let mut ioctl_rules = vec![Rules::default(); level.ioctls.len()];
+fn rules_of(level: &Level) -> (Vec<OperationRules>, Vec<OperationRules>) {
+    let mut rules = vec![OperationRules::default(); OPERATIONS.len()];
+    let mut ioctl_rules = vec![OperationRules::default(); level.ioctls.len()];
     for rule in &level.rules {
         match rule.ioctl {
             Some(ioctl) => ioctl_rules[ioctl].add(rule.part, rule.function),
@@ -322,14 +325,14 @@ fn rules_of(level: &Level) -> (Vec<Rules>, Vec<Rules>) {
 }
 
 /// Returns whether rules query the lookup location of an object that an operation does not name.
-fn needs_places(program: &Program) -> bool {
-    let is_named = |rule: &Rule| {
+fn needs_lookup_location(program: &Program) -> bool {
+    let names_object = |rule: &Rule| {
         let lists = Operation::ReadDirectory.index();
         rule.operations.iter().all(|one| one.kind().about.is_name() || usize::from(one.0) == lists)
     };
     let level = program.topmost();
     let filters = [level.filters.data, level.filters.name].into_iter().flatten().flat_map(|(one, other)| [one, other]);
-    let rules = level.rules.iter().filter(|rule| !is_named(rule)).map(|rule| rule.function);
+    let rules = level.rules.iter().filter(|rule| !names_object(rule)).map(|rule| rule.function);
     reach::sites(program, rules.chain(filters)).into_iter().any(|site| {
         use ::fist::builtins::{Attribute, BuiltIn, OperationValue};
         match &program.sites[site] {
@@ -353,20 +356,20 @@ fn is_in_directory(operand: &Operand) -> bool {
 fn compile(program: &Program, level: &Level, tier: Tier, kind: &str) -> Option<Compiled> {
     let has_filters = level.filters.data.is_some() || level.filters.name.is_some();
     let mut functions = program.functions[level.functions.clone()].iter();
-    let wants = match tier {
-        Tier::Chosen => has_filters || functions.any(|function| reach::has_loop(&function.body)),
+    let should_compile = match tier {
+        Tier::Auto => has_filters || functions.any(|function| reach::has_loop(&function.body)),
         Tier::Interpreted => false,
         Tier::Compiled => true,
     };
-    let compiled = wants.then(|| Compiled::of(program, level.functions.clone()))?;
+    let compiled = should_compile.then(|| Compiled::of(program, level.functions.clone()))?;
     compiled.inspect_err(|error| tracing::warn!(target: "fist", "{kind} is interpreted: {error}")).ok()
 }
 
 /// Returns what a module leaves untouched and needs.
-fn properties(program: &Program, rules: &[Rules]) -> Properties {
+fn properties(program: &Program, rules: &[OperationRules]) -> Properties {
     let has = |name: &str| OPERATIONS.iter().zip(rules).any(|(kind, rules)| kind.name == name && !rules.is_empty());
-    let chooses =
-        |name: &str| OPERATIONS.iter().zip(rules).any(|(kind, rules)| kind.name == name && rules.instead.is_some());
+    let is_replaced =
+        |name: &str| OPERATIONS.iter().zip(rules).any(|(kind, rules)| kind.name == name && rules.replace.is_some());
     let has_any = rules.iter().any(|rules| !rules.is_empty());
     let data = operations::of_type("data");
     let sees_data = OPERATIONS.iter().enumerate().any(|(index, kind)| {
@@ -387,7 +390,7 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
     let level = program.topmost();
     let filters = &level.filters;
     let names_change = filters.name.is_some() && !level.ioctls.is_empty();
-    let sees_lookups = has("lookup") && !waits_for_errors(program, rules);
+    let sees_lookups = has("lookup") && !runs_only_on_errors(program, rules);
     // A rule may refuse what its operation asks, and has to run where the kernel would refuse.
     let access_control = match (sees_lookups, has_any) {
         (true, _) => AccessControl::NotShown,
@@ -403,7 +406,7 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
         needs_failed_lookups: has("lookup") || changes_names || names_change,
         needs_every_data_operation: sees_data || level.access == Some(Access::WriteOnly),
         needs_fresh_attributes: has("getattr") || has("access") || has("readlink"),
-        opens_differ: level.fan_out > 1 && chooses("open"),
+        opens_differ: level.fan_out > 1 && is_replaced("open"),
         nothing_to_flush: !has("flush"),
         // Settings made by an ioctl, such as a key, may change what names and data are.
         times_tell_changes: match filters.data.is_none() || level.ioctls.is_empty() {
@@ -417,11 +420,11 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
 }
 
 /// Returns whether all rules for lookup are post rules, and do nothing unless the lookup has failed.
-fn waits_for_errors(program: &Program, rules: &[Rules]) -> bool {
+fn runs_only_on_errors(program: &Program, rules: &[OperationRules]) -> bool {
     let lookup = OPERATIONS.iter().zip(rules).find(|(kind, _)| kind.name == "lookup");
-    lookup.is_some_and(|(_, Rules { before, instead, behind })| {
-        let are_idle = || behind.iter().all(|function| idle::without_error(program, *function));
-        before.is_empty() && instead.is_none() && are_idle()
+    lookup.is_some_and(|(_, OperationRules { pre, replace, post })| {
+        let post_rules_are_idle = || post.iter().all(|function| idle::without_error(program, *function));
+        pre.is_empty() && replace.is_none() && post_rules_are_idle()
     })
 }
 

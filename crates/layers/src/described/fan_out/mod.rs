@@ -16,38 +16,38 @@ use vnode::{
     Notifier, Properties, Result, VnodeRef,
 };
 
-pub(crate) use node::FanVnode;
+pub(crate) use node::FanOutVnode;
 
 /// Several file systems as one.
-pub(crate) struct Fan {
+pub(crate) struct FanOut {
     branches: Vec<FileSystemRef>,
     /// Live objects, so that all holders of an object see the same branch objects.
-    live: Mutex<HashMap<Handle, Weak<FanVnode>>>,
+    live: Mutex<HashMap<Handle, Weak<FanOutVnode>>>,
 }
 
 /// Branch objects of an object, one for each branch that has it.
-pub(crate) type Parts = Vec<Option<VnodeRef>>;
+pub(crate) type BranchObjects = Vec<Option<VnodeRef>>;
 
 /// Joins these file systems into one.
 pub(crate) fn join(branches: Vec<FileSystemRef>) -> FileSystemRef {
-    Arc::new(FanFileSystem(Arc::new(Fan { branches, live: Mutex::default() })))
+    Arc::new(FanOutFileSystem(Arc::new(FanOut { branches, live: Mutex::default() })))
 }
 
-struct FanFileSystem(Arc<Fan>);
+struct FanOutFileSystem(Arc<FanOut>);
 
-impl Fan {
+impl FanOut {
     /// Returns the object of these branch objects: the live one if it exists, updated with the branch objects known
     /// now.
-    fn node(self: &Arc<Self>, primary: usize, parts: Parts) -> Result<Arc<FanVnode>> {
-        let made = FanVnode::new(Arc::clone(self), primary, parts)?;
+    fn node(self: &Arc<Self>, primary_branch: usize, branch_objects: BranchObjects) -> Result<Arc<FanOutVnode>> {
+        let node = FanOutVnode::new(Arc::clone(self), primary_branch, branch_objects)?;
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = live.get(&made.identity()).and_then(Weak::upgrade) {
-            known.learn(made.parts());
-            return Ok(known);
+        if let Some(live_node) = live.get(&node.identity()).and_then(Weak::upgrade) {
+            live_node.update_branch_objects(node.branch_objects());
+            return Ok(live_node);
         }
-        let made = Arc::new(made);
-        live.insert(made.identity(), Arc::downgrade(&made));
-        Ok(made)
+        let node = Arc::new(node);
+        live.insert(node.identity(), Arc::downgrade(&node));
+        Ok(node)
     }
 
     /// Forgets an object that is being dropped, unless a new one has taken its place.
@@ -59,30 +59,30 @@ impl Fan {
     }
 
     /// Returns the branch objects of an object, including those at its path in the other branches.
-    fn parts_at(&self, primary: usize, part: &VnodeRef) -> Parts {
-        let mut parts = vec![None; self.branches.len()];
+    fn branch_objects_at(&self, primary_branch: usize, object: &VnodeRef) -> BranchObjects {
+        let mut branch_objects = vec![None; self.branches.len()];
         let server = Caller::server();
-        if let Ok(path) = part.path() {
+        if let Ok(path) = object.path() {
             for (branch, file_system) in self.branches.iter().enumerate() {
                 let mut at = file_system.root();
                 let found = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).try_for_each(|name| {
                     at = at.lookup(&server, Name::new(name)?)?.vnode;
                     Ok::<(), Errno>(())
                 });
-                if found.is_ok() && at.kind() == part.kind() {
-                    parts[branch] = Some(at);
+                if found.is_ok() && at.kind() == object.kind() {
+                    branch_objects[branch] = Some(at);
                 }
             }
         }
-        parts[primary] = Some(Arc::clone(part));
-        parts
+        branch_objects[primary_branch] = Some(Arc::clone(object));
+        branch_objects
     }
 }
 
 /// Returns the handle of an object: the index of its primary branch, and the handle of the branch object there.
-fn handle(branch: usize, part: &Handle) -> Result<Handle> {
+fn handle(branch: usize, object: &Handle) -> Result<Handle> {
     let mut bytes = vec![branch as u8];
-    bytes.extend_from_slice(part.as_bytes());
+    bytes.extend_from_slice(object.as_bytes());
     Handle::new(&bytes)
 }
 
@@ -92,19 +92,19 @@ fn inode(branch: usize, ino: u64) -> u64 {
     ino ^ (branch as u64) << 56
 }
 
-impl FileSystem for FanFileSystem {
+impl FileSystem for FanOutFileSystem {
     fn root(&self) -> VnodeRef {
-        let parts = self.0.branches.iter().map(|branch| Some(branch.root())).collect();
-        self.0.node(0, parts).expect("the handle of a root is short")
+        let branch_objects = self.0.branches.iter().map(|branch| Some(branch.root())).collect();
+        self.0.node(0, branch_objects).expect("the handle of a root is short")
     }
 
     fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
         let (branch, rest) = handle.as_bytes().split_first().ok_or(Errno::ESTALE)?;
         let branch = usize::from(*branch);
         let file_system = self.0.branches.get(branch).ok_or(Errno::ESTALE)?;
-        let part = file_system.resolve(&Handle::new(rest)?)?;
-        let parts = self.0.parts_at(branch, &part);
-        Ok(self.0.node(branch, parts)?)
+        let object = file_system.resolve(&Handle::new(rest)?)?;
+        let branch_objects = self.0.branch_objects_at(branch, &object);
+        Ok(self.0.node(branch, branch_objects)?)
     }
 
     fn sync(&self) -> Result<()> {
@@ -113,16 +113,16 @@ impl FileSystem for FanFileSystem {
     }
 
     fn claim(&self) -> Result<Claim> {
-        let written = self.0.branches.iter().filter(|branch| !branch.properties().read_only);
-        Ok(Claim::all(written.map(|branch| branch.claim()).collect::<Result<Vec<_>>>()?))
+        let writable = self.0.branches.iter().filter(|branch| !branch.properties().read_only);
+        Ok(Claim::all(writable.map(|branch| branch.claim()).collect::<Result<Vec<_>>>()?))
     }
 
     fn properties(&self) -> Properties {
         let all = self.0.branches.iter().map(|branch| branch.properties());
-        let joined = all
+        let combined = all
             .reduce(|one, other| Properties { read_only: one.read_only && other.read_only, ..one.stacked_on(other) });
         // Locks taken outside are those of one branch object only.
-        Properties { shares_locks: false, ..joined.unwrap_or(Properties::TRANSPARENT) }
+        Properties { shares_locks: false, ..combined.unwrap_or(Properties::TRANSPARENT) }
     }
 
     fn describe(&self) -> Vec<Description> {
@@ -133,7 +133,7 @@ impl FileSystem for FanFileSystem {
         for branch in &self.0.branches {
             match branch.control(command) {
                 Err(ControlError::UnknownTarget(_)) => {}
-                answer => return answer,
+                result => return result,
             }
         }
         Err(ControlError::UnknownTarget(command.target.clone()))
@@ -141,7 +141,7 @@ impl FileSystem for FanFileSystem {
 
     fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
         for (branch, file_system) in self.0.branches.iter().enumerate() {
-            file_system.set_notifier(Arc::new(OfBranch { branch, notifier: Arc::clone(&notifier) }));
+            file_system.set_notifier(Arc::new(BranchNotifier { branch, notifier: Arc::clone(&notifier) }));
         }
     }
 
@@ -155,36 +155,36 @@ impl FileSystem for FanFileSystem {
 }
 
 /// Forwards the notifications of changes in a branch.
-struct OfBranch {
+struct BranchNotifier {
     branch: usize,
     notifier: Arc<dyn Notifier>,
 }
 
-impl OfBranch {
-    fn with(&self, part: &Handle, tell: impl FnOnce(&dyn Notifier, &Handle)) {
-        match handle(self.branch, part) {
-            Ok(handle) => tell(&*self.notifier, &handle),
+impl BranchNotifier {
+    fn notify_with_handle(&self, object: &Handle, notify: impl FnOnce(&dyn Notifier, &Handle)) {
+        match handle(self.branch, object) {
+            Ok(handle) => notify(&*self.notifier, &handle),
             Err(_) => self.notifier.everything_changed(),
         }
     }
 }
 
-impl Notifier for OfBranch {
+impl Notifier for BranchNotifier {
     fn write_back(&self) -> bool {
         self.notifier.write_back()
     }
 
-    fn attributes_changed(&self, part: &Handle) {
-        self.with(part, |notifier, handle| notifier.attributes_changed(handle));
+    fn attributes_changed(&self, object: &Handle) {
+        self.notify_with_handle(object, |notifier, handle| notifier.attributes_changed(handle));
     }
 
-    fn data_changed(&self, part: &Handle, offset: u64, length: u64) {
-        self.with(part, |notifier, handle| notifier.data_changed(handle, offset, length));
+    fn data_changed(&self, object: &Handle, offset: u64, length: u64) {
+        self.notify_with_handle(object, |notifier, handle| notifier.data_changed(handle, offset, length));
     }
 
     fn entry_changed(&self, directory: &Handle, name: Name<'_>) {
         if self.branch == 0 {
-            self.with(directory, |notifier, handle| notifier.entry_changed(handle, name));
+            self.notify_with_handle(directory, |notifier, handle| notifier.entry_changed(handle, name));
         } else {
             // The directory may be known by its branch object in another branch.
             self.notifier.everything_changed();

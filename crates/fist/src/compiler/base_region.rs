@@ -4,7 +4,7 @@ use cranelift_codegen::ir::Value;
 use cranelift_frontend::Variable;
 
 /// A base whose region has been looked up.
-pub(crate) struct Anchor {
+pub(crate) struct BaseRegion {
     /// The pointer.
     pub(crate) pointer: Value,
     /// The pointer with its offset cleared.

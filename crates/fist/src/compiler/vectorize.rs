@@ -3,31 +3,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::facts::Facts;
-use super::lanes::{self, Known, Lane, UNSIGNED};
+use super::facts::FunctionFacts;
 use super::range::Range;
+use super::vector_ir::{self, RangedVector, UNSIGNED, VectorExpression};
 use crate::code::{Comparison, Expression as E, Function, Integer, Operator, Register, Statement as S};
 use crate::program::Program;
 use crate::visit::{each_expression, each_part};
 
 /// Maximum number of parts of an iteration to be vectorized.
-const PARTS_MAX: usize = 160;
+const MAX_ITERATION_PARTS: usize = 160;
 /// Pseudo-register for the output byte.
 const OUTPUT: Register = Register::MAX;
 
 /// A pointer to the first of the bytes that the counter indexes, and their maximum number.
-pub(crate) type Counted<'e> = (&'e E, Option<u64>);
+pub(crate) type CountedPointer<'e> = (&'e E, Option<u64>);
 
 /// A vectorizable iteration of a loop.
-pub(crate) struct Round<'e> {
+pub(crate) struct VectorizedIteration<'e> {
     /// Values computed before the output byte, in this order.
-    pub(crate) computed: Vec<Lane>,
+    pub(crate) computed: Vec<VectorExpression>,
     /// The output bytes.
-    pub(crate) value: Lane,
+    pub(crate) value: VectorExpression,
     /// The destination of the output.
-    pub(crate) to: Counted<'e>,
+    pub(crate) to: CountedPointer<'e>,
     /// The input reads.
-    pub(crate) reads: Vec<Counted<'e>>,
+    pub(crate) reads: Vec<CountedPointer<'e>>,
     /// Tables, and the number of entries accessed in each.
     pub(crate) tables: Vec<(&'e E, i64)>,
     /// Fuel consumed by the calls.
@@ -38,14 +38,14 @@ pub(crate) struct Round<'e> {
 
 /// Analyzes the body of a loop; returns it in vector IR if it is vectorizable. `counter` is the register
 /// that counts, `copy` the one that it is copied to before the increment.
-pub(crate) fn round<'e>(
-    (program, facts): (&'e Program, &'e [Facts]),
+pub(crate) fn analyze_iteration<'e>(
+    (program, facts): (&'e Program, &'e [FunctionFacts]),
     function: usize,
     (counter, copy): (Register, Option<Register>),
     body: &'e S,
-) -> Option<Round<'e>> {
-    let sets = sets_of(body);
-    let mut finder = Finder {
+) -> Option<VectorizedIteration<'e>> {
+    let sets = written_registers(body);
+    let mut analysis = IterationAnalysis {
         program,
         facts: &facts[function],
         all: facts,
@@ -59,20 +59,20 @@ pub(crate) fn round<'e>(
         calls: 0,
         depth: 0,
     };
-    let mut around = Surroundings { is_certain: true, ..Surroundings::default() };
-    finder.statement(body, &mut around)?;
+    let mut state = AnalysisState { is_unconditional: true, ..AnalysisState::default() };
+    analysis.statement(body, &mut state)?;
     // The condition of the loop reads the counter and its bound.
-    if !sets.is_empty() && are_read_outside(&sets, &program.functions[function], body) {
+    if !sets.is_empty() && is_any_read_outside(&sets, &program.functions[function], body) {
         return None;
     }
-    let (value, _) = around.registers.remove(&OUTPUT)?;
-    let reads = finder.reads.iter().map(|read| (read.pointer, read.length)).collect();
-    let Finder { computed, to, tables, calls, depth, .. } = finder;
-    Some(Round { computed, value, to: to?, reads, tables, calls, depth })
+    let (value, _) = state.registers.remove(&OUTPUT)?;
+    let reads = analysis.reads.iter().map(|read| (read.pointer, read.length)).collect();
+    let IterationAnalysis { computed, to, tables, calls, depth, .. } = analysis;
+    Some(VectorizedIteration { computed, value, to: to?, reads, tables, calls, depth })
 }
 
 /// The registers that statements write to.
-fn sets_of(body: &S) -> BTreeSet<Register> {
+fn written_registers(body: &S) -> BTreeSet<Register> {
     let mut sets = BTreeSet::new();
     each_part(std::slice::from_ref(body), &mut |one| {
         if let E::Set(register, _) = one {
@@ -83,7 +83,7 @@ fn sets_of(body: &S) -> BTreeSet<Register> {
 }
 
 /// Returns whether anything outside a loop's statements reads registers that they write to.
-fn are_read_outside(sets: &BTreeSet<Register>, function: &Function, body: &S) -> bool {
+fn is_any_read_outside(sets: &BTreeSet<Register>, function: &Function, body: &S) -> bool {
     let is_read = |one: &E| matches!(one, E::Register(register) if sets.contains(register));
     let (mut all, mut inside) = (0, 0);
     each_expression(function, &mut |one| all += usize::from(is_read(one)));
@@ -101,9 +101,9 @@ struct Read<'e> {
 
 /// The state at a statement or expression.
 #[derive(Clone, Debug, Default)]
-struct Surroundings {
+struct AnalysisState {
     /// Values that the iteration has written to registers; in a called function, its arguments.
-    registers: BTreeMap<Register, Known>,
+    registers: BTreeMap<Register, RangedVector>,
     /// Registers written to since the last branch.
     written: BTreeSet<Register>,
     /// Narrowed ranges of bytes read.
@@ -113,11 +113,11 @@ struct Surroundings {
     /// Inside a called function: its depth relative to the enclosing function.
     depth: Option<u32>,
     /// Evaluated in every iteration, unconditionally.
-    is_certain: bool,
+    is_unconditional: bool,
 }
 
-impl Surroundings {
-    fn set(&mut self, register: Register, value: Known) {
+impl AnalysisState {
+    fn set(&mut self, register: Register, value: RangedVector) {
         self.registers.insert(register, value);
         self.written.insert(register);
         self.has_written |= register == OUTPUT;
@@ -125,7 +125,7 @@ impl Surroundings {
 
     /// The array that the counter indexes, if an expression is a pointer to the current element. Not in a called
     /// function, whose registers are others.
-    fn counted<'e>(&self, pointer: &'e E, counter: Register) -> Option<Counted<'e>> {
+    fn counted<'e>(&self, pointer: &'e E, counter: Register) -> Option<CountedPointer<'e>> {
         match pointer {
             E::Element { pointer, index, size: 1, length, .. }
                 if self.depth.is_none() && **index == E::Register(counter) =>
@@ -137,62 +137,62 @@ impl Surroundings {
     }
 }
 
-struct Finder<'e> {
+struct IterationAnalysis<'e> {
     program: &'e Program,
     /// Facts about the function that contains the loop, and about all functions.
-    facts: &'e Facts,
-    all: &'e [Facts],
+    facts: &'e FunctionFacts,
+    all: &'e [FunctionFacts],
     counter: Register,
     /// Other registers that change between iterations.
     changing: BTreeSet<Register>,
-    to: Option<Counted<'e>>,
+    to: Option<CountedPointer<'e>>,
     reads: Vec<Read<'e>>,
     tables: Vec<(&'e E, i64)>,
-    computed: Vec<Lane>,
+    computed: Vec<VectorExpression>,
     parts: usize,
     calls: u32,
     depth: u32,
 }
 
-impl<'e> Finder<'e> {
+impl<'e> IterationAnalysis<'e> {
     /// Counts one more part, up to the maximum.
-    fn part(&mut self) -> Option<()> {
+    fn count_part(&mut self) -> Option<()> {
         self.parts += 1;
-        (self.parts <= PARTS_MAX).then_some(())
+        (self.parts <= MAX_ITERATION_PARTS).then_some(())
     }
 
     /// Makes a vector expression usable several times.
-    fn kept(&mut self, lane: Lane) -> Lane {
-        if lane.is_there() {
-            return lane;
+    fn reuse(&mut self, vector: VectorExpression) -> VectorExpression {
+        if vector.is_available() {
+            return vector;
         }
-        self.computed.push(lane);
-        Lane::Computed(self.computed.len() - 1)
+        self.computed.push(vector);
+        VectorExpression::Computed(self.computed.len() - 1)
     }
 
-    fn statement(&mut self, statement: &'e S, around: &mut Surroundings) -> Option<()> {
-        self.part()?;
+    fn statement(&mut self, statement: &'e S, state: &mut AnalysisState) -> Option<()> {
+        self.count_part()?;
         match statement {
-            S::Block(all) => all.iter().try_for_each(|one| self.statement(one, around)),
+            S::Block(all) => all.iter().try_for_each(|one| self.statement(one, state)),
             S::Expression(E::Set(register, value)) => {
-                let (lane, range) = self.value(value, around)?;
-                around.set(*register, (self.kept(lane), range));
+                let (vector, range) = self.value(value, state)?;
+                state.set(*register, (self.reuse(vector), range));
                 Some(())
             }
             S::Expression(E::Store(pointer, integer, value, _)) if integer.bytes == 1 => {
-                let to = around.counted(pointer, self.counter)?;
-                let (lane, range) = self.value(value, around)?;
-                around.set(OUTPUT, (self.kept(lane), range));
+                let to = state.counted(pointer, self.counter)?;
+                let (vector, range) = self.value(value, state)?;
+                state.set(OUTPUT, (self.reuse(vector), range));
                 (*self.to.get_or_insert(to) == to).then_some(())
             }
             S::If(condition, then, otherwise) => {
-                let mask = self.condition(condition, around)?;
-                let mask = self.kept(mask);
+                let mask = self.condition(condition, state)?;
+                let mask = self.reuse(mask);
                 let (mut holds, mut fails) =
-                    (self.where_holds(condition, around, true), self.where_holds(condition, around, false));
+                    (self.assuming(condition, state, true), self.assuming(condition, state, false));
                 self.statement(then, &mut holds)?;
                 self.statement(otherwise, &mut fails)?;
-                self.join(&mask, around, &holds, &fails)
+                self.join(&mask, state, &holds, &fails)
             }
             _ => None,
         }
@@ -201,74 +201,82 @@ impl<'e> Finder<'e> {
     /// Joins the states after a conditional. A register written in only one branch has no known value.
     fn join(
         &mut self,
-        mask: &Lane,
-        around: &mut Surroundings,
-        holds: &Surroundings,
-        fails: &Surroundings,
+        mask: &VectorExpression,
+        state: &mut AnalysisState,
+        holds: &AnalysisState,
+        fails: &AnalysisState,
     ) -> Option<()> {
         for register in holds.written.union(&fails.written) {
             match (holds.registers.get(register), fails.registers.get(register)) {
                 (Some(then), Some(otherwise)) => {
-                    let (lane, range) = lanes::chosen(mask.clone(), then.clone(), otherwise.clone());
-                    around.set(*register, (self.kept(lane), range));
+                    let (vector, range) = vector_ir::select(mask.clone(), then.clone(), otherwise.clone());
+                    state.set(*register, (self.reuse(vector), range));
                 }
                 _ if *register == OUTPUT => return None,
                 _ => {
-                    around.registers.remove(register);
-                    around.written.insert(*register);
+                    state.registers.remove(register);
+                    state.written.insert(*register);
                 }
             }
         }
         Some(())
     }
 
-    fn value(&mut self, value: &'e E, around: &Surroundings) -> Option<Known> {
-        self.part()?;
+    fn value(&mut self, value: &'e E, state: &AnalysisState) -> Option<RangedVector> {
+        self.count_part()?;
         match value {
-            E::Constant(value) => Some((Lane::Constant(*value), Range::exactly(*value))),
-            E::Register(register) => self.register(*register, around),
-            E::Load(pointer, integer, _) if integer.bytes == 1 && !around.has_written => {
-                match around.counted(pointer, self.counter) {
+            E::Constant(value) => Some((VectorExpression::Constant(*value), Range::exactly(*value))),
+            E::Register(register) => self.register(*register, state),
+            E::Load(pointer, integer, _) if integer.bytes == 1 && !state.has_written => {
+                match state.counted(pointer, self.counter) {
                     Some((pointer, length)) => {
                         let index = self.read(Read { pointer, length, integer: *integer });
-                        Some((Lane::Read(index), around.reads.get(&index).copied().unwrap_or(Range::of(*integer))))
+                        Some((
+                            VectorExpression::Read(index),
+                            state.reads.get(&index).copied().unwrap_or(Range::of(*integer)),
+                        ))
                     }
-                    None => self.looked(pointer, *integer, around),
+                    None => self.table_lookup(pointer, *integer, state),
                 }
             }
             E::Convert(value, integer) => {
-                let (lane, range) = self.value(value, around)?;
-                Some((lane, lanes::wrapped(range, *integer)))
+                let (vector, range) = self.value(value, state)?;
+                Some((vector, vector_ir::wrap_range(range, *integer)))
             }
             E::Binary(operator, integer, one, other, _) => {
-                let (mut one, mut other) = (self.value(one, around)?, self.value(other, around)?);
+                let (mut one, mut other) = (self.value(one, state)?, self.value(other, state)?);
                 if matches!(operator, Operator::Multiply | Operator::Divide | Operator::Remainder) {
-                    (one.0, other.0) = (self.kept(one.0), self.kept(other.0));
+                    (one.0, other.0) = (self.reuse(one.0), self.reuse(other.0));
                 }
-                lanes::computed(*operator, *integer, one, other)
+                vector_ir::binary(*operator, *integer, one, other)
             }
             E::Not(_) | E::Compare(..) | E::And(..) | E::Or(..) => {
-                let mask = Box::new(self.condition(value, around)?);
-                Some((Lane::Both(Operator::And, mask, Box::new(Lane::Constant(1))), Range::TRUTH))
+                let mask = Box::new(self.condition(value, state)?);
+                Some((
+                    VectorExpression::Binary(Operator::And, mask, Box::new(VectorExpression::Constant(1))),
+                    Range::TRUTH,
+                ))
             }
             E::Conditional(condition, then, otherwise) => {
-                let mask = self.condition(condition, around)?;
-                let then = self.value(then, &self.where_holds(condition, around, true))?;
-                let otherwise = self.value(otherwise, &self.where_holds(condition, around, false))?;
-                Some(lanes::chosen(mask, then, otherwise))
+                let mask = self.condition(condition, state)?;
+                let then = self.value(then, &self.assuming(condition, state, true))?;
+                let otherwise = self.value(otherwise, &self.assuming(condition, state, false))?;
+                Some(vector_ir::select(mask, then, otherwise))
             }
-            E::Call(function, values, _) => self.call(*function, values, around),
+            E::Call(function, values, _) => self.call(*function, values, state),
             _ => None,
         }
     }
 
-    fn register(&self, register: Register, around: &Surroundings) -> Option<Known> {
-        match around.registers.get(&register) {
+    fn register(&self, register: Register, state: &AnalysisState) -> Option<RangedVector> {
+        match state.registers.get(&register) {
             Some(known) => Some(known.clone()),
-            None if around.depth.is_some() || self.changing.contains(&register) => None,
+            None if state.depth.is_some() || self.changing.contains(&register) => None,
             // It is not negative here, and does not exceed the maximum step of a pointer.
-            None if register == self.counter => Some((Lane::Counter, Range { low: 0, high: Range::STEP.high })),
-            None => Some((Lane::Register(register), self.facts.ranges[register])),
+            None if register == self.counter => {
+                Some((VectorExpression::Counter, Range { low: 0, high: Range::STEP.high }))
+            }
+            None => Some((VectorExpression::Register(register), self.facts.ranges[register])),
         }
     }
 
@@ -280,16 +288,16 @@ impl<'e> Finder<'e> {
     }
 
     /// A table lookup, with one index per lane.
-    fn looked(&mut self, pointer: &'e E, integer: Integer, around: &Surroundings) -> Option<Known> {
+    fn table_lookup(&mut self, pointer: &'e E, integer: Integer, state: &AnalysisState) -> Option<RangedVector> {
         let E::Element { pointer, index, size: 1, length, .. } = pointer else { return None };
         // In a called function everything but data is its own.
-        if around.depth.is_some() && !matches!(**pointer, E::Data(_)) {
+        if state.depth.is_some() && !matches!(**pointer, E::Data(_)) {
             return None;
         }
-        let (lane, range) = self.value(index, around)?;
+        let (vector, range) = self.value(index, state)?;
         // The table is accessed even in lanes where the enclosing condition does not hold.
-        let looked = if around.is_certain { range } else { UNSIGNED };
-        if !range.is_within(UNSIGNED) || length.is_some_and(|length| looked.high as u64 >= length) {
+        let index_range = if state.is_unconditional { range } else { UNSIGNED };
+        if !range.is_within(UNSIGNED) || length.is_some_and(|length| index_range.high as u64 >= length) {
             return None;
         }
         let known = self.tables.iter().position(|(table, _)| *table == &**pointer);
@@ -297,44 +305,44 @@ impl<'e> Finder<'e> {
             self.tables.push((pointer, 0));
             self.tables.len() - 1
         });
-        self.tables[table].1 = self.tables[table].1.max(looked.high + 1);
-        Some((Lane::Looked(table, Box::new(lane)), Range::of(integer)))
+        self.tables[table].1 = self.tables[table].1.max(index_range.high + 1);
+        Some((VectorExpression::TableLookup(table, Box::new(vector)), Range::of(integer)))
     }
 
-    fn condition(&mut self, condition: &'e E, around: &Surroundings) -> Option<Lane> {
-        self.part()?;
+    fn condition(&mut self, condition: &'e E, state: &AnalysisState) -> Option<VectorExpression> {
+        self.count_part()?;
         match condition {
-            E::Not(of) => Some(Lane::Inverted(Box::new(self.condition(of, around)?))),
+            E::Not(of) => Some(VectorExpression::Not(Box::new(self.condition(of, state)?))),
             E::And(one, other) | E::Or(one, other) => {
                 let is_and = matches!(condition, E::And(..));
-                let first = self.condition(one, around)?;
-                let second = self.condition(other, &self.where_holds(one, around, is_and))?;
+                let first = self.condition(one, state)?;
+                let second = self.condition(other, &self.assuming(one, state, is_and))?;
                 let operator = if is_and { Operator::And } else { Operator::Or };
-                Some(Lane::Both(operator, Box::new(first), Box::new(second)))
+                Some(VectorExpression::Binary(operator, Box::new(first), Box::new(second)))
             }
             E::Compare(comparison, integer, one, other) => {
-                let (one, other) = (self.value(one, around)?, self.value(other, around)?);
+                let (one, other) = (self.value(one, state)?, self.value(other, state)?);
                 // As a wide unsigned type, a negative value is large.
                 if integer.is_unsigned && !(one.1.is_natural() && other.1.is_natural()) {
                     return None;
                 }
-                lanes::compared(*comparison, one, other)
+                vector_ir::compare(*comparison, one, other)
             }
             value => {
-                let value = self.value(value, around)?;
-                lanes::compared(Comparison::NotEqual, value, (Lane::Constant(0), Range::exactly(0)))
+                let value = self.value(value, state)?;
+                vector_ir::compare(Comparison::NotEqual, value, (VectorExpression::Constant(0), Range::exactly(0)))
             }
         }
     }
 
     /// The state in which a condition holds, or in which it does not. It may not be evaluated in every lane.
-    fn where_holds(&self, condition: &E, around: &Surroundings, holds: bool) -> Surroundings {
-        let mut inner = Surroundings { is_certain: false, written: BTreeSet::new(), ..around.clone() };
+    fn assuming(&self, condition: &E, state: &AnalysisState, holds: bool) -> AnalysisState {
+        let mut inner = AnalysisState { is_unconditional: false, written: BTreeSet::new(), ..state.clone() };
         self.narrow(condition, &mut inner, holds);
         inner
     }
 
-    fn narrow(&self, condition: &E, inner: &mut Surroundings, holds: bool) {
+    fn narrow(&self, condition: &E, inner: &mut AnalysisState, holds: bool) {
         match condition {
             E::Not(of) => self.narrow(of, inner, !holds),
             E::And(one, other) if holds => {
@@ -349,7 +357,7 @@ impl<'e> Finder<'e> {
                 let E::Constant(bound) = **other else { return };
                 let Some(range) = self.bounds(one, inner) else { return };
                 if !integer.is_unsigned || (range.is_natural() && bound >= 0) {
-                    *range = lanes::narrowed(*range, *comparison, bound, holds);
+                    *range = vector_ir::narrow_range(*range, *comparison, bound, holds);
                 }
             }
             _ => {}
@@ -357,7 +365,7 @@ impl<'e> Finder<'e> {
     }
 
     /// The range of a register or of a byte read, to be narrowed.
-    fn bounds<'r>(&self, of: &E, inner: &'r mut Surroundings) -> Option<&'r mut Range> {
+    fn bounds<'r>(&self, of: &E, inner: &'r mut AnalysisState) -> Option<&'r mut Range> {
         match of {
             E::Register(register) => inner.registers.get_mut(register).map(|known| &mut known.1),
             E::Load(pointer, integer, _) => {
@@ -372,45 +380,45 @@ impl<'e> Finder<'e> {
     }
 
     /// Inlines a call of a function that does no more than choose its return value.
-    fn call(&mut self, index: usize, values: &'e [E], around: &Surroundings) -> Option<Known> {
+    fn call(&mut self, index: usize, values: &'e [E], state: &AnalysisState) -> Option<RangedVector> {
         let (function, facts) = (&self.program.functions[index], &self.all[index]);
         let is_plain = facts.is_inlined && function.registers == function.parameters && !facts.is_set.contains(&true);
-        if !around.is_certain || !is_plain {
+        if !state.is_unconditional || !is_plain {
             return None;
         }
         let mut registers = BTreeMap::new();
         for (register, value) in values.iter().enumerate() {
-            let (lane, range) = self.value(value, around)?;
-            registers.insert(register, (self.kept(lane), range));
+            let (vector, range) = self.value(value, state)?;
+            registers.insert(register, (self.reuse(vector), range));
         }
-        let depth = around.depth.unwrap_or(0) + function.depth;
+        let depth = state.depth.unwrap_or(0) + function.depth;
         (self.calls, self.depth) = (self.calls + function.weight, self.depth.max(depth));
-        let inner = Surroundings {
+        let inner = AnalysisState {
             registers,
-            has_written: around.has_written,
+            has_written: state.has_written,
             depth: Some(depth),
-            is_certain: true,
-            ..Surroundings::default()
+            is_unconditional: true,
+            ..AnalysisState::default()
         };
-        self.answer(&function.body, &inner)
+        self.return_value(&function.body, &inner)
     }
 
     /// The return value of a function's statements.
-    fn answer(&mut self, statements: &'e [S], around: &Surroundings) -> Option<Known> {
+    fn return_value(&mut self, statements: &'e [S], state: &AnalysisState) -> Option<RangedVector> {
         match statements.split_first()? {
-            (S::Return(Some(value)), _) => self.value(value, around),
+            (S::Return(Some(value)), _) => self.value(value, state),
             (S::Block(all), rest) if rest.is_empty() || matches!(all.last(), Some(S::Return(_))) => {
-                self.answer(all, around)
+                self.return_value(all, state)
             }
             (S::If(condition, then, otherwise), rest) => {
-                let mask = self.condition(condition, around)?;
-                let then = self.answer(std::slice::from_ref(then), &self.where_holds(condition, around, true))?;
-                let fails = self.where_holds(condition, around, false);
+                let mask = self.condition(condition, state)?;
+                let then = self.return_value(std::slice::from_ref(then), &self.assuming(condition, state, true))?;
+                let fails = self.assuming(condition, state, false);
                 let otherwise = match &**otherwise {
-                    S::Block(all) if all.is_empty() => self.answer(rest, &fails)?,
-                    other => self.answer(std::slice::from_ref(other), &fails)?,
+                    S::Block(all) if all.is_empty() => self.return_value(rest, &fails)?,
+                    other => self.return_value(std::slice::from_ref(other), &fails)?,
                 };
-                Some(lanes::chosen(mask, then, otherwise))
+                Some(vector_ir::select(mask, then, otherwise))
             }
             _ => None,
         }
@@ -430,19 +438,19 @@ mod tests {
         let parsed = crate::parser::parse(&text);
         let checked = crate::check::check(&parsed.description, "test");
         let program = checked.program.unwrap_or_else(|| panic!("{:?}", checked.diagnostics));
-        let facts = super::super::facts::all(&program).unwrap();
-        let mut found = None;
+        let facts = super::super::facts::analyze(&program).unwrap();
+        let mut iteration = None;
         crate::visit::each_statement(&program.functions[0].body, &mut |statement| {
             if let S::Loop { body, step: Some(step), .. } = statement {
-                let (counter, copy, _) = super::super::strips::counted_up(step).unwrap();
-                found = round((&program, &facts), 0, (counter, copy), body);
+                let (counter, copy, _) = super::super::vectorized_loop::incremented_counter(step).unwrap();
+                iteration = analyze_iteration((&program, &facts), 0, (counter, copy), body);
             }
         });
-        found.map(|round| round.tables.iter().map(|(_, bytes)| *bytes).collect())
+        iteration.map(|round| round.tables.iter().map(|(_, bytes)| *bytes).collect())
     }
 
     #[test]
-    fn tables_are_looked_at_no_farther_than_they_reach() {
+    fn table_accesses_stay_within_the_table() {
         assert_eq!(tables("out[i] = few[in[i] & 7];"), Some(vec![8]));
         assert_eq!(tables("out[i] = few[in[i] & 7] + few[i & 15];"), Some(vec![16]));
         assert_eq!(tables("out[i] = few[in[i] & 16];"), None);

@@ -14,19 +14,19 @@ use vnode::{
 use super::inode;
 
 /// An open file in a branch.
-pub(crate) struct FanFile {
+pub(crate) struct FanOutFile {
     branch: usize,
     file: OpenFileRef,
 }
 
-impl FanFile {
+impl FanOutFile {
     /// Wraps an open file of a branch; a file of the first branch is returned as it is.
-    pub(crate) fn over(branch: usize, file: OpenFileRef) -> OpenFileRef {
-        if branch == 0 { file } else { Arc::new(FanFile { branch, file }) }
+    pub(crate) fn wrap(branch: usize, file: OpenFileRef) -> OpenFileRef {
+        if branch == 0 { file } else { Arc::new(FanOutFile { branch, file }) }
     }
 }
 
-impl OpenFile for FanFile {
+impl OpenFile for FanOutFile {
     fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         self.file.read_at(caller, offset, buffer)
     }
@@ -69,7 +69,7 @@ impl OpenFile for FanFile {
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
-        match to.as_any().downcast_ref::<FanFile>() {
+        match to.as_any().downcast_ref::<FanOutFile>() {
             Some(to) if to.branch == self.branch => self.file.copy_range(caller, offset, &to.file, to_offset, length),
             _ => Err(Errno::EXDEV),
         }
@@ -101,19 +101,19 @@ impl OpenFile for FanFile {
 }
 
 /// An open directory in a branch.
-pub(crate) struct FanDirectory {
+pub(crate) struct FanOutDirectory {
     branch: usize,
     directory: OpenDirectoryRef,
 }
 
-impl FanDirectory {
+impl FanOutDirectory {
     /// Wraps an open directory of a branch; a directory of the first branch is returned as it is.
-    pub(crate) fn over(branch: usize, directory: OpenDirectoryRef) -> OpenDirectoryRef {
-        if branch == 0 { directory } else { Arc::new(FanDirectory { branch, directory }) }
+    pub(crate) fn wrap(branch: usize, directory: OpenDirectoryRef) -> OpenDirectoryRef {
+        if branch == 0 { directory } else { Arc::new(FanOutDirectory { branch, directory }) }
     }
 }
 
-impl OpenDirectory for FanDirectory {
+impl OpenDirectory for FanOutDirectory {
     fn read(
         &self,
         caller: &Caller,
