@@ -12,6 +12,9 @@ use crate::plan::{DirectoryLayout, RunKind, RunPlan, UnionConfiguration, VIEW};
 /// FiST programs that change nothing, programs that change names, and programs that change data.
 const PROGRAMS: [&str; 4] = ["names.fist", "pages.fist", "rules.fist", "sizes.fist"];
 
+/// Sample layers on one file system.
+const SAMPLES: [&str; 1] = ["negate"];
+
 const ROUND_ROBIN: (&str, &str) = ("create", "round-robin");
 const MOST_FREE: (&str, &str) = ("create", "most-free");
 const DELETE_ALL: (&str, &str) = ("delete", "all");
@@ -91,7 +94,11 @@ fn over_base(facilities: Facilities, access: StackAccess, in_memory: bool) -> Ve
             plans.push(RunPlan { union: Some(union), ..plan(RunKind::Ordinary, &["union"]) });
         }
     }
-    for layer in kinds() {
+    if !in_memory && is_root {
+        let branches = UnionConfiguration::plain(&[ReadWrite, ReadWrite]);
+        plans.push(RunPlan { union: Some(branches), ..plan(RunKind::Ordinary, &["mirror"]) });
+    }
+    for layer in kinds().chain(SAMPLES) {
         // The mounting user makes little difference to layers.
         if is_root || !access.is_mount() || layer == "audit" {
             plans.push(plan(run_kind(&[layer]), &[layer]));

@@ -26,7 +26,7 @@ pub enum RunKind {
 }
 
 /// Layers that all data pass through.
-const HANDLES_DATA: [&str; 4] = ["rot13", "pages.fist", "rules.fist", "sizes.fist"];
+const HANDLES_DATA: [&str; 6] = ["mirror", "negate", "rot13", "pages.fist", "rules.fist", "sizes.fist"];
 
 /// One run: a stack, accessed in one way.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub struct RunPlan {
     pub run_kind: RunKind,
     /// The base is in memory; otherwise it is one or more directories.
     pub in_memory: bool,
-    /// The branches, if the first layer is a union.
+    /// The branches, if the first layer joins several, and the options of a union.
     pub union: Option<UnionConfiguration>,
     /// Layers, bottom first; FiST programs of this crate are named by their files.
     pub layers: Vec<&'static str>,
@@ -56,8 +56,7 @@ impl RunPlan {
         let mut members = vec![base.to_owned()];
         let mut layers = self.layers.iter();
         if let Some(union) = &self.union {
-            members = vec![union.to_string()];
-            layers.next();
+            members = vec![format!("{} {union}", layers.next().expect("a layer joins the branches"))];
         }
         members.extend(layers.map(|&layer| layer.to_owned()));
         let without = self.withheld.map_or_else(String::new, |feature| format!(" without {feature}"));
@@ -126,7 +125,7 @@ impl RunPlan {
     /// access control lists.
     fn may_check_permissions(&self) -> bool {
         let sees_refusals = |layer: &&str| layer.ends_with(".fist") || ["audit", "map"].contains(layer);
-        self.lacks("posix-acl") || self.union.is_some() || self.layers.iter().any(sees_refusals)
+        self.lacks("posix-acl") || self.layers.contains(&"union") || self.layers.iter().any(sees_refusals)
     }
 
     /// Returns whether the kernel, which has this feature of the protocol from this release on, has it here and is asked for
@@ -284,7 +283,7 @@ impl UnionConfiguration {
 impl fmt::Display for UnionConfiguration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let modes: Vec<String> = self.modes.iter().map(BranchMode::to_string).collect();
-        write!(formatter, "union {}", modes.join(","))?;
+        formatter.write_str(&modes.join(","))?;
         if self.layout == DirectoryLayout::Duplicated {
             formatter.write_str(" duplicated")?;
         }

@@ -88,11 +88,13 @@ impl Stack for FaultyStack {
     }
 }
 
-/// Returns the layers, and the union that they are stacked on.
+/// Returns the layers, with the branches that the first joins.
 fn title(plan: &RunPlan) -> String {
-    let union = plan.union.as_ref().map(ToString::to_string);
-    let layers = plan.layers.iter().filter(|layer| **layer != "union").map(|layer| (*layer).to_owned());
-    union.into_iter().chain(layers).collect::<Vec<_>>().join("|")
+    let layers = plan.layers.join("|");
+    match &plan.union {
+        Some(branches) => layers.replacen(plan.layers[0], &format!("{} {branches}", plan.layers[0]), 1),
+        None => layers,
+    }
 }
 
 /// Returns one of these runs per combination of layers: runs also differ in other properties.
@@ -128,8 +130,7 @@ fn trials(arguments: &Arguments) -> Vec<Trial> {
 
 fn test(plan: &RunPlan, operation: &Operation) -> Result<(), Failed> {
     let stack = FaultyStack::new(plan).map_err(|error| error.to_string())?;
-    let layers = plan.layers.iter().filter(|layer| **layer != "union").count() + usize::from(plan.union.is_some());
-    let most = if layers > 1 { MAX_CALLS } else { usize::MAX };
+    let most = if plan.layers.len() > 1 { MAX_CALLS } else { usize::MAX };
     FAILED_CALLS.fetch_add(each_call_fails(&stack, operation, most)?, Ordering::Relaxed);
     counts_are_short(&stack, operation)?;
     Ok(no_data_come(&stack, operation)?)

@@ -4,7 +4,6 @@
 
 mod arguments;
 mod collapse;
-mod fan_out;
 mod filters;
 mod hooks;
 mod host;
@@ -28,6 +27,7 @@ use arc_swap::ArcSwap;
 
 use ::fist::budget::Lease;
 use ::fist::ir;
+use vnode::fan_out::{self, PrimaryOnly};
 use vnode::layer::{self, Block, DataShape, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
 use vnode::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
@@ -71,7 +71,7 @@ impl Prepared {
 /// are collapsed into one layer where the result is the same.
 pub fn stack(lowest_first: Vec<Prepared>, mut branches: Vec<FileSystemRef>) -> FileSystemRef {
     let mut lower_kinds: Vec<_> = branches.iter().map(kind_of).collect();
-    let mut lower = if branches.len() == 1 { branches.remove(0) } else { fan_out::join(branches) };
+    let mut lower = if branches.len() == 1 { branches.remove(0) } else { fan_out::join(branches, PrimaryOnly) };
     let mut collapsed: Vec<LoadedModule> = Vec::new();
     for Prepared(mut module) in lowest_first {
         if collapsed.iter().any(|lower| collapse::barrier(&module, lower).is_some()) {

@@ -7,10 +7,10 @@ use ::fist::builtins::{Attribute, OperationValue};
 use ::fist::calls::Object;
 use ::fist::code::Role;
 use ::fist::stop::Why;
+use vnode::fan_out::FanOutVnode;
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
 
-use super::super::fan_out::FanOutVnode;
 use super::super::{FistLayer, VnodeFields};
 use super::{LowerObject, RuleContext};
 
@@ -100,9 +100,9 @@ impl RuleContext<'_> {
 
     /// Returns the object in the lower file system with this number.
     fn in_branch(&self, found: LowerObject, branch: u32) -> Option<LowerObject> {
-        match found.lower.as_any().downcast_ref::<FanOutVnode>() {
+        match FanOutVnode::of(&found.lower) {
             Some(node) if branch > 0 => {
-                Some(LowerObject { lower: node.object_in_branch(branch as usize - 1)?, attributes: None })
+                Some(LowerObject { lower: node.in_branch(branch as usize - 1)?, attributes: None })
             }
             _ if branch > 1 => None,
             _ => Some(found),
@@ -112,10 +112,10 @@ impl RuleContext<'_> {
     /// Returns the object on which the operation is performed in a branch; `None` if the branch lacks the operation's
     /// object.
     pub(crate) fn target_in_branch(&mut self, branch: u32) -> Option<Arc<LayerVnode<FistLayer>>> {
-        let Some(node) = self.node.lower().as_any().downcast_ref::<FanOutVnode>() else {
+        let Some(node) = FanOutVnode::of(self.node.lower()) else {
             return (branch <= 1).then(|| self.node.shared());
         };
-        let part = node.object_in_branch(branch as usize - 1)?;
+        let part = node.in_branch(branch as usize - 1)?;
         if let Some(Operation::Unlink(name) | Operation::RemoveDirectory(name) | Operation::Rename { name, .. }) =
             self.current()
         {
@@ -148,7 +148,7 @@ impl RuleContext<'_> {
 
     /// Returns the number of the branch that the operation's object is in, counted from 1.
     pub(crate) fn own_branch(&self) -> u32 {
-        self.node.lower().as_any().downcast_ref::<FanOutVnode>().map_or(1, |node| node.primary_branch() as u32 + 1)
+        FanOutVnode::of(self.node.lower()).map_or(1, |node| node.primary() as u32 + 1)
     }
 
     /// Returns the directory of the operation: for an operation on a directory itself, that directory; for an operation
