@@ -18,7 +18,7 @@ use std::time::Duration;
 use common::memory;
 use common::unions::{at, fill, list, name, read, server, write};
 use fastrand::Rng;
-use layers::fork::{CommitError, CommitOptions, Conflict, Deed, Fork};
+use layers::fork::{CommitError, CommitOptions, Conflict, ForeignChange, Fork};
 use operation::Operation;
 use side::Side;
 use vnode::layer::{self, Layer, LayerVnode};
@@ -364,11 +364,11 @@ fn a_commit_to_several_file_systems_that_is_stopped_anywhere_is_done_to_its_end_
     commit_with_stops(split, |_, file_system| file_system, without_links);
 }
 
-fn paths(conflicts: &[Conflict]) -> Vec<(String, Deed)> {
-    conflicts.iter().map(|conflict| (String::from_utf8_lossy(&conflict.path).into_owned(), conflict.deed)).collect()
+fn paths(conflicts: &[Conflict]) -> Vec<(String, ForeignChange)> {
+    conflicts.iter().map(|conflict| (String::from_utf8_lossy(&conflict.path).into_owned(), conflict.change)).collect()
 }
 
-fn conflicts(scene: &Scene) -> Vec<(String, Deed)> {
+fn conflicts(scene: &Scene) -> Vec<(String, ForeignChange)> {
     let before = tree(&scene.stack);
     match scene.commit() {
         Err(CommitError::Conflicts { conflicts, done: 0 }) => {
@@ -411,14 +411,14 @@ fn what_others_have_changed_meanwhile_is_not_lost() {
     write(&stack, "other", b"others");
     write(&at(&scene.stack, "e").unwrap(), "new", b"others");
     let expected = [
-        ("a", Deed::Changed),
-        ("b", Deed::Changed),
-        ("c", Deed::Removed),
-        ("d/new", Deed::Changed),
-        ("moved", Deed::Removed),
-        ("n", Deed::Changed),
+        ("a", ForeignChange::Changed),
+        ("b", ForeignChange::Changed),
+        ("c", ForeignChange::Removed),
+        ("d/new", ForeignChange::Changed),
+        ("moved", ForeignChange::Removed),
+        ("n", ForeignChange::Changed),
     ];
-    assert_eq!(conflicts(&scene), expected.map(|(path, deed)| (path.to_owned(), deed)));
+    assert_eq!(conflicts(&scene), expected.map(|(path, change)| (path.to_owned(), change)));
     let done = scene.fork().commit(&scene.options(true)).unwrap().changes;
     assert!(done > 0);
     assert_eq!(list(&scene.stack, ""), ["a", "c", "e", "elsewhere", "moved", "n", "other", "same"]);
@@ -437,7 +437,10 @@ fn files_of_several_names_are_in_conflict_by_any_of_them() {
     let scene = Scene::of(scene.stack.clone());
     write(&scene.seen().root(), "a", b"fork");
     write(&at(&scene.stack, "d").unwrap(), "b", b"others");
-    assert_eq!(conflicts(&scene), [("a".to_owned(), Deed::Changed), ("d/b".to_owned(), Deed::Changed)]);
+    assert_eq!(
+        conflicts(&scene),
+        [("a".to_owned(), ForeignChange::Changed), ("d/b".to_owned(), ForeignChange::Changed)]
+    );
     scene.fork().commit(&scene.options(true)).unwrap();
     assert_eq!(read(&scene.stack, "d/b").unwrap(), read(&scene.stack, "a").unwrap());
     assert_eq!(stack.lookup(&server, name("a")).unwrap().attributes.nlink, 2);
@@ -535,7 +538,7 @@ fn what_others_change_after_a_stopped_commit_is_not_lost_either() {
     left.store(u64::MAX, Ordering::SeqCst);
     write_all(&scene.stack, b"others");
     write_all(&scene.seen(), b"again");
-    let changed = ["a", "b", "c"].map(|path| (path.to_owned(), Deed::Changed));
+    let changed = ["a", "b", "c"].map(|path| (path.to_owned(), ForeignChange::Changed));
     assert_eq!(conflicts(&scene), changed);
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::memory;
 use common::plain::{Lacks, NOTHING, without};
 use common::unions::{at, fill, list, name, read, server, write};
-use layers::fork::{CommitError, CommitOptions, Committed, Deed, Fork};
+use layers::fork::{CommitError, CommitOptions, Committed, ForeignChange, Fork};
 use layers::union::{Loss, Losses};
 use vnode::layer::{self, Layer, LayerVnode, Operation};
 use vnode::{Caller, Errno, FileSystemRef, RenameMode, Result, SetAttributes, Timestamp, XattrMode};
@@ -163,7 +163,7 @@ fn changed(committed: std::result::Result<Committed, CommitError>) -> Vec<String
         Err(CommitError::Conflicts { conflicts, .. }) => conflicts
             .into_iter()
             .map(|conflict| {
-                assert_eq!(conflict.deed, Deed::Changed);
+                assert_eq!(conflict.change, ForeignChange::Changed);
                 String::from_utf8(conflict.path).unwrap()
             })
             .collect(),

@@ -127,8 +127,8 @@ fn commit(arguments: &Run, fork: &Fork, scratch: &Scratch) -> Outcome {
         Ok(committed) => finish(arguments, &committed, scratch),
         Err(error) => {
             if let CommitError::Conflicts { conflicts, .. } = &error {
-                conflicts.iter().for_each(|Conflict { path, deed }| {
-                    tell(&format!("/{} was {deed} by others", String::from_utf8_lossy(path)));
+                conflicts.iter().for_each(|Conflict { path, change }| {
+                    tell(&format!("/{} was {change} by others", String::from_utf8_lossy(path)));
                 });
             }
             let path = scratch.path().display();

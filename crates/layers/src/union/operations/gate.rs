@@ -7,49 +7,49 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Initial and maximum time for which new operations are blocked; between two such times they are admitted for as long.
-const FIRST_MOMENT: Duration = Duration::from_millis(20);
-const LONGEST_MOMENT: Duration = Duration::from_millis(320);
+const INITIAL_BLOCK_TIME: Duration = Duration::from_millis(20);
+const MAX_BLOCK_TIME: Duration = Duration::from_millis(320);
 /// Interval at which the end of all operations is checked.
-const LOOK: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Held shared by operations, and exclusively to change the branches.
 #[derive(Default)]
-pub(crate) struct Gate {
+pub(crate) struct OperationGate {
     /// Nobody ever blocks on it as a writer: that would keep others out for as long.
     lock: RwLock<()>,
     /// Whether new operations are blocked.
-    is_shut: AtomicBool,
+    is_blocked: AtomicBool,
     /// Held to set that.
-    shutting: Mutex<()>,
+    block_lock: Mutex<()>,
     has_opened: Condvar,
     /// Held by the writer that is waiting: one at a time.
     turn: Mutex<()>,
 }
 
-impl Gate {
+impl OperationGate {
     /// Begins an operation. Must not be called by a holder of an operation guard.
     pub(crate) fn pass(&self) -> RwLockReadGuard<'_, ()> {
-        if self.is_shut.load(Ordering::Acquire) {
-            let shutting = self.shutting.lock().unwrap_or_else(PoisonError::into_inner);
-            drop(self.has_opened.wait_while(shutting, |()| self.is_shut.load(Ordering::Acquire)));
+        if self.is_blocked.load(Ordering::Acquire) {
+            let block_lock = self.block_lock.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(self.has_opened.wait_while(block_lock, |()| self.is_blocked.load(Ordering::Acquire)));
         }
         self.lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no operation is in progress, and blocks new ones until the result is dropped; `None` if that takes longer
-    /// than `patience`.
-    pub(crate) fn close(&self, patience: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
-        let deadline = Instant::now() + patience;
-        let mut moment = FIRST_MOMENT;
+    /// Waits until no operation is in progress, and blocks new ones until the result is dropped; `None` if that takes
+    /// longer than `timeout`.
+    pub(crate) fn close(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+        let deadline = Instant::now() + timeout;
+        let mut moment = INITIAL_BLOCK_TIME;
         loop {
-            if let Some(alone) = self.close_within(moment) {
-                return Some(alone);
+            if let Some(guard) = self.close_within(moment) {
+                return Some(guard);
             }
             if Instant::now() + moment >= deadline {
                 return None;
             }
             thread::sleep(moment);
-            moment = LONGEST_MOMENT.min(moment * 2);
+            moment = MAX_BLOCK_TIME.min(moment * 2);
         }
     }
 
@@ -60,24 +60,24 @@ impl Gate {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        self.shut(true);
+        self.set_blocked(true);
         let end = Instant::now() + moment;
-        let alone = loop {
+        let guard = loop {
             match self.lock.try_write() {
-                Ok(alone) => break Some(alone),
+                Ok(guard) => break Some(guard),
                 Err(TryLockError::Poisoned(poisoned)) => break Some(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) if Instant::now() >= end => break None,
-                Err(TryLockError::WouldBlock) => thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => thread::sleep(POLL_INTERVAL),
             }
         };
-        self.shut(false);
-        alone
+        self.set_blocked(false);
+        guard
     }
 
-    fn shut(&self, is_shut: bool) {
-        let shutting = self.shutting.lock().unwrap_or_else(PoisonError::into_inner);
-        self.is_shut.store(is_shut, Ordering::Release);
-        drop(shutting);
+    fn set_blocked(&self, is_blocked: bool) {
+        let block_lock = self.block_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_blocked.store(is_blocked, Ordering::Release);
+        drop(block_lock);
         self.has_opened.notify_all();
     }
 }
@@ -86,11 +86,11 @@ impl Gate {
 mod tests {
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(2);
+    const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
     #[test]
     fn operations_that_end_make_room_for_a_change_however_many_begin() {
-        let (gate, is_done) = (Gate::default(), AtomicBool::new(false));
+        let (gate, is_done) = (OperationGate::default(), AtomicBool::new(false));
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -101,9 +101,9 @@ mod tests {
                 });
             }
             for _ in 0..20 {
-                let alone = gate.close(SOON);
-                is_done.store(alone.is_none(), Ordering::Relaxed);
-                assert!(alone.is_some(), "there is always an operation under way");
+                let guard = gate.close(CLOSE_TIMEOUT);
+                is_done.store(guard.is_none(), Ordering::Relaxed);
+                assert!(guard.is_some(), "there is always an operation under way");
             }
             is_done.store(true, Ordering::Relaxed);
         });
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn an_operation_that_does_not_end_keeps_nobody_else_out() {
-        let gate = Gate::default();
+        let gate = OperationGate::default();
         let stuck = gate.pass();
         thread::scope(|scope| {
-            let change = scope.spawn(|| gate.close(SOON).is_some());
+            let change = scope.spawn(|| gate.close(CLOSE_TIMEOUT).is_some());
             let mut longest = Duration::ZERO;
             while !change.is_finished() {
                 let begin = Instant::now();
@@ -123,21 +123,21 @@ mod tests {
                 thread::sleep(Duration::from_millis(1));
             }
             assert!(!change.join().unwrap(), "it was not alone");
-            assert!(longest < SOON / 2, "an operation waited for {longest:?}");
+            assert!(longest < CLOSE_TIMEOUT / 2, "an operation waited for {longest:?}");
         });
         drop(stuck);
-        assert!(gate.close(SOON).is_some());
+        assert!(gate.close(CLOSE_TIMEOUT).is_some());
     }
 
     #[test]
     fn changes_wait_for_each_other_for_a_limited_time_too() {
-        let gate = Gate::default();
-        let alone = gate.close(SOON).unwrap();
+        let gate = OperationGate::default();
+        let guard = gate.close(CLOSE_TIMEOUT).unwrap();
         thread::scope(|scope| {
-            assert!(!scope.spawn(|| gate.close(SOON / 4).is_some()).join().unwrap());
-            let second = scope.spawn(|| gate.close(SOON).is_some());
-            thread::sleep(SOON / 4);
-            drop(alone);
+            assert!(!scope.spawn(|| gate.close(CLOSE_TIMEOUT / 4).is_some()).join().unwrap());
+            let second = scope.spawn(|| gate.close(CLOSE_TIMEOUT).is_some());
+            thread::sleep(CLOSE_TIMEOUT / 4);
+            drop(guard);
             assert!(second.join().unwrap());
         });
     }
