@@ -148,12 +148,12 @@ fn cancel_at_each_step(options: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_is_cancelled_at_any_step_is_not_done_or_done() {
+fn cancellation_at_any_step_is_atomic() {
     cancel_at_each_step(&[]);
 }
 
 #[test]
-fn copies_without_data_are_cancelled_at_any_step() {
+fn metadata_only_copies_are_cancelled_at_any_step() {
     cancel_at_each_step(&[("metacopy", "on")]);
 }
 
@@ -167,7 +167,7 @@ fn slow_scene(rule: &str) -> (FileSystemRef, FileSystemRef, FileSystemRef) {
 }
 
 #[test]
-fn who_waits_for_a_copy_that_another_makes_is_cancelled_and_the_copy_is_made() {
+fn cancelled_waiter_does_not_stop_the_copy_of_another_caller() {
     let (union, upper, slow) = slow_scene("stop");
     let file = walk(&union, &root(), "file").unwrap().vnode;
     let (source, others) = (CancellationSource::new(), CancellationSource::new());
@@ -201,7 +201,7 @@ fn who_waits_for_a_copy_that_another_makes_is_cancelled_and_the_copy_is_made() {
 }
 
 #[test]
-fn a_copy_from_a_slow_branch_is_cancelled_while_it_waits() {
+fn copy_from_slow_branch_is_cancelled() {
     for rule in ["stop", "delay"] {
         let (union, upper, slow) = slow_scene(rule);
         let file = walk(&union, &root(), "file").unwrap().vnode;

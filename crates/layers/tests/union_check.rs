@@ -118,7 +118,7 @@ fn chmod(union: &UnionFileSystem, path: &str) {
 }
 
 #[test]
-fn what_stands_beside_its_whiteout() {
+fn check_finds_objects_beside_their_whiteouts() {
     let scene = Scene::new(&["a", ".wh.a", "d/e/x", "d/.wh.e", "o/x", ".wh.o"], &["a", "d/e/y"]);
     scene.finds_and_keeps(&[
         ("a", Problem::BesideWhiteout),
@@ -130,7 +130,7 @@ fn what_stands_beside_its_whiteout() {
 }
 
 #[test]
-fn two_whiteouts_of_one_name() {
+fn check_finds_two_whiteouts_of_one_name() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -140,7 +140,7 @@ fn two_whiteouts_of_one_name() {
 }
 
 #[test]
-fn whiteouts_that_hide_nothing_are_found_if_asked_for() {
+fn check_finds_idle_whiteouts_on_request() {
     let scene = Scene::new(&[".wh.a", ".wh.b", "d/.wh.c"], &["b"]);
     scene.finds_and_keeps(&[]);
     scene.finds(IDLE, &[(".wh.a", Problem::IdleWhiteout), ("d/.wh.c", Problem::IdleWhiteout)]);
@@ -148,7 +148,7 @@ fn whiteouts_that_hide_nothing_are_found_if_asked_for() {
 
 /// Names that whoever may write to a branch can give keep nobody from checking it, nor what is right beside them from being found.
 #[test]
-fn names_that_are_whiteouts_of_no_name_hide_nothing() {
+fn malformed_whiteout_names_hide_nothing() {
     let odd =
         [".wh.", ".wh..", ".wh...", ".wh..wh.", ".wh..wh..", ".wh..wh...", ".wh..wh..wh.", ".wh..wh..wh..", ".wh. "];
     let left: Vec<String> =
@@ -163,7 +163,7 @@ fn names_that_are_whiteouts_of_no_name_hide_nothing() {
 }
 
 #[test]
-fn a_directory_with_the_name_of_a_whiteout_is_removed_as_one() {
+fn directory_with_whiteout_name_is_removed_as_a_whiteout() {
     let scene = Scene::new(&[".wh.gone/", ".wh.b/"], &["b"]);
     let options = CheckOptions { idle: true, ..CheckOptions::default() };
     scene.finds(options, &[(".wh.gone", Problem::IdleWhiteout)]);
@@ -174,7 +174,7 @@ fn a_directory_with_the_name_of_a_whiteout_is_removed_as_one() {
 }
 
 #[test]
-fn marks_that_contradict_each_other_or_lead_nowhere() {
+fn check_finds_contradictory_and_dangling_marks() {
     let scene = Scene::new(&["both/x", "away/x", "away2/", "odd/x", "file"], &["old/y", "away2/z", "odd/w"]);
     scene.mark("left/both", "overlay.redirect", "/old");
     scene.mark("left/both", "overlay.opaque", "y");
@@ -203,7 +203,7 @@ fn marks_that_contradict_each_other_or_lead_nowhere() {
 }
 
 #[test]
-fn what_was_not_finished() {
+fn check_finds_unfinished_work() {
     let scene = Scene::new(&["a"], &["b"]);
     chmod(&scene.union(), "b");
     let work = scene.path("left/.wh..wh.plyfs/work");
@@ -220,7 +220,7 @@ fn what_was_not_finished() {
 }
 
 #[test]
-fn what_a_later_version_has_begun_is_left_to_it() {
+fn work_of_later_versions_is_left_alone() {
     let scene = Scene::new(&["a"], &["b", "c"]);
     chmod(&scene.union(), "b");
     let record = scene.path("left/.wh..wh.plyfs/work/record.4");
@@ -241,7 +241,7 @@ fn what_a_later_version_has_begun_is_left_to_it() {
 }
 
 #[test]
-fn what_is_of_an_unknown_kind_in_a_work_directory_stays() {
+fn unknown_work_entries_stay() {
     let scene = Scene::new(&["a"], &["b", "c"]);
     chmod(&scene.union(), "b");
     let work = scene.path("left/.wh..wh.plyfs/work");
@@ -271,7 +271,7 @@ fn what_is_of_an_unknown_kind_in_a_work_directory_stays() {
 }
 
 #[test]
-fn names_of_copied_files_whose_branch_is_not_there() {
+fn check_finds_links_of_missing_branches() {
     let scene = Scene::new(&[], &["a", "b"]);
     for file in ["a", "b"] {
         fs::hard_link(scene.path(&format!("right/{file}")), scene.path(&format!("right/{file}2"))).unwrap();
@@ -309,7 +309,7 @@ fn names_of_copied_files_whose_branch_is_not_there() {
 }
 
 #[test]
-fn what_is_unknown_in_the_state_directory() {
+fn check_finds_foreign_objects_in_the_state_directory() {
     let scene = Scene::new(&["a"], &["b", "c"]);
     chmod(&scene.union(), "b");
     fs::create_dir_all(scene.path("left/.wh..wh.plyfs/stranger/x")).unwrap();
@@ -322,7 +322,7 @@ fn what_is_unknown_in_the_state_directory() {
 }
 
 #[test]
-fn names_of_copied_files_that_nobody_needs_or_that_lead_astray() {
+fn check_finds_orphaned_and_wrong_links() {
     let scene = Scene::new(&[], &["a", "b"]);
     for (file, link) in [("a", "a2"), ("b", "b2")] {
         fs::hard_link(scene.path(&format!("right/{file}")), scene.path(&format!("right/{link}"))).unwrap();
@@ -359,7 +359,7 @@ fn names_of_copied_files_that_nobody_needs_or_that_lead_astray() {
 }
 
 #[test]
-fn identities_that_are_not_of_their_files() {
+fn check_finds_wrong_identities() {
     let scene = Scene::new(&["mine"], &["a", "b"]);
     chmod(&scene.union(), "a");
     let (copy, twin) = (scene.path("left/a"), scene.path("left/z/twin"));
@@ -388,7 +388,7 @@ fn identities_that_are_not_of_their_files() {
 }
 
 #[test]
-fn a_branch_that_is_being_written_to_is_left_alone() {
+fn check_refuses_branch_in_use() {
     let scene = Scene::new(&[], &["a"]);
     let union = scene.union();
     chmod(&union, "a");
@@ -403,7 +403,7 @@ fn a_branch_that_is_being_written_to_is_left_alone() {
 
 /// Each defect in layers that snapshots keep. What they show stays the same by a repair.
 #[test]
-fn what_is_wrong_in_layers_of_snapshots() {
+fn check_finds_problems_in_snapshot_layers() {
     let scene = Scene::new(&["a", "d/x"], &["a", "b", "c", "d/y", "e/z", "l"]);
     let tell = |command: &str, name: &str| {
         let arguments = vec![("name".to_owned(), name.to_owned())];
@@ -470,7 +470,7 @@ fn what_is_wrong_in_layers_of_snapshots() {
 }
 
 #[test]
-fn a_union_that_was_used_is_in_order() {
+fn used_union_has_no_findings() {
     let scene = Scene::new(&["l/a", "l/b"], &["l/c", "r/d", "r/s/e", "t"]);
     let union = scene.union();
     let root = union.root();

@@ -59,7 +59,7 @@ fn refusal(made: Result<FileSystemRef, OptionError>) -> Option<(String, Refusal)
 }
 
 #[test]
-fn a_branch_that_one_union_may_change_is_refused_to_others_until_that_has_ended() {
+fn claimed_branch_is_refused_to_other_unions() {
     with_each(|kind, open| {
         let one = union(vec![branch(open(), ReadWrite, "shared")]).unwrap();
         let mode = if kind == "mem" { NoCreate } else { ReadWrite };
@@ -79,7 +79,7 @@ fn a_branch_that_one_union_may_change_is_refused_to_others_until_that_has_ended(
 }
 
 #[test]
-fn one_branch_is_not_twice_among_those_that_a_union_may_change() {
+fn union_cannot_write_one_branch_twice() {
     with_each(|kind, open| {
         let twice = |mode| union(vec![branch(open(), ReadWrite, "one"), branch(open(), mode, "other")]);
         assert_eq!(refusal(twice(ReadWrite)), Some(("other".to_owned(), Refusal::InUse)), "{kind}");
@@ -88,7 +88,7 @@ fn one_branch_is_not_twice_among_those_that_a_union_may_change() {
 }
 
 #[test]
-fn a_union_that_begins_while_another_ends_waits_for_it() {
+fn new_union_waits_for_an_ending_one() {
     with_each(|kind, open| {
         let ending = union(vec![branch(open(), ReadWrite, "shared")]).unwrap();
         std::thread::scope(|scope| {
@@ -102,7 +102,7 @@ fn a_union_that_begins_while_another_ends_waits_for_it() {
 }
 
 #[test]
-fn a_branch_is_claimed_when_it_becomes_one_to_be_changed_and_left_when_it_is_not_any_more() {
+fn branch_is_claimed_and_released_with_its_mode() {
     let (shared, other) = (memory(), memory());
     let reader = joined(vec![(ReadWrite, memory()), (ReadOnly, shared.clone())]);
     let writer = joined(vec![(ReadWrite, shared.clone()), (ReadOnly, other.clone())]);
@@ -136,7 +136,7 @@ fn a_branch_is_claimed_when_it_becomes_one_to_be_changed_and_left_when_it_is_not
 }
 
 #[test]
-fn what_others_have_written_while_a_branch_was_only_read_is_known_when_it_is_written_again() {
+fn foreign_state_is_reread_when_a_branch_becomes_writable() {
     let shared = memory();
     fill(&shared, 0, "d/kept");
     let first = joined(vec![(ReadWrite, shared.clone()), (ReadOnly, memory())]);
@@ -156,7 +156,7 @@ fn what_others_have_written_while_a_branch_was_only_read_is_known_when_it_is_wri
 }
 
 #[test]
-fn a_union_that_reads_a_branch_notices_that_another_begins_to_write_it() {
+fn reader_notices_first_write_by_another_union() {
     let (shared, low) = (memory(), memory());
     fill(&low, 1, "d/f");
     let directory = at(&low, "d").unwrap();
@@ -179,7 +179,7 @@ fn a_union_that_reads_a_branch_notices_that_another_begins_to_write_it() {
 }
 
 #[test]
-fn what_is_data_of_metadata_only_copies_that_others_make_is_not_changed_any_more() {
+fn data_of_foreign_metadata_only_copies_become_read_only() {
     let (shared, low, top) = (memory(), memory(), memory());
     fill(&low, 2, "f");
     fill(&low, 2, "more");
@@ -215,7 +215,7 @@ fn data_for_others(low_files: &[&str]) -> (Scene, Scene) {
 }
 
 #[test]
-fn what_is_open_goes_on_in_a_copy_once_others_may_have_data_in_its_branch() {
+fn open_file_continues_in_a_copy_once_its_branch_holds_foreign_data() {
     let (reader, _writer) = data_for_others(&["f", "more"]);
     let file = at(&reader.union, "more").unwrap().open(&server(), OpenFlags::READ_WRITE).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -229,7 +229,7 @@ fn what_is_open_goes_on_in_a_copy_once_others_may_have_data_in_its_branch() {
 }
 
 #[test]
-fn what_a_view_notices_of_others_is_known_to_the_union_of_the_mount() {
+fn foreign_changes_seen_by_a_view_reach_the_mount_union() {
     const VIEWER: u32 = 7;
     let (reader, writer) = data_for_others(&["f", "more"]);
     reader.offer("private", &memory());
@@ -246,7 +246,7 @@ fn what_a_view_notices_of_others_is_known_to_the_union_of_the_mount() {
 }
 
 #[test]
-fn a_branch_that_cannot_tell_is_refused_once_it_has_been_written() {
+fn written_branch_without_claims_is_refused() {
     let place = tempfile::tempdir().unwrap();
     let silent = || -> FileSystemRef { Arc::new(common::Shared(directory(&place))) };
     let left = memory();
@@ -263,7 +263,7 @@ fn a_branch_that_cannot_tell_is_refused_once_it_has_been_written() {
 }
 
 #[test]
-fn recovery_of_layers_that_failed_at_the_start_is_done_later() {
+fn failed_layer_recovery_is_retried() {
     let below = memory();
     let right = memory();
     fill(&right, 1, "low");

@@ -188,7 +188,7 @@ fn try_out(form: &Form, removal: &Removal, fault: &Fault, [before, after]: [&Sta
 }
 
 #[test]
-fn a_name_that_is_taken_away_while_calls_below_fail_is_counted_no_more() {
+fn name_removed_despite_errors_is_not_counted() {
     let (mut problems, mut tried) = (Vec::new(), 0);
     for (number, form) in FORMS.iter().enumerate() {
         for removal in &REMOVALS {
@@ -222,7 +222,7 @@ fn a_name_that_is_taken_away_while_calls_below_fail_is_counted_no_more() {
 
 /// What is left of a file that was replaced is removed as soon as that can be, not when the union is next mounted.
 #[test]
-fn what_could_not_be_removed_after_a_rename_is_removed_later() {
+fn failed_removal_after_rename_is_retried() {
     let made = Made::new(&FORMS[1], &REMOVALS[3]);
     made.told.set(1, &[("operations", "unlink"), ("error", "EIO")]);
     rename(&made.union, "left", "first").unwrap();

@@ -43,18 +43,18 @@ const CALLS_OF_A_MERGE: usize = 64;
 const CALLS_MAX: usize = 20_000;
 
 #[test]
-fn copy_up_is_done_or_undone() {
+fn copy_up_is_atomic() {
     check(scenarios::COPY_UP, "");
 }
 
 #[test]
-fn copy_up_for_others_is_done_or_undone() {
+fn copy_up_for_others_is_atomic() {
     check(scenarios::COPY_UP, "copyup=const,copyup-owner=77:88,copyup-mode=0644");
     check(scenarios::COPY_UP, "copyup=current");
 }
 
 #[test]
-fn copy_up_of_attributes_is_done_or_undone() {
+fn copy_up_of_attributes_is_atomic() {
     for scenarios in [scenarios::METACOPY, scenarios::COPY_UP, scenarios::RENAME_FILE, scenarios::SNAPSHOT] {
         check(scenarios, METACOPY);
     }
@@ -62,7 +62,7 @@ fn copy_up_of_attributes_is_done_or_undone() {
 }
 
 #[test]
-fn leaving_a_full_branch_is_done_or_undone() {
+fn leaving_a_full_branch_is_atomic() {
     if rustix::process::geteuid().is_root() {
         check(scenarios::FULL_BRANCH, "when-full=move");
     } else {
@@ -71,39 +71,39 @@ fn leaving_a_full_branch_is_done_or_undone() {
 }
 
 #[test]
-fn rename_of_files_is_done_or_undone() {
+fn rename_of_files_is_atomic() {
     check(scenarios::RENAME_FILE, "");
 }
 
 #[test]
-fn rename_of_directories_is_done_or_undone() {
+fn rename_of_directories_is_atomic() {
     check(scenarios::RENAME_DIRECTORY, "");
 }
 
 #[test]
-fn removal_is_done_or_undone() {
+fn removal_is_atomic() {
     check(scenarios::REMOVE, "");
 }
 
 #[test]
-fn creation_is_done_or_undone() {
+fn creation_is_atomic() {
     check(scenarios::CREATE, "");
 }
 
 #[test]
-fn a_snapshot_is_taken_merged_and_restored_or_not() {
+fn snapshot_commands_are_atomic() {
     check(scenarios::SNAPSHOT, "");
 }
 
 #[test]
-fn with_whiteouts_of_overlayfs_all_is_done_or_undone() {
+fn operations_with_overlayfs_whiteouts_are_atomic() {
     for scenarios in [scenarios::RENAME_FILE, scenarios::RENAME_DIRECTORY, scenarios::REMOVE, scenarios::CREATE] {
         check(scenarios, "whiteouts=overlay");
     }
 }
 
 #[test]
-fn deletion_from_all_branches_is_done_or_undone() {
+fn deletion_from_all_branches_is_atomic() {
     for scenarios in [scenarios::RENAME_FILE, scenarios::RENAME_DIRECTORY, scenarios::REMOVE] {
         check(scenarios, "delete=all");
     }

@@ -417,7 +417,7 @@ fn damage_and_walk(seed: u64, begun: &AtomicU64) -> u64 {
 }
 
 #[test]
-fn no_object_is_served_for_another_whatever_the_metadata_say() {
+fn damaged_metadata_never_serve_another_object() {
     let wanted = std::env::var("UNION_DAMAGE").ok().and_then(|count| count.parse().ok()).unwrap_or(WALKS);
     let mut seeds = common::random();
     let (begun, seed, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));

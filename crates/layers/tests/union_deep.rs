@@ -72,7 +72,7 @@ fn newest_layer(branch: &FileSystemRef) -> VnodeRef {
 /// The trees are planted in the layers: to copy directories there takes renames, each of which has the file system look at all
 /// directories above.
 #[test]
-fn snapshots_of_deep_trees_are_taken_compared_merged_and_restored() {
+fn snapshots_of_deep_trees_work() {
     in_linear_time(levels(), drop, |depth, ()| {
         let branch = large();
         let union = || joined(vec![(ReadWrite, branch.clone())]);
@@ -110,7 +110,7 @@ fn snapshots_of_deep_trees_are_taken_compared_merged_and_restored() {
 }
 
 #[test]
-fn what_differs_in_each_of_the_levels_is_listed_as_far_as_there_is_room() {
+fn deep_differences_are_listed_within_the_limit() {
     const DEPTH: usize = 20_000;
     let (branch, d) = (large(), name("d"));
     let scene = joined(vec![(ReadWrite, branch.clone())]);
@@ -128,7 +128,7 @@ fn what_differs_in_each_of_the_levels_is_listed_as_far_as_there_is_room() {
 
 /// Directories that are moved into each other: each has a rest that has to move along.
 #[test]
-fn merges_move_the_rests_of_directories_that_were_moved_into_each_other() {
+fn merge_moves_lower_parts_of_mutually_moved_directories() {
     let prepare = |count: usize| {
         let scene = joined(vec![(ReadWrite, large())]);
         let root = scene.union.root();
@@ -187,7 +187,7 @@ fn deep_trees_are_checked() {
 }
 
 #[test]
-fn what_a_union_has_left_behind_is_removed_however_deep_it_is() {
+fn deep_leftovers_are_removed() {
     in_linear_time(levels(), drop, |depth, ()| {
         let (tree, lower) = (large(), large());
         write(&lower.root(), "f", b"data");

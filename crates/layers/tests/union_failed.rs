@@ -223,7 +223,7 @@ fn differing(
 }
 
 #[test]
-fn what_needs_a_failed_branch_answers_eio_and_what_does_not_goes_on() {
+fn only_operations_on_a_failed_branch_return_eio() {
     let all = [&[][..], &[("delete", "all")], &[("create", "most-free")], &[("whiteouts", "overlay")]];
     let cases: Vec<_> = FAILURES.iter().flat_map(|failure| all.map(|options| (*failure, options))).collect();
     let problems: Vec<String> = thread::scope(|scope| {
@@ -241,7 +241,7 @@ fn what_needs_a_failed_branch_answers_eio_and_what_does_not_goes_on() {
 }
 
 #[test]
-fn a_known_file_of_a_failed_branch_answers_eio() {
+fn cached_file_of_failed_branch_returns_eio() {
     for failure in FAILURES {
         let failing = Failing::at(1, failure, &[]);
         let known = known(&failing);
@@ -270,7 +270,7 @@ fn a_known_file_of_a_failed_branch_answers_eio() {
 }
 
 #[test]
-fn an_open_listing_tells_that_a_branch_has_failed() {
+fn open_listing_reports_failed_branch() {
     for failure in FAILURES {
         for path in ["", "merged", "only"] {
             let failing = Failing::at(1, failure, &[]);
@@ -285,7 +285,7 @@ fn an_open_listing_tells_that_a_branch_has_failed() {
 }
 
 #[test]
-fn a_listing_under_way_does_not_end_as_if_it_were_whole() {
+fn interrupted_listing_reports_an_error() {
     for failure in FAILURES {
         let failing = Failing::at(1, failure, &[]);
         fill(&failing.scene.branches[1], 1, "only/second");
@@ -318,7 +318,7 @@ fn a_listing_under_way_does_not_end_as_if_it_were_whole() {
 }
 
 #[test]
-fn a_handle_of_what_a_failed_branch_has_is_not_stale() {
+fn handle_in_failed_branch_is_not_stale() {
     let failing = Failing::at(1, Failure::RootRemoved, &[]);
     let handles = ["own", "merged/own", "only"].map(|path| at(&failing.scene.union, path).unwrap().handle());
     failing.fail(Failure::RootRemoved);
@@ -328,7 +328,7 @@ fn a_handle_of_what_a_failed_branch_has_is_not_stale() {
 }
 
 #[test]
-fn an_entry_that_cannot_be_asked_for_is_not_left_out_of_a_listing() {
+fn listing_does_not_omit_unreadable_entries() {
     for (place, path) in [(1, "only"), (0, "only"), (1, "merged")] {
         let failing = Failing::at(place, Failure::Answers("EIO"), &[]);
         fill(&failing.scene.branches[place], 1, "only/second");
@@ -406,7 +406,7 @@ impl tracing::Subscriber for Warnings {
 }
 
 #[test]
-fn a_branch_that_has_failed_is_reported_once_listed_and_comes_back() {
+fn failed_branch_is_reported_once_and_recovers() {
     tracing::subscriber::set_global_default(Warnings).unwrap();
     for failure in [Failure::Answers("EIO"), Failure::Answers("ESTALE")] {
         let failing = Failing::at(1, failure, &[]);
@@ -430,7 +430,7 @@ fn a_branch_that_has_failed_is_reported_once_listed_and_comes_back() {
 }
 
 #[test]
-fn a_failed_branch_is_seldom_asked() {
+fn failed_branch_is_rarely_queried() {
     let failing = Failing::at(1, Failure::Answers("EIO"), &[]);
     let known = known(&failing);
     failing.fail(Failure::Answers("EIO"));
@@ -442,7 +442,7 @@ fn a_failed_branch_is_seldom_asked() {
 }
 
 #[test]
-fn what_was_removed_while_a_branch_had_failed_stays_removed() {
+fn removal_during_branch_failure_persists() {
     for options in [&[][..], &[("delete", "all")], &[("whiteouts", "overlay")]] {
         let failing = Failing::at(1, Failure::Answers("EIO"), options);
         failing.fail(Failure::Answers("EIO"));
@@ -456,7 +456,7 @@ fn what_was_removed_while_a_branch_had_failed_stays_removed() {
 }
 
 #[test]
-fn a_failed_branch_can_be_taken_out_and_added_again() {
+fn failed_branch_can_be_removed_and_added() {
     for failure in FAILURES {
         let failing = Failing::at(1, failure, &[]);
         let known = known(&failing);
@@ -478,7 +478,7 @@ fn a_failed_branch_can_be_taken_out_and_added_again() {
 }
 
 #[test]
-fn a_root_that_was_replaced_is_not_taken_for_the_branch() {
+fn replaced_root_counts_as_failure() {
     let failing = Failing::at(1, Failure::RootRemoved, &[]);
     let known = known(&failing);
     failing.fail(Failure::RootRemoved);
@@ -514,7 +514,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn a_branch_whose_server_was_killed_has_failed() {
+fn branch_of_killed_server_fails() {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
         println!("skipped: mounting needs root and /dev/fuse");
         return;

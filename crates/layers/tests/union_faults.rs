@@ -87,7 +87,7 @@ fn snapshots(union: &FileSystemRef) -> Vec<String> {
 }
 
 #[test]
-fn what_is_written_after_a_command_on_snapshots_has_failed_is_there_after_a_restart() {
+fn writes_after_failed_snapshot_command_persist() {
     let (mut problems, mut count) = (Vec::new(), 0);
     for (command, argument) in
         [("snapshot-take", "second"), ("snapshot-restore", "first"), ("snapshot-drop", "first"), ("snapshot-merge", "")]
@@ -182,7 +182,7 @@ fn shows(union: &FileSystemRef, before: &State) -> Result<bool, Errno> {
 }
 
 #[test]
-fn what_is_half_merged_is_not_shown_and_the_merge_is_finished_when_that_is_possible() {
+fn half_merged_branch_is_unavailable_until_the_merge_is_finished() {
     let (mut problems, mut unfinished) = (Vec::new(), 0);
     let (told, _, whole) = with_snapshot();
     told.set_all(&[]);
@@ -224,7 +224,7 @@ fn what_is_half_merged_is_not_shown_and_the_merge_is_finished_when_that_is_possi
 
 /// One that is read only is not shown half merged either, nor when it comes to be written.
 #[test]
-fn a_half_merged_branch_is_merged_before_it_is_written_again() {
+fn half_merged_branch_is_merged_before_new_writes() {
     let changes = "rename:setxattr:removexattr:rmdir";
     let mut hidden = 0;
     for call in 1..40 {
@@ -253,7 +253,7 @@ fn a_half_merged_branch_is_merged_before_it_is_written_again() {
 
 /// What is on its way is known by handles, which a copy has not: it is refused, and the original goes on.
 #[test]
-fn a_copy_of_a_branch_that_is_half_merged_is_refused() {
+fn copy_of_half_merged_branch_is_refused() {
     let mut refused = 0;
     for call in 1..30 {
         let directory = tempfile::tempdir().unwrap();
@@ -302,7 +302,7 @@ fn a_copy_of_a_branch_that_is_half_merged_is_refused() {
 }
 
 #[test]
-fn a_snapshot_under_files_that_the_kernel_writes_is_taken_whole_or_not_at_all() {
+fn snapshot_of_directly_written_files_is_atomic() {
     let (mut problems, mut count) = (Vec::new(), 0);
     let whole = Direct::new();
     whole.told.fail(0, false);
@@ -364,7 +364,7 @@ fn wait_for_locks(branch: &std::path::Path) {
 }
 
 #[test]
-fn what_the_kernel_writes_while_a_snapshot_is_taken_outlives_a_server_that_is_stopped() {
+fn direct_writes_during_a_snapshot_survive_a_server_crash() {
     let (mut problems, mut count) = (Vec::new(), 0);
     let whole = Direct::new();
     whole.told.fail(0, false);
@@ -412,7 +412,7 @@ fn with_original(is_copied: bool) -> (Below, FileSystemRef, Vec<(&'static str, F
 }
 
 #[test]
-fn what_cuts_a_file_off_and_fails_has_cut_nothing() {
+fn failed_truncation_changes_nothing() {
     type Cut = fn(&VnodeRef) -> vnode::Result<()>;
     fn truncate(file: &VnodeRef, size: u64) -> vnode::Result<()> {
         let change = SetAttributes { size: Some(size), ..SetAttributes::default() };
@@ -468,7 +468,7 @@ fn seen(union: &FileSystemRef) -> (State, Vec<u64>) {
 }
 
 #[test]
-fn a_question_that_fails_while_a_union_is_made_is_not_taken_for_an_answer() {
+fn query_errors_during_creation_are_reported() {
     let (mut problems, mut failed) = (Vec::new(), 0);
     let made = || {
         let (server, lower) = (Caller::server(), memory());
@@ -539,7 +539,7 @@ impl Stack for Union {
 }
 
 #[test]
-fn what_has_failed_in_a_union_can_be_done_again() {
+fn failed_operations_can_be_repeated() {
     let (mut problems, mut count) = (Vec::new(), 0);
     for metacopy in ["off", "on"] {
         let stack = Union { metacopy };
@@ -556,7 +556,7 @@ fn what_has_failed_in_a_union_can_be_done_again() {
 
 /// Whoever synchronizes a file wants its data stored, which may have been written a moment before they were frozen.
 #[test]
-fn data_of_a_metadata_only_copy_are_stored_when_it_is_synchronized() {
+fn fsync_of_metadata_only_copy_stores_its_data() {
     let server = Caller::server();
     let (told, right) = faulty();
     write(&right.root(), "file", 700, 4);
@@ -573,7 +573,7 @@ fn data_of_a_metadata_only_copy_are_stored_when_it_is_synchronized() {
 }
 
 #[test]
-fn a_metadata_only_copy_that_cannot_be_cut_is_as_it_was() {
+fn failed_truncation_of_metadata_only_copy_is_undone() {
     let server = Caller::server();
     let (told, lower) = faulty();
     let original = write(&lower.root(), "file", 9000, 1);
@@ -618,7 +618,7 @@ impl tracing::Subscriber for Warnings {
 }
 
 #[test]
-fn what_comes_beside_a_whiteout_that_cannot_be_removed_has_come() {
+fn object_beside_an_unremovable_whiteout_is_visible() {
     let server = Caller::server();
     for format in ["names", "overlay"] {
         let ((told, upper), lower) = (faulty(), memory());
@@ -667,7 +667,7 @@ fn what_comes_beside_a_whiteout_that_cannot_be_removed_has_come() {
 type Make = fn(&VnodeRef, &str) -> vnode::Result<()>;
 
 #[test]
-fn what_could_not_be_made_is_not_there_and_what_is_listed_is_found() {
+fn failed_creation_leaves_no_entry() {
     let server = Caller::server();
     let makes: [(&str, Make); 4] = [
         ("create", |root, text| {
@@ -730,7 +730,7 @@ fn what_could_not_be_made_is_not_there_and_what_is_listed_is_found() {
 }
 
 #[test]
-fn a_directory_that_can_neither_be_marked_nor_removed_stays_beside_its_whiteout() {
+fn unmarkable_directory_stays_beside_its_whiteout() {
     let server = Caller::server();
     let ((told, upper), lower) = (faulty(), memory());
     let hidden = lower.root().mkdir(&server, name("hidden"), 0o755).unwrap().vnode;
@@ -778,7 +778,7 @@ fn deleting_all(branches: &[FileSystemRef]) -> FileSystemRef {
 }
 
 #[test]
-fn what_ends_a_moved_directory_still_does_after_a_removal_for_which_a_branch_could_not_be_asked() {
+fn moved_directory_still_ends_after_removal_with_failed_query() {
     type Removal = fn(&VnodeRef) -> Result<(), Errno>;
     let server = Caller::server();
     let removals: [Removal; 3] = [
@@ -808,7 +808,7 @@ fn what_ends_a_moved_directory_still_does_after_a_removal_for_which_a_branch_cou
 }
 
 #[test]
-fn a_look_for_data_that_fails_while_a_file_is_copied_is_answered_with_its_own_error() {
+fn data_lookup_error_during_copy_is_reported() {
     let server = Caller::server();
     for from in 1.. {
         let (told, lower) = faulty();

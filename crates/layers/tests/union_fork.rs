@@ -190,7 +190,7 @@ fn whatever_is_done_in_a_fork_a_commit_does_in_the_file_system() {
 }
 
 #[test]
-fn whatever_is_done_in_a_fork_on_disk_a_commit_does_in_the_file_system() {
+fn commit_reproduces_fork_changes_on_disk() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: needs root");
         return;
@@ -240,7 +240,7 @@ impl Layer for Failing {
 }
 
 #[test]
-fn a_commit_that_is_stopped_anywhere_is_done_to_its_end_by_the_next() {
+fn interrupted_commit_is_completed_by_the_next() {
     commit_with_stops(
         |left, file_system| layer::stack(Failing(Arc::clone(left)), file_system),
         |_, file| file,
@@ -250,7 +250,7 @@ fn a_commit_that_is_stopped_anywhere_is_done_to_its_end_by_the_next() {
 
 /// Where the fork itself can no longer be changed either, times of its directories may not have been put back.
 #[test]
-fn a_commit_with_all_its_disks_that_is_stopped_anywhere_is_done_to_its_end_by_the_next() {
+fn interrupted_commit_on_disk_is_completed_by_the_next() {
     let failing =
         |left: &Arc<AtomicU64>, file_system: FileSystemRef| layer::stack(Failing(Arc::clone(left)), file_system);
     commit_with_stops(failing, failing, |tree| {
@@ -327,7 +327,7 @@ impl Layer for Split {
 }
 
 #[test]
-fn directories_that_move_to_another_file_system_are_committed_as_copies() {
+fn cross_device_moves_are_committed_as_copies() {
     let stack = memory();
     ["a/d/x", "a/d/e/y", "a/d/g/1", "a/s/z", "b/t/w", "b/s/"].iter().for_each(|path| fill(&stack, 0, path));
     let one = at(&stack, "a/d/g/1").unwrap();
@@ -350,7 +350,7 @@ fn directories_that_move_to_another_file_system_are_committed_as_copies() {
 }
 
 #[test]
-fn a_commit_to_several_file_systems_that_is_stopped_anywhere_is_done_to_its_end_by_the_next() {
+fn interrupted_commit_to_several_file_systems_is_completed() {
     let split =
         |left: &Arc<AtomicU64>, file_system| layer::stack(Split, layer::stack(Failing(Arc::clone(left)), file_system));
     // Links from one to another become files of their own.
@@ -380,7 +380,7 @@ fn conflicts(scene: &Scene) -> Vec<(String, ForeignChange)> {
 }
 
 #[test]
-fn what_others_have_changed_meanwhile_is_not_lost() {
+fn foreign_changes_are_conflicts() {
     if !rustix::process::geteuid().is_root() {
         // That something was removed is seen by its handle.
         eprintln!("skipped: needs root");
@@ -429,7 +429,7 @@ fn what_others_have_changed_meanwhile_is_not_lost() {
 }
 
 #[test]
-fn files_of_several_names_are_in_conflict_by_any_of_them() {
+fn hard_linked_files_conflict_by_any_name() {
     let scene = Scene::with(&["a", "d/x"]);
     let (stack, server) = (scene.stack.root(), server());
     let a = at(&scene.stack, "a").unwrap();
@@ -447,7 +447,7 @@ fn files_of_several_names_are_in_conflict_by_any_of_them() {
 }
 
 #[test]
-fn what_others_do_beside_the_fork_stays() {
+fn unrelated_foreign_changes_stay() {
     let scene = Scene::with(&["d/mine", "d/theirs", "m/x"]);
     let seen = scene.seen();
     write(&at(&seen, "d").unwrap(), "mine", b"fork");
@@ -466,7 +466,7 @@ fn what_others_do_beside_the_fork_stays() {
 }
 
 #[test]
-fn directories_change_places_and_go_into_each_other() {
+fn directories_are_swapped_and_nested() {
     let scene = Scene::with(&["a/1", "b/2", "c/d/e/3", "f"]);
     let seen = scene.seen();
     let (root, at) = (seen.root(), |path: &str| at(&seen, path).unwrap());
@@ -487,7 +487,7 @@ fn directories_change_places_and_go_into_each_other() {
 }
 
 #[test]
-fn names_that_are_marks_elsewhere_are_names_in_a_fork() {
+fn mark_names_are_ordinary_names_in_a_fork() {
     let scene = Scene::with(&[".wh.a", "a", ".wh..wh..opq", "d/.wh..wh.plyfs", "d/.wh.x"]);
     let seen = scene.seen();
     assert_eq!(list(&seen, ""), v(&[".wh..wh..opq", ".wh.a", "a", "d"]));
@@ -503,7 +503,7 @@ fn names_that_are_marks_elsewhere_are_names_in_a_fork() {
 }
 
 #[test]
-fn a_fork_that_goes_on_after_a_stopped_commit_is_committed_as_it_is_then() {
+fn fork_changed_after_interrupted_commit_is_committed() {
     let stack = memory();
     ["a", "b", "c"].iter().for_each(|path| fill(&stack, 0, path));
     let left = Arc::new(AtomicU64::new(u64::MAX));
@@ -524,7 +524,7 @@ fn a_fork_that_goes_on_after_a_stopped_commit_is_committed_as_it_is_then() {
 }
 
 #[test]
-fn what_others_change_after_a_stopped_commit_is_not_lost_either() {
+fn foreign_changes_after_interrupted_commit_are_conflicts() {
     let stack = memory();
     ["a", "b", "c"].iter().for_each(|path| fill(&stack, 0, path));
     let left = Arc::new(AtomicU64::new(u64::MAX));
@@ -543,7 +543,7 @@ fn what_others_change_after_a_stopped_commit_is_not_lost_either() {
 }
 
 #[test]
-fn differences_tell_of_attributes_too() {
+fn differences_include_attributes() {
     let scene = Scene::with(&["a", "d/x", "t"]);
     let seen = scene.seen();
     at(&seen, "a").unwrap().setxattr(&server(), b"user.x", b"1", XattrMode::Set).unwrap();
@@ -567,7 +567,7 @@ fn v(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn what_comes_and_goes_beside_the_fork_is_no_difference() {
+fn foreign_changes_are_no_differences() {
     let scene = Scene::with(&["f"]);
     let fork = scene.fork();
     fill(&fork.file_system(), 1, "new");
@@ -600,7 +600,7 @@ fn what_comes_and_goes_beside_the_fork_is_no_difference() {
 }
 
 #[test]
-fn files_that_were_copied_without_their_data_are_committed_with_them() {
+fn metadata_only_copies_are_committed_with_data() {
     let stack = memory();
     fill(&stack, 0, "d/f");
     let scene = Scene::of(stack);
@@ -626,7 +626,7 @@ fn files_that_were_copied_without_their_data_are_committed_with_them() {
 }
 
 #[test]
-fn a_commit_whose_journal_is_not_understood_changes_nothing() {
+fn commit_with_unknown_journal_changes_nothing() {
     for line in [&b"begun 1-2\nexchange 1 2\n"[..], b"begun 1-2\nmove x y\n", b"\xff\n"] {
         let scene = Scene::with(&["a"]);
         write(&scene.seen().root(), "a", b"new");
@@ -671,7 +671,7 @@ impl vnode::FileSystem for Unsynced {
 }
 
 #[test]
-fn a_directory_whose_new_rights_were_not_on_the_disk_yet_was_changed_by_nobody() {
+fn unsynchronized_permission_change_is_no_conflict() {
     const ALWAYS: u64 = u64::MAX;
     for syncs in 0.. {
         let below = memory();

@@ -172,7 +172,7 @@ fn changed(committed: std::result::Result<Committed, CommitError>) -> Vec<String
 }
 
 #[test]
-fn a_directory_that_others_have_moved_into_a_deleted_one_is_not_deleted() {
+fn foreign_directory_moved_into_deleted_one_survives() {
     let paths = ["d/x", "keep/old", "keep/deep/older"];
     let scenes =
         [(Some(Scene::with(&paths)), false), (Some(Scene::with(&paths)), true), (Scene::on_disk(&paths), false)];
@@ -191,7 +191,7 @@ fn a_directory_that_others_have_moved_into_a_deleted_one_is_not_deleted() {
 }
 
 #[test]
-fn nor_is_one_that_came_there_after_a_commit_was_stopped() {
+fn foreign_directory_moved_in_after_interrupted_commit_survives() {
     let scene = Scene::with(&["a", "d/x", "keep/old", "file"]);
     let seen = scene.seen();
     write(&seen.root(), "a", b"fork");
@@ -206,7 +206,7 @@ fn nor_is_one_that_came_there_after_a_commit_was_stopped() {
 }
 
 #[test]
-fn what_others_write_while_a_copy_is_made_stays() {
+fn foreign_writes_during_a_copy_survive() {
     let scene = Scene::with(&["a"]);
     write(&scene.seen().root(), "a", b"fork");
     let committed = scene.commit_while(copies, |stack| {
@@ -218,7 +218,7 @@ fn what_others_write_while_a_copy_is_made_stays() {
 }
 
 #[test]
-fn what_others_bring_while_other_changes_are_committed_stays() {
+fn foreign_objects_created_during_commit_survive() {
     for is_replaced in [false, true] {
         let scene = Scene::with(&["a", "d/x", "keep/old"]);
         let seen = scene.seen();
@@ -248,7 +248,7 @@ fn with_move() -> Scene {
 }
 
 #[test]
-fn what_others_bring_to_where_a_directory_moves_stays() {
+fn foreign_objects_at_a_move_target_survive() {
     let scene = with_move();
     let committed = scene.commit_while(takes, |stack| {
         fill(stack, 1, "t/new");
@@ -263,7 +263,7 @@ fn what_others_bring_to_where_a_directory_moves_stays() {
 }
 
 #[test]
-fn a_directory_on_its_way_is_known_and_not_removed() {
+fn directory_in_transit_is_kept() {
     let scene = with_move();
     assert_eq!(scene.fork().moves_under_way(), Ok(vec![]));
     scene.commit_until(takes);
@@ -291,7 +291,7 @@ fn a_directory_on_its_way_is_known_and_not_removed() {
 }
 
 #[test]
-fn rights_that_others_tighten_stay_tightened() {
+fn foreign_permission_restrictions_stay() {
     let fork = || {
         let scene = Scene::with(&["d/f", "d/e/g", "z"]);
         let seen = scene.seen();
@@ -320,7 +320,7 @@ fn rights_that_others_tighten_stay_tightened() {
 }
 
 #[test]
-fn a_directory_that_comes_while_changes_are_committed_stays_its_owners() {
+fn foreign_directory_created_during_commit_keeps_its_owner() {
     for is_before in [true, false] {
         let scene = Scene::with(&["a"]);
         let seen = scene.seen();
@@ -344,7 +344,7 @@ fn a_directory_that_comes_while_changes_are_committed_stays_its_owners() {
 }
 
 #[test]
-fn what_others_call_as_a_commit_calls_its_own_is_not_removed_with_what_is_in_it() {
+fn foreign_directory_with_temporary_name_is_not_removed() {
     let scene = Scene::with(&["a"]);
     write(&scene.seen().root(), "a", b"fork");
     scene.commit_until(places);
@@ -358,7 +358,7 @@ fn what_others_call_as_a_commit_calls_its_own_is_not_removed_with_what_is_in_it(
 }
 
 #[test]
-fn a_directory_that_moved_to_a_long_path_has_all_that_was_in_it() {
+fn directory_moved_to_a_long_path_keeps_its_contents() {
     let scene = Scene::with(&["d/old", "top/x"]);
     let seen = scene.seen();
     remove(&seen, "top", &["x"]);
@@ -403,7 +403,7 @@ impl Layer for Watch {
 }
 
 #[test]
-fn a_file_that_comes_to_a_directory_with_a_list_for_new_files_is_not_open_to_others_for_a_moment() {
+fn default_acl_never_opens_a_committed_file() {
     let stack = memory();
     ["a", "d/x"].iter().for_each(|path| fill(&stack, 0, path));
     at(&stack, "d").unwrap().setxattr(&server(), DEFAULT, LIST, XattrMode::Set).unwrap();
@@ -416,7 +416,7 @@ fn a_file_that_comes_to_a_directory_with_a_list_for_new_files_is_not_open_to_oth
 }
 
 #[test]
-fn a_commit_says_what_the_file_system_did_not_keep() {
+fn commit_reports_lost_attributes() {
     let lacks = Lacks { attributes: true, ..NOTHING };
     let stack = without(lacks, memory());
     ["a", "d/f"].iter().for_each(|path| fill(&stack, 0, path));

@@ -58,7 +58,7 @@ const LATER: &[u8] = b"plyfs branches 77\nsomething\n";
 const MODES: [[BranchMode; 2]; 3] = [[ReadWrite, ReadOnly], [ReadWrite, ReadWrite], [ReadOnly, ReadOnly]];
 
 #[test]
-fn a_register_of_a_later_version_is_left_alone_in_any_branch() {
+fn register_of_later_version_is_refused_in_any_branch() {
     for (branch, modes) in (0..2).flat_map(|branch| MODES.map(|modes| (branch, modes))) {
         let branches = written();
         say(&branches[branch], "branches", LATER);
@@ -68,7 +68,7 @@ fn a_register_of_a_later_version_is_left_alone_in_any_branch() {
 }
 
 #[test]
-fn a_register_that_is_no_text_is_left_alone_in_any_branch() {
+fn binary_register_is_refused_in_any_branch() {
     const NO_TEXT: &[u8] = b"plyfs branches 2\n\xff\xfe\n";
     for (branch, modes) in (0..2).flat_map(|branch| MODES.map(|modes| (branch, modes))) {
         let branches = written();
@@ -80,7 +80,7 @@ fn a_register_that_is_no_text_is_left_alone_in_any_branch() {
 }
 
 #[test]
-fn a_register_of_a_later_version_that_comes_while_a_union_runs_is_left_alone() {
+fn register_of_later_version_is_refused_at_run_time() {
     let branches = [memory(), memory()];
     fill(&branches[1], 1, "third");
     let union = join(&branches, [ReadWrite, ReadOnly]).unwrap();

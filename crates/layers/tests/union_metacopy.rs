@@ -145,7 +145,7 @@ fn is_root() -> bool {
 
 /// Whatever is done to a locked file between, who has locked it keeps the lock and can use it, and nobody else gets one.
 #[test]
-fn locks_stay_while_metadata_and_data_are_copied_and_layers_change() {
+fn locks_survive_copies_and_layer_changes() {
     let chmod = |scene: &Scene| scene.chmod("d/f");
     let fill = |scene: &Scene| {
         let writer = scene.at("d/f").open(&server(), OpenFlags::READ_WRITE).unwrap();
@@ -213,7 +213,7 @@ fn locks_stay(history: &[Change<'_>], metacopy: &str, held: &Lock, asks_between:
 }
 
 #[test]
-fn who_copies_from_a_metadata_only_copy_writes_and_not_the_server() {
+fn copy_from_metadata_only_file_writes_as_the_caller() {
     if !is_root() {
         return;
     }
@@ -234,7 +234,7 @@ fn who_copies_from_a_metadata_only_copy_writes_and_not_the_server() {
 }
 
 #[test]
-fn what_changes_attributes_copies_no_data_and_reads_go_to_the_original() {
+fn attribute_changes_copy_no_data() {
     if !is_root() {
         return;
     }
@@ -261,7 +261,7 @@ fn what_changes_attributes_copies_no_data_and_reads_go_to_the_original() {
 }
 
 #[test]
-fn opening_for_writing_brings_the_data_and_open_files_follow() {
+fn opening_for_writing_fills_in_data() {
     if !is_root() {
         return;
     }
@@ -285,7 +285,7 @@ fn opening_for_writing_brings_the_data_and_open_files_follow() {
 }
 
 #[test]
-fn whoever_reads_while_data_come_reads_data() {
+fn concurrent_readers_see_data_while_they_are_filled_in() {
     if !is_root() {
         return;
     }
@@ -318,7 +318,7 @@ fn whoever_reads_while_data_come_reads_data() {
 }
 
 #[test]
-fn holes_stay_holes_and_attributes_stay() {
+fn filling_in_data_keeps_holes_and_attributes() {
     if !is_root() {
         return;
     }
@@ -341,7 +341,7 @@ fn holes_stay_holes_and_attributes_stay() {
 }
 
 #[test]
-fn cutting_off_brings_no_more_than_is_left() {
+fn truncation_fills_in_only_remaining_data() {
     if !is_root() {
         return;
     }
@@ -369,7 +369,7 @@ fn cutting_off_brings_no_more_than_is_left() {
 }
 
 #[test]
-fn a_file_keeps_its_data_whatever_its_names_are() {
+fn metadata_only_file_keeps_data_under_any_name() {
     if !is_root() {
         return;
     }
@@ -401,7 +401,7 @@ fn creation() -> vnode::Creation {
 }
 
 #[test]
-fn what_cannot_wait_is_copied_whole() {
+fn files_that_need_data_are_copied_completely() {
     if !is_root() {
         return;
     }
@@ -428,7 +428,7 @@ fn what_cannot_wait_is_copied_whole() {
 }
 
 #[test]
-fn data_that_are_not_there_are_an_error() {
+fn missing_data_are_an_error() {
     if !is_root() {
         return;
     }
@@ -465,7 +465,7 @@ fn data_that_are_not_there_are_an_error() {
 }
 
 #[test]
-fn an_original_that_grows_in_its_branch_is_read_as_far_as_the_copy_goes_and_what_replaces_it_is_not() {
+fn reads_stop_at_the_size_of_the_copy_and_reject_replaced_originals() {
     if !is_root() {
         return;
     }
@@ -496,7 +496,7 @@ fn an_original_that_grows_in_its_branch_is_read_as_far_as_the_copy_goes_and_what
 }
 
 #[test]
-fn the_superuser_believes_only_marks_that_the_superuser_sets() {
+fn superuser_trusts_only_superuser_marks() {
     if !is_root() {
         return;
     }
@@ -522,7 +522,7 @@ fn the_superuser_believes_only_marks_that_the_superuser_sets() {
 }
 
 #[test]
-fn a_redirect_leads_out_of_no_branch() {
+fn redirect_never_leaves_the_branches() {
     if !is_root() {
         return;
     }
@@ -541,7 +541,7 @@ fn a_redirect_leads_out_of_no_branch() {
 }
 
 #[test]
-fn a_copy_with_several_names_and_no_path_has_no_data_by_any_of_them() {
+fn hard_linked_copy_without_path_has_no_data() {
     if !is_root() {
         return;
     }
@@ -605,7 +605,7 @@ fn branches_come_and_go() {
 }
 
 #[test]
-fn the_branches_with_the_data_stay_as_they_are_in_later_unions() {
+fn branches_with_data_stay_read_only_in_later_unions() {
     if !is_root() {
         return;
     }
@@ -624,7 +624,7 @@ fn the_branches_with_the_data_stay_as_they_are_in_later_unions() {
 }
 
 #[test]
-fn snapshots_keep_and_bring_data() {
+fn snapshots_keep_and_fill_in_data() {
     if !is_root() {
         return;
     }
@@ -667,7 +667,7 @@ fn snapshots_keep_and_bring_data() {
 }
 
 #[test]
-fn a_layer_whose_data_are_gone_is_not_merged() {
+fn layer_with_missing_data_is_not_merged() {
     if !is_root() {
         return;
     }
@@ -682,7 +682,7 @@ fn a_layer_whose_data_are_gone_is_not_merged() {
 }
 
 #[test]
-fn a_copy_that_finds_no_room_for_its_data_goes_to_another_branch() {
+fn copy_without_room_for_data_moves_to_another_branch() {
     let (large, small, lower) = (memory(), small_memory(16 << 10), memory());
     let file = lower.root().create(&server(), name("f"), &creation()).unwrap().file;
     file.write_at(&server(), 0, &[7; 100_000], false).unwrap();
@@ -746,7 +746,7 @@ fn can_mount_overlay() -> bool {
 }
 
 #[test]
-fn the_kernel_reads_and_fills_what_the_union_copies() {
+fn kernel_overlay_reads_metadata_only_copies() {
     if !can_mount_overlay() {
         return;
     }
@@ -782,7 +782,7 @@ fn the_kernel_reads_and_fills_what_the_union_copies() {
 }
 
 #[test]
-fn the_union_reads_and_fills_what_the_kernel_copies() {
+fn kernel_metadata_only_copies_are_read() {
     if !can_mount_overlay() {
         return;
     }
@@ -847,7 +847,7 @@ fn the_union_reads_and_fills_what_the_kernel_copies() {
 /// By each of its names a copy of overlayfs that tells no path has its data at that name. Where these are several files, it is none
 /// of them by one name and another by the next.
 #[test]
-fn a_copy_with_several_names_has_the_data_of_one_file() {
+fn hard_linked_copy_has_data_of_one_file() {
     use common::unions::{at, joined, name, read, write};
     let [left, right] = [common::memory(), common::memory()];
     let linked = |branch: &FileSystemRef, from: &str, to: &str| {

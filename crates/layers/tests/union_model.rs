@@ -36,12 +36,12 @@ const BRANCHES_MAX: usize = 6;
 const SHOWN: usize = 4000;
 
 #[test]
-fn a_union_does_as_one_file_system() {
+fn union_behaves_as_one_file_system() {
     run(|_| Plan { modes: vec![ReadWrite], options: Vec::new(), mixes: false, room: None });
 }
 
 #[test]
-fn a_union_that_copies_only_attributes_does_as_one_file_system() {
+fn union_with_metacopy_behaves_as_one_file_system() {
     run(|random| {
         let formats = ["names", "overlay"];
         let options = [("metacopy", "on"), ("whiteouts", formats[random.usize(..2)])];
@@ -51,7 +51,7 @@ fn a_union_that_copies_only_attributes_does_as_one_file_system() {
 }
 
 #[test]
-fn a_union_whose_copies_belong_to_others_does_as_one_file_system() {
+fn union_with_foreign_copies_behaves_as_one_file_system() {
     run(|random| {
         let mut options = random_options(random);
         let copies: &[(&str, &str)] = match random.bool() {
@@ -64,7 +64,7 @@ fn a_union_whose_copies_belong_to_others_does_as_one_file_system() {
 }
 
 #[test]
-fn a_union_that_leaves_a_full_branch_does_as_one_file_system() {
+fn union_that_leaves_full_branches_behaves_as_one_file_system() {
     run(|random| {
         let mut options = random_options(random);
         options.retain(|(key, _)| key != "when-full" && key != "create");
@@ -75,7 +75,7 @@ fn a_union_that_leaves_a_full_branch_does_as_one_file_system() {
 }
 
 #[test]
-fn a_union_of_many_writable_branches_with_random_options_does_as_one_file_system() {
+fn union_with_random_options_behaves_as_one_file_system() {
     run(|random| {
         let mut modes = vec![ReadWrite];
         modes.extend((0..random.usize(..4)).map(|_| [ReadWrite, ReadOnly, NoCreate][random.usize(..3)]));

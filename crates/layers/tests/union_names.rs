@@ -502,7 +502,7 @@ fn copy_of(original: &FileSystemRef) -> FileSystemRef {
 }
 
 #[test]
-fn names_and_data_in_several_writable_branches_are_those_of_one_file_system() {
+fn hard_links_in_several_writable_branches_behave_as_one_file_system() {
     let mut seeds = common::random();
     for _ in 0..UNIONS {
         compare(seeds.u64(..), false);
@@ -510,7 +510,7 @@ fn names_and_data_in_several_writable_branches_are_those_of_one_file_system() {
 }
 
 #[test]
-fn what_fails_with_names_in_several_writable_branches_is_not_done() {
+fn failed_operations_on_hard_links_change_nothing() {
     let mut seeds = common::random();
     for _ in 0..UNIONS {
         compare(seeds.u64(..), true);
@@ -625,7 +625,7 @@ fn three() -> Plan {
 /// A name that could not be removed in the branch on the right, where it hides nothing that users see, is another name of the
 /// file that is renamed to it then.
 #[test]
-fn a_name_takes_the_place_of_another_name_of_its_file_that_is_hidden() {
+fn rename_replaces_a_hidden_name_of_the_same_file() {
     let branches = [ReadWrite, ReadWrite].map(|mode| (mode, faulty()));
     let [x, f, s] = ["x", "f", "s"].map(|name| vec![name]);
     let mut right = Kernel::new(&branches[1].1);
@@ -649,7 +649,7 @@ fn a_name_takes_the_place_of_another_name_of_its_file_that_is_hidden() {
 }
 
 #[test]
-fn a_file_that_lost_one_of_its_names_goes_to_another_branch_with_those_that_it_has() {
+fn file_moves_to_another_branch_with_its_remaining_names() {
     let [x, f, g] = ["x", "f", "g"].map(|name| vec!["d", name]);
     let moves = [
         Action::Link { from: f.clone(), to: x.clone() },
@@ -674,7 +674,7 @@ fn a_file_that_lost_one_of_its_names_goes_to_another_branch_with_those_that_it_h
 }
 
 #[test]
-fn a_copy_that_a_name_leads_to_is_not_moved_without_it() {
+fn copy_is_not_moved_without_its_other_names() {
     // The file has two names on the right, and a copy in the middle by one that goes then.
     let branches = [ReadWrite, ReadWrite, ReadOnly].map(|mode| (mode, memory()));
     let mut right = Kernel::new(&branches[2].1);
@@ -701,7 +701,7 @@ fn a_copy_that_a_name_leads_to_is_not_moved_without_it() {
 }
 
 #[test]
-fn a_file_whose_names_are_not_known_is_not_moved_without_them() {
+fn file_with_unknown_names_is_not_moved() {
     // Its name that is left is in a directory that was moved: its path in the branch is not that in the union.
     let plan = three();
     for (_, branch) in &plan.branches[..2] {
@@ -730,7 +730,7 @@ fn a_file_whose_names_are_not_known_is_not_moved_without_them() {
 }
 
 #[test]
-fn an_unnamed_file_gets_no_name_that_a_branch_on_its_left_hides() {
+fn unnamed_file_cannot_be_linked_at_a_hidden_name() {
     let mut plan = three();
     plan.options.push(("create".to_owned(), "round-robin".to_owned()));
     let mut kernel = Kernel::new(&plan.join());
@@ -747,7 +747,7 @@ fn an_unnamed_file_gets_no_name_that_a_branch_on_its_left_hides() {
 }
 
 #[test]
-fn a_whiteout_that_stays_beside_a_file_does_not_hide_what_replaces_it() {
+fn whiteout_left_beside_a_file_does_not_hide_its_replacement() {
     let plan = three();
     let left = plan.branches[0].1.root().lookup(&root(), name("d")).unwrap().vnode;
     left.mknod(&root(), name(".wh.x"), FileKind::Regular, 0o444, Device::default()).unwrap();

@@ -113,7 +113,7 @@ fn scene_with(far: usize, mode_of_far: BranchMode, options: &[(&str, &str)]) -> 
 }
 
 #[test]
-fn slow_branches_are_asked_for_a_name_at_once() {
+fn slow_branches_are_searched_in_parallel() {
     let (union, asked) = scene(8);
     let server = Caller::server();
     let d = union.root().lookup(&server, name("d")).unwrap().vnode;
@@ -125,7 +125,7 @@ fn slow_branches_are_asked_for_a_name_at_once() {
 }
 
 #[test]
-fn slow_branches_are_listed_at_once() {
+fn slow_branches_are_listed_in_parallel() {
     let (union, asked) = scene(8);
     let d = union.root().lookup(&Caller::server(), name("d")).unwrap().vnode;
     asked.most.store(0, Ordering::SeqCst);
@@ -140,7 +140,7 @@ fn slow_branches_are_listed_at_once() {
 type Question<'a> = dyn Fn(&Caller) -> Result<()> + Sync + 'a;
 
 #[test]
-fn who_is_cancelled_waits_for_no_branch_that_does_not_answer() {
+fn cancelled_caller_does_not_wait_for_hung_branch() {
     let (union, asked) = scene(8);
     let d = union.root().lookup(&root(), name("d")).unwrap().vnode;
     let open = d.open_directory(&root()).unwrap();
@@ -166,7 +166,7 @@ fn who_is_cancelled_waits_for_no_branch_that_does_not_answer() {
 }
 
 #[test]
-fn what_is_at_hand_on_the_left_does_not_wait_for_slow_branches() {
+fn object_in_fast_higher_branch_does_not_wait() {
     let (union, asked) = scene(8);
     let server = Caller::server();
     let how = vnode::Creation { mode: 0o644, flags: vnode::OpenFlags::WRITE };
@@ -177,7 +177,7 @@ fn what_is_at_hand_on_the_left_does_not_wait_for_slow_branches() {
 }
 
 #[test]
-fn branches_are_free_when_their_union_has_ended() {
+fn branches_are_released_when_the_union_ends() {
     let directory = tempfile::tempdir().unwrap();
     let (server, asked) = (Caller::server(), Arc::new(Asked::default()));
     let union = || {
@@ -208,7 +208,7 @@ fn branches_are_free_when_their_union_has_ended() {
 }
 
 #[test]
-fn slow_branches_tell_at_once_whether_they_have_changed() {
+fn slow_branches_are_validated_in_parallel() {
     let (union, asked) = scene(8);
     let server = Caller::server();
     // What has just been changed may be changed again without a sign.
@@ -226,7 +226,7 @@ fn slow_branches_tell_at_once_whether_they_have_changed() {
 }
 
 #[test]
-fn slow_branches_are_asked_for_their_space_at_once() {
+fn free_space_of_slow_branches_is_queried_in_parallel() {
     for options in [("create", "most-free"), ("create", "least-used"), ("minimum-free", "1k")] {
         let (union, asked) = scene_with(8, BranchMode::ReadWrite, &[options]);
         asked.slow.store(SPACE, Ordering::SeqCst);
@@ -239,7 +239,7 @@ fn slow_branches_are_asked_for_their_space_at_once() {
 }
 
 #[test]
-fn slow_branches_are_asked_at_once_whether_a_directory_would_show_in_one() {
+fn visibility_in_slow_branches_is_queried_in_parallel() {
     let (union, asked) = scene_with(8, BranchMode::ReadWrite, &[("create", "round-robin")]);
     let (server, how) = (Caller::server(), Creation { mode: 0o644, flags: OpenFlags::WRITE });
     let directory = union.root().lookup(&server, name("at hand")).unwrap().vnode;
@@ -254,7 +254,7 @@ fn slow_branches_are_asked_at_once_whether_a_directory_would_show_in_one() {
 }
 
 #[test]
-fn slow_branches_are_asked_at_once_what_is_to_be_deleted_in_them() {
+fn deletions_in_slow_branches_are_queried_in_parallel() {
     let (union, asked) = scene_with(8, BranchMode::ReadWrite, &[("delete", "all")]);
     let server = Caller::server();
     asked.rounds.store(0, Ordering::SeqCst);

@@ -221,7 +221,7 @@ fn create(union: &FileSystemRef, directory: &str, file: &str) -> Result<()> {
 }
 
 #[test]
-fn operations_do_the_same_whatever_a_branch_lacks() {
+fn operations_do_not_depend_on_branch_features() {
     for lacks in cases() {
         let mut scene = Scene::new(lacks, lower());
         let mut full = Scene::new(NOTHING, lower());
@@ -245,7 +245,7 @@ fn operations_do_the_same_whatever_a_branch_lacks() {
 }
 
 #[test]
-fn what_is_in_use_stays_the_same_object_when_it_is_copied() {
+fn open_object_keeps_its_identity_when_copied() {
     for lacks in cases() {
         let scene = Scene::new(lacks, lower());
         let [file, directory] = ["dir/file", "dir"].map(|path| at(&scene.union, path).unwrap());
@@ -272,7 +272,7 @@ fn what_is_in_use_stays_the_same_object_when_it_is_copied() {
 }
 
 #[test]
-fn a_directory_comes_to_an_earlier_branch_without_attributes() {
+fn directory_is_created_in_older_branch_without_xattrs() {
     // The branch was there first, by which directories are known that it has.
     let upper = without(NFS, memory());
     let register = upper.root().mkdir(&server(), name(".wh..wh.plyfs"), 0o700).unwrap().vnode;
@@ -285,7 +285,7 @@ fn a_directory_comes_to_an_earlier_branch_without_attributes() {
 }
 
 #[test]
-fn what_cannot_have_a_second_name_is_not_copied_for_one() {
+fn failed_link_copies_nothing() {
     for lacks in cases() {
         let scene = Scene::new(lacks, lower());
         let (root, dir) = (scene.union.root(), at(&scene.union, "dir").unwrap());
@@ -305,7 +305,7 @@ fn what_cannot_have_a_second_name_is_not_copied_for_one() {
 }
 
 #[test]
-fn names_that_a_branch_takes_for_one_stay_two() {
+fn case_folded_names_stay_distinct() {
     for lacks in [Lacks { exact_names: true, ..NOTHING }, FAT, EVERYTHING] {
         let lower = memory();
         for path in ["a", "A", "x", "x.", "D/f", "d/f", "c"] {
@@ -352,7 +352,7 @@ fn rights(union: &FileSystemRef, file: &str) -> (u32, u32) {
 }
 
 #[test]
-fn rights_that_a_branch_cannot_keep_let_nobody_in() {
+fn unsupported_permissions_grant_no_access() {
     let lacks = Lacks { owners: true, modes: true, ..NOTHING };
     let lower = memory();
     for (file, owner) in [
@@ -392,7 +392,7 @@ fn rights_that_a_branch_cannot_keep_let_nobody_in() {
 }
 
 #[test]
-fn set_id_bits_are_nobody_elses() {
+fn set_id_bits_never_apply_to_another_owner() {
     let lower = memory();
     owned(&lower, "program", (5, 0o6755));
     let scene = Scene::new(Lacks { owners: true, ..NOTHING }, lower);
@@ -407,7 +407,7 @@ const LIST: &[u8] = &[
 ];
 
 #[test]
-fn attributes_that_a_branch_cannot_keep_are_missing_unless_they_decide_who_may_do_what() {
+fn only_access_relevant_attributes_must_be_preserved() {
     const CAPABILITY: &[u8] = &[1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let lower = memory();
     for (file, attribute, value) in [

@@ -118,7 +118,7 @@ fn set_attribute(scene: &Scene, caller: &Caller, name: &[u8], value: &[u8]) -> R
 }
 
 #[test]
-fn what_is_refused_copies_nothing() {
+fn refused_operations_copy_nothing() {
     const OWNER: u32 = 5;
     let mut copied = Vec::new();
     for (caller, refused) in [(user(OWNER), vec![REFUSED_TO_ALL]), (user(6), vec![REFUSED_TO_ALL, REFUSED_TO_OTHERS])] {
@@ -140,7 +140,7 @@ fn what_is_refused_copies_nothing() {
 }
 
 #[test]
-fn what_cannot_be_done_copies_nothing() {
+fn impossible_operations_copy_nothing() {
     let mut copied = Vec::new();
     for (what, refused) in REFUSED_TO_ANYBODY {
         let scene = scene(&[(ReadWrite, &[][..]), (ReadOnly, &["d/f", "d/h", "d/empty/", "d/full/x"])]);
@@ -157,7 +157,7 @@ fn what_cannot_be_done_copies_nothing() {
 }
 
 #[test]
-fn a_list_that_cannot_be_read_lets_nobody_write() {
+fn unreadable_acl_denies_writes() {
     const GROUP: u32 = 5;
     let right = memory();
     fill(&right, 1, "f");

@@ -20,7 +20,7 @@ fn told() -> (FileSystemRef, Below) {
 }
 
 #[test]
-fn data_that_could_not_be_looked_for_do_not_become_a_hole() {
+fn failed_data_lookup_leaves_no_hole() {
     for call in 1..12 {
         for error in ["ENXIO", "EIO", "EINVAL"] {
             let (right, told) = told();
@@ -68,7 +68,7 @@ fn marked() -> (Scene, Below) {
 }
 
 #[test]
-fn marks_that_cannot_be_read_are_not_taken_for_none() {
+fn unreadable_marks_are_an_error() {
     for operation in ["listxattr", "getxattr"] {
         for error in ["EPERM", "EACCES", "EIO", "ENOMEM"] {
             for call in 1..8 {

@@ -87,7 +87,7 @@ fn text(file: &OpenFileRef, caller: &Caller) -> Result<String> {
 }
 
 #[test]
-fn what_a_view_writes_nobody_else_sees() {
+fn writes_of_a_view_are_private() {
     let (scene, privates) = split();
     put(&scene, ONE, "top", "mine");
     put(&scene, ONE, "below", "mine too");
@@ -117,7 +117,7 @@ fn what_a_view_writes_nobody_else_sees() {
 }
 
 #[test]
-fn views_see_at_once_what_is_changed_below_them() {
+fn views_see_changes_of_shared_branches_at_once() {
     let (scene, _) = split();
     // Whatever a view may remember of the directories.
     for round in 0..30 {
@@ -152,7 +152,7 @@ fn views_see_at_once_what_is_changed_below_them() {
 }
 
 #[test]
-fn files_are_apart_and_directories_at_one_place_are_one_vnode() {
+fn views_share_directory_vnodes_but_not_files() {
     let (scene, _) = split();
     let handle = |uid, path| walk(&scene, uid, path).unwrap().handle();
     assert_ne!(handle(ONE, "top"), handle(OTHER, "top"));
@@ -184,7 +184,7 @@ fn files_are_apart_and_directories_at_one_place_are_one_vnode() {
 }
 
 #[test]
-fn readers_of_an_open_directory_see_their_own_view() {
+fn open_directory_serves_the_view_of_each_reader() {
     let (scene, _) = split();
     put(&scene, ONE, "d/mine", "");
     let open = walk(&scene, ONE, "d").unwrap().open_directory(&user(ONE)).unwrap();
@@ -203,7 +203,7 @@ fn readers_of_an_open_directory_see_their_own_view() {
 }
 
 #[test]
-fn what_is_open_stays_in_the_view_that_opened_it() {
+fn open_file_stays_in_its_view() {
     let (scene, _) = split();
     let (one, other) = (user(ONE), user(OTHER));
     let shared = walk(&scene, OTHER, "top").unwrap().open(&other, OpenFlags::READ_WRITE).unwrap();
@@ -229,7 +229,7 @@ fn what_is_open_stays_in_the_view_that_opened_it() {
 
 /// As chmod(2), truncate(2) and setxattr(2) do through /proc/PID/fd.
 #[test]
-fn what_is_of_one_view_no_other_changes() {
+fn objects_of_a_view_cannot_be_changed_by_others() {
     for (owner, other) in [(OTHER, ONE), (ONE, OTHER), (ONE, TWO)] {
         let (scene, _) = split();
         let (mine, others) = (user(owner), user(other));
@@ -278,7 +278,7 @@ fn what_is_of_one_view_no_other_changes() {
 }
 
 #[test]
-fn attributes_links_and_xattrs_are_of_the_view() {
+fn attributes_links_and_xattrs_belong_to_the_view() {
     let (scene, _) = split();
     let (one, other) = (user(ONE), user(OTHER));
     let (mine, theirs) = (walk(&scene, ONE, "top").unwrap(), walk(&scene, OTHER, "top").unwrap());
@@ -306,7 +306,7 @@ fn attributes_links_and_xattrs_are_of_the_view() {
 }
 
 #[test]
-fn what_is_removed_in_one_view_is_set_apart_before() {
+fn directory_removed_in_one_view_is_detached_first() {
     let (scene, _) = split();
     let (one, other) = (user(ONE), user(OTHER));
     scene.union.root().mkdir(&other, name("empty"), 0o777).unwrap();
@@ -336,7 +336,7 @@ fn what_is_removed_in_one_view_is_set_apart_before() {
 
 /// However a directory is presented, those in it tell the same of the one above them.
 #[test]
-fn the_directory_above_is_the_one_that_is_found_by_its_name() {
+fn parent_lookup_agrees_with_name_lookup() {
     let (scene, _) = split();
     let (one, other) = (user(ONE), user(OTHER));
     let top = scene.union.root();
@@ -362,7 +362,7 @@ fn the_directory_above_is_the_one_that_is_found_by_its_name() {
 }
 
 #[test]
-fn who_is_in_a_directory_stays_there_when_others_remove_theirs() {
+fn working_directory_survives_removal_in_another_view() {
     let (scene, _) = split();
     let (one, other) = (user(ONE), user(OTHER));
     let top = scene.union.root();
@@ -397,7 +397,7 @@ fn who_is_in_a_directory_stays_there_when_others_remove_theirs() {
 }
 
 #[test]
-fn what_a_view_changed_stays_when_others_move_the_directory() {
+fn changes_of_a_view_survive_a_foreign_move() {
     for is_inside in [true, false] {
         let (scene, _) = split();
         let (one, other) = (user(ONE), user(OTHER));
@@ -434,7 +434,7 @@ fn what_a_view_changed_stays_when_others_move_the_directory() {
 }
 
 #[test]
-fn handles_name_their_view() {
+fn handles_identify_their_view() {
     let (scene, privates) = split();
     put(&scene, ONE, "d/f", "mine");
     let mine = walk(&scene, ONE, "d/f").unwrap().handle();
@@ -458,7 +458,7 @@ fn handles_name_their_view() {
 }
 
 #[test]
-fn a_view_that_ends_leaves_its_branch_and_stale_files() {
+fn removed_view_leaves_its_branch_and_stale_files() {
     let (scene, privates) = split();
     let one = user(ONE);
     put(&scene, ONE, "top", "mine");
@@ -522,7 +522,7 @@ fn views_follow_changes_of_the_branches() {
 }
 
 #[test]
-fn views_live_through_snapshots() {
+fn views_survive_snapshots() {
     let (scene, _) = split();
     put(&scene, ONE, "d/mine", "mine");
     put(&scene, OTHER, "d/f", "before");
@@ -547,7 +547,7 @@ fn views_live_through_snapshots() {
 }
 
 #[test]
-fn the_first_rule_decides_and_a_view_may_have_several() {
+fn first_matching_rule_selects_the_view() {
     let (scene, privates) = split();
     assert!(scene.tell("view-add", &[("branch", "one"), ("uid", "x")]).unwrap_err().to_string().contains("uid=x"));
     assert!(scene.tell("view-add", &[("branch", "one")]).is_err());
@@ -570,7 +570,7 @@ fn the_first_rule_decides_and_a_view_may_have_several() {
 }
 
 #[test]
-fn views_are_an_option_too() {
+fn views_can_be_defined_by_option() {
     let offered: [FileSystemRef; 3] = [memory(), memory(), memory()];
     let names = ["top", "one", "two"];
     let all = offered.clone();
@@ -596,7 +596,7 @@ fn views_are_an_option_too() {
 
 /// Views work while others change what is below them, branches come and go, and views end.
 #[test]
-fn all_can_work_at_once() {
+fn views_work_concurrently() {
     let (scene, _) = split();
     let (extra, third) = (memory(), memory());
     common::unions::fill(&extra, 2, "extra");
@@ -696,7 +696,7 @@ signal.pause()
 ";
 
 #[test]
-fn a_process_keeps_its_view_without_its_first_thread_and_its_parents() {
+fn process_keeps_its_view_without_main_thread_and_parents() {
     for is_seen_before in [true, false] {
         if !is_seen_before && !births_are_told() {
             continue;
@@ -748,7 +748,7 @@ fn has_mine(scene: &Scene, process: u32) -> bool {
 
 /// In a container of its own, where the next process gets the number that is wanted.
 #[test]
-fn a_later_session_of_the_same_number_has_no_view() {
+fn later_session_with_same_number_has_no_view() {
     const INSIDE: &str = "PLYFS_TEST_IS_INSIDE";
     const NEXT: &str = "/proc/sys/kernel/ns_last_pid";
     if !rustix::process::geteuid().is_root() || !std::path::Path::new(NEXT).exists() {
@@ -757,7 +757,7 @@ fn a_later_session_of_the_same_number_has_no_view() {
     if std::env::var_os(INSIDE).is_none() {
         let mut inside = Command::new("unshare");
         inside.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(std::env::current_exe().unwrap());
-        let test = "a_later_session_of_the_same_number_has_no_view";
+        let test = "later_session_with_same_number_has_no_view";
         let ended = inside.args(["--exact", test]).env(INSIDE, "1").output().unwrap();
         return assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
     }
@@ -827,7 +827,7 @@ const VIEWS: usize = 3;
 
 /// Random operations of random views side by side with a file system in memory for each: no view sees what another does.
 #[test]
-fn each_view_does_as_a_file_system_of_its_own() {
+fn each_view_behaves_as_its_own_file_system() {
     let number = |variable| std::env::var(variable).ok()?.parse::<u64>().ok();
     let seed = number("MODEL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     let steps = number("MODEL_STEPS").map_or(STEPS, |steps| steps as usize);

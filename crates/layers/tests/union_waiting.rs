@@ -47,7 +47,7 @@ fn scene() -> Scene {
 }
 
 #[test]
-fn a_command_gives_up_on_an_operation_that_does_not_end_and_nobody_else_waits() {
+fn command_times_out_on_stuck_operation_without_blocking_others() {
     let scene = scene();
     let (mine, theirs) = (at(&scene.union, "mine").unwrap(), at(&scene.union, "theirs").unwrap());
     let new = memory();
@@ -85,7 +85,7 @@ fn a_command_gives_up_on_an_operation_that_does_not_end_and_nobody_else_waits() 
 }
 
 #[test]
-fn branches_change_where_directories_in_use_do_not_answer() {
+fn branches_change_despite_hung_directories() {
     let scene = scene();
     let directories: Vec<_> = (0..20).map(|index| at(&scene.union, &format!("d{index}")).unwrap()).collect();
     let mine = at(&scene.union, "mine").unwrap();
@@ -156,7 +156,7 @@ fn directories() -> (Scene, [tempfile::TempDir; 2]) {
 }
 
 #[test]
-fn branches_change_while_somebody_waits_for_a_lease() {
+fn branches_change_during_a_lease_wait() {
     for flags in [OpenFlags::READ, OpenFlags::WRITE, OpenFlags::READ_WRITE.with(OpenFlags::TRUNCATE)] {
         let (scene, lower) = directories();
         for (file, branch) in [("mine", 0), ("theirs", 1)] {
@@ -183,7 +183,7 @@ fn branches_change_while_somebody_waits_for_a_lease() {
 }
 
 #[test]
-fn a_rename_that_has_to_copy_what_is_leased_is_refused_in_time() {
+fn rename_of_leased_file_is_refused_in_time() {
     let (scene, lower) = directories();
     let lease = Lease::take(&lower[1].path().join("theirs"));
     let (root, directory) = (scene.union.root(), at(&scene.union, "d").unwrap());

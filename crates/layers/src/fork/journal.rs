@@ -55,8 +55,8 @@ impl Journal {
     /// Errors from reading it; [`LATER_VERSION`] if a line is unknown: what it says of a commit must not be ignored.
     pub(crate) fn open(work: &WorkDirectory) -> Result<Self> {
         let server = Caller::server();
-        let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
-        let created = work.state()?.create(&server, work::own_name(WorkDirectory::COMMIT), &how)?;
+        let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
+        let created = work.state()?.create(&server, work::own_name(WorkDirectory::COMMIT), &creation)?;
         let text = work::read_all(&created.entry, u64::MAX)?;
         // A partly written event did not happen.
         let end = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
@@ -298,7 +298,7 @@ mod tests {
 
     /// As documented in docs/formats/fork.md.
     #[test]
-    fn lines_in_the_documentation_are_those_that_are_read() {
+    fn documented_lines_are_parsed() {
         const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/fork.md"));
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let example = PAGE.split_once("```\n").unwrap().1.split_once("```").unwrap().0;

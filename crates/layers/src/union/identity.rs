@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_two_branches_differ() {
+    fn inode_numbers_of_two_branches_differ() {
         assert_eq!(tagged_ino(0, 12), 12);
         assert_ne!(tagged_ino(1, 12), tagged_ino(2, 12));
         for ino in [1, u64::from(u32::MAX), 1 << 50, u64::MAX] {
@@ -167,7 +167,7 @@ mod tests {
 
     /// As documented in docs/formats/union-branch.md.
     #[test]
-    fn the_origin_in_the_documentation_is_read() {
+    fn documented_origin_is_decoded() {
         const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
         let digits = PAGE.split_once("trusted.plyfs.origin=0x").unwrap().1.lines().next().unwrap();
         let value = from_hex(digits).unwrap();

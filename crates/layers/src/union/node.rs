@@ -91,8 +91,8 @@ pub(crate) struct Node {
 
 /// Write guard of a file's lock, held while it is copied.
 pub(crate) struct CopyGuard<'a> {
-    _alone: NodeWriteGuard<'a>,
-    _turn: KeyedGuard<'a, usize>,
+    _guard: NodeWriteGuard<'a>,
+    _copy_lock: KeyedGuard<'a, usize>,
 }
 
 /// Write guard of an object's lock; held while names in a directory change.
@@ -455,7 +455,7 @@ impl Node {
     /// Cancellation of the waiting caller.
     pub(crate) fn copy_guard(&self, caller: &Caller) -> Result<CopyGuard<'_>> {
         let turn = self.union.copy_locks.write_unless(caller.cancellation(), self.address())?;
-        Ok(CopyGuard { _alone: self.write_guard(), _turn: turn })
+        Ok(CopyGuard { _guard: self.write_guard(), _copy_lock: turn })
     }
 
     /// Returns whether it is being copied now.
@@ -603,7 +603,7 @@ impl NodeTable {
 
     /// The native identity of an object with these instances, if the live vnode of the identity that it claims is another
     /// object: for example a copy with all attributes that somebody made in a branch.
-    pub(crate) fn native_identity_if_claimed(
+    pub(crate) fn native_identity_if_taken(
         &self,
         claimed: &Identity,
         kind: FileKind,
@@ -671,7 +671,7 @@ mod tests {
 
     /// As stated in `docs/layers.md`, with each vnode's table slot and the allocator's overhead.
     #[test]
-    fn vnodes_take_no_more_memory_than_is_documented() {
+    fn vnode_memory_stays_within_the_documented_limit() {
         const COUNTS: usize = 2 * size_of::<usize>();
         // Seven of sixteen slots of a table that has just grown are in use.
         let slot = size_of::<(Handle, Weak<Node>)>() + 1;
@@ -682,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_not_needed_any_more_gives_its_memory_back() {
+    fn sparse_table_shrinks() {
         let mut map: HashMap<usize, usize> = (0..100_000).map(|number| (number, number)).collect();
         for number in 0..100_000 {
             map.remove(&number);

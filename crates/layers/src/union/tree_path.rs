@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_be_longer_than_the_stack() {
+    fn path_depth_is_not_limited_by_the_stack() {
         let mut path = TreePath::root();
         for _ in 0..1_000_000 {
             path = path.join(name("d"));

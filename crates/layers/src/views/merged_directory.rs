@@ -51,7 +51,7 @@ impl Node {
     /// # Errors
     /// `ENOENT` if the caller's view has no such directory.
     pub(crate) fn for_caller(&self, caller: &Caller) -> Result<Arc<Node>> {
-        if self.kind != FileKind::Directory || !self.union.mount_state.is_split() {
+        if self.kind != FileKind::Directory || !self.union.mount_state.has_had_views() {
             return Ok(self.reference());
         }
         let node = self.unaliased();
@@ -81,7 +81,7 @@ impl Node {
 
     /// `ENOENT` if the caller's view is not the one that a file belongs to. Open files are not checked.
     pub(crate) fn check_visible_to(&self, caller: &Caller) -> Result<()> {
-        if self.union.mount_state.is_split()
+        if self.union.mount_state.has_had_views()
             && let ViewSelection::Union(union) = self.union.mount_state.select_view(caller)
             && !Arc::ptr_eq(&union, &self.union)
         {
@@ -107,7 +107,7 @@ impl Node {
     /// An entry of this directory as it is returned to the caller: a directory as the vnode at its location. The caller holds
     /// an operation guard.
     pub(crate) fn present_entry(&self, name: Name<'_>, entry: Entry) -> Entry {
-        if !entry.attributes.is_directory() || !self.union.mount_state.is_split() {
+        if !entry.attributes.is_directory() || !self.union.mount_state.has_had_views() {
             return entry;
         }
         let Some(node) = entry.vnode.as_any().downcast_ref::<Node>().map(Node::reference) else { return entry };
@@ -142,7 +142,7 @@ impl Node {
     /// # Errors
     /// `ESTALE` if any was presented as another vnode so far.
     pub(crate) fn detach(&self, name: Name<'_>, is_removed: bool) -> Result<()> {
-        if !self.union.mount_state.is_split() {
+        if !self.union.mount_state.has_had_views() {
             return Ok(());
         }
         let Ok(found) = self.reference().look_up(&Caller::server(), name) else { return Ok(()) };
@@ -178,8 +178,9 @@ impl Node {
     /// Returns whether it is the directory with these instances.
     pub(crate) fn has_instance_in(&self, places: &[Instance]) -> bool {
         let is_found = |known: &Instance| {
-            places.iter().any(|place| {
-                place.member.base.numbers == known.member.base.numbers && place.vnode.handle() == known.vnode.handle()
+            places.iter().any(|instance| {
+                instance.member.base.numbers == known.member.base.numbers
+                    && instance.vnode.handle() == known.vnode.handle()
             })
         };
         self.instances().iter().any(is_found)
@@ -206,7 +207,7 @@ impl Node {
         represented.iter().any(|other| {
             other.revalidate().is_ok()
                 && matches!(other.location(), NodeLocation::At(_))
-                && other.instances().iter().any(|place| other.union.is_own(&place.member.base))
+                && other.instances().iter().any(|instance| other.union.is_own(&instance.member.base))
         })
     }
 
@@ -264,16 +265,16 @@ impl Node {
     /// The view's directory that was the first there, if it is still there.
     fn first_directory_at(self: &Arc<Self>, name: Name<'_>) -> Option<Arc<Node>> {
         let first = lock(&self.view_aliases.get()?.first).get(&name.to_owned())?.upgrade()?;
-        let place = self.represented_in(&first.union)?;
+        let instance = self.represented_in(&first.union)?;
         let stored = whiteout::stored(name).ok()?;
-        (first.revalidate().is_ok() && first.was_last_at(&place, Name::new(&stored).ok()?)).then_some(first)
+        (first.revalidate().is_ok() && first.was_last_at(&instance, Name::new(&stored).ok()?)).then_some(first)
     }
 
     /// The directory of the mount's union there.
     fn common_directory_at(self: &Arc<Self>, name: Name<'_>) -> Option<Arc<Node>> {
-        let place = self.represented_in(&self.union.mount_state.common_union()?)?;
-        place.revalidate().ok()?;
-        let found = place.look_up(&Caller::server(), name).ok()?.vnode;
+        let instance = self.represented_in(&self.union.mount_state.common_union()?)?;
+        instance.revalidate().ok()?;
+        let found = instance.look_up(&Caller::server(), name).ok()?.vnode;
         let node = found.as_any().downcast_ref::<Node>()?.reference();
         (node.kind == FileKind::Directory).then_some(node)
     }
@@ -350,10 +351,10 @@ impl NodeTable {
     /// The identity of a view's directory that was found with this identity and these instances. A directory in use may have
     /// been left at its former location, with the part that is private to the view, while others moved its lower part, and its
     /// identity.
-    pub(crate) fn distinct_identity(&self, identity: Identity, places: &[Instance]) -> Identity {
+    pub(crate) fn distinct_identity(&self, identity: Identity, instances: &[Instance]) -> Identity {
         let bytes = [&[DUPLICATE_HANDLE], &identity.handle.as_bytes()[1..]].concat();
         let other = Identity { handle: Handle::new(&bytes).expect("it is as long as before"), ..identity };
-        let is_known_as = |identity: &Identity| self.find(&identity.handle).map(|node| node.has_instance_in(places));
+        let is_known_as = |identity: &Identity| self.find(&identity.handle).map(|node| node.has_instance_in(instances));
         if is_known_as(&other) == Some(true) || is_known_as(&identity) == Some(false) { other } else { identity }
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct MountState {
     common: OnceLock<Weak<Union>>,
     views: ArcSwap<Vec<Arc<View>>>,
     /// Whether there are or were views: the kernel's caches may be of several.
-    is_split: AtomicBool,
+    has_had_views: AtomicBool,
     /// Directories that were most recently set apart: the caller retries, and may hold no reference to them meanwhile.
     detached: Mutex<VecDeque<Arc<Node>>>,
 }
@@ -82,8 +82,8 @@ pub(crate) enum ViewSelection {
 
 impl MountState {
     /// Returns whether there are or were views.
-    pub(crate) fn is_split(&self) -> bool {
-        self.is_split.load(Ordering::Acquire)
+    pub(crate) fn has_had_views(&self) -> bool {
+        self.has_had_views.load(Ordering::Acquire)
     }
 
     pub(crate) fn operation_guard(&self) -> RwLockReadGuard<'_, ()> {
@@ -127,7 +127,7 @@ impl MountState {
 
     /// Records that the union has changed a name or an object's location: views that read its branches revalidate.
     pub(crate) fn invalidate_views(&self, by: &Union) {
-        if by.view_state.is_none() && self.is_split() {
+        if by.view_state.is_none() && self.has_had_views() {
             self.views.load().iter().for_each(|view| view.union.branches.bump_generation());
         }
     }
@@ -154,7 +154,7 @@ impl MountState {
     }
 
     fn set_views(&self, views: Vec<Arc<View>>) {
-        self.is_split.fetch_or(!views.is_empty(), Ordering::Release);
+        self.has_had_views.fetch_or(!views.is_empty(), Ordering::Release);
         self.views.store(Arc::new(views));
     }
 

@@ -147,17 +147,17 @@ type ProgramQuery = (u32, Sender<Option<Vec<u8>>>);
 /// Thread that looks up programs, with the privileges that the process had when it was started: a thread that acts for a user
 /// may not see the programs of others' processes.
 static PROGRAM_RESOLVER: LazyLock<Sender<ProgramQuery>> = LazyLock::new(|| {
-    let (questions, asked) = channel::<ProgramQuery>();
-    let answer = move || {
-        for (thread, answers) in asked {
+    let (queries, requests) = channel::<ProgramQuery>();
+    let resolve = move || {
+        for (thread, replies) in requests {
             let path = fs::read_link(format!("/proc/{thread}/exe")).ok();
             // The receiver may have given up.
-            let _ = answers.send(path.map(|path| path.into_os_string().into_vec()));
+            let _ = replies.send(path.map(|path| path.into_os_string().into_vec()));
         }
     };
     // Without the thread nobody's program is known.
-    let _ = std::thread::Builder::new().name("union-programs".into()).spawn(vnode::as_server(answer));
-    questions
+    let _ = std::thread::Builder::new().name("union-programs".into()).spawn(vnode::as_server(resolve));
+    queries
 });
 
 /// Starts the look-up thread, while the calling thread has all privileges of the process.
@@ -167,9 +167,9 @@ pub(crate) fn start_program_resolver() {
 
 /// Path of the program that a thread runs, as seen by this process.
 pub(crate) fn executable(thread: u32) -> Option<Vec<u8>> {
-    let (answers, answer) = channel();
-    PROGRAM_RESOLVER.send((thread, answers)).ok()?;
-    answer.recv().ok()?
+    let (replies, reply) = channel();
+    PROGRAM_RESOLVER.send((thread, replies)).ok()?;
+    reply.recv().ok()?
 }
 
 /// Indexes of fields of /proc/PID/stat; 0 is the field after the name.
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_known() {
+    fn own_process_is_described() {
         let own = std::process::id();
         let process = Process::current(own).unwrap();
         assert!(process.still_exists());
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_runs_without_its_first_thread() {
+    fn process_outlives_its_first_thread() {
         let script = "import ctypes, os, platform, threading\n\
                       open('/proc/self/comm', 'wb').write(b'\\xff) S 1')\n\
                       threading.Thread(target=lambda: os.read(0, 1)).start()\n\
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_ended_is_another() {
+    fn ended_process_no_longer_exists() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let (process, pidfd) = (Process::current(child.id()).unwrap(), PidFd::new(child.id()).unwrap());
         assert!(process.still_exists() && pidfd.is_alive());

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn births_and_ends_are_told_in_order() {
+    fn fork_and_exit_events_arrive_in_order() {
         let source = ProcessEvents::new();
         assert_eq!(source.is_some(), is_root_outside_of_containers());
         let Some(source) = source else { return };
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_is_no_event() {
+    fn truncated_message_is_ignored() {
         assert_eq!(event(&[]), None);
         let mut message = vec![0; EVENT_DATA_OFFSET];
         message[EVENT_OFFSET..EVENT_OFFSET + 4].copy_from_slice(&KIND_FORK.to_ne_bytes());

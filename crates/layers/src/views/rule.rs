@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_read_as_they_are_shown() {
+    fn rules_round_trip() {
         let own = format!("pid:{}", std::process::id());
         let mut leader = std::process::Command::new("setsid").args(["sleep", "1000"]).spawn().unwrap();
         while process::session(leader.id()) != Some(leader.id()) {
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_the_same_after_it_was_replaced() {
+    fn replaced_program_still_matches() {
         assert!(is_program(b"/bin/a", b"/bin/a") && is_program(b"/bin/a", b"/bin/a (deleted)"));
         assert!(!is_program(b"/bin/a", b"/bin/ab") && !is_program(b"/bin/a", b"/bin"));
     }
 
     #[test]
-    fn rules_are_for_whom_they_name() {
+    fn rules_match_the_named_callers() {
         let (own, server) = (std::process::id(), Caller::process(0, 0, 0, 0));
         let caller = Caller::process(own, 1000, 1000, 0);
         for rule in [format!("pid:{own}"), "uid:1000".to_owned(), "executable:/proc/self/exe".to_owned()] {

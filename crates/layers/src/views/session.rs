@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_lasts_as_long_as_a_process_is_in_it() {
+    fn session_lasts_until_its_last_process_ends() {
         let (mut leader, number, member) = started();
         let session = Session::of(number).unwrap();
         assert!(session.contains(number) && session.contains(member) && !session.contains(std::process::id()));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_session_of_the_same_number_is_another() {
+    fn later_session_with_the_same_number_differs() {
         let (mut leader, number, member) = started();
         let [now, other] = [number, member].map(|process| Process::current(process).unwrap());
         let mut gone = Command::new("sleep").arg("100000").spawn().unwrap();

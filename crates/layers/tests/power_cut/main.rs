@@ -110,7 +110,7 @@ fn check(all: Vec<(String, impl Fn(usize, &mut Rng) -> Result<(), String>)>) {
 }
 
 #[test]
-fn a_disk_loses_what_was_not_flushed() {
+fn simulated_disk_loses_unflushed_writes() {
     let Some(choice) = Choice::given() else { return };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("disk");
@@ -136,41 +136,41 @@ fn a_disk_loses_what_was_not_flushed() {
 }
 
 #[test]
-fn an_operation_is_done_or_not() {
+fn operations_are_atomic() {
     use scenarios::{COPY_UP, CREATE, REMOVE, RENAME_DIRECTORY, RENAME_FILE};
     check_operations(&[COPY_UP, RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE], "", BOTH);
 }
 
 #[test]
-fn with_whiteouts_of_overlayfs_an_operation_is_done_or_not() {
+fn operations_with_overlayfs_whiteouts_are_atomic() {
     use scenarios::{CREATE, REMOVE, RENAME_DIRECTORY, RENAME_FILE};
     check_operations(&[RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE], "whiteouts=overlay", BOTH);
 }
 
 #[test]
-fn deletion_from_all_branches_is_done_or_not() {
+fn deletion_from_all_branches_is_atomic() {
     use scenarios::{REMOVE, RENAME_DIRECTORY, RENAME_FILE};
     check_operations(&[RENAME_FILE, RENAME_DIRECTORY, REMOVE], "delete=all", BOTH);
 }
 
 #[test]
-fn copy_up_of_attributes_is_done_or_not() {
+fn copy_up_of_attributes_is_atomic() {
     use scenarios::{COPY_UP, METACOPY};
     check_operations(&[METACOPY, COPY_UP], "metacopy=on", BOTH);
 }
 
 #[test]
-fn leaving_a_full_branch_is_done_or_not() {
+fn leaving_a_full_branch_is_atomic() {
     check_operations(&[scenarios::FULL_BRANCH], "when-full=move", &[Layout::Apart]);
 }
 
 #[test]
-fn a_snapshot_is_taken_merged_and_restored_or_not() {
+fn snapshot_commands_are_atomic() {
     check_operations(&[scenarios::SNAPSHOT], "", BOTH);
 }
 
 #[test]
-fn a_commit_of_a_fork_is_done_or_can_be_done_again() {
+fn fork_commit_is_atomic_or_repeatable() {
     let commit = |&layout: &Layout| {
         let run = move |cuts: usize, random: &mut Rng| (0..4).try_for_each(|_| cut_commit(layout, cuts, random));
         (format!("the commit of a fork {layout:?}"), run)
@@ -179,11 +179,11 @@ fn a_commit_of_a_fork_is_done_or_can_be_done_again() {
 }
 
 #[test]
-fn what_was_synchronized_is_there() {
+fn synchronized_data_survive() {
     check_programs(false);
 }
 
 #[test]
-fn what_was_synchronized_in_a_mount_is_there() {
+fn synchronized_data_survive_in_a_mount() {
     check_programs(true);
 }

@@ -229,20 +229,20 @@ impl Union {
     /// Checks all branches, and waits a moment for those that do not respond.
     pub(crate) fn check_all_branches(&self) {
         let slots = self.branches.slots();
-        let (sender, answers) = channel();
+        let (sender, responses) = channel();
         let mut count = 0;
         for group in slots.chunk_by(BranchSlot::is_same_branch) {
             let (base, sender) = (Arc::clone(&group[0].member.base), sender.clone());
             // Nobody waits any more for a late response.
-            let ask = vnode::as_server(move || {
+            let check = vnode::as_server(move || {
                 let _ = sender.send(base.check_failed());
             });
-            count += usize::from(thread::Builder::new().name("branch".to_owned()).spawn(ask).is_ok());
+            count += usize::from(thread::Builder::new().name("branch".to_owned()).spawn(check).is_ok());
         }
         let deadline = Instant::now() + LIST_TIMEOUT;
         for _ in 0..count {
             let left = deadline.saturating_duration_since(Instant::now());
-            if answers.recv_timeout(left).is_err() {
+            if responses.recv_timeout(left).is_err() {
                 return;
             }
         }

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn history_round_trips() {
         let snapshot = |layer, name: &str| Snapshot { layer, taken: 7, name: name.to_owned() };
         for snapshots in [vec![], vec![snapshot(0, "a b")], vec![snapshot(0, "x"), snapshot(5, "y"), snapshot(2, "z")]]
         {
@@ -192,7 +192,7 @@ mod tests {
 
     /// As documented in docs/formats/union-branch.md.
     #[test]
-    fn the_history_in_the_documentation_is_read_and_written() {
+    fn documented_history_round_trips() {
         const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
         let text = PAGE.split_once("```\n0 1795762871 ").unwrap().1.split_once("```").unwrap().0;
         let text = format!("0 1795762871 {text}");

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_noted_is_read() {
+    fn losses_round_trip() {
         for losses in 1..1 << Loss::ALL.len() {
             let recorded = (b"a b/\xff\n".to_vec(), Losses(losses));
             assert_eq!(of_line(line(&recorded.0, recorded.1).trim_end()), Some(recorded));

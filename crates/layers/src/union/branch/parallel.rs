@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pace_follows_what_it_sees() {
+    fn latency_follows_measurements() {
         let latency = BranchLatency::default();
         assert!(!latency.is_slow());
         (0..4).for_each(|_| latency.measure(|| thread::sleep(Duration::from_millis(2))));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_branch_has_the_last_asker_gone() {
+    fn wait_idle_waits_for_the_last_query_thread() {
         let (latency, thread_ended) = (BranchLatency::default(), Arc::new(AtomicUsize::new(0)));
         let (thread_guard, left) = (QueryThread::new(&latency.threads).unwrap(), Arc::clone(&thread_ended));
         latency.wait_idle(Duration::from_millis(1));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_answers_a_part() {
+    fn helper_runs_some_queries() {
         let processors = thread::available_parallelism().unwrap().get();
         let begin = Instant::now();
         // It may be busy with another test, and has to be started first.
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_has_left_when_the_answers_are_dropped() {
+    fn helper_has_finished_when_queries_are_dropped() {
         let held = Arc::new(());
         for _ in 0..200 {
             let kept = Arc::clone(&held);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_to_answer_is_told_of() {
+    fn panicking_query_reports_an_error() {
         let begin = Instant::now();
         loop {
             let answers = ParallelQueries::start_many(2, 2, |index| if index == 1 { panic!("a fault") } else { index });

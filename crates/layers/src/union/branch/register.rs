@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_are_known_again() {
+    fn branches_keep_their_numbers() {
         let mut register = BranchRegister::default();
         let a = register.register("/a", on(Some(7)));
         assert_eq!((a.tag, a.serial), (0, 0));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn another_disk_at_the_same_place_is_another_branch() {
+    fn another_disk_at_the_same_path_is_another_branch() {
         let mut register = BranchRegister::default();
         let first = register.register("/media", on(Some(1)));
         let mut changed = again(&register);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn unions_that_know_nothing_of_each_other_give_a_branch_one_identifier() {
+    fn independent_unions_compute_the_same_identifier() {
         let (mut one, mut other) = (BranchRegister::default(), BranchRegister::default());
         one.register("/a", on(Some(1)));
         let shared = one.register("/shared", on(Some(2)));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_of_a_view_has_the_tag_that_it_has_in_its_own_register_unless_another_has_it() {
+    fn view_branch_keeps_its_tag_unless_taken() {
         let (mut common, mut own) = (BranchRegister::default(), BranchRegister::default());
         common.register("/a", on(None));
         own.register("/a", on(None));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_is_known_by_what_it_is_however_it_is_written() {
+    fn branch_is_recognized_by_its_root_handle() {
         let at = |fsid, root: &[u8]| BranchLocation { fsid: Some(fsid), root: Some(Handle::new(root).unwrap()) };
         let mut register = BranchRegister::default();
         let low = register.register("/low", at(1, b"low"));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_nobody() {
+    fn unreadable_lines_are_skipped() {
         assert_eq!(BranchRegister::of_text("0 0 /a\n"), Ok(None));
         let text = format!("{HEADER}\nx\n1\n70000 1 0 - - /a\n\n5 2 0 - - /b\n6 3 0 x - /c\n6 3 0 - x /d\n");
         let mut register = BranchRegister::of_text(&text).unwrap().unwrap();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_of_later_versions_is_not_taken_for_none() {
+    fn later_version_is_reported() {
         for text in ["plyfs branches 3\nanything", "plyfs branches 10"] {
             assert_eq!(BranchRegister::of_text(text), Err(LATER_VERSION), "{text}");
         }
@@ -334,7 +334,7 @@ mod tests {
 
     /// As documented in docs/formats/union-branch.md.
     #[test]
-    fn the_register_in_the_documentation_is_read_and_written() {
+    fn documented_register_round_trips() {
         const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
         let text = PAGE.split_once("LABEL\n0 0 ").unwrap().1.split_once("```").unwrap().0;
         let text = format!("{HEADER}\n0 0 {text}");

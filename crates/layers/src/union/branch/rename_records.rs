@@ -277,8 +277,8 @@ pub(crate) fn remove_recorded(member: &BranchMember, object: &RecordedObject) ->
 
 fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
     let server = Caller::server();
-    let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
-    let file = work.create(&server, name, &how)?.file;
+    let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
+    let file = work.create(&server, name, &creation)?.file;
     work::write_all(&*file, 0, text)?;
     file.fsync(&server, false)
 }
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_says_the_same_when_it_is_read() {
+    fn record_round_trips_and_truncation_is_detected() {
         let removed = vec![object(7, b"a b\n", Some(b"")), object(u64::MAX, &[200; 255], Some(b"x/y"))];
         for device in [None, Some(object(3, b"from", Some(b"x")))] {
             let record = RenameRecord { moved: object(0, b"end", None), removed: removed.clone(), device };

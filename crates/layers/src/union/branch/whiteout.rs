@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_branches_and_names_that_users_see() {
+    fn names_are_escaped_and_unescaped() {
         for name in [&b"x"[..], b".wh", b".wh.x", b".wh..wh..opq", b".wh..wh.plyfs", b".wh..wh.ux", b".wh."] {
             let name = Name::new(name).unwrap();
             let kept = stored(name).unwrap();
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_in_branches_and_attributes_that_users_see() {
+    fn attributes_are_escaped_and_unescaped() {
         for shown in [&b"user.x"[..], b"trusted.overlay.opaque", b"user.overlay.overlay.x", b"trusted.overlays"] {
             let stored = stored_attribute(shown).unwrap();
             assert_eq!(shown_attribute(&stored).as_deref(), Some(shown), "{stored:?}");
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn names_without_room_for_an_escape_are_too_long() {
+    fn names_too_long_to_escape_are_refused() {
         let long = [MARK_PREFIX, &[b'x'; 251]].concat();
         assert_eq!(stored(Name::new(&long).unwrap()).err(), Some(Errno::ENAMETOOLONG));
         assert!(whiteout_name(Name::new(&[b'x'; 251]).unwrap()).is_ok());

@@ -220,8 +220,8 @@ impl WorkDirectory {
         if self.has_copied_directories() {
             return Ok(());
         }
-        let how = Creation { mode: 0o600, flags: OpenFlags::READ };
-        self.state()?.create(&Caller::server(), own_name(WorkDirectory::COPIED_DIRECTORIES), &how)?;
+        let creation = Creation { mode: 0o600, flags: OpenFlags::READ };
+        self.state()?.create(&Caller::server(), own_name(WorkDirectory::COPIED_DIRECTORIES), &creation)?;
         self.has_copied_directories.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -238,9 +238,9 @@ impl WorkDirectory {
             return Ok(true);
         }
         let (server, work, part) = (Caller::server(), self.directory()?, self.unused_name());
-        let how = Creation { mode: 0o600, flags: OpenFlags::READ };
+        let creation = Creation { mode: 0o600, flags: OpenFlags::READ };
         // It never becomes visible without its attribute.
-        let made = work.create(&server, part.as_name(), &how)?.entry;
+        let made = work.create(&server, part.as_name(), &creation)?.entry;
         let is_marked = ATTRIBUTES_MARK.set(&server, &made.vnode, b"").and_then(|is_marked| match is_marked {
             true => work.rename_verified(
                 &server,
@@ -569,8 +569,8 @@ fn make_state_directory(parent: &VnodeRef, bytes: &'static [u8]) -> Result<Vnode
 /// Writes a state file completely or not at all.
 fn write_state_file(state: &VnodeRef, file: &'static [u8], text: &[u8]) -> Result<()> {
     let server = Caller::server();
-    let how = Creation { mode: 0o600, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
-    let made = state.create(&server, own_name(WorkDirectory::TEMPORARY), &how)?;
+    let creation = Creation { mode: 0o600, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
+    let made = state.create(&server, own_name(WorkDirectory::TEMPORARY), &creation)?;
     let written = write_all(&*made.file, 0, text).and_then(|()| made.file.fsync(&server, false));
     if written.is_err() {
         let _ = state.unlink_verified(&server, own_name(WorkDirectory::TEMPORARY));
@@ -627,8 +627,8 @@ pub(crate) fn find(directory: &VnodeRef, name: Name<'_>) -> Result<Option<Entry>
 /// Locks the state directory for the lifetime of the result.
 fn take_lock(state: &VnodeRef) -> Result<Option<OpenFileRef>> {
     let server = Caller::server();
-    let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
-    let file = state.create(&server, own_name(WorkDirectory::LOCK), &how)?.file;
+    let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
+    let file = state.create(&server, own_name(WorkDirectory::LOCK), &creation)?.file;
     let whole = Lock { family: LockFamily::Flock, kind: LockKind::Exclusive, start: 0, end: u64::MAX, pid: 0 };
     match file.lock(&server, LockOwner(0), &whole) {
         Ok(()) => Ok(Some(file)),

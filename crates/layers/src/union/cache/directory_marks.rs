@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn branches_share_what_is_remembered() {
+    fn branches_share_the_cache_capacity() {
         assert_eq!([1, 2, 16].map(|branches| branches * directories_per_branch(branches)), [MAX_CACHED_DIRECTORIES; 3]);
         assert_eq!(directories_per_branch(1 << 20), MIN_DIRECTORIES_PER_BRANCH);
     }

@@ -194,7 +194,7 @@ impl Node {
         let (identity, _) = self.union.identity(&found.instances, found.kind())?;
         let shares_instance = || {
             let own = self.instances();
-            let is_own = |place: &Instance| own.iter().any(|known| known.is_same(place));
+            let is_own = |instance: &Instance| own.iter().any(|known| known.is_same(instance));
             self.kind == FileKind::Directory && found.instances.iter().any(is_own)
         };
         Ok((identity.handle == self.identity.handle || shares_instance()).then_some(found))
@@ -218,7 +218,8 @@ impl Node {
     /// Keeps the instances in the remaining branches of an object without a known name; without any, it is lost.
     fn keep_remaining_instances(&self) {
         let instances = self.instances();
-        let left: Vec<Instance> = instances.iter().filter_map(|place| self.union.remaining_instance(place)).collect();
+        let left: Vec<Instance> =
+            instances.iter().filter_map(|instance| self.union.remaining_instance(instance)).collect();
         if !left.is_empty() {
             self.set_instances(left);
         } else if !self.is_unlinked() {
@@ -229,13 +230,13 @@ impl Node {
 
 impl Union {
     /// The instance if its branch is still there; if only its layer is gone, the instance in the oldest layer.
-    fn remaining_instance(&self, place: &Instance) -> Option<Instance> {
-        if self.branches.position(&place.member).is_some() {
-            return Some(place.clone());
+    fn remaining_instance(&self, instance: &Instance) -> Option<Instance> {
+        if self.branches.position(&instance.member).is_some() {
+            return Some(instance.clone());
         }
         let slots = self.branches.slots();
-        let layer = slots.iter().rfind(|slot| Arc::ptr_eq(&slot.member.base, &place.member.base))?;
-        Some(Instance { member: Arc::clone(&layer.member), ..place.clone() })
+        let layer = slots.iter().rfind(|slot| Arc::ptr_eq(&slot.member.base, &instance.member.base))?;
+        Some(Instance { member: Arc::clone(&layer.member), ..instance.clone() })
     }
 }
 

@@ -123,7 +123,7 @@ impl BranchCheck<'_> {
     /// Finds names of copied files that lead to the wrong file, or that nobody needs.
     fn links(&mut self) -> Result<()> {
         let Some(directory) = self.own(WorkDirectory::LINKS)? else { return Ok(()) };
-        let (mut right, mut astray) = (Vec::new(), Vec::new());
+        let (mut right, mut misplaced) = (Vec::new(), Vec::new());
         // Number of an inode's names here that are to be removed.
         let mut wrong: HashMap<u64, u32> = HashMap::new();
         for (name, _) in work::entries(&directory)? {
@@ -142,9 +142,9 @@ impl BranchCheck<'_> {
                 Problem::Unknown
             };
             *wrong.entry(entry.attributes.ino).or_default() += 1;
-            astray.push((name, problem));
+            misplaced.push((name, problem));
         }
-        for (name, problem) in astray {
+        for (name, problem) in misplaced {
             self.report_link(&directory, &name, problem);
         }
         for (name, entry, identity, names) in right {

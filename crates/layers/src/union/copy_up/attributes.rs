@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_that_a_branch_gives_let_nobody_do_more() {
+    fn assigned_permissions_grant_nothing_more() {
         use FileKind::{Directory, Regular};
         let shown_to_all = (0, 0, 0o755);
         for (kind, wanted, now, opens) in [

@@ -333,8 +333,8 @@ impl Node {
         let mark = if mark.is_some() && target.work.record_metacopies()? { mark } else { None };
         let data = self.data()?;
         let writer = server.clone().at_expense_of(caller).cancelled_with(caller);
-        let how = CopyParameters { extent, data, mark, rights, inherits: false, writer };
-        let CompletedCopy { name, copy, lost } = copy_of(original, target, &how)?;
+        let parameters = CopyParameters { extent, data, mark, rights, inherits: false, writer };
+        let CompletedCopy { name, copy, lost } = copy_of(original, target, &parameters)?;
         // An unlinked copy lives as long as it is open, and nobody may have opened it again yet.
         let is_nowhere = self.kind == FileKind::Regular && matches!(self.location(), NodeLocation::Nowhere);
         let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();

@@ -76,9 +76,13 @@ pub(crate) struct CompletedCopy {
 }
 
 /// Makes a copy in the work directory of a branch, complete except for its identity.
-pub(crate) fn copy_of(original: &Instance, target: &BranchMember, how: &CopyParameters) -> Result<CompletedCopy> {
+pub(crate) fn copy_of(
+    original: &Instance,
+    target: &BranchMember,
+    parameters: &CopyParameters,
+) -> Result<CompletedCopy> {
     let (work, name) = (target.work.directory()?, target.work.unused_name_for(EntryPurpose::Copy));
-    match copy_into(&work, name.as_name(), original, how) {
+    match copy_into(&work, name.as_name(), original, parameters) {
         Ok((copy, lost)) => Ok(CompletedCopy { name, copy, lost }),
         Err(error) => {
             target.work.discard(&name);
@@ -105,57 +109,64 @@ pub(crate) fn copy_object(
 }
 
 /// Gives a new copy its attributes. As long as it has those that its directory gives it, only its owner may access it.
-fn apply_attributes(how: &CopyParameters, original: &VnodeRef, copy: &VnodeRef) -> Result<Losses> {
-    if how.inherits {
+fn apply_attributes(parameters: &CopyParameters, original: &VnodeRef, copy: &VnodeRef) -> Result<Losses> {
+    if parameters.inherits {
         remove_surplus(original, copy)?;
     }
-    copy_attributes(&how.writer, original, copy, how.rights)
+    copy_attributes(&parameters.writer, original, copy, parameters.rights)
 }
 
-fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &CopyParameters) -> Result<(VnodeRef, Losses)> {
+fn copy_into(
+    work: &VnodeRef,
+    name: Name<'_>,
+    original: &Instance,
+    parameters: &CopyParameters,
+) -> Result<(VnodeRef, Losses)> {
     let server = Caller::server();
     let from = &original.vnode;
     let attributes = from.getattr(&server)?;
     match attributes.kind {
         FileKind::Regular => {
-            let size = match how.extent {
+            let size = match parameters.extent {
                 DataExtent::UpTo(size) if size < attributes.size && can_truncate_copy(from, &attributes)? => size,
                 _ => attributes.size,
             };
-            let open =
-                || open_without_wait(how.data.as_ref().map_or(from, |data| &data.vnode), &server, OpenFlags::READ);
+            let open = || {
+                open_without_wait(parameters.data.as_ref().map_or(from, |data| &data.vnode), &server, OpenFlags::READ)
+            };
             // Nothing is created before the source is open.
-            let opened = (how.mark.is_none() && size > 0).then(open).transpose()?;
+            let opened = (parameters.mark.is_none() && size > 0).then(open).transpose()?;
             let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
-            let made = work.create(&how.writer, name, &creation)?;
-            let has_mark = how.mark.as_ref().map_or(Ok(false), |mark| mark.set(&how.writer, &made.entry.vnode))?;
+            let made = work.create(&parameters.writer, name, &creation)?;
+            let has_mark =
+                parameters.mark.as_ref().map_or(Ok(false), |mark| mark.set(&parameters.writer, &made.entry.vnode))?;
             if has_mark {
-                made.file.truncate(&how.writer, size, false)?;
+                made.file.truncate(&parameters.writer, size, false)?;
             } else if size > 0 {
                 let data = opened.map_or_else(open, Ok)?;
-                copy_data(&how.writer, &*data, &*made.file, size)?;
+                copy_data(&parameters.writer, &*data, &*made.file, size)?;
             }
-            let lost = apply_attributes(how, from, &made.entry.vnode)?;
+            let lost = apply_attributes(parameters, from, &made.entry.vnode)?;
             if size < attributes.size {
                 let changed = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
                 made.entry.vnode.setattr(&server, &changed)?;
             }
-            how.writer.cancellation().check()?;
+            parameters.writer.cancellation().check()?;
             made.file.fsync(&server, false)?;
             Ok((made.entry.vnode, lost))
         }
         FileKind::Symlink => {
-            let made = work.symlink(&how.writer, name, &from.readlink(&server)?)?.vnode;
-            let lost = apply_attributes(how, from, &made)?;
+            let made = work.symlink(&parameters.writer, name, &from.readlink(&server)?)?.vnode;
+            let lost = apply_attributes(parameters, from, &made)?;
             Ok((made, lost))
         }
         FileKind::Directory => Err(Errno::EISDIR),
         kind => {
-            let made = work.mknod(&how.writer, name, kind, 0o600, attributes.rdev)?.vnode;
+            let made = work.mknod(&parameters.writer, name, kind, 0o600, attributes.rdev)?.vnode;
             if whiteout_device::has_number(&attributes) {
                 whiteout::mark_user_device(&made)?;
             }
-            let lost = apply_attributes(how, from, &made)?;
+            let lost = apply_attributes(parameters, from, &made)?;
             Ok((made, lost))
         }
     }

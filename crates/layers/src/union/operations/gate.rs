@@ -40,28 +40,28 @@ impl OperationGate {
     /// longer than `timeout`.
     pub(crate) fn close(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
         let deadline = Instant::now() + timeout;
-        let mut moment = INITIAL_BLOCK_TIME;
+        let mut block_time = INITIAL_BLOCK_TIME;
         loop {
-            if let Some(guard) = self.close_within(moment) {
+            if let Some(guard) = self.close_within(block_time) {
                 return Some(guard);
             }
-            if Instant::now() + moment >= deadline {
+            if Instant::now() + block_time >= deadline {
                 return None;
             }
-            thread::sleep(moment);
-            moment = MAX_BLOCK_TIME.min(moment * 2);
+            thread::sleep(block_time);
+            block_time = MAX_BLOCK_TIME.min(block_time * 2);
         }
     }
 
     /// Blocks new operations, at most for the given time, until those in progress have ended.
-    fn close_within(&self, moment: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+    fn close_within(&self, block_time: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
         let _turn = match self.turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
         self.set_blocked(true);
-        let end = Instant::now() + moment;
+        let end = Instant::now() + block_time;
         let guard = loop {
             match self.lock.try_write() {
                 Ok(guard) => break Some(guard),
@@ -89,7 +89,7 @@ mod tests {
     const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
     #[test]
-    fn operations_that_end_make_room_for_a_change_however_many_begin() {
+    fn change_is_admitted_despite_new_operations() {
         let (gate, is_done) = (OperationGate::default(), AtomicBool::new(false));
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_does_not_end_keeps_nobody_else_out() {
+    fn stuck_operation_does_not_block_others() {
         let gate = OperationGate::default();
         let stuck = gate.pass();
         thread::scope(|scope| {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_wait_for_each_other_for_a_limited_time_too() {
+    fn concurrent_changes_time_out() {
         let gate = OperationGate::default();
         let guard = gate.close(CLOSE_TIMEOUT).unwrap();
         thread::scope(|scope| {

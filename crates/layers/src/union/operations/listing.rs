@@ -27,7 +27,7 @@ use crate::union::settings::NAME;
 pub(crate) struct DirectoryListing {
     node: Arc<Node>,
     /// The leftmost instance when the directory was opened, as the caller.
-    place: Instance,
+    instance: Instance,
     leftmost: OpenDirectoryRef,
     /// Whether the directory was merged when this pass began: it may come to be in several branches.
     is_merged: AtomicBool,
@@ -51,11 +51,11 @@ const FIRST_COOKIE: u64 = 3;
 impl DirectoryListing {
     pub(crate) fn open(node: Arc<Node>, caller: &Caller) -> Result<Self> {
         node.require_directory()?;
-        let place = node.leftmost();
-        place.member.require_available()?;
-        let leftmost = place.vnode.open_directory(caller)?;
+        let instance = node.leftmost();
+        instance.member.require_available()?;
+        let leftmost = instance.vnode.open_directory(caller)?;
         let is_merged = AtomicBool::new(node.instances().len() > 1);
-        Ok(Self { node, place, leftmost, is_merged, merged: Mutex::default() })
+        Ok(Self { node, instance, leftmost, is_merged, merged: Mutex::default() })
     }
 
     fn read_single(
@@ -65,8 +65,8 @@ impl DirectoryListing {
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let _names = self.node.read_guard();
-        let place = std::slice::from_ref(&self.place);
-        self.place.member.require_available()?;
+        let instance = std::slice::from_ref(&self.instance);
+        self.instance.member.require_available()?;
         let (mut failed, mut is_over) = (Ok(()), true);
         let read = self.leftmost.read(caller, cookie, &mut |entry| {
             is_over = false;
@@ -74,10 +74,10 @@ impl DirectoryListing {
                 return ControlFlow::Continue(());
             };
             let Ok(name) = Name::new(&shown) else { return ControlFlow::Continue(()) };
-            let as_listed = (tagged_ino(self.place.member.base.numbers.tag, entry.ino), entry.kind);
-            let seen = match self.node.is_visible_as_listed(place, entry.kind) {
+            let as_listed = (tagged_ino(self.instance.member.base.numbers.tag, entry.ino), entry.kind);
+            let seen = match self.node.is_visible_as_listed(instance, entry.kind) {
                 true => Ok(Some(as_listed)),
-                false => self.node.visible_entry(place, entry.name),
+                false => self.node.visible_entry(instance, entry.name),
             };
             match or_listed(seen, as_listed) {
                 Ok(Some((ino, kind))) => sink(DirectoryEntry { name, ino, kind, cookie: entry.cookie }),
@@ -91,9 +91,9 @@ impl DirectoryListing {
         });
         if is_over || read.is_err() {
             // A removed directory has no entries and no valid positions.
-            self.place.member.verify_absence()?;
+            self.instance.member.verify_absence()?;
         }
-        read.map_err(|error| self.place.member.reported_error(error)).and(failed)
+        read.map_err(|error| self.instance.member.reported_error(error)).and(failed)
     }
 
     /// The entries from now on, or those collected at the start of this pass.
@@ -111,7 +111,7 @@ impl DirectoryListing {
 
     fn merge_entries(&self, caller: &Caller) -> Result<Vec<MergedEntry>> {
         let _names = self.node.read_guard();
-        Ok(self.node.merge_entries(Some((&self.place, &self.leftmost)), caller.cancellation())?.into_items())
+        Ok(self.node.merge_entries(Some((&self.instance, &self.leftmost)), caller.cancellation())?.into_items())
     }
 }
 
@@ -128,23 +128,26 @@ impl Node {
         cancellation: &Cancellation,
     ) -> Result<EntryMerge> {
         let instances = self.instances();
-        instances.iter().try_for_each(|place| place.member.require_available())?;
-        let own = opened.and_then(|(place, opened)| {
-            Some((instances.iter().position(|known| known.is_same(place))?, Arc::clone(opened)))
+        instances.iter().try_for_each(|instance| instance.member.require_available())?;
+        let own = opened.and_then(|(instance, opened)| {
+            Some((instances.iter().position(|known| known.is_same(instance))?, Arc::clone(opened)))
         });
-        let list = move |reader: &Caller, index: usize, place: &Instance| {
+        let list = move |reader: &Caller, index: usize, instance: &Instance| {
             let opened = own.as_ref().filter(|(own, _)| *own == index).map(|(_, opened)| Arc::clone(opened));
-            place.member.latency.measure(|| BranchListing::read(reader, place, opened))
+            instance.member.latency.measure(|| BranchListing::read(reader, instance, opened))
         };
         let reader = Caller::server().cancelled_by(cancellation.clone());
         let (of_helper, by_others) = (reader.clone().cancelled_by(cancellation.of_helper()), list.clone());
-        let answers =
-            ParallelQueries::start(&instances, |_, _| true, move |index, place| by_others(&of_helper, index, place));
+        let answers = ParallelQueries::start(
+            &instances,
+            |_, _| true,
+            move |index, instance| by_others(&of_helper, index, instance),
+        );
         let mut listed = Vec::with_capacity(instances.len());
-        for (index, place) in instances.iter().enumerate() {
+        for (index, instance) in instances.iter().enumerate() {
             let read = answers.take(index, cancellation);
-            let read = read.unwrap_or_else(|| Ok(list(&reader, index, place)))?;
-            listed.push(read.map_err(|error| place.member.reported_error(error))?);
+            let read = read.unwrap_or_else(|| Ok(list(&reader, index, instance)))?;
+            listed.push(read.map_err(|error| instance.member.reported_error(error))?);
         }
         let mut entry_merge = EntryMerge::default();
         for (index, entries) in listed.iter().enumerate() {
@@ -174,8 +177,8 @@ impl Node {
     }
 
     /// Returns whether users see an entry of that kind in the first of these instances exactly as it is listed there.
-    fn is_visible_as_listed(self: &Arc<Self>, places: &[Instance], kind: Option<FileKind>) -> bool {
-        let (union, member) = (&self.union, &places[0].member);
+    fn is_visible_as_listed(self: &Arc<Self>, instances: &[Instance], kind: Option<FileKind>) -> bool {
+        let (union, member) = (&self.union, &instances[0].member);
         match kind {
             // It may be a whiteout.
             None | Some(FileKind::CharacterDevice) => false,
@@ -192,13 +195,13 @@ impl Node {
     /// User-visible inode number and kind for each of these names, as returned by [`Node::visible_entry`].
     fn visible_entries(
         self: &Arc<Self>,
-        places: &[Instance],
+        instances: &[Instance],
         stored: Vec<NameBuf>,
     ) -> impl Iterator<Item = Result<VisibleEntry>> {
-        let (node, places, stored): (_, Arc<[Instance]>, Arc<[NameBuf]>) =
-            (Arc::clone(self), places.into(), stored.into());
+        let (node, instances, stored): (_, Arc<[Instance]>, Arc<[NameBuf]>) =
+            (Arc::clone(self), instances.into(), stored.into());
         let count = stored.len();
-        let see = move |index: usize| node.visible_entry(&places, stored[index].as_name());
+        let see = move |index: usize| node.visible_entry(&instances, stored[index].as_name());
         let answers = ParallelQueries::start_many(count, 2, see.clone());
         (0..count).map(move |index| answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(see(index)))?)
     }
@@ -243,16 +246,16 @@ struct ListedEntry {
 
 impl BranchListing {
     /// Reads a whole directory, which may already be open. The caller holds the lock.
-    fn read(reader: &Caller, place: &Instance, opened: Option<OpenDirectoryRef>) -> Result<Self> {
-        let opened = opened.map_or_else(|| place.vnode.open_directory(reader), Ok)?;
-        let times = DirectoryTimes::of(&place.vnode.getattr(reader)?);
+    fn read(reader: &Caller, instance: &Instance, opened: Option<OpenDirectoryRef>) -> Result<Self> {
+        let opened = opened.map_or_else(|| instance.vnode.open_directory(reader), Ok)?;
+        let times = DirectoryTimes::of(&instance.vnode.getattr(reader)?);
         let mut listed = Self::default();
         opened.read(reader, 0, &mut |entry| listed.push(&entry))?;
         if listed.entries.is_empty() {
             // A removed directory has no entries.
-            place.member.verify_absence()?;
+            instance.member.verify_absence()?;
         }
-        place.names.fill_from(DirectoryScan {
+        instance.names.fill_from(DirectoryScan {
             names: listed.entries.iter().map(|entry| cache_key(entry.hashed, entry.kind)),
             has_whiteouts: listed.has_marks,
             has_devices: listed.entries.iter().any(|entry| may_be_device(entry.kind)),
@@ -332,9 +335,9 @@ impl EntryMerge {
 
     fn insert(&mut self, name: NameBuf, ino: u64, kind: Option<FileKind>) {
         let hashed = hash(name.as_bytes());
-        let place = self.items.entry(hashed, |item| item.name == name, |item| hash(item.name.as_bytes()));
-        if let Entry::Vacant(place) = place {
-            place.insert(MergedEntry { cookie: cookie_of(hashed), name, ino, kind });
+        let instance = self.items.entry(hashed, |item| item.name == name, |item| hash(item.name.as_bytes()));
+        if let Entry::Vacant(instance) = instance {
+            instance.insert(MergedEntry { cookie: cookie_of(hashed), name, ino, kind });
         }
     }
 
@@ -372,13 +375,13 @@ impl OpenDirectory for DirectoryListing {
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(NAME);
         self.node.run_query(|node| {
-            for place in node.instances().iter() {
-                if node.union.branches.may_change(&place.member) {
-                    match place.vnode.open_directory(&Caller::server())?.fsync(caller, data_only) {
+            for instance in node.instances().iter() {
+                if node.union.branches.may_change(&instance.member) {
+                    match instance.vnode.open_directory(&Caller::server())?.fsync(caller, data_only) {
                         Err(Errno::EROFS) => {}
                         result => result?,
                     }
-                    node.sync_arrival(&place.member)?;
+                    node.sync_arrival(&instance.member)?;
                 }
             }
             Ok(())

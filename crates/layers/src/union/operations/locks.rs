@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_remembered_than_is_held() {
+    fn released_locks_are_not_recorded() {
         let root = MemoryFileSystem::new(Options::default()).root();
         let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
         let file = root.create(&Caller::server(), Name::new(b"file").unwrap(), &creation).unwrap().file;

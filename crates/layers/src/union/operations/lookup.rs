@@ -71,23 +71,24 @@ enum SearchSource {
 
 impl SearchSource {
     /// Returns whether one of a directory's instances is known not to have a name. The leftmost is always queried.
-    fn can_skip(self, place: &Instance, index: usize, stored: Name<'_>) -> bool {
-        index > 0 && self == Self::NameCaches && place.names.excludes(stored)
+    fn can_skip(self, instance: &Instance, index: usize, stored: Name<'_>) -> bool {
+        index > 0 && self == Self::NameCaches && instance.names.excludes(stored)
     }
 }
 
 impl BranchQuery {
     /// Queries a name. The leftmost instance is queried as the caller, the others as the server.
-    fn run(self, place: &Instance, caller: &Caller, stored: Name<'_>) -> Result<BranchLookup> {
-        let names = if self.ignores_caches { UNKNOWN_PRESENCE } else { place.names.query(&place.vnode, stored)? };
+    fn run(self, instance: &Instance, caller: &Caller, stored: Name<'_>) -> Result<BranchLookup> {
+        let names =
+            if self.ignores_caches { UNKNOWN_PRESENCE } else { instance.names.query(&instance.vnode, stored)? };
         if !self.is_first && names.is_absent() {
             return Ok(BranchLookup::Nothing);
         }
         let server = Caller::server().cancelled_with(caller);
         let caller = if self.is_first { caller } else { &server };
-        let result = place.member.latency.measure(|| self.query_branch(place, caller, stored, names))?;
+        let result = instance.member.latency.measure(|| self.query_branch(instance, caller, stored, names))?;
         if matches!(result, BranchLookup::Nothing) {
-            place.member.verify_absence()?;
+            instance.member.verify_absence()?;
         }
         Ok(result)
     }
@@ -95,19 +96,19 @@ impl BranchQuery {
     /// Queries a name, given what the name cache says about it.
     fn query_branch(
         self,
-        place: &Instance,
+        instance: &Instance,
         caller: &Caller,
         stored: Name<'_>,
         names: names::NamePresence,
     ) -> Result<BranchLookup> {
         let has_whiteout = || -> Result<bool> {
-            let stands = names.may_have_whiteout && whiteout::has_whiteout_file(&place.vnode, stored)?;
+            let stands = names.may_have_whiteout && whiteout::has_whiteout_file(&instance.vnode, stored)?;
             if names.may_have_whiteout && !stands {
-                place.names.record_miss();
+                instance.names.record_miss();
             }
             Ok(stands)
         };
-        let entry = match place.vnode.lookup(caller, stored) {
+        let entry = match instance.vnode.lookup(caller, stored) {
             Err(Errno::ENOENT) if has_whiteout()? => return Ok(BranchLookup::Whiteout),
             Err(Errno::ENOENT) => return Ok(BranchLookup::Nothing),
             entry => entry?,
@@ -121,12 +122,12 @@ impl BranchQuery {
         // The root of another server's mount has no marks, and is not queried.
         let is_queried = !entry.attributes.is_provisional;
         let mut marks = if is_queried {
-            place.member.marks.marks_of(&entry.vnode, &entry.attributes)?
+            instance.member.marks.marks_of(&entry.vnode, &entry.attributes)?
         } else {
             DirectoryMarks::default()
         };
         if marks.is_untrusted {
-            place.member.report_untrusted_marks(stored);
+            instance.member.report_untrusted_marks(stored);
         }
         // A directory beside a whiteout hides the lower branches.
         marks.is_opaque |= marks.redirect.is_none() && self.has_more && has_whiteout()?;
@@ -158,7 +159,7 @@ impl Union {
         if self.view_state.is_some() {
             return self.search_by(SearchSource::Branches, directory, caller, stored);
         }
-        let replacements = || directory.iter().map(|place| place.names.replacements()).fold(0, u64::wrapping_add);
+        let replacements = || directory.iter().map(|instance| instance.names.replacements()).fold(0, u64::wrapping_add);
         let before = replacements();
         let search = self.search_by(SearchSource::NameCaches, directory, caller, stored)?;
         // That nothing is found must be true now, even if somebody else has just changed a branch; so must the instances of a
@@ -271,17 +272,17 @@ impl Union {
     ) -> ParallelQueries<Result<BranchLookup>> {
         let branch_queries: Vec<BranchQuery> =
             (0..directory.len()).map(|index| self.query_for(source, directory, index)).collect();
-        let is_needed = |index: usize, place: &Instance| {
-            index >= from && (all || place.member.latency.is_slow()) && !source.can_skip(place, index, stored)
+        let is_needed = |index: usize, instance: &Instance| {
+            index >= from && (all || instance.member.latency.is_slow()) && !source.can_skip(instance, index, stored)
         };
         let of_helper = caller.cancellation().of_helper();
         let (caller, asked) = (caller.clone().cancelled_by(of_helper), stored.to_owned());
-        ParallelQueries::start(directory, is_needed, move |index, place| {
-            branch_queries[index].run(place, &caller, asked.as_name())
+        ParallelQueries::start(directory, is_needed, move |index, instance| {
+            branch_queries[index].run(instance, &caller, asked.as_name())
         })
     }
 
-    /// Finds the lower part of a directory that has been moved here. `places` are the instances of its parent, from this branch
+    /// Finds the lower part of a directory that has been moved here. `instances` are the instances of its parent, from this branch
     /// on.
     fn follow_redirect(
         &self,
@@ -355,7 +356,7 @@ impl Union {
     /// object that claims the identity of a live one, and is another, has an identity of its own.
     pub(crate) fn identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
         let claimed = self.claimed_identity(instances, kind)?;
-        match self.table.native_identity_if_claimed(&claimed.0, kind, instances) {
+        match self.table.native_identity_if_taken(&claimed.0, kind, instances) {
             Some(own) => Ok((self.require_view_room(own)?, UNCOUNTED_NAMES)),
             None => Ok(claimed),
         }
@@ -439,8 +440,8 @@ impl Node {
     /// The vnode of an object found here by a name.
     pub(crate) fn node_of(self: &Arc<Self>, found: LookupResult, stored: Name<'_>) -> Result<Arc<Node>> {
         let identity = self.identity_of(&found, stored)?;
-        let place = (found.generation, found.instances.clone());
-        Ok(self.union.table.find_or_insert(&self.union, identity, found.kind(), place))
+        let instance = (found.generation, found.instances.clone());
+        Ok(self.union.table.find_or_insert(&self.union, identity, found.kind(), instance))
     }
 
     /// Like [`Node::identity_of`], but prefers the identity that the live vnode had before the branches were changed.

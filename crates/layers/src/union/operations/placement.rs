@@ -53,7 +53,7 @@ impl Node {
             }
             match self.directory_for_change(caller, &member) {
                 Err(error) if self.tries_next_branch(error) => full.exclude(member, error),
-                place => return Ok((member, place?)),
+                instance => return Ok((member, instance?)),
             }
         }
         Err(full.error.unwrap_or(Errno::EROFS))
@@ -136,15 +136,15 @@ impl Node {
             return Ok(true);
         }
         let instances = above.directory.instances();
-        let position = |place: &Instance| branches.position(&place.member).ok_or(Errno::ESTALE);
+        let position = |instance: &Instance| branches.position(&instance.member).ok_or(Errno::ESTALE);
         let positions = instances.iter().map(position).collect::<Result<Vec<usize>>>()?;
         let places = &instances[..positions.partition_point(|position| *position <= own)];
         let stored = above.stored.clone();
-        let ask = move |place: &Instance| LowerVisibility::of(place, stored.as_name());
+        let ask = move |instance: &Instance| LowerVisibility::of(instance, stored.as_name());
         let by_others = ask.clone();
-        let answers = ParallelQueries::start(places, |_, _| true, move |_, place| by_others(place));
-        for (index, place) in places.iter().enumerate() {
-            match answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(ask(place)))?? {
+        let answers = ParallelQueries::start(places, |_, _| true, move |_, instance| by_others(instance));
+        for (index, instance) in places.iter().enumerate() {
+            match answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(ask(instance)))?? {
                 LowerVisibility::Nothing => {}
                 LowerVisibility::Directory if positions[index] < own => {}
                 LowerVisibility::Directory | LowerVisibility::Hidden => return Ok(false),
@@ -226,11 +226,11 @@ enum LowerVisibility {
 }
 
 impl LowerVisibility {
-    fn of(place: &Instance, stored: Name<'_>) -> Result<Self> {
-        if whiteout::has_whiteout_file(&place.vnode, stored)? {
+    fn of(instance: &Instance, stored: Name<'_>) -> Result<Self> {
+        if whiteout::has_whiteout_file(&instance.vnode, stored)? {
             return Ok(Self::Hidden);
         }
-        let Some(found) = work::find(&place.vnode, stored)? else { return Ok(Self::Nothing) };
+        let Some(found) = work::find(&instance.vnode, stored)? else { return Ok(Self::Nothing) };
         let leads_on = found.attributes.is_directory()
             && !whiteout::is_opaque(&found.vnode)?
             && whiteout::redirect(&found.vnode)?.is_none();
@@ -250,10 +250,10 @@ fn sort_by_space<K: Ord>(members: &mut Vec<Arc<BranchMember>>, key: impl Fn(Opti
 /// Space of each of these branches, slow ones queried in parallel; `None` for one that does not report it.
 fn spaces_of(members: &[Arc<BranchMember>]) -> Vec<Option<StatFs>> {
     let roots: Vec<Instance> = members.iter().map(root_of).collect();
-    let ask = |place: &Instance| place.vnode.statfs(&Caller::server());
-    let answers = ParallelQueries::start_slow(&roots, |_, _| true, move |_, place| ask(place));
+    let ask = |instance: &Instance| instance.vnode.statfs(&Caller::server());
+    let answers = ParallelQueries::start_slow(&roots, |_, _| true, move |_, instance| ask(instance));
     let answer = |(index, root)| answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(ask(root)));
-    roots.iter().enumerate().map(|place| answer(place).flatten().ok()).collect()
+    roots.iter().enumerate().map(|instance| answer(instance).flatten().ok()).collect()
 }
 
 /// Number of bytes that users can still write.

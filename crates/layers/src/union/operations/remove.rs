@@ -29,12 +29,12 @@ impl Node {
         self.remove(caller, name, is_file, |removal| {
             let NameRemoval { found, directory, stored, .. } = *removal;
             if removal.is_recorded_higher {
-                self.check_may_remove(caller, directory, &found.attributes)?;
+                self.check_removal_permission(caller, directory, &found.attributes)?;
                 return removal.hide(self);
             }
             let mut reveals_lower = removal.reveals_lower(self)?;
             if reveals_lower {
-                self.check_may_remove(caller, directory, &found.attributes)?;
+                self.check_removal_permission(caller, directory, &found.attributes)?;
                 if self.union.settings.deletion == DeletionPolicy::All {
                     reveals_lower =
                         removal.remove_lower(self) == Remainder::Something && removal.reveals_lower(self)?;
@@ -52,7 +52,7 @@ impl Node {
         let is_directory = |kind| if kind == FileKind::Directory { Ok(()) } else { Err(Errno::ENOTDIR) };
         self.remove(caller, name, is_directory, |removal| {
             let NameRemoval { found, directory, stored, .. } = *removal;
-            self.check_may_remove(caller, directory, &found.attributes)?;
+            self.check_removal_permission(caller, directory, &found.attributes)?;
             let node = self.node_of(found.clone(), stored)?;
             let _names = node.write_guard();
             if !node.is_visibly_empty()? {
@@ -188,7 +188,12 @@ impl Node {
     }
 
     /// Checks that the caller may remove a name of an object with these attributes, as the branch would.
-    pub(crate) fn check_may_remove(&self, caller: &Caller, directory: &VnodeRef, victim: &Attributes) -> Result<()> {
+    pub(crate) fn check_removal_permission(
+        &self,
+        caller: &Caller,
+        directory: &VnodeRef,
+        victim: &Attributes,
+    ) -> Result<()> {
         let both = AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits());
         check_removal(caller, &directory.getattr(caller)?, victim, || match caller.is_superuser() {
             true => Ok(()),
@@ -241,7 +246,7 @@ impl NameRemoval<'_> {
         }
         match directory.union.search(self.lower, &Caller::server(), self.stored) {
             // Possibly, in a branch that has failed: an unnecessary whiteout does no harm.
-            Err(Errno::EIO) if self.lower.iter().any(|place| place.member.has_failed()) => Ok(true),
+            Err(Errno::EIO) if self.lower.iter().any(|instance| instance.member.has_failed()) => Ok(true),
             search => Ok(search?.found.is_some()),
         }
     }
@@ -256,24 +261,25 @@ impl NameRemoval<'_> {
         let (reached, mut leaves) = reachable_objects(self.lower, self.stored);
         let all = reached.len();
         let mut hidden: Vec<(Instance, ReachedObject)> =
-            reached.into_iter().map(|(place, entry)| (place.clone(), entry)).collect();
-        hidden.retain(|(place, entry)| {
+            reached.into_iter().map(|(instance, entry)| (instance.clone(), entry)).collect();
+        hidden.retain(|(instance, entry)| {
             let may_be_original = self.has_original_names && matches!(entry, ReachedObject::Other);
-            directory.union.branches.may_change(&place.member) && !may_be_original
+            directory.union.branches.may_change(&instance.member) && !may_be_original
         });
         if hidden.len() < all {
             leaves = Remainder::Something;
         }
         let count = hidden.len();
         let (kind, instances, stored) = (self.found.kind(), self.found.instances.clone(), self.stored.to_owned());
-        let is_apart = |place: &Instance| are_unordered((&place.member, &place.vnode), (self.member, self.directory));
-        let apart: Vec<bool> = hidden.iter().map(|(place, _)| is_apart(place)).collect();
+        let is_apart =
+            |instance: &Instance| are_unordered((&instance.member, &instance.vnode), (self.member, self.directory));
+        let apart: Vec<bool> = hidden.iter().map(|(instance, _)| is_apart(instance)).collect();
         let remove = move |index: usize| {
-            let (place, entry) = &hidden[index];
-            let is_removed = remove_at(place, entry, kind, &instances, stored.as_name())?;
+            let (instance, entry) = &hidden[index];
+            let is_removed = remove_at(instance, entry, kind, &instances, stored.as_name())?;
             if is_removed && apart[index] {
                 // The object that hides it may be removed next, and that removal must not reach the disk first.
-                sync_directory(&place.vnode)?;
+                sync_directory(&instance.vnode)?;
             }
             Ok::<bool, Errno>(is_removed)
         };
@@ -334,23 +340,23 @@ struct NameContents {
 
 impl NameContents {
     /// Queries the instance for what is not known.
-    fn of(place: &Instance, stored: Name<'_>) -> Result<Self> {
-        place.member.verify_absence()?;
-        let before = place.names.replacements();
-        let names = place.names.query(&place.vnode, stored)?;
-        let is_replaced = place.names.replacements() != before;
+    fn of(instance: &Instance, stored: Name<'_>) -> Result<Self> {
+        instance.member.verify_absence()?;
+        let before = instance.names.replacements();
+        let names = instance.names.query(&instance.vnode, stored)?;
+        let is_replaced = instance.names.replacements() != before;
         if names.is_absent() {
-            let is_sure = !is_replaced && place.names.is_outdated(&place.vnode) == Ok(false);
+            let is_sure = !is_replaced && instance.names.is_outdated(&instance.vnode) == Ok(false);
             return Ok(Self { object: None, ends_search: false, is_sure });
         }
         if names.is_file() {
             return Ok(Self { object: Some(ReachedObject::Other), ends_search: false, is_sure: true });
         }
-        place.member.latency.measure(|| Self::query_branch(place, stored, names))
+        instance.member.latency.measure(|| Self::query_branch(instance, stored, names))
     }
 
-    fn query_branch(place: &Instance, stored: Name<'_>, names: NamePresence) -> Result<Self> {
-        let found = if names.may_have_object { work::find(&place.vnode, stored)? } else { None };
+    fn query_branch(instance: &Instance, stored: Name<'_>, names: NamePresence) -> Result<Self> {
+        let found = if names.may_have_object { work::find(&instance.vnode, stored)? } else { None };
         let object = match found {
             // It is the whiteout.
             Some(entry) if whiteout::is_whiteout_device(&entry)? => {
@@ -360,9 +366,9 @@ impl NameContents {
             other => other.map(|_| ReachedObject::Other),
         };
         // A whiteout beside an object hides the branches below it too.
-        let ends_search = names.may_have_whiteout && whiteout::has_whiteout_file(&place.vnode, stored)?;
+        let ends_search = names.may_have_whiteout && whiteout::has_whiteout_file(&instance.vnode, stored)?;
         if names.may_have_whiteout && !ends_search {
-            place.names.record_miss();
+            instance.names.record_miss();
         }
         Ok(Self { object, ends_search, is_sure: true })
     }
@@ -371,16 +377,18 @@ impl NameContents {
 /// The objects of that name that a search from above reaches, up to a whiteout of the name, and that no moved directory needs;
 /// and what else there may be. The instances are queried in parallel if that pays.
 pub(crate) fn reachable_objects<'a>(
-    places: &'a [Instance],
+    instances: &'a [Instance],
     stored: Name<'_>,
 ) -> (Vec<(&'a Instance, ReachedObject)>, Remainder) {
     let (mut reached, mut leaves, mut is_whole) = (Vec::new(), Remainder::Nothing, true);
     let asked = stored.to_owned();
     // For a slow branch, validating the name cache costs a query of the directory's times.
-    let is_needed = |_, place: &Instance| place.member.latency.is_slow() || !place.names.is_conclusive(stored);
-    let answers = ParallelQueries::start(places, is_needed, move |_, place| NameContents::of(place, asked.as_name()));
-    for (index, place) in places.iter().enumerate() {
-        let has = answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(NameContents::of(place, stored)));
+    let is_needed = |_, instance: &Instance| instance.member.latency.is_slow() || !instance.names.is_conclusive(stored);
+    let answers =
+        ParallelQueries::start(instances, is_needed, move |_, instance| NameContents::of(instance, asked.as_name()));
+    for (index, instance) in instances.iter().enumerate() {
+        let has =
+            answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(NameContents::of(instance, stored)));
         let Ok(Ok(has)) = has else {
             (leaves, is_whole) = (Remainder::Something, false);
             break;
@@ -388,7 +396,7 @@ pub(crate) fn reachable_objects<'a>(
         if !has.is_sure {
             leaves = Remainder::Something;
         }
-        reached.extend(has.object.map(|object| (place, object)));
+        reached.extend(has.object.map(|object| (instance, object)));
         if has.ends_search {
             break;
         }

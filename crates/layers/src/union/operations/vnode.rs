@@ -177,7 +177,7 @@ impl Vnode for Node {
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
         let _working = enter(NAME);
         self.for_caller(caller)?.run_query(|node| {
-            if self.union.mount_state.is_split() {
+            if self.union.mount_state.has_had_views() {
                 return Ok(
                     Arc::new(SplitListing::open(self.reference(), Arc::clone(node), caller)?) as OpenDirectoryRef
                 );

@@ -152,8 +152,8 @@ pub(crate) fn write_record(member: &BranchMember, kept: &[DirectFileCopy]) -> Re
 
 fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
     let server = Caller::server();
-    let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
-    let file = work.create(&server, name, &how)?.file;
+    let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
+    let file = work.create(&server, name, &creation)?.file;
     work::write_all(&*file, 0, text)?;
     file.fsync(&server, false)
 }
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_that_is_not_whole_tells_nothing() {
+    fn truncated_record_is_ignored() {
         let text = format!("{RECORD_HEADER}\n61 / 62 7\n6162 /612f62 ff {}\nend\n", u64::MAX);
         let place = |copy: &[u8], directory: &[u8], name: &[u8], ino| {
             let name_of = |bytes: &[u8]| NameBuf::new(bytes.to_vec()).unwrap();

@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn all_caches_together_hold_no_more_than_the_budget() {
+    fn caches_together_stay_within_the_budget() {
         let budget: &NameBudget = Box::leak(Box::new(NameBudget::new(MAX)));
         let caches: Vec<_> = (0..100).map(|_| NameCache::new(budget)).collect();
         for cache in &caches {
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_is_kept_for_longer() {
+    fn used_caches_are_evicted_later() {
         let budget: &NameBudget = Box::leak(Box::new(NameBudget::new(MAX)));
         let used = NameCache::new(budget);
         fill(&used, 0..100);
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_that_are_gone_leave_nothing_in_the_budget() {
+    fn dropped_caches_leave_the_queue() {
         let budget: &NameBudget = Box::leak(Box::new(NameBudget::new(MAX)));
         for _ in 0..100_000 {
             fill(&NameCache::new(budget), 0..1);

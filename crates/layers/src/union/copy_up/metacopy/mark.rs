@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn mark_round_trips() {
         for seconds in [-1, 0, i64::MAX] {
             let fingerprint = Fingerprint { mtime: Timestamp { seconds, nanoseconds: 7 }, size: u64::MAX };
             let path = b"/a b/\xff".to_vec();

@@ -52,7 +52,7 @@ impl RenameEndpoint<'_> {
     /// The directory's instances in the branches below one.
     pub(crate) fn right_of(&self, member: &BranchMember) -> Result<Vec<Instance>> {
         let own = self.position(member)?;
-        let is_right = |place: &&Instance| self.position(&place.member).is_ok_and(|slot| slot > own);
+        let is_right = |instance: &&Instance| self.position(&instance.member).is_ok_and(|slot| slot > own);
         Ok(self.directory.instances().iter().filter(is_right).cloned().collect())
     }
 

@@ -250,21 +250,21 @@ impl BranchRename<'_> {
     ) -> Result<(Vec<rename_records::RecordedObject>, Vec<rename_records::RecordedObject>)> {
         let (target, own) = (self.target, self.target.position(self.member)?);
         let (mut left, mut right) = (Vec::new(), Vec::new());
-        for place in target.directory.instances().iter().rev() {
-            let position = target.position(&place.member)?;
-            let is_counted = Arc::ptr_eq(&place.member, &victim.instances[0].member)
+        for instance in target.directory.instances().iter().rev() {
+            let position = target.position(&instance.member)?;
+            let is_counted = Arc::ptr_eq(&instance.member, &victim.instances[0].member)
                 && victim.kind() != FileKind::Directory
                 && victim.attributes.nlink > 1;
-            if position == own || (position > own && !is_counted) || !target.may_change(&place.member) {
+            if position == own || (position > own && !is_counted) || !target.may_change(&instance.member) {
                 continue;
             }
-            match place.vnode.lookup(&Caller::server(), target.stored) {
+            match instance.vnode.lookup(&Caller::server(), target.stored) {
                 Err(Errno::ENOENT) => {}
                 Err(error) => return Err(error),
                 Ok(entry) => {
                     let found = rename_records::RecordedObject::new(
-                        &place.member,
-                        &place.vnode,
+                        &instance.member,
+                        &instance.vnode,
                         target.stored,
                         entry.attributes.ino,
                     );
@@ -293,17 +293,17 @@ impl BranchRename<'_> {
         let Ok(right) = self.source.right_of(self.member) else { return };
         let mut is_synchronized = true;
         let (reached, _) = reachable_objects(&right, self.source.stored);
-        for (place, reached) in reached.into_iter().rev() {
+        for (instance, reached) in reached.into_iter().rev() {
             let is_other = matches!(reached, ReachedObject::Other);
-            if is_other && self.target.directory.union.branches.may_change(&place.member) {
-                let is_apart = are_unordered((&place.member, &place.vnode), (self.member, self.to));
+            if is_other && self.target.directory.union.branches.may_change(&instance.member) {
+                let is_apart = are_unordered((&instance.member, &instance.vnode), (self.member, self.to));
                 if is_apart && self.sync_target().is_err() {
                     // The object that hides it is not on disk.
                     return;
                 }
                 // An error is treated like a read-only branch.
-                let _ = self.rename_lower_object(place);
-                is_synchronized &= !is_apart || sync_directory(&place.vnode).is_ok();
+                let _ = self.rename_lower_object(instance);
+                is_synchronized &= !is_apart || sync_directory(&instance.vnode).is_ok();
             }
         }
         if is_synchronized && self.source.reveals_lower(self.member) == Ok(false) {
@@ -311,21 +311,21 @@ impl BranchRename<'_> {
         }
     }
 
-    fn rename_lower_object(&self, place: &Instance) -> Result<()> {
+    fn rename_lower_object(&self, instance: &Instance) -> Result<()> {
         let (server, source, target) = (Caller::server(), self.source.stored, self.target.stored);
         // A directory at the target's name may be part of a moved one: nothing may be put above it.
         let right = self.target.right_of(self.member)?;
-        let may_be_directory = |place: &Instance| match place.vnode.lookup(&server, target) {
+        let may_be_directory = |instance: &Instance| match instance.vnode.lookup(&server, target) {
             Ok(entry) => entry.attributes.is_directory(),
             Err(error) => error != Errno::ENOENT,
         };
-        match self.target.directory.instance_in(&place.member).filter(|_| !right.iter().any(may_be_directory)) {
+        match self.target.directory.instance_in(&instance.member).filter(|_| !right.iter().any(may_be_directory)) {
             Some(to) => {
-                place.vnode.rename_verified(&server, source, &to, target, RenameMode::Replace)?;
+                instance.vnode.rename_verified(&server, source, &to, target, RenameMode::Replace)?;
                 // It hides what the whiteout has hidden.
                 whiteout::remove(&to, target)
             }
-            None => place.vnode.unlink_verified(&server, source),
+            None => instance.vnode.unlink_verified(&server, source),
         }
     }
 

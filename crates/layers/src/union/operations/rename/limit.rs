@@ -19,13 +19,13 @@ pub(crate) fn lowest_position(target: RenameEndpoint<'_>, there: &SearchResult, 
     }
     // An object that must not be changed there cannot be removed either, so it has to be hidden.
     let instances = target.directory.instances();
-    for place in starting_with(&instances, &found.instances[0].member).ok_or(Errno::ESTALE)? {
-        let is_there = || match place.vnode.lookup(&Caller::server(), target.stored) {
+    for instance in starting_with(&instances, &found.instances[0].member).ok_or(Errno::ESTALE)? {
+        let is_there = || match instance.vnode.lookup(&Caller::server(), target.stored) {
             Err(Errno::ENOENT) => Ok(false),
             result => result.map(|_| true),
         };
-        if !target.may_change(&place.member) && is_there()? {
-            return Ok(limit.min(target.position(&place.member)?));
+        if !target.may_change(&instance.member) && is_there()? {
+            return Ok(limit.min(target.position(&instance.member)?));
         }
     }
     Ok(limit)

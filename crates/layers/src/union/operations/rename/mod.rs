@@ -253,9 +253,9 @@ fn replace(
     }
     check_nesting(source, target, node, victim.as_ref(), mode)?;
     let (from, to) = (source.directory_in(member)?, target.directory_in(member)?);
-    source.directory.check_may_remove(caller, &from, &found.attributes)?;
+    source.directory.check_removal_permission(caller, &from, &found.attributes)?;
     if let Some(found) = &there.found {
-        target.directory.check_may_remove(caller, &to, &found.attributes)?;
+        target.directory.check_removal_permission(caller, &to, &found.attributes)?;
     }
     if let Some(victim) = &victim {
         check_replacement(node, victim)?;
