@@ -276,8 +276,8 @@ impl<'a> Commit<'a> {
 
     /// The object at a path, if it has that handle.
     pub(crate) fn find_with_handle(&self, path: &[u8], handle: &Handle) -> Option<VnodeRef> {
-        let place = moved::locate(&self.root, path).ok()??;
-        (place.entry.vnode.handle() == *handle).then_some(place.entry.vnode)
+        let located = moved::locate(&self.root, path).ok()??;
+        (located.entry.vnode.handle() == *handle).then_some(located.entry.vnode)
     }
 
     /// Looks again at the place that an object is about to take, and returns what is there: it must be as it was `before`.
@@ -405,12 +405,12 @@ impl<'a> Commit<'a> {
             unfinished.extend(self.permissions_before(pair)?.map(|present| (pair, present)));
         }
         self.journal.sync().at(&TreePath::root())?;
-        let mut given = Vec::new();
+        let mut finished = Vec::new();
         for (pair, present) in unfinished {
-            given.push((pair, self.finish_directory(pair, present)?));
+            finished.push((pair, self.finish_directory(pair, present)?));
         }
         self.file_system.sync().at(&TreePath::root())?;
-        for (pair, permissions) in given {
+        for (pair, permissions) in finished {
             self.journal.record_permissions(&pair.base.handle(), Some(permissions)).at(&pair.path)?;
         }
         self.journal.sync().at(&TreePath::root())
@@ -447,13 +447,13 @@ impl<'a> Commit<'a> {
         }
         let wanted = pair.upper.getattr(&Caller::server()).at(&pair.path)?;
         let lost = replace_attributes(&pair.upper, &pair.base).at(&pair.path)?;
-        let given = DirectoryPermissions::of(&pair.base).at(&pair.path)?;
+        let finished = DirectoryPermissions::of(&pair.base).at(&pair.path)?;
         self.record_lost(&pair.path, lost).at(&pair.path)?;
         if let Some(&later) = self.foreign_mtimes.get(&pair.base.handle()).filter(|later| **later > wanted.mtime) {
             let later = SetAttributes { mtime: Some(SetTime::To(later)), ..SetAttributes::default() };
             pair.base.setattr(&Caller::server(), &later).at(&pair.path)?;
         }
-        Ok(given)
+        Ok(finished)
     }
 
     /// Removes what an interrupted commit has left in a directory.

@@ -140,10 +140,10 @@ impl Commit<'_> {
         match self.journal.moved_to(&moved.upper.handle()) {
             Some(rest) => {
                 let found = self.file_system.resolve(&rest).ok();
-                let places = [moved.former_path.clone(), moved.path.clone(), self.staged(moved)];
-                Ok(found.or_else(|| places.iter().find_map(|place| self.find_with_handle(place, &rest))))
+                let paths = [moved.former_path.clone(), moved.path.clone(), self.staged(moved)];
+                Ok(found.or_else(|| paths.iter().find_map(|located| self.find_with_handle(located, &rest))))
             }
-            None => Ok(moved::locate(&self.root, &moved.former_path)?.map(|place| place.entry.vnode)),
+            None => Ok(moved::locate(&self.root, &moved.former_path)?.map(|located| located.entry.vnode)),
         }
     }
 

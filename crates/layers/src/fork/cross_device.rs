@@ -24,7 +24,7 @@ pub(crate) fn copy_lower_part(union: &Arc<Union>, upper: &Arc<BranchMember>, pat
     }
     let mut open = vec![moved];
     while let Some(node) = open.pop() {
-        let place = node.ensure_directory_in(&server, upper)?;
+        let located = node.ensure_directory_in(&server, upper)?;
         let vnode = Arc::clone(&node) as VnodeRef;
         for (name, _) in work::entries(&vnode)? {
             let entry = vnode.lookup(&server, name.as_name())?;
@@ -38,7 +38,7 @@ pub(crate) fn copy_lower_part(union: &Arc<Union>, upper: &Arc<BranchMember>, pat
                 names::link_up_name(&node, name.as_name(), upper)?;
             }
             // Checks that nothing is missing.
-            place.lookup(&server, Name::new(&whiteout::stored(name.as_name())?)?)?;
+            located.lookup(&server, Name::new(&whiteout::stored(name.as_name())?)?)?;
         }
     }
     // Until here the lower part was visible where it is; from here on, the copies are.

@@ -20,18 +20,18 @@ use crate::union::tree_path::TreePath;
 impl Commit<'_> {
     /// Moves all of them.
     pub(crate) fn move_directories(&mut self, mut moved: Vec<MovedDirectory>) -> CommitStep {
-        let mut lost = Vec::new();
+        let mut removed_by_others = Vec::new();
         for directory in &moved {
             if self.journal.moved_to(&directory.upper.handle()).is_some() {
                 continue;
             }
             match locate(&self.root, &directory.former_path).at(&directory.path)? {
-                Some(place) if is_directory(&place.entry) => {
+                Some(located) if is_directory(&located.entry) => {
                     self.journal
-                        .record_move(&directory.upper.handle(), &place.entry.vnode.handle())
+                        .record_move(&directory.upper.handle(), &located.entry.vnode.handle())
                         .at(&directory.path)?;
                 }
-                _ => lost.push(directory.upper.handle()),
+                _ => removed_by_others.push(directory.upper.handle()),
             }
         }
         if moved.is_empty() {
@@ -51,7 +51,7 @@ impl Commit<'_> {
         // Topmost first: the new location of one may be inside another.
         moved.sort_by_key(|directory| depth(&directory.path));
         for directory in &moved {
-            if lost.contains(&directory.upper.handle()) {
+            if removed_by_others.contains(&directory.upper.handle()) {
                 // Others have removed it, and are overruled: the fork's own contents are all that is left.
                 whiteout::set_opaque(&directory.upper, whiteout::WhiteoutFormat::Names).at(&directory.path)?;
                 whiteout::remove_redirect(&directory.upper).at(&directory.path)?;
@@ -67,10 +67,10 @@ impl Commit<'_> {
         let mut sources = HashMap::new();
         for directory in moved {
             let rest = self.journal.moved_to(&directory.upper.handle());
-            let place = locate(&self.root, &directory.former_path).at(&directory.path)?;
-            let Some(place) = place.filter(|place| Some(place.entry.vnode.handle()) == rest) else { continue };
-            let source = place.directory.handle();
-            if sources.insert(source, place.directory).is_none() {
+            let located = locate(&self.root, &directory.former_path).at(&directory.path)?;
+            let Some(located) = located.filter(|located| Some(located.entry.vnode.handle()) == rest) else { continue };
+            let source = located.directory.handle();
+            if sources.insert(source, located.directory).is_none() {
                 self.journal.record_source_mtime(&source, None).at(&directory.path)?;
             }
         }
@@ -79,21 +79,21 @@ impl Commit<'_> {
 
     fn detach_lower_part(&mut self, moved: &MovedDirectory) -> CommitStep {
         let Some(rest) = self.journal.moved_to(&moved.upper.handle()) else { return Ok(()) };
-        let Some(place) = locate(&self.root, &moved.former_path).at(&moved.path)? else { return Ok(()) };
-        if place.entry.vnode.handle() != rest {
+        let Some(located) = locate(&self.root, &moved.former_path).at(&moved.path)? else { return Ok(()) };
+        if located.entry.vnode.handle() != rest {
             return Ok(());
         }
         let server = Caller::server();
-        let name = place.name.as_name();
+        let name = located.name.as_name();
         if let Some(target) = self.free_target(moved).at(&moved.path)? {
-            place
+            located
                 .directory
                 .rename_verified(&server, name, &target, moved.name.as_name(), RenameMode::NoReplace)
                 .at(&moved.path)?;
             return self.record_arrived(moved, &target);
         }
         let staging = self.staging().at(&moved.path)?;
-        place
+        located
             .directory
             .rename_verified(&server, name, &staging, moved.key().as_name(), RenameMode::NoReplace)
             .at(&moved.path)
@@ -230,8 +230,8 @@ impl Commit<'_> {
             let mut paths = self.stranded(&moved)?;
             for directory in moved {
                 let Some(rest) = self.journal.moved_to(&directory.upper.handle()) else { continue };
-                for place in [self.staged(&directory), directory.path.clone()] {
-                    let there = locate(&self.root, &place).at(&directory.path)?;
+                for located in [self.staged(&directory), directory.path.clone()] {
+                    let there = locate(&self.root, &located).at(&directory.path)?;
                     if there.is_some_and(|there| there.entry.vnode.handle() == rest) {
                         paths.push(directory.path.clone());
                     }

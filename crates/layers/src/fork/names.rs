@@ -68,7 +68,7 @@ pub(crate) fn link_up_name(directory: &Arc<Node>, name: Name<'_>, upper: &Arc<Br
         ..SetAttributes::default()
     };
     match directory.instance_in(upper) {
-        Some(place) => place.setattr(&server, &times).map(drop),
+        Some(located) => located.setattr(&server, &times).map(drop),
         None => Ok(()),
     }
 }

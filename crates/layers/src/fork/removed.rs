@@ -78,8 +78,8 @@ impl Commit<'_> {
     }
 }
 
-fn mark_explained(directories: &mut [RemovedDirectory], place: Option<usize>) {
-    if let Some(directory) = place.and_then(|place| directories.get_mut(place)) {
+fn mark_explained(directories: &mut [RemovedDirectory], index: Option<usize>) {
+    if let Some(directory) = index.and_then(|index| directories.get_mut(index)) {
         directory.is_explained = true;
     }
 }

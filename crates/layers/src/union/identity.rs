@@ -52,8 +52,8 @@ impl Identity {
     /// Identity of a directory whose identity is this one, while all others that it could have are in use too: derived from its
     /// name in the directory with this handle. It is valid for that long.
     pub(crate) fn at_location(&self, directory: &Handle, name: Name<'_>) -> Self {
-        let place = [directory.as_bytes(), b"/", name.as_bytes()].concat();
-        let numbers = [&b"1"[..], b"2"].map(|salt| hash(&[salt, &place].concat()).to_le_bytes());
+        let location = [directory.as_bytes(), b"/", name.as_bytes()].concat();
+        let numbers = [&b"1"[..], b"2"].map(|salt| hash(&[salt, &location].concat()).to_le_bytes());
         let bytes = [&[DUPLICATE_HANDLE], &self.handle.as_bytes()[1..3], &numbers.concat()].concat();
         let handle = Handle::new(&bytes).expect("it is short");
         Self { handle, ino: tagged_ino(u16::MAX, hash(&bytes)), ..*self }

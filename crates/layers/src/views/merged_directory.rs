@@ -1,15 +1,17 @@
 //! Directories that several views have at one location: one vnode, which serves each caller from the caller's view.
 //!
-//! The kernel has one dentry tree for all processes. If a directory were another vnode in each view, a process that walks
-//! through it would invalidate it for the others: a working directory would lose its name. So a view's directory is presented
-//! as the vnode that is known at its location: that of the mount's union if it has one there, otherwise that of the view which
-//! had it first. That vnode, the *host*, remembers the directories that it represents in other views, its *guests*; both know
-//! their own location, and a host that has moved takes no new guests at its former one.
+//! The kernel has one dentry tree for all processes. If a directory were another vnode in each view, a process that
+//! walks through it would invalidate it for the others: a working directory would lose its name. So a view's directory
+//! is presented as the vnode that is known at its location: that of the mount's union if it has one there, otherwise
+//! that of the view which had it first. That vnode, the *representative*, remembers the directories that it represents
+//! in other views; both know their own location, and a representative that has moved takes over no directories at its
+//! former one.
 //!
-//! Removing a directory makes its vnode useless to the kernel, and renaming it moves it for all. Before that happens to a
-//! guest, it is set *apart*: from then on it is presented as its own vnode. Before a host is removed while guests of it stay,
-//! it is presented by an alias vnode of its own, a *face*, which is what the kernel then removes. In both cases the operation
-//! returns `ESTALE` once, at which the kernel looks the name up again and retries once.
+//! Removing a directory makes its vnode useless to the kernel, and renaming it moves it for all. Before that happens to
+//! a represented directory, it is *detached*: from then on it is presented as its own vnode. Before a representative is
+//! removed while directories that it represents stay, it is presented by an *alias* vnode of its own, which is what the
+//! kernel then removes. In both cases the operation returns `ESTALE` once, at which the kernel looks the name up again
+//! and retries once.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -37,7 +39,7 @@ pub(crate) struct ViewAliases {
     is_detached: AtomicBool,
     /// Alias vnode that is presented instead of this one, so that the kernel has something else to remove.
     alias: Mutex<Weak<Node>>,
-    /// Of a face, the directory that it is an alias of.
+    /// Of an alias, the directory that it stands for.
     original: OnceLock<Arc<Node>>,
 }
 
@@ -136,8 +138,8 @@ impl Node {
         representative.filter(|representative| representative.represents(&self)).unwrap_or(self)
     }
 
-    /// Sets apart directories that are about to be removed or renamed: each is given by the vnode in which its name was looked
-    /// up, as resolved for the caller, and the name. The caller holds an operation guard.
+    /// Detaches directories that are about to be removed or renamed: each is given by the vnode in which its name was
+    /// looked up, as resolved for the caller, and the name. The caller holds an operation guard.
     ///
     /// # Errors
     /// `ESTALE` if any was presented as another vnode so far.
@@ -186,7 +188,7 @@ impl Node {
         self.instances().iter().any(is_found)
     }
 
-    /// The directory itself, also for a face.
+    /// The directory itself, also for an alias.
     pub(crate) fn unaliased(&self) -> Arc<Node> {
         let original = self.view_aliases.get().and_then(|view_aliases| view_aliases.original.get());
         original.map_or_else(|| self.reference(), Arc::clone)
@@ -265,16 +267,16 @@ impl Node {
     /// The view's directory that was the first there, if it is still there.
     fn first_directory_at(self: &Arc<Self>, name: Name<'_>) -> Option<Arc<Node>> {
         let first = lock(&self.view_aliases.get()?.first).get(&name.to_owned())?.upgrade()?;
-        let instance = self.represented_in(&first.union)?;
+        let parent = self.represented_in(&first.union)?;
         let stored = whiteout::stored(name).ok()?;
-        (first.revalidate().is_ok() && first.was_last_at(&instance, Name::new(&stored).ok()?)).then_some(first)
+        (first.revalidate().is_ok() && first.was_last_at(&parent, Name::new(&stored).ok()?)).then_some(first)
     }
 
     /// The directory of the mount's union there.
     fn common_directory_at(self: &Arc<Self>, name: Name<'_>) -> Option<Arc<Node>> {
-        let instance = self.represented_in(&self.union.mount_state.common_union()?)?;
-        instance.revalidate().ok()?;
-        let found = instance.look_up(&Caller::server(), name).ok()?.vnode;
+        let parent = self.represented_in(&self.union.mount_state.common_union()?)?;
+        parent.revalidate().ok()?;
+        let found = parent.look_up(&Caller::server(), name).ok()?.vnode;
         let node = found.as_any().downcast_ref::<Node>()?.reference();
         (node.kind == FileKind::Directory).then_some(node)
     }
@@ -321,7 +323,7 @@ impl Node {
         })
     }
 
-    /// Removes the guests of a view that has ended.
+    /// Forgets the directories that it represents in a view that has ended.
     pub(crate) fn forget_represented(&self, union: &Arc<Union>) {
         let Some(view_aliases) = self.view_aliases.get() else { return };
         let mut represented = lock(&view_aliases.represented);

@@ -50,11 +50,11 @@ pub(crate) struct MountState {
     views: ArcSwap<Vec<Arc<View>>>,
     /// Whether there are or were views: the kernel's caches may be of several.
     has_had_views: AtomicBool,
-    /// Directories that were most recently set apart: the caller retries, and may hold no reference to them meanwhile.
+    /// Directories that were most recently detached: the caller retries, and may hold no reference to them meanwhile.
     detached: Mutex<VecDeque<Arc<Node>>>,
 }
 
-/// Maximum number of operations in progress on directories set apart.
+/// Maximum number of operations in progress on detached directories.
 const MAX_DETACHED: usize = 64;
 
 /// A view: its rules, and the union that its processes see.
@@ -138,7 +138,7 @@ impl MountState {
         self.clear_detached();
     }
 
-    /// Keeps a directory that was set apart alive until the operation is retried.
+    /// Keeps a directory that was detached alive until the operation is retried.
     fn keep_detached(&self, node: Arc<Node>) {
         let mut detached = self.detached.lock().unwrap_or_else(PoisonError::into_inner);
         let oldest = if detached.len() < MAX_DETACHED { None } else { detached.pop_front() };
@@ -186,7 +186,7 @@ impl View {
 
 /// First byte of a handle that names a view; the private branch's tag follows, and a handle of its union.
 const VIEW_HANDLE: u8 = 2;
-/// First byte of handles that cannot be resolved: those of a face in the mount's union, and of one in a view.
+/// First byte of handles that cannot be resolved: those of an alias in the mount's union, and of one in a view.
 const ALIAS_HANDLE: u8 = 3;
 const VIEW_ALIAS_HANDLE: u8 = 4;
 /// Number of bytes by which that is longer than a handle of the view's union.
@@ -203,7 +203,7 @@ impl Union {
         self.view_state.as_ref().is_some_and(|view_state| view_state.is_removed.load(Ordering::Relaxed))
     }
 
-    /// The handle of an object outside the union, which names the object's view, and marks a face as such.
+    /// The handle of an object outside the union, which names the object's view, and marks an alias as such.
     fn external_handle(&self, handle: &Handle, is_alias: bool) -> Handle {
         let (form, rest) = handle.as_bytes().split_first().expect("a handle has a form");
         let bytes = match (&self.view_state, is_alias) {

@@ -1,8 +1,8 @@
 //! A process and all its descendants.
 //!
-//! Linux knows only the parent of a process, and forgets it when that ends. So fork events are listened to, where that is
-//! allowed. Where it is not, known descendants are remembered as long as they live, and a process whose parents are gone is
-//! recognized by its session, if that began within the lineage and a remembered process is still in it.
+//! Linux knows only the parent of a process, and forgets it when that ends. So fork events are listened to, where that
+//! is allowed. Where it is not, known descendants are remembered as long as they live, and a process whose parents are
+//! gone is recognized by its session, if that began within the tree and a remembered process is still in it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) struct ProcessTree {
     pub(crate) root: Process,
     events: Option<Arc<ProcessEvents>>,
-    /// Processes of the lineage known from fork events; without those only the first.
+    /// Processes of the tree known from fork events; without those only the root.
     descendants: Mutex<HashSet<u32>>,
     /// Classified threads, by their numbers.
     classified: Mutex<HashMap<u32, ClassifiedThread>>,
@@ -35,12 +35,12 @@ pub(crate) struct ProcessTree {
 struct ClassifiedThread {
     pidfd: PidFd,
     is_descendant: bool,
-    /// The session that it was in, if that began within the lineage.
+    /// The session that it was in, if that began within the tree.
     session: Option<u32>,
 }
 
 impl ProcessTree {
-    /// The lineage of a process; `None` if there is none of that number.
+    /// The tree of a process; `None` if there is none of that number.
     pub(crate) fn of(pid: u32) -> Option<Arc<Self>> {
         // Listens first: a process that starts during the scan is reported.
         let events = ProcessEvents::new().map(Arc::new);
@@ -65,7 +65,7 @@ impl ProcessTree {
         }
     }
 
-    /// Drains queued fork events, even without requests, as long as the lineage is in use.
+    /// Drains queued fork events, even without requests, as long as the tree is in use.
     fn listen(self: &Arc<Self>) {
         let (Some(events), process_tree) = (self.events.clone(), Arc::downgrade(self)) else { return };
         let listen = move || {
@@ -154,7 +154,8 @@ impl ProcessTree {
         classified.insert(thread, found);
     }
 
-    /// Returns whether it is known to descend from the first, or its parents lead to the first or to a remembered process.
+    /// Returns whether it is known to descend from the root, or its parents lead to the root or to a remembered
+    /// process.
     fn is_descendant(&self, thread: u32) -> bool {
         let Some(process) = process::process_of(thread) else { return false };
         let is_one = |process: u32| {
@@ -166,7 +167,7 @@ impl ProcessTree {
         is_one(process) || ancestors(process).any(is_one)
     }
 
-    /// Returns whether a descendant is in the thread's session, which began within the lineage. As long as one is, the
+    /// Returns whether a descendant is in the thread's session, which began within the tree. As long as one is, the
     /// session's number is not reused.
     fn is_in_known_session(&self, thread: u32) -> bool {
         let Some(session) = process::session(thread) else { return false };

@@ -105,8 +105,8 @@ pub(crate) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
     }
     let server = Caller::server();
     let state = work::state_of(root)?.ok_or(Errno::ENOENT)?;
-    let place = state.lookup(&server, work::own_name(WorkDirectory::LAYERS))?.vnode;
-    Ok(place.lookup(&server, number(layer).as_name())?.vnode)
+    let layers = state.lookup(&server, work::own_name(WorkDirectory::LAYERS))?.vnode;
+    Ok(layers.lookup(&server, number(layer).as_name())?.vnode)
 }
 
 /// Prefix of the paths of a layer's objects in the file system of its branch.

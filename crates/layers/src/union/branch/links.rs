@@ -92,7 +92,7 @@ impl Node {
             // The next copy is made at this name itself.
             return node.writable(caller, DataExtent::Nothing).map(drop);
         }
-        let place = self.ensure_directory_in(caller, member)?;
+        let directory = self.ensure_directory_in(caller, member)?;
         let names = [stored];
         let _names = self.write_guard_for(NameChanges::Names(&names, Some(member)));
         let still_so =
@@ -103,10 +103,10 @@ impl Node {
         let names = node.original_names.load(Ordering::Relaxed);
         let writer = Caller::server().at_expense_of(caller);
         if names == UNCOUNTED_NAMES {
-            return place.link_verified(&writer, vnode, stored).map(drop);
+            return directory.link_verified(&writer, vnode, stored).map(drop);
         }
         node.add_counted_name(&writer, member, vnode, names, |work, name| {
-            work.rename_verified(&writer, name.as_name(), &place, stored, RenameMode::NoReplace)
+            work.rename_verified(&writer, name.as_name(), &directory, stored, RenameMode::NoReplace)
         })
     }
 

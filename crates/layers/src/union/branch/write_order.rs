@@ -73,6 +73,6 @@ impl Node {
             return member.base.file_system.sync();
         }
         let NodeLocation::At(above) = self.location() else { return Ok(()) };
-        above.directory.instance_in(member).map_or(Ok(()), |place| sync_directory(&place))
+        above.directory.instance_in(member).map_or(Ok(()), |directory| sync_directory(&directory))
     }
 }

@@ -39,33 +39,33 @@ impl BranchCheck<'_> {
         let (own, right) = (root_of(self.member), self.union.roots_right_of(self.member));
         let mut stack = vec![CheckedDirectory { path: TreePath::root(), own, right }];
         let mut known = IdentityOwners::new();
-        while let Some(place) = stack.pop() {
-            self.directory(&place, &mut known, &mut stack)?;
+        while let Some(checked) = stack.pop() {
+            self.directory(&checked, &mut known, &mut stack)?;
         }
         Ok(())
     }
 
     fn directory(
         &mut self,
-        place: &CheckedDirectory,
+        checked: &CheckedDirectory,
         known: &mut IdentityOwners,
         stack: &mut Vec<CheckedDirectory>,
     ) -> Result<()> {
-        for (stored, _) in work::entries(&place.own.vnode)? {
-            if place.path.is_root() && stored.as_bytes() == STATE_DIRECTORY {
+        for (stored, _) in work::entries(&checked.own.vnode)? {
+            if checked.path.is_root() && stored.as_bytes() == STATE_DIRECTORY {
                 continue;
             }
             object_done();
             match whiteout::meaning(stored.as_bytes()) {
                 EntryMeaning::Mark => {}
                 EntryMeaning::Whiteout(_) => {
-                    self.whiteout(place, Name::new(&stored.as_bytes()[MARK_PREFIX.len()..])?)?
+                    self.whiteout(checked, Name::new(&stored.as_bytes()[MARK_PREFIX.len()..])?)?
                 }
-                EntryMeaning::Object(_) => match place.own.vnode.lookup(&Caller::server(), stored.as_name()) {
+                EntryMeaning::Object(_) => match checked.own.vnode.lookup(&Caller::server(), stored.as_name()) {
                     Ok(entry) if entry.attributes.is_directory() => {
-                        stack.push(self.subdirectory(place, stored.as_name(), &entry)?);
+                        stack.push(self.subdirectory(checked, stored.as_name(), &entry)?);
                     }
-                    Ok(entry) => self.file(place, stored.as_name(), &entry, known)?,
+                    Ok(entry) => self.file(checked, stored.as_name(), &entry, known)?,
                     // Removed by a repair.
                     Err(Errno::ENOENT) => {}
                     Err(error) => return Err(error),
@@ -76,16 +76,16 @@ impl BranchCheck<'_> {
     }
 
     /// Checks a whiteout that is a file of its own.
-    fn whiteout(&mut self, place: &CheckedDirectory, hidden: Name<'_>) -> Result<()> {
-        let directory = &place.own.vnode;
-        let path = || place.path.join(hidden).to_bytes();
+    fn whiteout(&mut self, checked: &CheckedDirectory, hidden: Name<'_>) -> Result<()> {
+        let directory = &checked.own.vnode;
+        let path = || checked.path.join(hidden).to_bytes();
         let remove = || whiteout::remove(directory, hidden);
         let entry = match directory.lookup(&Caller::server(), hidden) {
             Ok(entry) => entry,
             Err(Errno::ENOENT) => {
-                if self.options.idle && !place.is_visible_below(self, hidden)? {
+                if self.options.idle && !checked.is_visible_below(self, hidden)? {
                     let name = whiteout::whiteout_name(hidden)?;
-                    self.report_problem(place.path.join(name.as_name()).to_bytes(), Problem::IdleWhiteout, remove);
+                    self.report_problem(checked.path.join(name.as_name()).to_bytes(), Problem::IdleWhiteout, remove);
                 }
                 return Ok(());
             }
@@ -96,7 +96,7 @@ impl BranchCheck<'_> {
         } else if !entry.attributes.is_directory() {
             self.report_problem(path(), Problem::BesideWhiteout, remove);
         } else {
-            let hides = whiteout::redirect(&entry.vnode)?.is_none() && place.is_visible_below(self, hidden)?;
+            let hides = whiteout::redirect(&entry.vnode)?.is_none() && checked.is_visible_below(self, hidden)?;
             self.report_problem(path(), Problem::DirectoryBesideWhiteout, || {
                 if hides && !whiteout::is_opaque(&entry.vnode)? {
                     whiteout::set_opaque(&entry.vnode, WhiteoutFormat::Names)?;
@@ -108,10 +108,15 @@ impl BranchCheck<'_> {
     }
 
     /// Checks the marks of a directory. Returns the directory to descend into.
-    fn subdirectory(&mut self, place: &CheckedDirectory, stored: Name<'_>, entry: &Entry) -> Result<CheckedDirectory> {
-        let path = place.path.join(stored);
+    fn subdirectory(
+        &mut self,
+        checked: &CheckedDirectory,
+        stored: Name<'_>,
+        entry: &Entry,
+    ) -> Result<CheckedDirectory> {
+        let path = checked.path.join(stored);
         let own = Instance::new(self.member, entry.vnode.clone(), entry.attributes.ino);
-        let instances = [std::slice::from_ref(&place.own), &place.right[..]].concat();
+        let instances = [std::slice::from_ref(&checked.own), &checked.right[..]].concat();
         let found = self.union.search(&instances, &Caller::server(), stored)?.found;
         let right: Vec<Instance> = found.map_or_else(Vec::new, |found| found.instances.into_iter().skip(1).collect());
         let directory = &entry.vnode;
@@ -124,7 +129,7 @@ impl BranchCheck<'_> {
                     whiteout::remove_redirect(directory)
                 });
             }
-            Some(from) => self.moved(place, stored, directory, &path, from, right.is_empty())?,
+            Some(from) => self.moved(checked, stored, directory, &path, from, right.is_empty())?,
             None => {}
         }
         Ok(CheckedDirectory { path, own, right })
@@ -133,7 +138,7 @@ impl BranchCheck<'_> {
     /// Checks the marks of a moved directory.
     fn moved(
         &mut self,
-        place: &CheckedDirectory,
+        checked: &CheckedDirectory,
         stored: Name<'_>,
         directory: &VnodeRef,
         path: &TreePath,
@@ -141,7 +146,7 @@ impl BranchCheck<'_> {
         has_no_lower_part: bool,
     ) -> Result<()> {
         if has_no_lower_part && !self.is_last() {
-            let hides = place.is_visible_below(self, stored)?;
+            let hides = checked.is_visible_below(self, stored)?;
             self.report_problem(path.to_bytes(), Problem::MovedFromNowhere(from), || {
                 if hides {
                     whiteout::set_opaque(directory, WhiteoutFormat::Names)?;
@@ -163,16 +168,16 @@ impl BranchCheck<'_> {
     /// Checks the marks and the identity of anything but a directory.
     fn file(
         &mut self,
-        place: &CheckedDirectory,
+        checked: &CheckedDirectory,
         stored: Name<'_>,
         entry: &Entry,
         known: &mut IdentityOwners,
     ) -> Result<()> {
-        let (path, file) = (place.path.join(stored), &entry.vnode);
+        let (path, file) = (checked.path.join(stored), &entry.vnode);
         if whiteout::is_whiteout_device(entry)? {
-            if self.options.idle && !place.is_visible_below(self, stored)? {
+            if self.options.idle && !checked.is_visible_below(self, stored)? {
                 self.report_problem(path.to_bytes(), Problem::IdleWhiteout, || {
-                    place.own.vnode.unlink(&Caller::server(), stored)
+                    checked.own.vnode.unlink(&Caller::server(), stored)
                 });
             }
             return Ok(());
@@ -183,12 +188,12 @@ impl BranchCheck<'_> {
         if whiteout::has_redirect(file)? && !metacopy::is_marked(file)? {
             self.report_problem(path.to_bytes(), Problem::MovedFile, || whiteout::remove_redirect(file));
         }
-        self.data(place, stored, &path, entry)?;
+        self.data(checked, stored, &path, entry)?;
         self.identity(path, entry, known)
     }
 
     /// Checks that the data of a metadata-only copy exist. Missing data cannot be repaired.
-    fn data(&mut self, place: &CheckedDirectory, stored: Name<'_>, path: &TreePath, entry: &Entry) -> Result<()> {
+    fn data(&mut self, checked: &CheckedDirectory, stored: Name<'_>, path: &TreePath, entry: &Entry) -> Result<()> {
         if entry.attributes.kind != FileKind::Regular {
             return Ok(());
         }
@@ -199,7 +204,7 @@ impl BranchCheck<'_> {
             return Ok(());
         }
         let copy = Instance::new(self.member, entry.vnode.clone(), entry.attributes.ino);
-        let beside = NameInBranches { directories: place.right.clone(), name: stored.to_owned() };
+        let beside = NameInBranches { directories: checked.right.clone(), name: stored.to_owned() };
         let from = mark.path.clone();
         if !self.is_last() && self.union.data_of(&copy, mark, || Some(beside)).is_err() {
             self.report_problem(path.to_bytes(), Problem::DataGone(from), || Err(Errno::EIO));

@@ -18,9 +18,9 @@ impl Node {
     ) -> Result<VnodeRef> {
         let mut missing = Vec::new();
         let mut node = Arc::clone(self);
-        let mut place = loop {
-            if let Some(place) = node.instance_in(member) {
-                break place;
+        let mut instance = loop {
+            if let Some(instance) = node.instance_in(member) {
+                break instance;
             }
             node.find_location()?;
             let NodeLocation::At(above) = node.location() else { return Err(Errno::ESTALE) };
@@ -28,9 +28,9 @@ impl Node {
             missing.push((std::mem::replace(&mut node, directory), above));
         };
         for (node, above) in missing.iter().rev() {
-            place = node.make_directory_in(caller, member, above, &place)?;
+            instance = node.make_directory_in(caller, member, above, &instance)?;
         }
-        Ok(place)
+        Ok(instance)
     }
 
     /// The directory in a branch, for a change that a caller makes there: the leftmost instance decides about permissions, and
@@ -44,12 +44,12 @@ impl Node {
         member: &Arc<BranchMember>,
     ) -> Result<VnodeRef> {
         self.check_copyable(caller)?;
-        let place = self.ensure_directory_in(caller, member)?;
+        let instance = self.ensure_directory_in(caller, member)?;
         let leftmost = self.leftmost();
         if !Arc::ptr_eq(&leftmost.member, member) {
-            copy_permissions(&Caller::server().at_expense_of(caller), &leftmost.vnode, &place)?;
+            copy_permissions(&Caller::server().at_expense_of(caller), &leftmost.vnode, &instance)?;
         }
-        Ok(place)
+        Ok(instance)
     }
 
     /// Records that a caller has changed the instance in a branch: users see that by the times of the leftmost.
@@ -90,8 +90,8 @@ impl Node {
         let directory = work.mkdir(&writer, name.as_name(), 0o700)?.vnode;
         let made = copy_attributes(&writer, &self.leftmost().vnode, &directory, rights).and_then(|lost| {
             self.preserve_identity(&writer, member, &directory)?;
-            let place = || work.rename_verified(&writer, name.as_name(), parent, stored, RenameMode::NoReplace);
-            keeping_times(parent, place).map(|()| lost)
+            let rename = || work.rename_verified(&writer, name.as_name(), parent, stored, RenameMode::NoReplace);
+            keeping_times(parent, rename).map(|()| lost)
         });
         match made {
             Ok(lost) => member.record_losses(&directory, lost),

@@ -384,14 +384,14 @@ impl Node {
         let (server, stored) = (Caller::server(), stored.as_name());
         let names = [stored];
         let _names = directory.write_guard_for(NameChanges::Names(&names, Some(&original.member)));
-        let Some(place) = directory.instance_in(&original.member) else { return };
+        let Some(parent) = directory.instance_in(&original.member) else { return };
         let is_original = |entry: vnode::Entry| entry.vnode.handle() == original.vnode.handle();
-        if self.was_last_at(&directory, stored) && place.lookup(&server, stored).is_ok_and(is_original) {
-            let removed = keeping_times(&place, || place.unlink_verified(&server, stored));
+        if self.was_last_at(&directory, stored) && parent.lookup(&server, stored).is_ok_and(is_original) {
+            let removed = keeping_times(&parent, || parent.unlink_verified(&server, stored));
             if removed.is_ok() && target.is_unordered_with(&original.member) {
                 // Synchronizes before the copy gets another name. An original that reappears after a power failure is no worse
                 // than one that was not removed.
-                let _ = sync_directory(&place);
+                let _ = sync_directory(&parent);
             }
         }
     }
@@ -464,12 +464,12 @@ impl Node {
                     continue;
                 }
             };
-            let place = directory.ensure_directory_in(caller, target)?;
+            let parent = directory.ensure_directory_in(caller, target)?;
             let names = [stored.as_name()];
             let _names = directory.write_guard_for(NameChanges::Names(&names, Some(target)));
             if self.was_last_at(&directory, stored.as_name()) {
-                return keeping_times(&place, || {
-                    work.rename_verified(&writer, name.as_name(), &place, stored.as_name(), RenameMode::NoReplace)
+                return keeping_times(&parent, || {
+                    work.rename_verified(&writer, name.as_name(), &parent, stored.as_name(), RenameMode::NoReplace)
                 });
             }
         }

@@ -29,8 +29,8 @@ impl Node {
     pub(crate) fn create_file(self: &Arc<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         let exclusive = Creation { flags: how.flags.with(OpenFlags::EXCLUSIVE), ..*how };
         for _ in 0..MAX_ATTEMPTS {
-            let made = self.make(caller, name, |place, stored| {
-                let created = place.create_verified(caller, stored, &exclusive)?;
+            let made = self.make(caller, name, |parent, stored| {
+                let created = parent.create_verified(caller, stored, &exclusive)?;
                 Ok((created.file, created.entry))
             });
             match made {
@@ -70,8 +70,8 @@ impl Node {
         self.check_change_names_if_copied(caller)?;
         let mut full = FullBranches::default();
         let (target, created) = loop {
-            let (target, place) = self.place_for_new(caller, usize::MAX, &mut full)?;
-            match place.tmpfile(caller, how) {
+            let (target, parent) = self.place_for_new(caller, usize::MAX, &mut full)?;
+            match parent.tmpfile(caller, how) {
                 Err(error) if self.tries_next_branch(error) => full.exclude(Arc::clone(&target), error),
                 created => break (target, created?),
             }
@@ -84,7 +84,7 @@ impl Node {
 
     /// Creates a directory.
     pub(crate) fn make_directory(self: &Arc<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        let made = self.make(caller, name, |place, stored| Ok(((), place.mkdir_verified(caller, stored, mode)?)));
+        let made = self.make(caller, name, |parent, stored| Ok(((), parent.mkdir_verified(caller, stored, mode)?)));
         made.map(|(node, (), attributes)| node.entry(attributes))
     }
 
@@ -97,13 +97,13 @@ impl Node {
         mode: u32,
         device: Device,
     ) -> Result<Entry> {
-        let make = |place: &VnodeRef, stored: Name<'_>| {
-            let entry = place.mknod_verified(caller, stored, kind, mode, device)?;
+        let make = |parent: &VnodeRef, stored: Name<'_>| {
+            let entry = parent.mknod_verified(caller, stored, kind, mode, device)?;
             if whiteout_device::has_number(&entry.attributes)
                 && let Err(error) = whiteout::mark_user_device(&entry.vnode)
             {
                 // It is a whiteout so far, at a name where nothing was visible.
-                place.unlink_verified(&Caller::server(), stored)?;
+                parent.unlink_verified(&Caller::server(), stored)?;
                 return Err(error);
             }
             Ok(((), entry))
@@ -113,7 +113,7 @@ impl Node {
 
     /// Creates a symlink.
     pub(crate) fn make_symlink(self: &Arc<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        let made = self.make(caller, name, |place, stored| Ok(((), place.symlink_verified(caller, stored, target)?)));
+        let made = self.make(caller, name, |parent, stored| Ok(((), parent.symlink_verified(caller, stored, target)?)));
         made.map(|(node, (), attributes)| node.entry(attributes))
     }
 
@@ -153,7 +153,7 @@ impl Node {
                 limit = self.union.branches.position(&*self.nearest_branch(own)?).ok_or(Errno::ESTALE)?;
                 continue;
             }
-            let place = self.directory_for_change(caller, &member)?;
+            let parent = self.directory_for_change(caller, &member)?;
             let names = [stored];
             let _names = self.write_guard_for(NameChanges::Names(&names, Some(&member)));
             let search = self.search(caller, stored)?;
@@ -169,8 +169,8 @@ impl Node {
                     continue;
                 }
             };
-            let link = |place: &VnodeRef, stored: Name<'_>| Ok(((), place.link_verified(caller, &vnode, stored)?));
-            let ((), entry) = self.make_over_whiteout((&member, &place), stored, has_whiteout, &link)?;
+            let link = |parent: &VnodeRef, stored: Name<'_>| Ok(((), parent.link_verified(caller, &vnode, stored)?));
+            let ((), entry) = self.make_over_whiteout((&member, &parent), stored, has_whiteout, &link)?;
             self.touch_leftmost(&member);
             target.record_location(self, stored);
             return Ok(Arc::clone(target).entry(entry.attributes));
@@ -196,7 +196,7 @@ impl Node {
                 return Err(Errno::EEXIST);
             }
             self.check_change_names_if_copied(caller)?;
-            let (target, place) = match self.place_for_new(caller, limit, &mut full) {
+            let (target, parent) = match self.place_for_new(caller, limit, &mut full) {
                 // The directory has just been moved to where it cannot be in that branch.
                 Err(Errno::EXDEV) => continue,
                 placed => placed?,
@@ -214,7 +214,7 @@ impl Node {
                     continue;
                 }
             };
-            let (value, entry) = match self.make_over_whiteout((&target, &place), stored, has_whiteout, &make) {
+            let (value, entry) = match self.make_over_whiteout((&target, &parent), stored, has_whiteout, &make) {
                 Err(error) if self.tries_next_branch(error) => {
                     full.exclude(Arc::clone(&target), error);
                     continue;
@@ -250,26 +250,26 @@ impl Node {
     /// Creates an object at a name that may have a whiteout.
     fn make_over_whiteout<T>(
         &self,
-        (member, place): (&BranchMember, &VnodeRef),
+        (member, parent): (&BranchMember, &VnodeRef),
         stored: Name<'_>,
         has_whiteout: bool,
         make: &impl Fn(&VnodeRef, Name<'_>) -> Result<(T, Entry)>,
     ) -> Result<(T, Entry)> {
         if !has_whiteout {
-            return make(place, stored);
+            return make(parent, stored);
         }
-        let had_device = whiteout::displace_device(place, stored)?;
+        let had_device = whiteout::displace_device(parent, stored)?;
         // Beside its whiteout an object is visible, and a directory hides the lower branches.
-        let made = make(place, stored).and_then(|(value, entry)| {
-            let is_marked = !entry.attributes.is_directory() || self.mark_opaque(member, place, stored, &entry)?;
+        let made = make(parent, stored).and_then(|(value, entry)| {
+            let is_marked = !entry.attributes.is_directory() || self.mark_opaque(member, parent, stored, &entry)?;
             Ok(((value, entry), is_marked))
         });
         if made.is_err() && had_device {
-            whiteout::restore_device(place, stored);
+            whiteout::restore_device(parent, stored);
         }
         let (made, is_marked) = made?;
         if is_marked {
-            member.uncover(place, stored);
+            member.uncover(parent, stored);
         }
         Ok(made)
     }
@@ -280,10 +280,10 @@ impl Node {
     /// # Errors
     /// Errors from setting the mark: the directory is removed again. If it cannot be, it stays correct as long as the whiteout
     /// does.
-    fn mark_opaque(&self, member: &BranchMember, place: &VnodeRef, stored: Name<'_>, made: &Entry) -> Result<bool> {
+    fn mark_opaque(&self, member: &BranchMember, parent: &VnodeRef, stored: Name<'_>, made: &Entry) -> Result<bool> {
         let Err(error) = whiteout::set_opaque(&made.vnode, self.union.settings.whiteouts) else { return Ok(true) };
-        match remove_marked_directory(member, place, stored) {
-            Err(_) if whiteout::has_whiteout_file(place, stored) == Ok(true) => Ok(false),
+        match remove_marked_directory(member, parent, stored) {
+            Err(_) if whiteout::has_whiteout_file(parent, stored) == Ok(true) => Ok(false),
             _ => Err(error),
         }
     }

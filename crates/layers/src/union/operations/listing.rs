@@ -335,9 +335,9 @@ impl EntryMerge {
 
     fn insert(&mut self, name: NameBuf, ino: u64, kind: Option<FileKind>) {
         let hashed = hash(name.as_bytes());
-        let instance = self.items.entry(hashed, |item| item.name == name, |item| hash(item.name.as_bytes()));
-        if let Entry::Vacant(instance) = instance {
-            instance.insert(MergedEntry { cookie: cookie_of(hashed), name, ino, kind });
+        let vacancy = self.items.entry(hashed, |item| item.name == name, |item| hash(item.name.as_bytes()));
+        if let Entry::Vacant(vacancy) = vacancy {
+            vacancy.insert(MergedEntry { cookie: cookie_of(hashed), name, ino, kind });
         }
     }
 

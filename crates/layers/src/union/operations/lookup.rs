@@ -286,12 +286,13 @@ impl Union {
     /// on.
     fn follow_redirect(
         &self,
-        places: &[Instance],
+        parent_instances: &[Instance],
         redirect: Option<Vec<u8>>,
         found: Option<&mut LookupResult>,
     ) -> Result<bool> {
         let Some(path) = redirect else { return Ok(false) };
-        let rest = self.search_redirect(&path, &self.roots_right_of(&places[0].member), &places[1..])?;
+        let rest =
+            self.search_redirect(&path, &self.roots_right_of(&parent_instances[0].member), &parent_instances[1..])?;
         if let (Some(found), Some(rest)) = (found, rest)
             && rest.kind() == FileKind::Directory
         {
@@ -404,15 +405,15 @@ impl Union {
 fn are_outdated(directory: &[Instance], holders: &[Instance], caller: &Caller) -> Result<bool> {
     // An instance that has failed was not needed.
     let is_queried = |place: &Instance| {
-        let is_believed = || holders.iter().any(|instance| Arc::ptr_eq(&instance.member, &place.member));
-        !place.member.has_failed() && !is_believed()
+        let is_trusted = || holders.iter().any(|instance| Arc::ptr_eq(&instance.member, &place.member));
+        !place.member.has_failed() && !is_trusted()
     };
-    let ask = |place: &Instance| place.names.is_outdated(&place.vnode);
+    let query = |place: &Instance| place.names.is_outdated(&place.vnode);
     let is_needed = |_, place: &Instance| place.names.has_contents() && is_queried(place);
-    let queries = ParallelQueries::start_slow(directory, is_needed, move |_, place| ask(place));
+    let queries = ParallelQueries::start_slow(directory, is_needed, move |_, place| query(place));
     let mut is_outdated = false;
     for (index, place) in directory.iter().enumerate().filter(|(_, place)| is_queried(place)) {
-        let outdated = queries.take(index, caller.cancellation()).unwrap_or_else(|| Ok(ask(place)))?;
+        let outdated = queries.take(index, caller.cancellation()).unwrap_or_else(|| Ok(query(place)))?;
         let outdated = outdated.map_err(|error| place.member.reported_error(error));
         is_outdated |= if place.member.has_failed() { true } else { outdated? };
     }
@@ -440,8 +441,8 @@ impl Node {
     /// The vnode of an object found here by a name.
     pub(crate) fn node_of(self: &Arc<Self>, found: LookupResult, stored: Name<'_>) -> Result<Arc<Node>> {
         let identity = self.identity_of(&found, stored)?;
-        let instance = (found.generation, found.instances.clone());
-        Ok(self.union.table.find_or_insert(&self.union, identity, found.kind(), instance))
+        let instances = (found.generation, found.instances.clone());
+        Ok(self.union.table.find_or_insert(&self.union, identity, found.kind(), instances))
     }
 
     /// Like [`Node::identity_of`], but prefers the identity that the live vnode had before the branches were changed.

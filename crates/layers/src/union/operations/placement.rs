@@ -53,7 +53,7 @@ impl Node {
             }
             match self.directory_for_change(caller, &member) {
                 Err(error) if self.tries_next_branch(error) => full.exclude(member, error),
-                instance => return Ok((member, instance?)),
+                directory => return Ok((member, directory?)),
             }
         }
         Err(full.error.unwrap_or(Errno::EROFS))
@@ -138,13 +138,13 @@ impl Node {
         let instances = above.directory.instances();
         let position = |instance: &Instance| branches.position(&instance.member).ok_or(Errno::ESTALE);
         let positions = instances.iter().map(position).collect::<Result<Vec<usize>>>()?;
-        let places = &instances[..positions.partition_point(|position| *position <= own)];
+        let instances_above = &instances[..positions.partition_point(|position| *position <= own)];
         let stored = above.stored.clone();
-        let ask = move |instance: &Instance| LowerVisibility::of(instance, stored.as_name());
-        let by_others = ask.clone();
-        let answers = ParallelQueries::start(places, |_, _| true, move |_, instance| by_others(instance));
-        for (index, instance) in places.iter().enumerate() {
-            match answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(ask(instance)))?? {
+        let query = move |instance: &Instance| LowerVisibility::of(instance, stored.as_name());
+        let by_others = query.clone();
+        let answers = ParallelQueries::start(instances_above, |_, _| true, move |_, instance| by_others(instance));
+        for (index, instance) in instances_above.iter().enumerate() {
+            match answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(query(instance)))?? {
                 LowerVisibility::Nothing => {}
                 LowerVisibility::Directory if positions[index] < own => {}
                 LowerVisibility::Directory | LowerVisibility::Hidden => return Ok(false),
@@ -250,9 +250,9 @@ fn sort_by_space<K: Ord>(members: &mut Vec<Arc<BranchMember>>, key: impl Fn(Opti
 /// Space of each of these branches, slow ones queried in parallel; `None` for one that does not report it.
 fn spaces_of(members: &[Arc<BranchMember>]) -> Vec<Option<StatFs>> {
     let roots: Vec<Instance> = members.iter().map(root_of).collect();
-    let ask = |instance: &Instance| instance.vnode.statfs(&Caller::server());
-    let answers = ParallelQueries::start_slow(&roots, |_, _| true, move |_, instance| ask(instance));
-    let answer = |(index, root)| answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(ask(root)));
+    let query = |instance: &Instance| instance.vnode.statfs(&Caller::server());
+    let answers = ParallelQueries::start_slow(&roots, |_, _| true, move |_, instance| query(instance));
+    let answer = |(index, root)| answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(query(root)));
     roots.iter().enumerate().map(|instance| answer(instance).flatten().ok()).collect()
 }
 

@@ -271,21 +271,21 @@ impl NameRemoval<'_> {
         }
         let count = hidden.len();
         let (kind, instances, stored) = (self.found.kind(), self.found.instances.clone(), self.stored.to_owned());
-        let is_apart =
+        let is_unordered =
             |instance: &Instance| are_unordered((&instance.member, &instance.vnode), (self.member, self.directory));
-        let apart: Vec<bool> = hidden.iter().map(|(instance, _)| is_apart(instance)).collect();
+        let unordered: Vec<bool> = hidden.iter().map(|(instance, _)| is_unordered(instance)).collect();
         let remove = move |index: usize| {
             let (instance, entry) = &hidden[index];
             let is_removed = remove_at(instance, entry, kind, &instances, stored.as_name())?;
-            if is_removed && apart[index] {
+            if is_removed && unordered[index] {
                 // The object that hides it may be removed next, and that removal must not reach the disk first.
                 sync_directory(&instance.vnode)?;
             }
             Ok::<bool, Errno>(is_removed)
         };
         let remove = Arc::new(remove);
-        let by_others = Arc::clone(&remove);
-        let removed = ParallelQueries::start_many(count, MIN_HELPED_REMOVALS, move |index| by_others(index));
+        let shared_remove = Arc::clone(&remove);
+        let removed = ParallelQueries::start_many(count, MIN_HELPED_REMOVALS, move |index| shared_remove(index));
         for index in 0..count {
             // An error is treated like a read-only branch.
             if removed.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(remove(index))) != Ok(Ok(true)) {

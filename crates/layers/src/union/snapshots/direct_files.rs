@@ -51,8 +51,8 @@ impl DirectFileCopy {
         let NodeLocation::At(above) = self.node.location() else { return Ok(()) };
         let server = Caller::server();
         let (stored, old) = (above.stored.as_name(), above.directory.instance_in(&self.member).ok_or(Errno::ESTALE)?);
-        let place = above.directory.ensure_directory_in(&server, new)?;
-        keeping_times(&old, || self.swap_with_copy(&old, &place, stored))?;
+        let new_directory = above.directory.ensure_directory_in(&server, new)?;
+        keeping_times(&old, || self.swap_with_copy(&old, &new_directory, stored))?;
         let Instance { vnode, ino, .. } = self.node.leftmost();
         self.node.set_instances(vec![Instance::new(new, vnode, ino)]);
         Ok(())
@@ -66,8 +66,8 @@ impl DirectFileCopy {
             return true;
         }
         let NodeLocation::At(above) = self.node.location() else { return false };
-        let places = (above.directory.instance_in(&self.member), above.directory.instance_in(new));
-        let (Some(old), Some(new)) = places else { return false };
+        let locations = (above.directory.instance_in(&self.member), above.directory.instance_in(new));
+        let (Some(old), Some(new)) = locations else { return false };
         let is_back = keeping_times(&old, || self.undo_swap(&old, &new, above.stored.as_name())).is_ok();
         if is_back {
             self.node.set_instances(vec![Instance::new(&self.member, vnode, ino)]);
@@ -172,8 +172,8 @@ pub(crate) fn restore_interrupted(root: &VnodeRef, work: &VnodeRef, record: Name
     if work::is_later_version(&text, RECORD_HEADER) {
         return Err(LATER_VERSION);
     }
-    let places = decode_record(&text).unwrap_or_default();
-    places.iter().try_for_each(|place| place.restore(root, work))
+    let locations = decode_record(&text).unwrap_or_default();
+    locations.iter().try_for_each(|location| location.restore(root, work))
 }
 
 /// Former location of a file.
@@ -229,13 +229,13 @@ mod tests {
     #[test]
     fn truncated_record_is_ignored() {
         let text = format!("{RECORD_HEADER}\n61 / 62 7\n6162 /612f62 ff {}\nend\n", u64::MAX);
-        let place = |copy: &[u8], directory: &[u8], name: &[u8], ino| {
+        let location = |copy: &[u8], directory: &[u8], name: &[u8], ino| {
             let name_of = |bytes: &[u8]| NameBuf::new(bytes.to_vec()).unwrap();
             FileLocation { copy: name_of(copy), directory: directory.to_vec(), name: name_of(name), ino }
         };
         assert_eq!(
             decode_record(&text),
-            Some(vec![place(b"a", b"", b"b", 7), place(b"ab", b"a/b", b"\xff", u64::MAX)])
+            Some(vec![location(b"a", b"", b"b", 7), location(b"ab", b"a/b", b"\xff", u64::MAX)])
         );
         for length in 0..text.len() {
             assert_eq!(decode_record(&text[..length]), None, "cut after {length} bytes");

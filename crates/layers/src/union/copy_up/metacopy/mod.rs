@@ -320,7 +320,8 @@ impl Node {
         let _ = self.reference().find_location();
         let NodeLocation::At(above) = self.location() else { return None };
         let own = self.union.branches.position(member)?;
-        let is_right = |place: &&Instance| self.union.branches.position(&place.member).is_some_and(|at| at > own);
+        let is_right =
+            |directory: &&Instance| self.union.branches.position(&directory.member).is_some_and(|at| at > own);
         let directories = above.directory.instances().iter().filter(is_right).cloned().collect();
         Some(NameInBranches { directories, name: above.stored })
     }
@@ -333,13 +334,13 @@ fn has_several_names(file: &VnodeRef) -> Result<bool> {
 /// The file of that name in these directories, as it is there, and its name in the ones below.
 pub(crate) fn file_in(directories: &[Instance], name: NameBuf) -> Result<Option<(Instance, NameInBranches)>> {
     let server = Caller::server();
-    for (index, place) in directories.iter().enumerate() {
-        match place.vnode.lookup(&server, name.as_name()) {
+    for (index, directory) in directories.iter().enumerate() {
+        match directory.vnode.lookup(&server, name.as_name()) {
             Ok(entry) if entry.attributes.kind == FileKind::Regular => {
-                let found = Instance::new(&place.member, entry.vnode, entry.attributes.ino);
+                let found = Instance::new(&directory.member, entry.vnode, entry.attributes.ino);
                 return Ok(Some((found, NameInBranches { directories: directories[index + 1..].to_vec(), name })));
             }
-            Err(Errno::ENOENT) if !whiteout::has_whiteout_file(&place.vnode, name.as_name())? => {}
+            Err(Errno::ENOENT) if !whiteout::has_whiteout_file(&directory.vnode, name.as_name())? => {}
             Ok(_) | Err(Errno::ENOENT) => return Ok(None),
             Err(error) => return Err(error),
         }

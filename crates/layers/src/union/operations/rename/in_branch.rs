@@ -296,14 +296,14 @@ impl BranchRename<'_> {
         for (instance, reached) in reached.into_iter().rev() {
             let is_other = matches!(reached, ReachedObject::Other);
             if is_other && self.target.directory.union.branches.may_change(&instance.member) {
-                let is_apart = are_unordered((&instance.member, &instance.vnode), (self.member, self.to));
-                if is_apart && self.sync_target().is_err() {
+                let is_unordered = are_unordered((&instance.member, &instance.vnode), (self.member, self.to));
+                if is_unordered && self.sync_target().is_err() {
                     // The object that hides it is not on disk.
                     return;
                 }
                 // An error is treated like a read-only branch.
                 let _ = self.rename_lower_object(instance);
-                is_synchronized &= !is_apart || sync_directory(&instance.vnode).is_ok();
+                is_synchronized &= !is_unordered || sync_directory(&instance.vnode).is_ok();
             }
         }
         if is_synchronized && self.source.reveals_lower(self.member) == Ok(false) {

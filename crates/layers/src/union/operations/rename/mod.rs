@@ -353,15 +353,15 @@ fn remove_lower(rename: &BranchRename<'_>, victim: &Node, found: &LookupResult) 
 
 /// Removes the former target from a lower branch; returns whether it was there.
 fn remove_in(rename: &BranchRename<'_>, own: &BranchMember) -> Result<bool> {
-    let is_apart = own.is_unordered_with(rename.member);
-    if is_apart {
+    let is_unordered = own.is_unordered_with(rename.member);
+    if is_unordered {
         // The object that hides it is synchronized first.
         rename.sync_target()?;
     }
-    let Some(place) = rename.target.directory.instance_in(own) else { return Ok(false) };
-    place.unlink_verified(&Caller::server(), rename.target.stored)?;
-    if is_apart {
-        sync_directory(&place)?
+    let Some(directory) = rename.target.directory.instance_in(own) else { return Ok(false) };
+    directory.unlink_verified(&Caller::server(), rename.target.stored)?;
+    if is_unordered {
+        sync_directory(&directory)?
     }
     Ok(true)
 }
