@@ -13,7 +13,7 @@ use vnode::{
     SetAttributes, SetTime,
 };
 
-fn text_of(file: &OpenFileRef) -> String {
+fn read_text(file: &OpenFileRef) -> String {
     let mut buffer = [0; 100];
     let length = file.read_at(&server(), 0, &mut buffer).unwrap();
     String::from_utf8_lossy(&buffer[..length]).into_owned()
@@ -31,12 +31,12 @@ fn branches_are_added_and_removed_under_open_objects() {
     let listed = scene.tell("add", &[("branch", "new=ro"), ("at", "1")]).unwrap();
     assert_eq!(listed, "branch 0=rw\nnew=ro\nbranch 1=ro\n");
     assert_eq!(read(&scene.union, "f").unwrap(), "7:f", "a branch on the left hides");
-    assert_eq!(text_of(&file), "1:f", "open files stay what they are");
+    assert_eq!(read_text(&file), "1:f", "open files stay what they are");
     assert_eq!(directory.lookup(&server(), name("new")).unwrap().attributes.size, 7);
     scene.tell("remove", &[("branch", "branch 1")]).unwrap();
     assert_eq!(list(&scene.union, ""), ["d", "f"]);
     assert_eq!(list(&scene.union, "d"), ["new", "x"]);
-    assert_eq!(text_of(&file), "1:f");
+    assert_eq!(read_text(&file), "1:f");
     assert_eq!(gone.getattr(&server()).err(), Some(Errno::ESTALE));
     assert_eq!(directory.lookup(&server(), name("y")).err(), Some(Errno::ENOENT));
     assert!(directory.lookup(&server(), name("x")).is_ok());
@@ -131,7 +131,7 @@ fn write_to_branch_that_became_read_only_copies_up() {
     scene.tell("add", &[("branch", "new=rw"), ("at", "0")]).unwrap();
     scene.tell("mode", &[("branch", "branch 0"), ("mode", "ro")]).unwrap();
     writer.write_at(&server(), 0, b"new", false).unwrap();
-    assert_eq!((text_of(&reader), text_of(&writer)), ("new/x".to_owned(), "new/x".to_owned()));
+    assert_eq!((read_text(&reader), read_text(&writer)), ("new/x".to_owned(), "new/x".to_owned()));
     assert_eq!(read(&scene.branches[0], "d/x").unwrap(), "0:d/x");
     assert_eq!(read(&new, "d/x").unwrap(), "new/x");
     assert_eq!(at(&scene.union, "d/x").unwrap().getattr(&server()).unwrap().ino, ino);
@@ -154,7 +154,7 @@ fn held_locks_move_with_a_copy() {
         writer.test_lock(&server(), LockOwner(3), &exclusive).unwrap().is_some()
     };
     assert_eq!((in_the_way(1), in_the_way(2)), (true, false));
-    assert_eq!(text_of(&first), "new");
+    assert_eq!(read_text(&first), "new");
 }
 
 #[test]

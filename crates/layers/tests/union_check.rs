@@ -64,7 +64,7 @@ impl Scene {
     }
 
     /// Finds these, by paths, repairs them, and finds nothing then.
-    fn finds(&self, options: CheckOptions, expected: &[(&str, Problem)]) {
+    fn expect_findings(&self, options: CheckOptions, expected: &[(&str, Problem)]) {
         let told = |findings: Vec<Finding>| {
             let mut told: Vec<_> = findings
                 .into_iter()
@@ -83,10 +83,10 @@ impl Scene {
         assert_eq!(told(self.check(options)), [], "after the repair");
     }
 
-    /// As [`Scene::finds`], of what is always looked for; users see the same before and after.
-    fn finds_and_keeps(&self, expected: &[(&str, Problem)]) {
+    /// As [`Scene::expect_findings`], of what is always looked for; users see the same before and after.
+    fn expect_unrepaired(&self, expected: &[(&str, Problem)]) {
         let before = View::of(&self.union());
-        self.finds(CheckOptions::default(), expected);
+        self.expect_findings(CheckOptions::default(), expected);
         let after = View::of(&self.union());
         assert_eq!(after.since(&before), before.since(&before));
     }
@@ -120,7 +120,7 @@ fn chmod(union: &UnionFileSystem, path: &str) {
 #[test]
 fn check_finds_objects_beside_their_whiteouts() {
     let scene = Scene::new(&["a", ".wh.a", "d/e/x", "d/.wh.e", "o/x", ".wh.o"], &["a", "d/e/y"]);
-    scene.finds_and_keeps(&[
+    scene.expect_unrepaired(&[
         ("a", Problem::BesideWhiteout),
         ("d/e", Problem::DirectoryBesideWhiteout),
         ("o", Problem::DirectoryBesideWhiteout),
@@ -136,14 +136,14 @@ fn check_finds_two_whiteouts_of_one_name() {
     }
     let scene = Scene::new(&[".wh.a"], &["a"]);
     mknodat(CWD, scene.path("left/a"), FileType::CharacterDevice, Mode::empty(), makedev(0, 0)).unwrap();
-    scene.finds_and_keeps(&[("a", Problem::TwoWhiteouts)]);
+    scene.expect_unrepaired(&[("a", Problem::TwoWhiteouts)]);
 }
 
 #[test]
 fn check_finds_idle_whiteouts_on_request() {
     let scene = Scene::new(&[".wh.a", ".wh.b", "d/.wh.c"], &["b"]);
-    scene.finds_and_keeps(&[]);
-    scene.finds(IDLE, &[(".wh.a", Problem::IdleWhiteout), ("d/.wh.c", Problem::IdleWhiteout)]);
+    scene.expect_unrepaired(&[]);
+    scene.expect_findings(IDLE, &[(".wh.a", Problem::IdleWhiteout), ("d/.wh.c", Problem::IdleWhiteout)]);
 }
 
 /// Names that whoever may write to a branch can give keep nobody from checking it, nor what is right beside them from being found.
@@ -155,7 +155,7 @@ fn malformed_whiteout_names_hide_nothing() {
         odd.iter().flat_map(|name| [(*name).to_owned(), format!("d/{name}"), format!("e/{name}/x")]).collect();
     let left: Vec<&str> = left.iter().map(String::as_str).chain(["a", ".wh.a"]).collect();
     let scene = Scene::new(&left, &["b"]);
-    scene.finds(CheckOptions::default(), &[("a", Problem::BesideWhiteout)]);
+    scene.expect_findings(CheckOptions::default(), &[("a", Problem::BesideWhiteout)]);
     let union = scene.union();
     chmod(&union, "a");
     union.root().rename(&server(), name("e"), &union.root(), name("f"), RenameMode::Replace).unwrap();
@@ -166,7 +166,7 @@ fn malformed_whiteout_names_hide_nothing() {
 fn directory_with_whiteout_name_is_removed_as_a_whiteout() {
     let scene = Scene::new(&[".wh.gone/", ".wh.b/"], &["b"]);
     let options = CheckOptions { idle: true, ..CheckOptions::default() };
-    scene.finds(options, &[(".wh.gone", Problem::IdleWhiteout)]);
+    scene.expect_findings(options, &[(".wh.gone", Problem::IdleWhiteout)]);
     let union = scene.union();
     assert_eq!(union.root().lookup(&server(), name("b")).map(drop), Err(Errno::ENOENT));
     union.root().mkdir(&server(), name("b"), 0o700).unwrap();
@@ -185,7 +185,7 @@ fn check_finds_contradictory_and_dangling_marks() {
     scene.mark("left/file", "overlay.redirect", "/old");
     scene.mark("left/file", "overlay.opaque", "y");
     let before = View::of(&scene.union());
-    scene.finds(
+    scene.expect_findings(
         CheckOptions::default(),
         &[
             ("away", Problem::MovedFromNowhere(b"/nowhere/at/all".to_vec())),
@@ -216,7 +216,7 @@ fn check_finds_unfinished_work() {
     let mut found: Vec<(&str, Problem)> = expected.iter().map(|path| (path.as_str(), Problem::LeftOver)).collect();
     let part = of("part");
     found.insert(0, (&part, Problem::LeftOver));
-    scene.finds(CheckOptions::default(), &found);
+    scene.expect_findings(CheckOptions::default(), &found);
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn check_finds_foreign_objects_in_the_state_directory() {
     fs::create_dir_all(scene.path("left/.wh..wh.plyfs/stranger/x")).unwrap();
     fs::create_dir_all(scene.path("left/.wh..wh.plyfs/links")).unwrap();
     fs::write(scene.path("left/.wh..wh.plyfs/links/stranger"), "").unwrap();
-    scene.finds_and_keeps(&[
+    scene.expect_unrepaired(&[
         (".wh..wh.plyfs/links/stranger", Problem::Unknown),
         (".wh..wh.plyfs/stranger", Problem::Unknown),
     ]);
@@ -355,7 +355,7 @@ fn check_finds_orphaned_and_wrong_links() {
     let (wrong, stays) = (path(wrong), path(&stays));
     let mut expected = [(wrong.as_str(), Problem::WrongLink), (stays.as_str(), Problem::OrphanedLink)];
     expected.sort_by_key(|(path, _)| *path);
-    scene.finds_and_keeps(&expected);
+    scene.expect_unrepaired(&expected);
 }
 
 #[test]
@@ -375,7 +375,7 @@ fn check_finds_wrong_identities() {
     let origin = *origin.expect("a copy tells of its origin");
     setxattr(&twin, origin, &value, XattrFlags::empty()).unwrap();
     setxattr(scene.path("left/mine"), origin, b"nonsense", XattrFlags::empty()).unwrap();
-    scene.finds(
+    scene.expect_findings(
         CheckOptions::default(),
         &[("mine", Problem::UnreadableOrigin), ("z/twin", Problem::SameIdentity(b"a".to_vec()))],
     );
@@ -384,7 +384,7 @@ fn check_finds_wrong_identities() {
     // The original goes behind the union's back.
     fs::remove_file(scene.path("right/a")).unwrap();
     assert_eq!(scene.check(CheckOptions::default()), []);
-    scene.finds(IDLE, &[("a", Problem::OriginGone)]);
+    scene.expect_findings(IDLE, &[("a", Problem::OriginGone)]);
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn check_finds_problems_in_snapshot_layers() {
     // The next union of the branches would remove these by itself.
     fs::write(second(".wh..wh.plyfs/work/copy.5"), "part").unwrap();
     fs::create_dir_all(first(".wh..wh.plyfs/work/7/x")).unwrap();
-    scene.finds(
+    scene.expect_findings(
         CheckOptions::default(),
         &[
             (&in_second[0], Problem::Unknown),
@@ -448,7 +448,7 @@ fn check_finds_problems_in_snapshot_layers() {
         ],
     );
     assert_eq!(View::of(&scene.union()).since(&before), before.since(&before));
-    scene.finds(IDLE, &[(".wh..wh.plyfs/layers/9", Problem::LeftOver)]);
+    scene.expect_findings(IDLE, &[(".wh..wh.plyfs/layers/9", Problem::LeftOver)]);
     // A whiteout of what only a later layer has hides it on the right.
     assert!(first("d/.wh.y").exists());
 
@@ -460,7 +460,7 @@ fn check_finds_problems_in_snapshot_layers() {
     fs::remove_file(second("l")).unwrap();
     fs::remove_file(scene.path("right/l")).unwrap();
     fs::remove_file(scene.path("right/l2")).unwrap();
-    scene.finds(CheckOptions::default(), &[(&shown, Problem::OrphanedLink)]);
+    scene.expect_findings(CheckOptions::default(), &[(&shown, Problem::OrphanedLink)]);
 
     // What something in a snapshot is known by stays.
     fs::remove_file(scene.path("right/c")).unwrap();

@@ -16,7 +16,7 @@ use vnode::{Control, ControlError, FileSystemRef, OpenFlags, SetAttributes};
 use BranchMode::{NoCreate, ReadOnly, ReadWrite};
 
 /// How a branch is opened: anew each time, where it is on a disk.
-type Open<'a> = &'a dyn Fn() -> FileSystemRef;
+type OpenBranch<'a> = &'a dyn Fn() -> FileSystemRef;
 
 fn branch(file_system: FileSystemRef, mode: BranchMode, label: &str) -> Branch {
     Branch { file_system, mode: Some(mode), label: label.to_owned() }
@@ -26,7 +26,7 @@ fn union(branches: Vec<Branch>) -> Result<FileSystemRef, OptionError> {
     layers::kind("union").unwrap().join(&[], branches, None)
 }
 
-fn tell(union: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> Result<String, ControlError> {
+fn send_command(union: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> Result<String, ControlError> {
     let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     union.control(&Control { target: "union".to_owned(), command: command.to_owned(), arguments })
 }
@@ -41,7 +41,7 @@ fn chmod(union: &FileSystemRef, path: &str) -> vnode::Result<()> {
 }
 
 /// Does so with each kind of branch: on a disk, in memory, below layers, and a union.
-fn with_each(test: impl Fn(&str, Open<'_>)) {
+fn for_each_base(test: impl Fn(&str, OpenBranch<'_>)) {
     let place = tempfile::tempdir().unwrap();
     test("dir", &|| directory(&place));
     test("dir below layers", &|| layer("longnames", &[], layer("rot13", &[], directory(&place))));
@@ -51,7 +51,7 @@ fn with_each(test: impl Fn(&str, Open<'_>)) {
     test("union", &|| inner.clone());
 }
 
-fn refusal(made: Result<FileSystemRef, OptionError>) -> Option<(String, Refusal)> {
+fn refusal_of(made: Result<FileSystemRef, OptionError>) -> Option<(String, Refusal)> {
     match made.err()? {
         OptionError { key, problem: OptionProblem::RefusedBranch(why), .. } => Some((key, why)),
         other => panic!("{other}"),
@@ -60,11 +60,11 @@ fn refusal(made: Result<FileSystemRef, OptionError>) -> Option<(String, Refusal)
 
 #[test]
 fn claimed_branch_is_refused_to_other_unions() {
-    with_each(|kind, open| {
+    for_each_base(|kind, open| {
         let one = union(vec![branch(open(), ReadWrite, "shared")]).unwrap();
         let mode = if kind == "mem" { NoCreate } else { ReadWrite };
         let other = union(vec![branch(memory(), ReadWrite, "own"), branch(open(), mode, "shared")]);
-        assert_eq!(refusal(other), Some(("shared".to_owned(), Refusal::InUse)), "{kind}");
+        assert_eq!(refusal_of(other), Some(("shared".to_owned(), Refusal::InUse)), "{kind}");
         let options = CheckOptions::default();
         let checked = check(vec![branch(open(), ReadWrite, "shared")], &options, &mut |_| {});
         assert_eq!(checked, Err(CheckError::InUse("shared".to_owned())), "{kind}");
@@ -80,16 +80,16 @@ fn claimed_branch_is_refused_to_other_unions() {
 
 #[test]
 fn union_cannot_write_one_branch_twice() {
-    with_each(|kind, open| {
+    for_each_base(|kind, open| {
         let twice = |mode| union(vec![branch(open(), ReadWrite, "one"), branch(open(), mode, "other")]);
-        assert_eq!(refusal(twice(ReadWrite)), Some(("other".to_owned(), Refusal::InUse)), "{kind}");
+        assert_eq!(refusal_of(twice(ReadWrite)), Some(("other".to_owned(), Refusal::InUse)), "{kind}");
         assert!(twice(ReadOnly).is_ok(), "{kind}");
     });
 }
 
 #[test]
 fn new_union_waits_for_an_ending_one() {
-    with_each(|kind, open| {
+    for_each_base(|kind, open| {
         let ending = union(vec![branch(open(), ReadWrite, "shared")]).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -203,7 +203,7 @@ fn data_of_foreign_metadata_only_copies_become_read_only() {
 }
 
 /// A union that writes `low` where files are, and another that makes a metadata-only copy whose data are there.
-fn data_for_others(low_files: &[&str]) -> (Scene, Scene) {
+fn unions_sharing_data(low_files: &[&str]) -> (Scene, Scene) {
     let (shared, low, top) = (memory(), memory(), memory());
     low_files.iter().for_each(|file| fill(&low, 2, file));
     let reader = joined(vec![(ReadWrite, top), (ReadOnly, shared.clone()), (ReadWrite, low.clone())]);
@@ -216,7 +216,7 @@ fn data_for_others(low_files: &[&str]) -> (Scene, Scene) {
 
 #[test]
 fn open_file_continues_in_a_copy_once_its_branch_holds_foreign_data() {
-    let (reader, _writer) = data_for_others(&["f", "more"]);
+    let (reader, _writer) = unions_sharing_data(&["f", "more"]);
     let file = at(&reader.union, "more").unwrap().open(&server(), OpenFlags::READ_WRITE).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
     // Only written to: nothing that is asked by its name makes the union look.
@@ -231,7 +231,7 @@ fn open_file_continues_in_a_copy_once_its_branch_holds_foreign_data() {
 #[test]
 fn foreign_changes_seen_by_a_view_reach_the_mount_union() {
     const VIEWER: u32 = 7;
-    let (reader, writer) = data_for_others(&["f", "more"]);
+    let (reader, writer) = unions_sharing_data(&["f", "more"]);
     reader.offer("private", &memory());
     reader.tell("view-add", &[("branch", "private=rw"), ("uid", &VIEWER.to_string())]).unwrap();
     // From now on, for longer than anything is believed, only who has the view asks.
@@ -254,9 +254,9 @@ fn written_branch_without_claims_is_refused() {
     let (one, other) = (union(open()).unwrap(), union(open()).unwrap());
     drop(other);
     // What needs the work directory locks it.
-    tell(&one, "snapshot-take", &[("name", "s")]).unwrap();
+    send_command(&one, "snapshot-take", &[("name", "s")]).unwrap();
     let begin = Instant::now();
-    assert_eq!(refusal(union(open())), Some(("silent".to_owned(), Refusal::InUse)));
+    assert_eq!(refusal_of(union(open())), Some(("silent".to_owned(), Refusal::InUse)));
     assert!(begin.elapsed() < Duration::from_secs(10));
     drop(one);
     assert!(union(open()).is_ok());

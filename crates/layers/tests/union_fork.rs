@@ -28,8 +28,8 @@ use vnode::{
 };
 
 const STEPS: usize = 60;
-const FORKS: u64 = 100;
-const FORKS_ON_DISK: u64 = 10;
+const FORK_COUNT: u64 = 100;
+const DISK_FORK_COUNT: u64 = 10;
 
 /// A fork of a file system, and when it began.
 struct Scene {
@@ -98,7 +98,7 @@ fn tree(file_system: &FileSystemRef) -> Vec<String> {
     let mut links = HashMap::new();
     let mut open = vec![(String::new(), file_system.root())];
     while let Some((path, directory)) = open.pop() {
-        for name in list_of(&directory) {
+        for name in acl_of(&directory) {
             let entry = directory.lookup(&server(), common::unions::name(&name)).unwrap();
             let path = format!("{path}/{name}");
             lines.push(describe(&path, &entry.vnode, &mut links));
@@ -111,7 +111,7 @@ fn tree(file_system: &FileSystemRef) -> Vec<String> {
     lines
 }
 
-fn list_of(directory: &VnodeRef) -> Vec<String> {
+fn acl_of(directory: &VnodeRef) -> Vec<String> {
     let mut names = Vec::new();
     let mut see = |entry: vnode::DirectoryEntry<'_>| {
         names.push(String::from_utf8(entry.name.as_bytes().to_vec()).unwrap());
@@ -148,14 +148,14 @@ fn describe(path: &str, object: &VnodeRef, links: &mut HashMap<u64, String>) -> 
     )
 }
 
-fn same(expected: &[String], found: &[String], when: &str) {
+fn assert_same(expected: &[String], found: &[String], when: &str) {
     let missing = expected.iter().find(|line| !found.contains(line));
     let surplus = found.iter().find(|line| !expected.contains(line));
     assert!(missing.is_none() && surplus.is_none(), "{when}:\nexpected {missing:?}\nfound    {surplus:?}");
 }
 
 /// Random operations on a file system.
-fn work_on(file_system: &FileSystemRef, random: &mut Rng, steps: usize) {
+fn make_random_changes(file_system: &FileSystemRef, random: &mut Rng, steps: usize) {
     let mut side = Side::new(Box::new(common::Shared(file_system.clone())), false);
     for _ in 0..steps {
         let operation = Operation::random(random);
@@ -181,10 +181,10 @@ fn seeds(forks: u64) -> (Vec<u64>, usize) {
 }
 
 #[test]
-fn whatever_is_done_in_a_fork_a_commit_does_in_the_file_system() {
-    commit_whatever_is_done(FORKS, |random, steps| {
+fn commit_reproduces_fork_changes() {
+    commit_random_changes(FORK_COUNT, |random, steps| {
         let stack = memory();
-        work_on(&stack, random, steps * 4);
+        make_random_changes(&stack, random, steps * 4);
         Scene::of(stack)
     });
 }
@@ -195,33 +195,39 @@ fn commit_reproduces_fork_changes_on_disk() {
         eprintln!("skipped: needs root");
         return;
     }
-    commit_whatever_is_done(FORKS_ON_DISK, |random, steps| Scene::on_disk(|stack| work_on(stack, random, steps * 4)));
+    commit_random_changes(DISK_FORK_COUNT, |random, steps| {
+        Scene::on_disk(|stack| make_random_changes(stack, random, steps * 4))
+    });
 }
 
-fn commit_whatever_is_done(forks: u64, begin: impl Fn(&mut Rng, usize) -> Scene) {
+fn commit_random_changes(forks: u64, begin: impl Fn(&mut Rng, usize) -> Scene) {
     let (seeds, steps) = seeds(forks);
     for seed in seeds {
         let mut random = Rng::with_seed(seed);
         let scene = begin(&mut random, steps);
         let before = tree(&scene.stack);
-        work_on(&scene.seen(), &mut random, steps);
-        same(&before, &tree(&scene.stack), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, in the fork"));
+        make_random_changes(&scene.seen(), &mut random, steps);
+        assert_same(&before, &tree(&scene.stack), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, in the fork"));
         let seen = tree(&scene.seen());
         let committed = scene.commit();
         assert!(committed.is_ok(), "MODEL_SEED={seed} MODEL_STEPS={steps}: {committed:?}");
-        same(&seen, &tree(&scene.stack), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, committed"));
+        assert_same(&seen, &tree(&scene.stack), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, committed"));
         if scene.directory.is_none() {
             // On disk, what is new may have the number of what it has replaced.
-            same(&seen, &tree(&scene.seen()), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, the fork afterwards"));
+            assert_same(
+                &seen,
+                &tree(&scene.seen()),
+                &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, the fork afterwards"),
+            );
         }
         assert_eq!(scene.commit(), Ok(0), "MODEL_SEED={seed} MODEL_STEPS={steps}: nothing is left to do");
     }
 }
 
 /// Refuses to change anything after some changes, as a full or failing disk, or a process that is gone.
-struct Failing(Arc<AtomicU64>);
+struct FailAfter(Arc<AtomicU64>);
 
-impl Layer for Failing {
+impl Layer for FailAfter {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -242,7 +248,7 @@ impl Layer for Failing {
 #[test]
 fn interrupted_commit_is_completed_by_the_next() {
     commit_with_stops(
-        |left, file_system| layer::stack(Failing(Arc::clone(left)), file_system),
+        |left, file_system| layer::stack(FailAfter(Arc::clone(left)), file_system),
         |_, file| file,
         |tree| tree,
     );
@@ -252,7 +258,7 @@ fn interrupted_commit_is_completed_by_the_next() {
 #[test]
 fn interrupted_commit_on_disk_is_completed_by_the_next() {
     let failing =
-        |left: &Arc<AtomicU64>, file_system: FileSystemRef| layer::stack(Failing(Arc::clone(left)), file_system);
+        |left: &Arc<AtomicU64>, file_system: FileSystemRef| layer::stack(FailAfter(Arc::clone(left)), file_system);
     commit_with_stops(failing, failing, |tree| {
         let line = |line: &String| match line.split_once("Timestamp") {
             Some((before, after)) if line.contains(": Directory ") => {
@@ -269,20 +275,20 @@ fn commit_with_stops(
     changes_of: impl Fn(&Arc<AtomicU64>, FileSystemRef) -> FileSystemRef,
     comparable: impl Fn(Vec<String>) -> Vec<String>,
 ) {
-    let (seeds, steps) = seeds(FORKS);
+    let (seeds, steps) = seeds(FORK_COUNT);
     for seed in seeds {
         let mut random = Rng::with_seed(seed);
         let stack = memory();
-        work_on(&stack, &mut random, steps * 4);
+        make_random_changes(&stack, &mut random, steps * 4);
         let left = Arc::new(AtomicU64::new(u64::MAX));
         let scene = Scene::on(stack_of(&left, stack), changes_of(&left, memory()), None);
-        work_on(&scene.seen(), &mut random, steps);
+        make_random_changes(&scene.seen(), &mut random, steps);
         let mut seen = comparable(tree(&scene.seen()));
         let mut stops = 0;
         loop {
             if stops < 5 && random.bool() && comparable(tree(&scene.seen())) == seen {
                 // Nothing is half-way: the fork goes on.
-                work_on(&scene.seen(), &mut random, 10);
+                make_random_changes(&scene.seen(), &mut random, 10);
                 seen = comparable(tree(&scene.seen()));
             }
             // In the end, more are let through.
@@ -296,21 +302,21 @@ fn commit_with_stops(
             }
         }
         let found = comparable(tree(&scene.stack));
-        same(&seen, &found, &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, after {stops} stops"));
+        assert_same(&seen, &found, &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, after {stops} stops"));
     }
 }
 
 /// Several file systems, one in each directory at the root.
-struct Split;
+struct SplitFileSystem;
 
-impl Split {
+impl SplitFileSystem {
     fn is_one(one: &LayerVnode<Self>, other: &VnodeRef) -> bool {
         let first = |path: Result<Vec<u8>>| path.unwrap().split(|&byte| byte == b'/').next().unwrap().to_vec();
         first(one.lower().path()) == first(other.path())
     }
 }
 
-impl Layer for Split {
+impl Layer for SplitFileSystem {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -333,7 +339,7 @@ fn cross_device_moves_are_committed_as_copies() {
     let one = at(&stack, "a/d/g/1").unwrap();
     at(&stack, "a/d").unwrap().link(&server(), &one, name("2")).unwrap();
     at(&stack, "a/s").unwrap().link(&server(), &one, name("3")).unwrap();
-    let scene = Scene::of(layer::stack(Split, stack));
+    let scene = Scene::of(layer::stack(SplitFileSystem, stack));
     let seen = scene.seen();
     let (a, b) = (at(&seen, "a").unwrap(), at(&seen, "b").unwrap());
     a.rename(&server(), name("d"), &b, name("d"), RenameMode::Replace).unwrap();
@@ -346,13 +352,14 @@ fn cross_device_moves_are_committed_as_copies() {
     let refused = a.rename(&server(), name("d"), &b, name("d"), RenameMode::Replace);
     assert_eq!(refused, Err(Errno::EXDEV));
     scene.commit().unwrap();
-    same(&before, &tree(&scene.stack), "committed");
+    assert_same(&before, &tree(&scene.stack), "committed");
 }
 
 #[test]
 fn interrupted_commit_to_several_file_systems_is_completed() {
-    let split =
-        |left: &Arc<AtomicU64>, file_system| layer::stack(Split, layer::stack(Failing(Arc::clone(left)), file_system));
+    let split = |left: &Arc<AtomicU64>, file_system| {
+        layer::stack(SplitFileSystem, layer::stack(FailAfter(Arc::clone(left)), file_system))
+    };
     // Links from one to another become files of their own.
     let without_links = |tree: Vec<String>| {
         let line = |line: &String| match (line.split_once(" links "), line.split_once(" size ")) {
@@ -372,7 +379,7 @@ fn conflicts(scene: &Scene) -> Vec<(String, ForeignChange)> {
     let before = tree(&scene.stack);
     match scene.commit() {
         Err(CommitError::Conflicts { conflicts, done: 0 }) => {
-            same(&before, &tree(&scene.stack), "with conflicts nothing is done");
+            assert_same(&before, &tree(&scene.stack), "with conflicts nothing is done");
             paths(&conflicts)
         }
         committed => panic!("{committed:?}"),
@@ -482,7 +489,7 @@ fn directories_are_swapped_and_nested() {
     let before = tree(&seen);
     drop((root, seen));
     scene.commit().unwrap();
-    same(&before, &tree(&scene.stack), "committed");
+    assert_same(&before, &tree(&scene.stack), "committed");
     assert_eq!((list(&scene.stack, "a"), list(&scene.stack, "b")), (v(&["2"]), v(&["1"])));
 }
 
@@ -497,7 +504,7 @@ fn mark_names_are_ordinary_names_in_a_fork() {
     let before = tree(&seen);
     drop(seen);
     scene.commit().unwrap();
-    same(&before, &tree(&scene.stack), "committed");
+    assert_same(&before, &tree(&scene.stack), "committed");
     assert_eq!(list(&scene.stack, ""), v(&[".wh..wh..opq", ".wh.a", ".wh.b", "a", "d"]));
     assert_eq!(list(&scene.stack, "d"), v(&[".wh.x"]));
 }
@@ -507,7 +514,7 @@ fn fork_changed_after_interrupted_commit_is_committed() {
     let stack = memory();
     ["a", "b", "c"].iter().for_each(|path| fill(&stack, 0, path));
     let left = Arc::new(AtomicU64::new(u64::MAX));
-    let scene = Scene::of(layer::stack(Failing(Arc::clone(&left)), stack));
+    let scene = Scene::of(layer::stack(FailAfter(Arc::clone(&left)), stack));
     for file in ["a", "b", "c"] {
         write(&scene.seen().root(), file, b"first");
     }
@@ -528,7 +535,7 @@ fn foreign_changes_after_interrupted_commit_are_conflicts() {
     let stack = memory();
     ["a", "b", "c"].iter().for_each(|path| fill(&stack, 0, path));
     let left = Arc::new(AtomicU64::new(u64::MAX));
-    let scene = Scene::of(layer::stack(Failing(Arc::clone(&left)), stack));
+    let scene = Scene::of(layer::stack(FailAfter(Arc::clone(&left)), stack));
     let write_all = |file_system: &FileSystemRef, data: &[u8]| {
         ["a", "b", "c"].iter().for_each(|file| write(&file_system.root(), file, data));
     };
@@ -634,20 +641,20 @@ fn commit_with_unknown_journal_changes_nothing() {
         write(&state, "commit", line);
         let before = tree(&scene.stack);
         assert!(matches!(scene.commit(), Err(CommitError::Stopped { done: 0, .. })), "{}", line.escape_ascii());
-        same(&before, &tree(&scene.stack), "nothing is committed");
+        assert_same(&before, &tree(&scene.stack), "nothing is committed");
         let file = state.lookup(&server(), name("commit")).unwrap();
         assert_eq!(file.attributes.size, line.len() as u64, "the journal stays as it was");
     }
 }
 
 /// A file system whose disk may not take what was written.
-struct Unsynced {
+struct UnsyncedFileSystem {
     below: FileSystemRef,
     /// How many more times it does.
     syncs: AtomicU64,
 }
 
-impl vnode::FileSystem for Unsynced {
+impl vnode::FileSystem for UnsyncedFileSystem {
     fn root(&self) -> VnodeRef {
         self.below.root()
     }
@@ -672,11 +679,11 @@ impl vnode::FileSystem for Unsynced {
 
 #[test]
 fn unsynchronized_permission_change_is_no_conflict() {
-    const ALWAYS: u64 = u64::MAX;
+    const ALWAYS_SYNCED: u64 = u64::MAX;
     for syncs in 0.. {
         let below = memory();
         fill(&below, 0, "d/x");
-        let disk = Arc::new(Unsynced { below: below.clone(), syncs: AtomicU64::new(ALWAYS) });
+        let disk = Arc::new(UnsyncedFileSystem { below: below.clone(), syncs: AtomicU64::new(ALWAYS_SYNCED) });
         let scene = Scene::of(disk.clone());
         let mode = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
         at(&scene.seen(), "d").unwrap().setattr(&server(), &mode(0o750)).unwrap();
@@ -684,7 +691,7 @@ fn unsynchronized_permission_change_is_no_conflict() {
         let before = mode_now();
         disk.syncs.store(syncs, Ordering::SeqCst);
         let is_whole = scene.commit().is_ok();
-        disk.syncs.store(ALWAYS, Ordering::SeqCst);
+        disk.syncs.store(ALWAYS_SYNCED, Ordering::SeqCst);
         if !is_whole {
             if mode_now() != before {
                 // What a power cut leaves.

@@ -23,9 +23,9 @@ fn count_of_names() -> usize {
 }
 
 /// What a branch is made of.
-type New = fn() -> (FileSystemRef, Option<tempfile::TempDir>);
+type NewBranch = fn() -> (FileSystemRef, Option<tempfile::TempDir>);
 
-const BASES: [(&str, New); 2] = [("mem", || (memory(), None)), ("dir", in_directory)];
+const BASES: [(&str, NewBranch); 2] = [("mem", || (memory(), None)), ("dir", in_directory)];
 
 fn in_directory() -> (FileSystemRef, Option<tempfile::TempDir>) {
     let scratch = tempfile::tempdir().unwrap();
@@ -98,7 +98,7 @@ fn created_and_removed_names_do_not_shift_others() {
 }
 
 /// Lists a directory of this many branches while its names change.
-fn listed_while_changing(what: &str, new: New, count: usize, random: &mut fastrand::Rng) {
+fn listed_while_changing(what: &str, new: NewBranch, count: usize, random: &mut fastrand::Rng) {
     let server = Caller::server();
     let (branches, _kept): (Vec<FileSystemRef>, Vec<_>) = (0..count).map(|_| new()).unzip();
     for branch in &branches {

@@ -241,8 +241,8 @@ fn self_referencing_redirect_makes_no_cycle() {
 
 #[test]
 fn foreign_state_directory_is_refused() {
-    type Make = fn(&Path);
-    let wrong: [(&str, Make); 6] = [
+    type MakeMarks = fn(&Path);
+    let wrong: [(&str, MakeMarks); 6] = [
         ("of another user", |state| {
             fs::create_dir(state).unwrap();
             chown(state, Some(7), Some(7)).unwrap();

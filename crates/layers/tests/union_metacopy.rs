@@ -23,7 +23,7 @@ use vnode::{
 use BranchMode::{ReadOnly, ReadWrite};
 
 const DATA: &[u8] = &[7; 20_000];
-const OWN: &str = "trusted.plyfs.metacopy";
+const METACOPY_XATTR: &str = "trusted.plyfs.metacopy";
 
 fn server() -> Caller {
     Caller::server()
@@ -95,7 +95,7 @@ impl Scene {
     /// Whether the file on the left has a mark and no data.
     fn has_only_metadata(&self, path: &str) -> bool {
         let file = self.path(path);
-        has_attribute(&file, OWN) && has_no_data(&file)
+        has_attribute(&file, METACOPY_XATTR) && has_no_data(&file)
     }
 }
 
@@ -155,7 +155,7 @@ fn locks_survive_copies_and_layer_changes() {
     let second_snapshot = |scene: &Scene| drop(scene.tell("snapshot-take", &[("name", "t")]).unwrap());
     let restore = |scene: &Scene| drop(scene.tell("snapshot-restore", &[("name", "s")]).unwrap());
     let merge = |scene: &Scene| drop(scene.tell("snapshot-merge", &[]).unwrap());
-    let histories: [&[Change<'_>]; 9] = [
+    let histories: [&[FileChange<'_>]; 9] = [
         &[&chmod],
         &[&fill],
         &[&chmod, &fill],
@@ -182,9 +182,9 @@ fn locks_survive_copies_and_layer_changes() {
 }
 
 /// What happens to the file between.
-type Change<'a> = &'a dyn Fn(&Scene);
+type FileChange<'a> = &'a dyn Fn(&Scene);
 
-fn locks_stay(history: &[Change<'_>], metacopy: &str, held: &Lock, asks_between: bool, case: &str) {
+fn locks_stay(history: &[FileChange<'_>], metacopy: &str, held: &Lock, asks_between: bool, case: &str) {
     let scene = Scene::new(&[("metacopy", metacopy)]);
     let lock = |kind| Lock { kind, ..*held };
     let open = |flags| scene.at("d/f").open(&server(), flags).unwrap();
@@ -257,7 +257,7 @@ fn attribute_changes_copy_no_data() {
 
     let whole = Scene::new(&[]);
     whole.chmod("d/f");
-    assert!(!has_attribute(&whole.path("left/d/f"), OWN), "by default everything is copied");
+    assert!(!has_attribute(&whole.path("left/d/f"), METACOPY_XATTR), "by default everything is copied");
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn opening_for_writing_fills_in_data() {
     let writer = scene.at("d/f").open(&server(), OpenFlags::WRITE).unwrap();
     let after = scene.at("d/f").getattr(&server()).unwrap();
     assert_eq!((after.mtime, after.mode, after.ino), (before.mtime, before.mode, before.ino), "nobody sees them come");
-    assert!(!has_attribute(&scene.path("left/d/f"), OWN));
+    assert!(!has_attribute(&scene.path("left/d/f"), METACOPY_XATTR));
     assert_eq!(fs::read(scene.path("left/d/f")).unwrap(), DATA);
     assert_eq!(fs::metadata(scene.path("left/d/f")).unwrap().ino(), ino, "it is the same file");
     assert_eq!(fs::read_dir(scene.path("left/.wh..wh.plyfs/work")).unwrap().count(), 0);
@@ -359,7 +359,7 @@ fn truncation_fills_in_only_remaining_data() {
     assert!(scene.has_only_metadata("left/d/f"));
     resize(5000, &server()).unwrap();
     assert_eq!(fs::read(scene.path("left/d/f")).unwrap(), &DATA[..5000]);
-    assert!(!has_attribute(&scene.path("left/d/f"), OWN));
+    assert!(!has_attribute(&scene.path("left/d/f"), METACOPY_XATTR));
 
     let scene = Scene::new(&[("metacopy", "on")]);
     scene.chmod("d/f");
@@ -414,7 +414,7 @@ fn files_that_need_data_are_copied_completely() {
     for path in ["d/f", "set-id", "empty"] {
         scene.chmod(path);
         let (left, right) = (scene.path("left").join(path), scene.path("right").join(path));
-        assert!(!has_attribute(&left, OWN), "{path}");
+        assert!(!has_attribute(&left, METACOPY_XATTR), "{path}");
         assert_eq!(fs::read(left).unwrap(), fs::read(right).unwrap());
     }
     assert_eq!(scene.read("d/g").unwrap(), DATA);
@@ -639,7 +639,7 @@ fn snapshots_keep_and_fill_in_data() {
         take(&scene, "two");
         scene.chmod("own");
         let own = scene.path("left/.wh..wh.plyfs/layers/2/own");
-        assert!(has_attribute(&own, OWN) && has_no_data(&own));
+        assert!(has_attribute(&own, METACOPY_XATTR) && has_no_data(&own));
         let mut found = [0; 4];
         writer.read_at(&server(), 0, &mut found).unwrap();
         assert_eq!(found, [7; 4], "a file that was open for writing reads what is below");
@@ -655,7 +655,7 @@ fn snapshots_keep_and_fill_in_data() {
             let own = ["left/own", "left/.wh..wh.plyfs/layers/1/own"].map(|path| scene.path(path));
             let own =
                 own.iter().find(|path| path.exists() && path.metadata().unwrap().mode() & 0o777 == 0o640).unwrap();
-            assert_eq!((fs::read(own).unwrap(), has_attribute(own, OWN)), (DATA.into(), false));
+            assert_eq!((fs::read(own).unwrap(), has_attribute(own, METACOPY_XATTR)), (DATA.into(), false));
             writer.write_at(&server(), 0, b"new", false).unwrap();
             assert_eq!(&scene.read("own").unwrap()[..4], b"new\x07");
         }
@@ -710,9 +710,9 @@ fn copy_without_room_for_data_moves_to_another_branch() {
 }
 
 /// The kernel's overlayfs of both branches, mounted while this lives.
-struct Overlay<'a>(&'a Scene);
+struct KernelOverlay<'a>(&'a Scene);
 
-impl<'a> Overlay<'a> {
+impl<'a> KernelOverlay<'a> {
     fn mount(scene: &'a Scene) -> Self {
         for made in ["work", "mnt"] {
             fs::create_dir_all(scene.path(made)).unwrap();
@@ -730,7 +730,7 @@ impl<'a> Overlay<'a> {
     }
 }
 
-impl Drop for Overlay<'_> {
+impl Drop for KernelOverlay<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(self.0.path("mnt")).status();
     }
@@ -762,7 +762,7 @@ fn kernel_overlay_reads_metadata_only_copies() {
     drop(root);
     scene.union = memory();
     {
-        let overlay = Overlay::mount(&scene);
+        let overlay = KernelOverlay::mount(&scene);
         for path in ["e/f", "e/g", "e/here"] {
             assert_eq!(fs::read(overlay.path(path)).unwrap(), DATA, "{path}");
             assert!(has_no_data(&scene.path("left").join(path)), "{path}");
@@ -795,7 +795,7 @@ fn kernel_metadata_only_copies_are_read() {
     let mut scene = Scene::of(&[], prepare);
     scene.union = memory();
     {
-        let overlay = Overlay::mount(&scene);
+        let overlay = KernelOverlay::mount(&scene);
         let mode = || fs::Permissions::from_mode(0o640);
         for path in ["d/f", "d/g", "d/h", "d/linked"] {
             fs::set_permissions(overlay.path(path), mode()).unwrap();
@@ -826,7 +826,7 @@ fn kernel_metadata_only_copies_are_read() {
     drop(root);
     scene.union = memory();
     {
-        let overlay = Overlay::mount(&scene);
+        let overlay = KernelOverlay::mount(&scene);
         for path in ["f2", "r2", "moved", "e/linked"] {
             assert_eq!(fs::read(overlay.path(path)).unwrap(), DATA, "{path}");
         }

@@ -88,7 +88,7 @@ fn names(file_system: &FileSystemRef, path: &str) -> Vec<String> {
     names
 }
 
-const NOTHING: [&str; 0] = [];
+const EMPTY: [&str; 0] = [];
 
 #[test]
 fn delete_all_removes_file_from_every_branch() {
@@ -107,9 +107,9 @@ fn delete_all_removes_file_from_every_branch() {
 }
 
 /// Counts how often the root is synchronized, in which files are deleted.
-struct Synchronized(Arc<AtomicUsize>);
+struct SyncCounter(Arc<AtomicUsize>);
 
-impl Layer for Synchronized {
+impl Layer for SyncCounter {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -127,7 +127,7 @@ fn synchronized(trees: [FileSystemRef; 3]) -> usize {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = |tree: FileSystemRef| {
         ["x", "y"].iter().for_each(|file| fill(&tree, file, "data"));
-        (vnode::layer::stack(Synchronized(count.clone()), tree) as FileSystemRef, ReadWrite)
+        (vnode::layer::stack(SyncCounter(count.clone()), tree) as FileSystemRef, ReadWrite)
     };
     let branches = trees.map(counted);
     let union = join(&[("delete", "all")], &branches);
@@ -184,12 +184,12 @@ fn delete_all_removes_directory_from_every_branch() {
         at(&all.union, "d").unwrap().unlink(&server(), name("x")).unwrap();
         root.rmdir(&server(), name("d")).unwrap();
         for branch in &all.branches {
-            assert_eq!(names(branch, ""), NOTHING, "{format}");
+            assert_eq!(names(branch, ""), EMPTY, "{format}");
         }
         let some = scene(&options, &[(ReadWrite, &["d/"]), (ReadOnly, &["d/"]), (ReadWrite, &["d/"])]);
         some.union.root().rmdir(&server(), name("d")).unwrap();
-        assert_eq!(names(&some.branches[2], ""), NOTHING);
-        assert_eq!(list(&some.union.root(), &server()), NOTHING);
+        assert_eq!(names(&some.branches[2], ""), EMPTY);
+        assert_eq!(list(&some.union.root(), &server()), EMPTY);
     }
 }
 
@@ -237,16 +237,16 @@ fn overlayfs_whiteouts_replace_the_name() {
     at(&scene.union, "d").unwrap().unlink(&server(), name("x")).unwrap();
     root.rmdir(&server(), name("d")).unwrap();
     root.rmdir(&server(), name("e")).unwrap();
-    assert_eq!(list(&root, &server()), NOTHING);
+    assert_eq!(list(&root, &server()), EMPTY);
     assert_eq!(names(&scene.branches[0], ""), ["both", "d", "e", long.as_str(), "low"]);
     for gone in ["both", "d", "e", "low", &long] {
         let attributes = walk(&scene.branches[0], &server(), gone).unwrap().attributes;
         assert_eq!((attributes.kind, attributes.rdev), (FileKind::CharacterDevice, Device::default()), "{gone}");
     }
     root.mkdir(&server(), name("d"), 0o755).unwrap();
-    assert_eq!(list(&at(&scene.union, "d").unwrap(), &server()), NOTHING);
+    assert_eq!(list(&at(&scene.union, "d").unwrap(), &server()), EMPTY);
     let made = at(&scene.branches[0], "d").unwrap();
-    assert_eq!(list(&made, &server()), NOTHING, "no mark in it but an attribute");
+    assert_eq!(list(&made, &server()), EMPTY, "no mark in it but an attribute");
     assert_eq!(made.getxattr(&server(), b"trusted.overlay.opaque").unwrap(), b"y");
     // Made anew where it was deleted, and refused there.
     write(&root, &long, "new");
@@ -258,9 +258,9 @@ fn overlayfs_whiteouts_replace_the_name() {
 }
 
 /// A tmpfs, until it is dropped.
-struct Scratch(tempfile::TempDir);
+struct TmpfsMount(tempfile::TempDir);
 
-impl Scratch {
+impl TmpfsMount {
     /// `None`, with a word about it, where nothing can be mounted.
     fn new() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
@@ -278,7 +278,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TmpfsMount {
     fn drop(&mut self) {
         run("umount", &["-l"], self.0.path());
     }
@@ -391,7 +391,7 @@ fn mount_overlay(lower: &[&Path], upper: Option<(&Path, &Path)>, at: &Path) -> b
 
 #[test]
 fn overlayfs_trees_are_interchangeable() {
-    let Some(scratch) = Scratch::new() else { return };
+    let Some(scratch) = TmpfsMount::new() else { return };
     let mut random = common::random();
     for round in 0..12 {
         let place = |name: &str| scratch.directory(&format!("{round}/{name}"));
@@ -456,7 +456,7 @@ fn round_robin_creates_parent_directories() {
     for branch in [0, 2] {
         assert_eq!(walk(&scene.branches[branch], &server(), "d").unwrap().attributes.mode, 0o750);
     }
-    assert_eq!(names(&scene.branches[1], ""), NOTHING);
+    assert_eq!(names(&scene.branches[1], ""), EMPTY);
     assert_eq!(walk(&scene.union, &server(), "d").unwrap().attributes.ino, number, "it is the directory that it was");
     assert_eq!(at(&scene.union, "d").unwrap().handle(), directory.handle());
     let handle = directory.handle();
@@ -727,7 +727,7 @@ fn new_objects_and_copies_skip_full_branches() {
 
 #[test]
 fn read_only_branch_triggers_copy_up() {
-    let (Some(scratch), upper) = (Scratch::new(), memory()) else { return };
+    let (Some(scratch), upper) = (TmpfsMount::new(), memory()) else { return };
     let place = scratch.directory("");
     fs::create_dir(place.join("d")).unwrap();
     fs::write(place.join("d/x"), "lower").unwrap();

@@ -18,7 +18,7 @@ use vnode::{Errno, FileSystemRef, OpenFlags, RenameMode};
 
 const STEPS: usize = 20_000;
 /// How many steps are made between two commands.
-const STEPS_OF_A_COMMAND: usize = 60;
+const STEPS_PER_COMMAND: usize = 60;
 
 fn take(scene: &Scene, snapshot: &str) {
     scene.tell("snapshot-take", &[("name", snapshot)]).unwrap();
@@ -163,7 +163,7 @@ fn drop_and_merge_keep_the_visible_state() {
 /// is on the right of the way to it.
 #[test]
 fn moved_directories_are_complete_after_drop() {
-    struct Case {
+    struct SnapshotCase {
         name: &'static str,
         upper: &'static [&'static str],
         lower: &'static [&'static str],
@@ -171,49 +171,49 @@ fn moved_directories_are_complete_after_drop() {
         after: &'static [&'static str],
     }
     let cases = [
-        Case {
+        SnapshotCase {
             name: "the rest is in a directory that has been moved before",
             upper: &[],
             lower: &["x/b/f", "x/g"],
             before: &["mv x a"],
             after: &["mv a/b c"],
         },
-        Case {
+        SnapshotCase {
             name: "the same, and it moves into another that was moved",
             upper: &["y/h"],
             lower: &["x/b/f", "y/z/i"],
             before: &["mv x a", "mv y e"],
             after: &["mv a/b e/b", "mv e/z a/z", "mv e k"],
         },
-        Case {
+        SnapshotCase {
             name: "it moves into a directory that was made anew",
             upper: &["a/old", "x/y/u"],
             lower: &["a/older", "x/y/f"],
             before: &[],
             after: &["rm a/old", "rm a/older", "rmdir a", "mkdir a", "mv x/y a/y"],
         },
-        Case {
+        SnapshotCase {
             name: "two such directories, one in the other",
             upper: &["a/old", "x/y/u", "b/c/o"],
             lower: &["a/older", "x/y/f", "b/c/p"],
             before: &["mv b q"],
             after: &["rm a/old", "rm a/older", "rmdir a", "mkdir a", "mkdir a/n", "mv x/y a/n/y", "mv q/c a/n/y/c"],
         },
-        Case {
+        SnapshotCase {
             name: "a name is removed from one that was moved beside its whiteout",
             upper: &[],
             lower: &["e/f", "e/g", "d"],
             before: &["rm d", "mv e d"],
             after: &["rm d/f"],
         },
-        Case {
+        SnapshotCase {
             name: "directories change places",
             upper: &["a/u", "b/v"],
             lower: &["a/f", "b/g", "b/c/h"],
             before: &["mv a t", "mv b a", "mv t b"],
             after: &["mv a/c t", "mv a s", "mv b a", "mv s b", "mv t b/c"],
         },
-        Case {
+        SnapshotCase {
             name: "the rest is gone below",
             upper: &["a/u/w"],
             lower: &["a/f"],
@@ -221,7 +221,7 @@ fn moved_directories_are_complete_after_drop() {
             after: &["mv b/u c", "mv b d", "mv d c/d"],
         },
     ];
-    for Case { name: case, upper, lower, before, after } in cases {
+    for SnapshotCase { name: case, upper, lower, before, after } in cases {
         for whiteouts in ["names", "overlay"] {
             let (left, right) = (memory(), memory());
             upper.iter().for_each(|path| fill(&left, 0, path));
@@ -464,7 +464,7 @@ fn snapshots_keep_what_was_seen(seed: u64, steps: usize) {
     let mut union = Side::new(Box::new(common::Shared(scene.union.clone())), false);
     let mut kept: Vec<(String, Vec<String>)> = Vec::new();
     for step in 0..steps {
-        if step % STEPS_OF_A_COMMAND == STEPS_OF_A_COMMAND - 1 {
+        if step % STEPS_PER_COMMAND == STEPS_PER_COMMAND - 1 {
             command(&scene, &union, &mut kept, &mut random, step);
             let (expected, found) = (comparable(&model.tree()), comparable(&union.tree()));
             same(&expected, &found, &format!("MODEL_SEED={seed}, step {step}, after a command"));
@@ -497,7 +497,7 @@ fn random_operations_leave_snapshots_consistent() {
     let mut union = Side::new(Box::new(common::Shared(scene.union.clone())), false);
     let mut kept = Vec::new();
     for step in 0..900 {
-        if step % STEPS_OF_A_COMMAND == STEPS_OF_A_COMMAND - 1 {
+        if step % STEPS_PER_COMMAND == STEPS_PER_COMMAND - 1 {
             command(&scene, &union, &mut kept, &mut random, step);
         }
         let operation = Operation::random(&mut random);

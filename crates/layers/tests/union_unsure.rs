@@ -9,7 +9,7 @@ use conformance::faults::Below;
 use layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::{Errno, FileSystemRef, OpenFlags, RenameMode, SetAttributes, read_fully};
 
-const FAR: u64 = 1 << 20;
+const DATA_OFFSET: u64 = 1 << 20;
 
 /// A file system that answers as it is told.
 fn told() -> (FileSystemRef, Below) {
@@ -26,8 +26,8 @@ fn failed_data_lookup_leaves_no_hole() {
             let (right, told) = told();
             write(&right.root(), "file", b"begin");
             let file = at(&right, "file").unwrap().open(&server(), OpenFlags::READ_WRITE).unwrap();
-            file.write_at(&server(), FAR, b"end", false).unwrap();
-            file.truncate(&server(), 3 * FAR, false).unwrap();
+            file.write_at(&server(), DATA_OFFSET, b"end", false).unwrap();
+            file.truncate(&server(), 3 * DATA_OFFSET, false).unwrap();
             let scene = joined_with(&[], vec![(ReadWrite, memory()), (ReadOnly, right.clone())]);
             let shown = at(&scene.union, "file").unwrap();
             told.set(0, &[("operations", "lseek"), ("from", &call.to_string()), ("times", "1"), ("error", error)]);
@@ -36,9 +36,9 @@ fn failed_data_lookup_leaves_no_hole() {
             let copied = opened.and_then(|file| file.write_at(&server(), 0, b"B", false));
             assert!(copied.is_ok() || at(&scene.branches[0], "file").is_err(), "{copied:?}");
             let (shown, mut found) = (shown.open(&server(), OpenFlags::READ).unwrap(), [0; 3]);
-            read_fully(&*shown, &server(), FAR, &mut found).unwrap();
+            read_fully(&*shown, &server(), DATA_OFFSET, &mut found).unwrap();
             assert_eq!(&found, b"end", "{error} at call {call}");
-            assert_eq!(shown.getattr(&server()).unwrap().size, 3 * FAR);
+            assert_eq!(shown.getattr(&server()).unwrap().size, 3 * DATA_OFFSET);
         }
     }
 }
