@@ -107,7 +107,7 @@ pub(crate) fn join(directory: &[u8], name: &NameBuf) -> Vec<u8> {
 }
 
 /// A path as users see it, without a leading slash.
-pub(crate) fn shown(path: &[u8]) -> Vec<u8> {
+pub(crate) fn visible_path(path: &[u8]) -> Vec<u8> {
     let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
     let names = names.map(|name| match whiteout::meaning(name) {
         EntryMeaning::Object(name) | EntryMeaning::Whiteout(name) => name.into_owned(),

@@ -12,7 +12,7 @@ use vnode::{
     VnodeRef,
 };
 
-use super::changes::{ChangedObject, DirectoryChanges, LowerPart, shown};
+use super::changes::{ChangedObject, DirectoryChanges, LowerPart, visible_path};
 use super::journal::{Journal, JournaledCopy};
 use super::moved;
 use super::outcome::{
@@ -114,16 +114,16 @@ impl<'a> Commit<'a> {
 
     /// Attributes that the file system could not preserve, by path.
     pub(crate) fn lost(&self) -> Vec<(Vec<u8>, Losses)> {
-        self.journal.lost().iter().map(|(path, losses)| (shown(path), *losses)).collect()
+        self.journal.lost().iter().map(|(path, losses)| (visible_path(path), *losses)).collect()
     }
 
     pub(crate) fn error(&self, CommitFailure { path, errno, is_conflict }: CommitFailure) -> CommitError {
         let done = self.done;
         if is_conflict {
             let change = if errno == Errno::ESTALE { ForeignChange::Removed } else { ForeignChange::Changed };
-            return CommitError::Conflicts { conflicts: vec![Conflict { path: shown(&path), change }], done };
+            return CommitError::Conflicts { conflicts: vec![Conflict { path: visible_path(&path), change }], done };
         }
-        CommitError::Stopped { path: shown(&path), errno, done }
+        CommitError::Stopped { path: visible_path(&path), errno, done }
     }
 
     fn make_changes(&mut self) -> CommitStep {
@@ -186,7 +186,7 @@ impl<'a> Commit<'a> {
                         gone: Vec::new(),
                     });
                 } else {
-                    self.put((&pair.base, &object.name), &object.entry, inherits, &object.path)?;
+                    self.put_object((&pair.base, &object.name), &object.entry, inherits, &object.path)?;
                 }
             }
             pair.gone = gone;
@@ -201,7 +201,7 @@ impl<'a> Commit<'a> {
     }
 
     /// Makes the file system have an object of the fork at this name.
-    fn put(&mut self, target: NamedEntry<'_>, object: &Entry, inherits: bool, path: &TreePath) -> CommitStep {
+    fn put_object(&mut self, target: NamedEntry<'_>, object: &Entry, inherits: bool, path: &TreePath) -> CommitStep {
         let there = work::find(target.0, target.1.as_name()).at(path)?;
         let known = self.journal.copy_of(&object.vnode.handle(), &object.attributes);
         if let (Some(known), Some(there)) = (&known, &there)
@@ -213,7 +213,7 @@ impl<'a> Commit<'a> {
             self.refuse_changed(there, path)?;
         }
         let temporary = self.temporary_name();
-        let made = self.make((target.0, &temporary), object, known, inherits, path);
+        let made = self.make_copy((target.0, &temporary), object, known, inherits, path);
         // A copy in its place that is missing from the journal would be taken for others' work.
         let made = made.and_then(|()| self.journal.sync()).at(path);
         // That may have taken long.
@@ -230,7 +230,7 @@ impl<'a> Commit<'a> {
     }
 
     /// Creates a copy of an object of the fork, or links the existing copy.
-    fn make(
+    fn make_copy(
         &mut self,
         (directory, name): NamedEntry<'_>,
         object: &Entry,

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use vnode::{Attributes, Caller, Entry, Errno, Handle, NameBuf, Result, VnodeRef};
 
-use super::changes::{ChangedObject, DirectoryChanges, LowerPart, shown};
+use super::changes::{ChangedObject, DirectoryChanges, LowerPart, visible_path};
 use super::commit::Commit;
 use super::moved::{self, MovedDirectory};
 use super::outcome::{AtPath, CommitFailure, CommitStep, Conflict, ForeignChange, is_directory};
@@ -81,7 +81,8 @@ impl Commit<'_> {
             }
         }
         self.orphaned.extend(found.linked);
-        let conflicts = found.conflicts.into_iter().map(|(path, change)| Conflict { path: shown(&path), change });
+        let conflicts =
+            found.conflicts.into_iter().map(|(path, change)| Conflict { path: visible_path(&path), change });
         let mut conflicts: Vec<_> = conflicts.collect();
         conflicts.sort_by(|one, other| one.path.cmp(&other.path));
         conflicts.dedup();

@@ -15,7 +15,7 @@ use crate::union::state::Union;
 /// Copies the lower part of the directory at this user-visible path; returns whether it was a moved one.
 pub(crate) fn copy_lower_part(union: &Arc<Union>, upper: &Arc<BranchMember>, path: &[u8]) -> Result<bool> {
     let server = Caller::server();
-    let moved = union.node_at(path)?;
+    let moved = union.node_at_path(path)?;
     let Some(directory) = moved.instance_in(upper).filter(|_| moved.kind == FileKind::Directory) else {
         return Ok(false);
     };
@@ -38,7 +38,7 @@ pub(crate) fn copy_lower_part(union: &Arc<Union>, upper: &Arc<BranchMember>, pat
                 names::link_up_name(&node, name.as_name(), upper)?;
             }
             // Checks that nothing is missing.
-            located.lookup(&server, Name::new(&whiteout::stored(name.as_name())?)?)?;
+            located.lookup(&server, Name::new(&whiteout::stored_name(name.as_name())?)?)?;
         }
     }
     // Until here the lower part was visible where it is; from here on, the copies are.

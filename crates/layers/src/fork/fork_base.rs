@@ -49,7 +49,7 @@ impl Layer for ForkBase {
 
     fn decode_name<'a>(&self, _: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
         // A name that is too long to be stored cannot be shown in a union.
-        Ok(whiteout::stored(name).ok())
+        Ok(whiteout::stored_name(name).ok())
     }
 
     fn getxattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {

@@ -260,7 +260,7 @@ impl Journal {
             ["move", directory, rest] => drop(self.moves.insert(handle(directory)?, handle(rest)?)),
             ["rights", directory] => drop(self.permissions.insert(handle(directory)?, None)),
             ["rights", directory, mode, uid, gid, attributes] => {
-                let permissions = DirectoryPermissions::of_words([mode, uid, gid, attributes])?;
+                let permissions = DirectoryPermissions::parse_words([mode, uid, gid, attributes])?;
                 self.permissions.insert(handle(directory)?, Some(permissions));
             }
             ["bereft", file] => drop(self.orphaned.insert(handle(file)?)),
@@ -268,7 +268,7 @@ impl Journal {
             ["left", directory, changed] => drop(self.left.insert(handle(directory)?, Some(time(changed)?))),
             ["aside", directory] => drop(self.aside.insert(handle(directory)?)),
             ["staging", directory] => self.staging = Some(handle(directory)?),
-            ["lost", losses, path] => drop(self.lost.insert(identity::from_hex(path)?, Losses::of_words(losses)?)),
+            ["lost", losses, path] => drop(self.lost.insert(identity::from_hex(path)?, Losses::parse_words(losses)?)),
             _ => return None,
         }
         Some(())

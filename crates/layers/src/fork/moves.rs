@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use vnode::{Caller, Entry, Errno, Handle, NameBuf, RenameMode, Result, VnodeRef};
 
-use super::changes::{DirectoryChanges, LowerPart, join, shown};
+use super::changes::{DirectoryChanges, LowerPart, join, visible_path};
 use super::commit::Commit;
 use super::moved::{MovedDirectory, depth, find_moved, locate, tree_path};
 use super::outcome::{AtPath, CommitError, CommitFailure, CommitStep, ForeignChange, is_directory};
@@ -240,7 +240,7 @@ impl Commit<'_> {
             Ok(paths)
         });
         let paths = found.map_err(|failed| self.error(failed))?;
-        Ok(paths.iter().map(|path| shown(path)).collect())
+        Ok(paths.iter().map(|path| visible_path(path)).collect())
     }
 
     /// Its path while in transit.

@@ -54,7 +54,7 @@ fn shared_copies(upper: &BranchMember) -> Result<HashSet<u64>> {
 /// Makes a name one of the copy, if it leads to the original. Users see nothing of it.
 pub(crate) fn link_up_name(directory: &Arc<Node>, name: Name<'_>, upper: &Arc<BranchMember>) -> Result<()> {
     let server = Caller::server();
-    let stored = whiteout::stored(name)?;
+    let stored = whiteout::stored_name(name)?;
     let stored = Name::new(&stored)?;
     let (search, node) = directory.search_node(&server, stored)?;
     let (Some(found), Some(node)) = (search.found.filter(|found| found.is_copied_under_other_name), node) else {

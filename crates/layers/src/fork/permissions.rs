@@ -36,7 +36,7 @@ impl DirectoryPermissions {
         format!("{:o} {} {} {:x}", self.mode, self.uid, self.gid, self.attributes)
     }
 
-    pub(crate) fn of_words(words: [&str; 4]) -> Option<Self> {
+    pub(crate) fn parse_words(words: [&str; 4]) -> Option<Self> {
         let [mode, uid, gid, attributes] = words;
         Some(Self {
             mode: u32::from_str_radix(mode, 8).ok()?,

@@ -32,14 +32,14 @@ impl Union {
         match control.command.as_str() {
             "branches" => {
                 self.check_all_branches();
-                Ok(self.list())
+                Ok(self.list_branches())
             }
-            "add" => self.add(arguments.required("branch")?, arguments.position()?),
-            "remove" => self.remove(arguments.required("branch")?),
+            "add" => self.add_branch(arguments.required("branch")?, arguments.position()?),
+            "remove" => self.remove_branch(arguments.required("branch")?),
             "mode" => self.set_mode(arguments.required("branch")?, arguments.mode()?),
             "move" => {
                 let at = arguments.position()?.ok_or_else(|| missing_argument("at"))?;
-                self.move_to(arguments.required("branch")?, at)
+                self.move_branch(arguments.required("branch")?, at)
             }
             _ => self.snapshot_command(control),
         }
@@ -70,7 +70,7 @@ impl Union {
     }
 
     /// The branches, one a line, highest priority first, followed by the missing ones.
-    fn list(&self) -> String {
+    fn list_branches(&self) -> String {
         let slots = self.branches.slots();
         let newest = slots.chunk_by(BranchSlot::is_same_branch).map(|group| &group[0]);
         let lines = newest.map(|slot| format!("{}={}", slot.member.base.label, slot.state()));
@@ -78,7 +78,7 @@ impl Union {
     }
 
     /// Adds a branch at a position, or as the last.
-    fn add(self: &Arc<Self>, text: &str, at: Option<usize>) -> CommandResult {
+    fn add_branch(self: &Arc<Self>, text: &str, at: Option<usize>) -> CommandResult {
         let opener = self.opener.as_ref().ok_or_else(|| refused("this union cannot open branches"))?;
         let branch = opener(text).map_err(ControlError::BadArgument)?;
         let claim = claim::claim_branch(&branch, BranchMode::ReadOnly, claim::CLAIM_TIMEOUT)
@@ -108,13 +108,13 @@ impl Union {
             self.forget_missing(&label);
             Ok(())
         })?;
-        self.finish_merges().map(|()| self.list())
+        self.finish_merges().map(|()| self.list_branches())
     }
 
     /// Removes a branch. Files that are open in it stay open.
-    fn remove(&self, which: &str) -> CommandResult {
+    fn remove_branch(&self, which: &str) -> CommandResult {
         if self.forget_missing(which) {
-            return Ok(self.list());
+            return Ok(self.list_branches());
         }
         self.change(|groups, register| {
             let position = find_group(groups, which)?;
@@ -155,7 +155,7 @@ impl Union {
             newest.base.check_pending_merge();
             Ok(())
         })?;
-        self.finish_merges().map(|()| self.list())
+        self.finish_merges().map(|()| self.list_branches())
     }
 
     /// Claims a branch that has been read-only, while operations continue.
@@ -168,7 +168,7 @@ impl Union {
     }
 
     /// Moves a branch to another position.
-    fn move_to(&self, which: &str, at: usize) -> CommandResult {
+    fn move_branch(&self, which: &str, at: usize) -> CommandResult {
         self.change(|groups, _| {
             let position = find_group(groups, which)?;
             if at >= groups.len() {
@@ -230,7 +230,7 @@ impl Union {
         branches.install(groups);
         self.release_lost_claims(&before);
         branches.finish();
-        Ok(self.list())
+        Ok(self.list_branches())
     }
 
     /// Waits for all operations in progress, and blocks new ones until the result is dropped.

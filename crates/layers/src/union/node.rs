@@ -32,14 +32,14 @@ pub(crate) struct Instance {
 impl Instance {
     /// An instance: the object in a branch, with that inode number.
     pub(crate) fn new(member: &Arc<BranchMember>, vnode: VnodeRef, ino: u64) -> Self {
-        let names = CachedNames::of(vnode.kind());
+        let names = CachedNames::for_kind(vnode.kind());
         Self { member: Arc::clone(member), vnode, ino, names }
     }
 }
 
 /// A directory's instances from the given branch down; `None` if the directory is not in that branch, or no longer is: the
 /// instances that a search was given may have changed since.
-pub(crate) fn starting_with<'a>(instances: &'a [Instance], member: &BranchMember) -> Option<&'a [Instance]> {
+pub(crate) fn instances_from<'a>(instances: &'a [Instance], member: &BranchMember) -> Option<&'a [Instance]> {
     let at = instances.iter().position(|instance| std::ptr::eq(&raw const *instance.member, member))?;
     Some(&instances[at..])
 }
@@ -76,7 +76,7 @@ pub(crate) struct Node {
     /// Branch-set generation for which the instances are valid.
     pub(crate) generation: AtomicU64,
     /// Time of the last look-up of its instances.
-    pub(crate) checked: Mutex<Instant>,
+    pub(crate) last_checked: Mutex<Instant>,
     /// Whether all branches that had it are gone.
     pub(crate) is_stale: AtomicBool,
     /// Keeps an unlinked copy alive.
@@ -150,7 +150,7 @@ pub(crate) enum NodeLocation {
 
 /// Last location of an object, and its other names as far as they are known.
 struct LocationHistory {
-    now: NodeLocation,
+    current: NodeLocation,
     /// Names of anything but a directory, the most recently seen last.
     others: Vec<ParentEntry>,
 }
@@ -191,7 +191,7 @@ impl Node {
             lock: RwLock::default(),
             instances: RwLock::new(instances),
             change_count: AtomicU64::new(0),
-            location: Mutex::new(LocationHistory { now: NodeLocation::Unknown, others: Vec::new() }),
+            location: Mutex::new(LocationHistory { current: NodeLocation::Unknown, others: Vec::new() }),
             copy_count: AtomicU32::new(0),
             own_data_at: AtomicU64::new(0),
             data_by_name: OnceLock::new(),
@@ -200,7 +200,7 @@ impl Node {
             original_names: AtomicU32::new(names),
             is_hidden: AtomicBool::new(false),
             generation: AtomicU64::new(generation),
-            checked: Mutex::new(Instant::now()),
+            last_checked: Mutex::new(Instant::now()),
             is_stale: AtomicBool::new(false),
             open_copy: Mutex::default(),
             other_handles: Mutex::default(),
@@ -350,7 +350,7 @@ impl Node {
 
     /// The location at which it was last seen.
     pub(crate) fn location(&self) -> NodeLocation {
-        self.lock_location().now.clone()
+        self.lock_location().current.clone()
     }
 
     /// Records that it was seen there.
@@ -361,7 +361,7 @@ impl Node {
         let above = ParentEntry { directory: Arc::clone(directory), stored: stored.to_owned() };
         let mut locations = self.lock_location();
         let same = locations.others.extract_if(.., |other| other.is(directory, stored)).next();
-        let before = std::mem::replace(&mut locations.now, NodeLocation::At(above));
+        let before = std::mem::replace(&mut locations.current, NodeLocation::At(above));
         let dropped = match before {
             NodeLocation::At(before) if self.kind != FileKind::Directory => {
                 locations.others.push(before);
@@ -383,7 +383,7 @@ impl Node {
 
     /// Returns whether it was last seen there.
     pub(crate) fn was_last_at(&self, directory: &Node, stored: Name<'_>) -> bool {
-        matches!(&self.lock_location().now, NodeLocation::At(above) if above.is(directory, stored))
+        matches!(&self.lock_location().current, NodeLocation::At(above) if above.is(directory, stored))
     }
 
     /// Records that the name there is gone. An object with other names is at one of those.
@@ -403,7 +403,7 @@ impl Node {
     /// Sets the location to nowhere or unknown.
     pub(crate) fn set_location(&self, location: NodeLocation) {
         let before =
-            std::mem::replace(&mut *self.lock_location(), LocationHistory { now: location, others: Vec::new() });
+            std::mem::replace(&mut *self.lock_location(), LocationHistory { current: location, others: Vec::new() });
         // Dropping a directory may take locks; this one is free by then.
         drop(before);
     }
@@ -412,10 +412,10 @@ impl Node {
     fn forget_name(&self, directory: &Node, stored: Name<'_>) -> bool {
         let mut locations = self.lock_location();
         let lost = locations.others.extract_if(.., |other| other.is(directory, stored)).next();
-        let is_last_seen = matches!(&locations.now, NodeLocation::At(above) if above.is(directory, stored));
+        let is_last_seen = matches!(&locations.current, NodeLocation::At(above) if above.is(directory, stored));
         let before = is_last_seen.then(|| {
             let other = locations.others.pop().map_or(NodeLocation::Unknown, NodeLocation::At);
-            std::mem::replace(&mut locations.now, other)
+            std::mem::replace(&mut locations.current, other)
         });
         drop(locations);
         drop((lost, before));
@@ -509,7 +509,7 @@ impl Node {
 
     fn take_above(&mut self) -> Option<Arc<Node>> {
         let location = self.location.get_mut().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut location.now, NodeLocation::Nowhere) {
+        match std::mem::replace(&mut location.current, NodeLocation::Nowhere) {
             NodeLocation::At(above) => Some(above.directory),
             _ => None,
         }
@@ -592,7 +592,7 @@ impl NodeTable {
                 }
             } else {
                 node.set_instances_at(generation, instances);
-                *node.checked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                *node.last_checked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             }
             return node;
         }

@@ -104,7 +104,7 @@ impl Union {
     }
 
     /// The object at a path of user-visible names, below the root.
-    pub(crate) fn node_at(self: &Arc<Self>, path: &[u8]) -> Result<Arc<Node>> {
+    pub(crate) fn node_at_path(self: &Arc<Self>, path: &[u8]) -> Result<Arc<Node>> {
         let server = Caller::server();
         let mut node = self.root_node();
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
@@ -125,7 +125,7 @@ impl Union {
         let base = self.branches.by_tag(tag).ok_or(Errno::ESTALE)?;
         let object = base.file_system.resolve(&lower).map_err(|error| base.reported_error(error))?;
         let path = BranchMember::path_in_layer(&base, &object)?;
-        let node = self.node_at(&path).map_err(|error| if error == Errno::EIO { error } else { Errno::ESTALE })?;
+        let node = self.node_at_path(&path).map_err(|error| if error == Errno::EIO { error } else { Errno::ESTALE })?;
         if node.identity.handle == *handle { Ok(node) } else { Err(Errno::ESTALE) }
     }
 

@@ -228,7 +228,7 @@ impl Node {
     /// A union's directory at the location of this one. The caller holds an operation guard.
     fn find_in(self: &Arc<Self>, union: &Arc<Union>) -> Result<Arc<Node>> {
         self.find_location()?;
-        let found = self.path().and_then(|path| union.node_at(&path)).map_err(|_| Errno::ENOENT)?;
+        let found = self.path().and_then(|path| union.node_at_path(&path)).map_err(|_| Errno::ENOENT)?;
         if found.kind != FileKind::Directory {
             return Err(Errno::ENOENT);
         }
@@ -268,7 +268,7 @@ impl Node {
     fn first_directory_at(self: &Arc<Self>, name: Name<'_>) -> Option<Arc<Node>> {
         let first = lock(&self.view_aliases.get()?.first).get(&name.to_owned())?.upgrade()?;
         let parent = self.represented_in(&first.union)?;
-        let stored = whiteout::stored(name).ok()?;
+        let stored = whiteout::stored_name(name).ok()?;
         (first.revalidate().is_ok() && first.was_last_at(&parent, Name::new(&stored).ok()?)).then_some(first)
     }
 

@@ -87,7 +87,7 @@ impl MountState {
     }
 
     pub(crate) fn operation_guard(&self) -> RwLockReadGuard<'_, ()> {
-        self.changes.pass()
+        self.changes.enter()
     }
 
     pub(crate) fn exclusive_guard(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, ()>> {

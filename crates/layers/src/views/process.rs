@@ -136,7 +136,7 @@ pub(crate) fn any_in_session(session: u32) -> io::Result<Option<Process>> {
 }
 
 /// All visible processes.
-pub(crate) fn all() -> Vec<u32> {
+pub(crate) fn all_processes() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }

@@ -58,7 +58,7 @@ impl ProcessTree {
 
     /// Remembers all present descendants. Without exit events, they have to be watched.
     fn classify_all(&self) {
-        for process in process::all() {
+        for process in process::all_processes() {
             if ancestors(process).any(|ancestor| ancestor == self.root.pid) {
                 self.contains(process);
             }
@@ -107,7 +107,7 @@ impl ProcessTree {
 
     /// Scans all processes for descendants, and forgets those that are gone.
     fn rescan(&self, descendants: &mut HashSet<u32>) {
-        let all: Vec<u32> = process::all();
+        let all: Vec<u32> = process::all_processes();
         let root = self.root.still_exists().then_some(self.root.pid);
         descendants.retain(|process| if *process == self.root.pid { root.is_some() } else { all.contains(process) });
         for process in all {

@@ -43,7 +43,7 @@ impl History {
     pub(crate) fn of(root: &VnodeRef) -> Result<Self> {
         match read(root)? {
             None => Ok(Self::default()),
-            Some(text) => Self::of_text(&text).ok_or(Errno::EIO),
+            Some(text) => Self::parse(&text).ok_or(Errno::EIO),
         }
     }
 
@@ -75,7 +75,7 @@ impl History {
         format!("{lines}{}{merging}\n", self.current)
     }
 
-    fn of_text(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let (lines, current) = match text.strip_suffix('\n')?.rsplit_once('\n') {
             Some((lines, current)) => (lines, current),
             None => ("", text.trim_end()),
@@ -106,7 +106,7 @@ pub(crate) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
     let server = Caller::server();
     let state = work::state_of(root)?.ok_or(Errno::ENOENT)?;
     let layers = state.lookup(&server, work::own_name(WorkDirectory::LAYERS))?.vnode;
-    Ok(layers.lookup(&server, number(layer).as_name())?.vnode)
+    Ok(layers.lookup(&server, layer_name(layer).as_name())?.vnode)
 }
 
 /// Prefix of the paths of a layer's objects in the file system of its branch.
@@ -114,12 +114,12 @@ pub(crate) fn layer_path(layer: u32) -> Vec<u8> {
     if layer == 0 {
         return Vec::new();
     }
-    [STATE_DIRECTORY, b"/", WorkDirectory::LAYERS, b"/", number(layer).as_bytes()].concat()
+    [STATE_DIRECTORY, b"/", WorkDirectory::LAYERS, b"/", layer_name(layer).as_bytes()].concat()
 }
 
 /// Creates the root of a new layer. Remains of an unfinished one are removed.
 pub(crate) fn make_layer(work: &WorkDirectory, layer: u32) -> Result<VnodeRef> {
-    let (layers, name) = (layers(work)?, number(layer));
+    let (layers, name) = (layers_directory(work)?, layer_name(layer));
     match work::remove_tree(&layers, name.as_name()) {
         Ok(()) | Err(Errno::ENOENT) => {}
         Err(error) => return Err(error),
@@ -129,15 +129,15 @@ pub(crate) fn make_layer(work: &WorkDirectory, layer: u32) -> Result<VnodeRef> {
 
 /// Removes a layer that is no longer used.
 pub(crate) fn discard_layer(work: &WorkDirectory, layer: u32) -> Result<()> {
-    let taken = work.stash(&layers(work)?, number(layer).as_name())?;
+    let taken = work.stash(&layers_directory(work)?, layer_name(layer).as_name())?;
     work.discard(&taken);
     Ok(())
 }
 
 /// Removes layers that are missing from the history: they were unfinished, or being removed.
 pub(crate) fn discard_unknown(work: &WorkDirectory, history: &History) -> Result<()> {
-    let layers = layers(work)?;
-    let known: Vec<NameBuf> = history.layers().into_iter().map(number).collect();
+    let layers = layers_directory(work)?;
+    let known: Vec<NameBuf> = history.layers().into_iter().map(layer_name).collect();
     let mut unknown = Vec::new();
     let server = Caller::server();
     layers.open_directory(&server)?.read(&server, 0, &mut |entry| {
@@ -150,16 +150,16 @@ pub(crate) fn discard_unknown(work: &WorkDirectory, history: &History) -> Result
 }
 
 /// Present time.
-pub(crate) fn now() -> i64 {
+pub(crate) fn current_time() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs() as i64)
 }
 
-fn layers(work: &WorkDirectory) -> Result<VnodeRef> {
+fn layers_directory(work: &WorkDirectory) -> Result<VnodeRef> {
     work.state_directory(WorkDirectory::LAYERS)
 }
 
-fn number(layer: u32) -> NameBuf {
+fn layer_name(layer: u32) -> NameBuf {
     NameBuf::new(layer.to_string().into_bytes()).expect("a number is a name")
 }
 
@@ -180,13 +180,13 @@ mod tests {
         for snapshots in [vec![], vec![snapshot(0, "a b")], vec![snapshot(0, "x"), snapshot(5, "y"), snapshot(2, "z")]]
         {
             let history = History { snapshots, current: 9, merging: None };
-            assert_eq!(History::of_text(&history.to_text()), Some(history.clone()));
+            assert_eq!(History::parse(&history.to_text()), Some(history.clone()));
             let merging = History { merging: Some(5), ..history.clone() };
-            assert_eq!(History::of_text(&merging.to_text()), Some(merging));
+            assert_eq!(History::parse(&merging.to_text()), Some(merging));
             assert_eq!((history.layers()[0], history.next_layer()), (9, 10));
         }
         for wrong in ["", "x\n", "0 7 a\n", "0 7 a\n0\n", "0 a\n1\n"] {
-            assert_eq!(History::of_text(wrong), None, "{wrong:?}");
+            assert_eq!(History::parse(wrong), None, "{wrong:?}");
         }
     }
 
@@ -196,7 +196,7 @@ mod tests {
         const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
         let text = PAGE.split_once("```\n0 1795762871 ").unwrap().1.split_once("```").unwrap().0;
         let text = format!("0 1795762871 {text}");
-        let history = History::of_text(&text).unwrap();
+        let history = History::parse(&text).unwrap();
         assert_eq!((history.layers(), text.len(), history.to_text()), (vec![1, 0], 21, text));
     }
 }

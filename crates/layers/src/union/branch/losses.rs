@@ -92,7 +92,7 @@ impl Losses {
         words.join(separator)
     }
 
-    pub(crate) fn of_words(words: &str) -> Option<Self> {
+    pub(crate) fn parse_words(words: &str) -> Option<Self> {
         let loss = |word: &str| Loss::ALL.into_iter().find(|loss| loss.word() == word);
         words.split(',').try_fold(Self::NONE, |losses, word| Some(losses.with_if(true, loss(word)?)))
     }
@@ -113,16 +113,16 @@ pub(crate) fn recorded(state: &VnodeRef) -> Result<Vec<(Vec<u8>, Losses)>> {
     let Some(file) = work::find(state, work::own_name(WorkDirectory::LOSSES))? else { return Ok(Vec::new()) };
     let text = work::read_all(&file, MAX_LOSSES_BYTES)?;
     // A line that was not written to its end is ignored.
-    Ok(String::from_utf8_lossy(&text).lines().filter_map(of_line).collect())
+    Ok(String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect())
 }
 
 fn line(path: &[u8], losses: Losses) -> String {
     format!("{} {}\n", losses.words(), identity::to_hex(path))
 }
 
-fn of_line(line: &str) -> Option<(Vec<u8>, Losses)> {
+fn parse_line(line: &str) -> Option<(Vec<u8>, Losses)> {
     let (words, path) = line.split_once(' ')?;
-    Some((identity::from_hex(path)?, Losses::of_words(words)?))
+    Some((identity::from_hex(path)?, Losses::parse_words(words)?))
 }
 
 #[cfg(test)]
@@ -133,10 +133,10 @@ mod tests {
     fn losses_round_trip() {
         for losses in 1..1 << Loss::ALL.len() {
             let recorded = (b"a b/\xff\n".to_vec(), Losses(losses));
-            assert_eq!(of_line(line(&recorded.0, recorded.1).trim_end()), Some(recorded));
+            assert_eq!(parse_line(line(&recorded.0, recorded.1).trim_end()), Some(recorded));
         }
         for line in ["", "owner", "x 00", "owner 0", "owner, 00"] {
-            assert_eq!(of_line(line), None, "{line:?}");
+            assert_eq!(parse_line(line), None, "{line:?}");
         }
     }
 }

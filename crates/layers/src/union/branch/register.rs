@@ -98,7 +98,7 @@ impl BranchRegister {
         let Some(state) = work::state_of(root)? else { return Ok(None) };
         let Some(file) = work::find(&state, work::own_name(WorkDirectory::REGISTER))? else { return Ok(None) };
         let text = String::from_utf8(work::read_all(&file, MAX_REGISTER_BYTES)?).map_err(|_| NOT_TEXT)?;
-        Self::of_text(&text)
+        Self::parse(&text)
     }
 
     /// The numbers of a branch: its former ones, or new ones.
@@ -184,12 +184,12 @@ impl BranchRegister {
 
     /// # Errors
     /// [`LATER_VERSION`].
-    fn of_text(text: &str) -> Result<Option<Self>> {
+    fn parse(text: &str) -> Result<Option<Self>> {
         let (form, lines) = text.split_once('\n').unwrap_or((text, ""));
         let read =
             |line: fn(&str) -> Option<RegisterLine>| Ok(Some(Self { lines: lines.lines().filter_map(line).collect() }));
         match form {
-            HEADER => read(RegisterLine::of_text),
+            HEADER => read(RegisterLine::parse),
             HEADER_WITHOUT_ROOTS => read(RegisterLine::without_root),
             _ if work::is_later_version(text, HEADER) => Err(LATER_VERSION),
             _ => Ok(None),
@@ -198,19 +198,19 @@ impl BranchRegister {
 }
 
 impl RegisterLine {
-    fn of_text(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let words: Vec<&str> = text.splitn(6, ' ').collect();
         let [tag, serial, identifier, fsid, root, label] = words[..] else { return None };
-        Self::of_words([tag, serial, identifier, fsid], root, label)
+        Self::parse_words([tag, serial, identifier, fsid], root, label)
     }
 
     fn without_root(text: &str) -> Option<Self> {
         let words: Vec<&str> = text.splitn(5, ' ').collect();
         let [tag, serial, identifier, fsid, label] = words[..] else { return None };
-        Self::of_words([tag, serial, identifier, fsid], "-", label)
+        Self::parse_words([tag, serial, identifier, fsid], "-", label)
     }
 
-    fn of_words([tag, serial, identifier, fsid]: [&str; 4], root: &str, label: &str) -> Option<Self> {
+    fn parse_words([tag, serial, identifier, fsid]: [&str; 4], root: &str, label: &str) -> Option<Self> {
         let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
         let numbers =
             BranchNumbers { tag: tag.parse().ok()?, serial: serial.parse().ok()?, identifier: number(identifier)? };
@@ -226,7 +226,7 @@ mod tests {
 
     /// The register as the next union reads it.
     fn again(register: &BranchRegister) -> BranchRegister {
-        BranchRegister::of_text(&register.to_text()).unwrap().unwrap()
+        BranchRegister::parse(&register.to_text()).unwrap().unwrap()
     }
 
     /// A branch of that file system with an unknown root handle.
@@ -308,7 +308,7 @@ mod tests {
         assert_ne!(again(&register).register("/elsewhere", at(2, b"low")).identifier, low.identifier);
         // A register written before roots were recorded.
         let text = format!("{HEADER_WITHOUT_ROOTS}\n0 0 {:016x} {:016x} /low\n", low.identifier, 1);
-        let mut earlier = BranchRegister::of_text(&text).unwrap().unwrap();
+        let mut earlier = BranchRegister::parse(&text).unwrap().unwrap();
         assert_eq!(earlier.register("/low", at(1, b"low")), low);
         assert_eq!(again(&earlier).register("/link", at(1, b"low")), low);
         // Two unions that know nothing of each other, and spell it differently.
@@ -318,9 +318,9 @@ mod tests {
 
     #[test]
     fn unreadable_lines_are_skipped() {
-        assert_eq!(BranchRegister::of_text("0 0 /a\n"), Ok(None));
+        assert_eq!(BranchRegister::parse("0 0 /a\n"), Ok(None));
         let text = format!("{HEADER}\nx\n1\n70000 1 0 - - /a\n\n5 2 0 - - /b\n6 3 0 x - /c\n6 3 0 - x /d\n");
-        let mut register = BranchRegister::of_text(&text).unwrap().unwrap();
+        let mut register = BranchRegister::parse(&text).unwrap().unwrap();
         assert_eq!(register.register("/b", on(None)), BranchNumbers { tag: 5, serial: 2, identifier: 0 });
         assert_eq!(register.register("/a", on(None)).serial, 3);
     }
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn later_version_is_reported() {
         for text in ["plyfs branches 3\nanything", "plyfs branches 10"] {
-            assert_eq!(BranchRegister::of_text(text), Err(LATER_VERSION), "{text}");
+            assert_eq!(BranchRegister::parse(text), Err(LATER_VERSION), "{text}");
         }
     }
 
@@ -338,7 +338,7 @@ mod tests {
         const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
         let text = PAGE.split_once("LABEL\n0 0 ").unwrap().1.split_once("```").unwrap().0;
         let text = format!("{HEADER}\n0 0 {text}");
-        let register = BranchRegister::of_text(&text).unwrap().unwrap();
+        let register = BranchRegister::parse(&text).unwrap().unwrap();
         assert_eq!((register.lines.len(), register.to_text()), (2, text));
     }
 }

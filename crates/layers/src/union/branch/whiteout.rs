@@ -119,7 +119,7 @@ pub(crate) fn meaning(stored: &[u8]) -> EntryMeaning<'_> {
 ///
 /// # Errors
 /// `ENAMETOOLONG` for a name without room for the escape.
-pub(crate) fn stored(name: Name<'_>) -> Result<Cow<'_, [u8]>> {
+pub(crate) fn stored_name(name: Name<'_>) -> Result<Cow<'_, [u8]>> {
     match name.as_bytes().strip_prefix(MARK_PREFIX) {
         None => Ok(Cow::Borrowed(name.as_bytes())),
         Some(rest) => {
@@ -434,7 +434,7 @@ mod tests {
     fn names_are_escaped_and_unescaped() {
         for name in [&b"x"[..], b".wh", b".wh.x", b".wh..wh..opq", b".wh..wh.plyfs", b".wh..wh.ux", b".wh."] {
             let name = Name::new(name).unwrap();
-            let kept = stored(name).unwrap();
+            let kept = stored_name(name).unwrap();
             assert_eq!(meaning(&kept), object(name.as_bytes()), "{name:?} is kept as {kept:?}");
             let whiteout = whiteout_name(Name::new(&kept).unwrap()).unwrap();
             assert_eq!(
@@ -479,7 +479,7 @@ mod tests {
     #[test]
     fn names_too_long_to_escape_are_refused() {
         let long = [MARK_PREFIX, &[b'x'; 251]].concat();
-        assert_eq!(stored(Name::new(&long).unwrap()).err(), Some(Errno::ENAMETOOLONG));
+        assert_eq!(stored_name(Name::new(&long).unwrap()).err(), Some(Errno::ENAMETOOLONG));
         assert!(whiteout_name(Name::new(&[b'x'; 251]).unwrap()).is_ok());
         assert!(whiteout_name(Name::new(&[b'x'; 252]).unwrap()).is_err());
     }

@@ -148,7 +148,7 @@ impl Node {
     }
 
     fn is_check_due(&self) -> bool {
-        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut checked = self.last_checked.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = checked.elapsed() > REVALIDATION_INTERVAL;
         if is_old {
             *checked = std::time::Instant::now();

@@ -121,12 +121,12 @@ pub fn check(
     // All unfinished work is finished before anything else is judged.
     for slot in &slots {
         let mut check = BranchCheck::of(&union, &slot.member, *options, &mut *report);
-        check.work().map_err(|errno| failed(slot, errno))?;
+        check.check_work().map_err(|errno| failed(slot, errno))?;
     }
     let mut half_merged = false;
     for slot in &slots {
         let mut check = BranchCheck::of(&union, &slot.member, *options, &mut *report);
-        half_merged |= check.merge();
+        half_merged |= check.check_merge();
     }
     if half_merged {
         // The state between two layers is neither right nor wrong.
@@ -134,7 +134,7 @@ pub fn check(
     }
     for slot in &changeable() {
         let mut check = BranchCheck::of(&union, &slot.member, *options, &mut *report);
-        check.tree().and_then(|()| check.state()).map_err(|errno| failed(slot, errno))?;
+        check.check_tree().and_then(|()| check.check_state()).map_err(|errno| failed(slot, errno))?;
     }
     Ok(())
 }

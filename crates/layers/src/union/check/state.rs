@@ -13,7 +13,7 @@ use crate::union::identity::{self, Identity};
 
 impl BranchCheck<'_> {
     /// Finds unfinished work. All of it is repaired at once, as the next union to use the branch would.
-    pub(crate) fn work(&mut self) -> Result<()> {
+    pub(crate) fn check_work(&mut self) -> Result<()> {
         let Some(state) = self.state_directory()? else { return Ok(()) };
         let part = state.lookup(&Caller::server(), work::own_name(WorkDirectory::TEMPORARY)).is_ok();
         let directory = existing_directory(state.lookup(&Caller::server(), work::own_name(WorkDirectory::WORK)))?;
@@ -40,7 +40,7 @@ impl BranchCheck<'_> {
     }
 
     /// Finds an unfinished merge of layers; returns whether it is still unfinished.
-    pub(crate) fn merge(&mut self) -> bool {
+    pub(crate) fn check_merge(&mut self) -> bool {
         let Some(layer) = self.member.base.history().merging else { return false };
         let repair = self.options.repair.then(|| self.union.finish_merges().map_err(errno_of));
         let stays = repair != Some(Ok(()));
@@ -55,7 +55,7 @@ impl BranchCheck<'_> {
     }
 
     /// Finds foreign objects.
-    pub(crate) fn state(&mut self) -> Result<()> {
+    pub(crate) fn check_state(&mut self) -> Result<()> {
         let Some(state) = self.state_directory()? else { return Ok(()) };
         for (name, _) in work::entries(&state)? {
             let remove = || work::remove_tree(&state, name.as_name());
@@ -80,15 +80,15 @@ impl BranchCheck<'_> {
                 self.report_problem(below(STATE_DIRECTORY, name.as_bytes()), Problem::NoMetacopies, remove);
             }
         }
-        self.links()?;
+        self.check_links()?;
         if self.options.losses {
-            self.losses(&state)?;
+            self.check_losses(&state)?;
         }
-        if self.options.idle { self.layers() } else { Ok(()) }
+        if self.options.idle { self.check_layers() } else { Ok(()) }
     }
 
     /// Finds what copies lack that are still where they were placed.
-    fn losses(&mut self, state: &VnodeRef) -> Result<()> {
+    fn check_losses(&mut self, state: &VnodeRef) -> Result<()> {
         let mut all: BTreeMap<Vec<u8>, Losses> = BTreeMap::new();
         for (path, lost) in losses::recorded(state)? {
             // Only the last copy placed there counts.
@@ -108,7 +108,7 @@ impl BranchCheck<'_> {
     }
 
     /// Finds layers that are missing from the history.
-    fn layers(&mut self) -> Result<()> {
+    fn check_layers(&mut self) -> Result<()> {
         let Some(directory) = self.own(WorkDirectory::LAYERS)? else { return Ok(()) };
         let known = self.member.base.history().layers();
         for (name, _) in work::entries(&directory)? {
@@ -121,7 +121,7 @@ impl BranchCheck<'_> {
     }
 
     /// Finds names of copied files that lead to the wrong file, or that nobody needs.
-    fn links(&mut self) -> Result<()> {
+    fn check_links(&mut self) -> Result<()> {
         let Some(directory) = self.own(WorkDirectory::LINKS)? else { return Ok(()) };
         let (mut right, mut misplaced) = (Vec::new(), Vec::new());
         // Number of an inode's names here that are to be removed.

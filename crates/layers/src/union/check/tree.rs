@@ -35,17 +35,17 @@ type IdentityOwners = HashMap<Handle, (u64, TreePath)>;
 
 impl BranchCheck<'_> {
     /// Checks the branch, except for the state directory.
-    pub(crate) fn tree(&mut self) -> Result<()> {
+    pub(crate) fn check_tree(&mut self) -> Result<()> {
         let (own, right) = (root_of(self.member), self.union.roots_right_of(self.member));
         let mut stack = vec![CheckedDirectory { path: TreePath::root(), own, right }];
         let mut known = IdentityOwners::new();
         while let Some(checked) = stack.pop() {
-            self.directory(&checked, &mut known, &mut stack)?;
+            self.check_directory(&checked, &mut known, &mut stack)?;
         }
         Ok(())
     }
 
-    fn directory(
+    fn check_directory(
         &mut self,
         checked: &CheckedDirectory,
         known: &mut IdentityOwners,
@@ -59,13 +59,13 @@ impl BranchCheck<'_> {
             match whiteout::meaning(stored.as_bytes()) {
                 EntryMeaning::Mark => {}
                 EntryMeaning::Whiteout(_) => {
-                    self.whiteout(checked, Name::new(&stored.as_bytes()[MARK_PREFIX.len()..])?)?
+                    self.check_whiteout(checked, Name::new(&stored.as_bytes()[MARK_PREFIX.len()..])?)?
                 }
                 EntryMeaning::Object(_) => match checked.own.vnode.lookup(&Caller::server(), stored.as_name()) {
                     Ok(entry) if entry.attributes.is_directory() => {
-                        stack.push(self.subdirectory(checked, stored.as_name(), &entry)?);
+                        stack.push(self.check_subdirectory(checked, stored.as_name(), &entry)?);
                     }
-                    Ok(entry) => self.file(checked, stored.as_name(), &entry, known)?,
+                    Ok(entry) => self.check_file(checked, stored.as_name(), &entry, known)?,
                     // Removed by a repair.
                     Err(Errno::ENOENT) => {}
                     Err(error) => return Err(error),
@@ -76,7 +76,7 @@ impl BranchCheck<'_> {
     }
 
     /// Checks a whiteout that is a file of its own.
-    fn whiteout(&mut self, checked: &CheckedDirectory, hidden: Name<'_>) -> Result<()> {
+    fn check_whiteout(&mut self, checked: &CheckedDirectory, hidden: Name<'_>) -> Result<()> {
         let directory = &checked.own.vnode;
         let path = || checked.path.join(hidden).to_bytes();
         let remove = || whiteout::remove(directory, hidden);
@@ -108,7 +108,7 @@ impl BranchCheck<'_> {
     }
 
     /// Checks the marks of a directory. Returns the directory to descend into.
-    fn subdirectory(
+    fn check_subdirectory(
         &mut self,
         checked: &CheckedDirectory,
         stored: Name<'_>,
@@ -129,14 +129,14 @@ impl BranchCheck<'_> {
                     whiteout::remove_redirect(directory)
                 });
             }
-            Some(from) => self.moved(checked, stored, directory, &path, from, right.is_empty())?,
+            Some(from) => self.check_moved(checked, stored, directory, &path, from, right.is_empty())?,
             None => {}
         }
         Ok(CheckedDirectory { path, own, right })
     }
 
     /// Checks the marks of a moved directory.
-    fn moved(
+    fn check_moved(
         &mut self,
         checked: &CheckedDirectory,
         stored: Name<'_>,
@@ -166,7 +166,7 @@ impl BranchCheck<'_> {
     }
 
     /// Checks the marks and the identity of anything but a directory.
-    fn file(
+    fn check_file(
         &mut self,
         checked: &CheckedDirectory,
         stored: Name<'_>,
@@ -188,12 +188,18 @@ impl BranchCheck<'_> {
         if whiteout::has_redirect(file)? && !metacopy::is_marked(file)? {
             self.report_problem(path.to_bytes(), Problem::MovedFile, || whiteout::remove_redirect(file));
         }
-        self.data(checked, stored, &path, entry)?;
-        self.identity(path, entry, known)
+        self.check_data(checked, stored, &path, entry)?;
+        self.check_identity(path, entry, known)
     }
 
     /// Checks that the data of a metadata-only copy exist. Missing data cannot be repaired.
-    fn data(&mut self, checked: &CheckedDirectory, stored: Name<'_>, path: &TreePath, entry: &Entry) -> Result<()> {
+    fn check_data(
+        &mut self,
+        checked: &CheckedDirectory,
+        stored: Name<'_>,
+        path: &TreePath,
+        entry: &Entry,
+    ) -> Result<()> {
         if entry.attributes.kind != FileKind::Regular {
             return Ok(());
         }
@@ -206,13 +212,13 @@ impl BranchCheck<'_> {
         let copy = Instance::new(self.member, entry.vnode.clone(), entry.attributes.ino);
         let beside = NameInBranches { directories: checked.right.clone(), name: stored.to_owned() };
         let from = mark.path.clone();
-        if !self.is_last() && self.union.data_of(&copy, mark, || Some(beside)).is_err() {
+        if !self.is_last() && self.union.resolve_data(&copy, mark, || Some(beside)).is_err() {
             self.report_problem(path.to_bytes(), Problem::DataGone(from), || Err(Errno::EIO));
         }
         Ok(())
     }
 
-    fn identity(&mut self, path: TreePath, entry: &Entry, known: &mut IdentityOwners) -> Result<()> {
+    fn check_identity(&mut self, path: TreePath, entry: &Entry, known: &mut IdentityOwners) -> Result<()> {
         let file = &entry.vnode;
         if !Identity::has_stored_origin(file)? {
             return Ok(());

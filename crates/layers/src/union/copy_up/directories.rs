@@ -134,7 +134,7 @@ impl Node {
         }
         let Instance { member, vnode, .. } = self.leftmost();
         let path = BranchMember::path_in_layer(&member.base, &vnode)?;
-        match self.union.node_at(&path) {
+        match self.union.node_at_path(&path) {
             Ok(found) if Arc::ptr_eq(&found, self) => Ok(()),
             Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => Err(Errno::ESTALE),
             Err(error) => Err(error),

@@ -208,7 +208,7 @@ impl Node {
         if self.is_unlinked() {
             return self.ensure_data(caller, extent, truncate_step);
         }
-        let Some(target) = self.target_of_copy(&leftmost.member, limit)? else {
+        let Some(target) = self.copy_target(&leftmost.member, limit)? else {
             return self.ensure_data(caller, extent, truncate_step);
         };
         if self.kind != FileKind::Directory {
@@ -256,7 +256,7 @@ impl Node {
         if self.is_unlinked() {
             return Ok(());
         }
-        match self.target_of_copy(&self.leftmost().member, limit)? {
+        match self.copy_target(&self.leftmost().member, limit)? {
             // If that cannot be probed, for example because the branch is full, the copy itself finds out.
             Some(target) if directory.can_be_in(&target)? && target.work.has_hard_links() == Ok(false) => {
                 Err(Errno::EPERM)
@@ -267,7 +267,7 @@ impl Node {
 
     /// The branch that receives a copy of the member's object, no lower than `limit`; `None` if the object may be changed in
     /// place.
-    fn target_of_copy(self: &Arc<Self>, member: &BranchMember, limit: usize) -> Result<Option<Arc<BranchMember>>> {
+    fn copy_target(self: &Arc<Self>, member: &BranchMember, limit: usize) -> Result<Option<Arc<BranchMember>>> {
         let branches = &self.union.branches;
         let position = branches.position(member).ok_or(Errno::ESTALE)?;
         if position <= limit && branches.may_change(member) {
@@ -298,7 +298,7 @@ impl Node {
             return Ok(None);
         }
         loop {
-            let Some(target) = self.target_of_copy(&original.member, limit)? else { return Ok(None) };
+            let Some(target) = self.copy_target(&original.member, limit)? else { return Ok(None) };
             match self.copy_to(caller, extent, truncate_step, &original, &target) {
                 Err(error) if self.tries_next_branch(error) => {
                     let position = self.union.branches.position(&target).ok_or(Errno::ESTALE)?;
@@ -331,7 +331,7 @@ impl Node {
         let can_wait = extent == DataExtent::Nothing && !moves;
         let mark = if can_wait { self.new_copy_mark(original, target)? } else { None };
         let mark = if mark.is_some() && target.work.record_metacopies()? { mark } else { None };
-        let data = self.data()?;
+        let data = self.data_instance()?;
         let writer = server.clone().at_expense_of(caller).cancelled_with(caller);
         let parameters = CopyParameters { extent, data, mark, rights, inherits: false, writer };
         let CompletedCopy { name, copy, lost } = copy_of(original, target, &parameters)?;
@@ -372,7 +372,7 @@ impl Node {
     /// `EXDEV` for a file with several names, of which only one would move, and for a file that the kernel may be reading and
     /// writing directly.
     fn check_movable_original(&self, original: &Instance) -> Result<()> {
-        let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
+        let names = self.visible_attributes(original.vnode.getattr(&Caller::server())?).nlink;
         let is_direct =
             self.union.direct_files_in(&original.member).iter().any(|file| std::ptr::eq(&raw const *file.node, self));
         if names > 1 || is_direct { Err(Errno::EXDEV) } else { Ok(()) }
@@ -402,7 +402,7 @@ impl Node {
     /// # Errors
     /// `EMLINK`.
     fn check_hard_links(&self, original: &Instance, target: &BranchMember) -> Result<()> {
-        let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
+        let names = self.visible_attributes(original.vnode.getattr(&Caller::server())?).nlink;
         if names < 2 || target.work.has_hard_links()? { Ok(()) } else { Err(Errno::EMLINK) }
     }
 
@@ -431,7 +431,7 @@ impl Node {
         name: &NameBuf,
         copy: &VnodeRef,
     ) -> Result<()> {
-        let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
+        let names = self.visible_attributes(original.vnode.getattr(&Caller::server())?).nlink;
         let writer = &Caller::server().at_expense_of(caller);
         if names < 2 {
             self.store_identity(writer, target, copy, UNCOUNTED_NAMES)?;

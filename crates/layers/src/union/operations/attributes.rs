@@ -13,7 +13,7 @@ use crate::union::node::{Instance, Node, UNCOUNTED_NAMES};
 
 impl Node {
     /// User-visible form of the leftmost instance's attributes.
-    pub(crate) fn shown(&self, mut attributes: Attributes) -> Attributes {
+    pub(crate) fn visible_attributes(&self, mut attributes: Attributes) -> Attributes {
         attributes.ino = self.identity.ino;
         if self.kind == FileKind::Directory && self.instances().len() > 1 {
             // Nobody has counted the subdirectories of all instances together: find(1) and others know that a link count of 1
@@ -32,7 +32,7 @@ impl Node {
         const BLOCK_BYTES: u64 = 512;
         if self.kind == FileKind::Regular
             && attributes.blocks.saturating_mul(BLOCK_BYTES) < attributes.size
-            && let Ok(Some(data)) = self.data()
+            && let Ok(Some(data)) = self.data_instance()
             && let Ok(there) = data.vnode.getattr(&Caller::server())
         {
             attributes.blocks = there.blocks;
@@ -42,7 +42,7 @@ impl Node {
 
     /// The entry for a look-up.
     pub(crate) fn entry(self: Arc<Self>, attributes: Attributes) -> Entry {
-        let attributes = self.shown(attributes);
+        let attributes = self.visible_attributes(attributes);
         Entry { vnode: self, attributes }
     }
 
@@ -53,7 +53,7 @@ impl Node {
         if attributes.nlink == 0 && self.kind == FileKind::Directory {
             member.verify_absence()?;
         }
-        Ok(self.shown(attributes))
+        Ok(self.visible_attributes(attributes))
     }
 
     /// Changes the attributes, in a copy if the branch must not be changed.
@@ -68,7 +68,7 @@ impl Node {
         }
         let Some(size) = changes.size else {
             let (_object, instance) = self.writable_guarded(caller, DataExtent::Nothing)?;
-            return Ok(self.shown(instance.vnode.setattr(caller, changes)?));
+            return Ok(self.visible_attributes(instance.vnode.setattr(caller, changes)?));
         };
         // A copy of that length already shows the pending truncation.
         let (setter, done) = (caller.uncancelled(), Cell::default());
@@ -80,7 +80,7 @@ impl Node {
             Some((_, then)) => instance.vnode.getattr(&Caller::server()).unwrap_or(then),
             None => instance.vnode.setattr(&setter, changes)?,
         };
-        Ok(self.shown(attributes))
+        Ok(self.visible_attributes(attributes))
     }
 
     /// Checks that the caller has this access.

@@ -120,7 +120,7 @@ impl Node {
     /// Creates one more name of an object, in the branch that has the object.
     pub(crate) fn make_link(self: &Arc<Self>, caller: &Caller, target: &Arc<Node>, name: Name<'_>) -> Result<Entry> {
         self.require_directory()?;
-        let stored = whiteout::stored(name)?;
+        let stored = whiteout::stored_name(name)?;
         let stored = Name::new(&stored)?;
         if self.search_locked(caller, stored)?.found.is_some() {
             return Err(Errno::EEXIST);
@@ -186,7 +186,7 @@ impl Node {
         make: impl Fn(&VnodeRef, Name<'_>) -> Result<(T, Entry)>,
     ) -> Result<(Arc<Node>, T, Attributes)> {
         self.require_directory()?;
-        let stored = whiteout::stored(name)?;
+        let stored = whiteout::stored_name(name)?;
         let stored = Name::new(&stored)?;
         let mut limit = usize::MAX;
         let mut full = FullBranches::default();

@@ -177,7 +177,7 @@ impl UnionFile {
             return Ok(None);
         };
         let file = match MetadataOnlyFile::own(&open.file) {
-            Some(own) if self.node.data()?.is_none() => own,
+            Some(own) if self.node.data_instance()?.is_none() => own,
             _ => &open.file,
         };
         Ok(Some((now, Arc::clone(file))))
@@ -294,7 +294,7 @@ impl OpenFile for UnionFile {
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
         let _working = enter(NAME);
-        Ok(self.node.shown(self.run_query(|file| file.getattr(caller))?))
+        Ok(self.node.visible_attributes(self.run_query(|file| file.getattr(caller))?))
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {

@@ -28,7 +28,7 @@ pub(crate) struct OperationGate {
 
 impl OperationGate {
     /// Begins an operation. Must not be called by a holder of an operation guard.
-    pub(crate) fn pass(&self) -> RwLockReadGuard<'_, ()> {
+    pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
         if self.is_blocked.load(Ordering::Acquire) {
             let block_lock = self.block_lock.lock().unwrap_or_else(PoisonError::into_inner);
             drop(self.has_opened.wait_while(block_lock, |()| self.is_blocked.load(Ordering::Acquire)));
@@ -95,7 +95,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     while !is_done.load(Ordering::Relaxed) {
-                        let _passed = gate.pass();
+                        let _passed = gate.enter();
                         thread::sleep(Duration::from_millis(3));
                     }
                 });
@@ -112,13 +112,13 @@ mod tests {
     #[test]
     fn stuck_operation_does_not_block_others() {
         let gate = OperationGate::default();
-        let stuck = gate.pass();
+        let stuck = gate.enter();
         thread::scope(|scope| {
             let change = scope.spawn(|| gate.close(CLOSE_TIMEOUT).is_some());
             let mut longest = Duration::ZERO;
             while !change.is_finished() {
                 let begin = Instant::now();
-                drop(gate.pass());
+                drop(gate.enter());
                 longest = longest.max(begin.elapsed());
                 thread::sleep(Duration::from_millis(1));
             }

@@ -516,7 +516,7 @@ impl Node {
     /// Looks up a name on behalf of users.
     pub(crate) fn look_up(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
         self.require_directory()?;
-        let stored = whiteout::stored(name)?;
+        let stored = whiteout::stored_name(name)?;
         let stored = Name::new(&stored)?;
         let _names = self.read_guard();
         if let Ok(Some((node, attributes))) = self.recent_directory(caller, stored) {

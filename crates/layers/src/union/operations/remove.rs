@@ -15,7 +15,7 @@ use crate::union::branch::work;
 use crate::union::branch::write_order::{are_unordered, sync_directory};
 use crate::union::cache::names::NamePresence;
 use crate::union::copy_up::DataExtent;
-use crate::union::node::{Instance, NameChanges, Node, UNCOUNTED_NAMES, starting_with};
+use crate::union::node::{Instance, NameChanges, Node, UNCOUNTED_NAMES, instances_from};
 use crate::union::settings::DeletionPolicy;
 use crate::union::state::Union;
 
@@ -90,7 +90,7 @@ impl Node {
         remove: impl Fn(&NameRemoval<'_>) -> Result<()>,
     ) -> Result<()> {
         self.require_directory()?;
-        let stored = whiteout::stored(name)?;
+        let stored = whiteout::stored_name(name)?;
         let stored = Name::new(&stored)?;
         for _ in 0..MAX_ATTEMPTS {
             let seen = self.change_count();
@@ -142,7 +142,7 @@ impl Node {
                 (found, node)
             };
             let instances = self.instances();
-            let Some([_, lower @ ..]) = starting_with(&instances, &found.instances[0].member) else { continue };
+            let Some([_, lower @ ..]) = instances_from(&instances, &found.instances[0].member) else { continue };
             let has_original_names = !matches!(node.original_names.load(Ordering::Relaxed), 0 | UNCOUNTED_NAMES);
             let (found, member) = (&found, &*member);
             let removal =
@@ -175,7 +175,7 @@ impl Node {
         remove().inspect_err(|_| {
             // The object is visible beside its whiteout, which does no harm then; a whiteout that was there before has its
             // reasons.
-            if is_new && is_there(directory, stored, &found.instances[0].vnode) {
+            if is_new && still_leads_to(directory, stored, &found.instances[0].vnode) {
                 let _ = whiteout::remove(directory, stored);
             }
         })
@@ -204,7 +204,7 @@ impl Node {
 
 /// Returns whether a name still leads to the object; also `true` on errors, since a whiteout does not hide the object beside
 /// it.
-fn is_there(directory: &VnodeRef, stored: Name<'_>, object: &VnodeRef) -> bool {
+fn still_leads_to(directory: &VnodeRef, stored: Name<'_>, object: &VnodeRef) -> bool {
     match directory.lookup(&Caller::server(), stored) {
         Ok(entry) => entry.vnode.handle() == object.handle(),
         Err(error) => error != Errno::ENOENT,
@@ -460,7 +460,7 @@ impl Union {
     /// whether it was not there yet.
     pub(crate) fn ensure_names_counted(&self, caller: &Caller, found: &LookupResult, node: &Arc<Node>) -> Result<bool> {
         let is_counted = found.kind() == FileKind::Directory || self.branches.may_change(&found.instances[0].member);
-        if is_counted || node.shown(found.attributes).nlink < 2 {
+        if is_counted || node.visible_attributes(found.attributes).nlink < 2 {
             return Ok(false);
         }
         match node.writable(caller, DataExtent::Nothing) {

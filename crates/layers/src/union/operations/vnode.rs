@@ -145,11 +145,11 @@ impl Vnode for Node {
         let lease_retry = LeaseRetry::for_blocked_callers(Errno::EXDEV);
         self.for_caller(caller)?.run_change_within(lease_retry, |node| {
             let to = node.translate(to)?;
-            let to_detached = match mode {
+            let target_detached = match mode {
                 RenameMode::NoReplace | RenameMode::WhiteoutNoReplace => Ok(()),
                 _ => to.detach(to_name, mode != RenameMode::Exchange),
             };
-            node.detach(name, false).and(to_detached)?;
+            node.detach(name, false).and(target_detached)?;
             node.rename_name(caller, name, &to, to_name, mode)
         })
     }
@@ -225,7 +225,7 @@ impl Vnode for Node {
             let _guard = node.begin_operation()?;
             let instance = match ioctl::changes(command) {
                 true => node.writable_to_set_flags(caller)?,
-                false if ioctl::asks_for_data(command) => node.data()?.unwrap_or_else(|| node.leftmost()),
+                false if ioctl::asks_for_data(command) => node.data_instance()?.unwrap_or_else(|| node.leftmost()),
                 false => node.leftmost(),
             };
             instance.vnode.ioctl(caller, command, input, output)

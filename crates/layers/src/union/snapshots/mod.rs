@@ -47,9 +47,9 @@ impl Union {
             }
         }
         match control.command.as_str() {
-            "snapshots" => Ok(self.snapshots()),
+            "snapshots" => Ok(self.list_snapshots()),
             "snapshot-take" => self.take_snapshot(arguments.required("name")?),
-            "snapshot-diff" => self.diff(arguments.required("from")?, arguments.get("to")),
+            "snapshot-diff" => self.diff_snapshots(arguments.required("from")?, arguments.get("to")),
             "snapshot-merge" => self.merge_snapshots(arguments.get("name")),
             "snapshot-drop" => self.drop_snapshot(arguments.required("name")?),
             "snapshot-restore" => self.restore_snapshot(arguments.required("name")?),
@@ -58,7 +58,7 @@ impl Union {
     }
 
     /// The snapshots as JSON, oldest first.
-    fn snapshots(&self) -> String {
+    fn list_snapshots(&self) -> String {
         let slots = self.branches.slots();
         let history = history_slot(&slots).map(|slot| slot.member.base.history().clone()).unwrap_or_default();
         let line = |snapshot: &Snapshot| serde_json::json!({ "name": snapshot.name, "taken": snapshot.taken });
@@ -83,7 +83,7 @@ impl Union {
             self.check_no_direct_files(&group[0].member)?;
         }
         let kept = self.copy_direct_files(&newest)?;
-        let (before, layer, taken) = (history.clone(), history.next_layer(), history::now());
+        let (before, layer, taken) = (history.clone(), history.next_layer(), history::current_time());
         history.snapshots.push(Snapshot { layer: newest.layer, taken, name: name.to_owned() });
         history.current = layer;
         let first = first_layer(&groups[at]);
@@ -160,7 +160,7 @@ impl Union {
     }
 
     /// Differences between a snapshot and a later one, or the present state, as JSON.
-    fn diff(self: &Arc<Self>, from: &str, to: Option<&str>) -> CommandResult {
+    fn diff_snapshots(self: &Arc<Self>, from: &str, to: Option<&str>) -> CommandResult {
         let guard = self.operation_guard();
         let (older, newer) = (self.union_at_snapshot(from)?, to.map(|to| self.union_at_snapshot(to)).transpose()?);
         let newer = newer.unwrap_or_else(|| self.read_only_union(self.branches.slots().to_vec()));

@@ -134,7 +134,7 @@ pub(crate) struct DirectoryScan<T> {
 
 impl CachedNames {
     /// The empty cache of an object of that kind.
-    pub(crate) fn of(kind: FileKind) -> Self {
+    pub(crate) fn for_kind(kind: FileKind) -> Self {
         Self((kind == FileKind::Directory).then(|| NameCache::new(&NAME_BUDGET)))
     }
 
@@ -463,7 +463,7 @@ mod tests {
 
     #[test]
     fn only_directories_have_a_cache() {
-        assert!(CachedNames::of(FileKind::Regular).0.is_none());
-        assert!(CachedNames::of(FileKind::Directory).0.is_some());
+        assert!(CachedNames::for_kind(FileKind::Regular).0.is_none());
+        assert!(CachedNames::for_kind(FileKind::Directory).0.is_some());
     }
 }

@@ -37,7 +37,7 @@ impl Union {
     ///
     /// # Errors
     /// `EIO` if the data are missing, or fewer than the file's size.
-    pub(crate) fn data_of(
+    pub(crate) fn resolve_data(
         &self,
         copy: &Instance,
         mark: MetacopyMark,
@@ -49,7 +49,7 @@ impl Union {
         let (mut at, mut mark, mut beside) = (copy.clone(), mark, beside);
         // Each one is in a lower branch.
         loop {
-            let (next, there) = self.original(&at, &mark, beside.as_ref())?.ok_or(Errno::EIO)?;
+            let (next, there) = self.find_original(&at, &mark, beside.as_ref())?.ok_or(Errno::EIO)?;
             match MetacopyMark::of(&next.vnode)? {
                 Some(further) => (at, mark, beside) = (next, further, Some(there)),
                 None if next.vnode.getattr(&server)?.size < size => return Err(Errno::EIO),
@@ -59,7 +59,7 @@ impl Union {
     }
 
     /// The original of a metadata-only copy, which may itself be one.
-    fn original(
+    fn find_original(
         &self,
         copy: &Instance,
         mark: &MetacopyMark,
@@ -176,14 +176,14 @@ impl Union {
         if !mark.has_full_path() {
             return Err(Errno::EXDEV);
         }
-        let data = self.data_of(file, mark, || None)?;
+        let data = self.resolve_data(file, mark, || None)?;
         fill::fill(&Caller::server(), file, &data.vnode)
     }
 }
 
 impl Node {
     /// Location of its data, if that is another instance.
-    pub(crate) fn data(&self) -> Result<Option<Instance>> {
+    pub(crate) fn data_instance(&self) -> Result<Option<Instance>> {
         let copy_count = self.copy_count();
         if self.kind != FileKind::Regular || self.has_own_data(copy_count) {
             return Ok(None);
@@ -192,7 +192,7 @@ impl Node {
         match MetacopyMark::of(&copy.vnode)? {
             Some(mark) => {
                 let is_by_name = !mark.has_full_path();
-                let data = self.union.data_of(&copy, mark, || self.beside(&copy.member))?;
+                let data = self.union.resolve_data(&copy, mark, || self.lower_names(&copy.member))?;
                 if is_by_name && has_several_names(&copy.vnode)? {
                     // Another of its names could lead to another file, but the object is one.
                     let first = self.data_by_name.get_or_init(|| Box::new(data.vnode.handle()));
@@ -213,7 +213,7 @@ impl Node {
     pub(crate) fn open_leftmost(&self, caller: &Caller, flags: OpenFlags) -> Result<(VnodeRef, OpenFileRef)> {
         let copy = self.leftmost().vnode;
         let file = open_without_wait(&copy, caller, flags)?;
-        match self.data()? {
+        match self.data_instance()? {
             Some(data) => {
                 self.is_read_elsewhere.store(true, Ordering::Relaxed);
                 Ok((copy, MetadataOnlyFile::open(file, &data.vnode, flags)?))
@@ -241,10 +241,10 @@ impl Node {
             let (copy, writer) = (self.leftmost(), Caller::server().at_expense_of(caller).cancelled_with(caller));
             match extent {
                 DataExtent::UpTo(size) if fill::can_truncate(&copy, size)? => {
-                    let data = if size > 0 { self.data()? } else { None };
+                    let data = if size > 0 { self.data_instance()? } else { None };
                     fill::truncate(&writer, &copy, data.as_ref().map(|data| &data.vnode), size, truncate_step)?;
                 }
-                _ => fill::fill(&writer, &copy, &self.data()?.ok_or(Errno::EAGAIN)?.vnode)?,
+                _ => fill::fill(&writer, &copy, &self.data_instance()?.ok_or(Errno::EAGAIN)?.vnode)?,
             }
             self.record_arrival();
             self.copy_count.fetch_add(1, Ordering::Release);
@@ -316,7 +316,7 @@ impl Node {
     }
 
     /// Its name in the branches below one.
-    fn beside(&self, member: &BranchMember) -> Option<NameInBranches> {
+    fn lower_names(&self, member: &BranchMember) -> Option<NameInBranches> {
         let _ = self.reference().find_location();
         let NodeLocation::At(above) = self.location() else { return None };
         let own = self.union.branches.position(member)?;

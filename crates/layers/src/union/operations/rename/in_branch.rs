@@ -115,9 +115,9 @@ impl BranchRename<'_> {
         victim: Option<&LookupResult>,
         leaves_whiteout: bool,
     ) -> Result<CompletedRename> {
-        let (left, right) = victim.map_or(Ok(Default::default()), |victim| self.others(victim))?;
+        let (left, right) = victim.map_or(Ok(Default::default()), |victim| self.other_objects(victim))?;
         let all = [&left[..], &right[..]].concat();
-        let record = self.write(ino, &all)?;
+        let record = self.write_record(ino, &all)?;
         match self.rename(leaves_whiteout) {
             Ok(()) => return Ok(CompletedRename { left, record }),
             Err(error) => {
@@ -137,7 +137,7 @@ impl BranchRename<'_> {
         let hides_source = leaves_whiteout
             && !emptied.leaves_device
             && self.member.whiteouts.add_file(self.from, self.source.stored)?;
-        let record = self.write(ino, &[&all[..], std::slice::from_ref(&emptied)].concat())?;
+        let record = self.write_record(ino, &[&all[..], std::slice::from_ref(&emptied)].concat())?;
         let give_up = |error| {
             record.iter().for_each(|record| self.member.work.discard(record));
             if hides_source {
@@ -175,7 +175,7 @@ impl BranchRename<'_> {
         let emptied = self.member.work.stash(self.to, target).inspect_err(|_| {
             let _ = uncover();
         })?;
-        let renamed = self.write(ino, others).and_then(|record| {
+        let renamed = self.write_record(ino, others).and_then(|record| {
             let renamed = self.rename(leaves_whiteout);
             renamed.inspect_err(|_| record.iter().for_each(|record| self.member.work.discard(record)))?;
             Ok(record)
@@ -232,7 +232,7 @@ impl BranchRename<'_> {
     }
 
     /// Records what must be removed when the object with this inode number has its new name.
-    fn write(&self, ino: u64, removed: &[rename_records::RecordedObject]) -> Result<Option<NameBuf>> {
+    fn write_record(&self, ino: u64, removed: &[rename_records::RecordedObject]) -> Result<Option<NameBuf>> {
         if removed.is_empty() && self.device.is_none() {
             return Ok(None);
         }
@@ -244,7 +244,7 @@ impl BranchRename<'_> {
 
     /// The target's objects in other branches that have to be removed when it is replaced: in a higher branch one would hide
     /// the replacement, and in a lower branch it would count as a name of its file.
-    fn others(
+    fn other_objects(
         &self,
         victim: &LookupResult,
     ) -> Result<(Vec<rename_records::RecordedObject>, Vec<rename_records::RecordedObject>)> {

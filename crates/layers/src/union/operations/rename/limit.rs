@@ -4,7 +4,7 @@ use vnode::{Caller, Errno, RenameMode, Result};
 
 use super::endpoint::RenameEndpoint;
 use crate::union::branch::whiteout;
-use crate::union::node::{Instance, starting_with};
+use crate::union::node::{Instance, instances_from};
 use crate::union::operations::lookup::SearchResult;
 
 /// Lowest position at which the source may be so that no object of the target's name hides it.
@@ -19,7 +19,7 @@ pub(crate) fn lowest_position(target: RenameEndpoint<'_>, there: &SearchResult, 
     }
     // An object that must not be changed there cannot be removed either, so it has to be hidden.
     let instances = target.directory.instances();
-    for instance in starting_with(&instances, &found.instances[0].member).ok_or(Errno::ESTALE)? {
+    for instance in instances_from(&instances, &found.instances[0].member).ok_or(Errno::ESTALE)? {
         let is_there = || match instance.vnode.lookup(&Caller::server(), target.stored) {
             Err(Errno::ENOENT) => Ok(false),
             result => result.map(|_| true),
@@ -46,7 +46,7 @@ pub(crate) fn lowest_position_below(
         return Ok(usize::MAX);
     }
     let instances = target.directory.instances();
-    let from = starting_with(&instances, &found.instances[0].member).ok_or(Errno::ESTALE)?;
+    let from = instances_from(&instances, &found.instances[0].member).ok_or(Errno::ESTALE)?;
     // It has no effect beside that object, but would have once the object is replaced in a lower branch.
     if whiteout::has_whiteout_file(&from[0].vnode, target.stored)? {
         return Ok(seen);

@@ -45,7 +45,7 @@ impl Node {
             RenameMode::WhiteoutNoReplace => (RenameMode::NoReplace, true),
             mode => (mode, false),
         };
-        let (stored, to_stored) = (whiteout::stored(name)?, whiteout::stored(to_name)?);
+        let (stored, to_stored) = (whiteout::stored_name(name)?, whiteout::stored_name(to_name)?);
         let source = RenameEndpoint { directory: self, stored: Name::new(&stored)? };
         let target = RenameEndpoint { directory: to, stored: Name::new(&to_stored)? };
         let names = [source.stored, target.stored];
@@ -345,7 +345,7 @@ fn remove_lower(rename: &BranchRename<'_>, victim: &Node, found: &LookupResult) 
     let is_to_go = is_file && target.directory.union.branches.may_change(own);
     // The rename is done, and what cannot be removed is invisible.
     let removed = if is_to_go { remove_in(rename, own) } else { Ok(false) };
-    if !matches!(removed, Ok(true)) && victim.shown(found.attributes).nlink <= 1 {
+    if !matches!(removed, Ok(true)) && victim.visible_attributes(found.attributes).nlink <= 1 {
         victim.is_hidden.store(true, Ordering::Relaxed);
     }
     removed.is_ok()
