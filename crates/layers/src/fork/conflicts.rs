@@ -18,7 +18,7 @@ use crate::union::identity::{self, Identity};
 use crate::union::tree_path::TreePath;
 
 /// A directory of the fork and the one in the file system that it changes.
-struct CheckedDirectory {
+struct ComparedDirectory {
     path: TreePath,
     upper: VnodeRef,
     base: Option<VnodeRef>,
@@ -50,7 +50,7 @@ impl Commit<'_> {
     pub(crate) fn find_conflicts(&mut self, moved: &[MovedDirectory]) -> CommitStep<Vec<Conflict>> {
         let lower_parts = self.lower_parts(moved)?;
         let mut found = ConflictSearch::default();
-        let root = CheckedDirectory {
+        let root = ComparedDirectory {
             path: TreePath::root(),
             upper: self.upper.root.clone(),
             base: Some(self.root.clone()),
@@ -148,11 +148,11 @@ impl Commit<'_> {
         }
     }
 
-    fn there(&self, pair: &CheckedDirectory, name: &NameBuf) -> Result<Option<Entry>> {
+    fn there(&self, pair: &ComparedDirectory, name: &NameBuf) -> Result<Option<Entry>> {
         pair.base.as_ref().map_or(Ok(None), |base| work::find(base, name.as_name()))
     }
 
-    fn check_directory(&mut self, pair: &CheckedDirectory, found: &mut ConflictSearch) -> Result<()> {
+    fn check_directory(&mut self, pair: &ComparedDirectory, found: &mut ConflictSearch) -> Result<()> {
         let Some(base) = &pair.base else { return Ok(()) };
         let (attributes, handle) = (base.getattr(&Caller::server())?, base.handle());
         if self.has_new_data(&attributes) && !self.journal.is_resumed {
@@ -178,7 +178,7 @@ impl Commit<'_> {
         above_hides: bool,
         lower_parts: &HashSet<Handle>,
         found: &mut ConflictSearch,
-    ) -> CommitStep<Option<CheckedDirectory>> {
+    ) -> CommitStep<Option<ComparedDirectory>> {
         let (path, upper) = (object.path.clone(), object.entry.vnode.clone());
         if let LowerPart::Elsewhere(rest) = &object.lower_part {
             let moved = MovedDirectory::of(object, rest);
@@ -195,7 +195,7 @@ impl Commit<'_> {
             {
                 self.check_removed(there, path.clone(), lower_parts, found)?;
             }
-            return Ok(Some(CheckedDirectory { path, upper, base, hides: false }));
+            return Ok(Some(ComparedDirectory { path, upper, base, hides: false }));
         }
         if is_directory(&object.entry) {
             let there = there.filter(|there| !lower_parts.contains(&there.vnode.handle()));
@@ -207,7 +207,7 @@ impl Commit<'_> {
                 }
                 None => None,
             };
-            return Ok(Some(CheckedDirectory { path, upper, base, hides: self.hides(object, above_hides) }));
+            return Ok(Some(ComparedDirectory { path, upper, base, hides: self.hides(object, above_hides) }));
         }
         match there {
             Some(there) => self.check_removed(there, path, lower_parts, found)?,

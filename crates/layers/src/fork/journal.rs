@@ -299,13 +299,14 @@ mod tests {
     /// As documented in docs/formats/fork.md.
     #[test]
     fn documented_lines_are_parsed() {
-        const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/fork.md"));
+        const FORMAT_DOCUMENTATION: &str =
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/fork.md"));
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let example = PAGE.split_once("```\n").unwrap().1.split_once("```").unwrap().0;
+        let example = FORMAT_DOCUMENTATION.split_once("```\n").unwrap().1.split_once("```").unwrap().0;
         assert_eq!(example.len(), 108);
         for line in example.lines() {
             let words = words(line);
-            assert!(PAGE.contains(&format!("| `{} ", words[0])), "{line}");
+            assert!(FORMAT_DOCUMENTATION.contains(&format!("| `{} ", words[0])), "{line}");
         }
         let copy = words(example.lines().nth(1).unwrap());
         let [object, changed, base, written, path] = &copy[1..] else { panic!("{copy:?}") };

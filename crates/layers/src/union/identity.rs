@@ -168,8 +168,9 @@ mod tests {
     /// As documented in docs/formats/union-branch.md.
     #[test]
     fn documented_origin_is_decoded() {
-        const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
-        let digits = PAGE.split_once("trusted.plyfs.origin=0x").unwrap().1.lines().next().unwrap();
+        const FORMAT_DOCUMENTATION: &str =
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
+        let digits = FORMAT_DOCUMENTATION.split_once("trusted.plyfs.origin=0x").unwrap().1.lines().next().unwrap();
         let value = from_hex(digits).unwrap();
         let (identity, names) = Identity::decode(&value).unwrap();
         let (tag, lower) = split_handle(&identity.handle).unwrap();

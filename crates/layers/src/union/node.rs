@@ -530,7 +530,7 @@ impl Drop for Node {
     }
 }
 
-const SHARDS: usize = 64;
+const SHARD_COUNT: usize = 64;
 /// Minimum capacity that is retained.
 const MIN_SHARD_CAPACITY: usize = 256;
 
@@ -552,7 +552,7 @@ fn claimant(kind: FileKind, instances: &[Instance]) -> Option<&Instance> {
 
 impl NodeTable {
     pub(crate) fn new() -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let shards = (0..SHARD_COUNT).map(|_| Mutex::default()).collect();
         Self {
             shards,
             has_other_handles: AtomicBool::new(false),
@@ -653,7 +653,7 @@ impl NodeTable {
     }
 
     fn shard(&self, handle: &Handle) -> MutexGuard<'_, HashMap<Handle, Weak<Node>>> {
-        let shard = self.hasher.hash_one(handle) as usize % SHARDS;
+        let shard = self.hasher.hash_one(handle) as usize % SHARD_COUNT;
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -672,10 +672,10 @@ mod tests {
     /// As stated in `docs/layers.md`, with each vnode's table slot and the allocator's overhead.
     #[test]
     fn vnode_memory_stays_within_the_documented_limit() {
-        const COUNTS: usize = 2 * size_of::<usize>();
+        const ARC_COUNT_BYTES: usize = 2 * size_of::<usize>();
         // Seven of sixteen slots of a table that has just grown are in use.
         let slot = size_of::<(Handle, Weak<Node>)>() + 1;
-        let file = COUNTS + size_of::<Node>() + COUNTS + size_of::<Instance>() + slot * 16 / 7;
+        let file = ARC_COUNT_BYTES + size_of::<Node>() + ARC_COUNT_BYTES + size_of::<Instance>() + slot * 16 / 7;
         let instance = size_of::<Instance>() + crate::union::cache::names::CACHE_BYTES;
         assert!(file <= 640, "{file}");
         assert!(instance <= 128, "{instance}");

@@ -11,7 +11,7 @@ use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, n
 use crate::views::{ViewDefinition, ViewRule};
 use crate::{Branch, BranchOpener};
 
-pub(crate) const KNOWN: &[OptionSpecification] = &[
+pub(crate) const OPTIONS: &[OptionSpecification] = &[
     OptionSpecification {
         key: "delete",
         value: "whiteout|all",
@@ -71,7 +71,7 @@ pub fn create(
     missing: Vec<String>,
     opener: Option<BranchOpener>,
 ) -> Result<FileSystemRef, OptionError> {
-    let options = Options::new(NAME, KNOWN, pairs)?;
+    let options = Options::new(NAME, OPTIONS, pairs)?;
     // The opener of the branches leaves missing ones out; here only the value is checked.
     leaves_out_missing_branches(&options)?;
     let (settings, views) = (settings(&options)?, options.read("views", views)?.unwrap_or_default());

@@ -11,13 +11,13 @@ use crate::union::operations::listing::DirectoryListing;
 use crate::union::settings::NAME;
 
 /// An open directory that processes of several views may read.
-pub(crate) struct SplitListing {
+pub(crate) struct PerViewListing {
     vnode: Arc<Node>,
     /// Open directories of the views that have read it.
     opened: Mutex<Vec<(Arc<Node>, OpenDirectoryRef)>>,
 }
 
-impl SplitListing {
+impl PerViewListing {
     /// Opens the directory as the caller, for whom it is `node`. The caller holds an operation guard.
     pub(crate) fn open(vnode: Arc<Node>, node: Arc<Node>, caller: &Caller) -> Result<Self> {
         let listing: OpenDirectoryRef = Arc::new(DirectoryListing::open(Arc::clone(&node), caller)?);
@@ -45,7 +45,7 @@ impl SplitListing {
     }
 }
 
-impl OpenDirectory for SplitListing {
+impl OpenDirectory for PerViewListing {
     fn read(
         &self,
         caller: &Caller,

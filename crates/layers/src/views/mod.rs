@@ -37,14 +37,14 @@ use crate::union::node::Node;
 use crate::union::operations::gate::OperationGate;
 use crate::union::state::Union;
 pub(crate) use commands::ViewDefinition;
-pub(crate) use listing::SplitListing;
+pub(crate) use listing::PerViewListing;
 pub(crate) use merged_directory::ViewAliases;
 pub(crate) use rule::ViewRule;
 
 /// State shared by the unions of one mount.
 #[derive(Default)]
 pub(crate) struct MountState {
-    changes: OperationGate,
+    operation_gate: OperationGate,
     /// The mount's union, for callers without a view.
     common: OnceLock<Weak<Union>>,
     views: ArcSwap<Vec<Arc<View>>>,
@@ -87,11 +87,11 @@ impl MountState {
     }
 
     pub(crate) fn operation_guard(&self) -> RwLockReadGuard<'_, ()> {
-        self.changes.enter()
+        self.operation_gate.enter()
     }
 
     pub(crate) fn exclusive_guard(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
-        self.changes.close(timeout)
+        self.operation_gate.close(timeout)
     }
 
     /// The views, in the order in which they are tried.

@@ -75,10 +75,10 @@ impl PidFd {
     /// Opens the process or thread that has this number now. `None` if the kernel does not support it.
     pub(crate) fn new(thread: u32) -> Option<Self> {
         /// Flag for a single thread rather than its process: `PIDFD_THREAD`, since Linux 6.9.
-        const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
+        const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
         let number = number(thread)?;
         // A process may outlive its first thread, and keeps its number.
-        pidfd_open(number, PidfdFlags::empty()).or_else(|_| pidfd_open(number, THREAD)).ok().map(Self)
+        pidfd_open(number, PidfdFlags::empty()).or_else(|_| pidfd_open(number, PIDFD_THREAD)).ok().map(Self)
     }
 
     /// Returns whether it has not ended.
@@ -196,8 +196,8 @@ impl ProcStat {
 
     /// Returns whether any of its threads runs. The first may have ended before others, and stays until they have.
     fn is_running(&self) -> bool {
-        const ENDED: [&str; 2] = ["Z", "X"];
-        !self.text(STATE).is_some_and(|state| ENDED.contains(&state)) || self.field(THREAD_COUNT) > Some(1)
+        const ENDED_STATES: [&str; 2] = ["Z", "X"];
+        !self.text(STATE).is_some_and(|state| ENDED_STATES.contains(&state)) || self.field(THREAD_COUNT) > Some(1)
     }
 
     fn text(&self, field: usize) -> Option<&str> {

@@ -28,13 +28,13 @@ thread_local! {
 /// Creates stacks that are only to be described, on this thread: unions in them leave their branches unchanged, and available
 /// to their present users. Nothing may be changed through them.
 pub fn only_described<T>(make: impl FnOnce() -> T) -> T {
-    struct Reset(bool);
-    impl Drop for Reset {
+    struct RestoreOnDrop(bool);
+    impl Drop for RestoreOnDrop {
         fn drop(&mut self) {
             IS_ONLY_DESCRIBED.set(self.0);
         }
     }
-    let _reset = Reset(IS_ONLY_DESCRIBED.replace(true));
+    let _restore = RestoreOnDrop(IS_ONLY_DESCRIBED.replace(true));
     make()
 }
 

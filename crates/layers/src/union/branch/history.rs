@@ -193,8 +193,9 @@ mod tests {
     /// As documented in docs/formats/union-branch.md.
     #[test]
     fn documented_history_round_trips() {
-        const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
-        let text = PAGE.split_once("```\n0 1795762871 ").unwrap().1.split_once("```").unwrap().0;
+        const FORMAT_DOCUMENTATION: &str =
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
+        let text = FORMAT_DOCUMENTATION.split_once("```\n0 1795762871 ").unwrap().1.split_once("```").unwrap().0;
         let text = format!("0 1795762871 {text}");
         let history = History::parse(&text).unwrap();
         assert_eq!((history.layers(), text.len(), history.to_text()), (vec![1, 0], 21, text));

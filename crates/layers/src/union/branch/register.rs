@@ -335,8 +335,9 @@ mod tests {
     /// As documented in docs/formats/union-branch.md.
     #[test]
     fn documented_register_round_trips() {
-        const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
-        let text = PAGE.split_once("LABEL\n0 0 ").unwrap().1.split_once("```").unwrap().0;
+        const FORMAT_DOCUMENTATION: &str =
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
+        let text = FORMAT_DOCUMENTATION.split_once("LABEL\n0 0 ").unwrap().1.split_once("```").unwrap().0;
         let text = format!("{HEADER}\n0 0 {text}");
         let register = BranchRegister::parse(&text).unwrap().unwrap();
         assert_eq!((register.lines.len(), register.to_text()), (2, text));

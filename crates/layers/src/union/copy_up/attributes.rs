@@ -97,10 +97,10 @@ fn without_foreign_set_id(mode: u32, (uid, gid): (u32, u32), owned: &Attributes)
 
 /// Sets as much of mode and times as the branch preserves; returns the resulting attributes.
 fn set_mode_and_times(object: &VnodeRef, mode: Option<u32>, of: &Attributes) -> Result<Attributes> {
-    const PERMISSIONS: u32 = 0o777;
+    const PERMISSION_BITS: u32 = 0o777;
     let server = Caller::server();
     // Some branches have no set-id bits, others nothing that could be set.
-    for mode in [mode, mode.map(|mode| mode & PERMISSIONS), None] {
+    for mode in [mode, mode.map(|mode| mode & PERMISSION_BITS), None] {
         match object.setattr(&server, &SetAttributes { mode, ..times_of(of) }) {
             Err(error) if copies::is_refusal(error) => {}
             result => return result,
@@ -117,16 +117,16 @@ fn has_wrong_owner(wanted: &Attributes, now: &Attributes) -> bool {
 
 /// Refuses permissions that a branch assigns instead of the wanted ones, if they allow anything that those do not.
 fn check_rights(wanted: &Attributes, now: &Attributes) -> Result<()> {
-    const PERMISSIONS: u32 = 0o777;
-    let is_kept = !has_wrong_owner(wanted, now) && (wanted.mode ^ now.mode) & PERMISSIONS == 0;
+    const PERMISSION_BITS: u32 = 0o777;
+    let is_kept = !has_wrong_owner(wanted, now) && (wanted.mode ^ now.mode) & PERMISSION_BITS == 0;
     if is_kept || !grants_more(wanted, now, rustix::process::geteuid().as_raw()) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// Returns whether permissions let anybody read, write or search who may not do so with the wanted ones, not counting the
 /// superuser and the server itself.
 fn grants_more(wanted: &Attributes, now: &Attributes, server: u32) -> bool {
-    const SEARCH: u32 = 0o1;
-    let bits = if wanted.is_directory() { 0o6 | SEARCH } else { 0o6 };
+    const SEARCH_BIT: u32 = 0o1;
+    let bits = if wanted.is_directory() { 0o6 | SEARCH_BIT } else { 0o6 };
     let classes = |attributes: &Attributes| [6, 3, 0].map(|shift| attributes.mode >> shift & bits);
     let ([owner, group, others], [new_owner, new_group, new_others]) = (classes(wanted), classes(now));
     let owner = if wanted.uid == 0 { bits } else { owner };
@@ -146,8 +146,8 @@ fn grants_more(wanted: &Attributes, now: &Attributes, server: u32) -> bool {
 
 /// Returns whether a time is a rounded form of another, as stored by a file system with a granularity of at most two seconds.
 fn is_near(kept: Timestamp, wanted: Timestamp) -> bool {
-    const STEP_SECONDS: u64 = 2;
-    kept.seconds.abs_diff(wanted.seconds) <= STEP_SECONDS
+    const MAX_TIME_STEP_SECONDS: u64 = 2;
+    kept.seconds.abs_diff(wanted.seconds) <= MAX_TIME_STEP_SECONDS
 }
 
 /// Like [`copy_attributes`], to an object that may have extended attributes which the original lacks.

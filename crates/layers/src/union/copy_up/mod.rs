@@ -479,11 +479,11 @@ impl Node {
 
 /// Umask of a process, which only requests that create something carry.
 fn umask_of(caller: &Caller) -> u32 {
-    const NOBODY_ELSE: u32 = 0o077;
+    const OWNER_ONLY_UMASK: u32 = 0o077;
     if caller.pid == 0 || caller.umask != 0 {
         return caller.umask;
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", caller.pid)).unwrap_or_default();
     let umask = status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
-    umask.unwrap_or(NOBODY_ELSE)
+    umask.unwrap_or(OWNER_ONLY_UMASK)
 }

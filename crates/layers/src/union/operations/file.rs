@@ -40,7 +40,7 @@ pub(crate) struct UnionFile {
 }
 
 /// Guard that keeps the branches and the object in place.
-struct OperationGuard<'a> {
+struct FileOperationGuard<'a> {
     _branches: RwLockReadGuard<'a, ()>,
     _object: RwLockReadGuard<'a, ()>,
 }
@@ -204,17 +204,17 @@ impl UnionFile {
 
     /// The lower file to lock, once it holds all locks that are held. The object is not copied while the guard lives, so a lock
     /// that is taken and recorded under it is neither lost nor left in the former instance.
-    fn lower_to_lock(&self) -> Result<(OperationGuard<'_>, OpenFileRef)> {
+    fn lower_to_lock(&self) -> Result<(FileOperationGuard<'_>, OpenFileRef)> {
         let guard = self.node.union.operation_guard();
         // A file whose branch is gone is locked there.
         let _ = self.node.revalidate();
         let object = self.node.read_guard();
         self.node.move_followers();
-        Ok((OperationGuard { _branches: guard, _object: object }, self.lower()?))
+        Ok((FileOperationGuard { _branches: guard, _object: object }, self.lower()?))
     }
 
     /// The lower file to change, with a guard that keeps the branches in place; the object is where it may be changed.
-    fn lower_to_change(&self, caller: &Caller) -> Result<(OperationGuard<'_>, OpenFileRef)> {
+    fn lower_to_change(&self, caller: &Caller) -> Result<(FileOperationGuard<'_>, OpenFileRef)> {
         let guard = self.node.union.operation_guard();
         let generation = self.node.union.branches.generation();
         if self.checked.load(Ordering::Relaxed) != generation {
@@ -225,7 +225,7 @@ impl UnionFile {
             self.checked.store(generation, Ordering::Relaxed);
         }
         let object = self.node.read_guard_unless_cancelled(caller)?;
-        Ok((OperationGuard { _branches: guard, _object: object }, self.lower()?))
+        Ok((FileOperationGuard { _branches: guard, _object: object }, self.lower()?))
     }
 
     /// Changes the file, which may need the given number of bytes: in place, or elsewhere if the branch is full or has become

@@ -98,7 +98,7 @@ impl Node {
 
     /// Checks that the caller may set the extended attribute to this value, or remove it (xattr(7)).
     pub(crate) fn check_change_xattr(&self, caller: &Caller, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        const STICKY: u32 = 0o1000;
+        const STICKY_BIT: u32 = 0o1000;
         if !self.needs_check(caller) {
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl Node {
         }
         if name.starts_with(b"user.") {
             require(matches!(self.kind, FileKind::Regular | FileKind::Directory))?;
-            let is_shared = original.is_directory() && original.mode & STICKY != 0;
+            let is_shared = original.is_directory() && original.mode & STICKY_BIT != 0;
             require(!is_shared || is_owner(caller, &original))?;
         }
         self.check_access_or_defer(caller, AccessMode::WRITE)
@@ -148,10 +148,10 @@ pub(crate) fn check_removal(
     object: &Attributes,
     check_change_names_if_copied: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    const STICKY: u32 = 0o1000;
+    const STICKY_BIT: u32 = 0o1000;
     require(!directory.only_grows_or_stays() && !object.only_grows_or_stays())?;
     check_change_names_if_copied()?;
-    let is_shared = directory.mode & STICKY != 0;
+    let is_shared = directory.mode & STICKY_BIT != 0;
     require(!is_shared || is_owner(caller, directory) || is_owner(caller, object))
 }
 

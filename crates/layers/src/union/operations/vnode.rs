@@ -16,7 +16,7 @@ use crate::union::branch::lease::{LeaseRetry, retry_while_leased};
 use crate::union::branch::whiteout::{self, EntryMeaning};
 use crate::union::node::{Node, NodeLocation};
 use crate::union::settings::NAME;
-use crate::views::SplitListing;
+use crate::views::PerViewListing;
 
 impl Vnode for Node {
     fn handle(&self) -> Handle {
@@ -179,7 +179,7 @@ impl Vnode for Node {
         self.for_caller(caller)?.run_query(|node| {
             if self.union.mount_state.has_had_views() {
                 return Ok(
-                    Arc::new(SplitListing::open(self.reference(), Arc::clone(node), caller)?) as OpenDirectoryRef
+                    Arc::new(PerViewListing::open(self.reference(), Arc::clone(node), caller)?) as OpenDirectoryRef
                 );
             }
             Ok(Arc::new(DirectoryListing::open(Arc::clone(node), caller)?))

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::NameCache;
 
 /// Cost of a cached directory besides its names.
-const DIRECTORY_COST: usize = 16;
+const DIRECTORY_COST_NAMES: usize = 16;
 /// Minimum number of caches in the queue at which dead ones are removed.
 const MIN_SWEEP_LENGTH: usize = 1024;
 
@@ -91,7 +91,7 @@ pub(crate) struct BudgetCharge {
 impl BudgetCharge {
     /// The charge for a directory with that many names.
     pub(crate) fn new(budget: &'static NameBudget, names: usize) -> Self {
-        let names = names + DIRECTORY_COST;
+        let names = names + DIRECTORY_COST_NAMES;
         budget.used.fetch_add(names, Ordering::Relaxed);
         Self { budget, names }
     }
