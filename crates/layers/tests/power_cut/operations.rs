@@ -51,8 +51,8 @@ impl<'a> DiskScenario<'a> {
         self.base_path.join(index.to_string())
     }
 
-    /// Has the disks write what they have, one after the other, and cuts the power at points that the random numbers choose.
-    /// `inspect` looks at what is left, and is told at which point that was.
+    /// Has the disks write what they have, one after the other, and cuts the power at points that the random numbers
+    /// choose. `inspect` looks at what is left, and is told at which point that was.
     ///
     /// # Errors
     /// Those of `inspect`.

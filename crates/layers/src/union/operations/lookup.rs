@@ -282,8 +282,8 @@ impl Union {
         })
     }
 
-    /// Finds the lower part of a directory that has been moved here. `instances` are the instances of its parent, from this branch
-    /// on.
+    /// Finds the lower part of a directory that has been moved here. `parent_instances` are the instances of its parent,
+    /// from this branch on.
     fn follow_redirect(
         &self,
         parent_instances: &[Instance],
