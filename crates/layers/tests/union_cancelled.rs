@@ -42,7 +42,7 @@ fn scene(options: &[(&str, &str)]) -> (FileSystemRef, FileSystemRef, Arc<Steps>)
 }
 
 /// What is seen of a tree: the kind, mode, number of names, attributes and data of each path.
-fn seen(file_system: &FileSystemRef, path: &str) -> Vec<String> {
+fn visible_tree(file_system: &FileSystemRef, path: &str) -> Vec<String> {
     let caller = root();
     let entry = walk(file_system, &caller, path).unwrap();
     let note = entry.vnode.getxattr(&caller, b"user.note");
@@ -57,7 +57,7 @@ fn seen(file_system: &FileSystemRef, path: &str) -> Vec<String> {
         FileKind::Directory => {
             let names = list(&entry.vnode, &caller);
             let below = names.iter().filter(|name| !name.starts_with('.'));
-            lines.extend(below.flat_map(|name| seen(file_system, &format!("{path}/{name}"))));
+            lines.extend(below.flat_map(|name| visible_tree(file_system, &format!("{path}/{name}"))));
         }
         _ => {}
     }
@@ -65,16 +65,16 @@ fn seen(file_system: &FileSystemRef, path: &str) -> Vec<String> {
 }
 
 /// What is left in the work directory of a branch.
-fn left_in_work(branch: &FileSystemRef) -> Vec<String> {
+fn work_leftovers(branch: &FileSystemRef) -> Vec<String> {
     match walk(branch, &server(), ".wh..wh.plyfs/work") {
         Ok(work) => list(&work.vnode, &server()),
         Err(_) => Vec::new(),
     }
 }
 
-type Act = fn(&FileSystemRef, &Caller) -> Result<()>;
+type Operation = fn(&FileSystemRef, &Caller) -> Result<()>;
 
-const OPERATIONS: [(&str, Act); 11] = [
+const OPERATIONS: [(&str, Operation); 11] = [
     ("append", |union, caller| {
         let file = walk(union, caller, "d/file")?.vnode.open(caller, OpenFlags::READ_WRITE)?;
         file.write_at(caller, FILE_BYTES as u64, b"more", false).map(drop)
@@ -112,16 +112,16 @@ const OPERATIONS: [(&str, Act); 11] = [
 ];
 
 /// Enough for the operations that have most steps.
-const STEPS_MAX: u64 = 2_000;
+const MAX_STEPS: u64 = 2_000;
 
 fn cancel_at_each_step(options: &[(&str, &str)]) {
     for (title, act) in OPERATIONS {
         let (union, _, steps) = scene(options);
-        let before = seen(&union, "d");
+        let before = visible_tree(&union, "d");
         assert_eq!(steps.run(0, |caller| act(&union, caller)).0, Ok(()), "{title}");
-        let after = seen(&union, "d");
+        let after = visible_tree(&union, "d");
         let mut interrupted = 0;
-        for step in 1..STEPS_MAX {
+        for step in 1..MAX_STEPS {
             let (union, upper, steps) = scene(options);
             let (result, has_step) = steps.run(step, |caller| act(&union, caller));
             let expected = match result {
@@ -132,28 +132,28 @@ fn cancel_at_each_step(options: &[(&str, &str)]) {
                     &before
                 }
             };
-            assert_eq!(&seen(&union, "d"), expected, "{title} at {step}: {result:?}");
-            assert_eq!(left_in_work(&upper), [""; 0], "{title} at {step}: {result:?}");
+            assert_eq!(&visible_tree(&union, "d"), expected, "{title} at {step}: {result:?}");
+            assert_eq!(work_leftovers(&upper), [""; 0], "{title} at {step}: {result:?}");
             if result.is_err() {
                 assert_eq!(steps.run(0, |caller| act(&union, caller)).0, Ok(()), "{title} after {step}");
-                assert_eq!(seen(&union, "d"), after, "{title} after {step}");
+                assert_eq!(visible_tree(&union, "d"), after, "{title} after {step}");
             }
             if !has_step {
                 break;
             }
-            assert!(step + 1 < STEPS_MAX, "{title} has no end");
+            assert!(step + 1 < MAX_STEPS, "{title} has no end");
         }
         assert!(interrupted > 0, "{title} is never cancelled");
     }
 }
 
 #[test]
-fn what_is_cancelled_at_any_step_is_not_done_or_done() {
+fn cancellation_at_any_step_is_atomic() {
     cancel_at_each_step(&[]);
 }
 
 #[test]
-fn copies_without_data_are_cancelled_at_any_step() {
+fn metadata_only_copies_are_cancelled_at_any_step() {
     cancel_at_each_step(&[("metacopy", "on")]);
 }
 
@@ -167,7 +167,7 @@ fn slow_scene(rule: &str) -> (FileSystemRef, FileSystemRef, FileSystemRef) {
 }
 
 #[test]
-fn who_waits_for_a_copy_that_another_makes_is_cancelled_and_the_copy_is_made() {
+fn cancelled_waiter_does_not_stop_the_copy_of_another_caller() {
     let (union, upper, slow) = slow_scene("stop");
     let file = walk(&union, &root(), "file").unwrap().vnode;
     let (source, others) = (CancellationSource::new(), CancellationSource::new());
@@ -201,7 +201,7 @@ fn who_waits_for_a_copy_that_another_makes_is_cancelled_and_the_copy_is_made() {
 }
 
 #[test]
-fn a_copy_from_a_slow_branch_is_cancelled_while_it_waits() {
+fn copy_from_slow_branch_is_cancelled() {
     for rule in ["stop", "delay"] {
         let (union, upper, slow) = slow_scene(rule);
         let file = walk(&union, &root(), "file").unwrap().vnode;
@@ -215,7 +215,7 @@ fn a_copy_from_a_slow_branch_is_cancelled_while_it_waits() {
             assert_eq!(copying.join().unwrap(), Err(Errno::EINTR), "{rule}");
         });
         assert_eq!(walk(&upper, &root(), "file").map(drop), Err(Errno::ENOENT), "{rule}");
-        assert_eq!(left_in_work(&upper), [""; 0], "{rule}");
+        assert_eq!(work_leftovers(&upper), [""; 0], "{rule}");
         drop((union, slow));
     }
 }

@@ -13,14 +13,14 @@ use vnode::{
     SetAttributes, SetTime,
 };
 
-fn text_of(file: &OpenFileRef) -> String {
+fn read_text(file: &OpenFileRef) -> String {
     let mut buffer = [0; 100];
     let length = file.read_at(&server(), 0, &mut buffer).unwrap();
     String::from_utf8_lossy(&buffer[..length]).into_owned()
 }
 
 #[test]
-fn branches_come_and_go_under_what_is_in_use() {
+fn branches_are_added_and_removed_under_open_objects() {
     let scene = scene(&[(ReadWrite, &["d/x"]), (ReadOnly, &["d/y", "e/z", "f"])]);
     let new = memory();
     fill(&new, 7, "d/new");
@@ -31,19 +31,19 @@ fn branches_come_and_go_under_what_is_in_use() {
     let listed = scene.tell("add", &[("branch", "new=ro"), ("at", "1")]).unwrap();
     assert_eq!(listed, "branch 0=rw\nnew=ro\nbranch 1=ro\n");
     assert_eq!(read(&scene.union, "f").unwrap(), "7:f", "a branch on the left hides");
-    assert_eq!(text_of(&file), "1:f", "open files stay what they are");
+    assert_eq!(read_text(&file), "1:f", "open files stay what they are");
     assert_eq!(directory.lookup(&server(), name("new")).unwrap().attributes.size, 7);
     scene.tell("remove", &[("branch", "branch 1")]).unwrap();
     assert_eq!(list(&scene.union, ""), ["d", "f"]);
     assert_eq!(list(&scene.union, "d"), ["new", "x"]);
-    assert_eq!(text_of(&file), "1:f");
+    assert_eq!(read_text(&file), "1:f");
     assert_eq!(gone.getattr(&server()).err(), Some(Errno::ESTALE));
     assert_eq!(directory.lookup(&server(), name("y")).err(), Some(Errno::ENOENT));
     assert!(directory.lookup(&server(), name("x")).is_ok());
 }
 
 #[test]
-fn a_directory_keeps_its_number_whatever_branches_come_and_go() {
+fn directory_keeps_its_inode_number_when_branches_change() {
     let scene = scene(&[(ReadWrite, &["d/x"]), (ReadOnly, &["d/y"]), (ReadOnly, &["d/z"])]);
     let directory = at(&scene.union, "d").unwrap();
     let number = || at(&scene.union, "d").unwrap().getattr(&server()).unwrap().ino;
@@ -61,7 +61,7 @@ fn a_directory_keeps_its_number_whatever_branches_come_and_go() {
 }
 
 #[test]
-fn names_are_taken_away_while_branches_come_and_go() {
+fn names_are_removed_while_branches_change() {
     let scene = scene(&[(ReadWrite, &["d/"]), (ReadWrite, &["d/"])]);
     let new = memory();
     fill(&new, 7, "d/");
@@ -96,7 +96,7 @@ fn names_are_taken_away_while_branches_come_and_go() {
 }
 
 #[test]
-fn what_somebody_else_brings_to_a_branch_is_seen_by_all_who_look_at_once() {
+fn foreign_objects_are_seen_by_concurrent_lookups() {
     const THREADS: usize = 4;
     const ROUNDS: usize = 5_000;
     let scene = scene(&[(ReadWrite, &["d/"]), (ReadWrite, &["d/"]), (ReadWrite, &["d/"])]);
@@ -120,7 +120,7 @@ fn what_somebody_else_brings_to_a_branch_is_seen_by_all_who_look_at_once() {
 }
 
 #[test]
-fn what_is_written_to_a_branch_that_became_read_only_is_copied() {
+fn write_to_branch_that_became_read_only_copies_up() {
     let scene = scene(&[(ReadWrite, &["d/x"])]);
     let new = memory();
     scene.offer("new", &new);
@@ -131,14 +131,14 @@ fn what_is_written_to_a_branch_that_became_read_only_is_copied() {
     scene.tell("add", &[("branch", "new=rw"), ("at", "0")]).unwrap();
     scene.tell("mode", &[("branch", "branch 0"), ("mode", "ro")]).unwrap();
     writer.write_at(&server(), 0, b"new", false).unwrap();
-    assert_eq!((text_of(&reader), text_of(&writer)), ("new/x".to_owned(), "new/x".to_owned()));
+    assert_eq!((read_text(&reader), read_text(&writer)), ("new/x".to_owned(), "new/x".to_owned()));
     assert_eq!(read(&scene.branches[0], "d/x").unwrap(), "0:d/x");
     assert_eq!(read(&new, "d/x").unwrap(), "new/x");
     assert_eq!(at(&scene.union, "d/x").unwrap().getattr(&server()).unwrap().ino, ino);
 }
 
 #[test]
-fn locks_come_along_with_a_copy_unless_they_were_released() {
+fn held_locks_move_with_a_copy() {
     let scene = scene(&[(ReadWrite, &[]), (ReadOnly, &["x"])]);
     let open = |flags| at(&scene.union, "x").unwrap().open(&server(), flags).unwrap();
     let (first, second) = (open(OpenFlags::READ), open(OpenFlags::READ));
@@ -154,11 +154,11 @@ fn locks_come_along_with_a_copy_unless_they_were_released() {
         writer.test_lock(&server(), LockOwner(3), &exclusive).unwrap().is_some()
     };
     assert_eq!((in_the_way(1), in_the_way(2)), (true, false));
-    assert_eq!(text_of(&first), "new");
+    assert_eq!(read_text(&first), "new");
 }
 
 #[test]
-fn locks_that_were_replaced_through_another_open_file_are_not_taken_again() {
+fn locks_replaced_through_another_open_file_are_not_reacquired() {
     let scene = scene(&[(ReadWrite, &[]), (ReadOnly, &["x"])]);
     let open = |flags| at(&scene.union, "x").unwrap().open(&server(), flags).unwrap();
     let (first, second) = (open(OpenFlags::READ), open(OpenFlags::READ));
@@ -181,7 +181,7 @@ fn locks_that_were_replaced_through_another_open_file_are_not_taken_again() {
 }
 
 #[test]
-fn commands_that_cannot_be_done_say_why_and_change_nothing() {
+fn failed_commands_report_the_reason_and_change_nothing() {
     let scene = scene(&[(ReadWrite, &["a"])]);
     let before = scene.tell("branches", &[]).unwrap();
     let error = |command: &str, arguments: &[(&str, &str)]| scene.tell(command, arguments).unwrap_err().to_string();
@@ -196,7 +196,7 @@ fn commands_that_cannot_be_done_say_why_and_change_nothing() {
 }
 
 #[test]
-fn nobody_notices_branches_that_change_under_running_programs() {
+fn branch_changes_are_invisible_to_running_programs() {
     let scene = scene(&[(ReadWrite, &[]), (ReadOnly, &["d/x", "d/y"])]);
     let spare = memory();
     fill(&spare, 7, "d/new");
@@ -232,7 +232,7 @@ fn nobody_notices_branches_that_change_under_running_programs() {
 }
 
 #[test]
-fn changes_behind_the_back_become_visible() {
+fn foreign_changes_become_visible() {
     let scene = scene(&[(ReadWrite, &["d/x"]), (ReadOnly, &["e"])]);
     let directory = at(&scene.union, "d").unwrap();
     // Nobody looks `d` up again from here on.
@@ -247,7 +247,7 @@ fn changes_behind_the_back_become_visible() {
 }
 
 #[test]
-fn a_copy_that_somebody_else_removes_gives_way_to_its_original() {
+fn original_reappears_when_its_copy_is_removed_in_the_branch() {
     let scene = scene(&[(ReadWrite, &["d/"][..]), (ReadOnly, &["d/x"])]);
     let known = at(&scene.union, "d/x").unwrap();
     let file = known.open(&server(), OpenFlags::READ_WRITE).unwrap();
@@ -267,7 +267,7 @@ fn a_copy_that_somebody_else_removes_gives_way_to_its_original() {
 }
 
 #[test]
-fn a_directory_that_somebody_else_makes_in_a_branch_is_used() {
+fn directory_created_in_a_branch_by_others_is_used() {
     let scene = scene(&[(ReadWrite, &["d/"][..]), (ReadOnly, &["d/x/old"])]);
     let x = at(&scene.union, "d/x").unwrap();
     fill(&scene.branches[0], 0, "d/x/theirs");
@@ -278,7 +278,7 @@ fn a_directory_that_somebody_else_makes_in_a_branch_is_used() {
 }
 
 #[test]
-fn what_somebody_else_puts_into_a_branch_is_seen_where_nothing_was() {
+fn foreign_object_is_seen_at_a_cached_miss() {
     let modes = [(ReadWrite, &["d/a"][..]), (ReadWrite, &["d/b"]), (ReadOnly, &["d/c"])];
     let scene = scene(&modes);
     let d = at(&scene.union, "d").unwrap();
@@ -295,7 +295,7 @@ fn what_somebody_else_puts_into_a_branch_is_seen_where_nothing_was() {
 }
 
 #[test]
-fn what_somebody_else_puts_into_a_directory_whose_time_is_set_back_is_seen() {
+fn foreign_object_is_seen_despite_reset_mtime() {
     let scene = scene(&[(ReadWrite, &["d/a"][..]), (ReadWrite, &["d/b"])]);
     // From then on no change can have the time of the last.
     std::thread::sleep(Duration::from_millis(2_100));
@@ -317,7 +317,7 @@ fn what_somebody_else_puts_into_a_directory_whose_time_is_set_back_is_seen() {
 }
 
 #[test]
-fn a_directory_that_somebody_else_has_just_made_is_seen_whole() {
+fn directory_just_created_by_others_is_merged_completely() {
     let files = ["a", "b"];
     let scene = scene(&[(ReadWrite, &files), (ReadWrite, &files)]);
     for round in 0..10 {
@@ -330,7 +330,7 @@ fn a_directory_that_somebody_else_has_just_made_is_seen_whole() {
     }
 }
 #[test]
-fn a_file_that_cannot_be_opened_is_not_cut_off() {
+fn failed_open_does_not_truncate() {
     let left = common::layer("faulty", &[], memory());
     let below = conformance::faults::Below::of(vec![left.clone()]);
     below.off();

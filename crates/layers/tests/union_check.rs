@@ -64,7 +64,7 @@ impl Scene {
     }
 
     /// Finds these, by paths, repairs them, and finds nothing then.
-    fn finds(&self, options: CheckOptions, expected: &[(&str, Problem)]) {
+    fn expect_findings(&self, options: CheckOptions, expected: &[(&str, Problem)]) {
         let told = |findings: Vec<Finding>| {
             let mut told: Vec<_> = findings
                 .into_iter()
@@ -83,10 +83,10 @@ impl Scene {
         assert_eq!(told(self.check(options)), [], "after the repair");
     }
 
-    /// As [`Scene::finds`], of what is always looked for; users see the same before and after.
-    fn finds_and_keeps(&self, expected: &[(&str, Problem)]) {
+    /// As [`Scene::expect_findings`], of what is always looked for; users see the same before and after.
+    fn expect_unrepaired(&self, expected: &[(&str, Problem)]) {
         let before = View::of(&self.union());
-        self.finds(CheckOptions::default(), expected);
+        self.expect_findings(CheckOptions::default(), expected);
         let after = View::of(&self.union());
         assert_eq!(after.since(&before), before.since(&before));
     }
@@ -118,9 +118,9 @@ fn chmod(union: &UnionFileSystem, path: &str) {
 }
 
 #[test]
-fn what_stands_beside_its_whiteout() {
+fn check_finds_objects_beside_their_whiteouts() {
     let scene = Scene::new(&["a", ".wh.a", "d/e/x", "d/.wh.e", "o/x", ".wh.o"], &["a", "d/e/y"]);
-    scene.finds_and_keeps(&[
+    scene.expect_unrepaired(&[
         ("a", Problem::BesideWhiteout),
         ("d/e", Problem::DirectoryBesideWhiteout),
         ("o", Problem::DirectoryBesideWhiteout),
@@ -130,32 +130,32 @@ fn what_stands_beside_its_whiteout() {
 }
 
 #[test]
-fn two_whiteouts_of_one_name() {
+fn check_finds_two_whiteouts_of_one_name() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let scene = Scene::new(&[".wh.a"], &["a"]);
     mknodat(CWD, scene.path("left/a"), FileType::CharacterDevice, Mode::empty(), makedev(0, 0)).unwrap();
-    scene.finds_and_keeps(&[("a", Problem::TwoWhiteouts)]);
+    scene.expect_unrepaired(&[("a", Problem::TwoWhiteouts)]);
 }
 
 #[test]
-fn whiteouts_that_hide_nothing_are_found_if_asked_for() {
+fn check_finds_idle_whiteouts_on_request() {
     let scene = Scene::new(&[".wh.a", ".wh.b", "d/.wh.c"], &["b"]);
-    scene.finds_and_keeps(&[]);
-    scene.finds(IDLE, &[(".wh.a", Problem::IdleWhiteout), ("d/.wh.c", Problem::IdleWhiteout)]);
+    scene.expect_unrepaired(&[]);
+    scene.expect_findings(IDLE, &[(".wh.a", Problem::IdleWhiteout), ("d/.wh.c", Problem::IdleWhiteout)]);
 }
 
 /// Names that whoever may write to a branch can give keep nobody from checking it, nor what is right beside them from being found.
 #[test]
-fn names_that_are_whiteouts_of_no_name_hide_nothing() {
+fn malformed_whiteout_names_hide_nothing() {
     let odd =
         [".wh.", ".wh..", ".wh...", ".wh..wh.", ".wh..wh..", ".wh..wh...", ".wh..wh..wh.", ".wh..wh..wh..", ".wh. "];
     let left: Vec<String> =
         odd.iter().flat_map(|name| [(*name).to_owned(), format!("d/{name}"), format!("e/{name}/x")]).collect();
     let left: Vec<&str> = left.iter().map(String::as_str).chain(["a", ".wh.a"]).collect();
     let scene = Scene::new(&left, &["b"]);
-    scene.finds(CheckOptions::default(), &[("a", Problem::BesideWhiteout)]);
+    scene.expect_findings(CheckOptions::default(), &[("a", Problem::BesideWhiteout)]);
     let union = scene.union();
     chmod(&union, "a");
     union.root().rename(&server(), name("e"), &union.root(), name("f"), RenameMode::Replace).unwrap();
@@ -163,10 +163,10 @@ fn names_that_are_whiteouts_of_no_name_hide_nothing() {
 }
 
 #[test]
-fn a_directory_with_the_name_of_a_whiteout_is_removed_as_one() {
+fn directory_with_whiteout_name_is_removed_as_a_whiteout() {
     let scene = Scene::new(&[".wh.gone/", ".wh.b/"], &["b"]);
     let options = CheckOptions { idle: true, ..CheckOptions::default() };
-    scene.finds(options, &[(".wh.gone", Problem::IdleWhiteout)]);
+    scene.expect_findings(options, &[(".wh.gone", Problem::IdleWhiteout)]);
     let union = scene.union();
     assert_eq!(union.root().lookup(&server(), name("b")).map(drop), Err(Errno::ENOENT));
     union.root().mkdir(&server(), name("b"), 0o700).unwrap();
@@ -174,7 +174,7 @@ fn a_directory_with_the_name_of_a_whiteout_is_removed_as_one() {
 }
 
 #[test]
-fn marks_that_contradict_each_other_or_lead_nowhere() {
+fn check_finds_contradictory_and_dangling_marks() {
     let scene = Scene::new(&["both/x", "away/x", "away2/", "odd/x", "file"], &["old/y", "away2/z", "odd/w"]);
     scene.mark("left/both", "overlay.redirect", "/old");
     scene.mark("left/both", "overlay.opaque", "y");
@@ -185,7 +185,7 @@ fn marks_that_contradict_each_other_or_lead_nowhere() {
     scene.mark("left/file", "overlay.redirect", "/old");
     scene.mark("left/file", "overlay.opaque", "y");
     let before = View::of(&scene.union());
-    scene.finds(
+    scene.expect_findings(
         CheckOptions::default(),
         &[
             ("away", Problem::MovedFromNowhere(b"/nowhere/at/all".to_vec())),
@@ -203,7 +203,7 @@ fn marks_that_contradict_each_other_or_lead_nowhere() {
 }
 
 #[test]
-fn what_was_not_finished() {
+fn check_finds_unfinished_work() {
     let scene = Scene::new(&["a"], &["b"]);
     chmod(&scene.union(), "b");
     let work = scene.path("left/.wh..wh.plyfs/work");
@@ -216,11 +216,11 @@ fn what_was_not_finished() {
     let mut found: Vec<(&str, Problem)> = expected.iter().map(|path| (path.as_str(), Problem::LeftOver)).collect();
     let part = of("part");
     found.insert(0, (&part, Problem::LeftOver));
-    scene.finds(CheckOptions::default(), &found);
+    scene.expect_findings(CheckOptions::default(), &found);
 }
 
 #[test]
-fn what_a_later_version_has_begun_is_left_to_it() {
+fn work_of_later_versions_is_left_alone() {
     let scene = Scene::new(&["a"], &["b", "c"]);
     chmod(&scene.union(), "b");
     let record = scene.path("left/.wh..wh.plyfs/work/record.4");
@@ -241,7 +241,7 @@ fn what_a_later_version_has_begun_is_left_to_it() {
 }
 
 #[test]
-fn what_is_of_an_unknown_kind_in_a_work_directory_stays() {
+fn unknown_work_entries_stay() {
     let scene = Scene::new(&["a"], &["b", "c"]);
     chmod(&scene.union(), "b");
     let work = scene.path("left/.wh..wh.plyfs/work");
@@ -271,7 +271,7 @@ fn what_is_of_an_unknown_kind_in_a_work_directory_stays() {
 }
 
 #[test]
-fn names_of_copied_files_whose_branch_is_not_there() {
+fn check_finds_links_of_missing_branches() {
     let scene = Scene::new(&[], &["a", "b"]);
     for file in ["a", "b"] {
         fs::hard_link(scene.path(&format!("right/{file}")), scene.path(&format!("right/{file}2"))).unwrap();
@@ -309,20 +309,20 @@ fn names_of_copied_files_whose_branch_is_not_there() {
 }
 
 #[test]
-fn what_is_unknown_in_the_state_directory() {
+fn check_finds_foreign_objects_in_the_state_directory() {
     let scene = Scene::new(&["a"], &["b", "c"]);
     chmod(&scene.union(), "b");
     fs::create_dir_all(scene.path("left/.wh..wh.plyfs/stranger/x")).unwrap();
     fs::create_dir_all(scene.path("left/.wh..wh.plyfs/links")).unwrap();
     fs::write(scene.path("left/.wh..wh.plyfs/links/stranger"), "").unwrap();
-    scene.finds_and_keeps(&[
+    scene.expect_unrepaired(&[
         (".wh..wh.plyfs/links/stranger", Problem::Unknown),
         (".wh..wh.plyfs/stranger", Problem::Unknown),
     ]);
 }
 
 #[test]
-fn names_of_copied_files_that_nobody_needs_or_that_lead_astray() {
+fn check_finds_orphaned_and_wrong_links() {
     let scene = Scene::new(&[], &["a", "b"]);
     for (file, link) in [("a", "a2"), ("b", "b2")] {
         fs::hard_link(scene.path(&format!("right/{file}")), scene.path(&format!("right/{link}"))).unwrap();
@@ -355,11 +355,11 @@ fn names_of_copied_files_that_nobody_needs_or_that_lead_astray() {
     let (wrong, stays) = (path(wrong), path(&stays));
     let mut expected = [(wrong.as_str(), Problem::WrongLink), (stays.as_str(), Problem::OrphanedLink)];
     expected.sort_by_key(|(path, _)| *path);
-    scene.finds_and_keeps(&expected);
+    scene.expect_unrepaired(&expected);
 }
 
 #[test]
-fn identities_that_are_not_of_their_files() {
+fn check_finds_wrong_identities() {
     let scene = Scene::new(&["mine"], &["a", "b"]);
     chmod(&scene.union(), "a");
     let (copy, twin) = (scene.path("left/a"), scene.path("left/z/twin"));
@@ -375,7 +375,7 @@ fn identities_that_are_not_of_their_files() {
     let origin = *origin.expect("a copy tells of its origin");
     setxattr(&twin, origin, &value, XattrFlags::empty()).unwrap();
     setxattr(scene.path("left/mine"), origin, b"nonsense", XattrFlags::empty()).unwrap();
-    scene.finds(
+    scene.expect_findings(
         CheckOptions::default(),
         &[("mine", Problem::UnreadableOrigin), ("z/twin", Problem::SameIdentity(b"a".to_vec()))],
     );
@@ -384,11 +384,11 @@ fn identities_that_are_not_of_their_files() {
     // The original goes behind the union's back.
     fs::remove_file(scene.path("right/a")).unwrap();
     assert_eq!(scene.check(CheckOptions::default()), []);
-    scene.finds(IDLE, &[("a", Problem::OriginGone)]);
+    scene.expect_findings(IDLE, &[("a", Problem::OriginGone)]);
 }
 
 #[test]
-fn a_branch_that_is_being_written_to_is_left_alone() {
+fn check_refuses_branch_in_use() {
     let scene = Scene::new(&[], &["a"]);
     let union = scene.union();
     chmod(&union, "a");
@@ -403,7 +403,7 @@ fn a_branch_that_is_being_written_to_is_left_alone() {
 
 /// Each defect in layers that snapshots keep. What they show stays the same by a repair.
 #[test]
-fn what_is_wrong_in_layers_of_snapshots() {
+fn check_finds_problems_in_snapshot_layers() {
     let scene = Scene::new(&["a", "d/x"], &["a", "b", "c", "d/y", "e/z", "l"]);
     let tell = |command: &str, name: &str| {
         let arguments = vec![("name".to_owned(), name.to_owned())];
@@ -435,7 +435,7 @@ fn what_is_wrong_in_layers_of_snapshots() {
     // The next union of the branches would remove these by itself.
     fs::write(second(".wh..wh.plyfs/work/copy.5"), "part").unwrap();
     fs::create_dir_all(first(".wh..wh.plyfs/work/7/x")).unwrap();
-    scene.finds(
+    scene.expect_findings(
         CheckOptions::default(),
         &[
             (&in_second[0], Problem::Unknown),
@@ -448,7 +448,7 @@ fn what_is_wrong_in_layers_of_snapshots() {
         ],
     );
     assert_eq!(View::of(&scene.union()).since(&before), before.since(&before));
-    scene.finds(IDLE, &[(".wh..wh.plyfs/layers/9", Problem::LeftOver)]);
+    scene.expect_findings(IDLE, &[(".wh..wh.plyfs/layers/9", Problem::LeftOver)]);
     // A whiteout of what only a later layer has hides it on the right.
     assert!(first("d/.wh.y").exists());
 
@@ -460,7 +460,7 @@ fn what_is_wrong_in_layers_of_snapshots() {
     fs::remove_file(second("l")).unwrap();
     fs::remove_file(scene.path("right/l")).unwrap();
     fs::remove_file(scene.path("right/l2")).unwrap();
-    scene.finds(CheckOptions::default(), &[(&shown, Problem::OrphanedLink)]);
+    scene.expect_findings(CheckOptions::default(), &[(&shown, Problem::OrphanedLink)]);
 
     // What something in a snapshot is known by stays.
     fs::remove_file(scene.path("right/c")).unwrap();
@@ -470,7 +470,7 @@ fn what_is_wrong_in_layers_of_snapshots() {
 }
 
 #[test]
-fn a_union_that_was_used_is_in_order() {
+fn used_union_has_no_findings() {
     let scene = Scene::new(&["l/a", "l/b"], &["l/c", "r/d", "r/s/e", "t"]);
     let union = scene.union();
     let root = union.root();

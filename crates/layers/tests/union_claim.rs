@@ -16,7 +16,7 @@ use vnode::{Control, ControlError, FileSystemRef, OpenFlags, SetAttributes};
 use BranchMode::{NoCreate, ReadOnly, ReadWrite};
 
 /// How a branch is opened: anew each time, where it is on a disk.
-type Open<'a> = &'a dyn Fn() -> FileSystemRef;
+type OpenBranch<'a> = &'a dyn Fn() -> FileSystemRef;
 
 fn branch(file_system: FileSystemRef, mode: BranchMode, label: &str) -> Branch {
     Branch { file_system, mode: Some(mode), label: label.to_owned() }
@@ -26,7 +26,7 @@ fn union(branches: Vec<Branch>) -> Result<FileSystemRef, OptionError> {
     layers::kind("union").unwrap().join(&[], branches, None)
 }
 
-fn tell(union: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> Result<String, ControlError> {
+fn send_command(union: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> Result<String, ControlError> {
     let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     union.control(&Control { target: "union".to_owned(), command: command.to_owned(), arguments })
 }
@@ -41,7 +41,7 @@ fn chmod(union: &FileSystemRef, path: &str) -> vnode::Result<()> {
 }
 
 /// Does so with each kind of branch: on a disk, in memory, below layers, and a union.
-fn with_each(test: impl Fn(&str, Open<'_>)) {
+fn for_each_base(test: impl Fn(&str, OpenBranch<'_>)) {
     let place = tempfile::tempdir().unwrap();
     test("dir", &|| directory(&place));
     test("dir below layers", &|| layer("longnames", &[], layer("rot13", &[], directory(&place))));
@@ -51,7 +51,7 @@ fn with_each(test: impl Fn(&str, Open<'_>)) {
     test("union", &|| inner.clone());
 }
 
-fn refusal(made: Result<FileSystemRef, OptionError>) -> Option<(String, Refusal)> {
+fn refusal_of(made: Result<FileSystemRef, OptionError>) -> Option<(String, Refusal)> {
     match made.err()? {
         OptionError { key, problem: OptionProblem::RefusedBranch(why), .. } => Some((key, why)),
         other => panic!("{other}"),
@@ -59,12 +59,12 @@ fn refusal(made: Result<FileSystemRef, OptionError>) -> Option<(String, Refusal)
 }
 
 #[test]
-fn a_branch_that_one_union_may_change_is_refused_to_others_until_that_has_ended() {
-    with_each(|kind, open| {
+fn claimed_branch_is_refused_to_other_unions() {
+    for_each_base(|kind, open| {
         let one = union(vec![branch(open(), ReadWrite, "shared")]).unwrap();
         let mode = if kind == "mem" { NoCreate } else { ReadWrite };
         let other = union(vec![branch(memory(), ReadWrite, "own"), branch(open(), mode, "shared")]);
-        assert_eq!(refusal(other), Some(("shared".to_owned(), Refusal::InUse)), "{kind}");
+        assert_eq!(refusal_of(other), Some(("shared".to_owned(), Refusal::InUse)), "{kind}");
         let options = CheckOptions::default();
         let checked = check(vec![branch(open(), ReadWrite, "shared")], &options, &mut |_| {});
         assert_eq!(checked, Err(CheckError::InUse("shared".to_owned())), "{kind}");
@@ -79,17 +79,17 @@ fn a_branch_that_one_union_may_change_is_refused_to_others_until_that_has_ended(
 }
 
 #[test]
-fn one_branch_is_not_twice_among_those_that_a_union_may_change() {
-    with_each(|kind, open| {
+fn union_cannot_write_one_branch_twice() {
+    for_each_base(|kind, open| {
         let twice = |mode| union(vec![branch(open(), ReadWrite, "one"), branch(open(), mode, "other")]);
-        assert_eq!(refusal(twice(ReadWrite)), Some(("other".to_owned(), Refusal::InUse)), "{kind}");
+        assert_eq!(refusal_of(twice(ReadWrite)), Some(("other".to_owned(), Refusal::InUse)), "{kind}");
         assert!(twice(ReadOnly).is_ok(), "{kind}");
     });
 }
 
 #[test]
-fn a_union_that_begins_while_another_ends_waits_for_it() {
-    with_each(|kind, open| {
+fn new_union_waits_for_an_ending_one() {
+    for_each_base(|kind, open| {
         let ending = union(vec![branch(open(), ReadWrite, "shared")]).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -102,7 +102,7 @@ fn a_union_that_begins_while_another_ends_waits_for_it() {
 }
 
 #[test]
-fn a_branch_is_claimed_when_it_becomes_one_to_be_changed_and_left_when_it_is_not_any_more() {
+fn branch_is_claimed_and_released_with_its_mode() {
     let (shared, other) = (memory(), memory());
     let reader = joined(vec![(ReadWrite, memory()), (ReadOnly, shared.clone())]);
     let writer = joined(vec![(ReadWrite, shared.clone()), (ReadOnly, other.clone())]);
@@ -136,7 +136,7 @@ fn a_branch_is_claimed_when_it_becomes_one_to_be_changed_and_left_when_it_is_not
 }
 
 #[test]
-fn what_others_have_written_while_a_branch_was_only_read_is_known_when_it_is_written_again() {
+fn foreign_state_is_reread_when_a_branch_becomes_writable() {
     let shared = memory();
     fill(&shared, 0, "d/kept");
     let first = joined(vec![(ReadWrite, shared.clone()), (ReadOnly, memory())]);
@@ -156,7 +156,7 @@ fn what_others_have_written_while_a_branch_was_only_read_is_known_when_it_is_wri
 }
 
 #[test]
-fn a_union_that_reads_a_branch_notices_that_another_begins_to_write_it() {
+fn reader_notices_first_write_by_another_union() {
     let (shared, low) = (memory(), memory());
     fill(&low, 1, "d/f");
     let directory = at(&low, "d").unwrap();
@@ -179,7 +179,7 @@ fn a_union_that_reads_a_branch_notices_that_another_begins_to_write_it() {
 }
 
 #[test]
-fn what_is_data_of_metadata_only_copies_that_others_make_is_not_changed_any_more() {
+fn data_of_foreign_metadata_only_copies_become_read_only() {
     let (shared, low, top) = (memory(), memory(), memory());
     fill(&low, 2, "f");
     fill(&low, 2, "more");
@@ -203,7 +203,7 @@ fn what_is_data_of_metadata_only_copies_that_others_make_is_not_changed_any_more
 }
 
 /// A union that writes `low` where files are, and another that makes a metadata-only copy whose data are there.
-fn data_for_others(low_files: &[&str]) -> (Scene, Scene) {
+fn unions_sharing_data(low_files: &[&str]) -> (Scene, Scene) {
     let (shared, low, top) = (memory(), memory(), memory());
     low_files.iter().for_each(|file| fill(&low, 2, file));
     let reader = joined(vec![(ReadWrite, top), (ReadOnly, shared.clone()), (ReadWrite, low.clone())]);
@@ -215,8 +215,8 @@ fn data_for_others(low_files: &[&str]) -> (Scene, Scene) {
 }
 
 #[test]
-fn what_is_open_goes_on_in_a_copy_once_others_may_have_data_in_its_branch() {
-    let (reader, _writer) = data_for_others(&["f", "more"]);
+fn open_file_continues_in_a_copy_once_its_branch_holds_foreign_data() {
+    let (reader, _writer) = unions_sharing_data(&["f", "more"]);
     let file = at(&reader.union, "more").unwrap().open(&server(), OpenFlags::READ_WRITE).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
     // Only written to: nothing that is asked by its name makes the union look.
@@ -229,9 +229,9 @@ fn what_is_open_goes_on_in_a_copy_once_others_may_have_data_in_its_branch() {
 }
 
 #[test]
-fn what_a_view_notices_of_others_is_known_to_the_union_of_the_mount() {
+fn foreign_changes_seen_by_a_view_reach_the_mount_union() {
     const VIEWER: u32 = 7;
-    let (reader, writer) = data_for_others(&["f", "more"]);
+    let (reader, writer) = unions_sharing_data(&["f", "more"]);
     reader.offer("private", &memory());
     reader.tell("view-add", &[("branch", "private=rw"), ("uid", &VIEWER.to_string())]).unwrap();
     // From now on, for longer than anything is believed, only who has the view asks.
@@ -246,7 +246,7 @@ fn what_a_view_notices_of_others_is_known_to_the_union_of_the_mount() {
 }
 
 #[test]
-fn a_branch_that_cannot_tell_is_refused_once_it_has_been_written() {
+fn written_branch_without_claims_is_refused() {
     let place = tempfile::tempdir().unwrap();
     let silent = || -> FileSystemRef { Arc::new(common::Shared(directory(&place))) };
     let left = memory();
@@ -254,16 +254,16 @@ fn a_branch_that_cannot_tell_is_refused_once_it_has_been_written() {
     let (one, other) = (union(open()).unwrap(), union(open()).unwrap());
     drop(other);
     // What needs the work directory locks it.
-    tell(&one, "snapshot-take", &[("name", "s")]).unwrap();
+    send_command(&one, "snapshot-take", &[("name", "s")]).unwrap();
     let begin = Instant::now();
-    assert_eq!(refusal(union(open())), Some(("silent".to_owned(), Refusal::InUse)));
+    assert_eq!(refusal_of(union(open())), Some(("silent".to_owned(), Refusal::InUse)));
     assert!(begin.elapsed() < Duration::from_secs(10));
     drop(one);
     assert!(union(open()).is_ok());
 }
 
 #[test]
-fn recovery_of_layers_that_failed_at_the_start_is_done_later() {
+fn failed_layer_recovery_is_retried() {
     let below = memory();
     let right = memory();
     fill(&right, 1, "low");

@@ -16,25 +16,25 @@ use common::{layer, memory, name};
 use conformance::faults::{Below, MOMENTS, State, difference, state_of};
 
 /// Options of a union and the modes of its branches.
-struct Form {
+struct UnionForm {
     options: &'static [(&'static str, &'static str)],
     modes: [BranchMode; 3],
 }
 
-const FORMS: [Form; 6] = {
+const UNION_FORMS: [UnionForm; 6] = {
     use BranchMode::{ReadOnly as Ro, ReadWrite as Rw};
     [
-        Form { options: &[], modes: [Rw, Ro, Ro] },
-        Form { options: &[], modes: [Rw, Rw, Ro] },
-        Form { options: &[("delete", "all")], modes: [Rw, Rw, Ro] },
-        Form { options: &[("whiteouts", "overlay")], modes: [Rw, Ro, Ro] },
-        Form { options: &[("whiteouts", "overlay")], modes: [Rw, Rw, Ro] },
-        Form { options: &[("when-full", "move")], modes: [Rw, Rw, Ro] },
+        UnionForm { options: &[], modes: [Rw, Ro, Ro] },
+        UnionForm { options: &[], modes: [Rw, Rw, Ro] },
+        UnionForm { options: &[("delete", "all")], modes: [Rw, Rw, Ro] },
+        UnionForm { options: &[("whiteouts", "overlay")], modes: [Rw, Ro, Ro] },
+        UnionForm { options: &[("whiteouts", "overlay")], modes: [Rw, Rw, Ro] },
+        UnionForm { options: &[("when-full", "move")], modes: [Rw, Rw, Ro] },
     ]
 };
 
 /// A way to take a name of a file away, and what goes before it.
-struct Removal {
+struct NameRemoval {
     title: &'static str,
     before: fn(&FileSystemRef),
     remove: fn(&FileSystemRef) -> Result<()>,
@@ -53,27 +53,31 @@ fn change(union: &FileSystemRef) {
     write(&union.root(), "first", b"changed");
 }
 
-const REMOVALS: [Removal; 8] = [
-    Removal { title: "unlink", before: |_| {}, remove: |union| unlink(union, "first") },
-    Removal { title: "unlink of the copy's name", before: change, remove: |union| unlink(union, "first") },
-    Removal { title: "unlink of another name", before: change, remove: |union| unlink(union, "second") },
-    Removal { title: "rename over it", before: |_| {}, remove: |union| rename(union, "left", "first") },
-    Removal { title: "rename of two over it", before: |_| {}, remove: |union| rename(union, "both", "first") },
-    Removal { title: "rename over the copy", before: change, remove: |union| rename(union, "left", "first") },
-    Removal { title: "rename over another name", before: change, remove: |union| rename(union, "both", "second") },
-    Removal { title: "rename over one on the left", before: |_| {}, remove: |union| rename(union, "first", "both") },
+const NAME_REMOVALS: [NameRemoval; 8] = [
+    NameRemoval { title: "unlink", before: |_| {}, remove: |union| unlink(union, "first") },
+    NameRemoval { title: "unlink of the copy's name", before: change, remove: |union| unlink(union, "first") },
+    NameRemoval { title: "unlink of another name", before: change, remove: |union| unlink(union, "second") },
+    NameRemoval { title: "rename over it", before: |_| {}, remove: |union| rename(union, "left", "first") },
+    NameRemoval { title: "rename of two over it", before: |_| {}, remove: |union| rename(union, "both", "first") },
+    NameRemoval { title: "rename over the copy", before: change, remove: |union| rename(union, "left", "first") },
+    NameRemoval { title: "rename over another name", before: change, remove: |union| rename(union, "both", "second") },
+    NameRemoval {
+        title: "rename over one on the left",
+        before: |_| {},
+        remove: |union| rename(union, "first", "both"),
+    },
 ];
 
 /// A scene and the branches that fail.
-struct Made {
+struct FailingUnion {
     told: Below,
     branches: Vec<(BranchMode, FileSystemRef)>,
     options: &'static [(&'static str, &'static str)],
     union: FileSystemRef,
 }
 
-impl Made {
-    fn new(form: &Form, removal: &Removal) -> Self {
+impl FailingUnion {
+    fn new(form: &UnionForm, removal: &NameRemoval) -> Self {
         let branches: Vec<_> = form.modes.iter().map(|mode| (*mode, layer("faulty", &[], memory()))).collect();
         let told = Below::of(branches.iter().map(|(_, branch)| branch.clone()).collect());
         told.off();
@@ -90,7 +94,7 @@ impl Made {
         Self { told, branches, options: form.options, union }
     }
 
-    fn mounted_again(self) -> Self {
+    fn remounted(self) -> Self {
         let Self { told, branches, options, union } = self;
         drop(union);
         let union = joined_with(options, branches.clone()).union;
@@ -120,7 +124,12 @@ fn count(directory: &VnodeRef, path: &str, seen: &mut BTreeMap<u64, (Attributes,
 }
 
 /// What users do after an error: they try again, go on with the file, and take another of its names away. Whether they can.
-fn goes_on(union: &FileSystemRef, removal: &Removal, answer: Result<()>, [before, after]: [&State; 2]) -> bool {
+fn matches_either_state(
+    union: &FileSystemRef,
+    removal: &NameRemoval,
+    answer: Result<()>,
+    [before, after]: [&State; 2],
+) -> bool {
     if at(union, "directory/third").is_err() || [before, after].iter().all(|state| state_of(&union.root()) != **state) {
         // A branch that has failed is asked again after a while, and what is half renamed is finished when it is next mounted.
         return false;
@@ -148,7 +157,7 @@ fn data(union: &FileSystemRef) -> Result<Vec<(String, String)>> {
 }
 
 /// One call of a branch that fails, and perhaps others after it.
-struct Fault {
+struct CallFault {
     branch: usize,
     call: u64,
     moment: &'static str,
@@ -156,17 +165,22 @@ struct Fault {
 }
 
 /// Takes a name away while that happens: what is wrong then.
-fn try_out(form: &Form, removal: &Removal, fault: &Fault, [before, after]: [&State; 2]) -> Result<(), String> {
-    let Fault { branch, call, moment, times } = fault;
+fn check_fault(
+    form: &UnionForm,
+    removal: &NameRemoval,
+    fault: &CallFault,
+    [before, after]: [&State; 2],
+) -> Result<(), String> {
+    let CallFault { branch, call, moment, times } = fault;
     let begin = || {
-        let made = Made::new(form, removal);
+        let made = FailingUnion::new(form, removal);
         made.told.set(*branch, &[("from", &call.to_string()), ("times", times), (moment, "EIO")]);
         let answer = (removal.remove)(&made.union);
         made.told.off();
         (made, answer)
     };
     let (made, answer) = begin();
-    let made = made.mounted_again();
+    let made = made.remounted();
     let (wrong, now) = (wrong_counts(&made.union.root()), state_of(&made.union.root()));
     // Where more than one call fails, what was done cannot always be told.
     let is_done = answer.is_ok() || (*times != "1" && now == *after);
@@ -175,11 +189,11 @@ fn try_out(form: &Form, removal: &Removal, fault: &Fault, [before, after]: [&Sta
         return Err(format!("{answer:?}: {wrong}\n{}", difference(expected, &now)));
     }
     let (made, answer) = begin();
-    if !goes_on(&made.union, removal, answer, [before, after]) {
+    if !matches_either_state(&made.union, removal, answer, [before, after]) {
         return Ok(());
     }
     let written = data(&made.union);
-    let made = made.mounted_again();
+    let made = made.remounted();
     let (wrong, now) = (wrong_counts(&made.union.root()), data(&made.union));
     if !wrong.is_empty() || now != written {
         return Err(format!("{answer:?}, then used: {wrong}{now:?}, not {written:?}"));
@@ -188,11 +202,11 @@ fn try_out(form: &Form, removal: &Removal, fault: &Fault, [before, after]: [&Sta
 }
 
 #[test]
-fn a_name_that_is_taken_away_while_calls_below_fail_is_counted_no_more() {
+fn name_removed_despite_errors_is_not_counted() {
     let (mut problems, mut tried) = (Vec::new(), 0);
-    for (number, form) in FORMS.iter().enumerate() {
-        for removal in &REMOVALS {
-            let whole = Made::new(form, removal);
+    for (number, form) in UNION_FORMS.iter().enumerate() {
+        for removal in &NAME_REMOVALS {
+            let whole = FailingUnion::new(form, removal);
             let before = state_of(&whole.union.root());
             whole.told.set_all(&[]);
             (removal.remove)(&whole.union).unwrap();
@@ -204,8 +218,8 @@ fn a_name_that_is_taken_away_while_calls_below_fail_is_counted_no_more() {
                 for (call, moment) in (1..=calls).flat_map(|call| MOMENTS.map(|moment| (call, moment))) {
                     for times in ["1", "2", "1000"] {
                         tried += 1;
-                        let fault = Fault { branch, call, moment, times };
-                        if let Err(problem) = try_out(form, removal, &fault, [&before, &after]) {
+                        let fault = CallFault { branch, call, moment, times };
+                        if let Err(problem) = check_fault(form, removal, &fault, [&before, &after]) {
                             problems.push(format!(
                                 "form {number}, {}: from call {call} of branch {branch} on, {moment} {times} times: {problem}",
                                 removal.title
@@ -222,8 +236,8 @@ fn a_name_that_is_taken_away_while_calls_below_fail_is_counted_no_more() {
 
 /// What is left of a file that was replaced is removed as soon as that can be, not when the union is next mounted.
 #[test]
-fn what_could_not_be_removed_after_a_rename_is_removed_later() {
-    let made = Made::new(&FORMS[1], &REMOVALS[3]);
+fn failed_removal_after_rename_is_retried() {
+    let made = FailingUnion::new(&UNION_FORMS[1], &NAME_REMOVALS[3]);
     made.told.set(1, &[("operations", "unlink"), ("error", "EIO")]);
     rename(&made.union, "left", "first").unwrap();
     made.told.off();

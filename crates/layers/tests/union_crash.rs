@@ -38,23 +38,23 @@ const CHILD_RECOVERS: &str = "CRASH_CHILD_RECOVERS";
 const METACOPY: UnionOptions = "metacopy=on";
 
 /// How many calls apart recoveries of a merge are stopped.
-const CALLS_OF_A_MERGE: usize = 64;
+const MERGE_CALL_INTERVAL: usize = 64;
 /// More system calls than any operation makes.
-const CALLS_MAX: usize = 20_000;
+const MAX_CALLS: usize = 20_000;
 
 #[test]
-fn copy_up_is_done_or_undone() {
+fn copy_up_is_atomic() {
     check(scenarios::COPY_UP, "");
 }
 
 #[test]
-fn copy_up_for_others_is_done_or_undone() {
+fn copy_up_for_others_is_atomic() {
     check(scenarios::COPY_UP, "copyup=const,copyup-owner=77:88,copyup-mode=0644");
     check(scenarios::COPY_UP, "copyup=current");
 }
 
 #[test]
-fn copy_up_of_attributes_is_done_or_undone() {
+fn copy_up_of_attributes_is_atomic() {
     for scenarios in [scenarios::METACOPY, scenarios::COPY_UP, scenarios::RENAME_FILE, scenarios::SNAPSHOT] {
         check(scenarios, METACOPY);
     }
@@ -62,7 +62,7 @@ fn copy_up_of_attributes_is_done_or_undone() {
 }
 
 #[test]
-fn leaving_a_full_branch_is_done_or_undone() {
+fn leaving_a_full_branch_is_atomic() {
     if rustix::process::geteuid().is_root() {
         check(scenarios::FULL_BRANCH, "when-full=move");
     } else {
@@ -71,39 +71,39 @@ fn leaving_a_full_branch_is_done_or_undone() {
 }
 
 #[test]
-fn rename_of_files_is_done_or_undone() {
+fn rename_of_files_is_atomic() {
     check(scenarios::RENAME_FILE, "");
 }
 
 #[test]
-fn rename_of_directories_is_done_or_undone() {
+fn rename_of_directories_is_atomic() {
     check(scenarios::RENAME_DIRECTORY, "");
 }
 
 #[test]
-fn removal_is_done_or_undone() {
+fn removal_is_atomic() {
     check(scenarios::REMOVE, "");
 }
 
 #[test]
-fn creation_is_done_or_undone() {
+fn creation_is_atomic() {
     check(scenarios::CREATE, "");
 }
 
 #[test]
-fn a_snapshot_is_taken_merged_and_restored_or_not() {
+fn snapshot_commands_are_atomic() {
     check(scenarios::SNAPSHOT, "");
 }
 
 #[test]
-fn with_whiteouts_of_overlayfs_all_is_done_or_undone() {
+fn operations_with_overlayfs_whiteouts_are_atomic() {
     for scenarios in [scenarios::RENAME_FILE, scenarios::RENAME_DIRECTORY, scenarios::REMOVE, scenarios::CREATE] {
         check(scenarios, "whiteouts=overlay");
     }
 }
 
 #[test]
-fn deletion_from_all_branches_is_done_or_undone() {
+fn deletion_from_all_branches_is_atomic() {
     for scenarios in [scenarios::RENAME_FILE, scenarios::RENAME_DIRECTORY, scenarios::REMOVE] {
         check(scenarios, "delete=all");
     }
@@ -131,12 +131,15 @@ fn child() {
 
 fn check(scenarios: &[Scenario], options: UnionOptions) {
     trace::stay_on_one_processor();
-    let chosen = std::env::var("CRASH_SCENARIO").unwrap_or_default();
-    assert!(scenarios::all().any(|scenario| scenario.name.contains(&chosen)), "CRASH_SCENARIO={chosen}: there is none");
-    let share = Share::chosen();
+    let from_environment = std::env::var("CRASH_SCENARIO").unwrap_or_default();
+    assert!(
+        scenarios::all().any(|scenario| scenario.name.contains(&from_environment)),
+        "CRASH_SCENARIO={from_environment}: there is none"
+    );
+    let share = CallSample::from_environment();
     let (mut failures, mut recovered) = (Vec::new(), HashSet::new());
-    for scenario in scenarios.iter().filter(|scenario| scenario.name.contains(&chosen)) {
-        match Trial::of(scenario, options).run(share, &mut recovered) {
+    for scenario in scenarios.iter().filter(|scenario| scenario.name.contains(&from_environment)) {
+        match ScenarioRun::of(scenario, options).run(share, &mut recovered) {
             Ok(done) => println!("{} {options}: {done}", scenario.name),
             Err(failure) => failures.push(format!("{} {options}: {failure}", scenario.name)),
         }
@@ -146,7 +149,7 @@ fn check(scenarios: &[Scenario], options: UnionOptions) {
 
 /// Has the operation done by a union of its own. A process that another test starts has copies of what is open here, and so the
 /// locks of a union that has ended, until it is executed.
-fn perform_alone(scene: &Scene<'_>, scenario: &Scenario) -> Result<()> {
+fn perform_in_child(scene: &Scene<'_>, scenario: &Scenario) -> Result<()> {
     let end = Instant::now() + Duration::from_secs(10);
     loop {
         match perform(&*scene.union(), scenario.operation) {
@@ -157,7 +160,7 @@ fn perform_alone(scene: &Scene<'_>, scenario: &Scenario) -> Result<()> {
 }
 
 /// A scenario, and what the operation makes of it if nothing stops it.
-struct Trial {
+struct ScenarioRun {
     scenario: &'static Scenario,
     options: UnionOptions,
     /// Which system calls are stopped at.
@@ -169,24 +172,32 @@ struct Trial {
     after_again: Vec<String>,
 }
 
-impl Trial {
+impl ScenarioRun {
     fn of(scenario: &Scenario, options: UnionOptions) -> Self {
         let scenario = scenarios::named(scenario.name);
         let directory = directory();
         let scene = Scene::make(scenario, options, directory.path());
         let before = View::of(&*scene.union());
-        perform_alone(&scene, scenario).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
-        let after = seen(&scene, options, &before);
-        let again = perform_alone(&scene, scenario);
-        let after_again = seen(&scene, options, &before);
-        let counts = if every_call() { trace::any } else { trace::changes };
-        Self { scenario, options, counts, before: masked(before.since(&before), options), after, again, after_again }
+        perform_in_child(&scene, scenario).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
+        let after = visible_tree(&scene, options, &before);
+        let again = perform_in_child(&scene, scenario);
+        let after_again = visible_tree(&scene, options, &before);
+        let counts = if tests_every_call() { trace::any } else { trace::changes };
+        Self {
+            scenario,
+            options,
+            counts,
+            before: without_unstable_lines(before.since(&before), options),
+            after,
+            again,
+            after_again,
+        }
     }
 
     /// Stops the operation everywhere. `recovered` has what was left unfinished when the union after it was stopped too.
-    fn run(&self, share: Share, recovered: &mut HashSet<Vec<String>>) -> std::result::Result<String, String> {
+    fn run(&self, share: CallSample, recovered: &mut HashSet<Vec<String>>) -> std::result::Result<String, String> {
         let (mut done, mut undone, mut repaired, mut recoveries) = (0, 0, 0, 0);
-        for call in share.of(CALLS_MAX - 1, self.scenario.name) {
+        for call in share.of(MAX_CALLS - 1, self.scenario.name) {
             let directory = directory();
             let scene = Scene::make(self.scenario, self.options, directory.path());
             let before = View::of(&*scene.union());
@@ -201,18 +212,18 @@ impl Trial {
                 End::Exited { code, .. } => return Err(format!("the operation fails with {code}")),
             }
             let mut unfinished = scene.unfinished();
-            if unfinished.iter().any(|name| name.contains("record")) || every_call() {
+            if unfinished.iter().any(|name| name.contains("record")) || tests_every_call() {
                 // What is to be done then differs.
                 unfinished.push(format!("{} {}", self.scenario.name, self.options));
             }
             if matches!(self.scenario.operation, Operation::Snapshot(..) | Operation::SnapshotOfOpen(..)) {
                 // How far a merge has come is not to be seen in the work directory.
-                unfinished.push(format!("{} {}", self.scenario.name, call / CALLS_OF_A_MERGE));
+                unfinished.push(format!("{} {}", self.scenario.name, call / MERGE_CALL_INTERVAL));
             }
             self.stopped(&scene, &before, call, &mut repaired)
                 .map(|is_done| if is_done { done += 1 } else { undone += 1 })
                 .map_err(|failure| format!("stopped before call {call}, {failure}"))?;
-            let is_first = self.options.is_empty() || self.options == METACOPY || every_call();
+            let is_first = self.options.is_empty() || self.options == METACOPY || tests_every_call();
             // With other options the same is left, and its recovery was stopped already.
             if is_first && !unfinished.is_empty() && recovered.insert(unfinished) {
                 recoveries += self
@@ -220,7 +231,7 @@ impl Trial {
                     .map_err(|failure| format!("stopped before call {call}, then when it recovered {failure}"))?;
             }
         }
-        Err(format!("more than {CALLS_MAX} system calls"))
+        Err(format!("more than {MAX_CALLS} system calls"))
     }
 
     /// Looks at branches whose union was stopped: whether the operation was done.
@@ -248,14 +259,14 @@ impl Trial {
             true => (self.again, &self.after_again),
             false => (Ok(()), &self.after),
         };
-        let again = perform_alone(scene, self.scenario);
+        let again = perform_in_child(scene, self.scenario);
         // That a snapshot was taken or merged users do not see.
         let is_unseen = matches!(self.scenario.operation, Operation::Snapshot(..) | Operation::SnapshotOfOpen(..))
             && again == self.again;
         if again != expected && !is_unseen {
             return Err(format!("(done: {is_done}), then again: {again:?}, not {expected:?}"));
         }
-        let found = seen(scene, self.options, before);
+        let found = visible_tree(scene, self.options, before);
         if found != *then {
             return Err(self.difference("then done again", &found));
         }
@@ -264,15 +275,15 @@ impl Trial {
 
     /// Whether users see the tree after the operation; if not, they see that before it.
     fn is_done(&self, scene: &Scene<'_>, before: &View) -> std::result::Result<bool, String> {
-        let found = seen(scene, self.options, before);
+        let found = visible_tree(scene, self.options, before);
         // The operation may change nothing that users see.
         let is_done = found == self.after;
         if is_done || found == self.before { Ok(is_done) } else { Err(self.difference("then", &found)) }
     }
 
     /// Stops the union that comes after one stopped before this call, too. The answer is how often.
-    fn stop_recoveries(&self, share: Share, call: usize) -> std::result::Result<usize, String> {
-        for (stops, recovery_call) in share.of(CALLS_MAX - 1, self.scenario.name).enumerate() {
+    fn stop_recoveries(&self, share: CallSample, call: usize) -> std::result::Result<usize, String> {
+        for (stops, recovery_call) in share.of(MAX_CALLS - 1, self.scenario.name).enumerate() {
             let directory = directory();
             let scene = Scene::make(self.scenario, self.options, directory.path());
             let before = View::of(&*scene.union());
@@ -289,7 +300,7 @@ impl Trial {
             }
             self.is_done(&scene, &before).map_err(|failure| format!("before call {recovery_call}: {failure}"))?;
         }
-        Err(format!("more than {CALLS_MAX} system calls"))
+        Err(format!("more than {MAX_CALLS} system calls"))
     }
 
     fn difference(&self, when: &str, found: &[String]) -> String {
@@ -316,12 +327,12 @@ impl Trial {
 }
 
 /// What users see now.
-fn seen(scene: &Scene<'_>, options: UnionOptions, before: &View) -> Vec<String> {
-    masked(View::of(&*scene.union()).since(before), options)
+fn visible_tree(scene: &Scene<'_>, options: UnionOptions, before: &View) -> Vec<String> {
+    without_unstable_lines(View::of(&*scene.union()).since(before), options)
 }
 
 /// With other owners of copies, each copy has its own as soon as it is there, and what it is made for comes after that.
-fn masked(lines: Vec<String>, options: UnionOptions) -> Vec<String> {
+fn without_unstable_lines(lines: Vec<String>, options: UnionOptions) -> Vec<String> {
     if !options.starts_with("copyup=") {
         return lines;
     }
@@ -337,13 +348,13 @@ fn masked(lines: Vec<String>, options: UnionOptions) -> Vec<String> {
 
 /// The calls that operations and recoveries are stopped before: all, or one of so many, beginning where the seed says.
 #[derive(Clone, Copy, Debug)]
-struct Share {
+struct CallSample {
     one_of: usize,
     seed: usize,
 }
 
-impl Share {
-    fn chosen() -> Self {
+impl CallSample {
+    fn from_environment() -> Self {
         let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("the variable is a number"));
         let share = Self {
             one_of: number("CRASH_SHARE").unwrap_or(1),
@@ -362,7 +373,7 @@ impl Share {
     }
 }
 
-fn every_call() -> bool {
+fn tests_every_call() -> bool {
     std::env::var_os("CRASH_EVERY_CALL").is_some()
 }
 
@@ -376,7 +387,7 @@ fn repair(scene: &Scene<'_>, expected: impl Fn(&Problem) -> bool) -> std::result
             match check_branches(scene.branches(), &options, &mut |finding| findings.push(finding)) {
                 Ok(()) => return findings,
                 Err(CheckError::InUse(_)) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
-                Err(error) => panic!("{error}; {}", who_runs()),
+                Err(error) => panic!("{error}; {}", current_user()),
             }
         }
     };
@@ -393,7 +404,7 @@ fn repair(scene: &Scene<'_>, expected: impl Fn(&Problem) -> bool) -> std::result
 }
 
 /// The threads of this process, and the locks of all: who may be holding a branch.
-fn who_runs() -> String {
+fn current_user() -> String {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let names: Vec<String> =
         threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok()).collect();

@@ -26,20 +26,20 @@ use vnode::{
 use BranchMode::{NoCreate, ReadOnly, ReadWrite};
 
 /// How many times by default.
-const WALKS: u64 = 1_000;
+const DEFAULT_WALKS: u64 = 1_000;
 /// So many walks are made in branches that are damaged more and more, before new ones are taken.
-const WALKS_OF_A_SCENE: u64 = 40;
+const WALKS_PER_SCENE: u64 = 40;
 /// No walk takes longer.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_WALK_TIME: Duration = Duration::from_secs(60);
 /// A walk ends with so many: where directories say that they were moved, all branches may be seen several times.
-const OBJECTS_MAX: usize = 5_000;
+const MAX_OBJECTS: usize = 5_000;
 /// A walk that goes deeper goes in a circle.
-const DEPTH_MAX: usize = 300;
+const MAX_DEPTH: usize = 300;
 
-const STATE: &str = ".wh..wh.plyfs";
+const STATE_DIRECTORY: &str = ".wh..wh.plyfs";
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// Attributes that a union keeps marks in, and some that it does not.
-const MARKS: [&str; 10] = [
+const XATTR_NAMES: [&str; 10] = [
     "trusted.overlay.opaque",
     "trusted.overlay.redirect",
     "trusted.overlay.metacopy",
@@ -185,7 +185,7 @@ fn change(union: &FileSystemRef, text: &str, random: &mut Rng) -> Result<()> {
 }
 
 /// An object of a branch, with its directory and its name there.
-struct Object {
+struct BranchObject {
     directory: VnodeRef,
     name: NameBuf,
     entry: Entry,
@@ -193,16 +193,16 @@ struct Object {
 }
 
 /// All objects of a branch but its root.
-fn objects(branch: &FileSystemRef) -> Vec<Object> {
+fn objects(branch: &FileSystemRef) -> Vec<BranchObject> {
     let (mut found, mut left) = (Vec::new(), vec![(branch.root(), false)]);
     while let Some((directory, is_state)) = left.pop() {
         for name in names(&directory).unwrap() {
             let entry = directory.lookup(&server(), name.as_name()).unwrap();
-            let is_state = is_state || name.as_bytes() == STATE.as_bytes();
+            let is_state = is_state || name.as_bytes() == STATE_DIRECTORY.as_bytes();
             if entry.attributes.is_directory() {
                 left.push((entry.vnode.clone(), is_state));
             }
-            found.push(Object { directory: directory.clone(), name, entry, is_state });
+            found.push(BranchObject { directory: directory.clone(), name, entry, is_state });
         }
     }
     found
@@ -237,7 +237,7 @@ fn marks(object: &VnodeRef) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Other bytes than these, made of them.
-fn damaged(mut bytes: Vec<u8>, random: &mut Rng) -> Vec<u8> {
+fn flip_bytes(mut bytes: Vec<u8>, random: &mut Rng) -> Vec<u8> {
     for _ in 0..random.usize(1..4) {
         let at = random.usize(..=bytes.len());
         match random.u8(..7) {
@@ -285,17 +285,17 @@ fn damage(branch: &FileSystemRef, random: &mut Rng) -> Result<()> {
                 .flat_map(|object| marks(&object.entry.vnode).into_iter().map(move |mark| (object, mark)))
                 .collect();
             let Some((marked, (name, value))) = random.choice(&all) else { return Ok(()) };
-            marked.entry.vnode.setxattr(&server, name, &damaged(value.clone(), random), XattrMode::Set)
+            marked.entry.vnode.setxattr(&server, name, &flip_bytes(value.clone(), random), XattrMode::Set)
         }
         2 => marks(&other.entry.vnode)
             .iter()
             .try_for_each(|(name, value)| vnode.setxattr(&server, name, value, XattrMode::Set)),
         3 => marks(vnode).iter().take(1).try_for_each(|(name, _)| vnode.removexattr(&server, name)),
         4 => {
-            let mark = *random.choice(&MARKS).expect("there are marks");
+            let mark = *random.choice(&XATTR_NAMES).expect("there are marks");
             let values: [&[u8]; 6] = [b"", b"y", b"/a", b"b", b"/a/b/c", b"1.5 9 /a"];
             let value = random.choice(&values).expect("there are values").to_vec();
-            let value = if random.bool() { value } else { damaged(value, random) };
+            let value = if random.bool() { value } else { flip_bytes(value, random) };
             vnode.setxattr(&server, mark.as_bytes(), &value, XattrMode::Set)
         }
         // A file of the state directory says something else.
@@ -306,11 +306,11 @@ fn damage(branch: &FileSystemRef, random: &mut Rng) -> Result<()> {
                 .collect();
             let Some(file) = random.choice(&files) else { return Ok(()) };
             let text = data(&file.entry.vnode)?;
-            replace_data(&file.entry.vnode, &damaged(text, random))
+            replace_data(&file.entry.vnode, &flip_bytes(text, random))
         }
         // Names there, and of whiteouts, are others.
         7 => {
-            let name = damaged(object.name.as_bytes().to_vec(), random);
+            let name = flip_bytes(object.name.as_bytes().to_vec(), random);
             let prefix: &[u8] = random
                 .choice(&[&b""[..], b".wh.", b".wh..wh.", b"copy.", b"name.1.", b"record."])
                 .expect("there are prefixes");
@@ -372,12 +372,12 @@ fn walk(union: &FileSystemRef) {
             }
             held.push(entry.vnode);
             assert!(
-                above.matches('/').count() < DEPTH_MAX,
+                above.matches('/').count() < MAX_DEPTH,
                 "the walk goes in a circle: {above}, {:?} in {:?}",
                 handle,
                 directory.handle()
             );
-            if held.len() == OBJECTS_MAX {
+            if held.len() == MAX_OBJECTS {
                 return;
             }
         }
@@ -385,12 +385,12 @@ fn walk(union: &FileSystemRef) {
 }
 
 /// Damages branches more and more, and makes unions of them: how many were walked.
-fn damage_and_walk(seed: u64, begun: &AtomicU64) -> u64 {
+fn damage_and_walk(seed: u64, started: &AtomicU64) -> u64 {
     let mut random = Rng::with_seed(seed);
     let scene = Scene::new(&mut random);
     let mut walked = 0;
-    for step in 0..WALKS_OF_A_SCENE {
-        begun.fetch_add(1, Ordering::Relaxed);
+    for step in 0..WALKS_PER_SCENE {
+        started.fetch_add(1, Ordering::Relaxed);
         for _ in 0..random.usize(1..4) {
             // The one that is written has the most.
             let branch = &scene.branches[random.usize(..4) % 3].1;
@@ -403,7 +403,13 @@ fn damage_and_walk(seed: u64, begun: &AtomicU64) -> u64 {
         let Ok(union) = scene.join() else {
             // What makes the branch unusable would do so for ever.
             let state = scene.branches[0].1.root();
-            let _ = state.rename(&server(), common::name(STATE), &state, common::name("old"), RenameMode::Replace);
+            let _ = state.rename(
+                &server(),
+                common::name(STATE_DIRECTORY),
+                &state,
+                common::name("old"),
+                RenameMode::Replace,
+            );
             continue;
         };
         walked += 1;
@@ -417,18 +423,18 @@ fn damage_and_walk(seed: u64, begun: &AtomicU64) -> u64 {
 }
 
 #[test]
-fn no_object_is_served_for_another_whatever_the_metadata_say() {
-    let wanted = std::env::var("UNION_DAMAGE").ok().and_then(|count| count.parse().ok()).unwrap_or(WALKS);
+fn damaged_metadata_never_serve_another_object() {
+    let wanted = std::env::var("UNION_DAMAGE").ok().and_then(|count| count.parse().ok()).unwrap_or(DEFAULT_WALKS);
     let mut seeds = common::random();
-    let (begun, seed, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let (started, seed, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut last = (0, 0);
             while !is_over.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(100));
-                let now = begun.load(Ordering::Relaxed);
+                let now = started.load(Ordering::Relaxed);
                 last = if now == last.0 { (now, last.1 + 1) } else { (now, 0) };
-                if last.1 * 100 > LONGEST.as_millis() as u64 {
+                if last.1 * 100 > MAX_WALK_TIME.as_millis() as u64 {
                     eprintln!("a walk does not end: PLYFS_TEST_SEED={}", seed.load(Ordering::Relaxed));
                     std::process::exit(1);
                 }
@@ -437,7 +443,7 @@ fn no_object_is_served_for_another_whatever_the_metadata_say() {
         let (mut walked, mut next) = (0, seeds.get_seed());
         while walked < wanted {
             seed.store(next, Ordering::Relaxed);
-            let done = catch_unwind(AssertUnwindSafe(|| damage_and_walk(next, &begun)));
+            let done = catch_unwind(AssertUnwindSafe(|| damage_and_walk(next, &started)));
             if done.is_err() {
                 is_over.store(true, Ordering::Relaxed);
             }

@@ -19,8 +19,8 @@ use vnode::{Errno, FileSystemRef, Name, OpenFlags, RenameMode, Timestamp, VnodeR
 use BranchMode::{ReadOnly, ReadWrite};
 
 /// The number of levels.
-fn levels() -> usize {
-    std::env::var("DEEP_LEVELS").map_or(100_000, |levels| levels.parse().expect("DEEP_LEVELS is a number"))
+fn tree_depth() -> usize {
+    std::env::var("DEEP_LEVELS").map_or(100_000, |tree_depth| tree_depth.parse().expect("DEEP_LEVELS is a number"))
 }
 
 /// A file system in memory for as many objects as these tests make.
@@ -29,12 +29,12 @@ fn large() -> FileSystemRef {
 }
 
 /// Makes that many directories, each in the one before: the last.
-fn grow(directory: &VnodeRef, name: Name<'_>, depth: usize) -> VnodeRef {
+fn create_chain(directory: &VnodeRef, name: Name<'_>, depth: usize) -> VnodeRef {
     (0..depth).fold(directory.clone(), |directory, _| directory.mkdir(&server(), name, 0o755).unwrap().vnode)
 }
 
 /// The last of the directories that are in each other by one name, and how many there are.
-fn deepest(directory: &VnodeRef, name: Name<'_>) -> (VnodeRef, usize) {
+fn find_deepest(directory: &VnodeRef, name: Name<'_>) -> (VnodeRef, usize) {
     let (mut last, mut depth) = (directory.clone(), 0);
     while let Ok(found) = last.lookup(&server(), name) {
         (last, depth) = (found.vnode, depth + 1);
@@ -44,7 +44,7 @@ fn deepest(directory: &VnodeRef, name: Name<'_>) -> (VnodeRef, usize) {
 
 /// Does the work on a tenth of the levels and on all of them, which takes ten times as long if each costs the same, and a hundred
 /// times if each costs as much as all above it. What counts is the time that this thread computes: others may be busy too.
-fn in_linear_time<T>(depth: usize, prepare: impl Fn(usize) -> T, work: impl Fn(usize, T)) {
+fn assert_linear_time<T>(depth: usize, prepare: impl Fn(usize) -> T, work: impl Fn(usize, T)) {
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
@@ -72,8 +72,8 @@ fn newest_layer(branch: &FileSystemRef) -> VnodeRef {
 /// The trees are planted in the layers: to copy directories there takes renames, each of which has the file system look at all
 /// directories above.
 #[test]
-fn snapshots_of_deep_trees_are_taken_compared_merged_and_restored() {
-    in_linear_time(levels(), drop, |depth, ()| {
+fn snapshots_of_deep_trees_work() {
+    assert_linear_time(tree_depth(), drop, |depth, ()| {
         let branch = large();
         let union = || joined(vec![(ReadWrite, branch.clone())]);
         let (d, scene) = (name("d"), union());
@@ -81,40 +81,40 @@ fn snapshots_of_deep_trees_are_taken_compared_merged_and_restored() {
             serde_json::from_str(&union().tell("snapshot-diff", &[("from", from)]).unwrap()).unwrap()
         };
         scene.tell("snapshot-take", &[("name", "empty")]).unwrap();
-        write(&grow(&scene.union.root(), d, depth), "f", b"old");
+        write(&create_chain(&scene.union.root(), d, depth), "f", b"old");
         scene.tell("snapshot-take", &[("name", "1")]).unwrap();
         drop(scene);
         // What is deeper than a path can say is not listed one by one.
         let added = differences("empty");
         assert!((1_000..2_100).contains(&added.len()), "{}", added.len());
-        write(&grow(&newest_layer(&branch), d, depth), "g", b"new");
+        write(&create_chain(&newest_layer(&branch), d, depth), "g", b"new");
         assert_eq!(differences("1").len(), 1);
 
         let scene = union();
         let root = scene.union.root();
         root.rename(&server(), d, &root, name("top"), RenameMode::Replace).unwrap();
         scene.tell("snapshot-drop", &[("name", "1")]).unwrap();
-        let (last, levels) = deepest(&at(&scene.union, "top").unwrap(), d);
-        assert_eq!((common::list(&last, &server()), levels), (vec!["f".to_owned(), "g".to_owned()], depth - 1));
+        let (last, tree_depth) = find_deepest(&at(&scene.union, "top").unwrap(), d);
+        assert_eq!((common::list(&last, &server()), tree_depth), (vec!["f".to_owned(), "g".to_owned()], depth - 1));
         drop(last);
         root.rename(&server(), name("top"), &root, d, RenameMode::Replace).unwrap();
         scene.tell("snapshot-take", &[("name", "2")]).unwrap();
         drop((scene, root));
-        grow(&newest_layer(&branch), d, depth);
+        create_chain(&newest_layer(&branch), d, depth);
         let scene = union();
         scene.tell("snapshot-restore", &[("name", "2")]).unwrap();
         scene.tell("snapshot-merge", &[]).unwrap();
-        let (last, levels) = deepest(&branch.root(), d);
-        assert_eq!((common::list(&last, &server()), levels), (vec!["f".to_owned(), "g".to_owned()], depth));
+        let (last, tree_depth) = find_deepest(&branch.root(), d);
+        assert_eq!((common::list(&last, &server()), tree_depth), (vec!["f".to_owned(), "g".to_owned()], depth));
     });
 }
 
 #[test]
-fn what_differs_in_each_of_the_levels_is_listed_as_far_as_there_is_room() {
+fn deep_differences_are_listed_within_the_limit() {
     const DEPTH: usize = 20_000;
     let (branch, d) = (large(), name("d"));
     let scene = joined(vec![(ReadWrite, branch.clone())]);
-    grow(&scene.union.root(), d, DEPTH);
+    create_chain(&scene.union.root(), d, DEPTH);
     scene.tell("snapshot-take", &[("name", "s")]).unwrap();
     drop(scene);
     (0..DEPTH).fold(newest_layer(&branch), |directory, _| directory.mkdir(&server(), d, 0o700).unwrap().vnode);
@@ -128,7 +128,7 @@ fn what_differs_in_each_of_the_levels_is_listed_as_far_as_there_is_room() {
 
 /// Directories that are moved into each other: each has a rest that has to move along.
 #[test]
-fn merges_move_the_rests_of_directories_that_were_moved_into_each_other() {
+fn merge_moves_lower_parts_of_mutually_moved_directories() {
     let prepare = |count: usize| {
         let scene = joined(vec![(ReadWrite, large())]);
         let root = scene.union.root();
@@ -145,13 +145,13 @@ fn merges_move_the_rests_of_directories_that_were_moved_into_each_other() {
         }
         scene
     };
-    in_linear_time(4_000, prepare, |count, scene| {
+    assert_linear_time(4_000, prepare, |count, scene| {
         scene.tell("snapshot-merge", &[]).unwrap();
         for tree in [&scene.union, &scene.branches[0]] {
-            let (last, levels) = deepest(&at(tree, "0").unwrap(), name("d"));
+            let (last, tree_depth) = find_deepest(&at(tree, "0").unwrap(), name("d"));
             let mut left = common::list(&last, &server());
             left.retain(|name| !name.starts_with(".wh."));
-            assert_eq!((levels, left), (count - 1, vec!["f".to_owned()]));
+            assert_eq!((tree_depth, left), (count - 1, vec!["f".to_owned()]));
         }
         assert_eq!(common::list(&scene.union.root(), &server()), ["0"]);
     });
@@ -170,10 +170,10 @@ fn branches(trees: &[FileSystemRef]) -> Vec<Branch> {
 #[test]
 fn deep_trees_are_checked() {
     let long = "d".repeat(100);
-    in_linear_time(levels(), drop, |depth, ()| {
+    assert_linear_time(tree_depth(), drop, |depth, ()| {
         let trees = [large(), large()];
-        let last = grow(&trees[0].root(), name(&long), depth);
-        grow(&trees[1].root(), name(&long), depth);
+        let last = create_chain(&trees[0].root(), name(&long), depth);
+        create_chain(&trees[1].root(), name(&long), depth);
         write(&last, "f", b"data");
         write(&last, ".wh.f", b"");
         drop(last);
@@ -187,8 +187,8 @@ fn deep_trees_are_checked() {
 }
 
 #[test]
-fn what_a_union_has_left_behind_is_removed_however_deep_it_is() {
-    in_linear_time(levels(), drop, |depth, ()| {
+fn deep_leftovers_are_removed() {
+    assert_linear_time(tree_depth(), drop, |depth, ()| {
         let (tree, lower) = (large(), large());
         write(&lower.root(), "f", b"data");
         let union = || joined(vec![(ReadWrite, tree.clone()), (ReadOnly, lower.clone())]).union;
@@ -197,7 +197,7 @@ fn what_a_union_has_left_behind_is_removed_however_deep_it_is() {
         copy();
         let state = tree.root().lookup(&server(), name(".wh..wh.plyfs")).unwrap().vnode;
         let work = state.lookup(&server(), name("work")).unwrap().vnode;
-        grow(&work, name("1"), depth);
+        create_chain(&work, name("1"), depth);
         tree.root().unlink(&server(), name("f")).unwrap();
         copy();
         assert_eq!(work.lookup(&server(), name("1")).map(drop), Err(Errno::ENOENT));
@@ -207,16 +207,16 @@ fn what_a_union_has_left_behind_is_removed_however_deep_it_is() {
 #[test]
 fn deep_forks_are_compared_and_committed() {
     let long = "d".repeat(100);
-    in_linear_time(levels(), drop, |depth, ()| {
+    assert_linear_time(tree_depth(), drop, |depth, ()| {
         let (changes, stack) = (large(), large());
         let fork = || Fork::new(changes.clone(), stack.clone()).unwrap();
         fork().hold(true).unwrap();
         let since = Timestamp::now();
-        write(&grow(&fork().file_system().root(), name(&long), depth), "f", b"data");
+        write(&create_chain(&fork().file_system().root(), name(&long), depth), "f", b"data");
         assert!(fork().differences().unwrap().len() < 100);
         assert!(fork().commit(&CommitOptions { since, force: false }).unwrap().changes >= depth as u64);
-        let (last, levels) = deepest(&stack.root(), name(&long));
-        assert_eq!((common::list(&last, &server()), levels), (vec!["f".to_owned()], depth));
+        let (last, tree_depth) = find_deepest(&stack.root(), name(&long));
+        assert_eq!((common::list(&last, &server()), tree_depth), (vec!["f".to_owned()], depth));
         drop(last);
         remove_tree(&stack.root(), name(&long)).unwrap();
         assert!(common::list(&stack.root(), &server()).is_empty());

@@ -35,12 +35,12 @@ enum Failure {
 const FAILURES: [Failure; 3] = [Failure::Answers("EIO"), Failure::Answers("ESTALE"), Failure::RootRemoved];
 
 /// For this time a union may believe what it knows of the names in a branch.
-const BELIEVED: Duration = Duration::from_millis(25);
+const NAME_CACHE_LIFETIME: Duration = Duration::from_millis(25);
 /// A failed branch is asked again after this time.
-const ASKED_AGAIN: Duration = Duration::from_millis(1100);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(1100);
 
 /// A union of three branches, one of which can fail.
-struct Failing {
+struct FailingUnion {
     scene: Scene,
     told: Option<Below>,
     root: std::path::PathBuf,
@@ -48,11 +48,11 @@ struct Failing {
 }
 
 /// What the branch that fails has: `hidden` is on its right, `both` also on its left.
-const OWN: [&str; 5] = ["own", ".wh.hidden", "merged/own", "merged/.wh.hidden", "only/own"];
-const LEFT: [&str; 4] = ["left", "both", "merged/left", "leftmost/file"];
-const RIGHT: [&str; 7] = ["hidden", "right", "both", "left", "merged/hidden", "merged/right", "merged/left"];
+const FAILING_PATHS: [&str; 5] = ["own", ".wh.hidden", "merged/own", "merged/.wh.hidden", "only/own"];
+const HIGHER_PATHS: [&str; 4] = ["left", "both", "merged/left", "leftmost/file"];
+const LOWER_PATHS: [&str; 7] = ["hidden", "right", "both", "left", "merged/hidden", "merged/right", "merged/left"];
 
-impl Failing {
+impl FailingUnion {
     /// The branch at this place can fail.
     fn at(place: usize, failure: Failure, options: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -70,7 +70,7 @@ impl Failing {
             }
         };
         let mut others = [memory(), memory()].into_iter();
-        let filled = [&LEFT[..], &OWN, &RIGHT];
+        let filled = [&HIGHER_PATHS[..], &FAILING_PATHS, &LOWER_PATHS];
         let order: Vec<usize> = if place == 0 { vec![1, 0, 2] } else { vec![0, 1, 2] };
         let branches = order.iter().map(|kind| {
             let branch = if *kind == 1 { own.clone() } else { others.next().unwrap() };
@@ -86,12 +86,12 @@ impl Failing {
             Failure::Answers(error) => self.told.as_ref().unwrap().set(0, &[("error", error)]),
             Failure::RootRemoved => std::fs::remove_dir_all(&self.root).unwrap(),
         }
-        thread::sleep(BELIEVED);
+        thread::sleep(NAME_CACHE_LIFETIME);
     }
 
-    fn come_back(&self) {
+    fn recover(&self) {
         self.told.as_ref().unwrap().off();
-        thread::sleep(ASKED_AGAIN);
+        thread::sleep(RECHECK_INTERVAL);
     }
 
     fn top(&self) -> VnodeRef {
@@ -119,87 +119,95 @@ fn names_of(directory: &VnodeRef) -> Result<Vec<String>> {
 }
 
 /// Vnodes that were found before the branch failed.
-struct Known {
+struct CachedVnodes {
     top: VnodeRef,
     merged: VnodeRef,
     left: VnodeRef,
     own: VnodeRef,
 }
 
-type Operation = (&'static str, fn(&Known) -> Result<()>);
+type Operation = (&'static str, fn(&CachedVnodes) -> Result<()>);
 
 /// What needs the branch in the middle.
-const NEED_IT: &[Operation] = &[
-    ("look up its file", |known| known.top.lookup(&server(), name("own")).map(drop)),
-    ("look up what it hides", |known| known.top.lookup(&server(), name("hidden")).map(drop)),
-    ("look up what is on its right", |known| known.top.lookup(&server(), name("right")).map(drop)),
-    ("look up what nobody has", |known| known.top.lookup(&server(), name("absent")).map(drop)),
-    ("look up a merged directory", |known| known.top.lookup(&server(), name("merged")).map(drop)),
-    ("look up what it hides in a merged directory", |known| known.merged.lookup(&server(), name("hidden")).map(drop)),
-    ("look up its file in a merged directory", |known| known.merged.lookup(&server(), name("own")).map(drop)),
-    ("list the root", |known| names_of(&known.top).map(drop)),
-    ("list a merged directory", |known| names_of(&known.merged).map(drop)),
-    ("create", |known| create(&known.top, "new")),
-    ("create in a merged directory", |known| create(&known.merged, "new")),
-    ("create what it hides", |known| create(&known.top, "hidden")),
-    ("make a directory", |known| known.top.mkdir(&server(), name("new"), 0o755).map(drop)),
-    ("make a symlink", |known| known.top.symlink(&server(), name("new"), b"x").map(drop)),
-    ("link", |known| known.top.link(&server(), &known.left, name("new")).map(drop)),
-    ("unlink its file", |known| known.top.unlink(&server(), name("own"))),
-    ("unlink what is on its right", |known| known.top.unlink(&server(), name("right"))),
-    ("remove a merged directory", |known| known.top.rmdir(&server(), name("merged"))),
-    ("rename", |known| known.top.rename(&server(), name("left"), &known.top, name("new"), RenameMode::NoReplace)),
-    ("rename its file", |known| known.top.rename(&server(), name("own"), &known.top, name("x"), RenameMode::Replace)),
-    ("rename a merged directory", |known| {
-        known.top.rename(&server(), name("merged"), &known.top, name("new"), RenameMode::Replace)
+const DEPENDENT_OPERATIONS: &[Operation] = &[
+    ("look up its file", |look_up_vnodes| look_up_vnodes.top.lookup(&server(), name("own")).map(drop)),
+    ("look up what it hides", |look_up_vnodes| look_up_vnodes.top.lookup(&server(), name("hidden")).map(drop)),
+    ("look up what is on its right", |look_up_vnodes| look_up_vnodes.top.lookup(&server(), name("right")).map(drop)),
+    ("look up what nobody has", |look_up_vnodes| look_up_vnodes.top.lookup(&server(), name("absent")).map(drop)),
+    ("look up a merged directory", |look_up_vnodes| look_up_vnodes.top.lookup(&server(), name("merged")).map(drop)),
+    ("look up what it hides in a merged directory", |look_up_vnodes| {
+        look_up_vnodes.merged.lookup(&server(), name("hidden")).map(drop)
     }),
-    ("rename what may be on its right", |known| {
-        known.top.rename(&server(), name("left"), &known.top, name("both"), RenameMode::Replace)
+    ("look up its file in a merged directory", |look_up_vnodes| {
+        look_up_vnodes.merged.lookup(&server(), name("own")).map(drop)
     }),
-    ("rename onto its file", |known| {
-        known.top.rename(&server(), name("left"), &known.top, name("own"), RenameMode::Exchange)
+    ("list the root", |look_up_vnodes| names_of(&look_up_vnodes.top).map(drop)),
+    ("list a merged directory", |look_up_vnodes| names_of(&look_up_vnodes.merged).map(drop)),
+    ("create", |look_up_vnodes| create(&look_up_vnodes.top, "new")),
+    ("create in a merged directory", |look_up_vnodes| create(&look_up_vnodes.merged, "new")),
+    ("create what it hides", |look_up_vnodes| create(&look_up_vnodes.top, "hidden")),
+    ("make a directory", |look_up_vnodes| look_up_vnodes.top.mkdir(&server(), name("new"), 0o755).map(drop)),
+    ("make a symlink", |look_up_vnodes| look_up_vnodes.top.symlink(&server(), name("new"), b"x").map(drop)),
+    ("link", |look_up_vnodes| look_up_vnodes.top.link(&server(), &look_up_vnodes.left, name("new")).map(drop)),
+    ("unlink its file", |look_up_vnodes| look_up_vnodes.top.unlink(&server(), name("own"))),
+    ("unlink what is on its right", |look_up_vnodes| look_up_vnodes.top.unlink(&server(), name("right"))),
+    ("remove a merged directory", |look_up_vnodes| look_up_vnodes.top.rmdir(&server(), name("merged"))),
+    ("rename", |look_up_vnodes| {
+        look_up_vnodes.top.rename(&server(), name("left"), &look_up_vnodes.top, name("new"), RenameMode::NoReplace)
+    }),
+    ("rename its file", |look_up_vnodes| {
+        look_up_vnodes.top.rename(&server(), name("own"), &look_up_vnodes.top, name("x"), RenameMode::Replace)
+    }),
+    ("rename a merged directory", |look_up_vnodes| {
+        look_up_vnodes.top.rename(&server(), name("merged"), &look_up_vnodes.top, name("new"), RenameMode::Replace)
+    }),
+    ("rename what may be on its right", |look_up_vnodes| {
+        look_up_vnodes.top.rename(&server(), name("left"), &look_up_vnodes.top, name("both"), RenameMode::Replace)
+    }),
+    ("rename onto its file", |look_up_vnodes| {
+        look_up_vnodes.top.rename(&server(), name("left"), &look_up_vnodes.top, name("own"), RenameMode::Exchange)
     }),
 ];
 
 /// What does not.
-const GO_ON: &[Operation] = &[
-    ("read the attributes of the root", |known| known.top.getattr(&server()).map(drop)),
-    ("read the attributes of a merged directory", |known| known.merged.getattr(&server()).map(drop)),
-    ("read what is on the left", |known| {
-        let left = known.top.lookup(&server(), name("left"))?.vnode;
+const INDEPENDENT_OPERATIONS: &[Operation] = &[
+    ("read the attributes of the root", |look_up_vnodes| look_up_vnodes.top.getattr(&server()).map(drop)),
+    ("read the attributes of a merged directory", |look_up_vnodes| look_up_vnodes.merged.getattr(&server()).map(drop)),
+    ("read what is on the left", |look_up_vnodes| {
+        let left = look_up_vnodes.top.lookup(&server(), name("left"))?.vnode;
         let file = left.open(&server(), OpenFlags::READ)?;
         assert_eq!(file.read_at(&server(), 0, &mut [0; 100]), Ok(6));
         Ok(())
     }),
-    ("read what is on the left in a merged directory", |known| {
-        known.merged.lookup(&server(), name("left"))?.vnode.open(&server(), OpenFlags::READ).map(drop)
+    ("read what is on the left in a merged directory", |look_up_vnodes| {
+        look_up_vnodes.merged.lookup(&server(), name("left"))?.vnode.open(&server(), OpenFlags::READ).map(drop)
     }),
-    ("write what is on the left", |known| {
-        let file = known.left.open(&server(), OpenFlags::READ_WRITE)?;
+    ("write what is on the left", |look_up_vnodes| {
+        let file = look_up_vnodes.left.open(&server(), OpenFlags::READ_WRITE)?;
         file.write_at(&server(), 0, b"new", false).map(drop)
     }),
-    ("change the mode of what is on the left", |known| {
+    ("change the mode of what is on the left", |look_up_vnodes| {
         let changes = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
-        known.left.setattr(&server(), &changes).map(drop)
+        look_up_vnodes.left.setattr(&server(), &changes).map(drop)
     }),
-    ("create what is there", |known| {
-        assert_eq!(create(&known.top, "left"), Ok(()), "it is opened");
-        known.top.mkdir(&server(), name("left"), 0o755).map(drop).or_else(|error| match error {
+    ("create what is there", |look_up_vnodes| {
+        assert_eq!(create(&look_up_vnodes.top, "left"), Ok(()), "it is opened");
+        look_up_vnodes.top.mkdir(&server(), name("left"), 0o755).map(drop).or_else(|error| match error {
             Errno::EEXIST => Ok(()),
             error => Err(error),
         })
     }),
-    ("unlink what is on both sides", |known| known.top.unlink(&server(), name("both"))),
-    ("unlink what is on the left", |known| known.merged.unlink(&server(), name("left"))),
+    ("unlink what is on both sides", |look_up_vnodes| look_up_vnodes.top.unlink(&server(), name("both"))),
+    ("unlink what is on the left", |look_up_vnodes| look_up_vnodes.merged.unlink(&server(), name("left"))),
 ];
 
-fn known(failing: &Failing) -> Known {
+fn look_up_vnodes(failing: &FailingUnion) -> CachedVnodes {
     let find = |path| at(&failing.scene.union, path).unwrap();
-    Known { top: failing.top(), merged: find("merged"), left: find("left"), own: find("own") }
+    CachedVnodes { top: failing.top(), merged: find("merged"), left: find("left"), own: find("own") }
 }
 
 /// Tries the operations while a branch has failed: twice, since the first may learn of it. Those with other results.
-fn differing(
+fn differing_operations(
     failure: Failure,
     options: &[(&str, &str)],
     operations: &[Operation],
@@ -207,11 +215,11 @@ fn differing(
 ) -> Vec<String> {
     let mut problems = Vec::new();
     for (title, operation) in operations {
-        let failing = Failing::at(1, failure, options);
-        let known = known(&failing);
+        let failing = FailingUnion::at(1, failure, options);
+        let look_up_vnodes = look_up_vnodes(&failing);
         failing.fail(failure);
         for time in ["first", "second"] {
-            let answer = operation(&known);
+            let answer = operation(&look_up_vnodes);
             // What has been removed is gone.
             let is_done = expected == Ok(()) && time == "second" && answer == Err(Errno::ENOENT);
             if answer != expected && !is_done {
@@ -223,29 +231,29 @@ fn differing(
 }
 
 #[test]
-fn what_needs_a_failed_branch_answers_eio_and_what_does_not_goes_on() {
+fn only_operations_on_a_failed_branch_return_eio() {
     let all = [&[][..], &[("delete", "all")], &[("create", "most-free")], &[("whiteouts", "overlay")]];
     let cases: Vec<_> = FAILURES.iter().flat_map(|failure| all.map(|options| (*failure, options))).collect();
     let problems: Vec<String> = thread::scope(|scope| {
-        let differing = |(failure, options): (Failure, &'static [(&'static str, &'static str)])| {
+        let differing_operations = |(failure, options): (Failure, &'static [(&'static str, &'static str)])| {
             let run = move || {
-                let needing = differing(failure, options, NEED_IT, Err(Errno::EIO));
-                [needing, differing(failure, options, GO_ON, Ok(()))].concat()
+                let needing = differing_operations(failure, options, DEPENDENT_OPERATIONS, Err(Errno::EIO));
+                [needing, differing_operations(failure, options, INDEPENDENT_OPERATIONS, Ok(()))].concat()
             };
             scope.spawn(run)
         };
-        let running: Vec<_> = cases.into_iter().map(differing).collect();
+        let running: Vec<_> = cases.into_iter().map(differing_operations).collect();
         running.into_iter().flat_map(|case| case.join().unwrap()).collect()
     });
     assert!(problems.is_empty(), "{}:\n{}", problems.len(), problems.join("\n"));
 }
 
 #[test]
-fn a_known_file_of_a_failed_branch_answers_eio() {
+fn cached_file_of_failed_branch_returns_eio() {
     for failure in FAILURES {
-        let failing = Failing::at(1, failure, &[]);
-        let known = known(&failing);
-        let open = known.own.open(&server(), OpenFlags::READ_WRITE).unwrap();
+        let failing = FailingUnion::at(1, failure, &[]);
+        let look_up_vnodes = look_up_vnodes(&failing);
+        let open = look_up_vnodes.own.open(&server(), OpenFlags::READ_WRITE).unwrap();
         failing.fail(failure);
         for time in 0..2 {
             let answers = [
@@ -253,9 +261,9 @@ fn a_known_file_of_a_failed_branch_answers_eio() {
                 open.write_at(&server(), 0, b"new", false).map(drop),
                 open.getattr(&server()).map(drop),
                 open.fsync(&server(), false),
-                known.own.getattr(&server()).map(drop),
-                known.own.open(&server(), OpenFlags::READ).map(drop),
-                known
+                look_up_vnodes.own.getattr(&server()).map(drop),
+                look_up_vnodes.own.open(&server(), OpenFlags::READ).map(drop),
+                look_up_vnodes
                     .own
                     .setattr(&server(), &SetAttributes { mode: Some(0o600), ..SetAttributes::default() })
                     .map(drop),
@@ -270,10 +278,10 @@ fn a_known_file_of_a_failed_branch_answers_eio() {
 }
 
 #[test]
-fn an_open_listing_tells_that_a_branch_has_failed() {
+fn open_listing_reports_failed_branch() {
     for failure in FAILURES {
         for path in ["", "merged", "only"] {
-            let failing = Failing::at(1, failure, &[]);
+            let failing = FailingUnion::at(1, failure, &[]);
             let directory = at(&failing.scene.union, path).unwrap();
             let open = directory.open_directory(&server()).unwrap();
             open.read(&server(), 0, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -285,9 +293,9 @@ fn an_open_listing_tells_that_a_branch_has_failed() {
 }
 
 #[test]
-fn a_listing_under_way_does_not_end_as_if_it_were_whole() {
+fn interrupted_listing_reports_an_error() {
     for failure in FAILURES {
-        let failing = Failing::at(1, failure, &[]);
+        let failing = FailingUnion::at(1, failure, &[]);
         fill(&failing.scene.branches[1], 1, "only/second");
         let open = at(&failing.scene.union, "only").unwrap().open_directory(&server()).unwrap();
         let mut cookie = 0;
@@ -318,8 +326,8 @@ fn a_listing_under_way_does_not_end_as_if_it_were_whole() {
 }
 
 #[test]
-fn a_handle_of_what_a_failed_branch_has_is_not_stale() {
-    let failing = Failing::at(1, Failure::RootRemoved, &[]);
+fn handle_in_failed_branch_is_not_stale() {
+    let failing = FailingUnion::at(1, Failure::RootRemoved, &[]);
     let handles = ["own", "merged/own", "only"].map(|path| at(&failing.scene.union, path).unwrap().handle());
     failing.fail(Failure::RootRemoved);
     for handle in handles {
@@ -328,9 +336,9 @@ fn a_handle_of_what_a_failed_branch_has_is_not_stale() {
 }
 
 #[test]
-fn an_entry_that_cannot_be_asked_for_is_not_left_out_of_a_listing() {
+fn listing_does_not_omit_unreadable_entries() {
     for (place, path) in [(1, "only"), (0, "only"), (1, "merged")] {
-        let failing = Failing::at(place, Failure::Answers("EIO"), &[]);
+        let failing = FailingUnion::at(place, Failure::Answers("EIO"), &[]);
         fill(&failing.scene.branches[place], 1, "only/second");
         let mknod = |path| {
             let directory = at(&failing.scene.branches[place], path).unwrap();
@@ -351,7 +359,7 @@ fn an_entry_that_cannot_be_asked_for_is_not_left_out_of_a_listing() {
 #[test]
 fn nothing_is_created_in_a_failed_branch() {
     for failure in FAILURES {
-        let failing = Failing::at(0, failure, &[]);
+        let failing = FailingUnion::at(0, failure, &[]);
         let (top, file) = (failing.top(), at(&failing.scene.union, "left").unwrap());
         failing.fail(failure);
         for _ in 0..2 {
@@ -384,9 +392,9 @@ thread_local! {
 }
 
 /// Counts warnings by thread.
-struct Warnings;
+struct WarningCounter;
 
-impl tracing::Subscriber for Warnings {
+impl tracing::Subscriber for WarningCounter {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
         *metadata.level() == tracing::Level::WARN && metadata.target() == "union"
     }
@@ -406,49 +414,51 @@ impl tracing::Subscriber for Warnings {
 }
 
 #[test]
-fn a_branch_that_has_failed_is_reported_once_listed_and_comes_back() {
-    tracing::subscriber::set_global_default(Warnings).unwrap();
+fn failed_branch_is_reported_once_and_recovers() {
+    tracing::subscriber::set_global_default(WarningCounter).unwrap();
     for failure in [Failure::Answers("EIO"), Failure::Answers("ESTALE")] {
-        let failing = Failing::at(1, failure, &[]);
-        let (before, known, listed) = (state_of(&failing.top()), known(&failing), failing.branches());
+        let failing = FailingUnion::at(1, failure, &[]);
+        let (before, look_up_vnodes, listed) = (state_of(&failing.top()), look_up_vnodes(&failing), failing.branches());
         WARNINGS.set(0);
         failing.fail(failure);
-        (0..3).for_each(|_| NEED_IT[..9].iter().for_each(|(_, operation)| operation(&known).unwrap_or_default()));
+        (0..3).for_each(|_| {
+            DEPENDENT_OPERATIONS[..9].iter().for_each(|(_, operation)| operation(&look_up_vnodes).unwrap_or_default())
+        });
         assert_eq!(WARNINGS.get(), 1, "{failure:?}");
         assert_eq!(failing.branches(), listed.replace("branch 1=rw", "branch 1=rw (failed)"), "{failure:?}");
-        failing.come_back();
+        failing.recover();
         assert_eq!(difference(&before, &state_of(&failing.top())), "", "{failure:?}");
         assert_eq!(failing.branches(), listed);
-        create(&known.top, "new").unwrap();
+        create(&look_up_vnodes.top, "new").unwrap();
         // Again, and reported again.
         failing.fail(failure);
-        assert_eq!(names_of(&known.top), Err(Errno::EIO));
+        assert_eq!(names_of(&look_up_vnodes.top), Err(Errno::EIO));
         assert_eq!(WARNINGS.get(), 2, "{failure:?}");
-        failing.come_back();
-        assert!(names_of(&known.top).unwrap().contains(&"new".to_owned()));
+        failing.recover();
+        assert!(names_of(&look_up_vnodes.top).unwrap().contains(&"new".to_owned()));
     }
 }
 
 #[test]
-fn a_failed_branch_is_seldom_asked() {
-    let failing = Failing::at(1, Failure::Answers("EIO"), &[]);
-    let known = known(&failing);
+fn failed_branch_is_rarely_queried() {
+    let failing = FailingUnion::at(1, Failure::Answers("EIO"), &[]);
+    let look_up_vnodes = look_up_vnodes(&failing);
     failing.fail(Failure::Answers("EIO"));
-    assert_eq!(names_of(&known.top), Err(Errno::EIO));
+    assert_eq!(names_of(&look_up_vnodes.top), Err(Errno::EIO));
     failing.told.as_ref().unwrap().set(0, &[("error", "EIO")]);
-    (0..100).for_each(|_| assert!(known.top.lookup(&server(), name("own")).is_err()));
+    (0..100).for_each(|_| assert!(look_up_vnodes.top.lookup(&server(), name("own")).is_err()));
     let calls = failing.told.as_ref().unwrap().count(0, "calls");
     assert!(calls < 5, "{calls} calls");
 }
 
 #[test]
-fn what_was_removed_while_a_branch_had_failed_stays_removed() {
+fn removal_during_branch_failure_persists() {
     for options in [&[][..], &[("delete", "all")], &[("whiteouts", "overlay")]] {
-        let failing = Failing::at(1, Failure::Answers("EIO"), options);
+        let failing = FailingUnion::at(1, Failure::Answers("EIO"), options);
         failing.fail(Failure::Answers("EIO"));
         // It is not known whether something is on the right.
         failing.top().unlink(&server(), name("both")).unwrap();
-        failing.come_back();
+        failing.recover();
         assert_eq!(read(&failing.scene.union, "both"), Err(Errno::ENOENT), "{options:?}");
         assert!(!list(&failing.scene.union, "").contains(&"both".to_owned()), "{options:?}");
         assert_eq!(read(&failing.scene.union, "own").unwrap(), "1:own");
@@ -456,47 +466,47 @@ fn what_was_removed_while_a_branch_had_failed_stays_removed() {
 }
 
 #[test]
-fn a_failed_branch_can_be_taken_out_and_added_again() {
+fn failed_branch_can_be_removed_and_added() {
     for failure in FAILURES {
-        let failing = Failing::at(1, failure, &[]);
-        let known = known(&failing);
+        let failing = FailingUnion::at(1, failure, &[]);
+        let look_up_vnodes = look_up_vnodes(&failing);
         failing.fail(failure);
-        assert_eq!(names_of(&known.top), Err(Errno::EIO), "{failure:?}");
+        assert_eq!(names_of(&look_up_vnodes.top), Err(Errno::EIO), "{failure:?}");
         failing.scene.tell("remove", &[("branch", "branch 1")]).unwrap();
-        assert_eq!(names_of(&known.top).unwrap(), ["both", "hidden", "left", "leftmost", "merged", "right"]);
-        assert_eq!(names_of(&known.merged).unwrap(), ["hidden", "left", "right"]);
-        create(&known.top, "new").unwrap();
+        assert_eq!(names_of(&look_up_vnodes.top).unwrap(), ["both", "hidden", "left", "leftmost", "merged", "right"]);
+        assert_eq!(names_of(&look_up_vnodes.merged).unwrap(), ["hidden", "left", "right"]);
+        create(&look_up_vnodes.top, "new").unwrap();
         let again = memory();
-        OWN.iter().for_each(|path| fill(&again, 1, path));
+        FAILING_PATHS.iter().for_each(|path| fill(&again, 1, path));
         failing.scene.offer("branch 1", &again);
         failing.scene.tell("add", &[("branch", "branch 1=rw"), ("at", "1")]).unwrap();
         assert_eq!(
-            names_of(&known.top).unwrap(),
+            names_of(&look_up_vnodes.top).unwrap(),
             ["both", "left", "leftmost", "merged", "new", "only", "own", "right"]
         );
     }
 }
 
 #[test]
-fn a_root_that_was_replaced_is_not_taken_for_the_branch() {
-    let failing = Failing::at(1, Failure::RootRemoved, &[]);
-    let known = known(&failing);
+fn replaced_root_counts_as_failure() {
+    let failing = FailingUnion::at(1, Failure::RootRemoved, &[]);
+    let look_up_vnodes = look_up_vnodes(&failing);
     failing.fail(Failure::RootRemoved);
     std::fs::create_dir(&failing.root).unwrap();
-    thread::sleep(ASKED_AGAIN);
-    assert_eq!(names_of(&known.top), Err(Errno::EIO));
-    assert_eq!(known.top.lookup(&server(), name("hidden")).map(drop), Err(Errno::EIO));
+    thread::sleep(RECHECK_INTERVAL);
+    assert_eq!(names_of(&look_up_vnodes.top), Err(Errno::EIO));
+    assert_eq!(look_up_vnodes.top.lookup(&server(), name("hidden")).map(drop), Err(Errno::EIO));
     assert!(failing.branches().contains("branch 1=rw (failed)"));
 }
 
-const SERVE: &str = "PLYFS_TEST_SERVE";
+const SERVE_VARIABLE: &str = "PLYFS_TEST_SERVE";
 
 /// In the process of a server, the server of the branch that fails. Elsewhere, nothing.
 #[test]
 fn serve_if_asked() {
-    let Ok(directory) = std::env::var(SERVE) else { return };
+    let Ok(directory) = std::env::var(SERVE_VARIABLE) else { return };
     let served = memory();
-    OWN.iter().for_each(|path| fill(&served, 1, path));
+    FAILING_PATHS.iter().for_each(|path| fill(&served, 1, path));
     let mount = Mount::new(served, Path::new(&directory), &MountOptions::default()).unwrap();
     println!("\nready");
     std::io::stdout().flush().unwrap();
@@ -514,7 +524,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn a_branch_whose_server_was_killed_has_failed() {
+fn branch_of_killed_server_fails() {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
         println!("skipped: mounting needs root and /dev/fuse");
         return;
@@ -523,14 +533,14 @@ fn a_branch_whose_server_was_killed_has_failed() {
     let directory = &mounted.0;
     let mut served = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "serve_if_asked", "--nocapture"])
-        .env(SERVE, directory.path())
+        .env(SERVE_VARIABLE, directory.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(served.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().ends_with("ready")), "the server ended");
-    let [left, right] = [(0, &LEFT[..]), (2, &RIGHT)].map(|(index, paths)| {
+    let [left, right] = [(0, &HIGHER_PATHS[..]), (2, &LOWER_PATHS)].map(|(index, paths)| {
         let branch = memory();
         paths.iter().for_each(|path| fill(&branch, index, path));
         branch
@@ -539,20 +549,21 @@ fn a_branch_whose_server_was_killed_has_failed() {
     let modes = [BranchMode::ReadWrite, BranchMode::ReadWrite, BranchMode::ReadOnly];
     let scene = joined_with(&[], modes.into_iter().zip([left, own, right]).collect());
     let find = |path| at(&scene.union, path).unwrap();
-    let known = Known { top: scene.union.root(), merged: find("merged"), left: find("left"), own: find("own") };
-    assert_eq!(names_of(&known.merged).unwrap(), ["left", "own", "right"]);
+    let look_up_vnodes =
+        CachedVnodes { top: scene.union.root(), merged: find("merged"), left: find("left"), own: find("own") };
+    assert_eq!(names_of(&look_up_vnodes.merged).unwrap(), ["left", "own", "right"]);
     served.kill().unwrap();
     served.wait().unwrap();
     // What the kernel has cached of it still answers.
     let begin = Instant::now();
     while !scene.tell("branches", &[]).unwrap().contains("branch 1=rw (failed)") {
         assert!(begin.elapsed() < Duration::from_secs(30), "it has not failed");
-        thread::sleep(BELIEVED);
+        thread::sleep(NAME_CACHE_LIFETIME);
     }
     let mut problems = Vec::new();
-    for (operations, expected) in [(NEED_IT, Err(Errno::EIO)), (GO_ON, Ok(()))] {
+    for (operations, expected) in [(DEPENDENT_OPERATIONS, Err(Errno::EIO)), (INDEPENDENT_OPERATIONS, Ok(()))] {
         for (title, operation) in operations {
-            let answer = operation(&known);
+            let answer = operation(&look_up_vnodes);
             if answer != expected {
                 problems.push(format!("{title}: {answer:?}"));
             }

@@ -31,7 +31,7 @@ fn union(options: &[(&str, &str)], branches: &[(&str, FileSystemRef)]) -> Result
     layers::kind("union").unwrap().join(&options, branches, None).map_err(|error| error.to_string())
 }
 
-fn tell(union: &FileSystemRef, command: &str, name: Option<&str>) -> Result<String, ControlError> {
+fn send_command(union: &FileSystemRef, command: &str, name: Option<&str>) -> Result<String, ControlError> {
     let arguments = name.map(|name| ("name".to_owned(), name.to_owned())).into_iter().collect();
     union.control(&Control { target: "union".to_owned(), command: command.to_owned(), arguments })
 }
@@ -68,7 +68,7 @@ fn with_snapshot() -> (Below, FileSystemRef, FileSystemRef) {
     write(&moved, "precious", 40, 9);
     root.link(&server, &root.lookup(&server, name("file")).unwrap().vnode, name("second name")).unwrap();
     directory.link(&server, &root.lookup(&server, name("file")).unwrap().vnode, name("third name")).unwrap();
-    tell(&union, "snapshot-take", Some("first")).unwrap();
+    send_command(&union, "snapshot-take", Some("first")).unwrap();
     write(&root, "second name", 300, 77);
     write(&directory, "inner", 100, 78);
     root.unlink(&server, name("gone")).unwrap();
@@ -82,12 +82,12 @@ fn with_snapshot() -> (Below, FileSystemRef, FileSystemRef) {
 
 /// The names of the snapshots.
 fn snapshots(union: &FileSystemRef) -> Vec<String> {
-    let answer: serde_json::Value = serde_json::from_str(&tell(union, "snapshots", None).unwrap()).unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&send_command(union, "snapshots", None).unwrap()).unwrap();
     answer.as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
-fn what_is_written_after_a_command_on_snapshots_has_failed_is_there_after_a_restart() {
+fn writes_after_failed_snapshot_command_persist() {
     let (mut problems, mut count) = (Vec::new(), 0);
     for (command, argument) in
         [("snapshot-take", "second"), ("snapshot-restore", "first"), ("snapshot-drop", "first"), ("snapshot-merge", "")]
@@ -95,14 +95,14 @@ fn what_is_written_after_a_command_on_snapshots_has_failed_is_there_after_a_rest
         let argument = Some(argument).filter(|argument| !argument.is_empty());
         let (told, _, whole) = with_snapshot();
         told.set_all(&[]);
-        tell(&whole, command, argument).unwrap();
+        send_command(&whole, command, argument).unwrap();
         let calls = told.count(0, "calls");
         for (call, moment) in (1..=calls).flat_map(|call| MOMENTS.map(|moment| (call, moment))) {
             count += 1;
             let (told, below, running) = with_snapshot();
             let before = state_of(&running.root());
             told.set(0, &[("from", &call.to_string()), ("times", "1"), (moment, "EIO")]);
-            let answer = tell(&running, command, argument);
+            let answer = send_command(&running, command, argument);
             told.off();
             let mut report = |what: &str, differs: String| {
                 problems.push(format!("{command}: call {call}, {moment} ({answer:?}): {what}\n{differs}"));
@@ -129,7 +129,7 @@ fn what_is_written_after_a_command_on_snapshots_has_failed_is_there_after_a_rest
 }
 
 /// Files that the kernel goes on writing by itself, one of them in a directory, in a branch whose calls fail.
-struct Direct {
+struct DirectFiles {
     directory: tempfile::TempDir,
     told: Interrupted,
     below: FileSystemRef,
@@ -137,7 +137,7 @@ struct Direct {
     files: Vec<(&'static str, OpenFileRef, std::os::fd::OwnedFd)>,
 }
 
-impl Direct {
+impl DirectFiles {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let base = bases::dir::DirectoryFileSystem::open(directory.path(), bases::dir::Options::default()).unwrap();
@@ -161,14 +161,14 @@ impl Direct {
         }
     }
 
-    fn begins(union: &FileSystemRef, path: &str) -> String {
+    fn first_bytes(union: &FileSystemRef, path: &str) -> String {
         let found = common::walk(union, &Caller::server(), path).unwrap_or_else(|error| panic!("{path}: {error}"));
         String::from_utf8_lossy(&common::contents(&found.vnode, &Caller::server())[..5]).into_owned()
     }
 }
 
 /// Whether all of a tree is seen, or else nothing of it that differs: what cannot be told is an error.
-fn shows(union: &FileSystemRef, before: &State) -> Result<bool, Errno> {
+fn matches_state(union: &FileSystemRef, before: &State) -> Result<bool, Errno> {
     let root = union.root();
     let mut names = Vec::new();
     root.open_directory(&Caller::server())?.read(&Caller::server(), 0, &mut |entry| {
@@ -182,11 +182,11 @@ fn shows(union: &FileSystemRef, before: &State) -> Result<bool, Errno> {
 }
 
 #[test]
-fn what_is_half_merged_is_not_shown_and_the_merge_is_finished_when_that_is_possible() {
+fn half_merged_branch_is_unavailable_until_the_merge_is_finished() {
     let (mut problems, mut unfinished) = (Vec::new(), 0);
     let (told, _, whole) = with_snapshot();
     told.set_all(&[]);
-    tell(&whole, "snapshot-merge", None).unwrap();
+    send_command(&whole, "snapshot-merge", None).unwrap();
     let calls = told.count(0, "calls");
     // All calls that change something fail from one on, as on a disk that has failed, and then no more.
     for call in 1..=calls {
@@ -194,25 +194,25 @@ fn what_is_half_merged_is_not_shown_and_the_merge_is_finished_when_that_is_possi
         let before = state_of(&running.root());
         let changes = "rename:setxattr:removexattr:unlink:rmdir:mkdir:create:link:setattr:fsync:mknod:write";
         told.set(0, &[("from", &call.to_string()), ("operations", changes), ("error", "EIO")]);
-        let answer = tell(&running, "snapshot-merge", None);
-        let seen = shows(&running, &before);
-        if !matches!(seen, Ok(true) | Err(Errno::EIO)) {
-            problems.push(format!("from call {call} on ({answer:?}): {seen:?}"));
+        let answer = send_command(&running, "snapshot-merge", None);
+        let visible_state = matches_state(&running, &before);
+        if !matches!(visible_state, Ok(true) | Err(Errno::EIO)) {
+            problems.push(format!("from call {call} on ({answer:?}): {visible_state:?}"));
         }
-        unfinished += usize::from(seen.is_err());
-        if seen.is_err() && running.root().rmdir(&Caller::server(), name("moved away")) != Err(Errno::EIO) {
+        unfinished += usize::from(visible_state.is_err());
+        if visible_state.is_err() && running.root().rmdir(&Caller::server(), name("moved away")) != Err(Errno::EIO) {
             problems.push(format!("from call {call} on ({answer:?}): a directory that is on its way can be removed"));
         }
         told.off();
         if call % 16 == 0 {
             // It is tried again by itself.
             let end = Instant::now() + Duration::from_secs(20);
-            while shows(&running, &before) != Ok(true) && Instant::now() < end {
+            while matches_state(&running, &before) != Ok(true) && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
-        let again = tell(&running, "snapshot-merge", None);
-        if shows(&running, &before) != Ok(true) {
+        let again = send_command(&running, "snapshot-merge", None);
+        if matches_state(&running, &before) != Ok(true) {
             let now = state_of(&running.root());
             problems.push(format!("from call {call} on ({answer:?}, {again:?}):\n{}", difference(&before, &now)));
         }
@@ -224,18 +224,18 @@ fn what_is_half_merged_is_not_shown_and_the_merge_is_finished_when_that_is_possi
 
 /// One that is read only is not shown half merged either, nor when it comes to be written.
 #[test]
-fn a_half_merged_branch_is_merged_before_it_is_written_again() {
+fn half_merged_branch_is_merged_before_new_writes() {
     let changes = "rename:setxattr:removexattr:rmdir";
     let mut hidden = 0;
     for call in 1..40 {
         let (told, below, running) = with_snapshot();
         let before = state_of(&running.root());
         told.set(0, &[("from", &call.to_string()), ("operations", changes), ("error", "EIO")]);
-        let merged = tell(&running, "snapshot-merge", None);
+        let merged = send_command(&running, "snapshot-merge", None);
         drop(running);
         told.off();
         let again = union(&[], &[("first", memory()), ("branch", below)]).unwrap();
-        let read_only = shows(&again, &before);
+        let read_only = matches_state(&again, &before);
         assert!(matches!(read_only, Ok(true) | Err(Errno::EIO)), "read only, from call {call} on: {read_only:?}");
         hidden += usize::from(read_only.is_err());
         let arguments = [("branch", "branch"), ("mode", "rw")].map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -253,7 +253,7 @@ fn a_half_merged_branch_is_merged_before_it_is_written_again() {
 
 /// What is on its way is known by handles, which a copy has not: it is refused, and the original goes on.
 #[test]
-fn a_copy_of_a_branch_that_is_half_merged_is_refused() {
+fn copy_of_half_merged_branch_is_refused() {
     let mut refused = 0;
     for call in 1..30 {
         let directory = tempfile::tempdir().unwrap();
@@ -269,14 +269,14 @@ fn a_copy_of_a_branch_that_is_half_merged_is_refused() {
         let (server, root) = (Caller::server(), running.root());
         let outer = root.mkdir(&server, name("outer"), 0o755).unwrap().vnode;
         write(&outer.mkdir(&server, name("moved"), 0o755).unwrap().vnode, "precious", 40, 9);
-        tell(&running, "snapshot-take", Some("first")).unwrap();
+        send_command(&running, "snapshot-take", Some("first")).unwrap();
         outer.rename(&server, name("moved"), &root, name("moved away"), RenameMode::Replace).unwrap();
         let before = state_of(&root);
         told.set(
             0,
             &[("from", &call.to_string()), ("operations", "rename:setxattr:removexattr:rmdir"), ("error", "EIO")],
         );
-        let _ = tell(&running, "snapshot-merge", None);
+        let _ = send_command(&running, "snapshot-merge", None);
         drop((outer, root, running));
         assert!(
             std::process::Command::new("cp")
@@ -302,18 +302,18 @@ fn a_copy_of_a_branch_that_is_half_merged_is_refused() {
 }
 
 #[test]
-fn a_snapshot_under_files_that_the_kernel_writes_is_taken_whole_or_not_at_all() {
+fn snapshot_of_directly_written_files_is_atomic() {
     let (mut problems, mut count) = (Vec::new(), 0);
-    let whole = Direct::new();
+    let whole = DirectFiles::new();
     whole.told.fail(0, false);
-    tell(&whole.union, "snapshot-take", Some("first")).unwrap();
+    send_command(&whole.union, "snapshot-take", Some("first")).unwrap();
     let calls = whole.told.calls();
     for (call, is_late) in (1..=calls).flat_map(|call| [false, true].map(|is_late| (call, is_late))) {
         count += 1;
-        let direct = Direct::new();
+        let direct = DirectFiles::new();
         direct.write("early");
         direct.told.fail(call, is_late);
-        let answer = tell(&direct.union, "snapshot-take", Some("first"));
+        let answer = send_command(&direct.union, "snapshot-take", Some("first"));
         direct.told.fail(0, false);
         direct.write("later");
         let is_taken = snapshots(&direct.union) == ["first"];
@@ -322,23 +322,23 @@ fn a_snapshot_under_files_that_the_kernel_writes_is_taken_whole_or_not_at_all() 
             report("it is not there".to_owned());
         }
         for (path, _, _) in &direct.files {
-            let seen = Direct::begins(&direct.union, path);
-            if seen != "later" {
-                report(format!("{path} is {seen}"));
+            let visible_state = DirectFiles::first_bytes(&direct.union, path);
+            if visible_state != "later" {
+                report(format!("{path} is {visible_state}"));
             }
             let frozen = std::fs::read(direct.directory.path().join(path)).unwrap();
             if is_taken && !frozen.starts_with(b"early") {
                 report(format!("{path} in the snapshot is {}", String::from_utf8_lossy(&frozen[..5])));
             }
         }
-        let Direct { below, union: running, files, directory: _directory, .. } = direct;
+        let DirectFiles { below, union: running, files, directory: _directory, .. } = direct;
         let paths: Vec<_> = files.iter().map(|(path, _, _)| *path).collect();
         drop((running, files));
         let again = union(&[], &[("branch", below)]).unwrap();
         for path in paths {
-            let seen = Direct::begins(&again, path);
-            if seen != "later" {
-                report(format!("{path} is {seen} after a restart"));
+            let visible_state = DirectFiles::first_bytes(&again, path);
+            if visible_state != "later" {
+                report(format!("{path} is {visible_state} after a restart"));
             }
         }
         if (snapshots(&again) == ["first"]) != is_taken {
@@ -364,20 +364,20 @@ fn wait_for_locks(branch: &std::path::Path) {
 }
 
 #[test]
-fn what_the_kernel_writes_while_a_snapshot_is_taken_outlives_a_server_that_is_stopped() {
+fn direct_writes_during_a_snapshot_survive_a_server_crash() {
     let (mut problems, mut count) = (Vec::new(), 0);
-    let whole = Direct::new();
+    let whole = DirectFiles::new();
     whole.told.fail(0, false);
-    tell(&whole.union, "snapshot-take", Some("first")).unwrap();
+    send_command(&whole.union, "snapshot-take", Some("first")).unwrap();
     let calls = whole.told.calls();
     for (call, is_late) in (1..=calls).flat_map(|call| [false, true].map(|is_late| (call, is_late))) {
         count += 1;
-        let direct = Direct::new();
+        let direct = DirectFiles::new();
         direct.write("early");
         direct.told.stop(call, is_late);
-        let _ = tell(&direct.union, "snapshot-take", Some("first"));
+        let _ = send_command(&direct.union, "snapshot-take", Some("first"));
         direct.write("later");
-        let Direct { below, union: running, files, directory, told } = direct;
+        let DirectFiles { below, union: running, files, directory, told } = direct;
         let paths: Vec<_> = files.iter().map(|(path, _, _)| *path).collect();
         drop((running, files));
         told.fail(0, false);
@@ -385,9 +385,9 @@ fn what_the_kernel_writes_while_a_snapshot_is_taken_outlives_a_server_that_is_st
             wait_for_locks(directory.path());
             let again = union(&[], &[("branch", below.clone())]).unwrap();
             for path in &paths {
-                let seen = Direct::begins(&again, path);
-                if seen != "later" {
-                    problems.push(format!("call {call}, late {is_late}: {path} is {seen} {time}"));
+                let visible_state = DirectFiles::first_bytes(&again, path);
+                if visible_state != "later" {
+                    problems.push(format!("call {call}, late {is_late}: {path} is {visible_state} {time}"));
                 }
             }
         }
@@ -412,13 +412,13 @@ fn with_original(is_copied: bool) -> (Below, FileSystemRef, Vec<(&'static str, F
 }
 
 #[test]
-fn what_cuts_a_file_off_and_fails_has_cut_nothing() {
-    type Cut = fn(&VnodeRef) -> vnode::Result<()>;
+fn failed_truncation_changes_nothing() {
+    type TruncateOperation = fn(&VnodeRef) -> vnode::Result<()>;
     fn truncate(file: &VnodeRef, size: u64) -> vnode::Result<()> {
         let change = SetAttributes { size: Some(size), ..SetAttributes::default() };
         file.setattr(&Caller::server(), &change).map(drop)
     }
-    let cuts: [(&str, Cut); 4] = [
+    let cuts: [(&str, TruncateOperation); 4] = [
         ("O_TRUNC", |file| file.open(&Caller::server(), OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).map(drop)),
         ("to nothing", |file| truncate(file, 0)),
         ("to a part", |file| truncate(file, 100)),
@@ -446,12 +446,12 @@ fn what_cuts_a_file_off_and_fails_has_cut_nothing() {
             let answer = cut(&file);
             told.off();
             drop(file);
-            let seen = text(&running);
+            let visible_state = text(&running);
             drop(running);
             let again = text(&union(&[], &branches).unwrap());
-            for (when, seen) in [("at once", seen), ("after a restart", again)] {
-                if answer.is_err() && seen != before {
-                    let length = seen.map(|text| text.len());
+            for (when, visible_state) in [("at once", visible_state), ("after a restart", again)] {
+                if answer.is_err() && visible_state != before {
+                    let length = visible_state.map(|text| text.len());
                     problems.push(format!("{what}, copied {is_copied}: call {call}: {length:?} bytes {when}"));
                 }
             }
@@ -462,13 +462,13 @@ fn what_cuts_a_file_off_and_fails_has_cut_nothing() {
 }
 
 /// What is seen, and the inode numbers of all that has a name in the root.
-fn seen(union: &FileSystemRef) -> (State, Vec<u64>) {
+fn visible_state(union: &FileSystemRef) -> (State, Vec<u64>) {
     let number = |text| union.root().lookup(&Caller::server(), name(text)).map_or(0, |entry| entry.attributes.ino);
     (state_of(&union.root()), ["file", "second name", "directory"].map(number).to_vec())
 }
 
 #[test]
-fn a_question_that_fails_while_a_union_is_made_is_not_taken_for_an_answer() {
+fn query_errors_during_creation_are_reported() {
     let (mut problems, mut failed) = (Vec::new(), 0);
     let made = || {
         let (server, lower) = (Caller::server(), memory());
@@ -493,17 +493,17 @@ fn a_question_that_fails_while_a_union_is_made_is_not_taken_for_an_answer() {
     let whole = remake(&upper, &lower).unwrap();
     let calls = told.count(0, "calls");
     told.off();
-    let (state, _) = seen(&whole);
+    let (state, _) = visible_state(&whole);
     for call in 1..=calls {
         let (told, upper, lower) = made();
-        let (_, numbers) = seen(&remake(&upper, &lower).unwrap());
+        let (_, numbers) = visible_state(&remake(&upper, &lower).unwrap());
         told.set(0, &[("from", &call.to_string()), ("times", "1"), ("error", "EIO")]);
         let again = remake(&upper, &lower);
         told.off();
         match again {
             Err(_) => failed += 1,
-            Ok(again) if seen(&again) != (state.clone(), numbers.clone()) => {
-                let (found, found_numbers) = seen(&again);
+            Ok(again) if visible_state(&again) != (state.clone(), numbers.clone()) => {
+                let (found, found_numbers) = visible_state(&again);
                 let difference = difference(&state, &found);
                 problems.push(format!("call {call}: {found_numbers:?}, not {numbers:?}\n{difference}"));
             }
@@ -515,11 +515,11 @@ fn a_question_that_fails_while_a_union_is_made_is_not_taken_for_an_answer() {
 }
 
 /// A union of a branch that is written and one that is not, with or without metadata-only copies.
-struct Union {
+struct UnionSetup {
     metacopy: &'static str,
 }
 
-impl Stack for Union {
+impl Stack for UnionSetup {
     fn title(&self) -> String {
         format!("union with metacopy={}", self.metacopy)
     }
@@ -539,10 +539,10 @@ impl Stack for Union {
 }
 
 #[test]
-fn what_has_failed_in_a_union_can_be_done_again() {
+fn failed_operations_can_be_repeated() {
     let (mut problems, mut count) = (Vec::new(), 0);
     for metacopy in ["off", "on"] {
-        let stack = Union { metacopy };
+        let stack = UnionSetup { metacopy };
         for operation in OPERATIONS {
             match what_failed_can_be_done(&stack, operation) {
                 Ok(done) => count += done,
@@ -556,7 +556,7 @@ fn what_has_failed_in_a_union_can_be_done_again() {
 
 /// Whoever synchronizes a file wants its data stored, which may have been written a moment before they were frozen.
 #[test]
-fn data_of_a_metadata_only_copy_are_stored_when_it_is_synchronized() {
+fn fsync_of_metadata_only_copy_stores_its_data() {
     let server = Caller::server();
     let (told, right) = faulty();
     write(&right.root(), "file", 700, 4);
@@ -573,7 +573,7 @@ fn data_of_a_metadata_only_copy_are_stored_when_it_is_synchronized() {
 }
 
 #[test]
-fn a_metadata_only_copy_that_cannot_be_cut_is_as_it_was() {
+fn failed_truncation_of_metadata_only_copy_is_undone() {
     let server = Caller::server();
     let (told, lower) = faulty();
     let original = write(&lower.root(), "file", 9000, 1);
@@ -596,9 +596,9 @@ fn a_metadata_only_copy_that_cannot_be_cut_is_as_it_was() {
 
 /// Counts the warnings of this thread.
 #[derive(Clone, Default)]
-struct Warnings(Arc<AtomicUsize>);
+struct WarningCounter(Arc<AtomicUsize>);
 
-impl tracing::Subscriber for Warnings {
+impl tracing::Subscriber for WarningCounter {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
         *metadata.level() == tracing::Level::WARN && metadata.target() == "union"
     }
@@ -618,7 +618,7 @@ impl tracing::Subscriber for Warnings {
 }
 
 #[test]
-fn what_comes_beside_a_whiteout_that_cannot_be_removed_has_come() {
+fn object_beside_an_unremovable_whiteout_is_visible() {
     let server = Caller::server();
     for format in ["names", "overlay"] {
         let ((told, upper), lower) = (faulty(), memory());
@@ -632,7 +632,7 @@ fn what_comes_beside_a_whiteout_that_cannot_be_removed_has_come() {
         let (file, directory) = (write(&root, "file", 20, 2), root.mkdir(&server, name("directory"), 0o755).unwrap());
         write(&directory.vnode, "inner", 30, 3);
         write(&root, "other", 40, 4);
-        let warnings = Warnings::default();
+        let warnings = WarningCounter::default();
         told.set(0, &[("operations", "unlink"), ("error", "EIO")]);
         tracing::subscriber::with_default(warnings.clone(), || {
             root.rename(&server, name("file"), &root, name("renamed"), RenameMode::Replace).unwrap();
@@ -664,12 +664,12 @@ fn what_comes_beside_a_whiteout_that_cannot_be_removed_has_come() {
 }
 
 /// Makes something by a name that a whiteout hides, or nothing has.
-type Make = fn(&VnodeRef, &str) -> vnode::Result<()>;
+type CreateOperation = fn(&VnodeRef, &str) -> vnode::Result<()>;
 
 #[test]
-fn what_could_not_be_made_is_not_there_and_what_is_listed_is_found() {
+fn failed_creation_leaves_no_entry() {
     let server = Caller::server();
-    let makes: [(&str, Make); 4] = [
+    let makes: [(&str, CreateOperation); 4] = [
         ("create", |root, text| {
             let how = Creation { mode: 0o444, flags: OpenFlags::WRITE };
             root.create(&Caller::server(), name(text), &how).map(drop)
@@ -704,20 +704,20 @@ fn what_could_not_be_made_is_not_there_and_what_is_listed_is_found() {
                 told.set(0, &[("from", &call.to_string()), ("times", "1"), (moment, "EIO")]);
                 let answer = make(&running.root(), text);
                 told.off();
-                let mut seen = running;
+                let mut visible_state = running;
                 for again in [false, true] {
                     if again {
-                        drop(seen);
-                        seen = union(&[("whiteouts", format)], &branches).unwrap();
+                        drop(visible_state);
+                        visible_state = union(&[("whiteouts", format)], &branches).unwrap();
                     }
-                    let listed = common::list(&seen.root(), &server).iter().any(|listed| listed == text);
-                    let found = seen.root().lookup(&server, name(text));
+                    let listed = common::list(&visible_state.root(), &server).iter().any(|listed| listed == text);
+                    let found = visible_state.root().lookup(&server, name(text));
                     let inner = found.as_ref().ok().filter(|found| found.attributes.is_directory());
-                    let shows = inner.is_some_and(|found| !common::list(&found.vnode, &server).is_empty());
-                    if (listed, found.is_ok(), shows) != (answer.is_ok(), answer.is_ok(), false) {
+                    let matches_state = inner.is_some_and(|found| !common::list(&found.vnode, &server).is_empty());
+                    if (listed, found.is_ok(), matches_state) != (answer.is_ok(), answer.is_ok(), false) {
                         problems.push(format!(
                             "{format}: {what} {text}: call {call}, {moment} ({answer:?}), again {again}: listed {listed}, \
-                             found {}, shows what is hidden {shows}",
+                             found {}, shows what is hidden {matches_state}",
                             found.is_ok()
                         ));
                     }
@@ -730,7 +730,7 @@ fn what_could_not_be_made_is_not_there_and_what_is_listed_is_found() {
 }
 
 #[test]
-fn a_directory_that_can_neither_be_marked_nor_removed_stays_beside_its_whiteout() {
+fn unmarkable_directory_stays_beside_its_whiteout() {
     let server = Caller::server();
     let ((told, upper), lower) = (faulty(), memory());
     let hidden = lower.root().mkdir(&server, name("hidden"), 0o755).unwrap().vnode;
@@ -753,20 +753,20 @@ fn a_directory_that_can_neither_be_marked_nor_removed_stays_beside_its_whiteout(
 
 /// A union of four branches where a directory was moved that a file ends, in the third, and where another file has its
 /// name.
-fn with_end(branches: &[FileSystemRef]) -> FileSystemRef {
+fn with_ending_branch(branches: &[FileSystemRef]) -> FileSystemRef {
     let server = Caller::server();
-    let [seen, end, hidden] = [1, 2, 3].map(|index| branches[index].root());
-    write(&seen.mkdir(&server, name("place"), 0o755).unwrap().vnode, "seen", 10, 1);
+    let [visible_state, end, hidden] = [1, 2, 3].map(|index| branches[index].root());
+    write(&visible_state.mkdir(&server, name("place"), 0o755).unwrap().vnode, "seen", 10, 1);
     write(&end, "place", 10, 2);
     write(&hidden.mkdir(&server, name("place"), 0o755).unwrap().vnode, "hidden", 10, 3);
-    let union = deleting_all(branches);
+    let union = with_delete_all(branches);
     let root = union.root();
     root.rename(&server, name("place"), &root, name("moved"), RenameMode::Replace).unwrap();
     ["place", "new"].iter().for_each(|file| drop(write(&root, file, 10, 4)));
     union
 }
 
-fn deleting_all(branches: &[FileSystemRef]) -> FileSystemRef {
+fn with_delete_all(branches: &[FileSystemRef]) -> FileSystemRef {
     use BranchMode::{ReadOnly, ReadWrite};
     let modes = [ReadWrite, ReadOnly, ReadWrite, ReadOnly];
     let branch = |(index, mode)| {
@@ -778,10 +778,10 @@ fn deleting_all(branches: &[FileSystemRef]) -> FileSystemRef {
 }
 
 #[test]
-fn what_ends_a_moved_directory_still_does_after_a_removal_for_which_a_branch_could_not_be_asked() {
-    type Removal = fn(&VnodeRef) -> Result<(), Errno>;
+fn moved_directory_still_ends_after_removal_with_failed_query() {
+    type RemoveOperation = fn(&VnodeRef) -> Result<(), Errno>;
     let server = Caller::server();
-    let removals: [Removal; 3] = [
+    let removals: [RemoveOperation; 3] = [
         |root| root.unlink(&Caller::server(), name("place")),
         |root| root.rename(&Caller::server(), name("place"), root, name("other"), RenameMode::Replace).map(drop),
         |root| root.rename(&Caller::server(), name("new"), root, name("place"), RenameMode::Replace).map(drop),
@@ -790,13 +790,13 @@ fn what_ends_a_moved_directory_still_does_after_a_removal_for_which_a_branch_cou
         for (failing, times) in [1, 2, 3].into_iter().flat_map(|branch| [(branch, "1"), (branch, "100")]) {
             for from in 1.. {
                 let (told, branches): (Vec<_>, Vec<_>) = (0..4).map(|_| faulty()).unzip();
-                let union = with_end(&branches);
+                let union = with_ending_branch(&branches);
                 told[failing].set(0, &[("error", "EIO"), ("from", &format!("{from}")), ("times", times)]);
                 let answer = removal(&union.root());
                 let is_past = told[failing].count(0, "faults") == 0;
                 told[failing].off();
                 drop(union);
-                let moved = deleting_all(&branches).root().lookup(&server, name("moved")).unwrap().vnode;
+                let moved = with_delete_all(&branches).root().lookup(&server, name("moved")).unwrap().vnode;
                 let what = format!("removal {number}, {times} calls of branch {failing} from {from} on: {answer:?}");
                 assert_eq!(common::list(&moved, &server), ["seen"], "{what}");
                 if is_past {
@@ -808,7 +808,7 @@ fn what_ends_a_moved_directory_still_does_after_a_removal_for_which_a_branch_cou
 }
 
 #[test]
-fn a_look_for_data_that_fails_while_a_file_is_copied_is_answered_with_its_own_error() {
+fn data_lookup_error_during_copy_is_reported() {
     let server = Caller::server();
     for from in 1.. {
         let (told, lower) = faulty();

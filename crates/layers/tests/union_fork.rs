@@ -18,7 +18,7 @@ use std::time::Duration;
 use common::memory;
 use common::unions::{at, fill, list, name, read, server, write};
 use fastrand::Rng;
-use layers::fork::{CommitError, CommitOptions, Conflict, Deed, Fork};
+use layers::fork::{CommitError, CommitOptions, Conflict, ForeignChange, Fork};
 use operation::Operation;
 use side::Side;
 use vnode::layer::{self, Layer, LayerVnode};
@@ -28,8 +28,8 @@ use vnode::{
 };
 
 const STEPS: usize = 60;
-const FORKS: u64 = 100;
-const FORKS_ON_DISK: u64 = 10;
+const FORK_COUNT: u64 = 100;
+const DISK_FORK_COUNT: u64 = 10;
 
 /// A fork of a file system, and when it began.
 struct Scene {
@@ -98,7 +98,7 @@ fn tree(file_system: &FileSystemRef) -> Vec<String> {
     let mut links = HashMap::new();
     let mut open = vec![(String::new(), file_system.root())];
     while let Some((path, directory)) = open.pop() {
-        for name in list_of(&directory) {
+        for name in acl_of(&directory) {
             let entry = directory.lookup(&server(), common::unions::name(&name)).unwrap();
             let path = format!("{path}/{name}");
             lines.push(describe(&path, &entry.vnode, &mut links));
@@ -111,7 +111,7 @@ fn tree(file_system: &FileSystemRef) -> Vec<String> {
     lines
 }
 
-fn list_of(directory: &VnodeRef) -> Vec<String> {
+fn acl_of(directory: &VnodeRef) -> Vec<String> {
     let mut names = Vec::new();
     let mut see = |entry: vnode::DirectoryEntry<'_>| {
         names.push(String::from_utf8(entry.name.as_bytes().to_vec()).unwrap());
@@ -148,14 +148,14 @@ fn describe(path: &str, object: &VnodeRef, links: &mut HashMap<u64, String>) -> 
     )
 }
 
-fn same(expected: &[String], found: &[String], when: &str) {
+fn assert_same(expected: &[String], found: &[String], when: &str) {
     let missing = expected.iter().find(|line| !found.contains(line));
     let surplus = found.iter().find(|line| !expected.contains(line));
     assert!(missing.is_none() && surplus.is_none(), "{when}:\nexpected {missing:?}\nfound    {surplus:?}");
 }
 
 /// Random operations on a file system.
-fn work_on(file_system: &FileSystemRef, random: &mut Rng, steps: usize) {
+fn make_random_changes(file_system: &FileSystemRef, random: &mut Rng, steps: usize) {
     let mut side = Side::new(Box::new(common::Shared(file_system.clone())), false);
     for _ in 0..steps {
         let operation = Operation::random(random);
@@ -181,47 +181,53 @@ fn seeds(forks: u64) -> (Vec<u64>, usize) {
 }
 
 #[test]
-fn whatever_is_done_in_a_fork_a_commit_does_in_the_file_system() {
-    commit_whatever_is_done(FORKS, |random, steps| {
+fn commit_reproduces_fork_changes() {
+    commit_random_changes(FORK_COUNT, |random, steps| {
         let stack = memory();
-        work_on(&stack, random, steps * 4);
+        make_random_changes(&stack, random, steps * 4);
         Scene::of(stack)
     });
 }
 
 #[test]
-fn whatever_is_done_in_a_fork_on_disk_a_commit_does_in_the_file_system() {
+fn commit_reproduces_fork_changes_on_disk() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: needs root");
         return;
     }
-    commit_whatever_is_done(FORKS_ON_DISK, |random, steps| Scene::on_disk(|stack| work_on(stack, random, steps * 4)));
+    commit_random_changes(DISK_FORK_COUNT, |random, steps| {
+        Scene::on_disk(|stack| make_random_changes(stack, random, steps * 4))
+    });
 }
 
-fn commit_whatever_is_done(forks: u64, begin: impl Fn(&mut Rng, usize) -> Scene) {
+fn commit_random_changes(forks: u64, begin: impl Fn(&mut Rng, usize) -> Scene) {
     let (seeds, steps) = seeds(forks);
     for seed in seeds {
         let mut random = Rng::with_seed(seed);
         let scene = begin(&mut random, steps);
         let before = tree(&scene.stack);
-        work_on(&scene.seen(), &mut random, steps);
-        same(&before, &tree(&scene.stack), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, in the fork"));
+        make_random_changes(&scene.seen(), &mut random, steps);
+        assert_same(&before, &tree(&scene.stack), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, in the fork"));
         let seen = tree(&scene.seen());
         let committed = scene.commit();
         assert!(committed.is_ok(), "MODEL_SEED={seed} MODEL_STEPS={steps}: {committed:?}");
-        same(&seen, &tree(&scene.stack), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, committed"));
+        assert_same(&seen, &tree(&scene.stack), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, committed"));
         if scene.directory.is_none() {
             // On disk, what is new may have the number of what it has replaced.
-            same(&seen, &tree(&scene.seen()), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, the fork afterwards"));
+            assert_same(
+                &seen,
+                &tree(&scene.seen()),
+                &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, the fork afterwards"),
+            );
         }
         assert_eq!(scene.commit(), Ok(0), "MODEL_SEED={seed} MODEL_STEPS={steps}: nothing is left to do");
     }
 }
 
 /// Refuses to change anything after some changes, as a full or failing disk, or a process that is gone.
-struct Failing(Arc<AtomicU64>);
+struct FailAfter(Arc<AtomicU64>);
 
-impl Layer for Failing {
+impl Layer for FailAfter {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -240,9 +246,9 @@ impl Layer for Failing {
 }
 
 #[test]
-fn a_commit_that_is_stopped_anywhere_is_done_to_its_end_by_the_next() {
+fn interrupted_commit_is_completed_by_the_next() {
     commit_with_stops(
-        |left, file_system| layer::stack(Failing(Arc::clone(left)), file_system),
+        |left, file_system| layer::stack(FailAfter(Arc::clone(left)), file_system),
         |_, file| file,
         |tree| tree,
     );
@@ -250,9 +256,9 @@ fn a_commit_that_is_stopped_anywhere_is_done_to_its_end_by_the_next() {
 
 /// Where the fork itself can no longer be changed either, times of its directories may not have been put back.
 #[test]
-fn a_commit_with_all_its_disks_that_is_stopped_anywhere_is_done_to_its_end_by_the_next() {
+fn interrupted_commit_on_disk_is_completed_by_the_next() {
     let failing =
-        |left: &Arc<AtomicU64>, file_system: FileSystemRef| layer::stack(Failing(Arc::clone(left)), file_system);
+        |left: &Arc<AtomicU64>, file_system: FileSystemRef| layer::stack(FailAfter(Arc::clone(left)), file_system);
     commit_with_stops(failing, failing, |tree| {
         let line = |line: &String| match line.split_once("Timestamp") {
             Some((before, after)) if line.contains(": Directory ") => {
@@ -269,20 +275,20 @@ fn commit_with_stops(
     changes_of: impl Fn(&Arc<AtomicU64>, FileSystemRef) -> FileSystemRef,
     comparable: impl Fn(Vec<String>) -> Vec<String>,
 ) {
-    let (seeds, steps) = seeds(FORKS);
+    let (seeds, steps) = seeds(FORK_COUNT);
     for seed in seeds {
         let mut random = Rng::with_seed(seed);
         let stack = memory();
-        work_on(&stack, &mut random, steps * 4);
+        make_random_changes(&stack, &mut random, steps * 4);
         let left = Arc::new(AtomicU64::new(u64::MAX));
         let scene = Scene::on(stack_of(&left, stack), changes_of(&left, memory()), None);
-        work_on(&scene.seen(), &mut random, steps);
+        make_random_changes(&scene.seen(), &mut random, steps);
         let mut seen = comparable(tree(&scene.seen()));
         let mut stops = 0;
         loop {
             if stops < 5 && random.bool() && comparable(tree(&scene.seen())) == seen {
                 // Nothing is half-way: the fork goes on.
-                work_on(&scene.seen(), &mut random, 10);
+                make_random_changes(&scene.seen(), &mut random, 10);
                 seen = comparable(tree(&scene.seen()));
             }
             // In the end, more are let through.
@@ -296,21 +302,21 @@ fn commit_with_stops(
             }
         }
         let found = comparable(tree(&scene.stack));
-        same(&seen, &found, &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, after {stops} stops"));
+        assert_same(&seen, &found, &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, after {stops} stops"));
     }
 }
 
 /// Several file systems, one in each directory at the root.
-struct Split;
+struct SplitFileSystem;
 
-impl Split {
+impl SplitFileSystem {
     fn is_one(one: &LayerVnode<Self>, other: &VnodeRef) -> bool {
         let first = |path: Result<Vec<u8>>| path.unwrap().split(|&byte| byte == b'/').next().unwrap().to_vec();
         first(one.lower().path()) == first(other.path())
     }
 }
 
-impl Layer for Split {
+impl Layer for SplitFileSystem {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -327,13 +333,13 @@ impl Layer for Split {
 }
 
 #[test]
-fn directories_that_move_to_another_file_system_are_committed_as_copies() {
+fn cross_device_moves_are_committed_as_copies() {
     let stack = memory();
     ["a/d/x", "a/d/e/y", "a/d/g/1", "a/s/z", "b/t/w", "b/s/"].iter().for_each(|path| fill(&stack, 0, path));
     let one = at(&stack, "a/d/g/1").unwrap();
     at(&stack, "a/d").unwrap().link(&server(), &one, name("2")).unwrap();
     at(&stack, "a/s").unwrap().link(&server(), &one, name("3")).unwrap();
-    let scene = Scene::of(layer::stack(Split, stack));
+    let scene = Scene::of(layer::stack(SplitFileSystem, stack));
     let seen = scene.seen();
     let (a, b) = (at(&seen, "a").unwrap(), at(&seen, "b").unwrap());
     a.rename(&server(), name("d"), &b, name("d"), RenameMode::Replace).unwrap();
@@ -346,13 +352,14 @@ fn directories_that_move_to_another_file_system_are_committed_as_copies() {
     let refused = a.rename(&server(), name("d"), &b, name("d"), RenameMode::Replace);
     assert_eq!(refused, Err(Errno::EXDEV));
     scene.commit().unwrap();
-    same(&before, &tree(&scene.stack), "committed");
+    assert_same(&before, &tree(&scene.stack), "committed");
 }
 
 #[test]
-fn a_commit_to_several_file_systems_that_is_stopped_anywhere_is_done_to_its_end_by_the_next() {
-    let split =
-        |left: &Arc<AtomicU64>, file_system| layer::stack(Split, layer::stack(Failing(Arc::clone(left)), file_system));
+fn interrupted_commit_to_several_file_systems_is_completed() {
+    let split = |left: &Arc<AtomicU64>, file_system| {
+        layer::stack(SplitFileSystem, layer::stack(FailAfter(Arc::clone(left)), file_system))
+    };
     // Links from one to another become files of their own.
     let without_links = |tree: Vec<String>| {
         let line = |line: &String| match (line.split_once(" links "), line.split_once(" size ")) {
@@ -364,15 +371,15 @@ fn a_commit_to_several_file_systems_that_is_stopped_anywhere_is_done_to_its_end_
     commit_with_stops(split, |_, file_system| file_system, without_links);
 }
 
-fn paths(conflicts: &[Conflict]) -> Vec<(String, Deed)> {
-    conflicts.iter().map(|conflict| (String::from_utf8_lossy(&conflict.path).into_owned(), conflict.deed)).collect()
+fn paths(conflicts: &[Conflict]) -> Vec<(String, ForeignChange)> {
+    conflicts.iter().map(|conflict| (String::from_utf8_lossy(&conflict.path).into_owned(), conflict.change)).collect()
 }
 
-fn conflicts(scene: &Scene) -> Vec<(String, Deed)> {
+fn conflicts(scene: &Scene) -> Vec<(String, ForeignChange)> {
     let before = tree(&scene.stack);
     match scene.commit() {
         Err(CommitError::Conflicts { conflicts, done: 0 }) => {
-            same(&before, &tree(&scene.stack), "with conflicts nothing is done");
+            assert_same(&before, &tree(&scene.stack), "with conflicts nothing is done");
             paths(&conflicts)
         }
         committed => panic!("{committed:?}"),
@@ -380,7 +387,7 @@ fn conflicts(scene: &Scene) -> Vec<(String, Deed)> {
 }
 
 #[test]
-fn what_others_have_changed_meanwhile_is_not_lost() {
+fn foreign_changes_are_conflicts() {
     if !rustix::process::geteuid().is_root() {
         // That something was removed is seen by its handle.
         eprintln!("skipped: needs root");
@@ -411,14 +418,14 @@ fn what_others_have_changed_meanwhile_is_not_lost() {
     write(&stack, "other", b"others");
     write(&at(&scene.stack, "e").unwrap(), "new", b"others");
     let expected = [
-        ("a", Deed::Changed),
-        ("b", Deed::Changed),
-        ("c", Deed::Removed),
-        ("d/new", Deed::Changed),
-        ("moved", Deed::Removed),
-        ("n", Deed::Changed),
+        ("a", ForeignChange::Changed),
+        ("b", ForeignChange::Changed),
+        ("c", ForeignChange::Removed),
+        ("d/new", ForeignChange::Changed),
+        ("moved", ForeignChange::Removed),
+        ("n", ForeignChange::Changed),
     ];
-    assert_eq!(conflicts(&scene), expected.map(|(path, deed)| (path.to_owned(), deed)));
+    assert_eq!(conflicts(&scene), expected.map(|(path, change)| (path.to_owned(), change)));
     let done = scene.fork().commit(&scene.options(true)).unwrap().changes;
     assert!(done > 0);
     assert_eq!(list(&scene.stack, ""), ["a", "c", "e", "elsewhere", "moved", "n", "other", "same"]);
@@ -429,7 +436,7 @@ fn what_others_have_changed_meanwhile_is_not_lost() {
 }
 
 #[test]
-fn files_of_several_names_are_in_conflict_by_any_of_them() {
+fn hard_linked_files_conflict_by_any_name() {
     let scene = Scene::with(&["a", "d/x"]);
     let (stack, server) = (scene.stack.root(), server());
     let a = at(&scene.stack, "a").unwrap();
@@ -437,14 +444,17 @@ fn files_of_several_names_are_in_conflict_by_any_of_them() {
     let scene = Scene::of(scene.stack.clone());
     write(&scene.seen().root(), "a", b"fork");
     write(&at(&scene.stack, "d").unwrap(), "b", b"others");
-    assert_eq!(conflicts(&scene), [("a".to_owned(), Deed::Changed), ("d/b".to_owned(), Deed::Changed)]);
+    assert_eq!(
+        conflicts(&scene),
+        [("a".to_owned(), ForeignChange::Changed), ("d/b".to_owned(), ForeignChange::Changed)]
+    );
     scene.fork().commit(&scene.options(true)).unwrap();
     assert_eq!(read(&scene.stack, "d/b").unwrap(), read(&scene.stack, "a").unwrap());
     assert_eq!(stack.lookup(&server, name("a")).unwrap().attributes.nlink, 2);
 }
 
 #[test]
-fn what_others_do_beside_the_fork_stays() {
+fn unrelated_foreign_changes_stay() {
     let scene = Scene::with(&["d/mine", "d/theirs", "m/x"]);
     let seen = scene.seen();
     write(&at(&seen, "d").unwrap(), "mine", b"fork");
@@ -463,7 +473,7 @@ fn what_others_do_beside_the_fork_stays() {
 }
 
 #[test]
-fn directories_change_places_and_go_into_each_other() {
+fn directories_are_swapped_and_nested() {
     let scene = Scene::with(&["a/1", "b/2", "c/d/e/3", "f"]);
     let seen = scene.seen();
     let (root, at) = (seen.root(), |path: &str| at(&seen, path).unwrap());
@@ -479,12 +489,12 @@ fn directories_change_places_and_go_into_each_other() {
     let before = tree(&seen);
     drop((root, seen));
     scene.commit().unwrap();
-    same(&before, &tree(&scene.stack), "committed");
+    assert_same(&before, &tree(&scene.stack), "committed");
     assert_eq!((list(&scene.stack, "a"), list(&scene.stack, "b")), (v(&["2"]), v(&["1"])));
 }
 
 #[test]
-fn names_that_are_marks_elsewhere_are_names_in_a_fork() {
+fn mark_names_are_ordinary_names_in_a_fork() {
     let scene = Scene::with(&[".wh.a", "a", ".wh..wh..opq", "d/.wh..wh.plyfs", "d/.wh.x"]);
     let seen = scene.seen();
     assert_eq!(list(&seen, ""), v(&[".wh..wh..opq", ".wh.a", "a", "d"]));
@@ -494,17 +504,17 @@ fn names_that_are_marks_elsewhere_are_names_in_a_fork() {
     let before = tree(&seen);
     drop(seen);
     scene.commit().unwrap();
-    same(&before, &tree(&scene.stack), "committed");
+    assert_same(&before, &tree(&scene.stack), "committed");
     assert_eq!(list(&scene.stack, ""), v(&[".wh..wh..opq", ".wh.a", ".wh.b", "a", "d"]));
     assert_eq!(list(&scene.stack, "d"), v(&[".wh.x"]));
 }
 
 #[test]
-fn a_fork_that_goes_on_after_a_stopped_commit_is_committed_as_it_is_then() {
+fn fork_changed_after_interrupted_commit_is_committed() {
     let stack = memory();
     ["a", "b", "c"].iter().for_each(|path| fill(&stack, 0, path));
     let left = Arc::new(AtomicU64::new(u64::MAX));
-    let scene = Scene::of(layer::stack(Failing(Arc::clone(&left)), stack));
+    let scene = Scene::of(layer::stack(FailAfter(Arc::clone(&left)), stack));
     for file in ["a", "b", "c"] {
         write(&scene.seen().root(), file, b"first");
     }
@@ -521,11 +531,11 @@ fn a_fork_that_goes_on_after_a_stopped_commit_is_committed_as_it_is_then() {
 }
 
 #[test]
-fn what_others_change_after_a_stopped_commit_is_not_lost_either() {
+fn foreign_changes_after_interrupted_commit_are_conflicts() {
     let stack = memory();
     ["a", "b", "c"].iter().for_each(|path| fill(&stack, 0, path));
     let left = Arc::new(AtomicU64::new(u64::MAX));
-    let scene = Scene::of(layer::stack(Failing(Arc::clone(&left)), stack));
+    let scene = Scene::of(layer::stack(FailAfter(Arc::clone(&left)), stack));
     let write_all = |file_system: &FileSystemRef, data: &[u8]| {
         ["a", "b", "c"].iter().for_each(|file| write(&file_system.root(), file, data));
     };
@@ -535,12 +545,12 @@ fn what_others_change_after_a_stopped_commit_is_not_lost_either() {
     left.store(u64::MAX, Ordering::SeqCst);
     write_all(&scene.stack, b"others");
     write_all(&scene.seen(), b"again");
-    let changed = ["a", "b", "c"].map(|path| (path.to_owned(), Deed::Changed));
+    let changed = ["a", "b", "c"].map(|path| (path.to_owned(), ForeignChange::Changed));
     assert_eq!(conflicts(&scene), changed);
 }
 
 #[test]
-fn differences_tell_of_attributes_too() {
+fn differences_include_attributes() {
     let scene = Scene::with(&["a", "d/x", "t"]);
     let seen = scene.seen();
     at(&seen, "a").unwrap().setxattr(&server(), b"user.x", b"1", XattrMode::Set).unwrap();
@@ -564,7 +574,7 @@ fn v(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn what_comes_and_goes_beside_the_fork_is_no_difference() {
+fn foreign_changes_are_no_differences() {
     let scene = Scene::with(&["f"]);
     let fork = scene.fork();
     fill(&fork.file_system(), 1, "new");
@@ -597,7 +607,7 @@ fn what_comes_and_goes_beside_the_fork_is_no_difference() {
 }
 
 #[test]
-fn files_that_were_copied_without_their_data_are_committed_with_them() {
+fn metadata_only_copies_are_committed_with_data() {
     let stack = memory();
     fill(&stack, 0, "d/f");
     let scene = Scene::of(stack);
@@ -623,7 +633,7 @@ fn files_that_were_copied_without_their_data_are_committed_with_them() {
 }
 
 #[test]
-fn a_commit_whose_journal_is_not_understood_changes_nothing() {
+fn commit_with_unknown_journal_changes_nothing() {
     for line in [&b"begun 1-2\nexchange 1 2\n"[..], b"begun 1-2\nmove x y\n", b"\xff\n"] {
         let scene = Scene::with(&["a"]);
         write(&scene.seen().root(), "a", b"new");
@@ -631,20 +641,20 @@ fn a_commit_whose_journal_is_not_understood_changes_nothing() {
         write(&state, "commit", line);
         let before = tree(&scene.stack);
         assert!(matches!(scene.commit(), Err(CommitError::Stopped { done: 0, .. })), "{}", line.escape_ascii());
-        same(&before, &tree(&scene.stack), "nothing is committed");
+        assert_same(&before, &tree(&scene.stack), "nothing is committed");
         let file = state.lookup(&server(), name("commit")).unwrap();
         assert_eq!(file.attributes.size, line.len() as u64, "the journal stays as it was");
     }
 }
 
 /// A file system whose disk may not take what was written.
-struct Unsynced {
+struct UnsyncedFileSystem {
     below: FileSystemRef,
     /// How many more times it does.
     syncs: AtomicU64,
 }
 
-impl vnode::FileSystem for Unsynced {
+impl vnode::FileSystem for UnsyncedFileSystem {
     fn root(&self) -> VnodeRef {
         self.below.root()
     }
@@ -668,12 +678,12 @@ impl vnode::FileSystem for Unsynced {
 }
 
 #[test]
-fn a_directory_whose_new_rights_were_not_on_the_disk_yet_was_changed_by_nobody() {
-    const ALWAYS: u64 = u64::MAX;
+fn unsynchronized_permission_change_is_no_conflict() {
+    const ALWAYS_SYNCED: u64 = u64::MAX;
     for syncs in 0.. {
         let below = memory();
         fill(&below, 0, "d/x");
-        let disk = Arc::new(Unsynced { below: below.clone(), syncs: AtomicU64::new(ALWAYS) });
+        let disk = Arc::new(UnsyncedFileSystem { below: below.clone(), syncs: AtomicU64::new(ALWAYS_SYNCED) });
         let scene = Scene::of(disk.clone());
         let mode = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
         at(&scene.seen(), "d").unwrap().setattr(&server(), &mode(0o750)).unwrap();
@@ -681,7 +691,7 @@ fn a_directory_whose_new_rights_were_not_on_the_disk_yet_was_changed_by_nobody()
         let before = mode_now();
         disk.syncs.store(syncs, Ordering::SeqCst);
         let is_whole = scene.commit().is_ok();
-        disk.syncs.store(ALWAYS, Ordering::SeqCst);
+        disk.syncs.store(ALWAYS_SYNCED, Ordering::SeqCst);
         if !is_whole {
             if mode_now() != before {
                 // What a power cut leaves.

@@ -10,20 +10,20 @@ use std::time::Duration;
 use common::memory;
 use common::plain::{Lacks, NOTHING, without};
 use common::unions::{at, fill, list, name, read, server, write};
-use layers::fork::{CommitError, CommitOptions, Committed, Deed, Fork};
+use layers::fork::{CommitError, CommitOptions, Committed, ForeignChange, Fork};
 use layers::union::{Loss, Losses};
 use vnode::layer::{self, Layer, LayerVnode, Operation};
 use vnode::{Caller, Errno, FileSystemRef, RenameMode, Result, SetAttributes, Timestamp, XattrMode};
 
-type Action = Box<dyn FnOnce() -> Result<()> + Send>;
+type HookAction = Box<dyn FnOnce() -> Result<()> + Send>;
 
 /// Does something right before the first operation of a kind.
-struct Before {
-    is_it: fn(&Operation<'_>) -> bool,
-    action: Arc<Mutex<Option<Action>>>,
+struct BeforeOperation {
+    is_trigger: fn(&Operation<'_>) -> bool,
+    action: Arc<Mutex<Option<HookAction>>>,
 }
 
-impl Layer for Before {
+impl Layer for BeforeOperation {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -31,7 +31,7 @@ impl Layer for Before {
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {
-        let action = if (self.is_it)(operation) { self.action.lock().unwrap().take() } else { None };
+        let action = if (self.is_trigger)(operation) { self.action.lock().unwrap().take() } else { None };
         action.map_or(Ok(()), |action| action())
     }
 }
@@ -94,21 +94,21 @@ impl Scene {
     /// Commits while somebody does something, right before an operation of the commit.
     fn commit_while(
         &self,
-        is_it: fn(&Operation<'_>) -> bool,
+        is_trigger: fn(&Operation<'_>) -> bool,
         action: impl FnOnce(&FileSystemRef) -> Result<()> + Send + 'static,
     ) -> std::result::Result<Committed, CommitError> {
         let stack = self.stack.clone();
-        let action: Action = Box::new(move || action(&stack));
+        let action: HookAction = Box::new(move || action(&stack));
         let action = Arc::new(Mutex::new(Some(action)));
-        let before = Before { is_it, action: Arc::clone(&action) };
+        let before = BeforeOperation { is_trigger, action: Arc::clone(&action) };
         let committed = self.commit_with(layer::stack(before, self.stack.clone()), false);
         assert!(action.lock().unwrap().is_none(), "it was done");
         committed
     }
 
     /// Commits until before that operation.
-    fn commit_until(&self, is_it: fn(&Operation<'_>) -> bool) {
-        let committed = self.commit_while(is_it, |_| Err(Errno::EIO));
+    fn commit_until(&self, is_trigger: fn(&Operation<'_>) -> bool) {
+        let committed = self.commit_while(is_trigger, |_| Err(Errno::EIO));
         assert!(matches!(committed, Err(CommitError::Stopped { errno: Errno::EIO, .. })), "{committed:?}");
     }
 }
@@ -118,22 +118,22 @@ fn is_own(name: vnode::Name<'_>) -> bool {
 }
 
 /// A copy of a file is about to be made.
-fn copies(operation: &Operation<'_>) -> bool {
+fn is_copy(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::Create { name, .. } if is_own(*name))
 }
 
 /// Something is about to take its place.
-fn places(operation: &Operation<'_>) -> bool {
+fn is_placement(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::Rename { name, to_name, .. } if is_own(*name) && !is_own(*to_name))
 }
 
 /// A directory is about to leave its place.
-fn takes(operation: &Operation<'_>) -> bool {
+fn is_removal(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::Rename { name, .. } if name.as_bytes() == b"m")
 }
 
 /// A directory is about to come to its new place.
-fn brings(operation: &Operation<'_>) -> bool {
+fn is_arrival(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::Rename { to_name, .. } if to_name.as_bytes() == b"t")
 }
 
@@ -163,7 +163,7 @@ fn changed(committed: std::result::Result<Committed, CommitError>) -> Vec<String
         Err(CommitError::Conflicts { conflicts, .. }) => conflicts
             .into_iter()
             .map(|conflict| {
-                assert_eq!(conflict.deed, Deed::Changed);
+                assert_eq!(conflict.change, ForeignChange::Changed);
                 String::from_utf8(conflict.path).unwrap()
             })
             .collect(),
@@ -172,7 +172,7 @@ fn changed(committed: std::result::Result<Committed, CommitError>) -> Vec<String
 }
 
 #[test]
-fn a_directory_that_others_have_moved_into_a_deleted_one_is_not_deleted() {
+fn foreign_directory_moved_into_deleted_one_survives() {
     let paths = ["d/x", "keep/old", "keep/deep/older"];
     let scenes =
         [(Some(Scene::with(&paths)), false), (Some(Scene::with(&paths)), true), (Scene::on_disk(&paths), false)];
@@ -191,13 +191,13 @@ fn a_directory_that_others_have_moved_into_a_deleted_one_is_not_deleted() {
 }
 
 #[test]
-fn nor_is_one_that_came_there_after_a_commit_was_stopped() {
+fn foreign_directory_moved_in_after_interrupted_commit_survives() {
     let scene = Scene::with(&["a", "d/x", "keep/old", "file"]);
     let seen = scene.seen();
     write(&seen.root(), "a", b"fork");
     remove(&seen, "d", &["x"]);
     drop(seen);
-    scene.commit_until(places);
+    scene.commit_until(is_placement);
     move_to(&scene.stack, "keep", "d", "keep").unwrap();
     assert_eq!(changed(scene.commit()), ["d/keep"]);
     move_to(&scene.stack, "file", "d", "file").unwrap();
@@ -206,10 +206,10 @@ fn nor_is_one_that_came_there_after_a_commit_was_stopped() {
 }
 
 #[test]
-fn what_others_write_while_a_copy_is_made_stays() {
+fn foreign_writes_during_a_copy_survive() {
     let scene = Scene::with(&["a"]);
     write(&scene.seen().root(), "a", b"fork");
-    let committed = scene.commit_while(copies, |stack| {
+    let committed = scene.commit_while(is_copy, |stack| {
         write(&stack.root(), "a", b"others");
         Ok(())
     });
@@ -218,7 +218,7 @@ fn what_others_write_while_a_copy_is_made_stays() {
 }
 
 #[test]
-fn what_others_bring_while_other_changes_are_committed_stays() {
+fn foreign_objects_created_during_commit_survive() {
     for is_replaced in [false, true] {
         let scene = Scene::with(&["a", "d/x", "keep/old"]);
         let seen = scene.seen();
@@ -230,7 +230,7 @@ fn what_others_bring_while_other_changes_are_committed_stays() {
             remove(&seen, "d", &["x"]);
         }
         drop(seen);
-        let committed = scene.commit_while(copies, |stack| move_to(stack, "keep", "d", "keep"));
+        let committed = scene.commit_while(is_copy, |stack| move_to(stack, "keep", "d", "keep"));
         assert_eq!(changed(committed), ["d/keep"]);
         assert_eq!(list(&scene.stack, ""), ["a", "d"]);
         assert_eq!(read(&scene.stack, "d/keep/old").unwrap(), "0:keep/old");
@@ -248,9 +248,9 @@ fn with_move() -> Scene {
 }
 
 #[test]
-fn what_others_bring_to_where_a_directory_moves_stays() {
+fn foreign_objects_at_a_move_target_survive() {
     let scene = with_move();
-    let committed = scene.commit_while(takes, |stack| {
+    let committed = scene.commit_while(is_removal, |stack| {
         fill(stack, 1, "t/new");
         Ok(())
     });
@@ -263,12 +263,12 @@ fn what_others_bring_to_where_a_directory_moves_stays() {
 }
 
 #[test]
-fn a_directory_on_its_way_is_known_and_not_removed() {
+fn directory_in_transit_is_kept() {
     let scene = with_move();
     assert_eq!(scene.fork().moves_under_way(), Ok(vec![]));
-    scene.commit_until(takes);
+    scene.commit_until(is_removal);
     assert_eq!(scene.fork().moves_under_way(), Ok(vec![]), "it is where it was");
-    scene.commit_until(brings);
+    scene.commit_until(is_arrival);
     assert_eq!(scene.fork().moves_under_way(), Ok(vec![b"t".to_vec()]));
     // Who goes on in the fork sees a directory without what is in it.
     scene.seen().root().rmdir(&server(), name("t")).unwrap();
@@ -291,7 +291,7 @@ fn a_directory_on_its_way_is_known_and_not_removed() {
 }
 
 #[test]
-fn rights_that_others_tighten_stay_tightened() {
+fn foreign_permission_restrictions_stay() {
     let fork = || {
         let scene = Scene::with(&["d/f", "d/e/g", "z"]);
         let seen = scene.seen();
@@ -301,7 +301,7 @@ fn rights_that_others_tighten_stay_tightened() {
         scene
     };
     let scene = fork();
-    let committed = scene.commit_while(copies, |stack| set_mode(stack, "d", 0o700));
+    let committed = scene.commit_while(is_copy, |stack| set_mode(stack, "d", 0o700));
     assert_eq!(changed(committed), ["d"]);
     assert_eq!(mode(&scene.stack, "d"), 0o700);
     assert_eq!(changed(scene.commit()), ["d"], "the next finds it at once");
@@ -309,7 +309,7 @@ fn rights_that_others_tighten_stay_tightened() {
     assert_eq!((mode(&scene.stack, "d"), read(&scene.stack, "d/e/g").unwrap().as_str()), (0o755, "forke/g"));
 
     let scene = fork();
-    scene.commit_until(places);
+    scene.commit_until(is_placement);
     set_mode(&scene.stack, "d/e", 0o700).unwrap();
     assert_eq!(changed(scene.commit()), ["d/e"]);
     // What the fork changes afterwards is no conflict by itself.
@@ -320,19 +320,19 @@ fn rights_that_others_tighten_stay_tightened() {
 }
 
 #[test]
-fn a_directory_that_comes_while_changes_are_committed_stays_its_owners() {
+fn foreign_directory_created_during_commit_keeps_its_owner() {
     for is_before in [true, false] {
         let scene = Scene::with(&["a"]);
         let seen = scene.seen();
         write(&seen.root(), "a", b"fork");
         fill(&seen, 1, "n/f");
         drop(seen);
-        let is_it: fn(&Operation<'_>) -> bool = if is_before {
-            copies
+        let is_trigger: fn(&Operation<'_>) -> bool = if is_before {
+            is_copy
         } else {
             |operation: &Operation<'_>| matches!(operation, Operation::MakeDirectory { name, .. } if is_own(*name))
         };
-        let committed = scene.commit_while(is_it, |stack| {
+        let committed = scene.commit_while(is_trigger, |stack| {
             fill(stack, 1, "n/theirs");
             let owner = SetAttributes { uid: Some(7), gid: Some(7), ..SetAttributes::default() };
             at(stack, "n")?.setattr(&server(), &owner).map(drop)
@@ -344,10 +344,10 @@ fn a_directory_that_comes_while_changes_are_committed_stays_its_owners() {
 }
 
 #[test]
-fn what_others_call_as_a_commit_calls_its_own_is_not_removed_with_what_is_in_it() {
+fn foreign_directory_with_temporary_name_is_not_removed() {
     let scene = Scene::with(&["a"]);
     write(&scene.seen().root(), "a", b"fork");
-    scene.commit_until(places);
+    scene.commit_until(is_placement);
     let journal = read(&scene.changes, ".wh..wh.plyfs/commit").unwrap();
     let id = journal.strip_prefix("begun ").unwrap().lines().next().unwrap();
     let theirs = format!(".plyfs-{id}-99");
@@ -358,7 +358,7 @@ fn what_others_call_as_a_commit_calls_its_own_is_not_removed_with_what_is_in_it(
 }
 
 #[test]
-fn a_directory_that_moved_to_a_long_path_has_all_that_was_in_it() {
+fn directory_moved_to_a_long_path_keeps_its_contents() {
     let scene = Scene::with(&["d/old", "top/x"]);
     let seen = scene.seen();
     remove(&seen, "top", &["x"]);
@@ -374,18 +374,18 @@ fn a_directory_that_moved_to_a_long_path_has_all_that_was_in_it() {
     assert_eq!(list(&scene.stack, &path), ["old"]);
 }
 
-const ACCESS: &[u8] = b"system.posix_acl_access";
-const DEFAULT: &[u8] = b"system.posix_acl_default";
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 /// A list that lets user 9 read and write: its version and its entries.
-const LIST: &[u8] = &[
+const ACL_FOR_USER_9: &[u8] = &[
     2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 6, 0, 9, 0, 0, 0, 4, 0, 4, 0, 255, 255, 255, 255, 16, 0, 6, 0,
     255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
 ];
 
 /// Notes whether a file ever has a list that lets somebody in.
-struct Watch(Arc<AtomicBool>);
+struct AclWatch(Arc<AtomicBool>);
 
-impl Layer for Watch {
+impl Layer for AclWatch {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -395,7 +395,7 @@ impl Layer for Watch {
     fn admit(&self, node: &LayerVnode<Self>, _: &Caller, _: &Operation<'_>) -> Result<()> {
         let (object, server) = (node.lower(), Caller::server());
         let attributes = object.getattr(&server)?;
-        if !attributes.is_directory() && attributes.mode & 0o070 != 0 && object.getxattr(&server, ACCESS).is_ok() {
+        if !attributes.is_directory() && attributes.mode & 0o070 != 0 && object.getxattr(&server, ACCESS_ACL).is_ok() {
             self.0.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -403,20 +403,20 @@ impl Layer for Watch {
 }
 
 #[test]
-fn a_file_that_comes_to_a_directory_with_a_list_for_new_files_is_not_open_to_others_for_a_moment() {
+fn default_acl_never_opens_a_committed_file() {
     let stack = memory();
     ["a", "d/x"].iter().for_each(|path| fill(&stack, 0, path));
-    at(&stack, "d").unwrap().setxattr(&server(), DEFAULT, LIST, XattrMode::Set).unwrap();
+    at(&stack, "d").unwrap().setxattr(&server(), DEFAULT_ACL, ACL_FOR_USER_9, XattrMode::Set).unwrap();
     let scene = Scene::of(stack);
     move_to(&scene.seen(), "a", "d", "a").unwrap();
     let is_open = Arc::new(AtomicBool::new(false));
-    scene.commit_with(layer::stack(Watch(Arc::clone(&is_open)), scene.stack.clone()), false).unwrap();
-    assert!(at(&scene.stack, "d/a").unwrap().getxattr(&server(), ACCESS).is_err());
+    scene.commit_with(layer::stack(AclWatch(Arc::clone(&is_open)), scene.stack.clone()), false).unwrap();
+    assert!(at(&scene.stack, "d/a").unwrap().getxattr(&server(), ACCESS_ACL).is_err());
     assert!(!is_open.load(Ordering::Relaxed));
 }
 
 #[test]
-fn a_commit_says_what_the_file_system_did_not_keep() {
+fn commit_reports_lost_attributes() {
     let lacks = Lacks { attributes: true, ..NOTHING };
     let stack = without(lacks, memory());
     ["a", "d/f"].iter().for_each(|path| fill(&stack, 0, path));

@@ -53,41 +53,41 @@ fn said(branch: &FileSystemRef, path: &str) -> Vec<u8> {
 }
 
 /// A register that nobody knows how to read.
-const LATER: &[u8] = b"plyfs branches 77\nsomething\n";
+const LATER_REGISTER: &[u8] = b"plyfs branches 77\nsomething\n";
 
 const MODES: [[BranchMode; 2]; 3] = [[ReadWrite, ReadOnly], [ReadWrite, ReadWrite], [ReadOnly, ReadOnly]];
 
 #[test]
-fn a_register_of_a_later_version_is_left_alone_in_any_branch() {
+fn register_of_later_version_is_refused_in_any_branch() {
     for (branch, modes) in (0..2).flat_map(|branch| MODES.map(|modes| (branch, modes))) {
         let branches = written();
-        say(&branches[branch], "branches", LATER);
+        say(&branches[branch], "branches", LATER_REGISTER);
         assert!(join(&branches, modes).is_err(), "branch {branch}, {modes:?}");
-        assert_eq!(said(&branches[branch], "branches"), LATER, "branch {branch}, {modes:?}");
+        assert_eq!(said(&branches[branch], "branches"), LATER_REGISTER, "branch {branch}, {modes:?}");
     }
 }
 
 #[test]
-fn a_register_that_is_no_text_is_left_alone_in_any_branch() {
-    const NO_TEXT: &[u8] = b"plyfs branches 2\n\xff\xfe\n";
+fn binary_register_is_refused_in_any_branch() {
+    const BINARY_REGISTER: &[u8] = b"plyfs branches 2\n\xff\xfe\n";
     for (branch, modes) in (0..2).flat_map(|branch| MODES.map(|modes| (branch, modes))) {
         let branches = written();
-        say(&branches[branch], "branches", NO_TEXT);
+        say(&branches[branch], "branches", BINARY_REGISTER);
         let refused = join(&branches, modes).err().unwrap_or_else(|| panic!("branch {branch}, {modes:?}"));
         assert!(refused.contains(&format!("branch {branch}")) && refused.contains("branches"), "{refused}");
-        assert_eq!(said(&branches[branch], "branches"), NO_TEXT, "branch {branch}, {modes:?}");
+        assert_eq!(said(&branches[branch], "branches"), BINARY_REGISTER, "branch {branch}, {modes:?}");
     }
 }
 
 #[test]
-fn a_register_of_a_later_version_that_comes_while_a_union_runs_is_left_alone() {
+fn register_of_later_version_is_refused_at_run_time() {
     let branches = [memory(), memory()];
     fill(&branches[1], 1, "third");
     let union = join(&branches, [ReadWrite, ReadOnly]).unwrap();
     branches[0].root().mkdir(&server(), name(".wh..wh.plyfs"), 0o700).unwrap();
-    say(&branches[0], "branches", LATER);
+    say(&branches[0], "branches", LATER_REGISTER);
     let mode = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
     let changed = at(&union, "third").unwrap().setattr(&server(), &mode);
     assert!(changed.is_err());
-    assert_eq!(said(&branches[0], "branches"), LATER);
+    assert_eq!(said(&branches[0], "branches"), LATER_REGISTER);
 }

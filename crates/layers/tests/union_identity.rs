@@ -125,7 +125,7 @@ fn change(union: &FileSystemRef, path: &str) {
 }
 
 #[test]
-fn another_disk_at_the_place_of_a_branch_is_another_branch() {
+fn another_disk_at_the_path_of_a_branch_is_another_branch() {
     let Some(mut scene) = Scene::new(&["left", "right"]) else { return };
     let branches = [("left", ReadWrite), ("right", ReadOnly)];
     scene.make_disk("first", &["one", "also one"], "first");
@@ -162,7 +162,7 @@ fn another_disk_at_the_place_of_a_branch_is_another_branch() {
 }
 
 #[test]
-fn a_copy_of_another_unions_is_not_taken_for_an_object_of_this_one() {
+fn copy_of_another_union_has_its_own_identity() {
     for held_first in ["one", "two"] {
         let Some(mut scene) = Scene::new(&["left", "first", "other", "second"]) else { return };
         scene.make_disk("first.image", &["one"], "first");
@@ -190,7 +190,7 @@ fn a_copy_of_another_unions_is_not_taken_for_an_object_of_this_one() {
 }
 
 #[test]
-fn a_branch_is_the_same_however_its_path_is_written() {
+fn branch_is_recognized_by_any_spelling_of_its_path() {
     let Some(scene) = Scene::new(&["left", "right"]) else { return };
     fs::write(scene.path("right/one"), "original").unwrap();
     fs::hard_link(scene.path("right/one"), scene.path("right/other")).unwrap();
@@ -214,7 +214,7 @@ fn a_branch_is_the_same_however_its_path_is_written() {
 }
 
 #[test]
-fn what_a_later_version_has_written_is_left_alone() {
+fn data_of_later_versions_are_left_alone() {
     let Some(scene) = Scene::new(&["left", "right"]) else { return };
     fs::write(scene.path("right/f"), "f").unwrap();
     let branches = [("left", ReadWrite), ("right", ReadOnly)];
@@ -228,7 +228,7 @@ fn what_a_later_version_has_written_is_left_alone() {
 }
 
 #[test]
-fn files_whose_data_are_elsewhere_are_not_read_as_zeros_where_their_marks_are_lost() {
+fn metadata_only_copies_without_marks_are_refused() {
     const DATA: &[u8] = &[7; 20_000];
     let Some(scene) = Scene::new(&["left", "right"]) else { return };
     fs::write(scene.path("right/f"), DATA).unwrap();

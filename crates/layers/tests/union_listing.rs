@@ -23,9 +23,9 @@ fn count_of_names() -> usize {
 }
 
 /// What a branch is made of.
-type New = fn() -> (FileSystemRef, Option<tempfile::TempDir>);
+type NewBranch = fn() -> (FileSystemRef, Option<tempfile::TempDir>);
 
-const BASES: [(&str, New); 2] = [("mem", || (memory(), None)), ("dir", in_directory)];
+const BASES: [(&str, NewBranch); 2] = [("mem", || (memory(), None)), ("dir", in_directory)];
 
 fn in_directory() -> (FileSystemRef, Option<tempfile::TempDir>) {
     let scratch = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ fn change(directory: &VnodeRef, mut random: fastrand::Rng, is_over: &AtomicBool)
 }
 
 #[test]
-fn names_that_come_and_go_move_no_others() {
+fn created_and_removed_names_do_not_shift_others() {
     let mut random = random();
     for (base, new) in BASES {
         for count in [1, 2, 3] {
@@ -98,7 +98,7 @@ fn names_that_come_and_go_move_no_others() {
 }
 
 /// Lists a directory of this many branches while its names change.
-fn listed_while_changing(what: &str, new: New, count: usize, random: &mut fastrand::Rng) {
+fn listed_while_changing(what: &str, new: NewBranch, count: usize, random: &mut fastrand::Rng) {
     let server = Caller::server();
     let (branches, _kept): (Vec<FileSystemRef>, Vec<_>) = (0..count).map(|_| new()).unzip();
     for branch in &branches {
@@ -143,7 +143,7 @@ fn listed_while_changing(what: &str, new: New, count: usize, random: &mut fastra
 }
 
 #[test]
-fn what_the_server_may_not_look_up_is_listed_all_the_same() {
+fn unsearchable_directory_is_listed() {
     for also_on_the_right in [false, true] {
         let left = common::layer("faulty", &[], memory());
         let below = conformance::faults::Below::of(vec![left.clone()]);

@@ -83,7 +83,7 @@ fn text(union: &FileSystemRef, path: &str) -> String {
 }
 
 #[test]
-fn what_the_owner_of_a_directory_can_say_of_it_shows_nothing_of_another_branch() {
+fn user_set_marks_reveal_nothing() {
     for is_superusers in [false, true] {
         let Some(scene) = Scene::new() else { return };
         let prefix = if is_superusers { "trusted" } else { "user" };
@@ -122,7 +122,7 @@ fn what_the_owner_of_a_directory_can_say_of_it_shows_nothing_of_another_branch()
 }
 
 #[test]
-fn two_objects_that_claim_one_identity_are_two() {
+fn objects_with_the_same_claimed_identity_stay_distinct() {
     // As a user forges it, and as `cp -a` by root copies it.
     for (prefix, is_found) in [("user", false), ("trusted", true)] {
         for first in ["one", "other"] {
@@ -169,7 +169,7 @@ fn two_objects_that_claim_one_identity_are_two() {
 }
 
 #[test]
-fn two_directories_that_say_they_were_moved_from_one_place_are_two() {
+fn directories_with_the_same_redirect_stay_distinct() {
     for first in ["one", "other", "one/inner"] {
         let Some(scene) = Scene::new() else { return };
         fs::create_dir(scene.path("right/d")).unwrap();
@@ -199,7 +199,7 @@ fn two_directories_that_say_they_were_moved_from_one_place_are_two() {
 
 /// The layers of a branch's snapshots share its handles: what is only the rest of one directory is no name of that directory.
 #[test]
-fn a_directory_of_a_snapshot_that_says_it_was_moved_into_itself_is_not_in_itself() {
+fn self_referencing_redirect_makes_no_cycle() {
     for first in ["", "a", "d/d", "a/f/d"] {
         let Some(scene) = Scene::new() else { return };
         fs::create_dir_all(scene.path("left/d/d/f")).unwrap();
@@ -240,9 +240,9 @@ fn a_directory_of_a_snapshot_that_says_it_was_moved_into_itself_is_not_in_itself
 }
 
 #[test]
-fn a_state_directory_that_others_can_have_written_is_not_used() {
-    type Make = fn(&Path);
-    let wrong: [(&str, Make); 6] = [
+fn foreign_state_directory_is_refused() {
+    type MakeMarks = fn(&Path);
+    let wrong: [(&str, MakeMarks); 6] = [
         ("of another user", |state| {
             fs::create_dir(state).unwrap();
             chown(state, Some(7), Some(7)).unwrap();
@@ -279,7 +279,7 @@ fn a_state_directory_that_others_can_have_written_is_not_used() {
 }
 
 #[test]
-fn one_that_comes_while_the_union_runs_is_not_used_either() {
+fn foreign_state_directory_is_refused_at_run_time() {
     let Some(scene) = Scene::new() else { return };
     let union = scene.join();
     let state = scene.path("left/.wh..wh.plyfs");
@@ -292,7 +292,7 @@ fn one_that_comes_while_the_union_runs_is_not_used_either() {
 }
 
 #[test]
-fn what_was_stopped_is_not_finished_in_a_branch_that_is_read_only() {
+fn unfinished_work_in_read_only_branch_is_left() {
     let Some(scene) = Scene::new() else { return };
     let union = scene.join();
     let change = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };

@@ -23,7 +23,7 @@ use vnode::{
 use BranchMode::{ReadOnly, ReadWrite};
 
 const DATA: &[u8] = &[7; 20_000];
-const OWN: &str = "trusted.plyfs.metacopy";
+const METACOPY_XATTR: &str = "trusted.plyfs.metacopy";
 
 fn server() -> Caller {
     Caller::server()
@@ -95,7 +95,7 @@ impl Scene {
     /// Whether the file on the left has a mark and no data.
     fn has_only_metadata(&self, path: &str) -> bool {
         let file = self.path(path);
-        has_attribute(&file, OWN) && has_no_data(&file)
+        has_attribute(&file, METACOPY_XATTR) && has_no_data(&file)
     }
 }
 
@@ -145,7 +145,7 @@ fn is_root() -> bool {
 
 /// Whatever is done to a locked file between, who has locked it keeps the lock and can use it, and nobody else gets one.
 #[test]
-fn locks_stay_while_metadata_and_data_are_copied_and_layers_change() {
+fn locks_survive_copies_and_layer_changes() {
     let chmod = |scene: &Scene| scene.chmod("d/f");
     let fill = |scene: &Scene| {
         let writer = scene.at("d/f").open(&server(), OpenFlags::READ_WRITE).unwrap();
@@ -155,7 +155,7 @@ fn locks_stay_while_metadata_and_data_are_copied_and_layers_change() {
     let second_snapshot = |scene: &Scene| drop(scene.tell("snapshot-take", &[("name", "t")]).unwrap());
     let restore = |scene: &Scene| drop(scene.tell("snapshot-restore", &[("name", "s")]).unwrap());
     let merge = |scene: &Scene| drop(scene.tell("snapshot-merge", &[]).unwrap());
-    let histories: [&[Change<'_>]; 9] = [
+    let histories: [&[FileChange<'_>]; 9] = [
         &[&chmod],
         &[&fill],
         &[&chmod, &fill],
@@ -182,9 +182,9 @@ fn locks_stay_while_metadata_and_data_are_copied_and_layers_change() {
 }
 
 /// What happens to the file between.
-type Change<'a> = &'a dyn Fn(&Scene);
+type FileChange<'a> = &'a dyn Fn(&Scene);
 
-fn locks_stay(history: &[Change<'_>], metacopy: &str, held: &Lock, asks_between: bool, case: &str) {
+fn locks_stay(history: &[FileChange<'_>], metacopy: &str, held: &Lock, asks_between: bool, case: &str) {
     let scene = Scene::new(&[("metacopy", metacopy)]);
     let lock = |kind| Lock { kind, ..*held };
     let open = |flags| scene.at("d/f").open(&server(), flags).unwrap();
@@ -213,7 +213,7 @@ fn locks_stay(history: &[Change<'_>], metacopy: &str, held: &Lock, asks_between:
 }
 
 #[test]
-fn who_copies_from_a_metadata_only_copy_writes_and_not_the_server() {
+fn copy_from_metadata_only_file_writes_as_the_caller() {
     if !is_root() {
         return;
     }
@@ -234,7 +234,7 @@ fn who_copies_from_a_metadata_only_copy_writes_and_not_the_server() {
 }
 
 #[test]
-fn what_changes_attributes_copies_no_data_and_reads_go_to_the_original() {
+fn attribute_changes_copy_no_data() {
     if !is_root() {
         return;
     }
@@ -257,11 +257,11 @@ fn what_changes_attributes_copies_no_data_and_reads_go_to_the_original() {
 
     let whole = Scene::new(&[]);
     whole.chmod("d/f");
-    assert!(!has_attribute(&whole.path("left/d/f"), OWN), "by default everything is copied");
+    assert!(!has_attribute(&whole.path("left/d/f"), METACOPY_XATTR), "by default everything is copied");
 }
 
 #[test]
-fn opening_for_writing_brings_the_data_and_open_files_follow() {
+fn opening_for_writing_fills_in_data() {
     if !is_root() {
         return;
     }
@@ -273,7 +273,7 @@ fn opening_for_writing_brings_the_data_and_open_files_follow() {
     let writer = scene.at("d/f").open(&server(), OpenFlags::WRITE).unwrap();
     let after = scene.at("d/f").getattr(&server()).unwrap();
     assert_eq!((after.mtime, after.mode, after.ino), (before.mtime, before.mode, before.ino), "nobody sees them come");
-    assert!(!has_attribute(&scene.path("left/d/f"), OWN));
+    assert!(!has_attribute(&scene.path("left/d/f"), METACOPY_XATTR));
     assert_eq!(fs::read(scene.path("left/d/f")).unwrap(), DATA);
     assert_eq!(fs::metadata(scene.path("left/d/f")).unwrap().ino(), ino, "it is the same file");
     assert_eq!(fs::read_dir(scene.path("left/.wh..wh.plyfs/work")).unwrap().count(), 0);
@@ -285,7 +285,7 @@ fn opening_for_writing_brings_the_data_and_open_files_follow() {
 }
 
 #[test]
-fn whoever_reads_while_data_come_reads_data() {
+fn concurrent_readers_see_data_while_they_are_filled_in() {
     if !is_root() {
         return;
     }
@@ -318,7 +318,7 @@ fn whoever_reads_while_data_come_reads_data() {
 }
 
 #[test]
-fn holes_stay_holes_and_attributes_stay() {
+fn filling_in_data_keeps_holes_and_attributes() {
     if !is_root() {
         return;
     }
@@ -341,7 +341,7 @@ fn holes_stay_holes_and_attributes_stay() {
 }
 
 #[test]
-fn cutting_off_brings_no_more_than_is_left() {
+fn truncation_fills_in_only_remaining_data() {
     if !is_root() {
         return;
     }
@@ -359,7 +359,7 @@ fn cutting_off_brings_no_more_than_is_left() {
     assert!(scene.has_only_metadata("left/d/f"));
     resize(5000, &server()).unwrap();
     assert_eq!(fs::read(scene.path("left/d/f")).unwrap(), &DATA[..5000]);
-    assert!(!has_attribute(&scene.path("left/d/f"), OWN));
+    assert!(!has_attribute(&scene.path("left/d/f"), METACOPY_XATTR));
 
     let scene = Scene::new(&[("metacopy", "on")]);
     scene.chmod("d/f");
@@ -369,7 +369,7 @@ fn cutting_off_brings_no_more_than_is_left() {
 }
 
 #[test]
-fn a_file_keeps_its_data_whatever_its_names_are() {
+fn metadata_only_file_keeps_data_under_any_name() {
     if !is_root() {
         return;
     }
@@ -401,7 +401,7 @@ fn creation() -> vnode::Creation {
 }
 
 #[test]
-fn what_cannot_wait_is_copied_whole() {
+fn files_that_need_data_are_copied_completely() {
     if !is_root() {
         return;
     }
@@ -414,7 +414,7 @@ fn what_cannot_wait_is_copied_whole() {
     for path in ["d/f", "set-id", "empty"] {
         scene.chmod(path);
         let (left, right) = (scene.path("left").join(path), scene.path("right").join(path));
-        assert!(!has_attribute(&left, OWN), "{path}");
+        assert!(!has_attribute(&left, METACOPY_XATTR), "{path}");
         assert_eq!(fs::read(left).unwrap(), fs::read(right).unwrap());
     }
     assert_eq!(scene.read("d/g").unwrap(), DATA);
@@ -428,7 +428,7 @@ fn what_cannot_wait_is_copied_whole() {
 }
 
 #[test]
-fn data_that_are_not_there_are_an_error() {
+fn missing_data_are_an_error() {
     if !is_root() {
         return;
     }
@@ -465,7 +465,7 @@ fn data_that_are_not_there_are_an_error() {
 }
 
 #[test]
-fn an_original_that_grows_in_its_branch_is_read_as_far_as_the_copy_goes_and_what_replaces_it_is_not() {
+fn reads_stop_at_the_size_of_the_copy_and_reject_replaced_originals() {
     if !is_root() {
         return;
     }
@@ -496,7 +496,7 @@ fn an_original_that_grows_in_its_branch_is_read_as_far_as_the_copy_goes_and_what
 }
 
 #[test]
-fn the_superuser_believes_only_marks_that_the_superuser_sets() {
+fn superuser_trusts_only_superuser_marks() {
     if !is_root() {
         return;
     }
@@ -522,7 +522,7 @@ fn the_superuser_believes_only_marks_that_the_superuser_sets() {
 }
 
 #[test]
-fn a_redirect_leads_out_of_no_branch() {
+fn redirect_never_leaves_the_branches() {
     if !is_root() {
         return;
     }
@@ -541,7 +541,7 @@ fn a_redirect_leads_out_of_no_branch() {
 }
 
 #[test]
-fn a_copy_with_several_names_and_no_path_has_no_data_by_any_of_them() {
+fn hard_linked_copy_without_path_has_no_data() {
     if !is_root() {
         return;
     }
@@ -605,7 +605,7 @@ fn branches_come_and_go() {
 }
 
 #[test]
-fn the_branches_with_the_data_stay_as_they_are_in_later_unions() {
+fn branches_with_data_stay_read_only_in_later_unions() {
     if !is_root() {
         return;
     }
@@ -624,7 +624,7 @@ fn the_branches_with_the_data_stay_as_they_are_in_later_unions() {
 }
 
 #[test]
-fn snapshots_keep_and_bring_data() {
+fn snapshots_keep_and_fill_in_data() {
     if !is_root() {
         return;
     }
@@ -639,7 +639,7 @@ fn snapshots_keep_and_bring_data() {
         take(&scene, "two");
         scene.chmod("own");
         let own = scene.path("left/.wh..wh.plyfs/layers/2/own");
-        assert!(has_attribute(&own, OWN) && has_no_data(&own));
+        assert!(has_attribute(&own, METACOPY_XATTR) && has_no_data(&own));
         let mut found = [0; 4];
         writer.read_at(&server(), 0, &mut found).unwrap();
         assert_eq!(found, [7; 4], "a file that was open for writing reads what is below");
@@ -655,7 +655,7 @@ fn snapshots_keep_and_bring_data() {
             let own = ["left/own", "left/.wh..wh.plyfs/layers/1/own"].map(|path| scene.path(path));
             let own =
                 own.iter().find(|path| path.exists() && path.metadata().unwrap().mode() & 0o777 == 0o640).unwrap();
-            assert_eq!((fs::read(own).unwrap(), has_attribute(own, OWN)), (DATA.into(), false));
+            assert_eq!((fs::read(own).unwrap(), has_attribute(own, METACOPY_XATTR)), (DATA.into(), false));
             writer.write_at(&server(), 0, b"new", false).unwrap();
             assert_eq!(&scene.read("own").unwrap()[..4], b"new\x07");
         }
@@ -667,7 +667,7 @@ fn snapshots_keep_and_bring_data() {
 }
 
 #[test]
-fn a_layer_whose_data_are_gone_is_not_merged() {
+fn layer_with_missing_data_is_not_merged() {
     if !is_root() {
         return;
     }
@@ -682,7 +682,7 @@ fn a_layer_whose_data_are_gone_is_not_merged() {
 }
 
 #[test]
-fn a_copy_that_finds_no_room_for_its_data_goes_to_another_branch() {
+fn copy_without_room_for_data_moves_to_another_branch() {
     let (large, small, lower) = (memory(), small_memory(16 << 10), memory());
     let file = lower.root().create(&server(), name("f"), &creation()).unwrap().file;
     file.write_at(&server(), 0, &[7; 100_000], false).unwrap();
@@ -710,9 +710,9 @@ fn a_copy_that_finds_no_room_for_its_data_goes_to_another_branch() {
 }
 
 /// The kernel's overlayfs of both branches, mounted while this lives.
-struct Overlay<'a>(&'a Scene);
+struct KernelOverlay<'a>(&'a Scene);
 
-impl<'a> Overlay<'a> {
+impl<'a> KernelOverlay<'a> {
     fn mount(scene: &'a Scene) -> Self {
         for made in ["work", "mnt"] {
             fs::create_dir_all(scene.path(made)).unwrap();
@@ -730,7 +730,7 @@ impl<'a> Overlay<'a> {
     }
 }
 
-impl Drop for Overlay<'_> {
+impl Drop for KernelOverlay<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(self.0.path("mnt")).status();
     }
@@ -746,7 +746,7 @@ fn can_mount_overlay() -> bool {
 }
 
 #[test]
-fn the_kernel_reads_and_fills_what_the_union_copies() {
+fn kernel_overlay_reads_metadata_only_copies() {
     if !can_mount_overlay() {
         return;
     }
@@ -762,7 +762,7 @@ fn the_kernel_reads_and_fills_what_the_union_copies() {
     drop(root);
     scene.union = memory();
     {
-        let overlay = Overlay::mount(&scene);
+        let overlay = KernelOverlay::mount(&scene);
         for path in ["e/f", "e/g", "e/here"] {
             assert_eq!(fs::read(overlay.path(path)).unwrap(), DATA, "{path}");
             assert!(has_no_data(&scene.path("left").join(path)), "{path}");
@@ -782,7 +782,7 @@ fn the_kernel_reads_and_fills_what_the_union_copies() {
 }
 
 #[test]
-fn the_union_reads_and_fills_what_the_kernel_copies() {
+fn kernel_metadata_only_copies_are_read() {
     if !can_mount_overlay() {
         return;
     }
@@ -795,7 +795,7 @@ fn the_union_reads_and_fills_what_the_kernel_copies() {
     let mut scene = Scene::of(&[], prepare);
     scene.union = memory();
     {
-        let overlay = Overlay::mount(&scene);
+        let overlay = KernelOverlay::mount(&scene);
         let mode = || fs::Permissions::from_mode(0o640);
         for path in ["d/f", "d/g", "d/h", "d/linked"] {
             fs::set_permissions(overlay.path(path), mode()).unwrap();
@@ -826,7 +826,7 @@ fn the_union_reads_and_fills_what_the_kernel_copies() {
     drop(root);
     scene.union = memory();
     {
-        let overlay = Overlay::mount(&scene);
+        let overlay = KernelOverlay::mount(&scene);
         for path in ["f2", "r2", "moved", "e/linked"] {
             assert_eq!(fs::read(overlay.path(path)).unwrap(), DATA, "{path}");
         }
@@ -847,7 +847,7 @@ fn the_union_reads_and_fills_what_the_kernel_copies() {
 /// By each of its names a copy of overlayfs that tells no path has its data at that name. Where these are several files, it is none
 /// of them by one name and another by the next.
 #[test]
-fn a_copy_with_several_names_has_the_data_of_one_file() {
+fn hard_linked_copy_has_data_of_one_file() {
     use common::unions::{at, joined, name, read, write};
     let [left, right] = [common::memory(), common::memory()];
     let linked = |branch: &FileSystemRef, from: &str, to: &str| {

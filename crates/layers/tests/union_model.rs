@@ -30,28 +30,28 @@ const OPTIONS: &[(&str, &[&str])] = &[
 
 const STEPS: usize = 6000;
 /// How many steps are made between two new branches, and how many branches there are at most.
-const STEPS_OF_A_BRANCH: usize = 200;
-const BRANCHES_MAX: usize = 6;
+const STEPS_PER_BRANCH: usize = 200;
+const MAX_BRANCHES: usize = 6;
 /// How many operations before a difference are shown.
-const SHOWN: usize = 4000;
+const SHOWN_OPERATIONS: usize = 4000;
 
 #[test]
-fn a_union_does_as_one_file_system() {
-    run(|_| Plan { modes: vec![ReadWrite], options: Vec::new(), mixes: false, room: None });
+fn union_behaves_as_one_file_system() {
+    run(|_| UnionPlan { modes: vec![ReadWrite], options: Vec::new(), mixes: false, room: None });
 }
 
 #[test]
-fn a_union_that_copies_only_attributes_does_as_one_file_system() {
+fn union_with_metacopy_behaves_as_one_file_system() {
     run(|random| {
         let formats = ["names", "overlay"];
         let options = [("metacopy", "on"), ("whiteouts", formats[random.usize(..2)])];
         let options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-        Plan { modes: vec![ReadWrite], options, mixes: false, room: None }
+        UnionPlan { modes: vec![ReadWrite], options, mixes: false, room: None }
     });
 }
 
 #[test]
-fn a_union_whose_copies_belong_to_others_does_as_one_file_system() {
+fn union_with_foreign_copies_behaves_as_one_file_system() {
     run(|random| {
         let mut options = random_options(random);
         let copies: &[(&str, &str)] = match random.bool() {
@@ -59,33 +59,33 @@ fn a_union_whose_copies_belong_to_others_does_as_one_file_system() {
             false => &[("copyup", "const"), ("copyup-owner", "1002:1003"), ("copyup-mode", "0640")],
         };
         options.extend(copies.iter().map(|(key, value)| (key.to_string(), value.to_string())));
-        Plan { modes: vec![ReadWrite], options, mixes: random.bool(), room: None }
+        UnionPlan { modes: vec![ReadWrite], options, mixes: random.bool(), room: None }
     });
 }
 
 #[test]
-fn a_union_that_leaves_a_full_branch_does_as_one_file_system() {
+fn union_that_leaves_full_branches_behaves_as_one_file_system() {
     run(|random| {
         let mut options = random_options(random);
         options.retain(|(key, _)| key != "when-full" && key != "create");
         options.push(("when-full".to_owned(), "move".to_owned()));
         options.push(("create".to_owned(), "round-robin".to_owned()));
-        Plan { modes: vec![ReadWrite, ReadWrite], options, mixes: true, room: Some(random.u64(1..6) << 12) }
+        UnionPlan { modes: vec![ReadWrite, ReadWrite], options, mixes: true, room: Some(random.u64(1..6) << 12) }
     });
 }
 
 #[test]
-fn a_union_of_many_writable_branches_with_random_options_does_as_one_file_system() {
+fn union_with_random_options_behaves_as_one_file_system() {
     run(|random| {
         let mut modes = vec![ReadWrite];
         modes.extend((0..random.usize(..4)).map(|_| [ReadWrite, ReadOnly, NoCreate][random.usize(..3)]));
-        Plan { modes, options: random_options(random), mixes: true, room: None }
+        UnionPlan { modes, options: random_options(random), mixes: true, room: None }
     });
 }
 
 /// The branches that a run begins with, and how they are joined.
 #[derive(Debug)]
-struct Plan {
+struct UnionPlan {
     modes: Vec<BranchMode>,
     options: Vec<(String, String)>,
     /// Whether a branch below a new one may stay writable.
@@ -94,7 +94,7 @@ struct Plan {
     room: Option<u64>,
 }
 
-impl Plan {
+impl UnionPlan {
     /// Whether copies may have other owners and permissions than the originals: then these are not compared, and all is
     /// done by the superuser, to whom they make no difference.
     fn is_for_others(&self) -> bool {
@@ -112,7 +112,7 @@ fn random_options(random: &mut Rng) -> Vec<(String, String)> {
     options
 }
 
-fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
+fn run(plan: impl FnOnce(&mut Rng) -> UnionPlan) {
     let number = |variable| std::env::var(variable).ok()?.parse::<u64>().ok();
     let seed = number("MODEL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     let steps = number("MODEL_STEPS").map_or(STEPS, |steps| steps as usize);
@@ -120,7 +120,7 @@ fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
     let plan = plan(&mut random);
     let for_others = plan.is_for_others();
     let comparable = |text: &str| if for_others { without_rights(&comparable(text)) } else { comparable(text) };
-    let Plan { modes, options, mixes, room } = plan;
+    let UnionPlan { modes, options, mixes, room } = plan;
     println!("MODEL_SEED={seed} MODEL_STEPS={steps} {modes:?} {options:?}");
     let plain = memory();
     let mut model = Side::new(Box::new(Shared(plain.clone())), false);
@@ -128,12 +128,12 @@ fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
     if let Some(room) = room {
         branches.last_mut().expect("there is a branch").0 = small_memory(room);
     }
-    let most = branches.len() + BRANCHES_MAX - 1;
+    let most = branches.len() + MAX_BRANCHES - 1;
     let mut union = Side::new(Box::new(Shared(join(&branches, &options))), false);
     let mut done: Vec<Operation> = Vec::new();
 
     for step in 0..steps {
-        if step % STEPS_OF_A_BRANCH == STEPS_OF_A_BRANCH - 1 && branches.len() < most {
+        if step % STEPS_PER_BRANCH == STEPS_PER_BRANCH - 1 && branches.len() < most {
             drop(union);
             check(&branches, &format!("MODEL_SEED={seed}, step {step}"));
             model = Side::new(Box::new(Shared(plain.clone())), false);
@@ -192,7 +192,7 @@ fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
                     }
                 }
             }
-            let first = done.len().saturating_sub(SHOWN);
+            let first = done.len().saturating_sub(SHOWN_OPERATIONS);
             let shown: Vec<String> = done[first..].iter().map(|operation| format!("  {operation:?}")).collect();
             let modes: Vec<_> = branches.iter().map(|(_, mode)| mode).collect();
             panic!(

@@ -21,10 +21,10 @@ use vnode::{
 use BranchMode::{ReadOnly, ReadWrite};
 
 /// Unions, and operations on each.
-const UNIONS: usize = 60;
+const UNION_COUNT: usize = 60;
 const STEPS: usize = 400;
 /// Open files.
-const SLOTS: usize = 3;
+const OPEN_FILE_SLOTS: usize = 3;
 
 /// Options that are chosen from at random.
 const OPTIONS: &[(&str, &[&str])] = &[
@@ -35,33 +35,33 @@ const OPTIONS: &[(&str, &[&str])] = &[
 ];
 
 /// Names from the root.
-type Path = Vec<&'static str>;
+type NamePath = Vec<&'static str>;
 
 #[derive(Clone, Debug)]
 enum Action {
-    Create { path: Path, slot: usize },
-    Temporary { path: Path, slot: usize },
-    Open { path: Path, slot: usize, truncates: bool },
+    Create { path: NamePath, slot: usize },
+    Temporary { path: NamePath, slot: usize },
+    Open { path: NamePath, slot: usize, truncates: bool },
     Close { slot: usize },
     Write { slot: usize, length: usize, byte: u8 },
     Read { slot: usize },
-    Append { path: Path, length: usize, byte: u8 },
-    Truncate { path: Path, size: u64 },
-    Mode { path: Path, mode: u32 },
-    Link { from: Path, to: Path },
-    LinkOpen { slot: usize, to: Path },
-    Unlink { path: Path },
-    Rename { from: Path, to: Path, mode: RenameMode },
-    Mkdir { path: Path },
-    Rmdir { path: Path },
-    Symlink { path: Path },
+    Append { path: NamePath, length: usize, byte: u8 },
+    Truncate { path: NamePath, size: u64 },
+    Mode { path: NamePath, mode: u32 },
+    Link { from: NamePath, to: NamePath },
+    LinkOpen { slot: usize, to: NamePath },
+    Unlink { path: NamePath },
+    Rename { from: NamePath, to: NamePath, mode: RenameMode },
+    Mkdir { path: NamePath },
+    Rmdir { path: NamePath },
+    Symlink { path: NamePath },
 }
 
 fn pick<T: Clone>(random: &mut Rng, from: &[T]) -> T {
     from[random.usize(..from.len())].clone()
 }
 
-fn path(random: &mut Rng) -> Path {
+fn path(random: &mut Rng) -> NamePath {
     let above = pick(random, &[&["d"][..], &["d"], &["d"], &["e"], &["d", "s"], &[]]);
     let last = pick(random, &["f", "g", "x", "f", "g", "x", "s"]);
     above.iter().copied().chain([last]).collect()
@@ -82,7 +82,7 @@ impl Action {
     }
 
     fn random(random: &mut Rng) -> Self {
-        let (one, other, slot) = (path(random), path(random), random.usize(..SLOTS));
+        let (one, other, slot) = (path(random), path(random), random.usize(..OPEN_FILE_SLOTS));
         let (length, byte) = (pick(random, &[1, 10, 5000]), random.u8(b'a'..=b'z'));
         match random.u32(..30) {
             0..=1 => Self::Create { path: one, slot },
@@ -109,35 +109,35 @@ impl Action {
 }
 
 /// What the kernel knows of a name.
-struct Cached {
+struct CachedDentry {
     vnode: VnodeRef,
-    below: BTreeMap<&'static str, Cached>,
+    below: BTreeMap<&'static str, CachedDentry>,
 }
 
-impl Cached {
+impl CachedDentry {
     fn new(vnode: VnodeRef) -> Self {
         Self { vnode, below: BTreeMap::new() }
     }
 }
 
 /// A file system as the kernel uses it.
-struct Kernel {
-    top: Cached,
-    files: [Option<(VnodeRef, OpenFileRef)>; SLOTS],
+struct KernelModel {
+    top: CachedDentry,
+    files: [Option<(VnodeRef, OpenFileRef)>; OPEN_FILE_SLOTS],
 }
 
-impl Kernel {
+impl KernelModel {
     fn new(file_system: &FileSystemRef) -> Self {
-        Self { top: Cached::new(file_system.root()), files: Default::default() }
+        Self { top: CachedDentry::new(file_system.root()), files: Default::default() }
     }
 
     /// What is known at a path, looked up as far as it is not.
-    fn find(&mut self, path: &[&'static str]) -> Result<&mut Cached> {
+    fn find(&mut self, path: &[&'static str]) -> Result<&mut CachedDentry> {
         let mut cached = &mut self.top;
         for part in path {
             if !cached.below.contains_key(part) {
                 let found = cached.vnode.lookup(&root(), name(part))?.vnode;
-                cached.below.insert(part, Cached::new(found));
+                cached.below.insert(part, CachedDentry::new(found));
             }
             cached = cached.below.get_mut(part).expect("it was put there");
         }
@@ -167,10 +167,10 @@ impl Kernel {
     }
 
     fn has(&mut self, path: &[&'static str], vnode: VnodeRef) {
-        self.put(path, Some(Cached::new(vnode)));
+        self.put(path, Some(CachedDentry::new(vnode)));
     }
 
-    fn put(&mut self, path: &[&'static str], cached: Option<Cached>) -> Option<Cached> {
+    fn put(&mut self, path: &[&'static str], cached: Option<CachedDentry>) -> Option<CachedDentry> {
         let (last, above) = path.split_last().expect("a path has names");
         let below = &mut self.find(above).ok()?.below;
         match cached {
@@ -344,13 +344,13 @@ impl Kernel {
     }
 
     /// What there is at each path that is known, and at all others if `looks` for them.
-    fn tree(&mut self, looks: bool) -> BTreeMap<Path, String> {
+    fn tree(&mut self, looks: bool) -> BTreeMap<NamePath, String> {
         let mut shown = BTreeMap::new();
         self.show(&mut Vec::new(), looks, &mut shown);
         shown
     }
 
-    fn show(&mut self, path: &mut Path, looks: bool, shown: &mut BTreeMap<Path, String>) {
+    fn show(&mut self, path: &mut NamePath, looks: bool, shown: &mut BTreeMap<NamePath, String>) {
         const NAMES: [&str; 6] = ["d", "e", "f", "g", "s", "x"];
         let cached = self.find(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
         shown.insert(path.clone(), describe(&cached.vnode));
@@ -397,7 +397,7 @@ fn without_count(shown: &str) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-fn without_counts(tree: BTreeMap<Path, String>) -> BTreeMap<Path, String> {
+fn without_counts(tree: BTreeMap<NamePath, String>) -> BTreeMap<NamePath, String> {
     tree.into_iter().map(|(path, shown)| (path, without_count(&shown))).collect()
 }
 
@@ -407,7 +407,7 @@ fn digest(data: &[u8]) -> String {
 }
 
 /// The branches of a union and how they are joined.
-struct Plan {
+struct UnionPlan {
     branches: Vec<(BranchMode, FileSystemRef)>,
     options: Vec<(String, String)>,
 }
@@ -419,12 +419,12 @@ fn faulty() -> FileSystemRef {
     branch
 }
 
-impl Plan {
+impl UnionPlan {
     fn random(random: &mut Rng) -> Self {
         let mut branches: Vec<_> = (0..random.usize(2..=3)).map(|_| (ReadWrite, faulty())).collect();
         branches.extend((0..random.usize(..2)).map(|_| (ReadOnly, faulty())));
         for (_, branch) in &branches {
-            let mut kernel = Kernel::new(branch);
+            let mut kernel = KernelModel::new(branch);
             for _ in 0..random.usize(..12) {
                 let (path, other, byte) = (path(random), path(random), random.u8(b'A'..=b'Z'));
                 for depth in 1..path.len() {
@@ -502,31 +502,32 @@ fn copy_of(original: &FileSystemRef) -> FileSystemRef {
 }
 
 #[test]
-fn names_and_data_in_several_writable_branches_are_those_of_one_file_system() {
+fn hard_links_in_several_writable_branches_behave_as_one_file_system() {
     let mut seeds = common::random();
-    for _ in 0..UNIONS {
+    for _ in 0..UNION_COUNT {
         compare(seeds.u64(..), false);
     }
 }
 
 #[test]
-fn what_fails_with_names_in_several_writable_branches_is_not_done() {
+fn failed_operations_on_hard_links_change_nothing() {
     let mut seeds = common::random();
-    for _ in 0..UNIONS {
+    for _ in 0..UNION_COUNT {
         compare(seeds.u64(..), true);
     }
 }
 
 /// Calls below a union that remove names, and make more.
-const REMOVALS: &str = "link:unlink";
+const REMOVAL_CALLS: &str = "link:unlink";
 /// Calls below a union that fail, together.
-const FAILING: &[&str] = &[REMOVALS, "lookup:getattr", "rename", "create:mkdir:mknod", "setxattr:getxattr:listxattr"];
+const FAILING_CALLS: &[&str] =
+    &[REMOVAL_CALLS, "lookup:getattr", "rename", "create:mkdir:mknod", "setxattr:getxattr:listxattr"];
 
-impl Plan {
+impl UnionPlan {
     /// Has a call fail in one of the branches. What goes back after one that failed has to work, but for removals.
     fn disturb(&self, random: &mut Rng) {
-        let (from, operations) = (random.usize(1..8).to_string(), pick(random, FAILING));
-        let times = if operations == REMOVALS && random.bool() { "100" } else { "1" };
+        let (from, operations) = (random.usize(1..8).to_string(), pick(random, FAILING_CALLS));
+        let times = if operations == REMOVAL_CALLS && random.bool() { "100" } else { "1" };
         let rule = [("operations", operations), ("error", "EIO"), ("from", &from), ("times", times)];
         self.below().set(random.usize(..self.branches.len()), &rule);
     }
@@ -539,15 +540,15 @@ impl Plan {
 fn compare(seed: u64, fails: bool) {
     let random = &mut Rng::with_seed(seed);
     let (plan, plain) = loop {
-        let plan = Plan::random(random);
+        let plan = UnionPlan::random(random);
         let plain = copy_of(&plan.join());
         // Unless a file has names in its branch that another branch hides: then they count, and are not seen.
-        if Kernel::new(&plan.join()).tree(true) == Kernel::new(&plain).tree(true) {
+        if KernelModel::new(&plan.join()).tree(true) == KernelModel::new(&plain).tree(true) {
             break (plan, plain);
         }
     };
     let title = format!("seed {seed}, {} branches, {:?}", plan.branches.len(), plan.options);
-    let (mut model, mut union) = (Kernel::new(&plain), Kernel::new(&plan.join()));
+    let (mut model, mut union) = (KernelModel::new(&plain), KernelModel::new(&plan.join()));
     let mut done: Vec<String> = Vec::new();
     for step in 0..STEPS {
         if step % 40 == 39 {
@@ -556,12 +557,12 @@ fn compare(seed: u64, fails: bool) {
             if !fails {
                 assert_eq!(plan.problems(), Vec::<String>::new(), "{}", shown(&done));
             }
-            (model, union) = (Kernel::new(&plain), Kernel::new(&plan.join()));
+            (model, union) = (KernelModel::new(&plain), KernelModel::new(&plan.join()));
             let trees =
                 [union.tree(true), model.tree(true)].map(|tree| if fails { without_counts(tree) } else { tree });
             assert_eq!(trees[0], trees[1], "{}, after a new mount", shown(&done));
             drop(union);
-            (model, union) = (Kernel::new(&plain), Kernel::new(&plan.join()));
+            (model, union) = (KernelModel::new(&plain), KernelModel::new(&plan.join()));
             done.push("a new mount".to_owned());
         }
         if random.u8(..8) == 0 {
@@ -610,31 +611,34 @@ fn compare(seed: u64, fails: bool) {
 }
 
 /// Two branches that are written, and one on the right that has what the left one hides.
-fn three() -> Plan {
+fn three() -> UnionPlan {
     let branches = [ReadWrite, ReadWrite, ReadOnly].map(|mode| (mode, memory()));
     let files = [(0, "x", b'x'), (1, "f", b'1'), (2, "x", b'x')];
     for (index, file, byte) in files {
-        let mut kernel = Kernel::new(&branches[index].1);
+        let mut kernel = KernelModel::new(&branches[index].1);
         kernel.apply(&Action::Mkdir { path: vec!["d"] }).unwrap();
         kernel.apply(&Action::Create { path: vec!["d", file], slot: 0 }).unwrap();
         kernel.apply(&Action::Append { path: vec!["d", file], length: 3, byte }).unwrap();
     }
-    Plan { branches: branches.into(), options: Vec::new() }
+    UnionPlan { branches: branches.into(), options: Vec::new() }
 }
 
 /// A name that could not be removed in the branch on the right, where it hides nothing that users see, is another name of the
 /// file that is renamed to it then.
 #[test]
-fn a_name_takes_the_place_of_another_name_of_its_file_that_is_hidden() {
+fn rename_replaces_a_hidden_name_of_the_same_file() {
     let branches = [ReadWrite, ReadWrite].map(|mode| (mode, faulty()));
     let [x, f, s] = ["x", "f", "s"].map(|name| vec![name]);
-    let mut right = Kernel::new(&branches[1].1);
+    let mut right = KernelModel::new(&branches[1].1);
     right.apply(&Action::Create { path: x.clone(), slot: 0 }).unwrap();
     right.apply(&Action::Append { path: x.clone(), length: 3, byte: b'x' }).unwrap();
-    let plan = Plan { branches: branches.into(), options: Vec::new() };
-    let mut kernel = Kernel::new(&plan.join());
-    let replace =
-        |from: &Path, to: &Path| Action::Rename { from: from.clone(), to: to.clone(), mode: RenameMode::Replace };
+    let plan = UnionPlan { branches: branches.into(), options: Vec::new() };
+    let mut kernel = KernelModel::new(&plan.join());
+    let replace = |from: &NamePath, to: &NamePath| Action::Rename {
+        from: from.clone(),
+        to: to.clone(),
+        mode: RenameMode::Replace,
+    };
     for action in [Action::Link { from: x.clone(), to: f.clone() }, Action::Create { path: s.clone(), slot: 0 }] {
         assert_eq!(kernel.apply(&action).as_deref(), Ok("done"), "{action:?}");
     }
@@ -643,13 +647,13 @@ fn a_name_takes_the_place_of_another_name_of_its_file_that_is_hidden() {
     plan.below().off();
     assert_eq!(kernel.apply(&replace(&x, &f)).as_deref(), Ok("done"));
     drop(kernel);
-    let shown = Kernel::new(&plan.join()).tree(true);
+    let shown = KernelModel::new(&plan.join()).tree(true);
     assert!(!shown.contains_key(&x) && !shown.contains_key(&s), "{shown:?}");
     assert!(shown[&f].contains("3 bytes, 1 names: x3"), "{shown:?}");
 }
 
 #[test]
-fn a_file_that_lost_one_of_its_names_goes_to_another_branch_with_those_that_it_has() {
+fn file_moves_to_another_branch_with_its_remaining_names() {
     let [x, f, g] = ["x", "f", "g"].map(|name| vec!["d", name]);
     let moves = [
         Action::Link { from: f.clone(), to: x.clone() },
@@ -657,7 +661,7 @@ fn a_file_that_lost_one_of_its_names_goes_to_another_branch_with_those_that_it_h
     ];
     for step in moves {
         let plan = three();
-        let mut kernel = Kernel::new(&plan.join());
+        let mut kernel = KernelModel::new(&plan.join());
         kernel.vnode(&f).unwrap();
         let linked = Action::Link { from: f.clone(), to: g.clone() };
         for action in [&Action::Unlink { path: x.clone() }, &linked, &Action::Unlink { path: g.clone() }, &step] {
@@ -669,24 +673,24 @@ fn a_file_that_lost_one_of_its_names_goes_to_another_branch_with_those_that_it_h
         assert_eq!(describe(&kernel.vnode(&x).unwrap()), expected, "{step:?}");
         drop(kernel);
         assert_eq!(plan.problems(), Vec::<String>::new(), "{step:?}");
-        assert_eq!(describe(&Kernel::new(&plan.join()).vnode(&x).unwrap()), expected, "{step:?}");
+        assert_eq!(describe(&KernelModel::new(&plan.join()).vnode(&x).unwrap()), expected, "{step:?}");
     }
 }
 
 #[test]
-fn a_copy_that_a_name_leads_to_is_not_moved_without_it() {
+fn copy_is_not_moved_without_its_other_names() {
     // The file has two names on the right, and a copy in the middle by one that goes then.
     let branches = [ReadWrite, ReadWrite, ReadOnly].map(|mode| (mode, memory()));
-    let mut right = Kernel::new(&branches[2].1);
+    let mut right = KernelModel::new(&branches[2].1);
     let [x, f, g] = ["x", "f", "g"].map(|name| vec![name]);
     for file in [&x, &f] {
         right.apply(&Action::Create { path: file.clone(), slot: 0 }).unwrap();
         right.apply(&Action::Append { path: file.clone(), length: 3, byte: b'1' }).unwrap();
     }
     right.apply(&Action::Link { from: f.clone(), to: g.clone() }).unwrap();
-    Kernel::new(&branches[0].1).apply(&Action::Create { path: x.clone(), slot: 0 }).unwrap();
-    let plan = Plan { branches: branches.into(), options: Vec::new() };
-    let mut kernel = Kernel::new(&plan.join());
+    KernelModel::new(&branches[0].1).apply(&Action::Create { path: x.clone(), slot: 0 }).unwrap();
+    let plan = UnionPlan { branches: branches.into(), options: Vec::new() };
+    let mut kernel = KernelModel::new(&plan.join());
     kernel.vnode(&f).unwrap();
     kernel.apply(&Action::Append { path: g.clone(), length: 3, byte: b'2' }).unwrap();
     kernel.apply(&Action::Unlink { path: x.clone() }).unwrap();
@@ -697,25 +701,25 @@ fn a_copy_that_a_name_leads_to_is_not_moved_without_it() {
     assert_eq!(shown, format!("644, 9 bytes, {} names: 132333", if linked.is_ok() { 2 } else { 1 }));
     drop(kernel);
     assert_eq!(plan.problems(), Vec::<String>::new());
-    assert_eq!(describe(&Kernel::new(&plan.join()).vnode(&f).unwrap()), shown);
+    assert_eq!(describe(&KernelModel::new(&plan.join()).vnode(&f).unwrap()), shown);
 }
 
 #[test]
-fn a_file_whose_names_are_not_known_is_not_moved_without_them() {
+fn file_with_unknown_names_is_not_moved() {
     // Its name that is left is in a directory that was moved: its path in the branch is not that in the union.
     let plan = three();
     for (_, branch) in &plan.branches[..2] {
-        Kernel::new(branch).apply(&Action::Mkdir { path: vec!["d", "s"] }).unwrap();
+        KernelModel::new(branch).apply(&Action::Mkdir { path: vec!["d", "s"] }).unwrap();
     }
     let [f, x, inside, moved] = [vec!["d", "f"], vec!["d", "x"], vec!["d", "s", "f"], vec!["g", "f"]];
-    Kernel::new(&plan.branches[1].1).apply(&Action::Link { from: f.clone(), to: inside }).unwrap();
-    let mut kernel = Kernel::new(&plan.join());
+    KernelModel::new(&plan.branches[1].1).apply(&Action::Link { from: f.clone(), to: inside }).unwrap();
+    let mut kernel = KernelModel::new(&plan.join());
     let rename = Action::Rename { from: vec!["d", "s"], to: vec!["g"], mode: RenameMode::Replace };
     for action in [rename, Action::Unlink { path: x.clone() }] {
         assert_eq!(kernel.apply(&action).as_deref(), Ok("done"), "{action:?}");
     }
     drop(kernel);
-    let mut kernel = Kernel::new(&plan.join());
+    let mut kernel = KernelModel::new(&plan.join());
     for action in [Action::Open { path: f.clone(), slot: 0, truncates: false }, Action::Unlink { path: f }] {
         assert_eq!(kernel.apply(&action).as_deref(), Ok("done"), "{action:?}");
     }
@@ -730,10 +734,10 @@ fn a_file_whose_names_are_not_known_is_not_moved_without_them() {
 }
 
 #[test]
-fn an_unnamed_file_gets_no_name_that_a_branch_on_its_left_hides() {
+fn unnamed_file_cannot_be_linked_at_a_hidden_name() {
     let mut plan = three();
     plan.options.push(("create".to_owned(), "round-robin".to_owned()));
-    let mut kernel = Kernel::new(&plan.join());
+    let mut kernel = KernelModel::new(&plan.join());
     kernel.apply(&Action::Unlink { path: vec!["d", "x"] }).unwrap();
     let answers: Vec<_> = (0..2)
         .map(|slot| {
@@ -747,13 +751,13 @@ fn an_unnamed_file_gets_no_name_that_a_branch_on_its_left_hides() {
 }
 
 #[test]
-fn a_whiteout_that_stays_beside_a_file_does_not_hide_what_replaces_it() {
+fn whiteout_left_beside_a_file_does_not_hide_its_replacement() {
     let plan = three();
     let left = plan.branches[0].1.root().lookup(&root(), name("d")).unwrap().vnode;
     left.mknod(&root(), name(".wh.x"), FileKind::Regular, 0o444, Device::default()).unwrap();
-    let mut kernel = Kernel::new(&plan.join());
+    let mut kernel = KernelModel::new(&plan.join());
     let (from, to) = (vec!["d", "f"], vec!["d", "x"]);
     kernel.apply(&Action::Rename { from, to: to.clone(), mode: RenameMode::Replace }).unwrap();
     drop(kernel);
-    assert_eq!(describe(&Kernel::new(&plan.join()).vnode(&to).unwrap()), "644, 3 bytes, 1 names: 13");
+    assert_eq!(describe(&KernelModel::new(&plan.join()).vnode(&to).unwrap()), "644, 3 bytes, 1 names: 13");
 }

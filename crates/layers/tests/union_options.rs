@@ -88,10 +88,10 @@ fn names(file_system: &FileSystemRef, path: &str) -> Vec<String> {
     names
 }
 
-const NOTHING: [&str; 0] = [];
+const EMPTY: [&str; 0] = [];
 
 #[test]
-fn deleting_all_removes_a_file_from_every_branch_and_leaves_no_whiteout() {
+fn delete_all_removes_file_from_every_branch() {
     let modes = [(ReadWrite, &["x", "y"][..]), (ReadWrite, &["x", "d/"]), (NoCreate, &["x", "y"])];
     let all = scene(&[("delete", "all")], &modes);
     all.union.root().unlink(&server(), name("x")).unwrap();
@@ -107,9 +107,9 @@ fn deleting_all_removes_a_file_from_every_branch_and_leaves_no_whiteout() {
 }
 
 /// Counts how often the root is synchronized, in which files are deleted.
-struct Synchronized(Arc<AtomicUsize>);
+struct SyncCounter(Arc<AtomicUsize>);
 
-impl Layer for Synchronized {
+impl Layer for SyncCounter {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -127,7 +127,7 @@ fn synchronized(trees: [FileSystemRef; 3]) -> usize {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = |tree: FileSystemRef| {
         ["x", "y"].iter().for_each(|file| fill(&tree, file, "data"));
-        (vnode::layer::stack(Synchronized(count.clone()), tree) as FileSystemRef, ReadWrite)
+        (vnode::layer::stack(SyncCounter(count.clone()), tree) as FileSystemRef, ReadWrite)
     };
     let branches = trees.map(counted);
     let union = join(&[("delete", "all")], &branches);
@@ -143,7 +143,7 @@ fn synchronized(trees: [FileSystemRef; 3]) -> usize {
 }
 
 #[test]
-fn deleting_from_several_branches_of_one_disk_synchronizes_nothing() {
+fn deletion_on_one_disk_needs_no_sync() {
     let directory = tempfile::tempdir().unwrap();
     let on_disk = ["a", "b", "c"].map(|name| {
         let path = directory.path().join(name);
@@ -155,7 +155,7 @@ fn deleting_from_several_branches_of_one_disk_synchronizes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_deleted_is_hidden_on_the_left() {
+fn undeletable_objects_are_hidden_in_a_higher_branch() {
     let modes =
         [(ReadWrite, &["x"][..]), (ReadOnly, &["x", "z"]), (ReadWrite, &["x", "z", "e/f"]), (ReadWrite, &["e"])];
     let all = scene(&[("delete", "all")], &modes);
@@ -175,7 +175,7 @@ fn what_cannot_be_deleted_is_hidden_on_the_left() {
 }
 
 #[test]
-fn deleting_all_removes_a_directory_from_every_branch() {
+fn delete_all_removes_directory_from_every_branch() {
     for format in ["names", "overlay"] {
         let options = [("delete", "all"), ("whiteouts", format)];
         let all = scene(&options, &[(ReadWrite, &["d/"]), (ReadWrite, &["d/x"]), (ReadWrite, &["d/"])]);
@@ -184,17 +184,17 @@ fn deleting_all_removes_a_directory_from_every_branch() {
         at(&all.union, "d").unwrap().unlink(&server(), name("x")).unwrap();
         root.rmdir(&server(), name("d")).unwrap();
         for branch in &all.branches {
-            assert_eq!(names(branch, ""), NOTHING, "{format}");
+            assert_eq!(names(branch, ""), EMPTY, "{format}");
         }
         let some = scene(&options, &[(ReadWrite, &["d/"]), (ReadOnly, &["d/"]), (ReadWrite, &["d/"])]);
         some.union.root().rmdir(&server(), name("d")).unwrap();
-        assert_eq!(names(&some.branches[2], ""), NOTHING);
-        assert_eq!(list(&some.union.root(), &server()), NOTHING);
+        assert_eq!(names(&some.branches[2], ""), EMPTY);
+        assert_eq!(list(&some.union.root(), &server()), EMPTY);
     }
 }
 
 #[test]
-fn deleting_all_never_removes_what_a_directory_hides() {
+fn delete_all_keeps_objects_hidden_by_a_directory() {
     let hidden = scene(&[("delete", "all")], &[(ReadWrite, &[".wh.x"]), (ReadWrite, &["x/kept"])]);
     let root = hidden.union.root();
     root.mkdir(&server(), name("x"), 0o755).unwrap();
@@ -204,7 +204,7 @@ fn deleting_all_never_removes_what_a_directory_hides() {
 }
 
 #[test]
-fn deleting_all_takes_every_instance_along_in_a_rename() {
+fn delete_all_renames_every_instance() {
     for format in ["names", "overlay"] {
         let options = [("delete", "all"), ("whiteouts", format)];
         let modes = [(ReadWrite, &["a"][..]), (ReadWrite, &["a", "b"]), (ReadWrite, &["a"])];
@@ -226,7 +226,7 @@ fn deleting_all_takes_every_instance_along_in_a_rename() {
 }
 
 #[test]
-fn whiteouts_of_overlayfs_stand_in_the_place_of_the_name() {
+fn overlayfs_whiteouts_replace_the_name() {
     let long = "l".repeat(255);
     let modes = [(ReadWrite, &["both", long.as_str(), "e/"][..]), (ReadOnly, &["both", "low", &long, "d/x", "e/"])];
     let scene = scene(&[("whiteouts", "overlay")], &modes);
@@ -237,16 +237,16 @@ fn whiteouts_of_overlayfs_stand_in_the_place_of_the_name() {
     at(&scene.union, "d").unwrap().unlink(&server(), name("x")).unwrap();
     root.rmdir(&server(), name("d")).unwrap();
     root.rmdir(&server(), name("e")).unwrap();
-    assert_eq!(list(&root, &server()), NOTHING);
+    assert_eq!(list(&root, &server()), EMPTY);
     assert_eq!(names(&scene.branches[0], ""), ["both", "d", "e", long.as_str(), "low"]);
     for gone in ["both", "d", "e", "low", &long] {
         let attributes = walk(&scene.branches[0], &server(), gone).unwrap().attributes;
         assert_eq!((attributes.kind, attributes.rdev), (FileKind::CharacterDevice, Device::default()), "{gone}");
     }
     root.mkdir(&server(), name("d"), 0o755).unwrap();
-    assert_eq!(list(&at(&scene.union, "d").unwrap(), &server()), NOTHING);
+    assert_eq!(list(&at(&scene.union, "d").unwrap(), &server()), EMPTY);
     let made = at(&scene.branches[0], "d").unwrap();
-    assert_eq!(list(&made, &server()), NOTHING, "no mark in it but an attribute");
+    assert_eq!(list(&made, &server()), EMPTY, "no mark in it but an attribute");
     assert_eq!(made.getxattr(&server(), b"trusted.overlay.opaque").unwrap(), b"y");
     // Made anew where it was deleted, and refused there.
     write(&root, &long, "new");
@@ -258,9 +258,9 @@ fn whiteouts_of_overlayfs_stand_in_the_place_of_the_name() {
 }
 
 /// A tmpfs, until it is dropped.
-struct Scratch(tempfile::TempDir);
+struct TmpfsMount(tempfile::TempDir);
 
-impl Scratch {
+impl TmpfsMount {
     /// `None`, with a word about it, where nothing can be mounted.
     fn new() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
@@ -278,7 +278,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TmpfsMount {
     fn drop(&mut self) {
         run("umount", &["-l"], self.0.path());
     }
@@ -390,8 +390,8 @@ fn mount_overlay(lower: &[&Path], upper: Option<(&Path, &Path)>, at: &Path) -> b
 }
 
 #[test]
-fn a_tree_moves_between_overlayfs_and_the_union() {
-    let Some(scratch) = Scratch::new() else { return };
+fn overlayfs_trees_are_interchangeable() {
+    let Some(scratch) = TmpfsMount::new() else { return };
     let mut random = common::random();
     for round in 0..12 {
         let place = |name: &str| scratch.directory(&format!("{round}/{name}"));
@@ -442,7 +442,7 @@ fn having(branches: &[FileSystemRef], path: &str) -> Vec<usize> {
 }
 
 #[test]
-fn new_objects_are_placed_in_turn_with_the_directories_above_them() {
+fn round_robin_creates_parent_directories() {
     let scene = scene(&[("create", "round-robin")], &[(ReadWrite, &[]), (ReadOnly, &[]), (ReadWrite, &[])]);
     let root = scene.union.root();
     root.mkdir(&server(), name("d"), 0o750).unwrap();
@@ -456,7 +456,7 @@ fn new_objects_are_placed_in_turn_with_the_directories_above_them() {
     for branch in [0, 2] {
         assert_eq!(walk(&scene.branches[branch], &server(), "d").unwrap().attributes.mode, 0o750);
     }
-    assert_eq!(names(&scene.branches[1], ""), NOTHING);
+    assert_eq!(names(&scene.branches[1], ""), EMPTY);
     assert_eq!(walk(&scene.union, &server(), "d").unwrap().attributes.ino, number, "it is the directory that it was");
     assert_eq!(at(&scene.union, "d").unwrap().handle(), directory.handle());
     let handle = directory.handle();
@@ -468,7 +468,7 @@ fn new_objects_are_placed_in_turn_with_the_directories_above_them() {
 }
 
 #[test]
-fn the_leftmost_directory_decides_what_may_be_done_in_other_branches() {
+fn permissions_of_leftmost_directory_apply_in_other_branches() {
     let scene = scene(&[("create", "most-free")], &[(ReadWrite, &["d/"]), (ReadWrite, &["d/old"])]);
     fill(&scene.branches[0], "ballast", &"x".repeat(100_000));
     let directory = at(&scene.union, "d").unwrap();
@@ -490,7 +490,7 @@ fn the_leftmost_directory_decides_what_may_be_done_in_other_branches() {
 }
 
 #[test]
-fn each_policy_chooses_its_branch() {
+fn each_create_policy_selects_its_branch() {
     let small = |size: u64, used: usize| {
         let branch = common::small_memory(size);
         fill(&branch, "ballast", &"x".repeat(used));
@@ -524,7 +524,7 @@ fn each_policy_chooses_its_branch() {
 }
 
 #[test]
-fn nothing_is_placed_where_it_would_be_hidden() {
+fn new_objects_are_never_placed_below_hiding_objects() {
     let modes = [
         (ReadWrite, &["d/.wh..wh..opq", "e/.wh.x", "f/"][..]),
         (ReadWrite, &["e/x", "e/y", "f"]),
@@ -546,7 +546,7 @@ fn nothing_is_placed_where_it_would_be_hidden() {
 }
 
 #[test]
-fn a_file_goes_to_the_left_when_its_new_name_would_be_hidden() {
+fn renamed_file_moves_up_when_its_new_name_is_hidden() {
     let modes = [(ReadWrite, &["d/.wh..wh..opq", ".wh.gone"][..]), (ReadWrite, &["file", "two"])];
     let scene = scene(&[], &modes);
     let (root, d) = (scene.union.root(), at(&scene.union, "d").unwrap());
@@ -571,7 +571,7 @@ fn a_file_goes_to_the_left_when_its_new_name_would_be_hidden() {
 }
 
 #[test]
-fn a_replaced_name_uncovers_nothing_that_was_hidden_behind_it() {
+fn replaced_name_reveals_nothing() {
     // Behind the file that is replaced: a directory, a whiteout.
     let modes = [(ReadWrite, &["a", "b"][..]), (ReadWrite, &["a/kept", ".wh.b"]), (ReadWrite, &["x", "y", "b"])];
     let scene = scene(&[], &modes);
@@ -584,7 +584,7 @@ fn a_replaced_name_uncovers_nothing_that_was_hidden_behind_it() {
 }
 
 #[test]
-fn copies_belong_to_whom_the_option_says() {
+fn copyup_option_sets_owner() {
     let caller = Caller::with_groups(1000, 1001, &[], 0o027);
     let copied = |options: &[(&str, &str)]| {
         let scene = scene(options, &[(ReadWrite, &[]), (ReadOnly, &["d/x"])]);
@@ -611,7 +611,7 @@ fn copies_belong_to_whom_the_option_says() {
 }
 
 #[test]
-fn a_copy_that_is_its_callers_does_not_give_away_the_directories_above_it() {
+fn copied_parent_directories_keep_their_owner() {
     let scene = scene(&[("copyup", "current")], &[(ReadWrite, &[]), (ReadOnly, &["shared/mine/x", "shared/other"])]);
     for (path, uid, mode) in
         [("shared", 0, 0o1777), ("shared/mine", 5, 0o711), ("shared/mine/x", 5, 0o646), ("shared/other", 6, 0o600)]
@@ -634,7 +634,7 @@ fn a_copy_that_is_its_callers_does_not_give_away_the_directories_above_it() {
 }
 
 #[test]
-fn options_that_cannot_be_are_refused() {
+fn invalid_options_are_refused() {
     let refused = |options: &[(&str, &str)]| {
         let options: Vec<_> = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         let branch = Branch { file_system: memory(), mode: None, label: String::new() };
@@ -658,7 +658,7 @@ fn options_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_file_that_meets_a_full_branch_moves_to_one_with_room() {
+fn written_file_moves_from_full_branch() {
     let part = vec![b'p'; 100_000];
     let fill_up = |when_full: &str| {
         let branches =
@@ -695,7 +695,7 @@ fn a_file_that_meets_a_full_branch_moves_to_one_with_room() {
 }
 
 #[test]
-fn new_objects_and_copies_pass_over_full_branches() {
+fn new_objects_and_copies_skip_full_branches() {
     let few = || -> FileSystemRef {
         let options = bases::mem::Options { size: 1 << 20, inodes: 8, mode: 0o777, uid: 0, gid: 0 };
         Arc::new(bases::mem::MemoryFileSystem::new(options))
@@ -726,8 +726,8 @@ fn new_objects_and_copies_pass_over_full_branches() {
 }
 
 #[test]
-fn a_branch_that_becomes_read_only_below_is_copied_from() {
-    let (Some(scratch), upper) = (Scratch::new(), memory()) else { return };
+fn read_only_branch_triggers_copy_up() {
+    let (Some(scratch), upper) = (TmpfsMount::new(), memory()) else { return };
     let place = scratch.directory("");
     fs::create_dir(place.join("d")).unwrap();
     fs::write(place.join("d/x"), "lower").unwrap();
@@ -750,7 +750,7 @@ fn a_branch_that_becomes_read_only_below_is_copied_from() {
 }
 
 #[test]
-fn deleting_all_brings_nothing_to_light_that_somebody_else_has_just_put_there() {
+fn delete_all_reveals_no_foreign_objects() {
     let modes = [(ReadWrite, &["d/a"][..]), (ReadWrite, &["d/a"]), (ReadWrite, &["d/c"])];
     let scene = scene(&[("delete", "all")], &modes);
     let d = at(&scene.union, "d").unwrap();

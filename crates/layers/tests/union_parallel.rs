@@ -18,25 +18,25 @@ use vnode::{
 
 /// How many branches are being asked, and the most that ever were.
 #[derive(Default)]
-struct Asked {
+struct QueryCount {
     now: AtomicUsize,
     most: AtomicUsize,
     /// How often somebody began to ask when nobody was asking.
     rounds: AtomicUsize,
-    /// What is asked for slowly: [`NAMES`], [`ATTRIBUTES`] or [`SPACE`].
+    /// What is asked for slowly: [`NAME_QUERIES`], [`ATTRIBUTE_QUERIES`] or [`SPACE_QUERIES`].
     slow: AtomicU8,
     /// None answers while this is so, whoever waits for it.
     is_stuck: AtomicBool,
 }
 
-const NAMES: u8 = 0;
-const ATTRIBUTES: u8 = 1;
-const SPACE: u8 = 2;
+const NAME_QUERIES: u8 = 0;
+const ATTRIBUTE_QUERIES: u8 = 1;
+const SPACE_QUERIES: u8 = 2;
 
 /// Takes its time to look up and to open directories, or to do something else, as over a network.
-struct Far(Arc<Asked>);
+struct SlowLayer(Arc<QueryCount>);
 
-impl Far {
+impl SlowLayer {
     fn slowly<T>(&self, question: u8, answer: impl FnOnce() -> T) -> T {
         if self.0.slow.load(Ordering::SeqCst) != question {
             return answer();
@@ -54,7 +54,7 @@ impl Far {
     }
 }
 
-impl Layer for Far {
+impl Layer for SlowLayer {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -62,30 +62,30 @@ impl Layer for Far {
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        self.slowly(NAMES, || node.forward_lookup(caller, name))
+        self.slowly(NAME_QUERIES, || node.forward_lookup(caller, name))
     }
 
     fn open_directory(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<OpenDirectoryRef> {
-        self.slowly(NAMES, || node.forward_open_directory(caller))
+        self.slowly(NAME_QUERIES, || node.forward_open_directory(caller))
     }
 
     fn getattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Attributes> {
-        self.slowly(ATTRIBUTES, || node.forward_getattr(caller))
+        self.slowly(ATTRIBUTE_QUERIES, || node.forward_getattr(caller))
     }
 
     fn statfs(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<StatFs> {
-        self.slowly(SPACE, || node.forward_statfs(caller))
+        self.slowly(SPACE_QUERIES, || node.forward_statfs(caller))
     }
 }
 
 /// A union of a branch at hand and that many far ones, in each of which is a directory `d` with files of its own.
-fn scene(far: usize) -> (FileSystemRef, Arc<Asked>) {
+fn scene(far: usize) -> (FileSystemRef, Arc<QueryCount>) {
     scene_with(far, BranchMode::ReadOnly, &[])
 }
 
 /// The same with far branches of that mode, and these options.
-fn scene_with(far: usize, mode_of_far: BranchMode, options: &[(&str, &str)]) -> (FileSystemRef, Arc<Asked>) {
-    let (server, asked) = (Caller::server(), Arc::new(Asked::default()));
+fn scene_with(far: usize, mode_of_far: BranchMode, options: &[(&str, &str)]) -> (FileSystemRef, Arc<QueryCount>) {
+    let (server, asked) = (Caller::server(), Arc::new(QueryCount::default()));
     let options: Vec<_> = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let branches = (0..=far).map(|index| {
         let tree = memory();
@@ -98,7 +98,7 @@ fn scene_with(far: usize, mode_of_far: BranchMode, options: &[(&str, &str)]) -> 
         d.mkdir(&server, name("common"), 0o755).unwrap();
         d.mkdir(&server, name(&format!("own {index}")), 0o755).unwrap();
         let file_system =
-            if index == 0 { tree } else { vnode::layer::stack(Far(Arc::clone(&asked)), tree) as FileSystemRef };
+            if index == 0 { tree } else { vnode::layer::stack(SlowLayer(Arc::clone(&asked)), tree) as FileSystemRef };
         let mode = if index == 0 { BranchMode::ReadWrite } else { mode_of_far };
         Branch { file_system, mode: Some(mode), label: format!("branch {index}") }
     });
@@ -113,7 +113,7 @@ fn scene_with(far: usize, mode_of_far: BranchMode, options: &[(&str, &str)]) -> 
 }
 
 #[test]
-fn slow_branches_are_asked_for_a_name_at_once() {
+fn slow_branches_are_searched_in_parallel() {
     let (union, asked) = scene(8);
     let server = Caller::server();
     let d = union.root().lookup(&server, name("d")).unwrap().vnode;
@@ -125,7 +125,7 @@ fn slow_branches_are_asked_for_a_name_at_once() {
 }
 
 #[test]
-fn slow_branches_are_listed_at_once() {
+fn slow_branches_are_listed_in_parallel() {
     let (union, asked) = scene(8);
     let d = union.root().lookup(&Caller::server(), name("d")).unwrap().vnode;
     asked.most.store(0, Ordering::SeqCst);
@@ -137,10 +137,10 @@ fn slow_branches_are_listed_at_once() {
     assert!(asked.most.load(Ordering::SeqCst) >= 8);
 }
 
-type Question<'a> = dyn Fn(&Caller) -> Result<()> + Sync + 'a;
+type Query<'a> = dyn Fn(&Caller) -> Result<()> + Sync + 'a;
 
 #[test]
-fn who_is_cancelled_waits_for_no_branch_that_does_not_answer() {
+fn cancelled_caller_does_not_wait_for_hung_branch() {
     let (union, asked) = scene(8);
     let d = union.root().lookup(&root(), name("d")).unwrap().vnode;
     let open = d.open_directory(&root()).unwrap();
@@ -148,7 +148,7 @@ fn who_is_cancelled_waits_for_no_branch_that_does_not_answer() {
     let source = CancellationSource::new();
     let read = |caller: &Caller| open.read(caller, 0, &mut |_| std::ops::ControlFlow::Continue(()));
     let look_up = |caller: &Caller| d.lookup(caller, name("own 7")).map(drop);
-    let questions: [&Question<'_>; 2] = [&look_up, &read];
+    let questions: [&Query<'_>; 2] = [&look_up, &read];
     for (request, question) in (1..).zip(questions) {
         let caller = root().cancelled_by(source.begin(request, 0));
         let begin = Instant::now();
@@ -166,7 +166,7 @@ fn who_is_cancelled_waits_for_no_branch_that_does_not_answer() {
 }
 
 #[test]
-fn what_is_at_hand_on_the_left_does_not_wait_for_slow_branches() {
+fn object_in_fast_higher_branch_does_not_wait() {
     let (union, asked) = scene(8);
     let server = Caller::server();
     let how = vnode::Creation { mode: 0o644, flags: vnode::OpenFlags::WRITE };
@@ -177,16 +177,16 @@ fn what_is_at_hand_on_the_left_does_not_wait_for_slow_branches() {
 }
 
 #[test]
-fn branches_are_free_when_their_union_has_ended() {
+fn branches_are_released_when_the_union_ends() {
     let directory = tempfile::tempdir().unwrap();
-    let (server, asked) = (Caller::server(), Arc::new(Asked::default()));
+    let (server, asked) = (Caller::server(), Arc::new(QueryCount::default()));
     let union = || {
         let branches = (0..3).map(|index| {
             let path = directory.path().join(index.to_string());
             let _ = std::fs::create_dir(&path);
             std::fs::write(path.join("file"), "").unwrap();
             let tree: FileSystemRef = Arc::new(DirectoryFileSystem::open(&path, Options::default()).unwrap());
-            let file_system = vnode::layer::stack(Far(Arc::clone(&asked)), tree) as FileSystemRef;
+            let file_system = vnode::layer::stack(SlowLayer(Arc::clone(&asked)), tree) as FileSystemRef;
             let mode = if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly };
             Branch { file_system, mode: Some(mode), label: format!("branch {index}") }
         });
@@ -208,12 +208,12 @@ fn branches_are_free_when_their_union_has_ended() {
 }
 
 #[test]
-fn slow_branches_tell_at_once_whether_they_have_changed() {
+fn slow_branches_are_validated_in_parallel() {
     let (union, asked) = scene(8);
     let server = Caller::server();
     // What has just been changed may be changed again without a sign.
     thread::sleep(Duration::from_millis(2_500));
-    asked.slow.store(ATTRIBUTES, Ordering::SeqCst);
+    asked.slow.store(ATTRIBUTE_QUERIES, Ordering::SeqCst);
     // Names are learnt after some misses, and then a branch is asked for nothing but its times.
     for missing in 0..3 {
         assert_eq!(union.root().lookup(&server, name(&format!("none {missing}"))).map(drop), Err(Errno::ENOENT));
@@ -226,10 +226,10 @@ fn slow_branches_tell_at_once_whether_they_have_changed() {
 }
 
 #[test]
-fn slow_branches_are_asked_for_their_space_at_once() {
+fn free_space_of_slow_branches_is_queried_in_parallel() {
     for options in [("create", "most-free"), ("create", "least-used"), ("minimum-free", "1k")] {
         let (union, asked) = scene_with(8, BranchMode::ReadWrite, &[options]);
-        asked.slow.store(SPACE, Ordering::SeqCst);
+        asked.slow.store(SPACE_QUERIES, Ordering::SeqCst);
         asked.most.store(0, Ordering::SeqCst);
         let how = Creation { mode: 0o644, flags: OpenFlags::WRITE };
         union.root().create(&Caller::server(), name("new"), &how).unwrap();
@@ -239,7 +239,7 @@ fn slow_branches_are_asked_for_their_space_at_once() {
 }
 
 #[test]
-fn slow_branches_are_asked_at_once_whether_a_directory_would_show_in_one() {
+fn visibility_in_slow_branches_is_queried_in_parallel() {
     let (union, asked) = scene_with(8, BranchMode::ReadWrite, &[("create", "round-robin")]);
     let (server, how) = (Caller::server(), Creation { mode: 0o644, flags: OpenFlags::WRITE });
     let directory = union.root().lookup(&server, name("at hand")).unwrap().vnode;
@@ -254,7 +254,7 @@ fn slow_branches_are_asked_at_once_whether_a_directory_would_show_in_one() {
 }
 
 #[test]
-fn slow_branches_are_asked_at_once_what_is_to_be_deleted_in_them() {
+fn deletions_in_slow_branches_are_queried_in_parallel() {
     let (union, asked) = scene_with(8, BranchMode::ReadWrite, &[("delete", "all")]);
     let server = Caller::server();
     asked.rounds.store(0, Ordering::SeqCst);

@@ -124,24 +124,24 @@ fn rename(union: &FileSystemRef, from: (&str, &str), to: (&str, &str), mode: Ren
     at(union, from.0)?.rename(&server(), name(from.1), &at(union, to.0)?, name(to.1), mode)
 }
 
-type Step = (&'static str, fn(&FileSystemRef) -> Result<()>, fn(&Lacks) -> Option<Errno>);
+type FeatureStep = (&'static str, fn(&FileSystemRef) -> Result<()>, fn(&Lacks) -> Option<Errno>);
 
 fn never(_: &Lacks) -> Option<Errno> {
     None
 }
 
 /// What is done, and what it answers in a branch that lacks something.
-const STEPS: &[Step] = &[
+const FEATURE_STEPS: &[FeatureStep] = &[
     ("a file is written", |union| change(union, "dir/file", "new"), never),
-    ("a mode is changed", |union| set(union, "dir/other", SetAttributes { mode: Some(0o600), ..UNCHANGED }), never),
+    ("a mode is changed", |union| set(union, "dir/other", SetAttributes { mode: Some(0o600), ..NO_CHANGES }), never),
     (
         "an owner is changed",
-        |union| set(union, "dir/other", SetAttributes { uid: Some(7), ..UNCHANGED }),
+        |union| set(union, "dir/other", SetAttributes { uid: Some(7), ..NO_CHANGES }),
         |lacks| lacks.owners.then_some(Errno::EPERM),
     ),
     (
         "times are changed",
-        |union| set(union, "b", SetAttributes { mtime: Some(SetTime::To(TIME)), ..UNCHANGED }),
+        |union| set(union, "b", SetAttributes { mtime: Some(SetTime::To(TIME)), ..NO_CHANGES }),
         never,
     ),
     ("a file is renamed", |union| rename(union, ("dir", "moved"), ("", "there"), RenameMode::Replace), never),
@@ -193,20 +193,20 @@ const STEPS: &[Step] = &[
     ("one of two names goes", |union| union.root().unlink(&server(), name("linked")), never),
     (
         "a symlink is copied",
-        |union| set(union, "symlink", SetAttributes { mtime: Some(SetTime::To(TIME)), ..UNCHANGED }),
+        |union| set(union, "symlink", SetAttributes { mtime: Some(SetTime::To(TIME)), ..NO_CHANGES }),
         |lacks| lacks.symlinks.then_some(Errno::EPERM),
     ),
     ("a symlink is deleted", |union| union.root().unlink(&server(), name("symlink")), never),
     (
         "a fifo is copied",
-        |union| set(union, "fifo", SetAttributes { mtime: Some(SetTime::To(TIME)), ..UNCHANGED }),
+        |union| set(union, "fifo", SetAttributes { mtime: Some(SetTime::To(TIME)), ..NO_CHANGES }),
         |lacks| lacks.devices.then_some(Errno::EPERM),
     ),
     ("a long name is deleted", |union| at(union, "long")?.unlink(&server(), name(&"l".repeat(251))), never),
     ("a long name is made", |union| create(union, "long", &"m".repeat(255)), never),
 ];
 
-const UNCHANGED: SetAttributes =
+const NO_CHANGES: SetAttributes =
     SetAttributes { size: None, uid: None, gid: None, mode: None, atime: None, mtime: None, kill_privileges: false };
 const TIME: Timestamp = Timestamp { seconds: 1_000_000_001, nanoseconds: 5 };
 
@@ -221,11 +221,11 @@ fn create(union: &FileSystemRef, directory: &str, file: &str) -> Result<()> {
 }
 
 #[test]
-fn operations_do_the_same_whatever_a_branch_lacks() {
+fn operations_do_not_depend_on_branch_features() {
     for lacks in cases() {
         let mut scene = Scene::new(lacks, lower());
         let mut full = Scene::new(NOTHING, lower());
-        for (what, step, expected) in STEPS {
+        for (what, step, expected) in FEATURE_STEPS {
             let answer = step(&scene.union);
             assert_eq!(answer, expected(&lacks).map_or(Ok(()), Err), "{what}: {lacks:?}");
             if answer.is_ok() {
@@ -245,7 +245,7 @@ fn operations_do_the_same_whatever_a_branch_lacks() {
 }
 
 #[test]
-fn what_is_in_use_stays_the_same_object_when_it_is_copied() {
+fn open_object_keeps_its_identity_when_copied() {
     for lacks in cases() {
         let scene = Scene::new(lacks, lower());
         let [file, directory] = ["dir/file", "dir"].map(|path| at(&scene.union, path).unwrap());
@@ -272,7 +272,7 @@ fn what_is_in_use_stays_the_same_object_when_it_is_copied() {
 }
 
 #[test]
-fn a_directory_comes_to_an_earlier_branch_without_attributes() {
+fn directory_is_created_in_older_branch_without_xattrs() {
     // The branch was there first, by which directories are known that it has.
     let upper = without(NFS, memory());
     let register = upper.root().mkdir(&server(), name(".wh..wh.plyfs"), 0o700).unwrap().vnode;
@@ -285,7 +285,7 @@ fn a_directory_comes_to_an_earlier_branch_without_attributes() {
 }
 
 #[test]
-fn what_cannot_have_a_second_name_is_not_copied_for_one() {
+fn failed_link_copies_nothing() {
     for lacks in cases() {
         let scene = Scene::new(lacks, lower());
         let (root, dir) = (scene.union.root(), at(&scene.union, "dir").unwrap());
@@ -305,7 +305,7 @@ fn what_cannot_have_a_second_name_is_not_copied_for_one() {
 }
 
 #[test]
-fn names_that_a_branch_takes_for_one_stay_two() {
+fn case_folded_names_stay_distinct() {
     for lacks in [Lacks { exact_names: true, ..NOTHING }, FAT, EVERYTHING] {
         let lower = memory();
         for path in ["a", "A", "x", "x.", "D/f", "d/f", "c"] {
@@ -341,9 +341,9 @@ fn names_that_a_branch_takes_for_one_stay_two() {
 
 fn owned(lower: &FileSystemRef, file: &str, (uid, mode): (u32, u32)) {
     write(&lower.root(), file, b"data");
-    let rights = SetAttributes { uid: Some(uid), gid: Some(uid), ..UNCHANGED };
+    let rights = SetAttributes { uid: Some(uid), gid: Some(uid), ..NO_CHANGES };
     set(lower, file, rights).unwrap();
-    set(lower, file, SetAttributes { mode: Some(mode), ..UNCHANGED }).unwrap();
+    set(lower, file, SetAttributes { mode: Some(mode), ..NO_CHANGES }).unwrap();
 }
 
 fn rights(union: &FileSystemRef, file: &str) -> (u32, u32) {
@@ -352,7 +352,7 @@ fn rights(union: &FileSystemRef, file: &str) -> (u32, u32) {
 }
 
 #[test]
-fn rights_that_a_branch_cannot_keep_let_nobody_in() {
+fn unsupported_permissions_grant_no_access() {
     let lacks = Lacks { owners: true, modes: true, ..NOTHING };
     let lower = memory();
     for (file, owner) in [
@@ -366,11 +366,11 @@ fn rights_that_a_branch_cannot_keep_let_nobody_in() {
     }
     let scene = Scene::new(lacks, lower);
     for file in ["open", "writable", "program"] {
-        set(&scene.union, file, SetAttributes { mtime: Some(SetTime::Now), ..UNCHANGED }).unwrap();
+        set(&scene.union, file, SetAttributes { mtime: Some(SetTime::Now), ..NO_CHANGES }).unwrap();
         assert_eq!(rights(&scene.union, file), (0, 0o755), "{file}");
     }
     for (file, owner) in [("secret", (5, 0o600)), ("of a group", (0, 0o640))] {
-        let answer = set(&scene.union, file, SetAttributes { mtime: Some(SetTime::Now), ..UNCHANGED });
+        let answer = set(&scene.union, file, SetAttributes { mtime: Some(SetTime::Now), ..NO_CHANGES });
         assert_eq!((answer, rights(&scene.union, file)), (Err(Errno::EPERM), owner), "{file}");
         assert_eq!(at(&scene.upper, file).err(), Some(Errno::ENOENT));
     }
@@ -392,29 +392,29 @@ fn rights_that_a_branch_cannot_keep_let_nobody_in() {
 }
 
 #[test]
-fn set_id_bits_are_nobody_elses() {
+fn set_id_bits_never_apply_to_another_owner() {
     let lower = memory();
     owned(&lower, "program", (5, 0o6755));
     let scene = Scene::new(Lacks { owners: true, ..NOTHING }, lower);
-    set(&scene.union, "program", SetAttributes { mtime: Some(SetTime::Now), ..UNCHANGED }).unwrap();
+    set(&scene.union, "program", SetAttributes { mtime: Some(SetTime::Now), ..NO_CHANGES }).unwrap();
     assert_eq!(rights(&scene.union, "program"), (0, 0o755));
 }
 
 /// A list that lets one user write more than the mode says: its version and its entries.
-const LIST: &[u8] = &[
+const WRITE_ACL: &[u8] = &[
     2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 6, 0, 9, 0, 0, 0, 4, 0, 4, 0, 255, 255, 255, 255, 16, 0, 6, 0,
     255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
 ];
 
 #[test]
-fn attributes_that_a_branch_cannot_keep_are_missing_unless_they_decide_who_may_do_what() {
+fn only_access_relevant_attributes_must_be_preserved() {
     const CAPABILITY: &[u8] = &[1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let lower = memory();
     for (file, attribute, value) in [
         ("user", &b"user.x"[..], &b"1"[..]),
         ("label", b"security.selinux", b"system_u:object_r:etc_t:s0"),
         ("smack", b"security.SMACK64", b"_"),
-        ("list", b"system.posix_acl_access", LIST),
+        ("list", b"system.posix_acl_access", WRITE_ACL),
         ("capability", b"security.capability", CAPABILITY),
     ] {
         write(&lower.root(), file, b"data");
@@ -426,7 +426,7 @@ fn attributes_that_a_branch_cannot_keep_are_missing_unless_they_decide_who_may_d
         assert_eq!(read(&scene.union, file).unwrap(), "1ata");
     }
     for file in ["list", "capability"] {
-        let answer = set(&scene.union, file, SetAttributes { mtime: Some(SetTime::Now), ..UNCHANGED });
+        let answer = set(&scene.union, file, SetAttributes { mtime: Some(SetTime::Now), ..NO_CHANGES });
         assert_eq!((answer, at(&scene.upper, file).err()), (Err(Errno::EOPNOTSUPP), Some(Errno::ENOENT)), "{file}");
     }
     let Scene { lacks, union, upper, lower } = scene;

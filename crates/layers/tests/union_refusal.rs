@@ -10,15 +10,15 @@ use vnode::{
 };
 
 /// A list that lets one user write more than the mode says; the version and its entries.
-const LIST: &[u8] = &[
+const WRITE_ACL: &[u8] = &[
     2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 6, 0, 9, 0, 0, 0, 4, 0, 4, 0, 255, 255, 255, 255, 16, 0, 6, 0,
     255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
 ];
 
-type Refused = (&'static str, fn(&Scene, &Caller) -> Result<()>);
+type RefusedOperation = (&'static str, fn(&Scene, &Caller) -> Result<()>);
 
 /// What neither the owner of `d/f` may do, nor others.
-const REFUSED_TO_ALL: &[Refused] = &[
+const REFUSED_TO_ALL: &[RefusedOperation] = &[
     ("chown", |scene, caller| set(scene, caller, SetAttributes { uid: Some(9), ..SetAttributes::default() })),
     ("chgrp", |scene, caller| set(scene, caller, SetAttributes { gid: Some(9), ..SetAttributes::default() })),
     ("trusted", |scene, caller| set_attribute(scene, caller, b"trusted.x", b"y")),
@@ -51,7 +51,7 @@ const REFUSED_TO_ALL: &[Refused] = &[
 ];
 
 /// What only its owner may do.
-const REFUSED_TO_OTHERS: &[Refused] = &[
+const REFUSED_TO_OTHERS: &[RefusedOperation] = &[
     ("chmod", |scene, caller| set(scene, caller, SetAttributes { mode: Some(0o666), ..SetAttributes::default() })),
     ("truncate", |scene, caller| set(scene, caller, SetAttributes { size: Some(0), ..SetAttributes::default() })),
     ("touch", |scene, caller| {
@@ -64,7 +64,7 @@ const REFUSED_TO_OTHERS: &[Refused] = &[
     }),
     ("user", |scene, caller| set_attribute(scene, caller, b"user.x", b"y")),
     ("removal of user", |scene, caller| at(&scene.union, "d/f")?.removexattr(caller, b"user.there")),
-    ("list", |scene, caller| set_attribute(scene, caller, b"system.posix_acl_access", LIST)),
+    ("list", |scene, caller| set_attribute(scene, caller, b"system.posix_acl_access", WRITE_ACL)),
     ("open to write", |scene, caller| at(&scene.union, "d/f")?.open(caller, OpenFlags::READ_WRITE).map(drop)),
     ("open to truncate", |scene, caller| {
         at(&scene.union, "d/f")?.open(caller, OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).map(drop)
@@ -72,7 +72,7 @@ const REFUSED_TO_OTHERS: &[Refused] = &[
 ];
 
 /// What not even the superuser may do: `d/f` and `d/g` are one file.
-const REFUSED_TO_ANYBODY: &[Refused] = &[
+const REFUSED_TO_ANYBODY: &[RefusedOperation] = &[
     ("rmdir of a file", |scene, caller| at(&scene.union, "d")?.rmdir(caller, name("f"))),
     ("unlink of a directory", |scene, caller| at(&scene.union, "d")?.unlink(caller, name("empty"))),
     ("rmdir of what is not empty", |scene, caller| at(&scene.union, "")?.rmdir(caller, name("d"))),
@@ -118,7 +118,7 @@ fn set_attribute(scene: &Scene, caller: &Caller, name: &[u8], value: &[u8]) -> R
 }
 
 #[test]
-fn what_is_refused_copies_nothing() {
+fn refused_operations_copy_nothing() {
     const OWNER: u32 = 5;
     let mut copied = Vec::new();
     for (caller, refused) in [(user(OWNER), vec![REFUSED_TO_ALL]), (user(6), vec![REFUSED_TO_ALL, REFUSED_TO_OTHERS])] {
@@ -140,7 +140,7 @@ fn what_is_refused_copies_nothing() {
 }
 
 #[test]
-fn what_cannot_be_done_copies_nothing() {
+fn impossible_operations_copy_nothing() {
     let mut copied = Vec::new();
     for (what, refused) in REFUSED_TO_ANYBODY {
         let scene = scene(&[(ReadWrite, &[][..]), (ReadOnly, &["d/f", "d/h", "d/empty/", "d/full/x"])]);
@@ -157,12 +157,12 @@ fn what_cannot_be_done_copies_nothing() {
 }
 
 #[test]
-fn a_list_that_cannot_be_read_lets_nobody_write() {
+fn unreadable_acl_denies_writes() {
     const GROUP: u32 = 5;
     let right = memory();
     fill(&right, 1, "f");
     let file = at(&right, "f").unwrap();
-    file.setxattr(&server(), b"system.posix_acl_access", LIST, XattrMode::Set).unwrap();
+    file.setxattr(&server(), b"system.posix_acl_access", WRITE_ACL, XattrMode::Set).unwrap();
     file.setattr(&server(), &SetAttributes { gid: Some(GROUP), ..SetAttributes::default() }).unwrap();
     let right = layer("faulty", &[("operations", "getxattr"), ("error", "EIO")], layer("readonly", &[], right));
     let scene = joined(vec![(ReadWrite, memory()), (ReadOnly, right)]);

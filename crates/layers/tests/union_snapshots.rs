@@ -18,7 +18,7 @@ use vnode::{Errno, FileSystemRef, OpenFlags, RenameMode};
 
 const STEPS: usize = 20_000;
 /// How many steps are made between two commands.
-const STEPS_OF_A_COMMAND: usize = 60;
+const STEPS_PER_COMMAND: usize = 60;
 
 fn take(scene: &Scene, snapshot: &str) {
     scene.tell("snapshot-take", &[("name", snapshot)]).unwrap();
@@ -44,7 +44,7 @@ fn names(scene: &Scene) -> Vec<String> {
 }
 
 #[test]
-fn a_snapshot_keeps_its_state_and_brings_it_back() {
+fn snapshot_is_preserved_and_restored() {
     let scene = scene(&[(ReadWrite, &["a", "d/x", "d/y"]), (ReadOnly, &["b", "d/z"])]);
     let ino = at(&scene.union, "d/x").unwrap().getattr(&server()).unwrap().ino;
     take(&scene, "first");
@@ -73,7 +73,7 @@ fn a_snapshot_keeps_its_state_and_brings_it_back() {
 }
 
 #[test]
-fn files_that_are_open_go_on_and_the_snapshot_does_not_see_it() {
+fn writes_to_open_files_do_not_reach_the_snapshot() {
     let scene = scene(&[(ReadWrite, &["d/x"])]);
     let file = at(&scene.union, "d/x").unwrap().open(&server(), OpenFlags::READ_WRITE).unwrap();
     take(&scene, "s");
@@ -87,7 +87,7 @@ fn files_that_are_open_go_on_and_the_snapshot_does_not_see_it() {
 }
 
 #[test]
-fn what_is_open_is_what_it_was_at_once_whether_or_not_others_look_it_up() {
+fn open_file_shows_restored_state() {
     for branches in [&[(ReadWrite, &["d/x"][..])][..], &[(ReadWrite, &[]), (ReadOnly, &["d/x"])]] {
         let scene = scene(branches);
         let original = read(&scene.union, "d/x").unwrap();
@@ -105,7 +105,7 @@ fn what_is_open_is_what_it_was_at_once_whether_or_not_others_look_it_up() {
 }
 
 #[test]
-fn no_tree_is_too_deep() {
+fn deep_trees_are_merged() {
     const DEPTH: usize = 5_000;
     let scene = scene(&[(ReadWrite, &[])]);
     let deepest = |file_system: &FileSystemRef| {
@@ -136,7 +136,7 @@ fn no_tree_is_too_deep() {
 }
 
 #[test]
-fn dropping_and_merging_change_nothing_that_users_see() {
+fn drop_and_merge_keep_the_visible_state() {
     let scene = scene(&[(ReadWrite, &["d/x", "e/y"]), (ReadOnly, &["d/z", "f/g"])]);
     let root = scene.union.root();
     take(&scene, "1");
@@ -162,8 +162,8 @@ fn dropping_and_merging_change_nothing_that_users_see() {
 /// Forgetting a snapshot changes nothing that users see, wherever the rest of a moved directory lies, and whatever hides what
 /// is on the right of the way to it.
 #[test]
-fn moved_directories_are_whole_after_a_snapshot_is_forgotten() {
-    struct Case {
+fn moved_directories_are_complete_after_drop() {
+    struct SnapshotCase {
         name: &'static str,
         upper: &'static [&'static str],
         lower: &'static [&'static str],
@@ -171,49 +171,49 @@ fn moved_directories_are_whole_after_a_snapshot_is_forgotten() {
         after: &'static [&'static str],
     }
     let cases = [
-        Case {
+        SnapshotCase {
             name: "the rest is in a directory that has been moved before",
             upper: &[],
             lower: &["x/b/f", "x/g"],
             before: &["mv x a"],
             after: &["mv a/b c"],
         },
-        Case {
+        SnapshotCase {
             name: "the same, and it moves into another that was moved",
             upper: &["y/h"],
             lower: &["x/b/f", "y/z/i"],
             before: &["mv x a", "mv y e"],
             after: &["mv a/b e/b", "mv e/z a/z", "mv e k"],
         },
-        Case {
+        SnapshotCase {
             name: "it moves into a directory that was made anew",
             upper: &["a/old", "x/y/u"],
             lower: &["a/older", "x/y/f"],
             before: &[],
             after: &["rm a/old", "rm a/older", "rmdir a", "mkdir a", "mv x/y a/y"],
         },
-        Case {
+        SnapshotCase {
             name: "two such directories, one in the other",
             upper: &["a/old", "x/y/u", "b/c/o"],
             lower: &["a/older", "x/y/f", "b/c/p"],
             before: &["mv b q"],
             after: &["rm a/old", "rm a/older", "rmdir a", "mkdir a", "mkdir a/n", "mv x/y a/n/y", "mv q/c a/n/y/c"],
         },
-        Case {
+        SnapshotCase {
             name: "a name is removed from one that was moved beside its whiteout",
             upper: &[],
             lower: &["e/f", "e/g", "d"],
             before: &["rm d", "mv e d"],
             after: &["rm d/f"],
         },
-        Case {
+        SnapshotCase {
             name: "directories change places",
             upper: &["a/u", "b/v"],
             lower: &["a/f", "b/g", "b/c/h"],
             before: &["mv a t", "mv b a", "mv t b"],
             after: &["mv a/c t", "mv a s", "mv b a", "mv s b", "mv t b/c"],
         },
-        Case {
+        SnapshotCase {
             name: "the rest is gone below",
             upper: &["a/u/w"],
             lower: &["a/f"],
@@ -221,7 +221,7 @@ fn moved_directories_are_whole_after_a_snapshot_is_forgotten() {
             after: &["mv b/u c", "mv b d", "mv d c/d"],
         },
     ];
-    for Case { name: case, upper, lower, before, after } in cases {
+    for SnapshotCase { name: case, upper, lower, before, after } in cases {
         for whiteouts in ["names", "overlay"] {
             let (left, right) = (memory(), memory());
             upper.iter().for_each(|path| fill(&left, 0, path));
@@ -245,7 +245,7 @@ fn moved_directories_are_whole_after_a_snapshot_is_forgotten() {
 
 /// Where overlayfs has noted that the rest of a directory is beside it, that is so wherever the directory then moves.
 #[test]
-fn what_overlayfs_has_moved_is_whole_after_a_snapshot_is_forgotten() {
+fn overlayfs_moves_are_complete_after_drop() {
     for after in [&["mv d q/d"][..], &["mv d/e q/e"], &["mv d/e e", "mv d q/d", "mv e q/d/e"]] {
         let (left, right) = (memory(), memory());
         fill(&left, 0, "q/h");
@@ -265,7 +265,7 @@ fn what_overlayfs_has_moved_is_whole_after_a_snapshot_is_forgotten() {
 
 /// A file with several names that was copied before a snapshot can be renamed, replaced and removed by each of them after it.
 #[test]
-fn every_name_of_a_copied_file_can_be_changed_after_a_snapshot() {
+fn hard_links_of_copied_file_can_be_changed_after_a_snapshot() {
     for command in ["mv n d/g", "mv d/g n", "mv d/g d/h", "mv d/h d/g", "mv f d/g", "mv d/g f", "rm d/g"] {
         let right = memory();
         ["f", "d/h", "n"].iter().for_each(|path| fill(&right, 1, path));
@@ -301,7 +301,7 @@ fn every_name_of_a_copied_file_can_be_changed_after_a_snapshot() {
 /// The names of a file that was copied while its branch was frozen, or only read, stay names of one file when the branch is written
 /// again.
 #[test]
-fn every_name_of_a_copied_file_leads_to_the_copy_when_its_branch_is_written_again() {
+fn hard_links_lead_to_the_copy_when_the_branch_is_writable_again() {
     let all = [&[][..], &[("delete", "all")], &[("whiteouts", "overlay")]];
     for (options, by_mode) in all.into_iter().flat_map(|options| [(options, false), (options, true)]) {
         for command in ["", "mv d/g n", "mv n d/g", "mv d/g d/h", "mv f d/g", "mv d/g f", "rm d/g", "rm f", "mv n f"] {
@@ -386,7 +386,7 @@ fn seen(scene: &Scene) -> Vec<String> {
 }
 
 #[test]
-fn commands_on_snapshots_that_cannot_be_done_say_why() {
+fn failed_snapshot_commands_report_the_reason() {
     let scene = scene(&[(ReadWrite, &["a"])]);
     let error = |command: &str, arguments: &[(&str, &str)]| scene.tell(command, arguments).unwrap_err().to_string();
     assert_eq!(error("snapshot-merge", &[]), "there is no snapshot");
@@ -402,7 +402,7 @@ fn commands_on_snapshots_that_cannot_be_done_say_why() {
 }
 
 #[test]
-fn snapshots_are_there_again_after_a_restart() {
+fn snapshots_survive_a_restart() {
     let upper = memory();
     let join = || {
         let branch = layers::Branch { file_system: upper.clone(), mode: Some(ReadWrite), label: "upper".to_owned() };
@@ -436,7 +436,7 @@ fn v(names: &[&str]) -> Vec<String> {
 /// Random operations beside the same on `mem`, with snapshots that come and go: users see no difference, and each snapshot
 /// is what was seen when it was taken.
 #[test]
-fn whatever_is_done_between_them_snapshots_keep_what_was_seen() {
+fn random_operations_keep_snapshots() {
     let number = |variable| std::env::var(variable).ok()?.parse::<u64>().ok();
     let seed = number("MODEL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     snapshots_keep_what_was_seen(seed, number("MODEL_STEPS").map_or(STEPS, |steps| steps as usize));
@@ -445,7 +445,7 @@ fn whatever_is_done_between_them_snapshots_keep_what_was_seen() {
 /// Seeds with which something was wrong once: a lock was lost with a metadata-only copy's data, and what was known of the
 /// names in a layer was believed after another was folded into it.
 #[test]
-fn snapshots_keep_what_was_seen_with_seeds_that_failed_once() {
+fn failed_seeds_keep_snapshots() {
     snapshots_keep_what_was_seen(1_453_506_809, 600);
     snapshots_keep_what_was_seen(3_709_219_521, 6200);
 }
@@ -464,7 +464,7 @@ fn snapshots_keep_what_was_seen(seed: u64, steps: usize) {
     let mut union = Side::new(Box::new(common::Shared(scene.union.clone())), false);
     let mut kept: Vec<(String, Vec<String>)> = Vec::new();
     for step in 0..steps {
-        if step % STEPS_OF_A_COMMAND == STEPS_OF_A_COMMAND - 1 {
+        if step % STEPS_PER_COMMAND == STEPS_PER_COMMAND - 1 {
             command(&scene, &union, &mut kept, &mut random, step);
             let (expected, found) = (comparable(&model.tree()), comparable(&union.tree()));
             same(&expected, &found, &format!("MODEL_SEED={seed}, step {step}, after a command"));
@@ -487,7 +487,7 @@ fn snapshots_keep_what_was_seen(seed: u64, steps: usize) {
 
 /// The same, and in the end nothing is wrong in any layer.
 #[test]
-fn whatever_is_done_between_them_snapshots_are_in_order() {
+fn random_operations_leave_snapshots_consistent() {
     let number = |variable| std::env::var(variable).ok()?.parse::<u64>().ok();
     let seed = number("MODEL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     let mut random = Rng::with_seed(seed);
@@ -497,7 +497,7 @@ fn whatever_is_done_between_them_snapshots_are_in_order() {
     let mut union = Side::new(Box::new(common::Shared(scene.union.clone())), false);
     let mut kept = Vec::new();
     for step in 0..900 {
-        if step % STEPS_OF_A_COMMAND == STEPS_OF_A_COMMAND - 1 {
+        if step % STEPS_PER_COMMAND == STEPS_PER_COMMAND - 1 {
             command(&scene, &union, &mut kept, &mut random, step);
         }
         let operation = Operation::random(&mut random);

@@ -9,7 +9,7 @@ use conformance::faults::Below;
 use layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::{Errno, FileSystemRef, OpenFlags, RenameMode, SetAttributes, read_fully};
 
-const FAR: u64 = 1 << 20;
+const DATA_OFFSET: u64 = 1 << 20;
 
 /// A file system that answers as it is told.
 fn told() -> (FileSystemRef, Below) {
@@ -20,14 +20,14 @@ fn told() -> (FileSystemRef, Below) {
 }
 
 #[test]
-fn data_that_could_not_be_looked_for_do_not_become_a_hole() {
+fn failed_data_lookup_leaves_no_hole() {
     for call in 1..12 {
         for error in ["ENXIO", "EIO", "EINVAL"] {
             let (right, told) = told();
             write(&right.root(), "file", b"begin");
             let file = at(&right, "file").unwrap().open(&server(), OpenFlags::READ_WRITE).unwrap();
-            file.write_at(&server(), FAR, b"end", false).unwrap();
-            file.truncate(&server(), 3 * FAR, false).unwrap();
+            file.write_at(&server(), DATA_OFFSET, b"end", false).unwrap();
+            file.truncate(&server(), 3 * DATA_OFFSET, false).unwrap();
             let scene = joined_with(&[], vec![(ReadWrite, memory()), (ReadOnly, right.clone())]);
             let shown = at(&scene.union, "file").unwrap();
             told.set(0, &[("operations", "lseek"), ("from", &call.to_string()), ("times", "1"), ("error", error)]);
@@ -36,9 +36,9 @@ fn data_that_could_not_be_looked_for_do_not_become_a_hole() {
             let copied = opened.and_then(|file| file.write_at(&server(), 0, b"B", false));
             assert!(copied.is_ok() || at(&scene.branches[0], "file").is_err(), "{copied:?}");
             let (shown, mut found) = (shown.open(&server(), OpenFlags::READ).unwrap(), [0; 3]);
-            read_fully(&*shown, &server(), FAR, &mut found).unwrap();
+            read_fully(&*shown, &server(), DATA_OFFSET, &mut found).unwrap();
             assert_eq!(&found, b"end", "{error} at call {call}");
-            assert_eq!(shown.getattr(&server()).unwrap().size, 3 * FAR);
+            assert_eq!(shown.getattr(&server()).unwrap().size, 3 * DATA_OFFSET);
         }
     }
 }
@@ -68,7 +68,7 @@ fn marked() -> (Scene, Below) {
 }
 
 #[test]
-fn marks_that_cannot_be_read_are_not_taken_for_none() {
+fn unreadable_marks_are_an_error() {
     for operation in ["listxattr", "getxattr"] {
         for error in ["EPERM", "EACCES", "EIO", "ENOMEM"] {
             for call in 1..8 {

@@ -27,9 +27,9 @@ use vnode::{
 use BranchMode::{ReadOnly, ReadWrite};
 
 /// The user of the first view, that of the second, and one without.
-const ONE: u32 = 1001;
-const TWO: u32 = 1002;
-const OTHER: u32 = 1003;
+const FIRST_VIEW_USER: u32 = 1001;
+const SECOND_VIEW_USER: u32 = 1002;
+const USER_WITHOUT_VIEW: u32 = 1003;
 
 /// A union of a written branch and one that is read, and two views, each for one user.
 fn split() -> (Scene, [FileSystemRef; 2]) {
@@ -38,7 +38,9 @@ fn split() -> (Scene, [FileSystemRef; 2]) {
         open_to_all(&branch.root());
     }
     let privates = [memory(), memory()];
-    for (label, (private, uid)) in ["one", "two"].into_iter().zip(privates.iter().zip([ONE, TWO])) {
+    for (label, (private, uid)) in
+        ["one", "two"].into_iter().zip(privates.iter().zip([FIRST_VIEW_USER, SECOND_VIEW_USER]))
+    {
         scene.offer(label, private);
         scene.tell("view-add", &[("branch", label), ("uid", &uid.to_string())]).unwrap();
     }
@@ -87,21 +89,21 @@ fn text(file: &OpenFileRef, caller: &Caller) -> Result<String> {
 }
 
 #[test]
-fn what_a_view_writes_nobody_else_sees() {
+fn writes_of_a_view_are_private() {
     let (scene, privates) = split();
-    put(&scene, ONE, "top", "mine");
-    put(&scene, ONE, "below", "mine too");
-    put(&scene, ONE, "d/new", "new");
-    put(&scene, ONE, "e/deep/new", "deep");
-    let d = walk(&scene, ONE, "d").unwrap();
-    d.unlink(&user(ONE), name("f")).unwrap();
-    d.mkdir(&user(ONE), name("sub"), 0o777).unwrap();
+    put(&scene, FIRST_VIEW_USER, "top", "mine");
+    put(&scene, FIRST_VIEW_USER, "below", "mine too");
+    put(&scene, FIRST_VIEW_USER, "d/new", "new");
+    put(&scene, FIRST_VIEW_USER, "e/deep/new", "deep");
+    let d = walk(&scene, FIRST_VIEW_USER, "d").unwrap();
+    d.unlink(&user(FIRST_VIEW_USER), name("f")).unwrap();
+    d.mkdir(&user(FIRST_VIEW_USER), name("sub"), 0o777).unwrap();
     assert_eq!(
-        (see(&scene, ONE, "top").as_deref(), see(&scene, ONE, "below").as_deref()),
+        (see(&scene, FIRST_VIEW_USER, "top").as_deref(), see(&scene, FIRST_VIEW_USER, "below").as_deref()),
         (Some("mine"), Some("mine too"))
     );
-    assert_eq!(names(&scene, ONE, "d"), ["g", "new", "sub"]);
-    for other in [TWO, OTHER] {
+    assert_eq!(names(&scene, FIRST_VIEW_USER, "d"), ["g", "new", "sub"]);
+    for other in [SECOND_VIEW_USER, USER_WITHOUT_VIEW] {
         assert_eq!(
             (see(&scene, other, "top").as_deref(), see(&scene, other, "below").as_deref()),
             (Some("0:top"), Some("1:below"))
@@ -117,77 +119,84 @@ fn what_a_view_writes_nobody_else_sees() {
 }
 
 #[test]
-fn views_see_at_once_what_is_changed_below_them() {
+fn views_see_changes_of_shared_branches_at_once() {
     let (scene, _) = split();
     // Whatever a view may remember of the directories.
     for round in 0..30 {
         let file = format!("d/{round}");
-        assert_eq!(see(&scene, ONE, &file), None);
-        put(&scene, OTHER, &file, "a");
-        assert_eq!(see(&scene, ONE, &file).as_deref(), Some("a"));
-        put(&scene, OTHER, &file, "changed");
-        assert_eq!(see(&scene, ONE, &file).as_deref(), Some("changed"));
-        assert!(names(&scene, ONE, "d").contains(&round.to_string()));
-        walk(&scene, OTHER, "d").unwrap().unlink(&user(OTHER), name(&round.to_string())).unwrap();
-        assert_eq!(see(&scene, ONE, &file), None);
-        assert!(!names(&scene, ONE, "d").contains(&round.to_string()));
+        assert_eq!(see(&scene, FIRST_VIEW_USER, &file), None);
+        put(&scene, USER_WITHOUT_VIEW, &file, "a");
+        assert_eq!(see(&scene, FIRST_VIEW_USER, &file).as_deref(), Some("a"));
+        put(&scene, USER_WITHOUT_VIEW, &file, "changed");
+        assert_eq!(see(&scene, FIRST_VIEW_USER, &file).as_deref(), Some("changed"));
+        assert!(names(&scene, FIRST_VIEW_USER, "d").contains(&round.to_string()));
+        walk(&scene, USER_WITHOUT_VIEW, "d")
+            .unwrap()
+            .unlink(&user(USER_WITHOUT_VIEW), name(&round.to_string()))
+            .unwrap();
+        assert_eq!(see(&scene, FIRST_VIEW_USER, &file), None);
+        assert!(!names(&scene, FIRST_VIEW_USER, "d").contains(&round.to_string()));
     }
     // A copy in a branch that the view only reads.
-    assert_eq!(see(&scene, ONE, "below").as_deref(), Some("1:below"));
-    let reader = walk(&scene, ONE, "below").unwrap().open(&user(ONE), OpenFlags::READ).unwrap();
-    let number = walk(&scene, ONE, "below").unwrap().getattr(&user(ONE)).unwrap().ino;
-    put(&scene, OTHER, "below", "copied");
-    assert_eq!(see(&scene, ONE, "below").as_deref(), Some("copied"));
-    assert_eq!(text(&reader, &user(ONE)).unwrap(), "copied", "what is open follows");
-    assert_eq!(walk(&scene, ONE, "below").unwrap().getattr(&user(ONE)).unwrap().ino, number);
+    assert_eq!(see(&scene, FIRST_VIEW_USER, "below").as_deref(), Some("1:below"));
+    let reader = walk(&scene, FIRST_VIEW_USER, "below").unwrap().open(&user(FIRST_VIEW_USER), OpenFlags::READ).unwrap();
+    let number = walk(&scene, FIRST_VIEW_USER, "below").unwrap().getattr(&user(FIRST_VIEW_USER)).unwrap().ino;
+    put(&scene, USER_WITHOUT_VIEW, "below", "copied");
+    assert_eq!(see(&scene, FIRST_VIEW_USER, "below").as_deref(), Some("copied"));
+    assert_eq!(text(&reader, &user(FIRST_VIEW_USER)).unwrap(), "copied", "what is open follows");
+    assert_eq!(walk(&scene, FIRST_VIEW_USER, "below").unwrap().getattr(&user(FIRST_VIEW_USER)).unwrap().ino, number);
     // A directory that gets another name.
     let top = scene.union.root();
-    top.rename(&user(OTHER), name("e"), &top, name("moved"), RenameMode::Replace).unwrap();
-    assert_eq!(see(&scene, ONE, "moved/deep/h").as_deref(), Some("1:e/deep/h"));
-    assert_eq!(walk(&scene, ONE, "e").err(), Some(Errno::ENOENT));
+    top.rename(&user(USER_WITHOUT_VIEW), name("e"), &top, name("moved"), RenameMode::Replace).unwrap();
+    assert_eq!(see(&scene, FIRST_VIEW_USER, "moved/deep/h").as_deref(), Some("1:e/deep/h"));
+    assert_eq!(walk(&scene, FIRST_VIEW_USER, "e").err(), Some(Errno::ENOENT));
     // And what the view has hidden stays so.
-    walk(&scene, ONE, "d").unwrap().unlink(&user(ONE), name("f")).unwrap();
-    put(&scene, OTHER, "d/f", "again");
-    assert_eq!(see(&scene, ONE, "d/f"), None);
+    walk(&scene, FIRST_VIEW_USER, "d").unwrap().unlink(&user(FIRST_VIEW_USER), name("f")).unwrap();
+    put(&scene, USER_WITHOUT_VIEW, "d/f", "again");
+    assert_eq!(see(&scene, FIRST_VIEW_USER, "d/f"), None);
 }
 
 #[test]
-fn files_are_apart_and_directories_at_one_place_are_one_vnode() {
+fn views_share_directory_vnodes_but_not_files() {
     let (scene, _) = split();
     let handle = |uid, path| walk(&scene, uid, path).unwrap().handle();
-    assert_ne!(handle(ONE, "top"), handle(OTHER, "top"));
-    assert_ne!(handle(ONE, "top"), handle(TWO, "top"));
-    assert_eq!(handle(ONE, "top"), handle(ONE, "top"));
-    for uid in [ONE, TWO] {
-        assert_eq!(handle(uid, "d"), handle(OTHER, "d"));
-        assert_eq!(handle(uid, "e/deep"), handle(OTHER, "e/deep"));
+    assert_ne!(handle(FIRST_VIEW_USER, "top"), handle(USER_WITHOUT_VIEW, "top"));
+    assert_ne!(handle(FIRST_VIEW_USER, "top"), handle(SECOND_VIEW_USER, "top"));
+    assert_eq!(handle(FIRST_VIEW_USER, "top"), handle(FIRST_VIEW_USER, "top"));
+    for uid in [FIRST_VIEW_USER, SECOND_VIEW_USER] {
+        assert_eq!(handle(uid, "d"), handle(USER_WITHOUT_VIEW, "d"));
+        assert_eq!(handle(uid, "e/deep"), handle(USER_WITHOUT_VIEW, "e/deep"));
     }
     let number = |uid, path| walk(&scene, uid, path).unwrap().getattr(&user(uid)).unwrap().ino;
-    assert_eq!(number(ONE, "top"), number(OTHER, "top"));
+    assert_eq!(number(FIRST_VIEW_USER, "top"), number(USER_WITHOUT_VIEW, "top"));
     // Directories that only views have are one vnode too, which shows each its own.
     let mut held = Vec::new();
-    for (uid, text) in [(ONE, "of one"), (TWO, "of two")] {
+    for (uid, text) in [(FIRST_VIEW_USER, "of one"), (SECOND_VIEW_USER, "of two")] {
         held.push(scene.union.root().mkdir(&user(uid), name("work"), 0o700).unwrap());
         put(&scene, uid, "work/file", text);
     }
-    assert_eq!(handle(ONE, "work"), handle(TWO, "work"));
-    assert_eq!(see(&scene, ONE, "work/file").as_deref(), Some("of one"));
-    assert_eq!(see(&scene, TWO, "work/file").as_deref(), Some("of two"));
-    let work = walk(&scene, ONE, "work").unwrap();
-    assert_eq!(work.lookup(&user(OTHER), name("file")).err(), Some(Errno::ENOENT), "others have no such directory");
-    assert_eq!(work.getattr(&user(OTHER)).err(), Some(Errno::ENOENT));
-    assert_ne!(work.getattr(&user(ONE)).unwrap().uid, work.getattr(&user(TWO)).unwrap().uid);
+    assert_eq!(handle(FIRST_VIEW_USER, "work"), handle(SECOND_VIEW_USER, "work"));
+    assert_eq!(see(&scene, FIRST_VIEW_USER, "work/file").as_deref(), Some("of one"));
+    assert_eq!(see(&scene, SECOND_VIEW_USER, "work/file").as_deref(), Some("of two"));
+    let work = walk(&scene, FIRST_VIEW_USER, "work").unwrap();
+    assert_eq!(
+        work.lookup(&user(USER_WITHOUT_VIEW), name("file")).err(),
+        Some(Errno::ENOENT),
+        "others have no such directory"
+    );
+    assert_eq!(work.getattr(&user(USER_WITHOUT_VIEW)).err(), Some(Errno::ENOENT));
+    assert_ne!(work.getattr(&user(FIRST_VIEW_USER)).unwrap().uid, work.getattr(&user(SECOND_VIEW_USER)).unwrap().uid);
     // And one that is made there later by the others is one with it.
-    scene.union.root().mkdir(&user(OTHER), name("work"), 0o777).unwrap();
-    assert_eq!(handle(OTHER, "work"), work.handle());
-    assert_eq!(names(&scene, OTHER, "work"), [""; 0]);
+    scene.union.root().mkdir(&user(USER_WITHOUT_VIEW), name("work"), 0o777).unwrap();
+    assert_eq!(handle(USER_WITHOUT_VIEW, "work"), work.handle());
+    assert_eq!(names(&scene, USER_WITHOUT_VIEW, "work"), [""; 0]);
 }
 
 #[test]
-fn readers_of_an_open_directory_see_their_own_view() {
+fn open_directory_serves_the_view_of_each_reader() {
     let (scene, _) = split();
-    put(&scene, ONE, "d/mine", "");
-    let open = walk(&scene, ONE, "d").unwrap().open_directory(&user(ONE)).unwrap();
+    put(&scene, FIRST_VIEW_USER, "d/mine", "");
+    let open = walk(&scene, FIRST_VIEW_USER, "d").unwrap().open_directory(&user(FIRST_VIEW_USER)).unwrap();
     let read_as = |uid| {
         let mut names = Vec::new();
         open.read(&user(uid), 0, &mut |entry| {
@@ -198,39 +207,43 @@ fn readers_of_an_open_directory_see_their_own_view() {
         names.sort();
         names
     };
-    assert_eq!(read_as(ONE), ["f", "g", "mine"]);
-    assert_eq!(read_as(OTHER), ["f", "g"]);
+    assert_eq!(read_as(FIRST_VIEW_USER), ["f", "g", "mine"]);
+    assert_eq!(read_as(USER_WITHOUT_VIEW), ["f", "g"]);
 }
 
 #[test]
-fn what_is_open_stays_in_the_view_that_opened_it() {
+fn open_file_stays_in_its_view() {
     let (scene, _) = split();
-    let (one, other) = (user(ONE), user(OTHER));
-    let shared = walk(&scene, OTHER, "top").unwrap().open(&other, OpenFlags::READ_WRITE).unwrap();
-    let mine = walk(&scene, ONE, "top").unwrap().open(&one, OpenFlags::READ_WRITE).unwrap();
+    let (one, other) = (user(FIRST_VIEW_USER), user(USER_WITHOUT_VIEW));
+    let shared = walk(&scene, USER_WITHOUT_VIEW, "top").unwrap().open(&other, OpenFlags::READ_WRITE).unwrap();
+    let mine = walk(&scene, FIRST_VIEW_USER, "top").unwrap().open(&one, OpenFlags::READ_WRITE).unwrap();
     // As processes do that inherit descriptors.
     mine.write_at(&other, 0, b"M", false).unwrap();
     assert_eq!(
-        (see(&scene, ONE, "top").as_deref(), see(&scene, OTHER, "top").as_deref()),
+        (see(&scene, FIRST_VIEW_USER, "top").as_deref(), see(&scene, USER_WITHOUT_VIEW, "top").as_deref()),
         (Some("M:top"), Some("0:top"))
     );
     shared.write_at(&one, 0, b"S", false).unwrap();
     assert_eq!(
-        (see(&scene, ONE, "top").as_deref(), see(&scene, TWO, "top").as_deref()),
+        (see(&scene, FIRST_VIEW_USER, "top").as_deref(), see(&scene, SECOND_VIEW_USER, "top").as_deref()),
         (Some("M:top"), Some("S:top"))
     );
-    let vnode = walk(&scene, ONE, "top").unwrap();
+    let vnode = walk(&scene, FIRST_VIEW_USER, "top").unwrap();
     assert_eq!(vnode.open(&other, OpenFlags::READ).err(), Some(Errno::ENOENT), "it is nobody else's to open");
-    assert_eq!(vnode.open(&user(TWO), OpenFlags::READ).err(), Some(Errno::ENOENT));
-    let shared = walk(&scene, OTHER, "top").unwrap();
+    assert_eq!(vnode.open(&user(SECOND_VIEW_USER), OpenFlags::READ).err(), Some(Errno::ENOENT));
+    let shared = walk(&scene, USER_WITHOUT_VIEW, "top").unwrap();
     let linked = scene.union.root().link(&one, &shared, name("stolen"));
     assert_eq!(linked.err().map(|error| error == Errno::EXDEV), Some(true));
 }
 
 /// As chmod(2), truncate(2) and setxattr(2) do through /proc/PID/fd.
 #[test]
-fn what_is_of_one_view_no_other_changes() {
-    for (owner, other) in [(OTHER, ONE), (ONE, OTHER), (ONE, TWO)] {
+fn objects_of_a_view_cannot_be_changed_by_others() {
+    for (owner, other) in [
+        (USER_WITHOUT_VIEW, FIRST_VIEW_USER),
+        (FIRST_VIEW_USER, USER_WITHOUT_VIEW),
+        (FIRST_VIEW_USER, SECOND_VIEW_USER),
+    ] {
         let (scene, _) = split();
         let (mine, others) = (user(owner), user(other));
         let top = scene.union.root();
@@ -273,29 +286,34 @@ fn what_is_of_one_view_no_other_changes() {
         // A directory is to each what it has at that place.
         let directory = of(&mine, "d").vnode;
         directory.setxattr(&others, b"user.a", b"other", XattrMode::Set).unwrap();
-        assert_eq!(directory.getxattr(&mine, b"user.a").is_ok(), other == OTHER, "what is shared is seen below");
+        assert_eq!(
+            directory.getxattr(&mine, b"user.a").is_ok(),
+            other == USER_WITHOUT_VIEW,
+            "what is shared is seen below"
+        );
     }
 }
 
 #[test]
-fn attributes_links_and_xattrs_are_of_the_view() {
+fn attributes_links_and_xattrs_belong_to_the_view() {
     let (scene, _) = split();
-    let (one, other) = (user(ONE), user(OTHER));
-    let (mine, theirs) = (walk(&scene, ONE, "top").unwrap(), walk(&scene, OTHER, "top").unwrap());
+    let (one, other) = (user(FIRST_VIEW_USER), user(USER_WITHOUT_VIEW));
+    let (mine, theirs) =
+        (walk(&scene, FIRST_VIEW_USER, "top").unwrap(), walk(&scene, USER_WITHOUT_VIEW, "top").unwrap());
     let top = scene.union.root();
     top.link(&one, &mine, name("again")).unwrap();
     assert_eq!((mine.getattr(&one).unwrap().nlink, theirs.getattr(&other).unwrap().nlink), (2, 1));
-    assert_eq!(mine.handle(), walk(&scene, ONE, "again").unwrap().handle());
+    assert_eq!(mine.handle(), walk(&scene, FIRST_VIEW_USER, "again").unwrap().handle());
     mine.setxattr(&root(), b"user.a", b"1", XattrMode::Set).unwrap();
     assert_eq!(theirs.getxattr(&other, b"user.a").err(), Some(Errno::ENODATA));
-    let d = walk(&scene, OTHER, "d").unwrap();
-    let hidden = walk(&scene, ONE, "d").unwrap();
+    let d = walk(&scene, USER_WITHOUT_VIEW, "d").unwrap();
+    let hidden = walk(&scene, FIRST_VIEW_USER, "d").unwrap();
     hidden.mkdir(&one, name("own"), 0o755).unwrap();
-    let own = walk(&scene, ONE, "d/own").unwrap();
+    let own = walk(&scene, FIRST_VIEW_USER, "d/own").unwrap();
     own.setattr(&one, &SetAttributes { mode: Some(0o700), ..SetAttributes::default() }).unwrap();
     assert_eq!(d.lookup(&other, name("own")).err(), Some(Errno::ENOENT));
     // What is listed has the number that it is found with, in each view.
-    for uid in [ONE, TWO, OTHER] {
+    for uid in [FIRST_VIEW_USER, SECOND_VIEW_USER, USER_WITHOUT_VIEW] {
         let caller = user(uid);
         let open = walk(&scene, uid, "d").unwrap().open_directory(&caller).unwrap();
         for (entry, ino) in numbered(&open, &caller) {
@@ -306,39 +324,39 @@ fn attributes_links_and_xattrs_are_of_the_view() {
 }
 
 #[test]
-fn what_is_removed_in_one_view_is_set_apart_before() {
+fn directory_removed_in_one_view_is_detached_first() {
     let (scene, _) = split();
-    let (one, other) = (user(ONE), user(OTHER));
+    let (one, other) = (user(FIRST_VIEW_USER), user(USER_WITHOUT_VIEW));
     scene.union.root().mkdir(&other, name("empty"), 0o777).unwrap();
-    let held = walk(&scene, ONE, "empty").unwrap();
+    let held = walk(&scene, FIRST_VIEW_USER, "empty").unwrap();
     let shared = held.handle();
-    assert_eq!(shared, walk(&scene, OTHER, "empty").unwrap().handle());
+    assert_eq!(shared, walk(&scene, USER_WITHOUT_VIEW, "empty").unwrap().handle());
     let top = scene.union.root();
     assert_eq!(top.rmdir(&one, name("d")).err(), Some(Errno::ENOTEMPTY));
     assert_eq!(top.rmdir(&one, name("empty")).err(), Some(Errno::ESTALE), "look again");
-    assert_ne!(walk(&scene, ONE, "empty").unwrap().handle(), shared);
+    assert_ne!(walk(&scene, FIRST_VIEW_USER, "empty").unwrap().handle(), shared);
     top.rmdir(&one, name("empty")).unwrap();
-    assert_eq!(walk(&scene, ONE, "empty").err(), Some(Errno::ENOENT));
-    assert_eq!(walk(&scene, OTHER, "empty").unwrap().handle(), shared);
+    assert_eq!(walk(&scene, FIRST_VIEW_USER, "empty").err(), Some(Errno::ENOENT));
+    assert_eq!(walk(&scene, USER_WITHOUT_VIEW, "empty").unwrap().handle(), shared);
     // What comes in its place is presented as what the others have there.
     top.mkdir(&one, name("empty"), 0o777).unwrap();
-    assert_eq!(walk(&scene, ONE, "empty").unwrap().handle(), shared);
+    assert_eq!(walk(&scene, FIRST_VIEW_USER, "empty").unwrap().handle(), shared);
     // A directory that is renamed is known where it is to those who are in it.
-    let inside = walk(&scene, ONE, "d").unwrap();
+    let inside = walk(&scene, FIRST_VIEW_USER, "d").unwrap();
     assert_eq!(top.rename(&one, name("d"), &top, name("x"), RenameMode::Replace).err(), Some(Errno::ESTALE));
     top.rename(&one, name("d"), &top, name("x"), RenameMode::Replace).unwrap();
-    put(&scene, ONE, "x/made", "after");
+    put(&scene, FIRST_VIEW_USER, "x/made", "after");
     assert_eq!(list(&inside, &one), ["f", "g", "made"]);
     assert_eq!(list(&inside, &other), ["f", "g"]);
-    assert_ne!(walk(&scene, ONE, "x").unwrap().handle(), inside.handle());
-    assert_eq!(walk(&scene, OTHER, "d").unwrap().handle(), inside.handle());
+    assert_ne!(walk(&scene, FIRST_VIEW_USER, "x").unwrap().handle(), inside.handle());
+    assert_eq!(walk(&scene, USER_WITHOUT_VIEW, "d").unwrap().handle(), inside.handle());
 }
 
 /// However a directory is presented, those in it tell the same of the one above them.
 #[test]
-fn the_directory_above_is_the_one_that_is_found_by_its_name() {
+fn parent_lookup_agrees_with_name_lookup() {
     let (scene, _) = split();
-    let (one, other) = (user(ONE), user(OTHER));
+    let (one, other) = (user(FIRST_VIEW_USER), user(USER_WITHOUT_VIEW));
     let top = scene.union.root();
     let is_above = |uid: u32| {
         let inside = walk(&scene, uid, "room/inside").unwrap();
@@ -349,100 +367,100 @@ fn the_directory_above_is_the_one_that_is_found_by_its_name() {
     open_to_all(&room);
     let make_inside = |caller: &Caller| walk(&scene, caller.uid, "room").unwrap().mkdir(caller, name("inside"), 0o777);
     make_inside(&one).unwrap();
-    is_above(ONE);
+    is_above(FIRST_VIEW_USER);
     // To be removed, and then not: by a vnode of its own.
     assert_eq!(top.rmdir(&other, name("room")).err(), Some(Errno::ESTALE), "look again");
-    let face = walk(&scene, OTHER, "room").unwrap();
+    let face = walk(&scene, USER_WITHOUT_VIEW, "room").unwrap();
     assert_ne!(face.handle(), room.handle());
     make_inside(&other).unwrap();
-    [ONE, OTHER].into_iter().for_each(is_above);
+    [FIRST_VIEW_USER, USER_WITHOUT_VIEW].into_iter().for_each(is_above);
     // To be renamed, and then not: set apart.
     assert_eq!(top.rename(&one, name("room"), &top, name("x"), RenameMode::Replace).err(), Some(Errno::ESTALE));
-    [ONE, OTHER].into_iter().for_each(is_above);
+    [FIRST_VIEW_USER, USER_WITHOUT_VIEW].into_iter().for_each(is_above);
 }
 
 #[test]
-fn who_is_in_a_directory_stays_there_when_others_remove_theirs() {
+fn working_directory_survives_removal_in_another_view() {
     let (scene, _) = split();
-    let (one, other) = (user(ONE), user(OTHER));
+    let (one, other) = (user(FIRST_VIEW_USER), user(USER_WITHOUT_VIEW));
     let top = scene.union.root();
     let inside = top.mkdir(&other, name("room"), 0o777).unwrap().vnode;
     open_to_all(&inside);
-    put(&scene, ONE, "room/mine", "1");
-    put(&scene, TWO, "room/mine", "2");
-    assert_eq!(walk(&scene, ONE, "room").unwrap().handle(), inside.handle());
-    assert_eq!(walk(&scene, TWO, "room").unwrap().handle(), inside.handle());
+    put(&scene, FIRST_VIEW_USER, "room/mine", "1");
+    put(&scene, SECOND_VIEW_USER, "room/mine", "2");
+    assert_eq!(walk(&scene, FIRST_VIEW_USER, "room").unwrap().handle(), inside.handle());
+    assert_eq!(walk(&scene, SECOND_VIEW_USER, "room").unwrap().handle(), inside.handle());
     assert_eq!(top.rmdir(&other, name("room")).err(), Some(Errno::ESTALE), "look again");
-    let face = walk(&scene, OTHER, "room").unwrap();
+    let face = walk(&scene, USER_WITHOUT_VIEW, "room").unwrap();
     assert_ne!(face.handle(), inside.handle());
     assert_eq!(list(&face, &other), [""; 0]);
     assert_eq!(list(&face, &one), ["mine"]);
     assert_eq!(face.getattr(&other).unwrap().ino, inside.getattr(&other).unwrap().ino);
     assert_eq!(scene.union.resolve(&face.handle()).err(), Some(Errno::ESTALE));
     top.rmdir(&other, name("room")).unwrap();
-    assert_eq!(walk(&scene, OTHER, "room").err(), Some(Errno::ENOENT));
-    assert_eq!(walk(&scene, TWO, "room/mine").map(drop), Ok(()));
+    assert_eq!(walk(&scene, USER_WITHOUT_VIEW, "room").err(), Some(Errno::ENOENT));
+    assert_eq!(walk(&scene, SECOND_VIEW_USER, "room/mine").map(drop), Ok(()));
     let how = Creation { mode: 0o666, flags: OpenFlags::READ_WRITE };
     inside.create(&one, name("more"), &how).unwrap();
     assert_eq!(
-        (list(&inside, &one), list(&inside, &user(TWO))),
+        (list(&inside, &one), list(&inside, &user(SECOND_VIEW_USER))),
         (vec!["mine".to_owned(), "more".to_owned()], vec!["mine".to_owned()])
     );
-    assert_eq!(names(&scene, ONE, "room"), ["mine", "more"]);
+    assert_eq!(names(&scene, FIRST_VIEW_USER, "room"), ["mine", "more"]);
     // One that nobody else has anything in needs no second look.
     top.mkdir(&other, name("plain"), 0o777).unwrap();
-    let plain = walk(&scene, ONE, "plain").unwrap();
+    let plain = walk(&scene, FIRST_VIEW_USER, "plain").unwrap();
     top.rmdir(&other, name("plain")).unwrap();
     assert!(plain.lookup(&one, name("x")).is_err());
 }
 
 #[test]
-fn what_a_view_changed_stays_when_others_move_the_directory() {
+fn changes_of_a_view_survive_a_foreign_move() {
     for is_inside in [true, false] {
         let (scene, _) = split();
-        let (one, other) = (user(ONE), user(OTHER));
+        let (one, other) = (user(FIRST_VIEW_USER), user(USER_WITHOUT_VIEW));
         let top = scene.union.root();
-        put(&scene, ONE, "d/mine", "mine");
-        let inside = walk(&scene, ONE, "d").unwrap();
-        let file = walk(&scene, ONE, "d/mine").unwrap();
+        put(&scene, FIRST_VIEW_USER, "d/mine", "mine");
+        let inside = walk(&scene, FIRST_VIEW_USER, "d").unwrap();
+        let file = walk(&scene, FIRST_VIEW_USER, "d/mine").unwrap();
         top.rename(&other, name("d"), &top, name("x"), RenameMode::Replace).unwrap();
         if is_inside {
             assert_eq!(list(&inside, &one), ["mine"]);
         }
         for _ in 0..3 {
-            let (d, x) = (walk(&scene, ONE, "d").unwrap(), walk(&scene, ONE, "x").unwrap());
+            let (d, x) = (walk(&scene, FIRST_VIEW_USER, "d").unwrap(), walk(&scene, FIRST_VIEW_USER, "x").unwrap());
             assert_ne!(d.handle(), x.handle());
             assert_eq!(
                 (list(&d, &one), list(&x, &one)),
                 (vec!["mine".to_owned()], vec!["f".to_owned(), "g".to_owned()])
             );
-            assert_eq!(walk(&scene, OTHER, "x").unwrap().handle(), inside.handle());
-            assert_eq!(names(&scene, OTHER, "x"), ["f", "g"]);
+            assert_eq!(walk(&scene, USER_WITHOUT_VIEW, "x").unwrap().handle(), inside.handle());
+            assert_eq!(names(&scene, USER_WITHOUT_VIEW, "x"), ["f", "g"]);
         }
-        put(&scene, ONE, "x/new", "new");
-        put(&scene, ONE, "d/more", "more");
+        put(&scene, FIRST_VIEW_USER, "x/new", "new");
+        put(&scene, FIRST_VIEW_USER, "d/more", "more");
         assert_eq!(
-            (names(&scene, ONE, "d"), names(&scene, ONE, "x")),
+            (names(&scene, FIRST_VIEW_USER, "d"), names(&scene, FIRST_VIEW_USER, "x")),
             (vec!["mine".to_owned(), "more".to_owned()], vec!["f".to_owned(), "g".to_owned(), "new".to_owned()])
         );
         assert_eq!(contents(&file, &one), b"mine");
-        assert_eq!(names(&scene, OTHER, ""), ["below", "e", "top", "x"]);
+        assert_eq!(names(&scene, USER_WITHOUT_VIEW, ""), ["below", "e", "top", "x"]);
         top.mkdir(&other, name("d"), 0o777).unwrap();
-        assert_eq!(names(&scene, ONE, "d"), ["mine", "more"]);
-        assert_eq!(names(&scene, OTHER, "d"), [""; 0]);
+        assert_eq!(names(&scene, FIRST_VIEW_USER, "d"), ["mine", "more"]);
+        assert_eq!(names(&scene, USER_WITHOUT_VIEW, "d"), [""; 0]);
     }
 }
 
 #[test]
-fn handles_name_their_view() {
+fn handles_identify_their_view() {
     let (scene, privates) = split();
-    put(&scene, ONE, "d/f", "mine");
-    let mine = walk(&scene, ONE, "d/f").unwrap().handle();
+    put(&scene, FIRST_VIEW_USER, "d/f", "mine");
+    let mine = walk(&scene, FIRST_VIEW_USER, "d/f").unwrap().handle();
     let found = scene.union.resolve(&mine).unwrap();
-    assert_eq!(contents(&found, &user(ONE)), b"mine");
-    assert_eq!(found.open(&user(OTHER), OpenFlags::READ).err(), Some(Errno::ENOENT));
-    let theirs = walk(&scene, OTHER, "d/f").unwrap().handle();
-    assert_eq!(contents(&scene.union.resolve(&theirs).unwrap(), &user(OTHER)), b"0:d/f");
+    assert_eq!(contents(&found, &user(FIRST_VIEW_USER)), b"mine");
+    assert_eq!(found.open(&user(USER_WITHOUT_VIEW), OpenFlags::READ).err(), Some(Errno::ENOENT));
+    let theirs = walk(&scene, USER_WITHOUT_VIEW, "d/f").unwrap().handle();
+    assert_eq!(contents(&scene.union.resolve(&theirs).unwrap(), &user(USER_WITHOUT_VIEW)), b"0:d/f");
     drop(found);
     // After a restart too, with the views the other way round.
     let Scene { branches, union, .. } = scene;
@@ -451,20 +469,20 @@ fn handles_name_their_view() {
     again.offer("one", &privates[0]);
     again.offer("two", &privates[1]);
     assert_eq!(again.union.resolve(&mine).err(), Some(Errno::ESTALE), "there is no such view");
-    for (label, uid) in [("two", TWO), ("one", ONE)] {
+    for (label, uid) in [("two", SECOND_VIEW_USER), ("one", FIRST_VIEW_USER)] {
         again.tell("view-add", &[("branch", label), ("uid", &uid.to_string())]).unwrap();
     }
-    assert_eq!(contents(&again.union.resolve(&mine).unwrap(), &user(ONE)), b"mine");
+    assert_eq!(contents(&again.union.resolve(&mine).unwrap(), &user(FIRST_VIEW_USER)), b"mine");
 }
 
 #[test]
-fn a_view_that_ends_leaves_its_branch_and_stale_files() {
+fn removed_view_leaves_its_branch_and_stale_files() {
     let (scene, privates) = split();
-    let one = user(ONE);
-    put(&scene, ONE, "top", "mine");
-    put(&scene, ONE, "d/new", "new");
-    let file = walk(&scene, ONE, "top").unwrap().open(&one, OpenFlags::READ_WRITE).unwrap();
-    let (vnode, work) = (walk(&scene, ONE, "top").unwrap(), walk(&scene, ONE, "d").unwrap());
+    let one = user(FIRST_VIEW_USER);
+    put(&scene, FIRST_VIEW_USER, "top", "mine");
+    put(&scene, FIRST_VIEW_USER, "d/new", "new");
+    let file = walk(&scene, FIRST_VIEW_USER, "top").unwrap().open(&one, OpenFlags::READ_WRITE).unwrap();
+    let (vnode, work) = (walk(&scene, FIRST_VIEW_USER, "top").unwrap(), walk(&scene, FIRST_VIEW_USER, "d").unwrap());
     assert_eq!(scene.tell("views", &[]).unwrap(), "uid:1001 = one\nuid:1002 = two\n");
     assert!(scene.tell("view-remove", &[("branch", "none")]).unwrap_err().to_string().contains("one, two"));
     assert!(scene.union.properties().needs_every_lookup);
@@ -472,16 +490,20 @@ fn a_view_that_ends_leaves_its_branch_and_stale_files() {
     assert_eq!(text(&file, &one).err(), Some(Errno::ESTALE));
     assert_eq!(file.write_at(&one, 0, b"x", false).err(), Some(Errno::ESTALE));
     assert_eq!(vnode.getattr(&one).err(), Some(Errno::ESTALE));
-    assert_eq!(see(&scene, ONE, "top").as_deref(), Some("0:top"), "who had the view sees what the others see");
+    assert_eq!(
+        see(&scene, FIRST_VIEW_USER, "top").as_deref(),
+        Some("0:top"),
+        "who had the view sees what the others see"
+    );
     assert_eq!(list(&work, &one), ["f", "g"]);
     assert_eq!(read(&privates[0], "d/new").unwrap(), "new");
     // And comes back as it was, for somebody else.
-    scene.tell("view-add", &[("branch", "one"), ("uid", &OTHER.to_string())]).unwrap();
+    scene.tell("view-add", &[("branch", "one"), ("uid", &USER_WITHOUT_VIEW.to_string())]).unwrap();
     assert_eq!(
-        (see(&scene, OTHER, "top").as_deref(), see(&scene, ONE, "top").as_deref()),
+        (see(&scene, USER_WITHOUT_VIEW, "top").as_deref(), see(&scene, FIRST_VIEW_USER, "top").as_deref()),
         (Some("mine"), Some("0:top"))
     );
-    put(&scene, OTHER, "top", "other");
+    put(&scene, USER_WITHOUT_VIEW, "top", "other");
     assert_eq!(read(&privates[0], "top").unwrap(), "other");
     for label in ["one", "two"] {
         scene.tell("view-remove", &[("branch", label)]).unwrap();
@@ -492,22 +514,25 @@ fn a_view_that_ends_leaves_its_branch_and_stale_files() {
 #[test]
 fn views_follow_changes_of_the_branches() {
     let (scene, _) = split();
-    put(&scene, ONE, "d/mine", "mine");
+    put(&scene, FIRST_VIEW_USER, "d/mine", "mine");
     let added = memory();
     common::unions::fill(&added, 2, "late");
     common::unions::fill(&added, 2, "d/f");
     open_to_all(&added.root());
     scene.offer("late", &added);
     scene.tell("add", &[("branch", "late=ro"), ("at", "0")]).unwrap();
-    for uid in [ONE, OTHER] {
+    for uid in [FIRST_VIEW_USER, USER_WITHOUT_VIEW] {
         assert_eq!(see(&scene, uid, "late").as_deref(), Some("2:late"));
         assert_eq!(see(&scene, uid, "d/f").as_deref(), Some("2:d/f"));
     }
-    assert_eq!(see(&scene, ONE, "d/mine").as_deref(), Some("mine"));
-    put(&scene, ONE, "late", "changed");
+    assert_eq!(see(&scene, FIRST_VIEW_USER, "d/mine").as_deref(), Some("mine"));
+    put(&scene, FIRST_VIEW_USER, "late", "changed");
     scene.tell("remove", &[("branch", "late")]).unwrap();
-    assert_eq!((see(&scene, ONE, "late").as_deref(), see(&scene, OTHER, "late")), (Some("changed"), None));
-    assert_eq!(see(&scene, ONE, "d/f").as_deref(), Some("0:d/f"));
+    assert_eq!(
+        (see(&scene, FIRST_VIEW_USER, "late").as_deref(), see(&scene, USER_WITHOUT_VIEW, "late")),
+        (Some("changed"), None)
+    );
+    assert_eq!(see(&scene, FIRST_VIEW_USER, "d/f").as_deref(), Some("0:d/f"));
     scene.offer("one", &memory());
     for (command, key) in [("add", "branch"), ("view-add", "branch")] {
         let taken = if command == "add" { "one" } else { "branch 0" };
@@ -517,60 +542,60 @@ fn views_follow_changes_of_the_branches() {
     }
     // A branch that can no longer be written is none of a view's business.
     scene.tell("mode", &[("branch", "branch 0"), ("mode", "ro")]).unwrap();
-    put(&scene, ONE, "d/g", "still written");
-    assert_eq!(see(&scene, ONE, "d/g").as_deref(), Some("still written"));
+    put(&scene, FIRST_VIEW_USER, "d/g", "still written");
+    assert_eq!(see(&scene, FIRST_VIEW_USER, "d/g").as_deref(), Some("still written"));
 }
 
 #[test]
-fn views_live_through_snapshots() {
+fn views_survive_snapshots() {
     let (scene, _) = split();
-    put(&scene, ONE, "d/mine", "mine");
-    put(&scene, OTHER, "d/f", "before");
+    put(&scene, FIRST_VIEW_USER, "d/mine", "mine");
+    put(&scene, USER_WITHOUT_VIEW, "d/f", "before");
     scene.tell("snapshot-take", &[("name", "first")]).unwrap();
-    put(&scene, OTHER, "d/f", "after");
-    assert_eq!(see(&scene, ONE, "d/f").as_deref(), Some("after"));
-    let file = walk(&scene, ONE, "d/f").unwrap().open(&user(ONE), OpenFlags::READ).unwrap();
-    put(&scene, ONE, "top", "mine");
+    put(&scene, USER_WITHOUT_VIEW, "d/f", "after");
+    assert_eq!(see(&scene, FIRST_VIEW_USER, "d/f").as_deref(), Some("after"));
+    let file = walk(&scene, FIRST_VIEW_USER, "d/f").unwrap().open(&user(FIRST_VIEW_USER), OpenFlags::READ).unwrap();
+    put(&scene, FIRST_VIEW_USER, "top", "mine");
     scene.tell("snapshot-restore", &[("name", "first")]).unwrap();
     assert_eq!(
-        (see(&scene, ONE, "d/f").as_deref(), see(&scene, OTHER, "d/f").as_deref()),
+        (see(&scene, FIRST_VIEW_USER, "d/f").as_deref(), see(&scene, USER_WITHOUT_VIEW, "d/f").as_deref()),
         (Some("before"), Some("before"))
     );
-    assert_eq!(text(&file, &user(ONE)).unwrap(), "before", "as that of others does");
-    put(&scene, OTHER, "d/f", "later");
+    assert_eq!(text(&file, &user(FIRST_VIEW_USER)).unwrap(), "before", "as that of others does");
+    put(&scene, USER_WITHOUT_VIEW, "d/f", "later");
     scene.tell("snapshot-merge", &[]).unwrap();
-    assert_eq!(see(&scene, ONE, "d/f").as_deref(), Some("later"));
+    assert_eq!(see(&scene, FIRST_VIEW_USER, "d/f").as_deref(), Some("later"));
     assert_eq!(
-        (see(&scene, ONE, "top").as_deref(), see(&scene, ONE, "d/mine").as_deref()),
+        (see(&scene, FIRST_VIEW_USER, "top").as_deref(), see(&scene, FIRST_VIEW_USER, "d/mine").as_deref()),
         (Some("mine"), Some("mine"))
     );
 }
 
 #[test]
-fn the_first_rule_decides_and_a_view_may_have_several() {
+fn first_matching_rule_selects_the_view() {
     let (scene, privates) = split();
     assert!(scene.tell("view-add", &[("branch", "one"), ("uid", "x")]).unwrap_err().to_string().contains("uid=x"));
     assert!(scene.tell("view-add", &[("branch", "one")]).is_err());
     assert!(scene.tell("view-add", &[("branch", "one"), ("uid", "1"), ("session", "1")]).is_err());
-    scene.tell("view-add", &[("branch", "one"), ("uid", &OTHER.to_string())]).unwrap();
+    scene.tell("view-add", &[("branch", "one"), ("uid", &USER_WITHOUT_VIEW.to_string())]).unwrap();
     let own = std::process::id();
     let list = scene.tell("view-add", &[("branch", "two"), ("pid", &own.to_string())]).unwrap();
     assert_eq!(list, format!("uid:1001 uid:1003 = one\nuid:1002 pid:{own} = two\n"));
-    put(&scene, OTHER, "mine", "of one");
+    put(&scene, USER_WITHOUT_VIEW, "mine", "of one");
     assert_eq!(read(&privates[0], "mine").unwrap(), "of one");
     let mut caller = user(4);
     let at = |caller: &Caller, path: &str| scene.union.root().lookup(caller, name(path)).map(drop);
     assert_eq!(at(&caller, "mine"), Err(Errno::ENOENT));
-    put(&scene, TWO, "his", "of two");
+    put(&scene, SECOND_VIEW_USER, "his", "of two");
     assert_eq!(at(&caller, "his"), Err(Errno::ENOENT));
     caller.pid = own;
     assert_eq!(at(&caller, "his"), Ok(()));
-    caller.uid = ONE;
+    caller.uid = FIRST_VIEW_USER;
     assert_eq!((at(&caller, "his"), at(&caller, "mine")), (Err(Errno::ENOENT), Ok(())), "the first that is for it");
 }
 
 #[test]
-fn views_are_an_option_too() {
+fn views_can_be_defined_by_option() {
     let offered: [FileSystemRef; 3] = [memory(), memory(), memory()];
     let names = ["top", "one", "two"];
     let all = offered.clone();
@@ -583,7 +608,7 @@ fn views_are_an_option_too() {
         layers::kind("union").unwrap().join(&[("views".to_owned(), views.to_owned())], vec![top], Some(opener.clone()))
     };
     let union = join("uid:1001=one; uid:1002 = two").unwrap();
-    union.root().mkdir(&user(ONE), name("d"), 0o755).unwrap();
+    union.root().mkdir(&user(FIRST_VIEW_USER), name("d"), 0o755).unwrap();
     assert_eq!((list_all(&offered[1], "").contains(&"d".to_owned()), list_all(&offered[0], "").len()), (true, 0));
     assert!(union.properties().needs_every_lookup && union.properties().needs_fresh_attributes);
     drop(union);
@@ -596,7 +621,7 @@ fn views_are_an_option_too() {
 
 /// Views work while others change what is below them, branches come and go, and views end.
 #[test]
-fn all_can_work_at_once() {
+fn views_work_concurrently() {
     let (scene, _) = split();
     let (extra, third) = (memory(), memory());
     common::unions::fill(&extra, 2, "extra");
@@ -635,7 +660,7 @@ fn all_can_work_at_once() {
         }
     };
     std::thread::scope(|scope| {
-        for uid in [ONE, ONE, TWO, OTHER] {
+        for uid in [FIRST_VIEW_USER, FIRST_VIEW_USER, SECOND_VIEW_USER, USER_WITHOUT_VIEW] {
             scope.spawn(move || works(uid));
         }
         for round in 0..40 {
@@ -645,19 +670,19 @@ fn all_can_work_at_once() {
             scene.tell("view-add", &[("branch", "third"), ("uid", "7")]).unwrap();
             put(scene, 7, "top", &name);
             assert_eq!(see(scene, 7, "top"), Some(name));
-            assert_eq!(see(scene, OTHER, "top").as_deref(), Some("0:top"));
+            assert_eq!(see(scene, USER_WITHOUT_VIEW, "top").as_deref(), Some("0:top"));
             scene.tell("view-remove", &[("branch", "third")]).unwrap();
             scene.tell("remove", &[("branch", "extra")]).unwrap();
             scene.tell("snapshot-merge", &[]).unwrap();
         }
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    for uid in [ONE, TWO, OTHER] {
+    for uid in [FIRST_VIEW_USER, SECOND_VIEW_USER, USER_WITHOUT_VIEW] {
         for directory in names(scene, uid, "") {
             let Some(found) = see(scene, uid, &format!("{directory}/f")).filter(|_| directory.starts_with('n')) else {
                 continue;
             };
-            let allowed = [String::new(), uid.to_string(), OTHER.to_string()];
+            let allowed = [String::new(), uid.to_string(), USER_WITHOUT_VIEW.to_string()];
             assert!(allowed.contains(&found), "{uid} sees {found} in {directory}");
         }
     }
@@ -673,7 +698,7 @@ fn list_directory(directory: &VnodeRef, caller: &Caller) -> Result<usize> {
 }
 
 /// The first process forks one that outlives its parent, and goes on in another thread than its first.
-const OUTLIVING: &str = r"
+const OUTLIVING_SCRIPT: &str = r"
 import ctypes, os, platform, signal, threading, time
 def stay():
     print(threading.get_native_id(), flush=True)
@@ -696,16 +721,16 @@ signal.pause()
 ";
 
 #[test]
-fn a_process_keeps_its_view_without_its_first_thread_and_its_parents() {
+fn process_keeps_its_view_without_main_thread_and_parents() {
     for is_seen_before in [true, false] {
         if !is_seen_before && !births_are_told() {
             continue;
         }
         let (scene, _) = split();
-        put(&scene, ONE, "mine", "");
-        let mut first = Idle(
+        put(&scene, FIRST_VIEW_USER, "mine", "");
+        let mut first = IdleProcess(
             Command::new("python3")
-                .args(["-c", OUTLIVING])
+                .args(["-c", OUTLIVING_SCRIPT])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
@@ -741,28 +766,28 @@ fn births_are_told() -> bool {
 
 /// Whether a process finds the file `mine`, which the first view has.
 fn has_mine(scene: &Scene, process: u32) -> bool {
-    let mut caller = user(OTHER);
+    let mut caller = user(USER_WITHOUT_VIEW);
     caller.pid = process;
     scene.union.root().lookup(&caller, name("mine")).is_ok()
 }
 
 /// In a container of its own, where the next process gets the number that is wanted.
 #[test]
-fn a_later_session_of_the_same_number_has_no_view() {
-    const INSIDE: &str = "PLYFS_TEST_IS_INSIDE";
-    const NEXT: &str = "/proc/sys/kernel/ns_last_pid";
-    if !rustix::process::geteuid().is_root() || !std::path::Path::new(NEXT).exists() {
-        return eprintln!("skipped: choosing the numbers of processes needs root and {NEXT}");
+fn later_session_with_same_number_has_no_view() {
+    const INSIDE_VARIABLE: &str = "PLYFS_TEST_IS_INSIDE";
+    const LAST_PID_FILE: &str = "/proc/sys/kernel/ns_last_pid";
+    if !rustix::process::geteuid().is_root() || !std::path::Path::new(LAST_PID_FILE).exists() {
+        return eprintln!("skipped: choosing the numbers of processes needs root and {LAST_PID_FILE}");
     }
-    if std::env::var_os(INSIDE).is_none() {
+    if std::env::var_os(INSIDE_VARIABLE).is_none() {
         let mut inside = Command::new("unshare");
         inside.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(std::env::current_exe().unwrap());
-        let test = "a_later_session_of_the_same_number_has_no_view";
-        let ended = inside.args(["--exact", test]).env(INSIDE, "1").output().unwrap();
+        let test = "later_session_with_same_number_has_no_view";
+        let ended = inside.args(["--exact", test]).env(INSIDE_VARIABLE, "1").output().unwrap();
         return assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
     }
     let (scene, _) = split();
-    put(&scene, ONE, "mine", "");
+    put(&scene, FIRST_VIEW_USER, "mine", "");
     let (first, member) = session();
     let number = first.0.id();
     scene.tell("view-add", &[("branch", "one"), ("session", &number.to_string())]).unwrap();
@@ -772,7 +797,7 @@ fn a_later_session_of_the_same_number_has_no_view() {
     end(member);
     assert!(!has_mine(&scene, member));
     let (second, member) = loop {
-        std::fs::write(NEXT, (number - 1).to_string()).unwrap();
+        std::fs::write(LAST_PID_FILE, (number - 1).to_string()).unwrap();
         let (leader, member) = session();
         if leader.0.id() == number {
             break (leader, member);
@@ -786,11 +811,11 @@ fn a_later_session_of_the_same_number_has_no_view() {
 }
 
 /// A session: who began it, and another process in it.
-fn session() -> (Idle, u32) {
+fn session() -> (IdleProcess, u32) {
     let script = "sleep 100000 <&- >&- 2>&- & echo $!; read line";
     let mut command = Command::new("setsid");
     let leader = command.args(["sh", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut leader = Idle(leader);
+    let mut leader = IdleProcess(leader);
     let mut member = String::new();
     BufReader::new(leader.0.stdout.take().unwrap()).read_line(&mut member).unwrap();
     (leader, member.trim().parse().unwrap())
@@ -808,26 +833,26 @@ fn end(process: u32) {
 }
 
 /// A process that does nothing.
-struct Idle(Child);
+struct IdleProcess(Child);
 
-impl Idle {
+impl IdleProcess {
     fn new() -> Self {
         Self(Command::new("sleep").arg("100000").spawn().unwrap())
     }
 }
 
-impl Drop for Idle {
+impl Drop for IdleProcess {
     fn drop(&mut self) {
         let _ = self.0.kill().and_then(|()| self.0.wait());
     }
 }
 
 const STEPS: usize = 4000;
-const VIEWS: usize = 3;
+const VIEW_COUNT: usize = 3;
 
 /// Random operations of random views side by side with a file system in memory for each: no view sees what another does.
 #[test]
-fn each_view_does_as_a_file_system_of_its_own() {
+fn each_view_behaves_as_its_own_file_system() {
     let number = |variable| std::env::var(variable).ok()?.parse::<u64>().ok();
     let seed = number("MODEL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     let steps = number("MODEL_STEPS").map_or(STEPS, |steps| steps as usize);
@@ -838,7 +863,7 @@ fn each_view_does_as_a_file_system_of_its_own() {
     }
     println!("MODEL_SEED={seed} MODEL_STEPS={steps} {options:?}");
     // What all begin with: made in the shared branches and in each model by the same operations.
-    let models: Vec<FileSystemRef> = (0..=VIEWS).map(|_| memory()).collect();
+    let models: Vec<FileSystemRef> = (0..=VIEW_COUNT).map(|_| memory()).collect();
     let shared = [memory(), memory()];
     let mut sides: Vec<Side> = models.iter().map(|model| Side::new(Box::new(Shared(model.clone())), false)).collect();
     // Through a union, to which devices of users are no whiteouts.
@@ -852,7 +877,7 @@ fn each_view_does_as_a_file_system_of_its_own() {
     drop(lowest);
     copy_root(&shared[1], &shared[0]);
     let scene = joined_with(&options, vec![(ReadWrite, shared[0].clone()), (ReadOnly, shared[1].clone())]);
-    let idle: Vec<Idle> = (0..VIEWS).map(|_| Idle::new()).collect();
+    let idle: Vec<IdleProcess> = (0..VIEW_COUNT).map(|_| IdleProcess::new()).collect();
     for (index, process) in idle.iter().enumerate() {
         let private = memory();
         copy_root(&shared[1], &private);
@@ -865,10 +890,10 @@ fn each_view_does_as_a_file_system_of_its_own() {
         let pid = idle.get(index).map_or(std::process::id(), |process| process.0.id());
         Side::new(Box::new(Shared(layer::stack(As(pid), scene.union.clone()))), false)
     };
-    let mut views: Vec<Side> = (0..=VIEWS).map(seen).collect();
+    let mut views: Vec<Side> = (0..=VIEW_COUNT).map(seen).collect();
     let mut sides: Vec<Side> = models.iter().map(|model| Side::new(Box::new(Shared(model.clone())), false)).collect();
     for step in 0..steps {
-        let (which, operation) = (random.usize(..VIEWS), next(&mut random));
+        let (which, operation) = (random.usize(..VIEW_COUNT), next(&mut random));
         let mut found = views[which].apply(&operation);
         if found.starts_with("ESTALE") {
             // As the kernel does, once.

@@ -16,9 +16,9 @@ use layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::{Control, ControlError, Errno, FileSystemRef, OpenFlags, RenameMode};
 
 /// Longer than whatever is to be limited, and shorter than who waits for what never comes.
-const LIMIT: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// For so long one operation may be kept from beginning.
-const MOMENT: Duration = Duration::from_secs(1);
+const MAX_START_DELAY: Duration = Duration::from_secs(1);
 
 /// Has the branch of faults, which is the second, do that.
 fn faults(scene: &Scene, command: &str, arguments: &[(&str, &str)]) -> String {
@@ -31,7 +31,7 @@ fn faults(scene: &Scene, command: &str, arguments: &[(&str, &str)]) -> String {
 fn wait_for_stopped(scene: &Scene, count: usize) {
     let begin = Instant::now();
     while !faults(scene, "stats", &[]).ends_with(&format!("stopped={count}")) {
-        assert!(begin.elapsed() < LIMIT, "{}", faults(scene, "stats", &[]));
+        assert!(begin.elapsed() < TIME_LIMIT, "{}", faults(scene, "stats", &[]));
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -47,7 +47,7 @@ fn scene() -> Scene {
 }
 
 #[test]
-fn a_command_gives_up_on_an_operation_that_does_not_end_and_nobody_else_waits() {
+fn command_times_out_on_stuck_operation_without_blocking_others() {
     let scene = scene();
     let (mine, theirs) = (at(&scene.union, "mine").unwrap(), at(&scene.union, "theirs").unwrap());
     let new = memory();
@@ -74,7 +74,7 @@ fn a_command_gives_up_on_an_operation_that_does_not_end_and_nobody_else_waits() 
             }
             let (answer, taken) = change.join().unwrap();
             assert!(matches!(answer, Err(ControlError::Refused(_))), "{command}: {answer:?}");
-            assert!(longest < MOMENT, "{command}: another waited for {longest:?}");
+            assert!(longest < MAX_START_DELAY, "{command}: another waited for {longest:?}");
             assert!(taken < Duration::from_secs(5), "{command} took {taken:?}, which is longer than who sent it waits");
         }
         faults(&scene, "off", &[]);
@@ -85,7 +85,7 @@ fn a_command_gives_up_on_an_operation_that_does_not_end_and_nobody_else_waits() 
 }
 
 #[test]
-fn branches_change_where_directories_in_use_do_not_answer() {
+fn branches_change_despite_hung_directories() {
     let scene = scene();
     let directories: Vec<_> = (0..20).map(|index| at(&scene.union, &format!("d{index}")).unwrap()).collect();
     let mine = at(&scene.union, "mine").unwrap();
@@ -96,7 +96,7 @@ fn branches_change_where_directories_in_use_do_not_answer() {
     let begin = Instant::now();
     thread::scope(|scope| {
         let added = scope.spawn(|| scene.tell("add", &[("branch", "new=ro"), ("at", "0")]));
-        while !added.is_finished() && begin.elapsed() < LIMIT {
+        while !added.is_finished() && begin.elapsed() < TIME_LIMIT {
             thread::sleep(Duration::from_millis(5));
         }
         let is_in_time = added.is_finished();
@@ -111,12 +111,12 @@ fn branches_change_where_directories_in_use_do_not_answer() {
 }
 
 /// A process that holds a lease on a file and does not give it up when it is asked to.
-struct Lease {
+struct LeaseHolder {
     holder: Child,
     end: Option<ChildStdin>,
 }
 
-impl Lease {
+impl LeaseHolder {
     fn take(file: &Path) -> Self {
         let script = "import fcntl, os, signal, sys\n\
                       signal.signal(signal.SIGIO, signal.SIG_IGN)\n\
@@ -135,7 +135,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for LeaseHolder {
     fn drop(&mut self) {
         drop(self.end.take());
         self.holder.wait().unwrap();
@@ -156,7 +156,7 @@ fn directories() -> (Scene, [tempfile::TempDir; 2]) {
 }
 
 #[test]
-fn branches_change_while_somebody_waits_for_a_lease() {
+fn branches_change_during_a_lease_wait() {
     for flags in [OpenFlags::READ, OpenFlags::WRITE, OpenFlags::READ_WRITE.with(OpenFlags::TRUNCATE)] {
         let (scene, lower) = directories();
         for (file, branch) in [("mine", 0), ("theirs", 1)] {
@@ -164,7 +164,7 @@ fn branches_change_while_somebody_waits_for_a_lease() {
                 // Nothing of the original is read.
                 continue;
             }
-            let lease = Lease::take(&lower[branch].path().join(file));
+            let lease = LeaseHolder::take(&lower[branch].path().join(file));
             let file = at(&scene.union, file).unwrap();
             let at_once = file.open(&server(), flags.with(OpenFlags::NONBLOCK));
             assert_eq!(at_once.map(drop), Err(Errno::EAGAIN), "{flags:?}");
@@ -177,15 +177,15 @@ fn branches_change_while_somebody_waits_for_a_lease() {
                 drop(lease);
                 opened.join().unwrap().unwrap();
             });
-            assert!(begin.elapsed() < LIMIT, "{flags:?}");
+            assert!(begin.elapsed() < TIME_LIMIT, "{flags:?}");
         }
     }
 }
 
 #[test]
-fn a_rename_that_has_to_copy_what_is_leased_is_refused_in_time() {
+fn rename_of_leased_file_is_refused_in_time() {
     let (scene, lower) = directories();
-    let lease = Lease::take(&lower[1].path().join("theirs"));
+    let lease = LeaseHolder::take(&lower[1].path().join("theirs"));
     let (root, directory) = (scene.union.root(), at(&scene.union, "d").unwrap());
     let rename = || root.rename(&server(), name("theirs"), &directory, name("renamed"), RenameMode::Replace);
     let begin = Instant::now();

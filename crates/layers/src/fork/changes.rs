@@ -6,31 +6,31 @@ use vnode::progress::object_done;
 use vnode::{Caller, Entry, Errno, NameBuf, Result, VnodeRef};
 
 use super::outcome::is_directory;
-use crate::union::branch::whiteout::{self, Meaning, STATE};
+use crate::union::branch::whiteout::{self, EntryMeaning, STATE_DIRECTORY};
 use crate::union::branch::work;
 use crate::union::tree_path::TreePath;
 
 /// Changes in a directory, by the names in branches.
-pub(crate) struct Changes {
+pub(crate) struct DirectoryChanges {
     /// Objects that are there.
-    pub(crate) objects: Vec<Object>,
+    pub(crate) objects: Vec<ChangedObject>,
     /// Names that are hidden and have no object.
     pub(crate) gone: Vec<NameBuf>,
 }
 
 /// An object in the branch of changes.
-pub(crate) struct Object {
+pub(crate) struct ChangedObject {
     pub(crate) name: NameBuf,
     /// Path from the root, by the names in branches.
     pub(crate) path: TreePath,
     pub(crate) entry: Entry,
     /// Of a directory, its lower part.
-    pub(crate) below: Below,
+    pub(crate) lower_part: LowerPart,
 }
 
 /// Part of the file system that a directory of the fork shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Below {
+pub(crate) enum LowerPart {
     /// The directory at the same path, unless nothing of the parent's is shown.
     Same,
     /// The directory at the same path.
@@ -41,7 +41,7 @@ pub(crate) enum Below {
     Elsewhere(Vec<u8>),
 }
 
-impl Changes {
+impl DirectoryChanges {
     /// The changes in a directory of the branch, which is at this path.
     ///
     /// # Errors
@@ -52,14 +52,14 @@ impl Changes {
         for (name, _) in work::entries(directory)? {
             object_done();
             match whiteout::meaning(name.as_bytes()) {
-                _ if name.as_bytes() == STATE => {}
-                Meaning::Mark => {}
-                Meaning::Whiteout(_) => {
-                    hidden.extend(whiteout::stored_of_whiteout(name.as_bytes()).map(vnode::Name::to_owned));
+                _ if name.as_bytes() == STATE_DIRECTORY => {}
+                EntryMeaning::Mark => {}
+                EntryMeaning::Whiteout(_) => {
+                    hidden.extend(whiteout::hidden_name(name.as_bytes()).map(vnode::Name::to_owned));
                 }
-                Meaning::Object(_) => {
+                EntryMeaning::Object(_) => {
                     let entry = directory.lookup(&server, name.as_name())?;
-                    if whiteout::is_device(&entry)? {
+                    if whiteout::is_whiteout_device(&entry)? {
                         hidden.insert(name);
                     } else {
                         found.push((name, entry));
@@ -71,13 +71,13 @@ impl Changes {
         for (name, entry) in found {
             let stands = hidden.remove(&name);
             let path = path.join(name.as_name());
-            objects.push(Object { below: Below::of(&entry, &path, stands)?, name, path, entry });
+            objects.push(ChangedObject { lower_part: LowerPart::of(&entry, &path, stands)?, name, path, entry });
         }
         Ok(Self { objects, gone: hidden.into_iter().collect() })
     }
 }
 
-impl Below {
+impl LowerPart {
     fn of(entry: &Entry, path: &TreePath, has_whiteout: bool) -> Result<Self> {
         if !is_directory(entry) {
             return Ok(Self::Same);
@@ -107,11 +107,11 @@ pub(crate) fn join(directory: &[u8], name: &NameBuf) -> Vec<u8> {
 }
 
 /// A path as users see it, without a leading slash.
-pub(crate) fn shown(path: &[u8]) -> Vec<u8> {
+pub(crate) fn visible_path(path: &[u8]) -> Vec<u8> {
     let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
     let names = names.map(|name| match whiteout::meaning(name) {
-        Meaning::Object(name) | Meaning::Whiteout(name) => name.into_owned(),
-        Meaning::Mark => name.to_vec(),
+        EntryMeaning::Object(name) | EntryMeaning::Whiteout(name) => name.into_owned(),
+        EntryMeaning::Mark => name.to_vec(),
     });
     names.collect::<Vec<_>>().join(&b'/')
 }

@@ -12,17 +12,19 @@ use vnode::{
     VnodeRef,
 };
 
-use super::changes::{Below, Changes, Object, shown};
-use super::journal::{Copied, Journal};
+use super::changes::{ChangedObject, DirectoryChanges, LowerPart, visible_path};
+use super::journal::{Journal, JournaledCopy};
 use super::moved;
-use super::outcome::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, is_directory};
-use super::rights::Rights;
-use crate::union::branch::branches::Member;
-use crate::union::branch::lease::patiently;
+use super::outcome::{
+    AtPath, CommitError, CommitFailure, CommitOptions, CommitStep, Conflict, ForeignChange, is_directory,
+};
+use super::permissions::DirectoryPermissions;
+use crate::union::branch::branches::BranchMember;
+use crate::union::branch::lease::retry_while_leased;
 use crate::union::branch::losses::Losses;
-use crate::union::branch::verified::Sure;
+use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::{whiteout, work};
-use crate::union::copy_up::{copy_whole, keeping_times, replace_attributes};
+use crate::union::copy_up::{copy_object, keeping_times, replace_attributes};
 use crate::union::node::Instance;
 use crate::union::tree_path::TreePath;
 
@@ -32,19 +34,19 @@ const PATH_MAX: usize = 4096;
 
 /// A commit in progress.
 pub(crate) struct Commit<'a> {
-    pub(crate) upper: Arc<Member>,
-    pub(crate) lower: Arc<Member>,
+    pub(crate) upper: Arc<BranchMember>,
+    pub(crate) lower: Arc<BranchMember>,
     pub(crate) file_system: FileSystemRef,
     /// Root of the file system.
     pub(crate) root: VnodeRef,
     pub(crate) options: &'a CommitOptions,
     pub(crate) journal: Journal,
     /// Directories that the fork has too, with the permissions that they had when conflicts were searched for.
-    pub(crate) seen: HashMap<Handle, Rights>,
+    pub(crate) permissions_seen: HashMap<Handle, DirectoryPermissions>,
     /// Directories in which others have created something, and when.
-    pub(crate) others: HashMap<Handle, Timestamp>,
+    pub(crate) foreign_mtimes: HashMap<Handle, Timestamp>,
     /// Files of several names that this commit orphans: it removes some of the names, which changes the ctime.
-    pub(crate) bereft: HashSet<Handle>,
+    pub(crate) orphaned: HashSet<Handle>,
     /// Copies of files of several names.
     linked: HashMap<Handle, VnodeRef>,
     /// Number of committed changes.
@@ -54,7 +56,7 @@ pub(crate) struct Commit<'a> {
 }
 
 /// A directory of the fork and its counterpart in the file system.
-struct Pair {
+struct CommittedDirectory {
     /// Path from the root, by the names in branches.
     path: TreePath,
     upper: VnodeRef,
@@ -66,12 +68,12 @@ struct Pair {
 }
 
 /// A directory and a name in it.
-type Spot<'a> = (&'a VnodeRef, &'a NameBuf);
+type NamedEntry<'a> = (&'a VnodeRef, &'a NameBuf);
 
 impl<'a> Commit<'a> {
     pub(crate) fn new(
-        upper: Arc<Member>,
-        lower: Arc<Member>,
+        upper: Arc<BranchMember>,
+        lower: Arc<BranchMember>,
         file_system: FileSystemRef,
         journal: Journal,
         options: &'a CommitOptions,
@@ -84,9 +86,9 @@ impl<'a> Commit<'a> {
             file_system,
             options,
             journal,
-            seen: HashMap::new(),
-            others: HashMap::new(),
-            bereft: HashSet::new(),
+            permissions_seen: HashMap::new(),
+            foreign_mtimes: HashMap::new(),
+            orphaned: HashSet::new(),
             linked: HashMap::new(),
             done: 0,
             // Interrupted commits may have left temporary names, which differ from these.
@@ -112,28 +114,28 @@ impl<'a> Commit<'a> {
 
     /// Attributes that the file system could not preserve, by path.
     pub(crate) fn lost(&self) -> Vec<(Vec<u8>, Losses)> {
-        self.journal.lost().iter().map(|(path, losses)| (shown(path), *losses)).collect()
+        self.journal.lost().iter().map(|(path, losses)| (visible_path(path), *losses)).collect()
     }
 
-    pub(crate) fn error(&self, Failed { path, errno, is_conflict }: Failed) -> CommitError {
+    pub(crate) fn error(&self, CommitFailure { path, errno, is_conflict }: CommitFailure) -> CommitError {
         let done = self.done;
         if is_conflict {
-            let deed = if errno == Errno::ESTALE { Deed::Removed } else { Deed::Changed };
-            return CommitError::Conflicts { conflicts: vec![Conflict { path: shown(&path), deed }], done };
+            let change = if errno == Errno::ESTALE { ForeignChange::Removed } else { ForeignChange::Changed };
+            return CommitError::Conflicts { conflicts: vec![Conflict { path: visible_path(&path), change }], done };
         }
-        CommitError::Stopped { path: shown(&path), errno, done }
+        CommitError::Stopped { path: visible_path(&path), errno, done }
     }
 
-    fn make_changes(&mut self) -> Step {
+    fn make_changes(&mut self) -> CommitStep {
         // The journal must not be ahead of the file system's disk: any difference from it would count as others' change.
         self.file_system.sync().and_then(|()| self.journal.begin()).at(&TreePath::root())?;
-        self.note_seen().at(&TreePath::root())?;
+        self.record_permissions_seen().at(&TreePath::root())?;
         // Once a change to the file system is on disk, so is the information needed to repeat the commit.
         self.upper.base.file_system.sync().at(&TreePath::root())?;
         let moved = moved::find_moved(&self.upper.root)?;
         self.refuse_stranded(&moved)?;
-        self.bring_moved(moved)?;
-        let pairs = self.put_all()?;
+        self.move_directories(moved)?;
+        let pairs = self.put_objects()?;
         for pair in &pairs {
             self.remove_gone(pair)?;
         }
@@ -144,40 +146,47 @@ impl<'a> Commit<'a> {
     }
 
     /// Records the state that distinguishes others' changes from those of this commit.
-    fn note_seen(&mut self) -> Result<()> {
-        for (directory, rights) in &self.seen {
-            if self.journal.rights_of(directory).is_none() {
-                self.journal.note_rights(directory, Some(*rights))?;
+    fn record_permissions_seen(&mut self) -> Result<()> {
+        for (directory, permissions) in &self.permissions_seen {
+            if self.journal.permissions_of(directory).is_none() {
+                self.journal.record_permissions(directory, Some(*permissions))?;
             }
         }
-        self.bereft.iter().try_for_each(|file| self.journal.note_bereft(file))
+        self.orphaned.iter().try_for_each(|file| self.journal.record_orphaned(file))
     }
 
     /// Returns whether nothing but the fork's own objects stays in a directory; `above`, whether that holds for its parent. A
     /// directory that was moved there has come with all of its contents.
-    pub(crate) fn hides(&self, object: &Object, above: bool) -> bool {
-        let has_come = object.below == Below::Same && self.journal.moved_to(&object.entry.vnode.handle()).is_some();
-        object.below.hides(above) && !has_come
+    pub(crate) fn hides(&self, object: &ChangedObject, above: bool) -> bool {
+        let has_arrived =
+            object.lower_part == LowerPart::Same && self.journal.moved_to(&object.entry.vnode.handle()).is_some();
+        object.lower_part.hides(above) && !has_arrived
     }
 
     /// Puts every new or changed object into its place. Returns the directories of the fork, parents before children.
-    fn put_all(&mut self) -> Step<Vec<Pair>> {
+    fn put_objects(&mut self) -> CommitStep<Vec<CommittedDirectory>> {
         let mut pairs = Vec::new();
         let (upper, base) = (self.upper.root.clone(), self.root.clone());
-        let mut open = vec![Pair { path: TreePath::root(), upper, base, hides: false, gone: Vec::new() }];
+        let mut open = vec![CommittedDirectory { path: TreePath::root(), upper, base, hides: false, gone: Vec::new() }];
         while let Some(mut pair) = open.pop() {
             if self.journal.is_resumed {
                 self.remove_leftovers(&pair.base).at(&pair.path)?;
             }
-            let Changes { objects, gone } = Changes::of(&pair.upper, &pair.path).at(&pair.path)?;
+            let DirectoryChanges { objects, gone } = DirectoryChanges::of(&pair.upper, &pair.path).at(&pair.path)?;
             let inherits = inherits(&pair.base).at(&pair.path)?;
             for object in &objects {
                 if is_directory(&object.entry) {
                     let base = self.ensure_directory(&pair.base, &object.name, &object.path)?;
                     let (path, upper) = (object.path.clone(), object.entry.vnode.clone());
-                    open.push(Pair { path, upper, base, hides: self.hides(object, pair.hides), gone: Vec::new() });
+                    open.push(CommittedDirectory {
+                        path,
+                        upper,
+                        base,
+                        hides: self.hides(object, pair.hides),
+                        gone: Vec::new(),
+                    });
                 } else {
-                    self.put((&pair.base, &object.name), &object.entry, inherits, &object.path)?;
+                    self.put_object((&pair.base, &object.name), &object.entry, inherits, &object.path)?;
                 }
             }
             pair.gone = gone;
@@ -192,8 +201,8 @@ impl<'a> Commit<'a> {
     }
 
     /// Makes the file system have an object of the fork at this name.
-    fn put(&mut self, spot: Spot<'_>, object: &Entry, inherits: bool, path: &TreePath) -> Step {
-        let there = work::find(spot.0, spot.1.as_name()).at(path)?;
+    fn put_object(&mut self, target: NamedEntry<'_>, object: &Entry, inherits: bool, path: &TreePath) -> CommitStep {
+        let there = work::find(target.0, target.1.as_name()).at(path)?;
         let known = self.journal.copy_of(&object.vnode.handle(), &object.attributes);
         if let (Some(known), Some(there)) = (&known, &there)
             && there.vnode.handle() == known.handle
@@ -204,16 +213,16 @@ impl<'a> Commit<'a> {
             self.refuse_changed(there, path)?;
         }
         let temporary = self.temporary_name();
-        let made = self.make((spot.0, &temporary), object, known, inherits, path);
+        let made = self.make_copy((target.0, &temporary), object, known, inherits, path);
         // A copy in its place that is missing from the journal would be taken for others' work.
         let made = made.and_then(|()| self.journal.sync()).at(path);
         // That may have taken long.
         let placed = made
-            .and_then(|()| self.look_again(spot, there.as_ref(), path))
-            .and_then(|there| self.replace((spot.0, &temporary), spot, there.as_ref()).at(path));
+            .and_then(|()| self.recheck(target, there.as_ref(), path))
+            .and_then(|there| self.replace((target.0, &temporary), target, there.as_ref()).at(path));
         if placed.is_err() {
             // If that fails too, it is removed when the commit is repeated.
-            let _ = self.remove_temporary(spot.0, &temporary);
+            let _ = self.remove_temporary(target.0, &temporary);
         }
         placed?;
         self.done += 1;
@@ -221,29 +230,29 @@ impl<'a> Commit<'a> {
     }
 
     /// Creates a copy of an object of the fork, or links the existing copy.
-    fn make(
+    fn make_copy(
         &mut self,
-        (directory, name): Spot<'_>,
+        (directory, name): NamedEntry<'_>,
         object: &Entry,
-        known: Option<Copied>,
+        known: Option<JournaledCopy>,
         inherits: bool,
         path: &TreePath,
     ) -> Result<()> {
         let server = Caller::server();
         if let Some(copy) = known.and_then(|known| self.find_copy(&known)) {
-            match directory.link_surely(&server, &copy, name.as_name()) {
+            match directory.link_verified(&server, &copy, name.as_name()) {
                 // On another file system it becomes a file of its own.
                 Err(Errno::EXDEV) => {}
                 linked => return linked.map(drop),
             }
         }
         let instance = Instance::new(&self.upper, object.vnode.clone(), object.attributes.ino);
-        let (copy, lost) = patiently(|| copy_whole(directory, name.as_name(), &instance, inherits))?;
-        self.note_lost(path, lost)?;
+        let (copy, lost) = retry_while_leased(|| copy_object(directory, name.as_name(), &instance, inherits))?;
+        self.record_lost(path, lost)?;
         // A copy with a longer path is not found again, but copied again.
         let path = if path.length() <= PATH_MAX { path.slashed() } else { Vec::new() };
-        let copied = Copied { handle: copy.handle(), path };
-        self.journal.note_copy(&object.vnode.handle(), &object.attributes, copied)?;
+        let copied = JournaledCopy { handle: copy.handle(), path };
+        self.journal.record_copy(&object.vnode.handle(), &object.attributes, copied)?;
         if object.attributes.nlink > 1 {
             self.linked.insert(copy.handle(), copy);
         }
@@ -252,45 +261,45 @@ impl<'a> Commit<'a> {
 
     /// Records what the file system could not preserve; for a path that is too long, under the nearest ancestor with a shorter
     /// one.
-    fn note_lost(&mut self, path: &TreePath, lost: Losses) -> Result<()> {
-        if lost.is_empty() { Ok(()) } else { self.journal.note_lost(path.start(PATH_MAX).slashed(), lost) }
+    fn record_lost(&mut self, path: &TreePath, lost: Losses) -> Result<()> {
+        if lost.is_empty() { Ok(()) } else { self.journal.record_lost(path.start(PATH_MAX).slashed(), lost) }
     }
 
     /// A copy that was made earlier, if it still has a name.
-    fn find_copy(&self, known: &Copied) -> Option<VnodeRef> {
+    fn find_copy(&self, known: &JournaledCopy) -> Option<VnodeRef> {
         let has_name = |copy: &VnodeRef| copy.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink > 0);
         let in_use = self.linked.get(&known.handle).cloned();
         let found = in_use.or_else(|| self.file_system.resolve(&known.handle).ok()).filter(has_name);
         // Unprivileged servers cannot open files by handle.
-        found.or_else(|| self.find_known(&known.path, &known.handle))
+        found.or_else(|| self.find_with_handle(&known.path, &known.handle))
     }
 
     /// The object at a path, if it has that handle.
-    pub(crate) fn find_known(&self, path: &[u8], handle: &Handle) -> Option<VnodeRef> {
-        let place = moved::look_at(&self.root, path).ok()??;
-        (place.entry.vnode.handle() == *handle).then_some(place.entry.vnode)
+    pub(crate) fn find_with_handle(&self, path: &[u8], handle: &Handle) -> Option<VnodeRef> {
+        let located = moved::locate(&self.root, path).ok()??;
+        (located.entry.vnode.handle() == *handle).then_some(located.entry.vnode)
     }
 
     /// Looks again at the place that an object is about to take, and returns what is there: it must be as it was `before`.
-    fn look_again(&self, spot: Spot<'_>, before: Option<&Entry>, path: &TreePath) -> Step<Option<Entry>> {
-        let there = work::find(spot.0, spot.1.as_name()).at(path)?;
+    fn recheck(&self, target: NamedEntry<'_>, before: Option<&Entry>, path: &TreePath) -> CommitStep<Option<Entry>> {
+        let there = work::find(target.0, target.1.as_name()).at(path)?;
         if self.options.force {
             return Ok(there);
         }
         let handle = |entry: Option<&Entry>| entry.map(|entry| entry.vnode.handle());
         if handle(before) != handle(there.as_ref()) {
-            let deed = if there.is_none() { Deed::Removed } else { Deed::Changed };
-            return Err(Failed::conflict(path.slashed(), deed));
+            let change = if there.is_none() { ForeignChange::Removed } else { ForeignChange::Changed };
+            return Err(CommitFailure::conflict(path.slashed(), change));
         }
         there.as_ref().map_or(Ok(()), |there| self.refuse_changed(there, path))?;
         Ok(there)
     }
 
     /// Renames an object that is not visible yet to its place, and replaces the object that was seen there, if any.
-    pub(crate) fn replace(&mut self, from: Spot<'_>, to: Spot<'_>, there: Option<&Entry>) -> Result<()> {
+    pub(crate) fn replace(&mut self, from: NamedEntry<'_>, to: NamedEntry<'_>, there: Option<&Entry>) -> Result<()> {
         let server = Caller::server();
-        let rename = |from: Spot<'_>, to: Spot<'_>, mode| {
-            from.0.rename_surely(&server, from.1.as_name(), to.0, to.1.as_name(), mode)
+        let rename = |from: NamedEntry<'_>, to: NamedEntry<'_>, mode| {
+            from.0.rename_verified(&server, from.1.as_name(), to.0, to.1.as_name(), mode)
         };
         let Some(there) = there else { return rename(from, to, RenameMode::NoReplace) };
         let comes_as_directory = from.0.lookup(&server, from.1.as_name())?.attributes.is_directory();
@@ -298,10 +307,10 @@ impl<'a> Commit<'a> {
             return rename(from, to, RenameMode::Replace);
         }
         if is_directory(there) {
-            self.journal.note_aside(&there.vnode.handle())?;
+            self.journal.record_aside(&there.vnode.handle())?;
         }
         match rename(from, to, RenameMode::Exchange) {
-            Err(error) if whiteout::is_incapable(error) => {
+            Err(error) if whiteout::is_unsupported(error) => {
                 let aside = self.temporary_name();
                 rename(to, (to.0, &aside), RenameMode::Replace)?;
                 rename(from, to, RenameMode::Replace)?;
@@ -320,27 +329,32 @@ impl<'a> Commit<'a> {
         match work::find(directory, name.as_name())? {
             None => Ok(()),
             Some(there) if is_directory(&there) && !self.journal.is_aside(&there.vnode.handle()) => {
-                directory.rmdir_surely(&Caller::server(), name.as_name())
+                directory.rmdir_verified(&Caller::server(), name.as_name())
             }
             Some(_) => work::remove_tree(directory, name.as_name()),
         }
     }
 
     /// Makes the file system have a directory at this name. A new one is inaccessible to others until it is complete.
-    pub(crate) fn ensure_directory(&mut self, base: &VnodeRef, name: &NameBuf, path: &TreePath) -> Step<VnodeRef> {
+    pub(crate) fn ensure_directory(
+        &mut self,
+        base: &VnodeRef,
+        name: &NameBuf,
+        path: &TreePath,
+    ) -> CommitStep<VnodeRef> {
         let there = work::find(base, name.as_name()).at(path)?;
         if let Some(there) = there.as_ref().filter(|there| is_directory(there)) {
-            let is_known = self.journal.rights_of(&there.vnode.handle()).is_some();
+            let is_known = self.journal.permissions_of(&there.vnode.handle()).is_some();
             if is_known || self.options.force {
                 return Ok(there.vnode.clone());
             }
             // It has been created since conflicts were searched for.
-            return Err(Failed::conflict(path.slashed(), Deed::Changed));
+            return Err(CommitFailure::conflict(path.slashed(), ForeignChange::Changed));
         }
         let temporary = self.temporary_name();
         let made = self.make_directory((base, &temporary)).at(path)?;
         let placed = self
-            .look_again((base, name), there.as_ref(), path)
+            .recheck((base, name), there.as_ref(), path)
             .and_then(|there| self.replace((base, &temporary), (base, name), there.as_ref()).at(path));
         if placed.is_err() {
             let _ = self.remove_temporary(base, &temporary);
@@ -351,19 +365,19 @@ impl<'a> Commit<'a> {
     }
 
     /// Creates a directory at a temporary name. The journal knows it once it reaches its place.
-    fn make_directory(&mut self, (directory, name): Spot<'_>) -> Result<VnodeRef> {
+    fn make_directory(&mut self, (directory, name): NamedEntry<'_>) -> Result<VnodeRef> {
         let made = directory.mkdir(&Caller::server(), name.as_name(), 0o700)?.vnode;
         // Others who may rename there could already have replaced it.
         if !work::entries(&made)?.is_empty() {
             return Err(Errno::EBUSY);
         }
-        self.journal.note_rights(&made.handle(), Some(Rights::of(&made)?))?;
+        self.journal.record_permissions(&made.handle(), Some(DirectoryPermissions::of(&made)?))?;
         self.journal.sync()?;
         Ok(made)
     }
 
     /// Removes the objects deleted in the fork.
-    fn remove_gone(&mut self, pair: &Pair) -> Step {
+    fn remove_gone(&mut self, pair: &CommittedDirectory) -> CommitStep {
         let server = Caller::server();
         for name in &pair.gone {
             let path = pair.path.join(name.as_name());
@@ -372,67 +386,74 @@ impl<'a> Commit<'a> {
             self.done += 1;
             if is_directory(&there) {
                 let temporary = self.temporary_name();
-                self.journal.note_aside(&there.vnode.handle()).at(&path)?;
+                self.journal.record_aside(&there.vnode.handle()).at(&path)?;
                 pair.base
-                    .rename_surely(&server, name.as_name(), &pair.base, temporary.as_name(), RenameMode::NoReplace)
+                    .rename_verified(&server, name.as_name(), &pair.base, temporary.as_name(), RenameMode::NoReplace)
                     .and_then(|()| self.remove_temporary(&pair.base, &temporary))
                     .at(&path)?;
             } else {
-                pair.base.unlink_surely(&server, name.as_name()).at(&path)?;
+                pair.base.unlink_verified(&server, name.as_name()).at(&path)?;
             }
         }
         Ok(())
     }
 
     /// Gives directories the owner, permissions, attributes and times of the fork's, children before parents.
-    fn finish_directories(&mut self, pairs: &[Pair]) -> Step {
+    fn finish_directories(&mut self, pairs: &[CommittedDirectory]) -> CommitStep {
         let mut unfinished = Vec::new();
         for pair in pairs.iter().rev() {
-            unfinished.extend(self.rights_before(pair)?.map(|present| (pair, present)));
+            unfinished.extend(self.permissions_before(pair)?.map(|present| (pair, present)));
         }
         self.journal.sync().at(&TreePath::root())?;
-        let mut given = Vec::new();
+        let mut finished = Vec::new();
         for (pair, present) in unfinished {
-            given.push((pair, self.finish_directory(pair, present)?));
+            finished.push((pair, self.finish_directory(pair, present)?));
         }
         self.file_system.sync().at(&TreePath::root())?;
-        for (pair, rights) in given {
-            self.journal.note_rights(&pair.base.handle(), Some(rights)).at(&pair.path)?;
+        for (pair, permissions) in finished {
+            self.journal.record_permissions(&pair.base.handle(), Some(permissions)).at(&pair.path)?;
         }
         self.journal.sync().at(&TreePath::root())
     }
 
     /// The present permissions of a directory that is to be finished, recorded in the journal as about to change. If they
     /// differ from those that this commit knows, others have changed them.
-    fn rights_before(&mut self, pair: &Pair) -> Step<Option<Rights>> {
+    fn permissions_before(&mut self, pair: &CommittedDirectory) -> CommitStep<Option<DirectoryPermissions>> {
         let (server, handle) = (Caller::server(), pair.base.handle());
         let (wanted, there) = (pair.upper.getattr(&server).at(&pair.path)?, pair.base.getattr(&server).at(&pair.path)?);
-        let (rights, present) = (Rights::of(&pair.upper).at(&pair.path)?, Rights::of(&pair.base).at(&pair.path)?);
-        if rights == present {
+        let (permissions, present) = (
+            DirectoryPermissions::of(&pair.upper).at(&pair.path)?,
+            DirectoryPermissions::of(&pair.base).at(&pair.path)?,
+        );
+        if permissions == present {
             return Ok(if wanted.mtime == there.mtime { None } else { Some(present) });
         }
-        let known = self.journal.rights_of(&handle).flatten();
+        let known = self.journal.permissions_of(&handle).flatten();
         if known.is_some_and(|known| known != present) && !self.options.force {
-            return Err(Failed::conflict(pair.path.slashed(), Deed::Changed));
+            return Err(CommitFailure::conflict(pair.path.slashed(), ForeignChange::Changed));
         }
-        self.journal.note_rights(&handle, None).at(&pair.path)?;
+        self.journal.record_permissions(&handle, None).at(&pair.path)?;
         Ok(Some(present))
     }
 
     /// Finishes a directory that had these permissions; returns its new ones.
-    fn finish_directory(&mut self, pair: &Pair, present: Rights) -> Step<Rights> {
-        if Rights::of(&pair.base).at(&pair.path)? != present && !self.options.force {
-            return Err(Failed::conflict(pair.path.slashed(), Deed::Changed));
+    fn finish_directory(
+        &mut self,
+        pair: &CommittedDirectory,
+        present: DirectoryPermissions,
+    ) -> CommitStep<DirectoryPermissions> {
+        if DirectoryPermissions::of(&pair.base).at(&pair.path)? != present && !self.options.force {
+            return Err(CommitFailure::conflict(pair.path.slashed(), ForeignChange::Changed));
         }
         let wanted = pair.upper.getattr(&Caller::server()).at(&pair.path)?;
         let lost = replace_attributes(&pair.upper, &pair.base).at(&pair.path)?;
-        let given = Rights::of(&pair.base).at(&pair.path)?;
-        self.note_lost(&pair.path, lost).at(&pair.path)?;
-        if let Some(&later) = self.others.get(&pair.base.handle()).filter(|later| **later > wanted.mtime) {
+        let finished = DirectoryPermissions::of(&pair.base).at(&pair.path)?;
+        self.record_lost(&pair.path, lost).at(&pair.path)?;
+        if let Some(&later) = self.foreign_mtimes.get(&pair.base.handle()).filter(|later| **later > wanted.mtime) {
             let later = SetAttributes { mtime: Some(SetTime::To(later)), ..SetAttributes::default() };
             pair.base.setattr(&Caller::server(), &later).at(&pair.path)?;
         }
-        Ok(given)
+        Ok(finished)
     }
 
     /// Removes what an interrupted commit has left in a directory.

@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use vnode::{Attributes, Caller, Creation, Handle, NameBuf, OpenFileRef, OpenFlags, Result, Timestamp, VnodeRef};
 
-use super::rights::Rights;
+use super::permissions::DirectoryPermissions;
 use crate::union::branch::losses::Losses;
-use crate::union::branch::register::LATER;
-use crate::union::branch::work::{self, Work};
+use crate::union::branch::register::LATER_VERSION;
+use crate::union::branch::work::{self, WorkDirectory};
 use crate::union::identity;
 
 /// Journal of a fork.
@@ -29,11 +29,11 @@ pub(crate) struct Journal {
     pub(crate) id: String,
     /// Whether an earlier commit was started and interrupted.
     pub(crate) is_resumed: bool,
-    copies: HashMap<(Handle, Timestamp), Copied>,
+    copies: HashMap<(Handle, Timestamp), JournaledCopy>,
     made: HashMap<Handle, Timestamp>,
     moves: HashMap<Handle, Handle>,
-    rights: HashMap<Handle, Option<Rights>>,
-    bereft: HashSet<Handle>,
+    permissions: HashMap<Handle, Option<DirectoryPermissions>>,
+    orphaned: HashSet<Handle>,
     left: HashMap<Handle, Option<Timestamp>>,
     aside: HashSet<Handle>,
     staging: Option<Handle>,
@@ -42,7 +42,7 @@ pub(crate) struct Journal {
 
 /// A copy in the file system.
 #[derive(Clone)]
-pub(crate) struct Copied {
+pub(crate) struct JournaledCopy {
     pub(crate) handle: Handle,
     /// Path at which it was first placed.
     pub(crate) path: Vec<u8>,
@@ -52,11 +52,11 @@ impl Journal {
     /// Opens or creates the journal in the branch of changes.
     ///
     /// # Errors
-    /// Errors from reading it; [`LATER`] if a line is unknown: what it says of a commit must not be ignored.
-    pub(crate) fn open(work: &Work) -> Result<Self> {
+    /// Errors from reading it; [`LATER_VERSION`] if a line is unknown: what it says of a commit must not be ignored.
+    pub(crate) fn open(work: &WorkDirectory) -> Result<Self> {
         let server = Caller::server();
-        let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
-        let created = work.state()?.create(&server, work::name(Work::COMMIT), &how)?;
+        let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
+        let created = work.state()?.create(&server, work::own_name(WorkDirectory::COMMIT), &creation)?;
         let text = work::read_all(&created.entry, u64::MAX)?;
         // A partly written event did not happen.
         let end = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
@@ -68,17 +68,17 @@ impl Journal {
             copies: HashMap::new(),
             made: HashMap::new(),
             moves: HashMap::new(),
-            rights: HashMap::new(),
-            bereft: HashSet::new(),
+            permissions: HashMap::new(),
+            orphaned: HashSet::new(),
             left: HashMap::new(),
             aside: HashSet::new(),
             staging: None,
             lost: BTreeMap::new(),
         };
-        let text = std::str::from_utf8(&text[..end]).map_err(|_| LATER)?;
+        let text = std::str::from_utf8(&text[..end]).map_err(|_| LATER_VERSION)?;
         // Storage after a power failure may have zeros where it was not written.
         for line in text.lines().filter(|line| !line.contains('\0')) {
-            journal.learn(&line.split(' ').collect::<Vec<_>>()).ok_or(LATER)?;
+            journal.apply(&line.split(' ').collect::<Vec<_>>()).ok_or(LATER_VERSION)?;
         }
         Ok(journal)
     }
@@ -87,9 +87,9 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::open`].
-    pub(crate) fn open_if_there(root: &VnodeRef, work: &Work) -> Result<Option<Self>> {
+    pub(crate) fn open_existing(root: &VnodeRef, work: &WorkDirectory) -> Result<Option<Self>> {
         let Some(state) = work::state_of(root)? else { return Ok(None) };
-        let is_there = work::find(&state, work::name(Work::COMMIT))?.is_some();
+        let is_there = work::find(&state, work::own_name(WorkDirectory::COMMIT))?.is_some();
         if is_there { Self::open(work).map(Some) } else { Ok(None) }
     }
 
@@ -118,18 +118,18 @@ impl Journal {
     }
 
     /// The file system's copy of an object in its present state.
-    pub(crate) fn copy_of(&self, object: &Handle, attributes: &Attributes) -> Option<Copied> {
+    pub(crate) fn copy_of(&self, object: &Handle, attributes: &Attributes) -> Option<JournaledCopy> {
         self.copies.get(&(*object, attributes.ctime)).cloned()
     }
 
     /// Modification time that the fork's data have, for an object of the file system that this commit created.
-    pub(crate) fn time_of_made(&self, object: &Handle) -> Option<Timestamp> {
+    pub(crate) fn mtime_of_copy(&self, object: &Handle) -> Option<Timestamp> {
         self.made.get(object).copied()
     }
 
     /// Records that a copy is complete, and about to take its place.
-    pub(crate) fn note_copy(&mut self, object: &Handle, attributes: &Attributes, copy: Copied) -> Result<()> {
-        let (object_digits, base, path) = (digits(object), digits(&copy.handle), identity::digits(&copy.path));
+    pub(crate) fn record_copy(&mut self, object: &Handle, attributes: &Attributes, copy: JournaledCopy) -> Result<()> {
+        let (object_digits, base, path) = (digits(object), digits(&copy.handle), identity::to_hex(&copy.path));
         let (ctime, mtime) = (time_text(attributes.ctime), time_text(attributes.mtime));
         self.write(&format!("copy {object_digits} {ctime} {base} {mtime} {path}"))?;
         self.made.insert(copy.handle, attributes.mtime);
@@ -143,7 +143,7 @@ impl Journal {
     }
 
     /// Records that the directory is to move.
-    pub(crate) fn note_move(&mut self, directory: &Handle, rest: &Handle) -> Result<()> {
+    pub(crate) fn record_move(&mut self, directory: &Handle, rest: &Handle) -> Result<()> {
         self.write(&format!("move {} {}", digits(directory), digits(rest)))?;
         self.moves.insert(*directory, *rest);
         Ok(())
@@ -156,35 +156,39 @@ impl Journal {
 
     /// Permissions that a directory of the file system has unless others have changed them: `None` if it is unknown, and an
     /// inner `None` if they were being changed.
-    pub(crate) fn rights_of(&self, directory: &Handle) -> Option<Option<Rights>> {
-        self.rights.get(directory).copied()
+    pub(crate) fn permissions_of(&self, directory: &Handle) -> Option<Option<DirectoryPermissions>> {
+        self.permissions.get(directory).copied()
     }
 
     /// Records the permissions of the directory, or with `None`, that they are about to be changed.
-    pub(crate) fn note_rights(&mut self, directory: &Handle, rights: Option<Rights>) -> Result<()> {
-        let words = rights.map(|rights| format!(" {}", rights.words())).unwrap_or_default();
+    pub(crate) fn record_permissions(
+        &mut self,
+        directory: &Handle,
+        permissions: Option<DirectoryPermissions>,
+    ) -> Result<()> {
+        let words = permissions.map(|permissions| format!(" {}", permissions.words())).unwrap_or_default();
         self.write(&format!("rights {}{words}", digits(directory)))?;
-        self.rights.insert(*directory, rights);
+        self.permissions.insert(*directory, permissions);
         Ok(())
     }
 
     /// Returns whether this commit orphans the file: removes some of its names.
-    pub(crate) fn is_bereft(&self, file: &Handle) -> bool {
-        self.bereft.contains(file)
+    pub(crate) fn is_orphaned(&self, file: &Handle) -> bool {
+        self.orphaned.contains(file)
     }
 
     /// Records that the file is about to lose names.
-    pub(crate) fn note_bereft(&mut self, file: &Handle) -> Result<()> {
-        if self.bereft.insert(*file) { self.write(&format!("bereft {}", digits(file))) } else { Ok(()) }
+    pub(crate) fn record_orphaned(&mut self, file: &Handle) -> Result<()> {
+        if self.orphaned.insert(*file) { self.write(&format!("bereft {}", digits(file))) } else { Ok(()) }
     }
 
     /// The mtime of a directory since this commit moved something out of it; an inner `None` if that is not known.
-    pub(crate) fn left(&self, directory: &Handle) -> Option<Option<Timestamp>> {
+    pub(crate) fn source_mtime(&self, directory: &Handle) -> Option<Option<Timestamp>> {
         self.left.get(directory).copied()
     }
 
     /// Records the mtime since something was moved out of the directory; with `None`, that something is about to be.
-    pub(crate) fn note_left(&mut self, directory: &Handle, time: Option<Timestamp>) -> Result<()> {
+    pub(crate) fn record_source_mtime(&mut self, directory: &Handle, time: Option<Timestamp>) -> Result<()> {
         let word = time.map(|time| format!(" {}", time_text(time))).unwrap_or_default();
         self.write(&format!("left {}{word}", digits(directory)))?;
         self.left.insert(*directory, time);
@@ -197,7 +201,7 @@ impl Journal {
     }
 
     /// Records that the directory is about to be removed with all its contents.
-    pub(crate) fn note_aside(&mut self, directory: &Handle) -> Result<()> {
+    pub(crate) fn record_aside(&mut self, directory: &Handle) -> Result<()> {
         if self.aside.insert(*directory) {
             self.write(&format!("aside {}", digits(directory)))?;
         }
@@ -210,7 +214,7 @@ impl Journal {
     }
 
     /// Records that it was created.
-    pub(crate) fn note_staging(&mut self, directory: &Handle) -> Result<()> {
+    pub(crate) fn record_staging(&mut self, directory: &Handle) -> Result<()> {
         self.write(&format!("staging {}", digits(directory)))?;
         self.staging = Some(*directory);
         self.sync()
@@ -222,11 +226,11 @@ impl Journal {
     }
 
     /// Records what it could not preserve of the object at this path.
-    pub(crate) fn note_lost(&mut self, path: Vec<u8>, losses: Losses) -> Result<()> {
+    pub(crate) fn record_lost(&mut self, path: Vec<u8>, losses: Losses) -> Result<()> {
         if losses.is_empty() || self.lost.get(&path) == Some(&losses) {
             return Ok(());
         }
-        self.write(&format!("lost {} {}", losses.words(), identity::digits(&path)))?;
+        self.write(&format!("lost {} {}", losses.words(), identity::to_hex(&path)))?;
         self.lost.insert(path, losses);
         Ok(())
     }
@@ -244,27 +248,27 @@ impl Journal {
     }
 
     /// Applies a line; `None` if it is unknown.
-    fn learn(&mut self, words: &[&str]) -> Option<()> {
+    fn apply(&mut self, words: &[&str]) -> Option<()> {
         match words {
             ["begun", id] => (self.id, self.is_resumed) = ((*id).to_owned(), true),
             ["copy", object, changed, copy, written, path] => {
                 let (object, copied) = (handle(object)?, handle(copy)?);
-                let (changed, written, path) = (time(changed)?, time(written)?, identity::bytes(path)?);
-                self.copies.insert((object, changed), Copied { handle: copied, path });
+                let (changed, written, path) = (time(changed)?, time(written)?, identity::from_hex(path)?);
+                self.copies.insert((object, changed), JournaledCopy { handle: copied, path });
                 self.made.insert(copied, written);
             }
             ["move", directory, rest] => drop(self.moves.insert(handle(directory)?, handle(rest)?)),
-            ["rights", directory] => drop(self.rights.insert(handle(directory)?, None)),
+            ["rights", directory] => drop(self.permissions.insert(handle(directory)?, None)),
             ["rights", directory, mode, uid, gid, attributes] => {
-                let rights = Rights::of_words([mode, uid, gid, attributes])?;
-                self.rights.insert(handle(directory)?, Some(rights));
+                let permissions = DirectoryPermissions::parse_words([mode, uid, gid, attributes])?;
+                self.permissions.insert(handle(directory)?, Some(permissions));
             }
-            ["bereft", file] => drop(self.bereft.insert(handle(file)?)),
+            ["bereft", file] => drop(self.orphaned.insert(handle(file)?)),
             ["left", directory] => drop(self.left.insert(handle(directory)?, None)),
             ["left", directory, changed] => drop(self.left.insert(handle(directory)?, Some(time(changed)?))),
             ["aside", directory] => drop(self.aside.insert(handle(directory)?)),
             ["staging", directory] => self.staging = Some(handle(directory)?),
-            ["lost", losses, path] => drop(self.lost.insert(identity::bytes(path)?, Losses::of_words(losses)?)),
+            ["lost", losses, path] => drop(self.lost.insert(identity::from_hex(path)?, Losses::parse_words(losses)?)),
             _ => return None,
         }
         Some(())
@@ -272,11 +276,11 @@ impl Journal {
 }
 
 fn digits(handle: &Handle) -> String {
-    identity::digits(handle.as_bytes())
+    identity::to_hex(handle.as_bytes())
 }
 
 fn handle(digits: &str) -> Option<Handle> {
-    Handle::new(&identity::bytes(digits)?).ok()
+    Handle::new(&identity::from_hex(digits)?).ok()
 }
 
 fn time_text(Timestamp { seconds, nanoseconds }: Timestamp) -> String {
@@ -294,20 +298,21 @@ mod tests {
 
     /// As documented in docs/formats/fork.md.
     #[test]
-    fn lines_in_the_documentation_are_those_that_are_read() {
-        const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/fork.md"));
+    fn documented_lines_are_parsed() {
+        const FORMAT_DOCUMENTATION: &str =
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/fork.md"));
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let example = PAGE.split_once("```\n").unwrap().1.split_once("```").unwrap().0;
+        let example = FORMAT_DOCUMENTATION.split_once("```\n").unwrap().1.split_once("```").unwrap().0;
         assert_eq!(example.len(), 108);
         for line in example.lines() {
             let words = words(line);
-            assert!(PAGE.contains(&format!("| `{} ", words[0])), "{line}");
+            assert!(FORMAT_DOCUMENTATION.contains(&format!("| `{} ", words[0])), "{line}");
         }
         let copy = words(example.lines().nth(1).unwrap());
         let [object, changed, base, written, path] = &copy[1..] else { panic!("{copy:?}") };
         assert!(
             handle(object).is_some() && handle(base).is_some() && time(changed).is_some() && time(written).is_some()
         );
-        assert_eq!(identity::bytes(path).unwrap(), b"file");
+        assert_eq!(identity::from_hex(path).unwrap(), b"file");
     }
 }

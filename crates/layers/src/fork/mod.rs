@@ -4,34 +4,34 @@
 mod changes;
 mod commit;
 mod conflicts;
+mod cross_device;
+mod fork_base;
 mod journal;
-mod leaving;
 mod moved;
 mod moves;
 mod names;
 mod outcome;
-mod plain;
-mod rights;
-mod whole;
+mod permissions;
+mod removed;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use vnode::{Caller, Errno, FileSystemRef, Result, Timestamp, layer};
 
-use crate::union::branch::branches::Member;
+use crate::union::branch::branches::BranchMember;
 use crate::union::branch::losses::Loss;
 use crate::union::copy_up::copy_attributes;
 use crate::union::file_system::UnionFileSystem;
-use crate::union::settings::Settings;
+use crate::union::settings::UnionSettings;
 use crate::union::snapshots::diff;
 use crate::union::state::Union;
 use crate::{Branch, BranchMode, OptionError};
 use commit::Commit;
 pub use diff::{Change, Difference, to_json};
+use fork_base::ForkBase;
 use journal::Journal;
-pub use outcome::{CommitError, CommitOptions, Committed, Conflict, Deed};
-use plain::Plain;
+pub use outcome::{CommitError, CommitOptions, Committed, Conflict, ForeignChange};
 
 /// A fork: changes made in it are visible only in it.
 pub struct Fork {
@@ -47,12 +47,12 @@ impl Fork {
     /// If one of them cannot be used.
     pub fn new(changes: FileSystemRef, stack: FileSystemRef) -> std::result::Result<Self, OptionError> {
         let branch = |file_system, mode, label: &str| Branch { file_system, mode: Some(mode), label: label.to_owned() };
-        let seen = layer::stack(Plain { committer: None }, Arc::clone(&stack));
+        let seen = layer::stack(ForkBase { committer: None }, Arc::clone(&stack));
         let branches =
             vec![branch(changes, BranchMode::ReadWrite, "changes"), branch(seen, BranchMode::ReadOnly, "stack")];
         // The user of a fork holds it for long.
-        let union = Arc::new(UnionFileSystem::with_settings(branches, None, Settings::default(), Duration::ZERO)?);
-        let stack = layer::stack(Plain { committer: Some(plain::committer()) }, stack);
+        let union = Arc::new(UnionFileSystem::with_settings(branches, None, UnionSettings::default(), Duration::ZERO)?);
+        let stack = layer::stack(ForkBase { committer: Some(fork_base::committer()) }, stack);
         Ok(Self { union, stack })
     }
 
@@ -87,8 +87,8 @@ impl Fork {
     pub fn differences(&self) -> Result<Vec<Difference>> {
         let union = self.union();
         let slots = union.branches.slots().to_vec();
-        let older = union.view_of(slots[1..].to_vec());
-        let newer = union.view_of(slots);
+        let older = union.read_only_union(slots[1..].to_vec());
+        let newer = union.read_only_union(slots);
         diff::compare(&older.root_node(), &newer.root_node())
     }
 
@@ -107,7 +107,7 @@ impl Fork {
             match commit.run() {
                 // There are several file systems below the forked directory.
                 Err(CommitError::Stopped { path, errno: Errno::EXDEV, done })
-                    if whole::bring_rest(self.union(), &self.upper(), &path)
+                    if cross_device::copy_lower_part(self.union(), &self.upper(), &path)
                         .map_err(|errno| CommitError::Stopped { path: path.clone(), errno, done: before + done })? =>
                 {
                     before += done;
@@ -127,7 +127,7 @@ impl Fork {
     pub fn moves_under_way(&self) -> std::result::Result<Vec<Vec<u8>>, CommitError> {
         let upper = self.upper();
         let stopped = |errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 };
-        let Some(journal) = Journal::open_if_there(&upper.root, &upper.work).map_err(stopped)? else {
+        let Some(journal) = Journal::open_existing(&upper.root, &upper.work).map_err(stopped)? else {
             return Ok(Vec::new());
         };
         let options = CommitOptions { since: Timestamp { seconds: 0, nanoseconds: 0 }, force: false };
@@ -136,9 +136,9 @@ impl Fork {
 
     fn prepared<'a>(&self, options: &'a CommitOptions) -> std::result::Result<Commit<'a>, CommitError> {
         // Somebody may have used the changes with `metacopy=on`.
-        let brought = self.union().bring_all(&self.upper());
-        brought
-            .and_then(|()| names::settle_names(self.union(), &self.upper()))
+        let filled = self.union().fill_all(&self.upper());
+        filled
+            .and_then(|()| names::link_up_names(self.union(), &self.upper()))
             .map_err(|errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 })?;
         let journal = Journal::open(&self.upper().work);
         let journal = journal.map_err(|errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 })?;
@@ -149,11 +149,11 @@ impl Fork {
         &self.union.union
     }
 
-    fn upper(&self) -> Arc<Member> {
+    fn upper(&self) -> Arc<BranchMember> {
         Arc::clone(&self.union().branches.slots()[0].member)
     }
 
-    fn lower(&self) -> Arc<Member> {
+    fn lower(&self) -> Arc<BranchMember> {
         Arc::clone(&self.union().branches.slots()[1].member)
     }
 }

@@ -2,13 +2,13 @@
 
 use vnode::{Entry, Errno, Name, NameBuf, Result, VnodeRef};
 
-use super::changes::{Below, Changes, Object};
-use super::outcome::{AtPath, Step, is_directory};
+use super::changes::{ChangedObject, DirectoryChanges, LowerPart};
+use super::outcome::{AtPath, CommitStep, is_directory};
 use crate::union::branch::{links, work};
 use crate::union::tree_path::TreePath;
 
 /// A directory that the fork has moved.
-pub(crate) struct Moved {
+pub(crate) struct MovedDirectory {
     /// Its path in the fork, by the names in branches.
     pub(crate) path: Vec<u8>,
     pub(crate) name: NameBuf,
@@ -17,21 +17,21 @@ pub(crate) struct Moved {
     /// Its instance in the branch of changes.
     pub(crate) upper: VnodeRef,
     /// Its path in the file system when the fork began.
-    pub(crate) rest: Vec<u8>,
+    pub(crate) former_path: Vec<u8>,
 }
 
 /// Location at which an object was found.
-pub(crate) struct Place {
+pub(crate) struct LocatedEntry {
     pub(crate) directory: VnodeRef,
     pub(crate) name: NameBuf,
     pub(crate) entry: Entry,
 }
 
-impl Moved {
+impl MovedDirectory {
     /// This directory, with its lower part at that path.
-    pub(crate) fn of(object: &Object, rest: &[u8]) -> Self {
+    pub(crate) fn of(object: &ChangedObject, rest: &[u8]) -> Self {
         let (path, name, upper) = (object.path.slashed(), object.name.clone(), object.entry.vnode.clone());
-        Self { path, name, parent: None, upper, rest: rest.to_vec() }
+        Self { path, name, parent: None, upper, former_path: rest.to_vec() }
     }
 
     /// Names of its ancestors.
@@ -42,7 +42,7 @@ impl Moved {
 
     /// Its name while in transit.
     pub(crate) fn key(&self) -> NameBuf {
-        links::name_of_handle(&self.upper.handle())
+        links::handle_name(&self.upper.handle())
     }
 }
 
@@ -52,13 +52,13 @@ pub(crate) fn depth(path: &[u8]) -> usize {
 }
 
 /// All directories that the fork has moved.
-pub(crate) fn find_moved(root: &VnodeRef) -> Step<Vec<Moved>> {
+pub(crate) fn find_moved(root: &VnodeRef) -> CommitStep<Vec<MovedDirectory>> {
     let mut moved = Vec::new();
     let mut open = vec![(TreePath::root(), root.clone())];
     while let Some((path, directory)) = open.pop() {
-        for object in Changes::of(&directory, &path).at(&path)?.objects {
-            if let Below::Elsewhere(rest) = &object.below {
-                moved.push(Moved { parent: Some(directory.clone()), ..Moved::of(&object, rest) });
+        for object in DirectoryChanges::of(&directory, &path).at(&path)?.objects {
+            if let LowerPart::Elsewhere(rest) = &object.lower_part {
+                moved.push(MovedDirectory { parent: Some(directory.clone()), ..MovedDirectory::of(&object, rest) });
             }
             if is_directory(&object.entry) {
                 open.push((object.path, object.entry.vnode));
@@ -69,13 +69,13 @@ pub(crate) fn find_moved(root: &VnodeRef) -> Step<Vec<Moved>> {
 }
 
 /// The object at a path of names in branches, if there is one.
-pub(crate) fn look_at(root: &VnodeRef, path: &[u8]) -> Result<Option<Place>> {
-    let mut found: Option<Place> = None;
+pub(crate) fn locate(root: &VnodeRef, path: &[u8]) -> Result<Option<LocatedEntry>> {
+    let mut found: Option<LocatedEntry> = None;
     for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
         let directory = found.map_or_else(|| root.clone(), |place| place.entry.vnode);
         let name = NameBuf::new(name.to_vec())?;
         match work::find(&directory, name.as_name()) {
-            Ok(Some(entry)) => found = Some(Place { directory, name, entry }),
+            Ok(Some(entry)) => found = Some(LocatedEntry { directory, name, entry }),
             Ok(None) | Err(Errno::ENOTDIR) => return Ok(None),
             Err(error) => return Err(error),
         }

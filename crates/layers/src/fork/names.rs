@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use vnode::{Caller, FileKind, Name, NameBuf, Result, SetAttributes, SetTime, VnodeRef};
 
-use crate::union::branch::branches::Member;
+use crate::union::branch::branches::BranchMember;
 use crate::union::branch::{whiteout, work};
 use crate::union::identity::Identity;
-use crate::union::node::{NO_COUNT, Node};
+use crate::union::node::{Node, UNCOUNTED_NAMES};
 use crate::union::state::Union;
 
 /// Links up all of them.
-pub(crate) fn settle_names(union: &Arc<Union>, upper: &Arc<Member>) -> Result<()> {
+pub(crate) fn link_up_names(union: &Arc<Union>, upper: &Arc<BranchMember>) -> Result<()> {
     let copied = shared_copies(upper)?;
     if copied.is_empty() {
         return Ok(());
@@ -30,7 +30,7 @@ pub(crate) fn settle_names(union: &Arc<Union>, upper: &Arc<Member>) -> Result<()
                 open.extend(node.filter(|node| node.kind == FileKind::Directory));
             }
             if copied.contains(&ino) {
-                settle(&directory, name.as_name(), upper)?;
+                link_up_name(&directory, name.as_name(), upper)?;
             }
         }
     }
@@ -38,13 +38,13 @@ pub(crate) fn settle_names(union: &Arc<Union>, upper: &Arc<Member>) -> Result<()
 }
 
 /// Inode numbers of files of which the fork has a copy, and to whose originals names of the file system still lead.
-fn shared_copies(upper: &Member) -> Result<HashSet<u64>> {
+fn shared_copies(upper: &BranchMember) -> Result<HashSet<u64>> {
     let mut copied = HashSet::new();
-    let Some(links) = upper.work.links_if_there()? else { return Ok(copied) };
+    let Some(links) = upper.work.existing_links()? else { return Ok(copied) };
     for (name, _) in work::entries(&links)? {
         let copy = links.lookup(&Caller::server(), name.as_name())?;
-        match Identity::brought(&copy.vnode)? {
-            Some((identity, names)) if names != 0 && names != NO_COUNT => copied.insert(identity.ino),
+        match Identity::stored_origin(&copy.vnode)? {
+            Some((identity, names)) if names != 0 && names != UNCOUNTED_NAMES => copied.insert(identity.ino),
             _ => false,
         };
     }
@@ -52,21 +52,23 @@ fn shared_copies(upper: &Member) -> Result<HashSet<u64>> {
 }
 
 /// Makes a name one of the copy, if it leads to the original. Users see nothing of it.
-pub(crate) fn settle(directory: &Arc<Node>, name: Name<'_>, upper: &Arc<Member>) -> Result<()> {
+pub(crate) fn link_up_name(directory: &Arc<Node>, name: Name<'_>, upper: &Arc<BranchMember>) -> Result<()> {
     let server = Caller::server();
-    let stored = whiteout::stored(name)?;
+    let stored = whiteout::stored_name(name)?;
     let stored = Name::new(&stored)?;
-    let (search, node) = directory.look(&server, stored)?;
-    let (Some(found), Some(node)) = (search.found.filter(|found| found.is_borrowed), node) else { return Ok(()) };
+    let (search, node) = directory.search_node(&server, stored)?;
+    let (Some(found), Some(node)) = (search.found.filter(|found| found.is_copied_under_other_name), node) else {
+        return Ok(());
+    };
     let before = directory.leftmost().vnode.getattr(&server)?;
-    directory.settle(&server, &found, &node, stored)?;
+    directory.link_up(&server, &found, &node, stored)?;
     let times = SetAttributes {
         atime: Some(SetTime::To(before.atime)),
         mtime: Some(SetTime::To(before.mtime)),
         ..SetAttributes::default()
     };
     match directory.instance_in(upper) {
-        Some(place) => place.setattr(&server, &times).map(drop),
+        Some(located) => located.setattr(&server, &times).map(drop),
         None => Ok(()),
     }
 }

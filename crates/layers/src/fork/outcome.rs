@@ -32,12 +32,12 @@ pub struct Conflict {
     /// Path from the root, without a leading slash.
     pub path: Vec<u8>,
     /// Kind of the others' change.
-    pub deed: Deed,
+    pub change: ForeignChange,
 }
 
 /// Kind of a change that others have made to an object of the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum ForeignChange {
     /// They have created, changed or replaced it.
     Changed,
     /// They have removed it or moved it away.
@@ -65,7 +65,7 @@ pub enum CommitError {
     },
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for ForeignChange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Changed => "changed",
@@ -101,45 +101,45 @@ impl CommitError {
 
 /// Path and error that stop a commit.
 #[derive(Debug)]
-pub(crate) struct Failed {
+pub(crate) struct CommitFailure {
     pub(crate) path: Vec<u8>,
     pub(crate) errno: Errno,
     /// Whether others have changed the object.
     pub(crate) is_conflict: bool,
 }
 
-pub(crate) type Step<T = ()> = std::result::Result<T, Failed>;
+pub(crate) type CommitStep<T = ()> = std::result::Result<T, CommitFailure>;
 
-impl Failed {
-    pub(crate) fn conflict(path: Vec<u8>, deed: Deed) -> Self {
-        let errno = if deed == Deed::Removed { Errno::ESTALE } else { Errno::EBUSY };
+impl CommitFailure {
+    pub(crate) fn conflict(path: Vec<u8>, change: ForeignChange) -> Self {
+        let errno = if change == ForeignChange::Removed { Errno::ESTALE } else { Errno::EBUSY };
         Self { path, errno, is_conflict: true }
     }
 }
 
 /// Adds the path at which an error happened.
 pub(crate) trait AtPath<T> {
-    fn at(self, path: &impl Location) -> Step<T>;
+    fn at(self, path: &impl HasPath) -> CommitStep<T>;
 }
 
 impl<T> AtPath<T> for Result<T> {
-    fn at(self, path: &impl Location) -> Step<T> {
-        self.map_err(|errno| Failed { path: path.to_path(), errno, is_conflict: false })
+    fn at(self, path: &impl HasPath) -> CommitStep<T> {
+        self.map_err(|errno| CommitFailure { path: path.to_path(), errno, is_conflict: false })
     }
 }
 
 /// An object that has a path: by the names in branches, with a slash before each.
-pub(crate) trait Location {
+pub(crate) trait HasPath {
     fn to_path(&self) -> Vec<u8>;
 }
 
-impl Location for Vec<u8> {
+impl HasPath for Vec<u8> {
     fn to_path(&self) -> Vec<u8> {
         self.clone()
     }
 }
 
-impl Location for TreePath {
+impl HasPath for TreePath {
     fn to_path(&self) -> Vec<u8> {
         self.slashed()
     }

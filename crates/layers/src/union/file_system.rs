@@ -9,15 +9,15 @@ use vnode::{
     Notifier, Properties, Result, TimesTell, VnodeRef,
 };
 
-use super::branch::branches::{BadBranch, Branches, Slot, WhyBad};
+use super::branch::branches::{BranchSlot, Branches, UnusableBranch, UnusableReason};
 use super::branch::{claim, parallel};
 use super::node::Node;
-use super::settings::{NAME, Settings};
+use super::settings::{NAME, UnionSettings};
 use super::state::Union;
 use crate::{Branch, BranchOpener, OptionError, OptionProblem};
 
 /// Upper bound on how long dropping a union waits for branch queries whose results are no longer needed.
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
+const LAST_QUERIES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A file system that shows several trees as one.
 pub struct UnionFileSystem {
@@ -37,29 +37,29 @@ impl UnionFileSystem {
     /// # Panics
     /// If there are no branches.
     pub fn new(branches: Vec<Branch>) -> std::result::Result<Self, OptionError> {
-        Self::with_settings(branches, None, Settings::default(), claim::PATIENCE)
+        Self::with_settings(branches, None, UnionSettings::default(), claim::CLAIM_TIMEOUT)
     }
 
     /// Creates the union; waits up to the given time for another union of a branch that is ending.
     pub(crate) fn with_settings(
         branches: Vec<Branch>,
         opener: Option<BranchOpener>,
-        settings: Settings,
-        patience: Duration,
+        settings: UnionSettings,
+        timeout: Duration,
     ) -> std::result::Result<Self, OptionError> {
-        let claims = claim::of_all(&branches, patience).map_err(bad_branch)?;
+        let claims = claim::claim_branches(&branches, timeout).map_err(branch_error)?;
         let union = Self::assemble(branches, opener, settings)?;
-        union.hold(claims, patience).map_err(bad_branch)?;
-        union.family.set_common(&union);
+        union.store_claims(claims, timeout).map_err(branch_error)?;
+        union.mount_state.set_common_union(&union);
         union.recover();
-        union.finish_folds().map_err(|error| OptionError {
+        union.finish_merges().map_err(|error| OptionError {
             layer: NAME,
             key: String::new(),
             problem: OptionProblem::Unfinished { message: error.to_string() },
         })?;
         let root = union.root_node();
         // Not for views, whose branches others write too.
-        union.recent.begin();
+        union.recent_directories.enable();
         Ok(Self { union, root, claimed: ClaimFlag::default() })
     }
 
@@ -67,11 +67,11 @@ impl UnionFileSystem {
     pub(crate) fn assemble(
         branches: Vec<Branch>,
         opener: Option<BranchOpener>,
-        settings: Settings,
+        settings: UnionSettings,
     ) -> std::result::Result<Arc<Union>, OptionError> {
         assert!(!branches.is_empty(), "a union has at least one branch");
-        let (branches, register) = Branches::new(branches).map_err(bad_branch)?;
-        Ok(Arc::new(Union::of(branches, register, settings, opener)))
+        let (branches, register) = Branches::new(branches).map_err(branch_error)?;
+        Ok(Arc::new(Union::new(branches, register, settings, opener)))
     }
 }
 
@@ -81,15 +81,15 @@ impl FileSystem for UnionFileSystem {
     }
 
     fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
-        let _steady = self.union.steady();
-        let (union, handle) = self.union.inward(handle)?;
+        let _guard = self.union.operation_guard();
+        let (union, handle) = self.union.resolve_view_handle(handle)?;
         Ok(union.resolve(&handle)?)
     }
 
     fn sync(&self) -> Result<()> {
         let slots = self.union.branches.slots();
-        parallel::each(&slots, |slot| slot.member.base.file_system.sync())?;
-        self.union.family.views().iter().try_for_each(|view| view.file_system().sync())
+        parallel::for_each(&slots, |slot| slot.member.base.file_system.sync())?;
+        self.union.mount_state.views().iter().try_for_each(|view| view.file_system().sync())
     }
 
     fn claim(&self) -> Result<Claim> {
@@ -110,7 +110,7 @@ impl FileSystem for UnionFileSystem {
         let all = slots.iter().map(|slot| slot.member.base.file_system.properties());
         // A read-only branch does not make the union read-only.
         let all = all.fold(own, |all, one| all.stacked_on(Properties { read_only: false, ..one }));
-        let views = self.union.family.views();
+        let views = self.union.mount_state.views();
         let all = views.iter().map(|view| view.file_system().properties()).fold(all, |all, one| all.stacked_on(one));
         let read_only = slots.iter().all(|slot| !self.union.branches.may_change(&slot.member)) && views.is_empty();
         // The meaning of a name, and a directory's attributes, depend on the caller.
@@ -133,10 +133,10 @@ impl FileSystem for UnionFileSystem {
     fn describe(&self) -> Vec<Description> {
         let slots = self.union.branches.slots();
         // Layers of one branch are adjacent.
-        let newest: Vec<_> = slots.chunk_by(Slot::is_beside).map(|group| &group[0]).collect();
+        let newest: Vec<_> = slots.chunk_by(BranchSlot::is_same_branch).map(|group| &group[0]).collect();
         let mut members: Vec<_> = newest.iter().flat_map(|slot| slot.member.base.file_system.describe()).collect();
         let details: Vec<_> = newest.iter().map(|slot| format!("{}={}", slot.member.base.label, slot.mode)).collect();
-        let views = self.union.family.views();
+        let views = self.union.mount_state.views();
         members.extend(views.iter().flat_map(|view| view.file_system().describe()));
         let views = views.iter().map(|view| format!("{}={} (a view)", view.rules(), view.label()));
         let details: Vec<_> = details.into_iter().chain(views).collect();
@@ -155,7 +155,7 @@ impl FileSystem for UnionFileSystem {
                 answered => return answered,
             }
         }
-        for view in self.union.family.views() {
+        for view in self.union.mount_state.views() {
             match view.file_system().control(command) {
                 Err(ControlError::UnknownTarget(_)) => {}
                 answered => return answered,
@@ -166,12 +166,12 @@ impl FileSystem for UnionFileSystem {
 
     fn keep_access_times(&self, kept: KeptAccessTimes) {
         *self.union.kept_access_times.lock().unwrap_or_else(PoisonError::into_inner) = kept;
-        self.union.family.views().iter().for_each(|view| view.file_system().keep_access_times(kept));
+        self.union.mount_state.views().iter().for_each(|view| view.file_system().keep_access_times(kept));
         self.union.branches.slots().iter().for_each(|slot| slot.member.base.file_system.keep_access_times(kept));
     }
 
     fn set_mount_point(&self, directory: BorrowedFd<'_>) {
-        self.union.family.views().iter().for_each(|view| view.file_system().set_mount_point(directory));
+        self.union.mount_state.views().iter().for_each(|view| view.file_system().set_mount_point(directory));
         self.union.branches.slots().iter().for_each(|slot| slot.member.base.file_system.set_mount_point(directory));
         if let Ok(directory) = directory.try_clone_to_owned() {
             // A stack is mounted once.
@@ -181,10 +181,10 @@ impl FileSystem for UnionFileSystem {
 
     fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
         for slot in self.union.branches.slots().iter() {
-            slot.member.base.file_system.set_notifier(Arc::new(Everything(Arc::clone(&notifier))));
+            slot.member.base.file_system.set_notifier(Arc::new(ChangeForwarder(Arc::clone(&notifier))));
         }
-        for view in self.union.family.views() {
-            view.file_system().set_notifier(Arc::new(Everything(Arc::clone(&notifier))));
+        for view in self.union.mount_state.views() {
+            view.file_system().set_notifier(Arc::new(ChangeForwarder(Arc::clone(&notifier))));
             view.union().notify(Arc::clone(&notifier));
         }
         self.union.notify(notifier);
@@ -193,25 +193,25 @@ impl FileSystem for UnionFileSystem {
 
 impl Drop for UnionFileSystem {
     fn drop(&mut self) {
-        self.union.family.end();
-        self.union.recent.end();
+        self.union.mount_state.end();
+        self.union.recent_directories.disable();
         // The next mount of the branches finds them free.
-        self.union.branches.slots().iter().for_each(|slot| slot.member.pace.rest(LAST_ANSWERS));
+        self.union.branches.slots().iter().for_each(|slot| slot.member.latency.wait_idle(LAST_QUERIES_TIMEOUT));
     }
 }
 
-pub(crate) fn bad_branch(BadBranch { label, why }: BadBranch) -> OptionError {
-    let problem = match why {
-        WhyBad::Error(error) => OptionProblem::Branch { error },
-        WhyBad::Refused(why) => OptionProblem::RefusedBranch(why),
+pub(crate) fn branch_error(UnusableBranch { label, reason }: UnusableBranch) -> OptionError {
+    let problem = match reason {
+        UnusableReason::Error(error) => OptionProblem::Branch { error },
+        UnusableReason::Refused(reason) => OptionProblem::RefusedBranch(reason),
     };
     OptionError { layer: NAME, key: label, problem }
 }
 
 /// Forwards the news that something has changed in a branch. What users see of it may depend on all branches.
-pub(crate) struct Everything(pub(crate) Arc<dyn Notifier>);
+pub(crate) struct ChangeForwarder(pub(crate) Arc<dyn Notifier>);
 
-impl Notifier for Everything {
+impl Notifier for ChangeForwarder {
     fn write_back(&self) -> bool {
         self.0.write_back()
     }

@@ -6,8 +6,8 @@
 
 use vnode::{Caller, Handle, Name, Result, VnodeRef};
 
-use super::branch::branches::Base;
-use super::branch::trust::Mark;
+use super::branch::branches::BranchBase;
+use super::branch::trust::TrustedAttribute;
 use super::operations::xattrs;
 
 /// Identity of an object.
@@ -22,71 +22,71 @@ pub(crate) struct Identity {
 }
 
 /// First byte of a handle.
-pub(crate) const FORM: u8 = 1;
+pub(crate) const NATIVE_HANDLE: u8 = 1;
 /// First byte of handles that cannot be resolved: those of an object whose identity belongs to another.
-pub(crate) const ANOTHER: u8 = 5;
+pub(crate) const DUPLICATE_HANDLE: u8 = 5;
 /// Inode numbers below this many bits are kept; the tag is put above them.
 const INO_BITS: u32 = 47;
 /// Attribute in which a copied file stores its origin.
-const ORIGIN: Mark = Mark::new(b"trusted.plyfs.origin", b"user.plyfs.origin");
+const ORIGIN: TrustedAttribute = TrustedAttribute::new(b"trusted.plyfs.origin", b"user.plyfs.origin");
 
 impl Identity {
     /// Identity of an object that was not copied from another branch.
     ///
     /// # Errors
     /// `EOVERFLOW` if the handle in the branch is too long to be part of one of the union.
-    pub(crate) fn native(base: &Base, lower: &Handle, ino: u64) -> Result<Self> {
-        let tag = base.known.tag.to_le_bytes();
-        let handle = Handle::new(&[&[FORM], &tag[..], lower.as_bytes()].concat())?;
-        Ok(Self { handle, ino: tagged(base.known.tag, ino), branch: base.known.identifier })
+    pub(crate) fn native(base: &BranchBase, lower: &Handle, ino: u64) -> Result<Self> {
+        let tag = base.numbers.tag.to_le_bytes();
+        let handle = Handle::new(&[&[NATIVE_HANDLE], &tag[..], lower.as_bytes()].concat())?;
+        Ok(Self { handle, ino: tagged_ino(base.numbers.tag, ino), branch: base.numbers.identifier })
     }
 
     /// Identity of an object whose native identity is this one, while another object that claims it is in use. It is valid for
     /// that long.
-    pub(crate) fn of_another(&self) -> Self {
-        let bytes = [&[ANOTHER], &self.handle.as_bytes()[1..]].concat();
+    pub(crate) fn duplicate(&self) -> Self {
+        let bytes = [&[DUPLICATE_HANDLE], &self.handle.as_bytes()[1..]].concat();
         let handle = Handle::new(&bytes).expect("it is as long as before");
-        Self { handle, ino: tagged(u16::MAX, hash(&bytes)), ..*self }
+        Self { handle, ino: tagged_ino(u16::MAX, hash(&bytes)), ..*self }
     }
 
     /// Identity of a directory whose identity is this one, while all others that it could have are in use too: derived from its
     /// name in the directory with this handle. It is valid for that long.
-    pub(crate) fn of_place(&self, directory: &Handle, name: Name<'_>) -> Self {
-        let place = [directory.as_bytes(), b"/", name.as_bytes()].concat();
-        let numbers = [&b"1"[..], b"2"].map(|salt| hash(&[salt, &place].concat()).to_le_bytes());
-        let bytes = [&[ANOTHER], &self.handle.as_bytes()[1..3], &numbers.concat()].concat();
+    pub(crate) fn at_location(&self, directory: &Handle, name: Name<'_>) -> Self {
+        let location = [directory.as_bytes(), b"/", name.as_bytes()].concat();
+        let numbers = [&b"1"[..], b"2"].map(|salt| hash(&[salt, &location].concat()).to_le_bytes());
+        let bytes = [&[DUPLICATE_HANDLE], &self.handle.as_bytes()[1..3], &numbers.concat()].concat();
         let handle = Handle::new(&bytes).expect("it is short");
-        Self { handle, ino: tagged(u16::MAX, hash(&bytes)), ..*self }
+        Self { handle, ino: tagged_ino(u16::MAX, hash(&bytes)), ..*self }
     }
 
     /// Returns whether it is the native identity of an object with this handle in a branch.
-    pub(crate) fn is_native(&self, base: &Base, lower: &Handle) -> bool {
+    pub(crate) fn is_native(&self, base: &BranchBase, lower: &Handle) -> bool {
         match self.handle.as_bytes() {
-            [FORM, low, high, own @ ..] => {
-                u16::from_le_bytes([*low, *high]) == base.known.tag && own == lower.as_bytes()
+            [NATIVE_HANDLE, low, high, own @ ..] => {
+                u16::from_le_bytes([*low, *high]) == base.numbers.tag && own == lower.as_bytes()
             }
             _ => false,
         }
     }
 
     /// Stored origin of a copied object, and the number of names that lead to its original.
-    pub(crate) fn brought(object: &VnodeRef) -> Result<Option<(Self, u32)>> {
+    pub(crate) fn stored_origin(object: &VnodeRef) -> Result<Option<(Self, u32)>> {
         Ok(origin(object)?.and_then(|value| Self::decode(&value)))
     }
 
     /// Returns whether an object has a stored origin, readable or not.
-    pub(crate) fn is_brought(object: &VnodeRef) -> Result<bool> {
+    pub(crate) fn has_stored_origin(object: &VnodeRef) -> Result<bool> {
         Ok(origin(object)?.is_some())
     }
 
     /// Removes a stored origin: the object then has its native identity.
-    pub(crate) fn forget(object: &VnodeRef) -> Result<()> {
+    pub(crate) fn remove_origin(object: &VnodeRef) -> Result<()> {
         ORIGIN.remove(object)
     }
 
     /// Stores the identity of the original in a copy; returns whether that was possible. Where attributes cannot be set, the
     /// copy has another identity.
-    pub(crate) fn bring(&self, writer: &Caller, object: &VnodeRef, names: u32) -> Result<bool> {
+    pub(crate) fn store_origin(&self, writer: &Caller, object: &VnodeRef, names: u32) -> Result<bool> {
         let (ino, names, branch) = (self.ino.to_le_bytes(), names.to_le_bytes(), self.branch.to_le_bytes());
         let value = [&ino[..], &names, &branch, self.handle.as_bytes()].concat();
         ORIGIN.set(writer, object, &value)
@@ -97,7 +97,7 @@ impl Identity {
         let (names, rest) = rest.split_first_chunk::<4>()?;
         let (branch, handle) = rest.split_first_chunk::<8>()?;
         let handle = Handle::new(handle).ok()?;
-        parts(&handle)?;
+        split_handle(&handle)?;
         let (ino, branch) = (u64::from_le_bytes(*ino), u64::from_le_bytes(*branch));
         Some((Self { handle, ino, branch }, u32::from_le_bytes(*names)))
     }
@@ -106,20 +106,20 @@ impl Identity {
 /// Raw origin attribute of an object.
 fn origin(object: &VnodeRef) -> Result<Option<Vec<u8>>> {
     // Most have none, and a single query shows that.
-    if ORIGIN.is_in(&xattrs::attributes(object)?) { ORIGIN.of(object) } else { Ok(None) }
+    if ORIGIN.is_in(&xattrs::attributes(object)?) { ORIGIN.get(object) } else { Ok(None) }
 }
 
 /// The branch's tag and the handle there, from a handle of the union.
-pub(crate) fn parts(handle: &Handle) -> Option<(u16, Handle)> {
+pub(crate) fn split_handle(handle: &Handle) -> Option<(u16, Handle)> {
     match handle.as_bytes() {
-        [FORM, low, high, lower @ ..] => Some((u16::from_le_bytes([*low, *high]), Handle::new(lower).ok()?)),
+        [NATIVE_HANDLE, low, high, lower @ ..] => Some((u16::from_le_bytes([*low, *high]), Handle::new(lower).ok()?)),
         _ => None,
     }
 }
 
 /// Inode number in the union of an object with number `ino` in the branch of that tag. It is below 2^63: some programs take
 /// larger ones for negative.
-pub(crate) fn tagged(tag: u16, ino: u64) -> u64 {
+pub(crate) fn tagged_ino(tag: u16, ino: u64) -> u64 {
     if ino >> INO_BITS == 0 {
         return u64::from(tag) << INO_BITS | ino;
     }
@@ -130,12 +130,12 @@ pub(crate) fn tagged(tag: u16, ino: u64) -> u64 {
 }
 
 /// Bytes as hexadecimal digits.
-pub(crate) fn digits(bytes: &[u8]) -> String {
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Bytes of hexadecimal digits; `None` for anything else.
-pub(crate) fn bytes(digits: &str) -> Option<Vec<u8>> {
+pub(crate) fn from_hex(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     pairs
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?, 16).ok())
@@ -156,23 +156,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_two_branches_differ() {
-        assert_eq!(tagged(0, 12), 12);
-        assert_ne!(tagged(1, 12), tagged(2, 12));
+    fn inode_numbers_of_two_branches_differ() {
+        assert_eq!(tagged_ino(0, 12), 12);
+        assert_ne!(tagged_ino(1, 12), tagged_ino(2, 12));
         for ino in [1, u64::from(u32::MAX), 1 << 50, u64::MAX] {
-            assert_ne!(tagged(1, ino), tagged(2, ino));
-            assert!(tagged(0xffff, ino) < 1 << 63);
+            assert_ne!(tagged_ino(1, ino), tagged_ino(2, ino));
+            assert!(tagged_ino(0xffff, ino) < 1 << 63);
         }
     }
 
     /// As documented in docs/formats/union-branch.md.
     #[test]
-    fn the_origin_in_the_documentation_is_read() {
-        const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
-        let digits = PAGE.split_once("trusted.plyfs.origin=0x").unwrap().1.lines().next().unwrap();
-        let value = bytes(digits).unwrap();
+    fn documented_origin_is_decoded() {
+        const FORMAT_DOCUMENTATION: &str =
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
+        let digits = FORMAT_DOCUMENTATION.split_once("trusted.plyfs.origin=0x").unwrap().1.lines().next().unwrap();
+        let value = from_hex(digits).unwrap();
         let (identity, names) = Identity::decode(&value).unwrap();
-        let (tag, lower) = parts(&identity.handle).unwrap();
+        let (tag, lower) = split_handle(&identity.handle).unwrap();
         assert_eq!((value.len(), identity.ino, names, tag), (33, 0x98403a, u32::MAX, 0));
         assert_eq!((identity.branch, lower.as_bytes().len()), (0x8f51_bf70_110a_3530, 10));
     }

@@ -42,6 +42,6 @@ pub use options::create;
 pub const KIND: Kind = Kind {
     name: settings::NAME,
     summary: "merges branches into one tree; changes go to those that may be written",
-    options: options::KNOWN,
+    options: options::OPTIONS,
     build: Build::Joining(create),
 };

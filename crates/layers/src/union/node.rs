@@ -10,36 +10,36 @@ use std::time::Instant;
 
 use vnode::{Caller, Errno, FileKind, Handle, KeyedGuard, Name, NameBuf, OpenFileRef, Result, VnodeRef};
 
-use super::branch::branches::Member;
-use super::cache::names::Names;
+use super::branch::branches::BranchMember;
+use super::cache::names::CachedNames;
 use super::copy_up::metacopy;
 use super::identity::{Identity, hash};
-use super::operations::locks::Locks;
+use super::operations::locks::FileLocks;
 use super::state::Union;
-use crate::views::Hosting;
+use crate::views::ViewAliases;
 
 /// An object in one branch.
 #[derive(Clone)]
 pub(crate) struct Instance {
-    pub(crate) member: Arc<Member>,
+    pub(crate) member: Arc<BranchMember>,
     pub(crate) vnode: VnodeRef,
     /// Its inode number in the branch.
     pub(crate) ino: u64,
     /// Of a directory, the cached names in it.
-    pub(crate) names: Names,
+    pub(crate) names: CachedNames,
 }
 
 impl Instance {
     /// An instance: the object in a branch, with that inode number.
-    pub(crate) fn new(member: &Arc<Member>, vnode: VnodeRef, ino: u64) -> Self {
-        let names = Names::of(vnode.kind());
+    pub(crate) fn new(member: &Arc<BranchMember>, vnode: VnodeRef, ino: u64) -> Self {
+        let names = CachedNames::for_kind(vnode.kind());
         Self { member: Arc::clone(member), vnode, ino, names }
     }
 }
 
 /// A directory's instances from the given branch down; `None` if the directory is not in that branch, or no longer is: the
 /// instances that a search was given may have changed since.
-pub(crate) fn starting_with<'a>(instances: &'a [Instance], member: &Member) -> Option<&'a [Instance]> {
+pub(crate) fn instances_from<'a>(instances: &'a [Instance], member: &BranchMember) -> Option<&'a [Instance]> {
     let at = instances.iter().position(|instance| std::ptr::eq(&raw const *instance.member, member))?;
     Some(&instances[at..])
 }
@@ -57,10 +57,10 @@ pub(crate) struct Node {
     /// Never empty: users see the leftmost; only a directory has others.
     instances: RwLock<Arc<[Instance]>>,
     /// Of a directory, number of times its names may have changed.
-    changed: AtomicU64,
-    whereabouts: Mutex<Places>,
+    change_count: AtomicU64,
+    location: Mutex<LocationHistory>,
     /// Number of times it was copied to another branch.
-    pub(crate) copies: AtomicU32,
+    pub(crate) copy_count: AtomicU32,
     /// One more than `copies` had when its own instance was last seen to have the data.
     pub(crate) own_data_at: AtomicU64,
     /// The file in which its data were first found through one of its several names, if its mark has no path.
@@ -68,104 +68,104 @@ pub(crate) struct Node {
     /// Whether files are open that are read from the branch that has its data.
     pub(crate) is_read_elsewhere: AtomicBool,
     /// Whether the object or its data may have reached the branch since that was last synchronized.
-    pub(crate) is_arriving: AtomicBool,
-    /// Number of names that lead to the original of a copied file with several; otherwise [`NO_COUNT`].
-    pub(crate) names: AtomicU32,
+    pub(crate) needs_arrival_sync: AtomicBool,
+    /// Number of names that lead to the original of a copied file with several; otherwise [`UNCOUNTED_NAMES`].
+    pub(crate) original_names: AtomicU32,
     /// Whether its last name was removed, but only hidden in its branch.
     pub(crate) is_hidden: AtomicBool,
     /// Branch-set generation for which the instances are valid.
     pub(crate) generation: AtomicU64,
     /// Time of the last look-up of its instances.
-    pub(crate) checked: Mutex<Instant>,
+    pub(crate) last_checked: Mutex<Instant>,
     /// Whether all branches that had it are gone.
     pub(crate) is_stale: AtomicBool,
     /// Keeps an unlinked copy alive.
-    held: Mutex<Option<OpenFileRef>>,
+    open_copy: Mutex<Option<OpenFileRef>>,
     /// Other handles by which it is found while it lives.
     other_handles: Mutex<Vec<Handle>>,
     /// Locks held on it.
-    pub(crate) locks: Locks,
+    pub(crate) locks: FileLocks,
     /// Of a directory, if there are views.
-    pub(crate) hosting: OnceLock<Box<Hosting>>,
+    pub(crate) view_aliases: OnceLock<Box<ViewAliases>>,
 }
 
 /// Write guard of a file's lock, held while it is copied.
-pub(crate) struct Copying<'a> {
-    _alone: Alone<'a>,
-    _turn: KeyedGuard<'a, usize>,
+pub(crate) struct CopyGuard<'a> {
+    _guard: NodeWriteGuard<'a>,
+    _copy_lock: KeyedGuard<'a, usize>,
 }
 
 /// Write guard of an object's lock; held while names in a directory change.
-pub(crate) struct Alone<'a> {
+pub(crate) struct NodeWriteGuard<'a> {
     node: &'a Node,
-    changes: Changes<'a>,
+    changes: NameChanges<'a>,
     _lock: RwLockWriteGuard<'a, ()>,
 }
 
 /// Changes that a holder of a directory's write guard makes in it.
 #[derive(Clone, Copy)]
-pub(crate) enum Changes<'a> {
+pub(crate) enum NameChanges<'a> {
     /// Any change. Also used for everything but directories.
     Anything,
     /// The objects of these names and their whiteouts, in one branch or in any.
-    Names(&'a [Name<'a>], Option<&'a Member>),
+    Names(&'a [Name<'a>], Option<&'a BranchMember>),
 }
 
-impl Drop for Alone<'_> {
+impl Drop for NodeWriteGuard<'_> {
     fn drop(&mut self) {
         if self.node.kind != FileKind::Directory {
             return;
         }
-        self.node.changed.fetch_add(1, Ordering::Release);
+        self.node.change_count.fetch_add(1, Ordering::Release);
         for instance in self.node.instances().iter() {
             if !self.node.union.branches.may_change(&instance.member) {
                 continue;
             }
             match self.changes {
-                Changes::Anything => instance.names.forget(),
-                Changes::Names(names, member) => {
+                NameChanges::Anything => instance.names.forget(),
+                NameChanges::Names(names, member) => {
                     if member.is_none_or(|member| std::ptr::eq(&raw const *instance.member, member)) {
-                        names.iter().for_each(|name| instance.names.changed(hash(name.as_bytes())));
+                        names.iter().for_each(|name| instance.names.record_change(hash(name.as_bytes())));
                     }
                 }
             }
-            self.node.union.family.note_change(&self.node.union);
+            self.node.union.mount_state.invalidate_views(&self.node.union);
         }
     }
 }
 
 /// Value that means that names are not counted.
-pub(crate) const NO_COUNT: u32 = u32::MAX;
+pub(crate) const UNCOUNTED_NAMES: u32 = u32::MAX;
 
 /// Location at which an object was last seen.
 #[derive(Clone)]
-pub(crate) enum Whereabouts {
+pub(crate) enum NodeLocation {
     /// No known name: it was reached by its handle, or it has names besides those that were seen and then lost. Also the root.
     Unknown,
     /// At this name.
-    At(Above),
+    At(ParentEntry),
     /// It has lost its last name, or never had one.
     Nowhere,
 }
 
 /// Last location of an object, and its other names as far as they are known.
-struct Places {
-    now: Whereabouts,
+struct LocationHistory {
+    current: NodeLocation,
     /// Names of anything but a directory, the most recently seen last.
-    others: Vec<Above>,
+    others: Vec<ParentEntry>,
 }
 
 /// Maximum number of other known names of an object.
-const OTHERS_MAX: usize = 16;
+const MAX_OTHER_NAMES: usize = 16;
 
 /// A directory and the name in its branches.
 #[derive(Clone)]
-pub(crate) struct Above {
+pub(crate) struct ParentEntry {
     pub(crate) directory: Arc<Node>,
     pub(crate) stored: NameBuf,
 }
 
-impl Above {
+impl ParentEntry {
     fn is(&self, directory: &Node, stored: Name<'_>) -> bool {
         std::ptr::eq(&raw const *self.directory, directory) && self.stored.as_name() == stored
     }
@@ -190,22 +190,22 @@ impl Node {
             kind,
             lock: RwLock::default(),
             instances: RwLock::new(instances),
-            changed: AtomicU64::new(0),
-            whereabouts: Mutex::new(Places { now: Whereabouts::Unknown, others: Vec::new() }),
-            copies: AtomicU32::new(0),
+            change_count: AtomicU64::new(0),
+            location: Mutex::new(LocationHistory { current: NodeLocation::Unknown, others: Vec::new() }),
+            copy_count: AtomicU32::new(0),
             own_data_at: AtomicU64::new(0),
             data_by_name: OnceLock::new(),
             is_read_elsewhere: AtomicBool::new(false),
-            is_arriving: AtomicBool::new(is_copy),
-            names: AtomicU32::new(names),
+            needs_arrival_sync: AtomicBool::new(is_copy),
+            original_names: AtomicU32::new(names),
             is_hidden: AtomicBool::new(false),
             generation: AtomicU64::new(generation),
-            checked: Mutex::new(Instant::now()),
+            last_checked: Mutex::new(Instant::now()),
             is_stale: AtomicBool::new(false),
-            held: Mutex::default(),
+            open_copy: Mutex::default(),
             other_handles: Mutex::default(),
-            locks: Locks::default(),
-            hosting: OnceLock::new(),
+            locks: FileLocks::default(),
+            view_aliases: OnceLock::new(),
         })
     }
 
@@ -220,7 +220,7 @@ impl Node {
     }
 
     /// The instance in a branch.
-    pub(crate) fn instance_in(&self, member: &Member) -> Option<VnodeRef> {
+    pub(crate) fn instance_in(&self, member: &BranchMember) -> Option<VnodeRef> {
         let instances = self.read_instances();
         instances
             .iter()
@@ -230,11 +230,11 @@ impl Node {
 
     /// Records the instances just found. The cached names in each are kept.
     pub(crate) fn set_instances(&self, instances: Vec<Instance>) {
-        self.set_found(self.generation.load(Ordering::Acquire), instances);
+        self.set_instances_at(self.generation.load(Ordering::Acquire), instances);
     }
 
     /// Records the instances found at a branch-set generation, unless later ones are known. Returns whether they were recorded.
-    pub(crate) fn set_found(&self, generation: u64, mut instances: Vec<Instance>) -> bool {
+    pub(crate) fn set_instances_at(&self, generation: u64, mut instances: Vec<Instance>) -> bool {
         debug_assert!(!instances.is_empty());
         let mut known = self.instances.write().unwrap_or_else(PoisonError::into_inner);
         let before = self.generation.load(Ordering::Acquire);
@@ -269,38 +269,38 @@ impl Node {
     }
 
     /// Keeps an unlinked copy alive as long as the vnode.
-    pub(crate) fn hold(&self, file: Option<OpenFileRef>) {
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = file;
+    pub(crate) fn keep_open(&self, file: Option<OpenFileRef>) {
+        *self.open_copy.lock().unwrap_or_else(PoisonError::into_inner) = file;
     }
 
     /// Records that the object is now a copy in another branch.
-    pub(crate) fn moved_to(&self, copy: Instance) {
+    pub(crate) fn record_copied_to(&self, copy: Instance) {
         self.set_instances(vec![copy]);
-        self.has_arrived();
-        self.copies.fetch_add(1, Ordering::Release);
-        self.union.family.note_change(&self.union);
+        self.record_arrival();
+        self.copy_count.fetch_add(1, Ordering::Release);
+        self.union.mount_state.invalidate_views(&self.union);
     }
 
     /// Records that the object was found again after a change of the branches. If it is now another file, as after a restore of
     /// a snapshot, its open files follow. So they do if its data have been filled in meanwhile.
-    pub(crate) fn is_again(&self, generation: u64, instances: Vec<Instance>, names: u32) {
+    pub(crate) fn record_revalidated(&self, generation: u64, instances: Vec<Instance>, names: u32) {
         let is_another = self.leftmost().vnode.handle() != instances[0].vnode.handle();
         let has_data_now =
             self.is_read_elsewhere.load(Ordering::Relaxed) && metacopy::is_marked(&instances[0].vnode) == Ok(false);
-        if !self.set_found(generation, instances) {
+        if !self.set_instances_at(generation, instances) {
             return;
         }
-        self.names.store(names, Ordering::Relaxed);
+        self.original_names.store(names, Ordering::Relaxed);
         if is_another || has_data_now {
             self.is_read_elsewhere.store(false, Ordering::Relaxed);
-            self.has_arrived();
-            self.copies.fetch_add(1, Ordering::Release);
+            self.record_arrival();
+            self.copy_count.fetch_add(1, Ordering::Release);
         }
     }
 
     /// The native identity of an object with these instances that claims this identity, if it is another object. Undecidable,
     /// and therefore `None`, if the branches changed since it was found.
-    fn own_identity_of_another(&self, identity: &Identity, instances: &[Instance]) -> Option<Identity> {
+    fn native_identity_if_other(&self, identity: &Identity, instances: &[Instance]) -> Option<Identity> {
         let claimant @ Instance { member, vnode, ino, .. } = claimant(self.kind, instances)?;
         if self.generation.load(Ordering::Acquire) != self.union.branches.generation()
             // The copy may have its name before it is known here.
@@ -309,7 +309,7 @@ impl Node {
             return None;
         }
         if identity.is_native(&member.base, &vnode.handle()) {
-            return self.is_no_copy_of(claimant).then(|| identity.of_another());
+            return self.is_not_copy_of(claimant).then(|| identity.duplicate());
         }
         let is_known = |one: &Instance| self.instance_in(&one.member).map(|own| own.handle() == one.vnode.handle());
         let is_another = match self.kind {
@@ -324,99 +324,100 @@ impl Node {
 
     /// Returns whether this object is not in fact a copy of a file that is known by its own handle: the copy would hide that
     /// file, or leave it visible only through names that lead to the copy.
-    fn is_no_copy_of(&self, original: &Instance) -> bool {
+    fn is_not_copy_of(&self, original: &Instance) -> bool {
         self.kind != FileKind::Directory
             && !self.leftmost().is_same(original)
             // A copy that somebody else has removed gives way to its original.
-            && !self.has_lost_to(original)
+            && !self.was_replaced_by(original)
             && original.vnode.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink == 1)
     }
 
     /// Returns whether somebody else has removed the visible instance from its branch, and this instance is there instead.
-    fn has_lost_to(&self, instance: &Instance) -> bool {
-        if self.is_being_copied() || self.leftmost().is_same(instance) || self.is_nameless() {
+    fn was_replaced_by(&self, instance: &Instance) -> bool {
+        if self.is_being_copied() || self.leftmost().is_same(instance) || self.is_unlinked() {
             return false;
         }
         match self.leftmost().vnode.getattr(&Caller::server()) {
             Ok(attributes) => attributes.nlink == 0,
-            Err(error) => matches!(self.leftmost().member.judged(error), Errno::ENOENT | Errno::ESTALE),
+            Err(error) => matches!(self.leftmost().member.reported_error(error), Errno::ENOENT | Errno::ESTALE),
         }
     }
 
     /// Number of times it was copied.
-    pub(crate) fn copies(&self) -> u32 {
-        self.copies.load(Ordering::Acquire)
+    pub(crate) fn copy_count(&self) -> u32 {
+        self.copy_count.load(Ordering::Acquire)
     }
 
     /// The location at which it was last seen.
-    pub(crate) fn whereabouts(&self) -> Whereabouts {
-        self.lock_whereabouts().now.clone()
+    pub(crate) fn location(&self) -> NodeLocation {
+        self.lock_location().current.clone()
     }
 
     /// Records that it was seen there.
-    pub(crate) fn is_at(&self, directory: &Arc<Node>, stored: Name<'_>) {
-        if self.was_at(directory, stored) {
+    pub(crate) fn record_location(&self, directory: &Arc<Node>, stored: Name<'_>) {
+        if self.was_last_at(directory, stored) {
             return;
         }
-        let above = Above { directory: Arc::clone(directory), stored: stored.to_owned() };
-        let mut places = self.lock_whereabouts();
-        let same = places.others.extract_if(.., |other| other.is(directory, stored)).next();
-        let before = std::mem::replace(&mut places.now, Whereabouts::At(above));
+        let above = ParentEntry { directory: Arc::clone(directory), stored: stored.to_owned() };
+        let mut locations = self.lock_location();
+        let same = locations.others.extract_if(.., |other| other.is(directory, stored)).next();
+        let before = std::mem::replace(&mut locations.current, NodeLocation::At(above));
         let dropped = match before {
-            Whereabouts::At(before) if self.kind != FileKind::Directory => {
-                places.others.push(before);
-                (places.others.len() > OTHERS_MAX).then(|| Whereabouts::At(places.others.remove(0)))
+            NodeLocation::At(before) if self.kind != FileKind::Directory => {
+                locations.others.push(before);
+                (locations.others.len() > MAX_OTHER_NAMES).then(|| NodeLocation::At(locations.others.remove(0)))
             }
             before => Some(before),
         };
-        drop(places);
+        drop(locations);
         // A name that users see is not hidden.
         self.is_hidden.store(false, Ordering::Relaxed);
         drop((same, dropped));
     }
 
     /// Records a move from one name to another.
-    pub(crate) fn has_moved(&self, (directory, stored): (&Node, Name<'_>), to: (&Arc<Node>, Name<'_>)) {
-        self.is_at(to.0, to.1);
-        self.loses(directory, stored);
+    pub(crate) fn record_move(&self, (directory, stored): (&Node, Name<'_>), to: (&Arc<Node>, Name<'_>)) {
+        self.record_location(to.0, to.1);
+        self.forget_name(directory, stored);
     }
 
     /// Returns whether it was last seen there.
-    pub(crate) fn was_at(&self, directory: &Node, stored: Name<'_>) -> bool {
-        matches!(&self.lock_whereabouts().now, Whereabouts::At(above) if above.is(directory, stored))
+    pub(crate) fn was_last_at(&self, directory: &Node, stored: Name<'_>) -> bool {
+        matches!(&self.lock_location().current, NodeLocation::At(above) if above.is(directory, stored))
     }
 
     /// Records that the name there is gone. An object with other names is at one of those.
-    pub(crate) fn is_gone_from(&self, directory: &Node, stored: Name<'_>) {
-        if self.loses(directory, stored) && !self.has_names() {
-            self.set_whereabouts(Whereabouts::Nowhere);
+    pub(crate) fn record_name_removed(&self, directory: &Node, stored: Name<'_>) {
+        if self.forget_name(directory, stored) && !self.has_names() {
+            self.set_location(NodeLocation::Nowhere);
         }
     }
 
     /// Records that it was not found there after a change of the branches. Unknown names are not assumed to exist.
-    pub(crate) fn is_missed_at(&self, directory: &Node, stored: Name<'_>) {
-        if self.loses(directory, stored) && !matches!(self.whereabouts(), Whereabouts::At(_)) {
-            self.set_whereabouts(Whereabouts::Nowhere);
+    pub(crate) fn record_name_missing(&self, directory: &Node, stored: Name<'_>) {
+        if self.forget_name(directory, stored) && !matches!(self.location(), NodeLocation::At(_)) {
+            self.set_location(NodeLocation::Nowhere);
         }
     }
 
     /// Sets the location to nowhere or unknown.
-    pub(crate) fn set_whereabouts(&self, whereabouts: Whereabouts) {
-        let before = std::mem::replace(&mut *self.lock_whereabouts(), Places { now: whereabouts, others: Vec::new() });
+    pub(crate) fn set_location(&self, location: NodeLocation) {
+        let before =
+            std::mem::replace(&mut *self.lock_location(), LocationHistory { current: location, others: Vec::new() });
         // Dropping a directory may take locks; this one is free by then.
         drop(before);
     }
 
     /// Forgets a name; returns whether it was the one by which the object was last seen.
-    fn loses(&self, directory: &Node, stored: Name<'_>) -> bool {
-        let mut places = self.lock_whereabouts();
-        let lost = places.others.extract_if(.., |other| other.is(directory, stored)).next();
-        let is_last_seen = matches!(&places.now, Whereabouts::At(above) if above.is(directory, stored));
+    fn forget_name(&self, directory: &Node, stored: Name<'_>) -> bool {
+        let mut locations = self.lock_location();
+        let lost = locations.others.extract_if(.., |other| other.is(directory, stored)).next();
+        let is_last_seen = matches!(&locations.current, NodeLocation::At(above) if above.is(directory, stored));
         let before = is_last_seen.then(|| {
-            let other = places.others.pop().map_or(Whereabouts::Unknown, Whereabouts::At);
-            std::mem::replace(&mut places.now, other)
+            let other = locations.others.pop().map_or(NodeLocation::Unknown, NodeLocation::At);
+            std::mem::replace(&mut locations.current, other)
         });
-        drop(places);
+        drop(locations);
         drop((lost, before));
         is_last_seen
     }
@@ -429,7 +430,7 @@ impl Node {
     }
 
     /// Takes the lock for reading.
-    pub(crate) fn shared(&self) -> RwLockReadGuard<'_, ()> {
+    pub(crate) fn read_guard(&self) -> RwLockReadGuard<'_, ()> {
         self.lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -437,13 +438,13 @@ impl Node {
     ///
     /// # Errors
     /// Cancellation of the waiting caller.
-    pub(crate) fn shared_unless(&self, caller: &Caller) -> Result<RwLockReadGuard<'_, ()>> {
+    pub(crate) fn read_guard_unless_cancelled(&self, caller: &Caller) -> Result<RwLockReadGuard<'_, ()>> {
         match self.lock.try_read() {
             Ok(guard) => Ok(guard),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => {
-                drop(self.union.copying.read_range_unless(caller.cancellation(), self.address(), 0..1)?);
-                Ok(self.shared())
+                drop(self.union.copy_locks.read_range_unless(caller.cancellation(), self.address(), 0..1)?);
+                Ok(self.read_guard())
             }
         }
     }
@@ -452,14 +453,14 @@ impl Node {
     ///
     /// # Errors
     /// Cancellation of the waiting caller.
-    pub(crate) fn alone_to_copy(&self, caller: &Caller) -> Result<Copying<'_>> {
-        let turn = self.union.copying.write_unless(caller.cancellation(), self.address())?;
-        Ok(Copying { _alone: self.alone(), _turn: turn })
+    pub(crate) fn copy_guard(&self, caller: &Caller) -> Result<CopyGuard<'_>> {
+        let turn = self.union.copy_locks.write_unless(caller.cancellation(), self.address())?;
+        Ok(CopyGuard { _guard: self.write_guard(), _copy_lock: turn })
     }
 
     /// Returns whether it is being copied now.
     pub(crate) fn is_being_copied(&self) -> bool {
-        self.union.copying.is_held(self.address())
+        self.union.copy_locks.is_held(self.address())
     }
 
     fn address(&self) -> usize {
@@ -467,29 +468,29 @@ impl Node {
     }
 
     /// Takes the lock for writing.
-    pub(crate) fn alone(&self) -> Alone<'_> {
-        self.alone_for(Changes::Anything)
+    pub(crate) fn write_guard(&self) -> NodeWriteGuard<'_> {
+        self.write_guard_for(NameChanges::Anything)
     }
 
     /// Takes the lock for writing, to make only these changes.
-    pub(crate) fn alone_for<'a>(&'a self, changes: Changes<'a>) -> Alone<'a> {
-        Alone { node: self, changes, _lock: self.lock.write().unwrap_or_else(PoisonError::into_inner) }
+    pub(crate) fn write_guard_for<'a>(&'a self, changes: NameChanges<'a>) -> NodeWriteGuard<'a> {
+        NodeWriteGuard { node: self, changes, _lock: self.lock.write().unwrap_or_else(PoisonError::into_inner) }
     }
 
     /// Number of times the lock was taken for writing. Earlier findings are valid as long as this has not changed.
-    pub(crate) fn changed(&self) -> u64 {
-        self.changed.load(Ordering::Acquire)
+    pub(crate) fn change_count(&self) -> u64 {
+        self.change_count.load(Ordering::Acquire)
     }
 
     /// Invalidates the cached names in this directory.
-    pub(crate) fn forget_names(&self) {
+    pub(crate) fn invalidate_names(&self) {
         for instance in self.instances().iter() {
             instance.names.forget();
         }
     }
 
     /// `ENOTDIR` for anything but a directory.
-    pub(crate) fn only_directory(&self) -> Result<()> {
+    pub(crate) fn require_directory(&self) -> Result<()> {
         if self.kind == FileKind::Directory { Ok(()) } else { Err(Errno::ENOTDIR) }
     }
 
@@ -502,14 +503,14 @@ impl Node {
         self.instances.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_whereabouts(&self) -> MutexGuard<'_, Places> {
-        self.whereabouts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_location(&self) -> MutexGuard<'_, LocationHistory> {
+        self.location.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take_above(&mut self) -> Option<Arc<Node>> {
-        let whereabouts = self.whereabouts.get_mut().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut whereabouts.now, Whereabouts::Nowhere) {
-            Whereabouts::At(above) => Some(above.directory),
+        let location = self.location.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut location.current, NodeLocation::Nowhere) {
+            NodeLocation::At(above) => Some(above.directory),
             _ => None,
         }
     }
@@ -529,14 +530,14 @@ impl Drop for Node {
     }
 }
 
-const SHARDS: usize = 64;
+const SHARD_COUNT: usize = 64;
 /// Minimum capacity that is retained.
-const ROOM_MIN: usize = 256;
+const MIN_SHARD_CAPACITY: usize = 256;
 
 /// Live vnodes by their handles.
-pub(crate) struct Table {
+pub(crate) struct NodeTable {
     shards: Vec<Mutex<HashMap<Handle, Weak<Node>>>>,
-    has_other_names: AtomicBool,
+    has_other_handles: AtomicBool,
     has_moved_directories: AtomicBool,
     hasher: RandomState,
 }
@@ -549,12 +550,12 @@ fn claimant(kind: FileKind, instances: &[Instance]) -> Option<&Instance> {
     }
 }
 
-impl Table {
+impl NodeTable {
     pub(crate) fn new() -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let shards = (0..SHARD_COUNT).map(|_| Mutex::default()).collect();
         Self {
             shards,
-            has_other_names: AtomicBool::new(false),
+            has_other_handles: AtomicBool::new(false),
             has_moved_directories: AtomicBool::new(false),
             hasher: RandomState::new(),
         }
@@ -574,24 +575,24 @@ impl Table {
         kind: FileKind,
         (generation, instances): (u64, Vec<Instance>),
     ) -> Arc<Node> {
-        let identity = if union.private.is_some() && kind == FileKind::Directory {
-            self.distinct(identity, &instances)
+        let identity = if union.view_state.is_some() && kind == FileKind::Directory {
+            self.distinct_identity(identity, &instances)
         } else {
             identity
         };
         let mut shard = self.shard(&identity.handle);
         if let Some(node) = shard.get(&identity.handle).and_then(Weak::upgrade) {
             drop(shard);
-            if let Some(own) = node.own_identity_of_another(&identity, &instances) {
-                return self.find_or_insert(union, (own, NO_COUNT), kind, (generation, instances));
+            if let Some(own) = node.native_identity_if_other(&identity, &instances) {
+                return self.find_or_insert(union, (own, UNCOUNTED_NAMES), kind, (generation, instances));
             }
             if kind != FileKind::Directory {
-                if node.generation.load(Ordering::Acquire) < generation || node.has_lost_to(&instances[0]) {
-                    node.is_again(generation, instances, names);
+                if node.generation.load(Ordering::Acquire) < generation || node.was_replaced_by(&instances[0]) {
+                    node.record_revalidated(generation, instances, names);
                 }
             } else {
-                node.set_found(generation, instances);
-                *node.checked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                node.set_instances_at(generation, instances);
+                *node.last_checked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             }
             return node;
         }
@@ -602,31 +603,36 @@ impl Table {
 
     /// The native identity of an object with these instances, if the live vnode of the identity that it claims is another
     /// object: for example a copy with all attributes that somebody made in a branch.
-    pub(crate) fn own_identity(&self, claimed: &Identity, kind: FileKind, instances: &[Instance]) -> Option<Identity> {
+    pub(crate) fn native_identity_if_taken(
+        &self,
+        claimed: &Identity,
+        kind: FileKind,
+        instances: &[Instance],
+    ) -> Option<Identity> {
         let node = self.find(&claimed.handle).filter(|node| node.kind == kind)?;
-        node.own_identity_of_another(claimed, instances)
+        node.native_identity_if_other(claimed, instances)
     }
 
     /// Makes the vnode reachable by another handle too.
-    pub(crate) fn add_name(&self, handle: &Handle, node: &Arc<Node>) {
-        self.has_other_names.store(true, Ordering::Relaxed);
+    pub(crate) fn add_handle(&self, handle: &Handle, node: &Arc<Node>) {
+        self.has_other_handles.store(true, Ordering::Relaxed);
         node.other_handles.lock().unwrap_or_else(PoisonError::into_inner).push(*handle);
         self.shard(handle).insert(*handle, Arc::downgrade(node));
     }
 
     /// Returns whether vnodes are found by other handles than their own.
-    pub(crate) fn has_other_names(&self) -> bool {
-        self.has_other_names.load(Ordering::Relaxed)
+    pub(crate) fn has_other_handles(&self) -> bool {
+        self.has_other_handles.load(Ordering::Relaxed)
     }
 
     /// Records that a directory may from now on have the identity of an object at another location.
-    pub(crate) fn has_moved_directory(&self) {
+    pub(crate) fn record_moved_directory(&self) {
         self.has_moved_directories.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether no directory has the identity of an object that has or had another name.
-    pub(crate) fn is_by_place(&self) -> bool {
-        !self.has_other_names() && !self.has_moved_directories.load(Ordering::Relaxed)
+    pub(crate) fn identities_follow_locations(&self) -> bool {
+        !self.has_other_handles() && !self.has_moved_directories.load(Ordering::Relaxed)
     }
 
     /// All live directories.
@@ -642,19 +648,19 @@ impl Table {
         let mut shard = self.shard(handle);
         if shard.get(handle).is_some_and(|node| node.strong_count() == 0) {
             shard.remove(handle);
-            give_back(&mut shard);
+            shrink_sparse(&mut shard);
         }
     }
 
     fn shard(&self, handle: &Handle) -> MutexGuard<'_, HashMap<Handle, Weak<Node>>> {
-        let shard = self.hasher.hash_one(handle) as usize % SHARDS;
+        let shard = self.hasher.hash_one(handle) as usize % SHARD_COUNT;
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Shrinks a map of which at most an eighth is in use.
-fn give_back<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
-    if map.capacity() > ROOM_MIN && map.capacity() / 8 > map.len() {
+fn shrink_sparse<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > MIN_SHARD_CAPACITY && map.capacity() / 8 > map.len() {
         map.shrink_to(2 * map.len());
     }
 }
@@ -665,23 +671,23 @@ mod tests {
 
     /// As stated in `docs/layers.md`, with each vnode's table slot and the allocator's overhead.
     #[test]
-    fn vnodes_take_no_more_memory_than_is_documented() {
-        const COUNTS: usize = 2 * size_of::<usize>();
+    fn vnode_memory_stays_within_the_documented_limit() {
+        const ARC_COUNT_BYTES: usize = 2 * size_of::<usize>();
         // Seven of sixteen slots of a table that has just grown are in use.
         let slot = size_of::<(Handle, Weak<Node>)>() + 1;
-        let file = COUNTS + size_of::<Node>() + COUNTS + size_of::<Instance>() + slot * 16 / 7;
+        let file = ARC_COUNT_BYTES + size_of::<Node>() + ARC_COUNT_BYTES + size_of::<Instance>() + slot * 16 / 7;
         let instance = size_of::<Instance>() + crate::union::cache::names::CACHE_BYTES;
         assert!(file <= 640, "{file}");
         assert!(instance <= 128, "{instance}");
     }
 
     #[test]
-    fn a_table_that_is_not_needed_any_more_gives_its_memory_back() {
+    fn sparse_table_shrinks() {
         let mut map: HashMap<usize, usize> = (0..100_000).map(|number| (number, number)).collect();
         for number in 0..100_000 {
             map.remove(&number);
-            give_back(&mut map);
+            shrink_sparse(&mut map);
         }
-        assert!(map.capacity() <= 2 * ROOM_MIN, "{}", map.capacity());
+        assert!(map.capacity() <= 2 * MIN_SHARD_CAPACITY, "{}", map.capacity());
     }
 }

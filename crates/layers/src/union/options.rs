@@ -3,15 +3,15 @@
 use vnode::{ControlError, FileSystemRef};
 
 use super::branch::claim;
-use super::branch::whiteout::Format;
+use super::branch::whiteout::WhiteoutFormat;
 use super::file_system::UnionFileSystem;
-use super::settings::{Deletion, NAME, Ownership, Policy, Rights, Settings};
+use super::settings::{CopyOwnership, CopyPermissions, CreatePolicy, DeletionPolicy, NAME, UnionSettings};
 use crate::kind::leaves_out_missing_branches;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
-use crate::views::{Definition, Rule};
+use crate::views::{ViewDefinition, ViewRule};
 use crate::{Branch, BranchOpener};
 
-pub(crate) const KNOWN: &[OptionSpecification] = &[
+pub(crate) const OPTIONS: &[OptionSpecification] = &[
     OptionSpecification {
         key: "delete",
         value: "whiteout|all",
@@ -71,13 +71,13 @@ pub fn create(
     missing: Vec<String>,
     opener: Option<BranchOpener>,
 ) -> Result<FileSystemRef, OptionError> {
-    let options = Options::new(NAME, KNOWN, pairs)?;
+    let options = Options::new(NAME, OPTIONS, pairs)?;
     // The opener of the branches leaves missing ones out; here only the value is checked.
     leaves_out_missing_branches(&options)?;
     let (settings, views) = (settings(&options)?, options.read("views", views)?.unwrap_or_default());
-    let file_system = UnionFileSystem::with_settings(branches, opener, settings, claim::PATIENCE)?;
-    file_system.union.note_missing(missing);
-    for Definition { rule, branch } in views {
+    let file_system = UnionFileSystem::with_settings(branches, opener, settings, claim::CLAIM_TIMEOUT)?;
+    file_system.union.record_missing(missing);
+    for ViewDefinition { rule, branch } in views {
         let bad = |error: ControlError| {
             let problem = OptionProblem::BadValue { value: branch.clone(), expected: format!("a branch: {error}") };
             options.error("views", problem)
@@ -88,27 +88,27 @@ pub fn create(
 }
 
 /// Views, each written as a rule and a branch.
-fn views(text: &str) -> Result<Vec<Definition>, String> {
+fn views(text: &str) -> Result<Vec<ViewDefinition>, String> {
     let definition = |text: &str| {
         let (rule, branch) = text.trim().split_once('=').ok_or("RULE=BRANCH, such as uid:1000=/srv/private")?;
-        let (rule, branch) = (Rule::read(rule.trim_end())?, branch.trim_start().to_owned());
-        Ok(Definition { rule, branch })
+        let (rule, branch) = (ViewRule::parse(rule.trim_end())?, branch.trim_start().to_owned());
+        Ok(ViewDefinition { rule, branch })
     };
     text.split(';').filter(|text| !text.trim().is_empty()).map(definition).collect()
 }
 
-fn settings(options: &Options<'_>) -> Result<Settings, OptionError> {
-    let deletions = [("whiteout", Deletion::Whiteout), ("all", Deletion::All)];
+fn settings(options: &Options<'_>) -> Result<UnionSettings, OptionError> {
+    let deletions = [("whiteout", DeletionPolicy::Whiteout), ("all", DeletionPolicy::All)];
     let policies = [
-        ("first", Policy::First),
-        ("most-free", Policy::MostFree),
-        ("least-used", Policy::LeastUsed),
-        ("random", Policy::Random),
-        ("round-robin", Policy::RoundRobin),
-        ("existing-path", Policy::ExistingPath),
+        ("first", CreatePolicy::First),
+        ("most-free", CreatePolicy::MostFree),
+        ("least-used", CreatePolicy::LeastUsed),
+        ("random", CreatePolicy::Random),
+        ("round-robin", CreatePolicy::RoundRobin),
+        ("existing-path", CreatePolicy::ExistingPath),
     ];
-    let formats = [("names", Format::Names), ("overlay", Format::Overlay)];
-    Ok(Settings {
+    let formats = [("names", WhiteoutFormat::Names), ("overlay", WhiteoutFormat::Overlay)];
+    Ok(UnionSettings {
         deletion: options.choice("delete", &deletions)?.unwrap_or_default(),
         whiteouts: options.choice("whiteouts", &formats)?.unwrap_or_default(),
         copy_up: ownership(options)?,
@@ -120,7 +120,7 @@ fn settings(options: &Options<'_>) -> Result<Settings, OptionError> {
 }
 
 /// Owner of copies.
-fn ownership(options: &Options<'_>) -> Result<Ownership, OptionError> {
+fn ownership(options: &Options<'_>) -> Result<CopyOwnership, OptionError> {
     let owner = options.read("copyup-owner", |value| {
         let (uid, gid) = value.split_once(':').ok_or("two numbers such as 1000:1000")?;
         Ok((number(uid)?, number(gid)?))
@@ -129,12 +129,16 @@ fn ownership(options: &Options<'_>) -> Result<Ownership, OptionError> {
         Ok(mode @ 0..=0o7777) => Ok(mode),
         _ => Err("permission bits such as 0640".to_owned()),
     })?;
-    let choices = [("owner", Choice::Owner), ("const", Choice::Constant), ("current", Choice::Current)];
-    match options.choice("copyup", &choices)?.unwrap_or(Choice::Owner) {
-        Choice::Constant => {
+    let choices = [
+        ("owner", CopyOwnerChoice::Owner),
+        ("const", CopyOwnerChoice::Constant),
+        ("current", CopyOwnerChoice::Current),
+    ];
+    match options.choice("copyup", &choices)?.unwrap_or(CopyOwnerChoice::Owner) {
+        CopyOwnerChoice::Constant => {
             let (uid, gid) = owner.ok_or_else(|| options.error("copyup-owner", OptionProblem::Missing))?;
             let mode = mode.ok_or_else(|| options.error("copyup-mode", OptionProblem::Missing))?;
-            Ok(Ownership::Constant(Rights { uid, gid, mode }))
+            Ok(CopyOwnership::Constant(CopyPermissions { uid, gid, mode }))
         }
         other => {
             let useless = [("copyup-owner", owner.is_some()), ("copyup-mode", mode.is_some())];
@@ -143,13 +147,13 @@ fn ownership(options: &Options<'_>) -> Result<Ownership, OptionError> {
                 let value = options.text(key).unwrap_or_default().to_owned();
                 return Err(options.error(key, OptionProblem::BadValue { value, expected }));
             }
-            Ok(if matches!(other, Choice::Current) { Ownership::Current } else { Ownership::Original })
+            Ok(if matches!(other, CopyOwnerChoice::Current) { CopyOwnership::Current } else { CopyOwnership::Original })
         }
     }
 }
 
 #[derive(Clone, Copy)]
-enum Choice {
+enum CopyOwnerChoice {
     Owner,
     Constant,
     Current,

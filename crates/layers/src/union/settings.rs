@@ -1,23 +1,23 @@
 //! Settings of a union, as set by its options.
 
-use super::branch::whiteout::Format;
+use super::branch::whiteout::WhiteoutFormat;
 
 /// Name of the layer in stack expressions.
 pub(crate) const NAME: &str = "union";
 
 /// Choices that a union's options determine.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct UnionSettings {
     /// Treatment of the lower objects of a name that is removed.
-    pub(crate) deletion: Deletion,
+    pub(crate) deletion: DeletionPolicy,
     /// Format of whiteouts.
-    pub(crate) whiteouts: Format,
+    pub(crate) whiteouts: WhiteoutFormat,
     /// Owner and permissions of copies.
-    pub(crate) copy_up: Ownership,
+    pub(crate) copy_up: CopyOwnership,
     /// Whether files are copied without their data as long as these are not about to be changed.
     pub(crate) metacopy: bool,
     /// Placement policy for new objects.
-    pub(crate) create: Policy,
+    pub(crate) create: CreatePolicy,
     /// Minimum number of free bytes: a branch with fewer gets new objects only if all have fewer.
     pub(crate) minimum_free: u64,
     /// Whether objects move on from a full branch: new objects, copies, and files that are written.
@@ -26,26 +26,26 @@ pub(crate) struct Settings {
 
 /// Owner of a copy in another branch (Unionfs, section 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Ownership {
+pub(crate) enum CopyOwnership {
     /// The original's owner.
     #[default]
     Original,
     /// A constant owner, with permissions.
-    Constant(Rights),
+    Constant(CopyPermissions),
     /// The caller, as for a new object.
     Current,
 }
 
 /// Owner, group and permission bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rights {
+pub(crate) struct CopyPermissions {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     /// Of anything but a directory.
     pub(crate) mode: u32,
 }
 
-impl Rights {
+impl CopyPermissions {
     /// Permission bits of a directory: whoever may read it may search it.
     pub(crate) fn directory_mode(&self) -> u32 {
         self.mode | (self.mode & 0o444) >> 2
@@ -54,7 +54,7 @@ impl Rights {
 
 /// Policy that selects the branch for a new object among those in which objects may be created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Policy {
+pub(crate) enum CreatePolicy {
     /// The branch of the directory's leftmost instance, or the nearest higher one.
     #[default]
     First,
@@ -72,7 +72,7 @@ pub(crate) enum Policy {
 
 /// Treatment of the instances below a deleted one (Unionfs, section 3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Deletion {
+pub(crate) enum DeletionPolicy {
     /// A whiteout hides them.
     #[default]
     Whiteout,

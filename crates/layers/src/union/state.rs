@@ -7,27 +7,27 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use vnode::{Caller, Errno, FileKind, Handle, KeptAccessTimes, KeyedLocks, Name, Notifier, Result, StatFs};
 
-use super::branch::branches::{Branches, Member};
-use super::branch::recovery::Recovery;
-use super::branch::register::Register;
-use super::cache::foreign_changes::Others;
-use super::cache::listed::Recent;
+use super::branch::branches::{BranchMember, Branches};
+use super::branch::recovery::RecoverySchedule;
+use super::branch::register::BranchRegister;
+use super::cache::foreign_changes::ForeignChanges;
+use super::cache::recent_directories::RecentDirectories;
 use super::identity;
-use super::node::{Node, Table};
+use super::node::{Node, NodeTable};
 use super::operations::file::UnionFile;
-use super::settings::Settings;
+use super::settings::UnionSettings;
 use crate::BranchOpener;
-use crate::views::{Family, Private};
+use crate::views::{MountState, ViewState};
 
 /// State shared by all vnodes of a union.
 pub(crate) struct Union {
     pub(crate) branches: Branches,
-    pub(crate) settings: Settings,
-    pub(crate) table: Table,
+    pub(crate) settings: UnionSettings,
+    pub(crate) table: NodeTable,
     /// State shared with the unions of its views.
-    pub(crate) family: Arc<Family>,
+    pub(crate) mount_state: Arc<MountState>,
     /// Of a view, its private state.
-    pub(crate) private: Option<Private>,
+    pub(crate) view_state: Option<ViewState>,
     /// Vnode of the root, which lives as long as the file system.
     pub(crate) root: OnceLock<Weak<Node>>,
     /// Open files that the kernel may be reading and writing directly.
@@ -35,28 +35,33 @@ pub(crate) struct Union {
     pub(crate) notifier: Mutex<Option<Arc<dyn Notifier>>>,
     /// Labels of branches that were missing when the union was created.
     pub(crate) missing: Mutex<Vec<String>>,
-    pub(crate) recent: Recent,
-    pub(crate) recovery: Recovery,
+    pub(crate) recent_directories: RecentDirectories,
+    pub(crate) recovery: RecoverySchedule,
     /// Whether a thread is trying to finish interrupted merges of layers.
-    pub(crate) is_finishing: AtomicBool,
-    pub(crate) others: Others,
+    pub(crate) is_retrying_merges: AtomicBool,
+    pub(crate) foreign_changes: ForeignChanges,
     /// Numbers by which branches are known.
-    pub(crate) register: Mutex<Register>,
+    pub(crate) register: Mutex<BranchRegister>,
     pub(crate) mount_point: OnceLock<OwnedFd>,
     /// Access-time settings that are passed on to branches added later.
     pub(crate) kept_access_times: Mutex<KeptAccessTimes>,
     /// Opens branches that are added later.
     pub(crate) opener: Option<BranchOpener>,
     /// Number of objects placed round-robin.
-    pub(crate) turn: AtomicUsize,
+    pub(crate) round_robin_counter: AtomicUsize,
     /// Serializes moves into other directories, so that no directory is moved into itself.
-    pub(crate) moves: Mutex<()>,
+    pub(crate) directory_moves: Mutex<()>,
     /// Files that are being copied, by the address of the vnode: waiting for a copy can be cancelled.
-    pub(crate) copying: KeyedLocks<usize>,
+    pub(crate) copy_locks: KeyedLocks<usize>,
 }
 
 impl Union {
-    pub(crate) fn of(branches: Branches, register: Register, settings: Settings, opener: Option<BranchOpener>) -> Self {
+    pub(crate) fn new(
+        branches: Branches,
+        register: BranchRegister,
+        settings: UnionSettings,
+        opener: Option<BranchOpener>,
+    ) -> Self {
         Self {
             branches,
             settings,
@@ -64,20 +69,20 @@ impl Union {
             register: Mutex::new(register),
             mount_point: OnceLock::new(),
             kept_access_times: Mutex::default(),
-            table: Table::new(),
-            family: Arc::default(),
-            private: None,
+            table: NodeTable::new(),
+            mount_state: Arc::default(),
+            view_state: None,
             root: OnceLock::new(),
             direct_files: Mutex::default(),
             notifier: Mutex::default(),
-            recent: Recent::default(),
-            recovery: Recovery::default(),
-            is_finishing: AtomicBool::new(false),
-            others: Others::default(),
+            recent_directories: RecentDirectories::default(),
+            recovery: RecoverySchedule::default(),
+            is_retrying_merges: AtomicBool::new(false),
+            foreign_changes: ForeignChanges::default(),
             opener,
-            turn: AtomicUsize::new(0),
-            moves: Mutex::default(),
-            copying: KeyedLocks::default(),
+            round_robin_counter: AtomicUsize::new(0),
+            directory_moves: Mutex::default(),
+            copy_locks: KeyedLocks::default(),
         }
     }
 
@@ -99,11 +104,11 @@ impl Union {
     }
 
     /// The object at a path of user-visible names, below the root.
-    pub(crate) fn node_at(self: &Arc<Self>, path: &[u8]) -> Result<Arc<Node>> {
+    pub(crate) fn node_at_path(self: &Arc<Self>, path: &[u8]) -> Result<Arc<Node>> {
         let server = Caller::server();
         let mut node = self.root_node();
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
-            node.refresh()?;
+            node.revalidate()?;
             let found = node.look_up(&server, Name::new(name)?)?;
             node = found.vnode.as_any().downcast_ref::<Node>().ok_or(Errno::ESTALE)?.reference();
         }
@@ -113,14 +118,14 @@ impl Union {
     /// The vnode of a handle. The caller holds an operation guard.
     pub(crate) fn resolve(self: &Arc<Self>, handle: &Handle) -> Result<Arc<Node>> {
         if let Some(node) = self.table.find(handle) {
-            node.refresh()?;
+            node.revalidate()?;
             return Ok(node);
         }
-        let (tag, lower) = identity::parts(handle).ok_or(Errno::ESTALE)?;
-        let base = self.branches.tagged(tag).ok_or(Errno::ESTALE)?;
-        let object = base.file_system.resolve(&lower).map_err(|error| base.judged(error))?;
-        let path = Member::path_in_layer(&base, &object)?;
-        let node = self.node_at(&path).map_err(|error| if error == Errno::EIO { error } else { Errno::ESTALE })?;
+        let (tag, lower) = identity::split_handle(handle).ok_or(Errno::ESTALE)?;
+        let base = self.branches.by_tag(tag).ok_or(Errno::ESTALE)?;
+        let object = base.file_system.resolve(&lower).map_err(|error| base.reported_error(error))?;
+        let path = BranchMember::path_in_layer(&base, &object)?;
+        let node = self.node_at_path(&path).map_err(|error| if error == Errno::EIO { error } else { Errno::ESTALE })?;
         if node.identity.handle == *handle { Ok(node) } else { Err(Errno::ESTALE) }
     }
 

@@ -7,9 +7,9 @@ use vnode::Name;
 
 /// A path from the root of a walk.
 #[derive(Clone, Default)]
-pub(crate) struct TreePath(Option<Arc<Part>>);
+pub(crate) struct TreePath(Option<Arc<PathComponent>>);
 
-struct Part {
+struct PathComponent {
     above: TreePath,
     name: Box<[u8]>,
     /// Length of the whole path in bytes, with slashes between the names.
@@ -30,7 +30,7 @@ impl TreePath {
     pub(crate) fn join(&self, name: Name<'_>) -> Self {
         let above = if self.is_root() { 0 } else { self.length() + 1 };
         let name: Box<[u8]> = name.as_bytes().into();
-        Self(Some(Arc::new(Part { length: above + name.len(), above: self.clone(), name })))
+        Self(Some(Arc::new(PathComponent { length: above + name.len(), above: self.clone(), name })))
     }
 
     /// The last path on the way here that is no longer than that many bytes.
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_be_longer_than_the_stack() {
+    fn path_depth_is_not_limited_by_the_stack() {
         let mut path = TreePath::root();
         for _ in 0..1_000_000 {
             path = path.join(name("d"));

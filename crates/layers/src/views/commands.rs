@@ -6,28 +6,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use vnode::{ControlError, FileSystem};
 
-use super::rule::SUBJECTS;
-use super::{Private, Rule, View, with_shared};
-use crate::union::branch::branches::{Branches, slots_of};
+use super::rule::RULE_SUBJECTS;
+use super::{View, ViewRule, ViewState, with_shared};
+use crate::union::branch::branches::{Branches, open_branch};
 use crate::union::branch::claim;
-use crate::union::branch::register::{Place, Register};
-use crate::union::commands::{Arguments, cannot_be_used, refused};
-use crate::union::file_system::Everything;
-use crate::union::settings::Settings;
+use crate::union::branch::register::{BranchLocation, BranchRegister};
+use crate::union::commands::{CommandArguments, cannot_be_used, refused};
+use crate::union::file_system::ChangeForwarder;
+use crate::union::settings::UnionSettings;
 use crate::union::state::Union;
 use crate::{Branch, BranchMode};
 
-type Answer = Result<String, ControlError>;
+type CommandResult = Result<String, ControlError>;
 
 /// A view as defined by an option: its rule, and its private branch, as in a stack expression.
-pub(crate) struct Definition {
-    pub(crate) rule: Rule,
+pub(crate) struct ViewDefinition {
+    pub(crate) rule: ViewRule,
     pub(crate) branch: String,
 }
 
 impl Union {
     /// Executes a command on views; `None` if it is not one.
-    pub(crate) fn view_command(self: &Arc<Self>, arguments: &Arguments<'_>) -> Option<Answer> {
+    pub(crate) fn view_command(self: &Arc<Self>, arguments: &CommandArguments<'_>) -> Option<CommandResult> {
         let answer = match arguments.0.command.as_str() {
             "views" => Ok(self.list_views()),
             "view-add" => self.add_view_of(arguments),
@@ -39,44 +39,44 @@ impl Union {
 
     /// The views, one a line, in the order in which they are tried: the rules of each, and its private branch.
     fn list_views(&self) -> String {
-        let views = self.family.views();
+        let views = self.mount_state.views();
         let line = |view: &Arc<View>| format!("{} = {}\n", view.rules(), view.label());
         views.iter().map(line).collect()
     }
 
-    fn add_view_of(self: &Arc<Self>, arguments: &Arguments<'_>) -> Answer {
+    fn add_view_of(self: &Arc<Self>, arguments: &CommandArguments<'_>) -> CommandResult {
         let given: Vec<(&str, &str)> =
-            SUBJECTS.iter().filter_map(|subject| Some((*subject, arguments.get(subject)?))).collect();
+            RULE_SUBJECTS.iter().filter_map(|subject| Some((*subject, arguments.get(subject)?))).collect();
         let [(subject, value)] = given[..] else {
-            return Err(ControlError::BadArgument(format!("one of {} is needed", SUBJECTS.join("=, ") + "=")));
+            return Err(ControlError::BadArgument(format!("one of {} is needed", RULE_SUBJECTS.join("=, ") + "=")));
         };
-        let rule = Rule::new(subject, value)
+        let rule = ViewRule::new(subject, value)
             .map_err(|expected| ControlError::BadArgument(format!("{subject}={value} is not {expected}")))?;
         self.add_view(rule, arguments.required("branch")?)
     }
 
     /// Adds a view with that private branch, or adds the rule to the view that already has it.
-    pub(crate) fn add_view(self: &Arc<Self>, rule: Rule, text: &str) -> Answer {
+    pub(crate) fn add_view(self: &Arc<Self>, rule: ViewRule, text: &str) -> CommandResult {
         let opener = self.opener.as_ref().ok_or_else(|| refused("this union cannot open branches"))?;
         let branch = opener(text).map_err(ControlError::BadArgument)?;
         let label = branch.label.clone();
         if self.branches.slots().iter().any(|slot| slot.member.base.label == label) {
             return Err(refused(&format!("{label} is a branch already, which all see")));
         }
-        if self.family.find(&label).is_none() {
+        if self.mount_state.find(&label).is_none() {
             let view = self.make_view(branch)?;
-            let changing = self.changing()?;
-            view.follow_branches(self, &changing.register);
-            if self.family.find(&label).is_some() {
+            let change = self.begin_change()?;
+            view.adopt_branches(self, &change.register);
+            if self.mount_state.find(&label).is_some() {
                 return Err(refused(&format!("{label} is being added already")));
             }
             let root = view.root_node();
-            let mut views = self.family.views();
+            let mut views = self.mount_state.views();
             views.push(Arc::new(View { rules: vec![Arc::new(rule)], union: view, root }));
-            self.family.set_views(views);
-            changing.finish();
+            self.mount_state.set_views(views);
+            change.finish();
         } else {
-            let changing = self.changing()?;
+            let change = self.begin_change()?;
             let rule = Arc::new(rule);
             let extended = |view: Arc<View>| {
                 if view.label() != label {
@@ -85,31 +85,31 @@ impl Union {
                 let rules = view.rules.iter().chain([&rule]).cloned().collect();
                 Arc::new(View { rules, union: Arc::clone(&view.union), root: Arc::clone(&view.root) })
             };
-            self.family.set_views(self.family.views().into_iter().map(extended).collect());
-            changing.finish();
+            self.mount_state.set_views(self.mount_state.views().into_iter().map(extended).collect());
+            change.finish();
         }
         Ok(self.list_views())
     }
 
     /// Ends a view: its open files become stale, its private branch is left as it is.
-    fn remove_view(self: &Arc<Self>, label: &str) -> Answer {
-        let by_number = || self.family.views().get(label.parse::<usize>().ok()?).cloned();
-        let view = self.family.find(label).or_else(by_number).ok_or_else(|| {
-            let known: Vec<String> = self.family.views().iter().map(|view| view.label().to_owned()).collect();
+    fn remove_view(self: &Arc<Self>, label: &str) -> CommandResult {
+        let by_number = || self.mount_state.views().get(label.parse::<usize>().ok()?).cloned();
+        let view = self.mount_state.find(label).or_else(by_number).ok_or_else(|| {
+            let known: Vec<String> = self.mount_state.views().iter().map(|view| view.label().to_owned()).collect();
             ControlError::BadArgument(format!("there is no view {label}; there are: {}", known.join(", ")))
         })?;
-        let changing = self.changing()?;
+        let change = self.begin_change()?;
         view.private().is_removed.store(true, Ordering::Relaxed);
         let left: Vec<Arc<View>> =
-            self.family.views().into_iter().filter(|other| !Arc::ptr_eq(&other.union, &view.union)).collect();
-        self.family.set_views(left);
-        for union in self.family.views().iter().map(|view| view.union()).chain([self]) {
-            union.table.directories().iter().for_each(|directory| directory.forget_guests_of(&view.union));
+            self.mount_state.views().into_iter().filter(|other| !Arc::ptr_eq(&other.union, &view.union)).collect();
+        self.mount_state.set_views(left);
+        for union in self.mount_state.views().iter().map(|view| view.union()).chain([self]) {
+            union.table.directories().iter().for_each(|directory| directory.forget_represented(&view.union));
         }
-        view.union.branches.note_change();
-        view.union.let_go();
-        self.family.forget_apart();
-        changing.finish();
+        view.union.branches.bump_generation();
+        view.union.release_own_claims();
+        self.mount_state.clear_detached();
+        change.finish();
         Ok(self.list_views())
     }
 
@@ -122,41 +122,42 @@ impl Union {
             let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
             (register.clone(), self.branches.slots().to_vec())
         };
-        let known = Register::of(&root).map_err(|error| cannot(&error))?.unwrap_or_default();
-        register.prefer(&known, &label, &Place::of(&file_system));
-        let claim = claim::of(&branch, BranchMode::ReadWrite, claim::PATIENCE).map_err(|bad| cannot_be_used(&bad))?;
-        let own = slots_of(branch, BranchMode::ReadWrite, &mut register).map_err(|bad| cannot_be_used(&bad))?;
-        claim::hold(&own, claim, claim::PATIENCE).map_err(|bad| cannot_be_used(&bad))?;
+        let known = BranchRegister::of(&root).map_err(|error| cannot(&error))?.unwrap_or_default();
+        register.prefer_tag_from(&known, &label, &BranchLocation::of(&file_system));
+        let claim = claim::claim_branch(&branch, BranchMode::ReadWrite, claim::CLAIM_TIMEOUT)
+            .map_err(|bad| cannot_be_used(&bad))?;
+        let own = open_branch(branch, BranchMode::ReadWrite, &mut register).map_err(|bad| cannot_be_used(&bad))?;
+        claim::store(&own, claim, claim::CLAIM_TIMEOUT).map_err(|bad| cannot_be_used(&bad))?;
         let base = Arc::clone(&own[0].member.base);
         let mut slots = with_shared(own, &shared);
-        let private = Private { base, is_removed: AtomicBool::new(false) };
+        let view_state = ViewState { base, is_removed: AtomicBool::new(false) };
         let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(notifier) = &notifier {
-            file_system.set_notifier(Arc::new(Everything(Arc::clone(notifier))));
+            file_system.set_notifier(Arc::new(ChangeForwarder(Arc::clone(notifier))));
         }
         if let Some(directory) = self.mount_point.get() {
             file_system.set_mount_point(directory.as_fd());
         }
         file_system.keep_access_times(self.kept_access_times());
         // A metadata-only copy would have its data in a file that others keep writing.
-        let settings = Settings { metacopy: false, ..self.settings.clone() };
-        let mut union = Union::of(Branches::of_slots(Vec::new(), Arc::default()), register.clone(), settings, None);
-        union.family = Arc::clone(&self.family);
-        union.private = Some(private);
+        let settings = UnionSettings { metacopy: false, ..self.settings.clone() };
+        let mut union = Union::new(Branches::from_slots(Vec::new(), Arc::default()), register.clone(), settings, None);
+        union.mount_state = Arc::clone(&self.mount_state);
+        union.view_state = Some(view_state);
         union.notifier = Mutex::new(notifier);
         union.assign_modes(&mut slots);
         let union = Arc::new(union);
-        union.put(slots, &register);
+        union.replace_branches(slots, &register);
         union.recover();
-        union.finish_folds()?;
+        union.finish_merges()?;
         Ok(union)
     }
 
     /// Releases its claims on its branch, so that others can use it.
-    fn let_go(&self) {
+    fn release_own_claims(&self) {
         for slot in self.branches.slots().iter().filter(|slot| self.is_own(&slot.member.base)) {
             slot.member.work.close();
-            slot.member.base.let_go();
+            slot.member.base.release_claim();
         }
     }
 }

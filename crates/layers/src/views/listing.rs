@@ -7,20 +7,20 @@ use vnode::profile::enter;
 use vnode::{Caller, DirectoryEntry, OpenDirectory, OpenDirectoryRef, Result};
 
 use crate::union::node::Node;
-use crate::union::operations::listing::Listing;
+use crate::union::operations::listing::DirectoryListing;
 use crate::union::settings::NAME;
 
 /// An open directory that processes of several views may read.
-pub(crate) struct SplitListing {
+pub(crate) struct PerViewListing {
     vnode: Arc<Node>,
     /// Open directories of the views that have read it.
     opened: Mutex<Vec<(Arc<Node>, OpenDirectoryRef)>>,
 }
 
-impl SplitListing {
+impl PerViewListing {
     /// Opens the directory as the caller, for whom it is `node`. The caller holds an operation guard.
     pub(crate) fn open(vnode: Arc<Node>, node: Arc<Node>, caller: &Caller) -> Result<Self> {
-        let listing: OpenDirectoryRef = Arc::new(Listing::open(Arc::clone(&node), caller)?);
+        let listing: OpenDirectoryRef = Arc::new(DirectoryListing::open(Arc::clone(&node), caller)?);
         Ok(Self { vnode, opened: Mutex::new(vec![(node, listing)]) })
     }
 
@@ -33,8 +33,8 @@ impl SplitListing {
             return Ok(listing);
         }
         let listing: OpenDirectoryRef = {
-            let _steady = node.begin()?;
-            Arc::new(Listing::open(Arc::clone(&node), caller)?)
+            let _guard = node.begin_operation()?;
+            Arc::new(DirectoryListing::open(Arc::clone(&node), caller)?)
         };
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         // One that another thread has opened meanwhile serves as well, and keeps its position.
@@ -45,7 +45,7 @@ impl SplitListing {
     }
 }
 
-impl OpenDirectory for SplitListing {
+impl OpenDirectory for PerViewListing {
     fn read(
         &self,
         caller: &Caller,

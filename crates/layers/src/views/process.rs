@@ -16,35 +16,35 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 pub(crate) struct Process {
     pub(crate) pid: u32,
     /// Start time in clock ticks since boot.
-    pub(crate) began: u64,
+    pub(crate) start_time: u64,
     /// Distinguishes processes started within one tick; `None` where the kernel does not support it.
-    pub(crate) watched: Option<Arc<Watched>>,
+    pub(crate) pidfd: Option<Arc<PidFd>>,
 }
 
 impl Process {
     /// The process that has this number now.
-    pub(crate) fn now(pid: u32) -> Option<Self> {
+    pub(crate) fn current(pid: u32) -> Option<Self> {
         // The pidfd is opened first: what is read describes whoever has the number then, and if that is another process, the
         // first counts as ended.
-        let watched = Watched::new(pid).map(Arc::new);
-        Some(Self { pid, began: stat_field(pid, BEGAN)?, watched })
+        let pidfd = PidFd::new(pid).map(Arc::new);
+        Some(Self { pid, start_time: stat_field(pid, START_TIME)?, pidfd })
     }
 
     /// Returns whether the process still has its number, even if only as a zombie.
-    pub(crate) fn is_there(&self) -> bool {
-        let has_not_ended = self.has_not_ended();
-        let stat = Stat::of(self.pid).ok().flatten();
-        stat.is_some_and(|stat| stat.field(BEGAN) == Some(self.began) && (has_not_ended || !stat.is_running()))
+    pub(crate) fn still_exists(&self) -> bool {
+        let is_alive = self.is_alive();
+        let stat = ProcStat::of(self.pid).ok().flatten();
+        stat.is_some_and(|stat| stat.field(START_TIME) == Some(self.start_time) && (is_alive || !stat.is_running()))
     }
 
     /// Returns whether it runs and is in this session, as far as that is known now.
     pub(crate) fn is_in(&self, session: u32) -> bool {
-        let found = Self::began_in(self.pid, session);
-        found.is_ok_and(|began| began == Some(self.began)) && self.has_not_ended()
+        let found = Self::start_time_in(self.pid, session);
+        found.is_ok_and(|start_time| start_time == Some(self.start_time)) && self.is_alive()
     }
 
-    fn has_not_ended(&self) -> bool {
-        self.watched.as_ref().is_none_or(|watched| watched.is_alive())
+    fn is_alive(&self) -> bool {
+        self.pidfd.as_ref().is_none_or(|pidfd| pidfd.is_alive())
     }
 
     /// The process that has this number now, if it runs and is in this session.
@@ -52,33 +52,33 @@ impl Process {
     /// # Errors
     /// The reason why that is unknown now.
     pub(crate) fn in_session(pid: u32, session: u32) -> io::Result<Option<Self>> {
-        if Self::began_in(pid, session)?.is_none() {
+        if Self::start_time_in(pid, session)?.is_none() {
             return Ok(None);
         }
-        Ok(Self::now(pid).filter(|process| process.is_in(session)))
+        Ok(Self::current(pid).filter(|process| process.is_in(session)))
     }
 
     /// Start time of the process that has this number now, if it runs and is in this session.
-    fn began_in(pid: u32, session: u32) -> io::Result<Option<u64>> {
-        let Some(stat) = Stat::of(pid)? else { return Ok(None) };
+    fn start_time_in(pid: u32, session: u32) -> io::Result<Option<u64>> {
+        let Some(stat) = ProcStat::of(pid)? else { return Ok(None) };
         let is_in = stat.is_running() && stat.field(SESSION) == Some(session.into());
-        Ok(stat.field(BEGAN).filter(|_| is_in))
+        Ok(stat.field(START_TIME).filter(|_| is_in))
     }
 }
 
 /// A pidfd of a process, given by the number of its first thread, or of one of its other threads, so that its number is not
 /// mistaken for another's.
 #[derive(Debug)]
-pub(crate) struct Watched(OwnedFd);
+pub(crate) struct PidFd(OwnedFd);
 
-impl Watched {
+impl PidFd {
     /// Opens the process or thread that has this number now. `None` if the kernel does not support it.
     pub(crate) fn new(thread: u32) -> Option<Self> {
         /// Flag for a single thread rather than its process: `PIDFD_THREAD`, since Linux 6.9.
-        const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
+        const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
         let number = number(thread)?;
         // A process may outlive its first thread, and keeps its number.
-        pidfd_open(number, PidfdFlags::empty()).or_else(|_| pidfd_open(number, THREAD)).ok().map(Self)
+        pidfd_open(number, PidfdFlags::empty()).or_else(|_| pidfd_open(number, PIDFD_THREAD)).ok().map(Self)
     }
 
     /// Returns whether it has not ended.
@@ -115,7 +115,7 @@ pub(crate) fn parent(process: u32) -> Option<u32> {
 
 /// Returns whether a process runs; also `true` if that is unknown now.
 pub(crate) fn is_running(process: u32) -> bool {
-    Stat::of(process).map_or(true, |stat| stat.is_some_and(|stat| stat.is_running()))
+    ProcStat::of(process).map_or(true, |stat| stat.is_some_and(|stat| stat.is_running()))
 }
 
 /// Any visible process that runs in a session.
@@ -136,53 +136,53 @@ pub(crate) fn any_in_session(session: u32) -> io::Result<Option<Process>> {
 }
 
 /// All visible processes.
-pub(crate) fn all() -> Vec<u32> {
+pub(crate) fn all_processes() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// A query for a thread's program, and the channel for the result.
-type Question = (u32, Sender<Option<Vec<u8>>>);
+type ProgramQuery = (u32, Sender<Option<Vec<u8>>>);
 
 /// Thread that looks up programs, with the privileges that the process had when it was started: a thread that acts for a user
 /// may not see the programs of others' processes.
-static ASKING: LazyLock<Sender<Question>> = LazyLock::new(|| {
-    let (questions, asked) = channel::<Question>();
-    let answer = move || {
-        for (thread, answers) in asked {
+static PROGRAM_RESOLVER: LazyLock<Sender<ProgramQuery>> = LazyLock::new(|| {
+    let (queries, requests) = channel::<ProgramQuery>();
+    let resolve = move || {
+        for (thread, replies) in requests {
             let path = fs::read_link(format!("/proc/{thread}/exe")).ok();
             // The receiver may have given up.
-            let _ = answers.send(path.map(|path| path.into_os_string().into_vec()));
+            let _ = replies.send(path.map(|path| path.into_os_string().into_vec()));
         }
     };
     // Without the thread nobody's program is known.
-    let _ = std::thread::Builder::new().name("union-programs".into()).spawn(vnode::as_server(answer));
-    questions
+    let _ = std::thread::Builder::new().name("union-programs".into()).spawn(vnode::as_server(resolve));
+    queries
 });
 
 /// Starts the look-up thread, while the calling thread has all privileges of the process.
-pub(crate) fn know_programs() {
-    LazyLock::force(&ASKING);
+pub(crate) fn start_program_resolver() {
+    LazyLock::force(&PROGRAM_RESOLVER);
 }
 
 /// Path of the program that a thread runs, as seen by this process.
 pub(crate) fn executable(thread: u32) -> Option<Vec<u8>> {
-    let (answers, answer) = channel();
-    ASKING.send((thread, answers)).ok()?;
-    answer.recv().ok()?
+    let (replies, reply) = channel();
+    PROGRAM_RESOLVER.send((thread, replies)).ok()?;
+    reply.recv().ok()?
 }
 
 /// Indexes of fields of /proc/PID/stat; 0 is the field after the name.
 const STATE: usize = 0;
 const PARENT: usize = 1;
 const SESSION: usize = 3;
-const THREADS: usize = 17;
-const BEGAN: usize = 19;
+const THREAD_COUNT: usize = 17;
+const START_TIME: usize = 19;
 
 /// A snapshot of /proc/PID/stat.
-struct Stat(String);
+struct ProcStat(String);
 
-impl Stat {
+impl ProcStat {
     /// Reads the state of a process or thread; `None` if it has ended.
     fn of(process: u32) -> io::Result<Option<Self>> {
         match fs::read(format!("/proc/{process}/stat")) {
@@ -196,8 +196,8 @@ impl Stat {
 
     /// Returns whether any of its threads runs. The first may have ended before others, and stays until they have.
     fn is_running(&self) -> bool {
-        const ENDED: [&str; 2] = ["Z", "X"];
-        !self.text(STATE).is_some_and(|state| ENDED.contains(&state)) || self.field(THREADS) > Some(1)
+        const ENDED_STATES: [&str; 2] = ["Z", "X"];
+        !self.text(STATE).is_some_and(|state| ENDED_STATES.contains(&state)) || self.field(THREAD_COUNT) > Some(1)
     }
 
     fn text(&self, field: usize) -> Option<&str> {
@@ -212,7 +212,7 @@ impl Stat {
 }
 
 fn stat_field(process: u32, field: usize) -> Option<u64> {
-    Stat::of(process).ok()??.field(field)
+    ProcStat::of(process).ok()??.field(field)
 }
 
 fn number(process: u32) -> Option<Pid> {
@@ -224,13 +224,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_known() {
+    fn own_process_is_described() {
         let own = std::process::id();
-        let process = Process::now(own).unwrap();
-        assert!(process.is_there());
+        let process = Process::current(own).unwrap();
+        assert!(process.still_exists());
         assert_eq!(parent(own), Some(std::os::unix::process::parent_id()));
         assert_eq!(process_of(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()), Some(own));
-        assert!(Watched::new(own).unwrap().is_alive());
+        assert!(PidFd::new(own).unwrap().is_alive());
         assert_eq!(executable(own).map(|path| path.is_empty()), Some(false));
         let mut child = std::process::Command::new("setsid").args(["sleep", "1000"]).spawn().unwrap();
         while session(child.id()) != Some(child.id()) {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_runs_without_its_first_thread() {
+    fn process_outlives_its_first_thread() {
         let script = "import ctypes, os, platform, threading\n\
                       open('/proc/self/comm', 'wb').write(b'\\xff) S 1')\n\
                       threading.Thread(target=lambda: os.read(0, 1)).start()\n\
@@ -250,14 +250,14 @@ mod tests {
         let mut command = std::process::Command::new("python3");
         let mut child = command.args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
         let id = child.id();
-        let watched = Watched::new(id).unwrap();
-        while Stat::of(id).unwrap().unwrap().text(STATE) != Some("Z") {
+        let pidfd = PidFd::new(id).unwrap();
+        while ProcStat::of(id).unwrap().unwrap().text(STATE) != Some("Z") {
             std::thread::yield_now();
         }
-        assert!(is_running(id) && watched.is_alive() && process_of(id) == Some(id));
+        assert!(is_running(id) && pidfd.is_alive() && process_of(id) == Some(id));
         assert_eq!((parent(id), session(id)), (Some(std::process::id()), session(std::process::id())));
         drop(child.stdin.take());
-        while watched.is_alive() {
+        while pidfd.is_alive() {
             std::thread::yield_now();
         }
         assert!(!is_running(id), "nobody has waited for it yet");
@@ -266,12 +266,12 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_ended_is_another() {
+    fn ended_process_no_longer_exists() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let (process, watched) = (Process::now(child.id()).unwrap(), Watched::new(child.id()).unwrap());
-        assert!(process.is_there() && watched.is_alive());
+        let (process, pidfd) = (Process::current(child.id()).unwrap(), PidFd::new(child.id()).unwrap());
+        assert!(process.still_exists() && pidfd.is_alive());
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!process.is_there() && !watched.is_alive());
+        assert!(!process.still_exists() && !pidfd.is_alive());
     }
 }

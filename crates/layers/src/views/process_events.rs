@@ -14,17 +14,17 @@ use rustix::net::{
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Events of all processes from now on.
-pub(crate) struct Births(OwnedFd);
+pub(crate) struct ProcessEvents(OwnedFd);
 
 /// A process event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    Born {
+pub(crate) enum ProcessEvent {
+    Forked {
         parent: u32,
         child: u32,
     },
     /// A thread of the process has ended, perhaps the last.
-    Ended(u32),
+    Exited(u32),
     /// Events were dropped, since the queue was full.
     Lost,
 }
@@ -32,58 +32,58 @@ pub(crate) enum Event {
 /// Number of the connector, and of its only group (`CN_IDX_PROC`, `CN_VAL_PROC`).
 const CONNECTOR_PROCESSES: u32 = 1;
 /// Buffer size for the events of a tenth of a second of a build.
-const ROOM_BYTES: usize = 8 << 20;
+const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 /// Operation of a message that subscribes (`PROC_CN_MCAST_LISTEN`): header, header of the connector, one number.
-const LISTEN: u32 = 1;
+const MULTICAST_LISTEN: u32 = 1;
 const MESSAGE_DONE: u16 = 3;
 /// Offset of the event in a message: after both headers.
-const EVENT_AT: usize = 36;
+const EVENT_OFFSET: usize = 36;
 /// Offset in the connector's header of the acknowledgement number, which is one higher than the request's.
-const ANSWERED_AT: usize = 28;
+const ACK_OFFSET: usize = 28;
 /// Offset of the event's numbers, after its kind, CPU and time.
-const NUMBERS_AT: usize = EVENT_AT + 16;
+const EVENT_DATA_OFFSET: usize = EVENT_OFFSET + 16;
 /// Acknowledgement of a subscription, with an error number.
-const KIND_ANSWER: u32 = 0;
+const KIND_ACK: u32 = 0;
 const KIND_FORK: u32 = 1;
 const KIND_EXIT: u32 = 1 << 31;
 
-impl Births {
+impl ProcessEvents {
     /// Subscribes; `None` if that is not allowed. In a container the kernel does not reply at all.
     pub(crate) fn new() -> Option<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(CONNECTOR)).ok()?;
         // With a smaller buffer more events are lost, which causes scans.
-        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, ROOM_BYTES);
+        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER_BYTES);
         bind(&socket, &SocketAddrNetlink::new(0, CONNECTOR_PROCESSES)).ok()?;
-        let mut question = [0; size_of::<u32>()];
-        getrandom(&mut question, GetRandomFlags::empty()).ok()?;
-        let question = u32::from_ne_bytes(question);
-        send(&socket, &listen_message(question), SendFlags::empty()).ok()?;
-        let births = Self(socket);
+        let mut request_id = [0; size_of::<u32>()];
+        getrandom(&mut request_id, GetRandomFlags::empty()).ok()?;
+        let request_id = u32::from_ne_bytes(request_id);
+        send(&socket, &listen_message(request_id), SendFlags::empty()).ok()?;
+        let events = Self(socket);
         let mut may_listen = false;
         // The acknowledgement is available once the request has been sent.
-        births.receive(|message| {
-            may_listen |= message.is_ok_and(|message| is_permission(message, question));
+        events.receive(|message| {
+            may_listen |= message.is_ok_and(|message| is_acknowledgement(message, request_id));
         });
-        may_listen.then_some(births)
+        may_listen.then_some(events)
     }
 
     /// Reports everything that has happened since the last call, in order.
-    pub(crate) fn take(&self, mut tell: impl FnMut(Event)) {
+    pub(crate) fn drain(&self, mut report: impl FnMut(ProcessEvent)) {
         self.receive(|message| match message {
-            Ok(message) => event(message).into_iter().for_each(&mut tell),
-            Err(Full) => tell(Event::Lost),
+            Ok(message) => event(message).into_iter().for_each(&mut report),
+            Err(BufferFull) => report(ProcessEvent::Lost),
         });
     }
 
     /// Receives all available messages.
-    fn receive(&self, mut tell: impl FnMut(Result<&[u8], Full>)) {
+    fn receive(&self, mut report: impl FnMut(Result<&[u8], BufferFull>)) {
         let mut buffer = [0; 4096];
         loop {
             match recv(&self.0, &mut buffer, RecvFlags::DONTWAIT) {
-                Ok((_, length)) => tell(Ok(&buffer[..length.min(buffer.len())])),
+                Ok((_, length)) => report(Ok(&buffer[..length.min(buffer.len())])),
                 Err(SystemError::INTR) => {}
-                Err(SystemError::NOBUFS) => tell(Err(Full)),
+                Err(SystemError::NOBUFS) => report(Err(BufferFull)),
                 // No more messages.
                 Err(_) => return,
             }
@@ -92,33 +92,33 @@ impl Births {
 }
 
 /// A message was dropped, since the buffer was full.
-struct Full;
+struct BufferFull;
 
-impl AsFd for Births {
+impl AsFd for ProcessEvents {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
 /// Message that subscribes, with the number of the request.
-fn listen_message(question: u32) -> Vec<u8> {
+fn listen_message(request_id: u32) -> Vec<u8> {
     let mut message = Vec::new();
-    let whole = (EVENT_AT + size_of::<u32>()) as u32;
+    let whole = (EVENT_OFFSET + size_of::<u32>()) as u32;
     message.extend(whole.to_ne_bytes());
     message.extend(MESSAGE_DONE.to_ne_bytes());
     // Flags, sequence number and sender of the first header.
     message.extend([0; 2 + 4 + 4]);
-    message.extend([CONNECTOR_PROCESSES, CONNECTOR_PROCESSES, 0, question].map(u32::to_ne_bytes).concat());
+    message.extend([CONNECTOR_PROCESSES, CONNECTOR_PROCESSES, 0, request_id].map(u32::to_ne_bytes).concat());
     message.extend((size_of::<u32>() as u16).to_ne_bytes());
     message.extend([0; 2]);
-    message.extend(LISTEN.to_ne_bytes());
+    message.extend(MULTICAST_LISTEN.to_ne_bytes());
     message
 }
 
 /// Returns whether a message acknowledges this request without an error.
-fn is_permission(message: &[u8], question: u32) -> bool {
-    let answer = [(EVENT_AT, KIND_ANSWER), (NUMBERS_AT, 0), (ANSWERED_AT, question.wrapping_add(1))];
-    answer.into_iter().all(|(at, value)| number(message, at) == Some(value))
+fn is_acknowledgement(message: &[u8], request_id: u32) -> bool {
+    let expected = [(EVENT_OFFSET, KIND_ACK), (EVENT_DATA_OFFSET, 0), (ACK_OFFSET, request_id.wrapping_add(1))];
+    expected.into_iter().all(|(at, value)| number(message, at) == Some(value))
 }
 
 fn number(message: &[u8], at: usize) -> Option<u32> {
@@ -126,16 +126,16 @@ fn number(message: &[u8], at: usize) -> Option<u32> {
 }
 
 /// The event of a message, if it is a known one.
-fn event(message: &[u8]) -> Option<Event> {
-    let number_of = |index: usize| number(message, NUMBERS_AT + index * size_of::<u32>());
-    match number(message, EVENT_AT)? {
+fn event(message: &[u8]) -> Option<ProcessEvent> {
+    let number_of = |index: usize| number(message, EVENT_DATA_OFFSET + index * size_of::<u32>());
+    match number(message, EVENT_OFFSET)? {
         // The parent's thread and process, the child's thread and process.
         KIND_FORK => {
             let (parent, thread, child) = (number_of(1)?, number_of(2)?, number_of(3)?);
-            (thread == child).then_some(Event::Born { parent, child })
+            (thread == child).then_some(ProcessEvent::Forked { parent, child })
         }
         // The thread, its process.
-        KIND_EXIT => Some(Event::Ended(number_of(1)?)),
+        KIND_EXIT => Some(ProcessEvent::Exited(number_of(1)?)),
         _ => None,
     }
 }
@@ -155,28 +155,28 @@ mod tests {
     }
 
     #[test]
-    fn births_and_ends_are_told_in_order() {
-        let births = Births::new();
-        assert_eq!(births.is_some(), is_root_outside_of_containers());
-        let Some(births) = births else { return };
+    fn fork_and_exit_events_arrive_in_order() {
+        let source = ProcessEvents::new();
+        assert_eq!(source.is_some(), is_root_outside_of_containers());
+        let Some(source) = source else { return };
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let id = child.id();
         child.wait().unwrap();
         let mut events = Vec::new();
         // The kernel may report an exit only after somebody has waited for it.
-        while !events.contains(&Event::Ended(id)) {
-            births.take(|event| events.push(event));
+        while !events.contains(&ProcessEvent::Exited(id)) {
+            source.drain(|event| events.push(event));
         }
-        let at = |wanted: Event| events.iter().position(|event| *event == wanted);
-        let born = at(Event::Born { parent: std::process::id(), child: id });
-        assert!(born.is_some() && born < at(Event::Ended(id)), "{id}: {events:?}");
+        let at = |wanted: ProcessEvent| events.iter().position(|event| *event == wanted);
+        let forked = at(ProcessEvent::Forked { parent: std::process::id(), child: id });
+        assert!(forked.is_some() && forked < at(ProcessEvent::Exited(id)), "{id}: {events:?}");
     }
 
     #[test]
-    fn what_is_too_short_is_no_event() {
+    fn truncated_message_is_ignored() {
         assert_eq!(event(&[]), None);
-        let mut message = vec![0; NUMBERS_AT];
-        message[EVENT_AT..EVENT_AT + 4].copy_from_slice(&KIND_FORK.to_ne_bytes());
+        let mut message = vec![0; EVENT_DATA_OFFSET];
+        message[EVENT_OFFSET..EVENT_OFFSET + 4].copy_from_slice(&KIND_FORK.to_ne_bytes());
         assert_eq!(event(&message), None);
     }
 }

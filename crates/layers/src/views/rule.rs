@@ -6,28 +6,28 @@ use std::sync::Arc;
 
 use vnode::Caller;
 
-use super::lineage::Lineage;
 use super::process;
+use super::process_tree::ProcessTree;
 use super::session::Session;
 use crate::options::number;
 
 /// A rule that selects the processes of a view.
-pub(crate) enum Rule {
+pub(crate) enum ViewRule {
     /// Processes that act as this user.
     User(u32),
     /// The processes of a session.
     Session(Arc<Session>),
     /// A process and all its descendants.
-    Process(Arc<Lineage>),
+    Process(Arc<ProcessTree>),
     /// Processes that run the program at this path.
     Executable(Vec<u8>),
 }
 
 /// Subjects of rules, as they are written.
-pub(crate) const SUBJECTS: [&str; 4] = ["uid", "session", "pid", "executable"];
+pub(crate) const RULE_SUBJECTS: [&str; 4] = ["uid", "session", "pid", "executable"];
 
-impl Rule {
-    /// A rule about one of [`SUBJECTS`].
+impl ViewRule {
+    /// A rule about one of [`RULE_SUBJECTS`].
     ///
     /// # Errors
     /// A description of a valid value.
@@ -38,11 +38,13 @@ impl Rule {
                 let session = Some(number(value)?).filter(|session| *session != 0).and_then(Session::of);
                 session.map(Self::Session).ok_or("the number of a session with processes".to_owned())
             }
-            "pid" => Lineage::of(number(value)?).map(Self::Process).ok_or("the number of a running process".to_owned()),
+            "pid" => {
+                ProcessTree::of(number(value)?).map(Self::Process).ok_or("the number of a running process".to_owned())
+            }
             "executable" if value.starts_with('/') => {
                 // The kernel reports programs' paths without symlinks.
                 let path = std::fs::canonicalize(value).unwrap_or_else(|_| value.into());
-                process::know_programs();
+                process::start_program_resolver();
                 Ok(Self::Executable(path.as_os_str().as_bytes().to_vec()))
             }
             "executable" => Err("a path from /".to_owned()),
@@ -53,19 +55,19 @@ impl Rule {
     /// A rule as `SUBJECT:VALUE`.
     ///
     /// # Errors
-    /// As [`Rule::new`].
-    pub(crate) fn read(text: &str) -> Result<Self, String> {
+    /// As [`ViewRule::new`].
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (subject, value) = text.split_once(':').unwrap_or((text, ""));
         Self::new(subject, value)
     }
 
     /// Returns whether the rule selects this caller.
-    pub(crate) fn is_for(&self, caller: &Caller) -> bool {
+    pub(crate) fn matches(&self, caller: &Caller) -> bool {
         match self {
             Self::User(uid) => caller.uid == *uid,
             _ if caller.pid == 0 => false,
-            Self::Session(session) => session.has(caller.pid),
-            Self::Process(lineage) => lineage.has(caller.pid),
+            Self::Session(session) => session.contains(caller.pid),
+            Self::Process(process_tree) => process_tree.contains(caller.pid),
             Self::Executable(path) => process::executable(caller.pid).is_some_and(|found| is_program(path, &found)),
         }
     }
@@ -74,16 +76,16 @@ impl Rule {
 /// Returns whether a process whose program is `found` according to the kernel runs the program at `path`, or ran it before it
 /// was replaced.
 fn is_program(path: &[u8], found: &[u8]) -> bool {
-    const GONE: &[u8] = b" (deleted)";
-    found.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest == GONE)
+    const DELETED_SUFFIX: &[u8] = b" (deleted)";
+    found.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest == DELETED_SUFFIX)
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for ViewRule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User(uid) => write!(formatter, "uid:{uid}"),
             Self::Session(session) => write!(formatter, "session:{}", session.number),
-            Self::Process(lineage) => write!(formatter, "pid:{}", lineage.first.pid),
+            Self::Process(process_tree) => write!(formatter, "pid:{}", process_tree.root.pid),
             Self::Executable(path) => write!(formatter, "executable:{}", String::from_utf8_lossy(path)),
         }
     }
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_read_as_they_are_shown() {
+    fn rules_round_trip() {
         let own = format!("pid:{}", std::process::id());
         let mut leader = std::process::Command::new("setsid").args(["sleep", "1000"]).spawn().unwrap();
         while process::session(leader.id()) != Some(leader.id()) {
@@ -102,7 +104,7 @@ mod tests {
         }
         let session = format!("session:{}", leader.id());
         for text in ["uid:1000", &session, &own, "executable:/no/such/program"] {
-            assert_eq!(Rule::read(text).unwrap().to_string(), text);
+            assert_eq!(ViewRule::parse(text).unwrap().to_string(), text);
         }
         leader.kill().unwrap();
         leader.wait().unwrap();
@@ -117,23 +119,23 @@ mod tests {
             "gid:1",
             "",
         ] {
-            assert!(Rule::read(text).is_err(), "{text}");
+            assert!(ViewRule::parse(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn a_program_is_the_same_after_it_was_replaced() {
+    fn replaced_program_still_matches() {
         assert!(is_program(b"/bin/a", b"/bin/a") && is_program(b"/bin/a", b"/bin/a (deleted)"));
         assert!(!is_program(b"/bin/a", b"/bin/ab") && !is_program(b"/bin/a", b"/bin"));
     }
 
     #[test]
-    fn rules_are_for_whom_they_name() {
+    fn rules_match_the_named_callers() {
         let (own, server) = (std::process::id(), Caller::process(0, 0, 0, 0));
         let caller = Caller::process(own, 1000, 1000, 0);
         for rule in [format!("pid:{own}"), "uid:1000".to_owned(), "executable:/proc/self/exe".to_owned()] {
-            let rule = Rule::read(&rule).unwrap();
-            assert!(rule.is_for(&caller) && !rule.is_for(&server), "{rule}");
+            let rule = ViewRule::parse(&rule).unwrap();
+            assert!(rule.matches(&caller) && !rule.matches(&server), "{rule}");
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::process::{self, Process};
 
 /// Interval at which a live witness is checked.
-const PAUSE: Duration = Duration::from_secs(1);
+const WITNESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A session.
 pub(crate) struct Session {
@@ -25,39 +25,39 @@ pub(crate) struct Session {
 impl Session {
     /// The session that has this number now; `None` if nobody is in it.
     pub(crate) fn of(number: u32) -> Option<Arc<Self>> {
-        let leader = Process::now(number);
+        let leader = Process::current(number);
         let witness = match Process::in_session(number, number) {
             Ok(Some(leader)) => leader,
             _ => process::any_in_session(number).ok()??,
         };
         let session = Arc::new(Self { number, leader, witness: Mutex::new(Some(witness)) });
-        session.follow();
+        session.watch();
         Some(session)
     }
 
     /// Returns whether a thread is in it.
-    pub(crate) fn has(&self, thread: u32) -> bool {
+    pub(crate) fn contains(&self, thread: u32) -> bool {
         // In this order: as long as the witness is in the session, the thread was in no other of that number.
         process::session(thread) == Some(self.number) && self.has_witness(false)
     }
 
     /// Checks the witness even without requests, as long as the session is in use.
-    fn follow(self: &Arc<Self>) {
+    fn watch(self: &Arc<Self>) {
         let session = Arc::downgrade(self);
-        let follow = move || {
+        let watch = move || {
             while let Some(session) = session.upgrade() {
                 let is_known = session.has_witness(true);
                 let witness = session.witness().clone();
                 drop(session);
                 let Some(witness) = witness else { break };
-                match witness.watched.filter(|_| is_known) {
-                    Some(watched) => watched.wait(PAUSE),
-                    None => thread::sleep(PAUSE),
+                match witness.pidfd.filter(|_| is_known) {
+                    Some(pidfd) => pidfd.wait(WITNESS_CHECK_INTERVAL),
+                    None => thread::sleep(WITNESS_CHECK_INTERVAL),
                 }
             }
         };
         // Without the thread the witness is only checked on requests.
-        let _ = thread::Builder::new().name("session".into()).spawn(vnode::as_server(follow));
+        let _ = thread::Builder::new().name("session".into()).spawn(vnode::as_server(watch));
     }
 
     /// Returns whether somebody is known to be in it now. A caller that `sees_all` processes ends it if nobody is.
@@ -69,8 +69,8 @@ impl Session {
         }
         let found = process::any_in_session(self.number);
         // Only its leader can have the number of a session that somebody is in.
-        let has_leader = self.leader.as_ref().is_some_and(Process::is_there);
-        let is_over = !has_leader && Process::now(self.number).is_some();
+        let has_leader = self.leader.as_ref().is_some_and(Process::still_exists);
+        let is_over = !has_leader && Process::current(self.number).is_some();
         match found {
             _ if is_over => *witness = None,
             Ok(Some(found)) => *witness = Some(found),
@@ -115,46 +115,46 @@ mod tests {
     }
 
     #[test]
-    fn a_session_lasts_as_long_as_a_process_is_in_it() {
+    fn session_lasts_until_its_last_process_ends() {
         let (mut leader, number, member) = started();
         let session = Session::of(number).unwrap();
-        assert!(session.has(number) && session.has(member) && !session.has(std::process::id()));
+        assert!(session.contains(number) && session.contains(member) && !session.contains(std::process::id()));
         leader.kill().unwrap();
         leader.wait().unwrap();
-        assert!(session.has(member), "who began it has ended");
+        assert!(session.contains(member), "who began it has ended");
         let late = Session::of(number).unwrap();
-        assert!(late.has(member), "it is known by who is still in it");
+        assert!(late.contains(member), "it is known by who is still in it");
         end(member);
         for session in [session, late] {
             while session.witness().is_some() {
                 thread::sleep(Duration::from_millis(5));
             }
-            assert!(!session.has(member));
+            assert!(!session.contains(member));
         }
         assert!(Session::of(number).is_none());
     }
 
     #[test]
-    fn a_later_session_of_the_same_number_is_another() {
+    fn later_session_with_the_same_number_differs() {
         let (mut leader, number, member) = started();
-        let [now, other] = [number, member].map(|process| Process::now(process).unwrap());
+        let [now, other] = [number, member].map(|process| Process::current(process).unwrap());
         let mut gone = Command::new("sleep").arg("100000").spawn().unwrap();
-        let watched = Process::now(gone.id()).unwrap().watched;
+        let pidfd = Process::current(gone.id()).unwrap().pidfd;
         gone.kill().and_then(|()| gone.wait()).unwrap();
         // As if an earlier owner of the number had been meant, and as if it had started within the same tick.
-        let before = |process: &Process| Process { began: process.began - 1, ..process.clone() };
-        let as_late = |process: &Process| Process { watched: watched.clone(), ..process.clone() };
+        let before = |process: &Process| Process { start_time: process.start_time - 1, ..process.clone() };
+        let as_late = |process: &Process| Process { pidfd: pidfd.clone(), ..process.clone() };
         let earlier =
             [(Some(before(&now)), before(&other)), (None, before(&other)), (Some(as_late(&now)), as_late(&now))];
         for (leader, witness) in earlier {
             let session = Session { number, leader: leader.clone(), witness: Mutex::new(Some(witness)) };
-            assert!(!session.has(number) && !session.has(member), "{leader:?}");
+            assert!(!session.contains(number) && !session.contains(member), "{leader:?}");
         }
         let session = Session { number, leader: Some(before(&now)), witness: Mutex::new(Some(before(&now))) };
-        assert!(!session.has(member));
+        assert!(!session.contains(member));
         leader.kill().unwrap();
         leader.wait().unwrap();
-        assert!(!session.has(member), "what is over is over for good");
+        assert!(!session.contains(member), "what is over is over for good");
         end(member);
     }
 }

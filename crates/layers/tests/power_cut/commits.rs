@@ -11,7 +11,7 @@ use vnode::{Caller, Properties, Result};
 
 use super::disks::sync;
 
-struct Commits {
+struct DiskCommits {
     /// On the disk.
     path: PathBuf,
     random: Mutex<Rng>,
@@ -19,7 +19,7 @@ struct Commits {
     chance: f64,
 }
 
-impl Layer for Commits {
+impl Layer for DiskCommits {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -38,11 +38,15 @@ impl Layer for Commits {
 }
 
 /// Has each branch, which is a directory at this path, written after changes that the random numbers choose.
-pub(crate) fn with_commits(branches: Vec<Branch>, path: impl Fn(usize) -> PathBuf, random: &mut Rng) -> Vec<Branch> {
-    let with_commits = |(index, branch): (usize, Branch)| {
+pub(crate) fn with_random_syncs(
+    branches: Vec<Branch>,
+    path: impl Fn(usize) -> PathBuf,
+    random: &mut Rng,
+) -> Vec<Branch> {
+    let with_random_syncs = |(index, branch): (usize, Branch)| {
         let chance = *random.choice(&[0.0, 0.3, 1.0]).expect("there are chances");
-        let layer = Commits { path: path(index), random: Mutex::new(random.fork()), chance };
+        let layer = DiskCommits { path: path(index), random: Mutex::new(random.fork()), chance };
         Branch { file_system: stack(layer, branch.file_system), ..branch }
     };
-    branches.into_iter().enumerate().map(with_commits).collect()
+    branches.into_iter().enumerate().map(with_random_syncs).collect()
 }

@@ -16,12 +16,12 @@ use vnode::layer::{Layer, LayerFile, stack};
 use vnode::{AllocateMode, Caller, Creation, Name, OpenFileRef, OpenFlags, Properties, Result};
 
 /// Unit that a disk writes whole or not at all, bytes.
-const SECTOR: usize = 512;
+const SECTOR_BYTES: usize = 512;
 /// The name of the file behind the loop device.
-const FILE: &str = "disk";
+const DISK_FILE_NAME: &str = "disk";
 
 /// What was asked of a device.
-enum Request {
+enum DeviceRequest {
     Write {
         offset: usize,
         data: Vec<u8>,
@@ -32,9 +32,9 @@ enum Request {
 
 /// What was asked of all devices of a test, in order: the number of the device, and the request.
 #[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<Vec<(usize, Request)>>>);
+pub(crate) struct RequestLog(Arc<Mutex<Vec<(usize, DeviceRequest)>>>);
 
-impl Log {
+impl RequestLog {
     /// Number of requests so far: a point at which the power can be cut.
     pub(crate) fn length(&self) -> usize {
         self.requests().len()
@@ -49,21 +49,21 @@ impl Log {
     /// was flushed, and of what was written later what the random numbers choose, by sectors.
     pub(crate) fn cut(&self, device: usize, mut image: Vec<u8>, point: usize, random: &mut Rng) -> Vec<u8> {
         let requests = self.requests();
-        let own: Vec<&Request> =
+        let own: Vec<&DeviceRequest> =
             requests[..point].iter().filter(|(number, _)| *number == device).map(|(_, request)| request).collect();
-        let flushed = own.iter().rposition(|request| matches!(request, Request::Flush)).unwrap_or(0);
+        let flushed = own.iter().rposition(|request| matches!(request, DeviceRequest::Flush)).unwrap_or(0);
         let chance = *random.choice(&[0.0, 0.5, 0.9, 1.0]).expect("there are chances");
         for (index, request) in own.into_iter().enumerate() {
-            let Request::Write { offset, data } = request else { continue };
+            let DeviceRequest::Write { offset, data } = request else { continue };
             // Ext4 does not mount with half a superblock; where sectors are so small it has none of its own to repair that.
             let is_superblock = *offset < 2 * 1024;
             let is_torn = index >= flushed && !is_superblock && random.u8(..4) == 0;
             if index >= flushed && !is_torn && random.f64() >= chance {
                 continue;
             }
-            for (sector, part) in data.chunks(SECTOR).enumerate() {
+            for (sector, part) in data.chunks(SECTOR_BYTES).enumerate() {
                 if !is_torn || random.f64() < chance {
-                    let start = offset + sector * SECTOR;
+                    let start = offset + sector * SECTOR_BYTES;
                     image[start..start + part.len()].copy_from_slice(part);
                 }
             }
@@ -71,22 +71,22 @@ impl Log {
         image
     }
 
-    fn add(&self, device: usize, request: Request) {
+    fn add(&self, device: usize, request: DeviceRequest) {
         self.requests().push((device, request));
     }
 
-    fn requests(&self) -> MutexGuard<'_, Vec<(usize, Request)>> {
+    fn requests(&self) -> MutexGuard<'_, Vec<(usize, DeviceRequest)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The layer that keeps the log.
-struct Recorder {
+struct RecordingLayer {
     device: usize,
-    log: Log,
+    log: RequestLog,
 }
 
-impl Layer for Recorder {
+impl Layer for RecordingLayer {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -99,7 +99,7 @@ impl Layer for Recorder {
 
     fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
         let written = file.forward_write_at(caller, offset, data, kill)?;
-        self.log.add(self.device, Request::Write { offset: offset as usize, data: data[..written].to_vec() });
+        self.log.add(self.device, DeviceRequest::Write { offset: offset as usize, data: data[..written].to_vec() });
         Ok(written)
     }
 
@@ -113,13 +113,13 @@ impl Layer for Recorder {
         length: u64,
     ) -> Result<()> {
         file.forward_allocate(caller, mode, offset, length)?;
-        self.log.add(self.device, Request::Write { offset: offset as usize, data: vec![0; length as usize] });
+        self.log.add(self.device, DeviceRequest::Write { offset: offset as usize, data: vec![0; length as usize] });
         Ok(())
     }
 
     fn fsync(&self, file: &LayerFile<Self>, caller: &Caller, data_only: bool) -> Result<()> {
         file.forward_fsync(caller, data_only)?;
-        self.log.add(self.device, Request::Flush);
+        self.log.add(self.device, DeviceRequest::Flush);
         Ok(())
     }
 }
@@ -135,15 +135,15 @@ pub(crate) struct Device {
 
 impl Device {
     /// A device that holds this, and whose requests are logged by this number.
-    pub(crate) fn new(number: usize, image: &[u8], log: &Log) -> Self {
+    pub(crate) fn new(number: usize, image: &[u8], log: &RequestLog) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let options = Options { size: 1 << 30, inodes: 10, mode: 0o700, uid: 0, gid: 0 };
         let memory = Arc::new(MemoryFileSystem::new(options));
-        let file_system = stack(Recorder { device: number, log: log.clone() }, memory.clone());
+        let file_system = stack(RecordingLayer { device: number, log: log.clone() }, memory.clone());
         let server = Caller::server();
         let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
         let root = vnode::FileSystem::root(&*memory);
-        let file = root.create(&server, Name::new(FILE.as_bytes()).unwrap(), &how).unwrap().file;
+        let file = root.create(&server, Name::new(DISK_FILE_NAME.as_bytes()).unwrap(), &how).unwrap().file;
         vnode::write_fully(&*file, &server, 0, image, false).unwrap();
         // What the kernel keeps of it is not to be seen by others.
         let options = MountOptions {
@@ -154,7 +154,7 @@ impl Device {
             ..MountOptions::default()
         };
         let mount = Mount::new(file_system, directory.path(), &options).unwrap();
-        let path = attach(&directory.path().join(FILE));
+        let path = attach(&directory.path().join(DISK_FILE_NAME));
         Self { mount, _directory: directory, file, size: image.len(), path }
     }
 

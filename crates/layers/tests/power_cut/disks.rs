@@ -9,16 +9,16 @@ use std::sync::Mutex;
 use fastrand::Rng;
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::device::{Device, Log};
+use super::device::{Device, RequestLog};
 
 /// Size of a file system. The smallest journal of ext4 with blocks of 4 KiB is 4 MiB.
-const MEBIBYTES: usize = 12;
+const DISK_MEBIBYTES: usize = 12;
 /// Only fsync(2) and its kin have anything written, and a rename over a file does not write the file's data.
-const LIVE: &str = "commit=3000,noatime,noauto_da_alloc";
+const LIVE_MOUNT_OPTIONS: &str = "commit=3000,noatime,noauto_da_alloc";
 
 /// The disks of a test, each mounted at a path.
 pub(crate) struct Disks {
-    log: Log,
+    log: RequestLog,
     disks: Vec<Disk>,
 }
 
@@ -30,18 +30,18 @@ struct Disk {
 }
 
 /// File systems after a cut, mounted where the disks were. Dropping it unmounts.
-pub(crate) struct AfterCut {
+pub(crate) struct MountedAfterCut {
     mounted: Vec<PathBuf>,
 }
 
 impl Disks {
     /// New empty file systems, mounted at these paths.
     pub(crate) fn new(paths: &[PathBuf]) -> Self {
-        let log = Log::default();
+        let log = RequestLog::default();
         let disk = |(number, path): (usize, &PathBuf)| {
             let device = Device::new(number, &empty_image(number), &log);
             fs::create_dir_all(path).unwrap();
-            mount(device.path(), path, LIVE).unwrap_or_else(|error| panic!("{error}"));
+            mount(device.path(), path, LIVE_MOUNT_OPTIONS).unwrap_or_else(|error| panic!("{error}"));
             fs::remove_dir(path.join("lost+found")).unwrap();
             Disk { mounted_at: path.clone(), device: Some(device), image: Vec::new() }
         };
@@ -92,8 +92,8 @@ impl Disks {
     ///
     /// # Errors
     /// If ext4 does not mount one of them.
-    pub(crate) fn cut(&self, point: usize, random: &mut Rng) -> Result<AfterCut, String> {
-        let mut after = AfterCut { mounted: Vec::new() };
+    pub(crate) fn cut(&self, point: usize, random: &mut Rng) -> Result<MountedAfterCut, String> {
+        let mut after = MountedAfterCut { mounted: Vec::new() };
         for (number, disk) in self.disks.iter().enumerate() {
             let image = self.log.cut(number, disk.image.clone(), point, random);
             let file = ImageFile::new(&image);
@@ -110,7 +110,7 @@ impl Drop for Disks {
     }
 }
 
-impl AfterCut {
+impl MountedAfterCut {
     /// What is on each disk itself, in words.
     pub(crate) fn describe(&self) -> String {
         let describe = |path: &PathBuf| {
@@ -124,7 +124,7 @@ impl AfterCut {
     }
 }
 
-impl Drop for AfterCut {
+impl Drop for MountedAfterCut {
     fn drop(&mut self) {
         self.mounted.iter().for_each(|path| release(path));
     }
@@ -150,10 +150,10 @@ impl Drop for ImageFile {
 
 /// An empty ext4, the same each time for a number.
 fn empty_image(number: usize) -> Vec<u8> {
-    static MADE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
-    let mut made = MADE.lock().unwrap();
+    static EMPTY_IMAGES: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+    let mut made = EMPTY_IMAGES.lock().unwrap();
     while made.len() <= number {
-        let file = ImageFile::new(&vec![0; MEBIBYTES << 20]);
+        let file = ImageFile::new(&vec![0; DISK_MEBIBYTES << 20]);
         let uuid = format!("00000000-0000-4000-8000-{:012}", made.len());
         let arguments = ["-q", "-m", "0", "-b", "4096", "-I", "256", "-J", "size=4", "-E", "nodiscard", "-U"];
         run(Command::new("mkfs.ext4").args(arguments).arg(uuid).arg(&file.0)).unwrap_or_else(|error| panic!("{error}"));

@@ -11,12 +11,12 @@ use layers::fork::{CommitOptions, Fork};
 use layers::{Branch, BranchMode};
 use vnode::{FileSystemRef, Timestamp};
 
-use super::commits::with_commits;
-use super::operations::{Bench, Layout};
+use super::commits::with_random_syncs;
+use super::operations::{DiskScenario, Layout};
 use super::scene::{Operation, Scenario};
-use super::state::{Object, Shown, State, state_of};
+use super::state::{CheckedAttributes, Object, State, state_of};
 use super::steps::Step::{self, Chmod, Create, Link, Mkdir, Rename, Rmdir, Unlink, Write};
-use super::steps::User;
+use super::steps::UnionUser;
 
 /// The file system, and the branch of changes.
 const SCENARIO: Scenario = Scenario {
@@ -26,7 +26,7 @@ const SCENARIO: Scenario = Scenario {
     operation: Operation::Create("unused"),
 };
 
-const IN_THE_FORK: &[Step] = &[
+const FORK_STEPS: &[Step] = &[
     Write("/a/f", b'f'),
     Create("/a/new", b'n'),
     Write("/a/h", b'h'),
@@ -46,38 +46,38 @@ const IN_THE_FORK: &[Step] = &[
 /// # Errors
 /// In words, what is wrong after a cut.
 pub(crate) fn cut_commit(layout: Layout, cuts: usize, random: &mut Rng) -> Result<(), String> {
-    let mut bench = Bench::new(&SCENARIO, "", layout);
-    let place = bench.branch(0).parent().unwrap().to_owned();
-    let before = contents(state_of(&*directory(&place, 0))?);
+    let mut scenario_disks = DiskScenario::new(&SCENARIO, "", layout);
+    let base_path = scenario_disks.branch(0).parent().unwrap().to_owned();
+    let before = contents(state_of(&*directory(&base_path, 0))?);
     let since = {
-        let fork = Fork::new(directory(&place, 1), directory(&place, 0)).map_err(|error| error.to_string())?;
+        let fork = Fork::new(directory(&base_path, 1), directory(&base_path, 0)).map_err(|error| error.to_string())?;
         fork.hold(true).map_err(|error| error.to_string())?;
         Timestamp::now()
     };
     // Files have the time of the last tick.
     std::thread::sleep(Duration::from_millis(12));
-    bench.disks.begin();
+    scenario_disks.disks.begin();
     {
-        let [stack, changes] = logged(&bench, &place, random);
+        let [stack, changes] = open_file_systems(&scenario_disks, &base_path, random);
         let fork = Fork::new(changes, stack).map_err(|error| error.to_string())?;
         fork.hold(false).map_err(|error| error.to_string())?;
-        let mut user = User::of(fork.file_system(), false);
-        IN_THE_FORK.iter().try_for_each(|step| user.perform(*step))?;
+        let mut user = UnionUser::of(fork.file_system(), false);
+        FORK_STEPS.iter().try_for_each(|step| user.perform(*step))?;
     }
     {
-        let [stack, changes] = logged(&bench, &place, random);
+        let [stack, changes] = open_file_systems(&scenario_disks, &base_path, random);
         commit(changes, stack, since)?;
     }
-    let committed = bench.disks.requests();
-    let after = contents(state_of(&*directory(&place, 0))?);
-    bench.cut(cuts, random, |_, point| {
-        let found = contents(state_of(&*directory(&place, 0))?);
+    let committed = scenario_disks.disks.requests();
+    let after = contents(state_of(&*directory(&base_path, 0))?);
+    scenario_disks.cut(cuts, random, |_, point| {
+        let found = contents(state_of(&*directory(&base_path, 0))?);
         if point < committed && found != before {
-            commit(directory(&place, 1), directory(&place, 0), since)?;
+            commit(directory(&base_path, 1), directory(&base_path, 0), since)?;
         } else if point < committed {
             return Ok(());
         }
-        let found = contents(state_of(&*directory(&place, 0))?);
+        let found = contents(state_of(&*directory(&base_path, 0))?);
         if found == after { Ok(()) } else { Err(format!("found {found:#?}\nnot {after:#?}")) }
     })
 }
@@ -89,26 +89,26 @@ fn commit(changes: FileSystemRef, stack: FileSystemRef, since: Timestamp) -> Res
 }
 
 /// The file system and the branch of changes, each written at times that the random numbers choose.
-fn logged(bench: &Bench<'_>, place: &Path, random: &mut Rng) -> [FileSystemRef; 2] {
+fn open_file_systems(scenario_disks: &DiskScenario<'_>, base_path: &Path, random: &mut Rng) -> [FileSystemRef; 2] {
     let branch = |index| Branch {
-        file_system: directory(place, index),
+        file_system: directory(base_path, index),
         mode: Some(BranchMode::ReadWrite),
         label: String::new(),
     };
-    let branches = with_commits(vec![branch(0), branch(1)], |index| bench.branch(index), random);
+    let branches = with_random_syncs(vec![branch(0), branch(1)], |index| scenario_disks.branch(index), random);
     let both: Vec<FileSystemRef> = branches.into_iter().map(|branch| branch.file_system).collect();
     both.try_into().unwrap_or_else(|_| unreachable!("there are two"))
 }
 
-fn directory(place: &Path, index: usize) -> FileSystemRef {
-    Arc::new(DirectoryFileSystem::open(&place.join(index.to_string()), Options::default()).unwrap())
+fn directory(base_path: &Path, index: usize) -> FileSystemRef {
+    Arc::new(DirectoryFileSystem::open(&base_path.join(index.to_string()), Options::default()).unwrap())
 }
 
 /// What a tree has, whichever objects that are.
-fn contents(state: State) -> BTreeMap<String, (Shown, String)> {
-    let told = |Object { attributes, data, .. }: Object| {
+fn contents(state: State) -> BTreeMap<String, (CheckedAttributes, String)> {
+    let summary = |Object { attributes, data, .. }: Object| {
         let start = String::from_utf8_lossy(&data[..data.len().min(8)]).into_owned();
         (attributes, format!("{} bytes {start}", data.len()))
     };
-    state.into_iter().map(|(path, object)| (path, told(object))).collect()
+    state.into_iter().map(|(path, object)| (path, summary(object))).collect()
 }

@@ -35,32 +35,35 @@ use programs::{PROGRAMS, cut_program};
 use scene::Scenario;
 
 /// Cuts of each scenario if nothing else is said.
-const CUTS: usize = 6;
+const DEFAULT_CUTS: usize = 6;
 
 /// Which scenarios are tried, and how often the power is cut in each.
-struct Choice {
+struct RunSelection {
     seed: u64,
     share: u64,
     cuts: usize,
     scenario: String,
 }
 
-impl Choice {
+impl RunSelection {
     /// `None`, with a word about it, where there can be no disks.
-    fn given() -> Option<Self> {
+    fn from_environment() -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             println!("skipped: disks need root and /dev/fuse");
             return None;
         }
         let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("the variable is a number"));
-        let choice = Self {
+        let selection = Self {
             seed: number("POWER_CUT_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32)),
             share: number("POWER_CUT_SHARE").unwrap_or(1),
-            cuts: number("POWER_CUT_CUTS").map_or(CUTS, |cuts| cuts as usize),
+            cuts: number("POWER_CUT_CUTS").map_or(DEFAULT_CUTS, |cuts| cuts as usize),
             scenario: std::env::var("POWER_CUT_SCENARIO").unwrap_or_default(),
         };
-        println!("POWER_CUT_SEED={} POWER_CUT_SHARE={} POWER_CUT_CUTS={}", choice.seed, choice.share, choice.cuts);
-        Some(choice)
+        println!(
+            "POWER_CUT_SEED={} POWER_CUT_SHARE={} POWER_CUT_CUTS={}",
+            selection.seed, selection.share, selection.cuts
+        );
+        Some(selection)
     }
 
     /// The random numbers of a scenario; `None` if it is not to be tried.
@@ -71,7 +74,7 @@ impl Choice {
     }
 }
 
-const BOTH: &[Layout] = &[Layout::Together, Layout::Apart];
+const BOTH_LAYOUTS: &[Layout] = &[Layout::Together, Layout::Apart];
 
 fn check_operations(scenarios: &[&[Scenario]], options: &'static str, layouts: &[Layout]) {
     let mut all = Vec::new();
@@ -97,21 +100,21 @@ fn check_programs(is_mounted: bool) {
 
 /// Tries those that are chosen, each with its number of cuts and random numbers.
 fn check(all: Vec<(String, impl Fn(usize, &mut Rng) -> Result<(), String>)>) {
-    let Some(choice) = Choice::given() else { return };
+    let Some(selection) = RunSelection::from_environment() else { return };
     let mut failures = Vec::new();
     for (name, run) in all {
-        let Some(mut random) = choice.random(&name) else { continue };
-        if let Err(failure) = run(choice.cuts, &mut random) {
+        let Some(mut random) = selection.random(&name) else { continue };
+        if let Err(failure) = run(selection.cuts, &mut random) {
             println!("{name}: {failure}");
-            failures.push(format!("POWER_CUT_SEED={} {name}: {failure}", choice.seed));
+            failures.push(format!("POWER_CUT_SEED={} {name}: {failure}", selection.seed));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
 #[test]
-fn a_disk_loses_what_was_not_flushed() {
-    let Some(choice) = Choice::given() else { return };
+fn simulated_disk_loses_unflushed_writes() {
+    let Some(selection) = RunSelection::from_environment() else { return };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("disk");
     let mut disks = Disks::new(std::slice::from_ref(&path));
@@ -122,7 +125,7 @@ fn a_disk_loses_what_was_not_flushed() {
     let flushed = disks.requests();
     std::fs::write(path.join("lost"), "data").unwrap();
     disks.end();
-    let mut random = Rng::with_seed(choice.seed);
+    let mut random = Rng::with_seed(selection.seed);
     let mut found = |point, name: &str| {
         let _after_cut = disks.cut(point, &mut random).unwrap();
         std::fs::read_to_string(path.join(name)).ok()
@@ -136,54 +139,54 @@ fn a_disk_loses_what_was_not_flushed() {
 }
 
 #[test]
-fn an_operation_is_done_or_not() {
+fn operations_are_atomic() {
     use scenarios::{COPY_UP, CREATE, REMOVE, RENAME_DIRECTORY, RENAME_FILE};
-    check_operations(&[COPY_UP, RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE], "", BOTH);
+    check_operations(&[COPY_UP, RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE], "", BOTH_LAYOUTS);
 }
 
 #[test]
-fn with_whiteouts_of_overlayfs_an_operation_is_done_or_not() {
+fn operations_with_overlayfs_whiteouts_are_atomic() {
     use scenarios::{CREATE, REMOVE, RENAME_DIRECTORY, RENAME_FILE};
-    check_operations(&[RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE], "whiteouts=overlay", BOTH);
+    check_operations(&[RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE], "whiteouts=overlay", BOTH_LAYOUTS);
 }
 
 #[test]
-fn deletion_from_all_branches_is_done_or_not() {
+fn deletion_from_all_branches_is_atomic() {
     use scenarios::{REMOVE, RENAME_DIRECTORY, RENAME_FILE};
-    check_operations(&[RENAME_FILE, RENAME_DIRECTORY, REMOVE], "delete=all", BOTH);
+    check_operations(&[RENAME_FILE, RENAME_DIRECTORY, REMOVE], "delete=all", BOTH_LAYOUTS);
 }
 
 #[test]
-fn copy_up_of_attributes_is_done_or_not() {
+fn copy_up_of_attributes_is_atomic() {
     use scenarios::{COPY_UP, METACOPY};
-    check_operations(&[METACOPY, COPY_UP], "metacopy=on", BOTH);
+    check_operations(&[METACOPY, COPY_UP], "metacopy=on", BOTH_LAYOUTS);
 }
 
 #[test]
-fn leaving_a_full_branch_is_done_or_not() {
+fn leaving_a_full_branch_is_atomic() {
     check_operations(&[scenarios::FULL_BRANCH], "when-full=move", &[Layout::Apart]);
 }
 
 #[test]
-fn a_snapshot_is_taken_merged_and_restored_or_not() {
-    check_operations(&[scenarios::SNAPSHOT], "", BOTH);
+fn snapshot_commands_are_atomic() {
+    check_operations(&[scenarios::SNAPSHOT], "", BOTH_LAYOUTS);
 }
 
 #[test]
-fn a_commit_of_a_fork_is_done_or_can_be_done_again() {
+fn fork_commit_is_atomic_or_repeatable() {
     let commit = |&layout: &Layout| {
         let run = move |cuts: usize, random: &mut Rng| (0..4).try_for_each(|_| cut_commit(layout, cuts, random));
         (format!("the commit of a fork {layout:?}"), run)
     };
-    check(BOTH.iter().map(commit).collect());
+    check(BOTH_LAYOUTS.iter().map(commit).collect());
 }
 
 #[test]
-fn what_was_synchronized_is_there() {
+fn synchronized_data_survive() {
     check_programs(false);
 }
 
 #[test]
-fn what_was_synchronized_in_a_mount_is_there() {
+fn synchronized_data_survive_in_a_mount() {
     check_programs(true);
 }

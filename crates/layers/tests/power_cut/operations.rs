@@ -8,7 +8,7 @@ use layers::union::{CheckOptions, Finding, Problem, check as check_branches};
 use tempfile::TempDir;
 use vnode::{FileKind, FileSystemRef};
 
-use super::commits::with_commits;
+use super::commits::with_random_syncs;
 use super::disks::Disks;
 use super::scene::{Operation, Scenario, Scene, UnionOptions, perform};
 use super::state::{Object, State, state_of};
@@ -23,18 +23,18 @@ pub(crate) enum Layout {
 }
 
 /// A scenario's branches on disks.
-pub(crate) struct Bench<'a> {
+pub(crate) struct DiskScenario<'a> {
     pub scene: Scene<'a>,
     pub disks: Disks,
-    place: PathBuf,
+    base_path: PathBuf,
     _directory: TempDir,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> DiskScenario<'a> {
     /// Makes them.
     pub(crate) fn new(scenario: &'a Scenario, options: UnionOptions, layout: Layout) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (place, paths) = match layout {
+        let (base_path, paths) = match layout {
             Layout::Together => (directory.path().join("disk"), vec![directory.path().join("disk")]),
             Layout::Apart => {
                 let paths = (0..scenario.branches.len()).map(|index| directory.path().join(index.to_string()));
@@ -42,25 +42,25 @@ impl<'a> Bench<'a> {
             }
         };
         let disks = Disks::new(&paths);
-        let scene = Scene::make(scenario, options, &place);
-        Self { scene, disks, place, _directory: directory }
+        let scene = Scene::make(scenario, options, &base_path);
+        Self { scene, disks, base_path, _directory: directory }
     }
 
     /// The directory of a branch.
     pub(crate) fn branch(&self, index: usize) -> PathBuf {
-        self.place.join(index.to_string())
+        self.base_path.join(index.to_string())
     }
 
-    /// Has the disks write what they have, one after the other, and cuts the power at points that the random numbers choose.
-    /// `look` looks at what is left, and is told at which point that was.
+    /// Has the disks write what they have, one after the other, and cuts the power at points that the random numbers
+    /// choose. `inspect` looks at what is left, and is told at which point that was.
     ///
     /// # Errors
-    /// Those of `look`.
+    /// Those of `inspect`.
     pub(crate) fn cut(
         &mut self,
         cuts: usize,
         random: &mut Rng,
-        look: impl Fn(&Scene<'a>, usize) -> Result<(), String>,
+        inspect: impl Fn(&Scene<'a>, usize) -> Result<(), String>,
     ) -> Result<(), String> {
         let mut order: Vec<usize> = (0..self.disks.count()).collect();
         random.shuffle(&mut order);
@@ -70,7 +70,7 @@ impl<'a> Bench<'a> {
         for _ in 0..cuts {
             let (point, seed) = (random.usize(..=requests), random.u64(..));
             let after_cut = self.disks.cut(point, &mut Rng::with_seed(seed))?;
-            look(&self.scene, point).map_err(|failure| {
+            inspect(&self.scene, point).map_err(|failure| {
                 format!("cut before request {point} of {requests}: {failure}\n{}", after_cut.describe())
             })?;
         }
@@ -89,44 +89,53 @@ pub(crate) fn cut_operation(
     cuts: usize,
     random: &mut Rng,
 ) -> Result<(), String> {
-    let mut bench = Bench::new(scenario, options, layout);
-    let before = state_of(&*bench.scene.union())?;
-    bench.disks.begin();
+    let mut scenario_disks = DiskScenario::new(scenario, options, layout);
+    let before = state_of(&*scenario_disks.scene.union())?;
+    scenario_disks.disks.begin();
     let after = {
-        let branches = with_commits(bench.scene.branches(), |index| bench.branch(index), random);
+        let branches = with_random_syncs(scenario_disks.scene.branches(), |index| scenario_disks.branch(index), random);
         let union = join(branches, options)?;
         perform(&*union, scenario.operation).map_err(|error| error.to_string())?;
         state_of(&*union)?
     };
-    bench.cut(cuts, random, |scene, _| look(scene, options, scenario.operation, [&before, &after]))
+    scenario_disks.cut(cuts, random, |scene, _| check_after_cut(scene, options, scenario.operation, [&before, &after]))
 }
 
 /// Looks at branches after a cut.
-fn look(
+fn check_after_cut(
     scene: &Scene<'_>,
     options: UnionOptions,
     operation: Operation,
     [before, after]: [&State; 2],
 ) -> Result<(), String> {
     let mut found = state_of(&*join(scene.branches(), options)?)?;
-    found.iter_mut().for_each(|(path, object)| settle(object, operation, before.get(path), after.get(path)));
+    found
+        .iter_mut()
+        .for_each(|(path, object)| accept_intermediate_state(object, operation, before.get(path), after.get(path)));
     if found != *before && found != *after {
         return Err(format!("{operation:?}:\n{}", differences(&found, before, after)));
     }
     check(scene.branches())?;
     let mut again = state_of(&*join(scene.branches(), options)?)?;
-    again.iter_mut().for_each(|(path, object)| settle(object, operation, before.get(path), after.get(path)));
+    again
+        .iter_mut()
+        .for_each(|(path, object)| accept_intermediate_state(object, operation, before.get(path), after.get(path)));
     if again == found { Ok(()) } else { Err("the tree changes when it is looked at".to_owned()) }
 }
 
 /// A time between before and after is that of a step of the operation, and as good as its last. Data that were written and
 /// not synchronized may be missing, and ext4 clears what is cut off before it is.
-fn settle(found: &mut Object, operation: Operation, before: Option<&Object>, after: Option<&Object>) {
+fn accept_intermediate_state(
+    found: &mut Object,
+    operation: Operation,
+    before: Option<&Object>,
+    after: Option<&Object>,
+) {
     // What a rename leaves behind is made again where it is lost, and is as good.
     if let (Operation::RenameWhiteout(..), Some(after)) = (operation, after)
         && after.attributes.kind == FileKind::CharacterDevice
         && before.is_none_or(|before| before.ino != after.ino)
-        && found.attributes.is_but_for_time(&after.attributes)
+        && found.attributes.equals_except_mtime(&after.attributes)
     {
         *found = after.clone();
     }

@@ -4,19 +4,19 @@ use std::fs;
 
 use fastrand::Rng;
 
-use super::commits::with_commits;
-use super::operations::{Bench, Layout, check, join};
-use super::promises::History;
+use super::commits::with_random_syncs;
+use super::operations::{DiskScenario, Layout, check, join};
+use super::promises::PromiseHistory;
 use super::scene::{Operation, Scenario, UnionOptions};
 use super::state::state_of;
 use super::steps::Step::{
     self, Chmod, Create, Fdatasync, Fsync, FsyncDirectory, FsyncOpen, Link, Mkdir, Open, Rename, Rmdir, Snapshot,
     Truncate, Unlink, Write, WriteSynchronously,
 };
-use super::steps::User;
+use super::steps::UnionUser;
 
 /// Bytes of a file whose name ends with `big`.
-const BIG: usize = 20_000;
+const BIG_FILE_BYTES: usize = 20_000;
 
 /// A union, and what is done with it.
 pub(crate) struct Program {
@@ -33,30 +33,38 @@ const fn program(name: &'static str, branches: Branches, steps: &'static [Step])
     Program { name, options: "", branches, steps }
 }
 
-const DEEP: Branches = &[("rw", &[]), ("ro", &["a/b/c/big", "a/b/g", "other"])];
-const LINKED: Branches = &[("rw", &["x"]), ("ro", &["a/big", "a/g=a/big", "b/h=a/big"])];
+const DEEP_BRANCHES: Branches = &[("rw", &[]), ("ro", &["a/b/c/big", "a/b/g", "other"])];
+const HARD_LINKED_BRANCHES: Branches = &[("rw", &["x"]), ("ro", &["a/big", "a/g=a/big", "b/h=a/big"])];
 
 pub(crate) const PROGRAMS: &[Program] = &[
-    program("a new file", DEEP, &[Create("/a/b/new", b'n'), Fsync("/a/b/new"), Write("/a/b/new", b'm')]),
-    program("a copied file", DEEP, &[Write("/a/b/c/big", b'x'), Fsync("/a/b/c/big"), Write("/a/b/c/big", b'y')]),
-    program("the data of a copied file", DEEP, &[Write("/a/b/c/big", b'x'), Fdatasync("/a/b/c/big")]),
-    program("a synchronous write to a copied file", DEEP, &[WriteSynchronously("/a/b/c/big", b'x')]),
-    program("a copied file that is cut", DEEP, &[Truncate("/a/b/c/big", 4000), Fdatasync("/a/b/c/big")]),
+    program("a new file", DEEP_BRANCHES, &[Create("/a/b/new", b'n'), Fsync("/a/b/new"), Write("/a/b/new", b'm')]),
+    program(
+        "a copied file",
+        DEEP_BRANCHES,
+        &[Write("/a/b/c/big", b'x'), Fsync("/a/b/c/big"), Write("/a/b/c/big", b'y')],
+    ),
+    program("the data of a copied file", DEEP_BRANCHES, &[Write("/a/b/c/big", b'x'), Fdatasync("/a/b/c/big")]),
+    program("a synchronous write to a copied file", DEEP_BRANCHES, &[WriteSynchronously("/a/b/c/big", b'x')]),
+    program("a copied file that is cut", DEEP_BRANCHES, &[Truncate("/a/b/c/big", 4000), Fdatasync("/a/b/c/big")]),
     program(
         "a file that is copied while it is open",
-        DEEP,
+        DEEP_BRANCHES,
         &[Open("/a/b/c/big"), Write("/a/b/c/big", b'x'), FsyncOpen("/a/b/c/big")],
     ),
-    program("attributes", DEEP, &[Chmod("/a/b/g"), Fsync("/a/b/g"), Chmod("/a/b"), FsyncDirectory("/a/b")]),
+    program("attributes", DEEP_BRANCHES, &[Chmod("/a/b/g"), Fsync("/a/b/g"), Chmod("/a/b"), FsyncDirectory("/a/b")]),
     program(
         "the data of a file that was copied for its attributes",
-        DEEP,
+        DEEP_BRANCHES,
         &[Chmod("/a/b/c/big"), Write("/a/b/c/big", b'x'), Fdatasync("/a/b/c/big")],
     ),
-    program("a removal", DEEP, &[Unlink("/a/b/g"), FsyncDirectory("/a/b"), Unlink("/other"), FsyncDirectory("")]),
+    program(
+        "a removal",
+        DEEP_BRANCHES,
+        &[Unlink("/a/b/g"), FsyncDirectory("/a/b"), Unlink("/other"), FsyncDirectory("")],
+    ),
     program(
         "a file in the place of a removed one",
-        DEEP,
+        DEEP_BRANCHES,
         &[Unlink("/a/b/g"), FsyncDirectory("/a/b"), Create("/a/b/g", b'n'), Fsync("/a/b/g"), Unlink("/a/b/g")],
     ),
     program(
@@ -88,7 +96,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     ),
     program(
         "a file that is replaced",
-        DEEP,
+        DEEP_BRANCHES,
         &[
             Create("/a/b/c/new", b'n'),
             Fsync("/a/b/c/new"),
@@ -108,7 +116,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     ),
     program(
         "a file with several names",
-        LINKED,
+        HARD_LINKED_BRANCHES,
         &[
             Write("/a/big", b'x'),
             Fsync("/a/g"),
@@ -127,7 +135,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         options: "metacopy=on",
         ..program(
             "the data of a metadata-only copy",
-            DEEP,
+            DEEP_BRANCHES,
             &[Chmod("/a/b/c/big"), Fsync("/a/b/c/big"), Write("/a/b/c/big", b'x'), Fdatasync("/a/b/c/big")],
         )
     },
@@ -135,7 +143,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         options: "metacopy=on",
         ..program(
             "a metadata-only copy that is cut",
-            DEEP,
+            DEEP_BRANCHES,
             &[Chmod("/a/b/c/big"), Truncate("/a/b/c/big", 4000), Fdatasync("/a/b/c/big")],
         )
     },
@@ -177,27 +185,27 @@ pub(crate) fn cut_program(
 ) -> Result<(), String> {
     let Program { name, options, branches, steps } = *program;
     let scenario = Scenario { name, branches, earlier: &[], operation: Operation::Create("unused") };
-    let mut bench = Bench::new(&scenario, options, layout);
+    let mut scenario_disks = DiskScenario::new(&scenario, options, layout);
     for (index, (_, paths)) in branches.iter().enumerate() {
         for path in paths.iter().filter(|path| path.ends_with("big") && !path.contains('=')) {
-            fs::write(bench.branch(index).join(path), vec![b'#'; BIG]).unwrap();
+            fs::write(scenario_disks.branch(index).join(path), vec![b'#'; BIG_FILE_BYTES]).unwrap();
         }
     }
-    let mut history = History::new(state_of(&*join(bench.scene.branches(), options)?)?);
-    bench.disks.begin();
+    let mut history = PromiseHistory::new(state_of(&*join(scenario_disks.scene.branches(), options)?)?);
+    scenario_disks.disks.begin();
     {
-        let branches = with_commits(bench.scene.branches(), |index| bench.branch(index), random);
-        let mut user = User::of(join(branches, options)?, is_mounted);
+        let branches = with_random_syncs(scenario_disks.scene.branches(), |index| scenario_disks.branch(index), random);
+        let mut user = UnionUser::of(join(branches, options)?, is_mounted);
         for step in steps {
-            let begun = bench.disks.requests();
+            let begun = scenario_disks.disks.requests();
             user.perform(*step)?;
             history.add(begun, state_of(&**user.union())?);
             if let Some(durable) = step.durable() {
-                history.promise(durable, bench.disks.requests());
+                history.promise(durable, scenario_disks.disks.requests());
             }
         }
     }
-    bench.cut(cuts, random, |scene, point| {
+    scenario_disks.cut(cuts, random, |scene, point| {
         let found = state_of(&*join(scene.branches(), options)?)?;
         history.check(&found, point)?;
         check(scene.branches())?;

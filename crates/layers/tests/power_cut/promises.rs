@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::state::{Object, Shown, State};
+use super::state::{CheckedAttributes, Object, State};
 
 /// What is on the disk from now on.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub(crate) enum Durable {
 }
 
 /// What a tree went through.
-pub(crate) struct History {
+pub(crate) struct PromiseHistory {
     /// The first is what was on the disks at the beginning, each other what a step made.
     states: Vec<State>,
     /// Number of requests to the disks when each step began.
@@ -33,13 +33,13 @@ pub(crate) struct History {
 
 /// The states from which on objects and names are what they are.
 #[derive(Default)]
-struct Floors<'a> {
+struct EarliestStates<'a> {
     names: HashMap<&'a str, usize>,
     attributes: HashMap<u64, usize>,
     data: HashMap<u64, usize>,
 }
 
-impl History {
+impl PromiseHistory {
     /// Nothing has been done yet.
     pub(crate) fn new(first: State) -> Self {
         Self { states: vec![first], begun: Vec::new(), promises: Vec::new() }
@@ -63,26 +63,26 @@ impl History {
     pub(crate) fn check(&self, found: &State, point: usize) -> Result<(), String> {
         // The step that was under way may be done.
         let last = self.begun.iter().filter(|&&begun| begun <= point).count();
-        let floors = self.floors(point);
+        let earliest_states = self.earliest_states(point);
         let paths = self.states.iter().flat_map(State::keys).chain(found.keys());
         for path in paths {
-            let floor = floors.names.get(path.as_str()).copied().unwrap_or(0);
+            let earliest = earliest_states.names.get(path.as_str()).copied().unwrap_or(0);
             let ino = |state: &State| state.get(path).map(|object| object.ino);
-            if !self.states[floor..=last].iter().any(|state| ino(state) == ino(found)) {
-                let wanted: Vec<_> = self.states[floor..=last].iter().map(ino).collect();
+            if !self.states[earliest..=last].iter().any(|state| ino(state) == ino(found)) {
+                let wanted: Vec<_> = self.states[earliest..=last].iter().map(ino).collect();
                 return Err(format!("{path} stands for {:?}, not for one of {wanted:?}", found.get(path)));
             }
         }
         found.iter().try_for_each(|(path, object)| {
-            let from = |floors: &HashMap<u64, usize>| floors.get(&object.ino).copied().unwrap_or(0);
-            self.check_attributes(&object.attributes, object.ino, from(&floors.attributes), last)
-                .and_then(|()| self.check_data(&object.data, object.ino, from(&floors.data), last))
+            let from = |earliest_states: &HashMap<u64, usize>| earliest_states.get(&object.ino).copied().unwrap_or(0);
+            self.check_attributes(&object.attributes, object.ino, from(&earliest_states.attributes), last)
+                .and_then(|()| self.check_data(&object.data, object.ino, from(&earliest_states.data), last))
                 .map_err(|failure| format!("{path}: {failure}"))
         })
     }
 
-    fn floors(&self, point: usize) -> Floors<'_> {
-        let mut floors = Floors::default();
+    fn earliest_states(&self, point: usize) -> EarliestStates<'_> {
+        let mut earliest_states = EarliestStates::default();
         let kept = self.promises.iter().filter(|(_, _, requests)| *requests <= point);
         for (durable, index, _) in kept {
             let state = &self.states[*index];
@@ -90,24 +90,24 @@ impl History {
             match durable {
                 Durable::File(path) => {
                     let ino = state[*path].ino;
-                    floors.names.insert(path, *index);
-                    floors.attributes.insert(ino, *index);
-                    floors.data.insert(ino, *index);
+                    earliest_states.names.insert(path, *index);
+                    earliest_states.attributes.insert(ino, *index);
+                    earliest_states.data.insert(ino, *index);
                 }
-                Durable::Data(path) => drop(floors.data.insert(state[*path].ino, *index)),
+                Durable::Data(path) => drop(earliest_states.data.insert(state[*path].ino, *index)),
                 Durable::Names(directory) => {
                     let is_in = |path: &&String| path.rsplit_once('/').is_some_and(|(above, _)| above == *directory);
-                    floors.names.extend(all_paths().filter(is_in).map(|path| (path.as_str(), *index)));
+                    earliest_states.names.extend(all_paths().filter(is_in).map(|path| (path.as_str(), *index)));
                 }
                 Durable::All => {
-                    floors.names.extend(all_paths().map(|path| (path.as_str(), *index)));
+                    earliest_states.names.extend(all_paths().map(|path| (path.as_str(), *index)));
                     let inos = || self.states.iter().flat_map(State::values).map(|object| (object.ino, *index));
-                    floors.attributes.extend(inos());
-                    floors.data.extend(inos());
+                    earliest_states.attributes.extend(inos());
+                    earliest_states.data.extend(inos());
                 }
             }
         }
-        floors
+        earliest_states
     }
 
     /// What an object was in the states.
@@ -115,12 +115,13 @@ impl History {
         self.states[from..=to].iter().map(|state| state.values().find(|object| object.ino == ino)).collect()
     }
 
-    fn check_attributes(&self, found: &Shown, ino: u64, from: usize, to: usize) -> Result<(), String> {
+    fn check_attributes(&self, found: &CheckedAttributes, ino: u64, from: usize, to: usize) -> Result<(), String> {
         let versions = self.versions(ino, from, to);
         // Then it had other times on the way to what it was first seen as.
         let is_new = versions.iter().any(Option::is_none);
-        let versions: Vec<&Shown> = versions.into_iter().flatten().map(|object| &object.attributes).collect();
-        let was = |same: &dyn Fn(&Shown) -> bool| versions.iter().any(|version| same(version));
+        let versions: Vec<&CheckedAttributes> =
+            versions.into_iter().flatten().map(|object| &object.attributes).collect();
+        let was = |same: &dyn Fn(&CheckedAttributes) -> bool| versions.iter().any(|version| same(version));
         let is_right = was(&|version| version.kind == found.kind)
             && was(&|version| version.mode == found.mode)
             && was(&|version| version.owner == found.owner)

@@ -8,14 +8,14 @@ use vnode::{Attributes, Caller, FileKind, FileSystem, Name, OpenFlags, Timestamp
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
     pub ino: u64,
-    pub attributes: Shown,
+    pub attributes: CheckedAttributes,
     /// Data, or the target of a symlink.
     pub data: Vec<u8>,
 }
 
 /// Attributes that a cut may not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct CheckedAttributes {
     pub kind: FileKind,
     pub mode: u32,
     pub owner: (u32, u32),
@@ -25,9 +25,9 @@ pub(crate) struct Shown {
     pub xattrs: Vec<(String, String)>,
 }
 
-impl Shown {
+impl CheckedAttributes {
     /// Whether it is the same but for the time.
-    pub(crate) fn is_but_for_time(&self, other: &Self) -> bool {
+    pub(crate) fn equals_except_mtime(&self, other: &Self) -> bool {
         *self == Self { mtime: self.mtime, ..other.clone() }
     }
 }
@@ -41,11 +41,11 @@ pub(crate) type State = BTreeMap<String, Object>;
 /// In words, if something cannot be looked at.
 pub(crate) fn state_of(file_system: &dyn FileSystem) -> Result<State, String> {
     let mut state = State::new();
-    gather(&file_system.root(), "", &mut state)?;
+    collect_tree(&file_system.root(), "", &mut state)?;
     Ok(state)
 }
 
-fn gather(directory: &VnodeRef, path: &str, state: &mut State) -> Result<(), String> {
+fn collect_tree(directory: &VnodeRef, path: &str, state: &mut State) -> Result<(), String> {
     let server = Caller::server();
     let failed = |path: &str, error| format!("{path}: {error}");
     let mut names = Vec::new();
@@ -61,7 +61,7 @@ fn gather(directory: &VnodeRef, path: &str, state: &mut State) -> Result<(), Str
         let object = object(&entry.vnode, &entry.attributes).map_err(|error| failed(&path, error))?;
         state.insert(path.clone(), object);
         if entry.attributes.is_directory() {
-            gather(&entry.vnode, &path, state)?;
+            collect_tree(&entry.vnode, &path, state)?;
         }
     }
     Ok(())
@@ -90,7 +90,7 @@ fn object(vnode: &VnodeRef, attributes: &Attributes) -> vnode::Result<Object> {
     let is_directory = kind == FileKind::Directory;
     let names = if is_directory { 0 } else { nlink };
     let mtime = (!is_directory).then_some(mtime);
-    Ok(Object { ino, attributes: Shown { kind, mode, owner: (uid, gid), names, mtime, xattrs }, data })
+    Ok(Object { ino, attributes: CheckedAttributes { kind, mode, owner: (uid, gid), names, mtime, xattrs }, data })
 }
 
 /// The vnode at a path.

@@ -15,7 +15,7 @@ use super::promises::Durable;
 use super::state::at;
 
 /// Bytes that are written at a time: more than a block, and no whole number of blocks.
-pub(crate) const WRITTEN: usize = 6000;
+pub(crate) const WRITE_BYTES: usize = 6000;
 
 /// One thing that a program does. Paths begin with a slash; the root is the empty path.
 #[derive(Clone, Copy, Debug)]
@@ -62,18 +62,18 @@ impl Step {
 }
 
 /// A union and whoever uses it.
-pub(crate) struct User {
+pub(crate) struct UnionUser {
     union: FileSystemRef,
     mounted: Option<(Mount, TempDir)>,
-    open: Option<Open>,
+    open: Option<OpenedFile>,
 }
 
-enum Open {
+enum OpenedFile {
     Vnode(OpenFileRef),
     File(File),
 }
 
-impl User {
+impl UnionUser {
     /// Who calls vnodes, or uses a mount.
     pub(crate) fn of(union: FileSystemRef, is_mounted: bool) -> Self {
         let mounted = is_mounted.then(|| {
@@ -112,12 +112,12 @@ impl User {
     fn by_path(&mut self, step: Step, full: impl Fn(&str) -> PathBuf) -> io::Result<()> {
         let open = |path| OpenOptions::new().read(true).write(true).open(full(path));
         match step {
-            Step::Write(path, byte) => open(path)?.write_all_at(&[byte; WRITTEN], 0),
+            Step::Write(path, byte) => open(path)?.write_all_at(&[byte; WRITE_BYTES], 0),
             Step::WriteSynchronously(path, byte) => {
                 let file = OpenOptions::new().write(true).custom_flags(libc::O_DSYNC).open(full(path))?;
-                file.write_all_at(&[byte; WRITTEN], 0)
+                file.write_all_at(&[byte; WRITE_BYTES], 0)
             }
-            Step::Create(path, byte) => File::create_new(full(path))?.write_all_at(&[byte; WRITTEN], 0),
+            Step::Create(path, byte) => File::create_new(full(path))?.write_all_at(&[byte; WRITE_BYTES], 0),
             Step::Truncate(path, size) => open(path)?.set_len(size),
             Step::Chmod(path) => fs::set_permissions(full(path), fs::Permissions::from_mode(0o711)),
             Step::Link(from, to) => fs::hard_link(full(from), full(to)),
@@ -125,9 +125,9 @@ impl User {
             Step::Mkdir(path) => fs::create_dir(full(path)),
             Step::Rmdir(path) => fs::remove_dir(full(path)),
             Step::Rename(from, to) => fs::rename(full(from), full(to)),
-            Step::Open(path) => File::open(full(path)).map(|file| self.open = Some(Open::File(file))),
+            Step::Open(path) => File::open(full(path)).map(|file| self.open = Some(OpenedFile::File(file))),
             Step::FsyncOpen(_) => match &self.open {
-                Some(Open::File(file)) => file.sync_all(),
+                Some(OpenedFile::File(file)) => file.sync_all(),
                 _ => Err(io::ErrorKind::NotFound.into()),
             },
             Step::Fsync(path) | Step::FsyncDirectory(path) => File::open(full(path))?.sync_all(),
@@ -139,7 +139,7 @@ impl User {
     fn by_vnodes(&mut self, step: Step) -> vnode::Result<()> {
         let (caller, union) = (Caller::with_groups(0, 0, &[], 0o022), &*self.union);
         let open = |path, flags| at(union, path).open(&caller, flags);
-        let data = |byte| [byte; WRITTEN];
+        let data = |byte| [byte; WRITE_BYTES];
         match step {
             Step::Write(path, byte) => {
                 vnode::write_fully(&*open(path, OpenFlags::READ_WRITE)?, &caller, 0, &data(byte), false)
@@ -177,11 +177,11 @@ impl User {
             }
             Step::Open(path) => {
                 let file = open(path, OpenFlags::READ)?;
-                self.open = Some(Open::Vnode(file));
+                self.open = Some(OpenedFile::Vnode(file));
                 Ok(())
             }
             Step::FsyncOpen(_) => match &self.open {
-                Some(Open::Vnode(file)) => file.fsync(&caller, false),
+                Some(OpenedFile::Vnode(file)) => file.fsync(&caller, false),
                 _ => Err(vnode::Errno::EBADF),
             },
             Step::Fsync(path) => open(path, OpenFlags::READ)?.fsync(&caller, false),
@@ -198,7 +198,7 @@ impl User {
     }
 }
 
-impl Drop for User {
+impl Drop for UnionUser {
     fn drop(&mut self) {
         self.open = None;
         if let Some((mount, _)) = &self.mounted {

@@ -132,8 +132,8 @@ fn commit(arguments: &Run, fork: &Fork, scratch: &ScratchDirectory) -> Outcome {
         Ok(committed) => finish(arguments, &committed, scratch),
         Err(error) => {
             if let CommitError::Conflicts { conflicts, .. } = &error {
-                conflicts.iter().for_each(|Conflict { path, deed }| {
-                    notify(&format!("/{} was {deed} by others", String::from_utf8_lossy(path)));
+                conflicts.iter().for_each(|Conflict { path, change }| {
+                    notify(&format!("/{} was {change} by others", String::from_utf8_lossy(path)));
                 });
             }
             let path = scratch.path().display();

@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use vnode::{Claim, Errno, Result};
 
-use super::branches::{BadBranch, Base, Slot, WhyBad};
+use super::branches::{BranchBase, BranchSlot, UnusableBranch, UnusableReason};
 use super::history::History;
 use crate::union::state::Union;
 use crate::{Branch, BranchMode, Refusal};
 
 /// Upper bound on how long a new union waits for one that is ending.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const CLAIM_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time between two attempts.
-const PAUSE: Duration = Duration::from_millis(10);
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 thread_local! {
     static IS_ONLY_DESCRIBED: Cell<bool> = const { Cell::new(false) };
@@ -28,13 +28,13 @@ thread_local! {
 /// Creates stacks that are only to be described, on this thread: unions in them leave their branches unchanged, and available
 /// to their present users. Nothing may be changed through them.
 pub fn only_described<T>(make: impl FnOnce() -> T) -> T {
-    struct Reset(bool);
-    impl Drop for Reset {
+    struct RestoreOnDrop(bool);
+    impl Drop for RestoreOnDrop {
         fn drop(&mut self) {
             IS_ONLY_DESCRIBED.set(self.0);
         }
     }
-    let _reset = Reset(IS_ONLY_DESCRIBED.replace(true));
+    let _restore = RestoreOnDrop(IS_ONLY_DESCRIBED.replace(true));
     make()
 }
 
@@ -46,79 +46,89 @@ pub(crate) fn is_only_described() -> bool {
 /// Claims a branch that is about to be added, before anything in it is read; `None` for a read-only one.
 ///
 /// # Errors
-/// [`Refusal::InUse`] if another union has claimed it, and keeps it for longer than `patience`.
-pub(crate) fn of(
+/// [`Refusal::InUse`] if another union has claimed it, and keeps it for longer than `timeout`.
+pub(crate) fn claim_branch(
     branch: &Branch,
     default: BranchMode,
-    patience: Duration,
-) -> std::result::Result<Option<Claim>, BadBranch> {
+    timeout: Duration,
+) -> std::result::Result<Option<Claim>, UnusableBranch> {
     let mode = branch.mode.unwrap_or(default);
     if mode == BranchMode::ReadOnly || branch.file_system.properties().read_only || is_only_described() {
         return Ok(None);
     }
-    let claim = patiently(patience, || branch.file_system.claim());
-    claim.map(Some).map_err(|error| bad(&branch.label, error))
+    let claim = retry_while_busy(timeout, || branch.file_system.claim());
+    claim.map(Some).map_err(|error| claim_error(&branch.label, error))
 }
 
 /// Claims of a new union's branches, in their order.
-pub(crate) fn of_all(branches: &[Branch], patience: Duration) -> std::result::Result<Vec<Option<Claim>>, BadBranch> {
+pub(crate) fn claim_branches(
+    branches: &[Branch],
+    timeout: Duration,
+) -> std::result::Result<Vec<Option<Claim>>, UnusableBranch> {
     let default = |index| if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly };
-    branches.iter().enumerate().map(|(index, branch)| of(branch, default(index), patience)).collect()
+    branches.iter().enumerate().map(|(index, branch)| claim_branch(branch, default(index), timeout)).collect()
 }
 
-/// Stores the claim in the branch of these layers until [`Base::let_go`].
+/// Stores the claim in the branch of these layers until [`BranchBase::release_claim`].
 ///
 /// # Errors
-/// [`Refusal::InUse`] if a union that the branch does not know of holds its lock for longer than `patience`.
-pub(crate) fn hold(layers: &[Slot], claim: Option<Claim>, patience: Duration) -> std::result::Result<(), BadBranch> {
+/// [`Refusal::InUse`] if a union that the branch does not know of holds its lock for longer than `timeout`.
+pub(crate) fn store(
+    layers: &[BranchSlot],
+    claim: Option<Claim>,
+    timeout: Duration,
+) -> std::result::Result<(), UnusableBranch> {
     let (Some(claim), base) = (claim, &layers[0].member.base) else { return Ok(()) };
-    let is_locked = |slot: &Slot| matches!(slot.member.work.lock(), Err(Errno::EBUSY));
+    let is_locked = |slot: &BranchSlot| matches!(slot.member.work.lock(), Err(Errno::EBUSY));
     let probe = || if layers.iter().any(is_locked) { Err(Errno::EBUSY) } else { Ok(()) };
-    patiently(patience, probe).map_err(|error| bad(&base.label, error))?;
-    base.hold(claim);
+    retry_while_busy(timeout, probe).map_err(|error| claim_error(&base.label, error))?;
+    base.set_claim(claim);
     Ok(())
 }
 
 /// Claims a branch that has been read-only; `None` if it is already claimed here.
 ///
 /// # Errors
-/// As [`of`].
-pub(crate) fn of_base(base: &Base) -> std::result::Result<Option<Claim>, BadBranch> {
+/// As [`claim_branch`].
+pub(crate) fn claim_base(base: &BranchBase) -> std::result::Result<Option<Claim>, UnusableBranch> {
     if base.is_claimed() {
         return Ok(None);
     }
-    let claim = patiently(PATIENCE, || base.file_system.claim());
-    claim.map(Some).map_err(|error| bad(&base.label, error))
+    let claim = retry_while_busy(CLAIM_TIMEOUT, || base.file_system.claim());
+    claim.map(Some).map_err(|error| claim_error(&base.label, error))
 }
 
 /// Stores the claim in the formerly read-only branch of these layers, and rereads what others have written to it.
 ///
 /// # Errors
-/// As [`hold`], and [`Refusal::OtherSnapshots`].
-pub(crate) fn again(layers: &[Slot], claim: Claim) -> std::result::Result<(), BadBranch> {
+/// As [`store`], and [`Refusal::OtherSnapshots`].
+pub(crate) fn reclaim(layers: &[BranchSlot], claim: Claim) -> std::result::Result<(), UnusableBranch> {
     let base = &layers[0].member.base;
-    let bad = |error| bad(&base.label, error);
+    let bad = |error| claim_error(&base.label, error);
     if History::of(&base.root).map_err(bad)? != *base.history() {
-        return Err(BadBranch { label: base.label.clone(), why: WhyBad::Refused(Refusal::OtherSnapshots) });
+        return Err(UnusableBranch {
+            label: base.label.clone(),
+            reason: UnusableReason::Refused(Refusal::OtherSnapshots),
+        });
     }
-    layers.iter().try_for_each(|slot| slot.member.work.look_again().map(drop)).map_err(bad)?;
-    hold(layers, Some(claim), Duration::ZERO)
+    layers.iter().try_for_each(|slot| slot.member.work.reread().map(drop)).map_err(bad)?;
+    store(layers, Some(claim), Duration::ZERO)
 }
 
-fn bad(label: &str, error: Errno) -> BadBranch {
-    let why = match error {
-        Errno::EBUSY => WhyBad::Refused(Refusal::InUse),
-        error => WhyBad::Error(error),
+fn claim_error(label: &str, error: Errno) -> UnusableBranch {
+    let reason = match error {
+        Errno::EBUSY => UnusableReason::Refused(Refusal::InUse),
+        error => UnusableReason::Error(error),
     };
-    BadBranch { label: label.to_owned(), why }
+    UnusableBranch { label: label.to_owned(), reason }
 }
 
 /// Retries something until it does not return `EBUSY`, at most for the given time.
-fn patiently<T>(patience: Duration, attempt: impl Fn() -> Result<T>) -> Result<T> {
-    let deadline = Instant::now() + patience;
+fn retry_while_busy<T>(timeout: Duration, attempt: impl Fn() -> Result<T>) -> Result<T> {
+    let deadline = Instant::now() + timeout;
     loop {
         match attempt() {
-            Err(Errno::EBUSY) if Instant::now() < deadline => thread::sleep(PAUSE),
+            Err(Errno::EBUSY) if Instant::now() < deadline => thread::sleep(RETRY_INTERVAL),
             done => return done,
         }
     }
@@ -126,21 +136,25 @@ fn patiently<T>(patience: Duration, attempt: impl Fn() -> Result<T>) -> Result<T
 
 impl Union {
     /// Stores these claims in the branches, in their order.
-    pub(crate) fn hold(&self, claims: Vec<Option<Claim>>, patience: Duration) -> std::result::Result<(), BadBranch> {
+    pub(crate) fn store_claims(
+        &self,
+        claims: Vec<Option<Claim>>,
+        timeout: Duration,
+    ) -> std::result::Result<(), UnusableBranch> {
         let slots = self.branches.slots();
-        let branches = slots.chunk_by(Slot::is_beside);
-        branches.zip(claims).try_for_each(|(layers, claim)| hold(layers, claim, patience))
+        let branches = slots.chunk_by(BranchSlot::is_same_branch);
+        branches.zip(claims).try_for_each(|(layers, claim)| store(layers, claim, timeout))
     }
 
     /// Releases those of these branches that the union may no longer change.
-    pub(crate) fn let_go_of(&self, before: &[Slot]) {
+    pub(crate) fn release_lost_claims(&self, before: &[BranchSlot]) {
         let now = self.branches.slots();
         for slot in before {
             let base = &slot.member.base;
             let is_there = now.iter().any(|other| Arc::ptr_eq(&other.member.base, base));
             if !is_there || base.mode() == BranchMode::ReadOnly {
                 slot.member.work.close();
-                base.let_go();
+                base.release_claim();
             }
         }
     }

@@ -16,7 +16,7 @@ use vnode::{
 };
 
 /// Maximum number of cached names; larger directories are read for each query.
-const NAMES_MAX: usize = 1 << 15;
+const MAX_LISTED_NAMES: usize = 1 << 15;
 
 /// The file system with exact names.
 pub(crate) fn with_exact_names(file_system: FileSystemRef) -> FileSystemRef {
@@ -28,34 +28,34 @@ struct ExactNames;
 
 /// Cached names that a directory lists.
 #[derive(Default)]
-struct Listing(Mutex<Option<Listed>>);
+struct ListingCache(Mutex<Option<CachedListing>>);
 
-struct Listed {
+struct CachedListing {
     names: HashSet<Box<[u8]>>,
     /// Times of the directory's last change before it was read.
     times: (Timestamp, Timestamp),
 }
 
-impl Listing {
+impl ListingCache {
     /// Returns whether the directory lists this name.
     fn has(&self, directory: &VnodeRef, name: Name<'_>) -> Result<bool> {
         let server = Caller::server();
         let attributes = directory.getattr(&server)?;
         let times = (attributes.mtime, attributes.ctime);
         let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = |listed: &Listed| listed.times == times && listed.names.contains(name.as_bytes());
+        let is_known = |listed: &CachedListing| listed.times == times && listed.names.contains(name.as_bytes());
         if listed.as_ref().is_some_and(is_known) {
             return Ok(true);
         }
         let (mut names, mut has) = (HashSet::new(), false);
         directory.open_directory(&server)?.read(&server, 0, &mut |entry| {
             has |= entry.name == name;
-            if names.len() < NAMES_MAX {
+            if names.len() < MAX_LISTED_NAMES {
                 names.insert(entry.name.as_bytes().into());
             }
             ControlFlow::Continue(())
         })?;
-        *listed = (names.len() < NAMES_MAX).then_some(Listed { names, times });
+        *listed = (names.len() < MAX_LISTED_NAMES).then_some(CachedListing { names, times });
         Ok(has)
     }
 
@@ -65,7 +65,7 @@ impl Listing {
 }
 
 /// Returns whether an object found by this name may have another.
-fn may_be_of_another(name: Name<'_>) -> bool {
+fn may_be_folded(name: Name<'_>) -> bool {
     let is_folded = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii() || *byte == b'~';
     name.as_bytes().iter().any(is_folded) || check_form(name).is_err()
 }
@@ -76,16 +76,16 @@ fn check_form(name: Name<'_>) -> Result<()> {
 }
 
 /// Refuses a name that is not listed.
-fn only_listed(node: &LayerVnode<ExactNames>, name: Name<'_>) -> Result<()> {
-    if !may_be_of_another(name) || node.state().has(node.lower(), name)? { Ok(()) } else { Err(Errno::ENOENT) }
+fn require_listed(node: &LayerVnode<ExactNames>, name: Name<'_>) -> Result<()> {
+    if !may_be_folded(name) || node.state().has(node.lower(), name)? { Ok(()) } else { Err(Errno::ENOENT) }
 }
 
 /// Refuses a name by which another object would be found.
-fn only_free(node: &LayerVnode<ExactNames>, name: Name<'_>) -> Result<()> {
+fn require_free(node: &LayerVnode<ExactNames>, name: Name<'_>) -> Result<()> {
     check_form(name)?;
     match node.lower().lookup(&Caller::server(), name) {
         Err(Errno::ENOENT) => Ok(()),
-        found => found.and_then(|_| only_listed(node, name)).map_err(|error| match error {
+        found => found.and_then(|_| require_listed(node, name)).map_err(|error| match error {
             Errno::ENOENT => Errno::EEXIST,
             error => error,
         }),
@@ -102,14 +102,14 @@ fn make<T>(node: &LayerVnode<ExactNames>, name: Name<'_>, make: impl FnOnce() ->
 
 /// Removes a name.
 fn remove(node: &LayerVnode<ExactNames>, name: Name<'_>, remove: impl FnOnce() -> Result<()>) -> Result<()> {
-    only_listed(node, name)?;
+    require_listed(node, name)?;
     let removed = remove();
     node.state().forget();
     removed
 }
 
 impl Layer for ExactNames {
-    type State = Listing;
+    type State = ListingCache;
 
     fn kind(&self) -> &'static str {
         "exact names"
@@ -125,12 +125,12 @@ impl Layer for ExactNames {
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
         let entry = node.forward_lookup(caller, name)?;
-        only_listed(node, name).map(|()| entry)
+        require_listed(node, name).map(|()| entry)
     }
 
     fn create(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         if !how.flags.is_exclusive() {
-            only_free(node, name)?;
+            require_free(node, name)?;
         }
         make(node, name, || node.forward_create(caller, name, how))
     }
@@ -178,8 +178,8 @@ impl Layer for ExactNames {
     ) -> Result<()> {
         node.lower_of(to)?;
         let target = to.as_any().downcast_ref::<LayerVnode<Self>>().ok_or(Errno::EXDEV)?;
-        only_listed(node, name)?;
-        only_free(target, to_name)?;
+        require_listed(node, name)?;
+        require_free(target, to_name)?;
         let renamed = node.forward_rename(caller, name, to, to_name, mode);
         node.state().forget();
         target.state().forget();

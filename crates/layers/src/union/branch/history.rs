@@ -8,11 +8,11 @@ use std::ops::ControlFlow;
 
 use vnode::{Caller, Errno, NameBuf, Result, VnodeRef};
 
-use super::whiteout::STATE;
-use super::work::{self, Work};
+use super::whiteout::STATE_DIRECTORY;
+use super::work::{self, WorkDirectory};
 
 /// Maximum size of a history in bytes.
-const BYTES_MAX: u64 = 1 << 20;
+const MAX_HISTORY_BYTES: u64 = 1 << 20;
 
 /// The layers of a branch and the snapshots that froze them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) struct History {
     /// The layer that is written, above all frozen ones.
     pub(crate) current: u32,
     /// The layer that was being merged into the one below it.
-    pub(crate) folding: Option<u32>,
+    pub(crate) merging: Option<u32>,
 }
 
 /// A preserved state of the branch.
@@ -43,7 +43,7 @@ impl History {
     pub(crate) fn of(root: &VnodeRef) -> Result<Self> {
         match read(root)? {
             None => Ok(Self::default()),
-            Some(text) => Self::of_text(&text).ok_or(Errno::EIO),
+            Some(text) => Self::parse(&text).ok_or(Errno::EIO),
         }
     }
 
@@ -64,18 +64,18 @@ impl History {
     }
 
     /// Writes the history completely or not at all.
-    pub(crate) fn write(&self, work: &Work) -> Result<()> {
-        work.write_state(Work::HISTORY, self.to_text().as_bytes())
+    pub(crate) fn write(&self, work: &WorkDirectory) -> Result<()> {
+        work.write_state(WorkDirectory::HISTORY, self.to_text().as_bytes())
     }
 
     fn to_text(&self) -> String {
         let line = |snapshot: &Snapshot| format!("{} {} {}\n", snapshot.layer, snapshot.taken, snapshot.name);
         let lines: String = self.snapshots.iter().map(line).collect();
-        let folding = self.folding.map(|layer| format!(" {layer}")).unwrap_or_default();
-        format!("{lines}{}{folding}\n", self.current)
+        let merging = self.merging.map(|layer| format!(" {layer}")).unwrap_or_default();
+        format!("{lines}{}{merging}\n", self.current)
     }
 
-    fn of_text(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let (lines, current) = match text.strip_suffix('\n')?.rsplit_once('\n') {
             Some((lines, current)) => (lines, current),
             None => ("", text.trim_end()),
@@ -86,11 +86,11 @@ impl History {
             Some(Snapshot { layer, taken, name: words.next()?.to_owned() })
         };
         let snapshots = lines.lines().map(snapshot).collect::<Option<Vec<_>>>()?;
-        let (current, folding) = match current.split_once(' ') {
-            Some((current, folding)) => (current, Some(folding.parse().ok()?)),
+        let (current, merging) = match current.split_once(' ') {
+            Some((current, merging)) => (current, Some(merging.parse().ok()?)),
             None => (current, None),
         };
-        let history = Self { snapshots, current: current.parse().ok()?, folding };
+        let history = Self { snapshots, current: current.parse().ok()?, merging };
         let mut layers = history.layers();
         layers.sort_unstable();
         layers.dedup();
@@ -105,8 +105,8 @@ pub(crate) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
     }
     let server = Caller::server();
     let state = work::state_of(root)?.ok_or(Errno::ENOENT)?;
-    let place = state.lookup(&server, work::name(Work::LAYERS))?.vnode;
-    Ok(place.lookup(&server, number(layer).as_name())?.vnode)
+    let layers = state.lookup(&server, work::own_name(WorkDirectory::LAYERS))?.vnode;
+    Ok(layers.lookup(&server, layer_name(layer).as_name())?.vnode)
 }
 
 /// Prefix of the paths of a layer's objects in the file system of its branch.
@@ -114,12 +114,12 @@ pub(crate) fn layer_path(layer: u32) -> Vec<u8> {
     if layer == 0 {
         return Vec::new();
     }
-    [STATE, b"/", Work::LAYERS, b"/", number(layer).as_bytes()].concat()
+    [STATE_DIRECTORY, b"/", WorkDirectory::LAYERS, b"/", layer_name(layer).as_bytes()].concat()
 }
 
 /// Creates the root of a new layer. Remains of an unfinished one are removed.
-pub(crate) fn make_layer(work: &Work, layer: u32) -> Result<VnodeRef> {
-    let (layers, name) = (layers(work)?, number(layer));
+pub(crate) fn make_layer(work: &WorkDirectory, layer: u32) -> Result<VnodeRef> {
+    let (layers, name) = (layers_directory(work)?, layer_name(layer));
     match work::remove_tree(&layers, name.as_name()) {
         Ok(()) | Err(Errno::ENOENT) => {}
         Err(error) => return Err(error),
@@ -128,16 +128,16 @@ pub(crate) fn make_layer(work: &Work, layer: u32) -> Result<VnodeRef> {
 }
 
 /// Removes a layer that is no longer used.
-pub(crate) fn discard_layer(work: &Work, layer: u32) -> Result<()> {
-    let taken = work.take(&layers(work)?, number(layer).as_name())?;
+pub(crate) fn discard_layer(work: &WorkDirectory, layer: u32) -> Result<()> {
+    let taken = work.stash(&layers_directory(work)?, layer_name(layer).as_name())?;
     work.discard(&taken);
     Ok(())
 }
 
 /// Removes layers that are missing from the history: they were unfinished, or being removed.
-pub(crate) fn discard_unknown(work: &Work, history: &History) -> Result<()> {
-    let layers = layers(work)?;
-    let known: Vec<NameBuf> = history.layers().into_iter().map(number).collect();
+pub(crate) fn discard_unknown(work: &WorkDirectory, history: &History) -> Result<()> {
+    let layers = layers_directory(work)?;
+    let known: Vec<NameBuf> = history.layers().into_iter().map(layer_name).collect();
     let mut unknown = Vec::new();
     let server = Caller::server();
     layers.open_directory(&server)?.read(&server, 0, &mut |entry| {
@@ -150,22 +150,22 @@ pub(crate) fn discard_unknown(work: &Work, history: &History) -> Result<()> {
 }
 
 /// Present time.
-pub(crate) fn now() -> i64 {
+pub(crate) fn current_time() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs() as i64)
 }
 
-fn layers(work: &Work) -> Result<VnodeRef> {
-    work.state_directory(Work::LAYERS)
+fn layers_directory(work: &WorkDirectory) -> Result<VnodeRef> {
+    work.state_directory(WorkDirectory::LAYERS)
 }
 
-fn number(layer: u32) -> NameBuf {
+fn layer_name(layer: u32) -> NameBuf {
     NameBuf::new(layer.to_string().into_bytes()).expect("a number is a name")
 }
 
 fn read(root: &VnodeRef) -> Result<Option<String>> {
     match work::state_of(root)? {
-        Some(state) => work::read_whole(&state, Work::HISTORY, BYTES_MAX),
+        Some(state) => work::read_state_file(&state, WorkDirectory::HISTORY, MAX_HISTORY_BYTES),
         None => Ok(None),
     }
 }
@@ -175,28 +175,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn history_round_trips() {
         let snapshot = |layer, name: &str| Snapshot { layer, taken: 7, name: name.to_owned() };
         for snapshots in [vec![], vec![snapshot(0, "a b")], vec![snapshot(0, "x"), snapshot(5, "y"), snapshot(2, "z")]]
         {
-            let history = History { snapshots, current: 9, folding: None };
-            assert_eq!(History::of_text(&history.to_text()), Some(history.clone()));
-            let folding = History { folding: Some(5), ..history.clone() };
-            assert_eq!(History::of_text(&folding.to_text()), Some(folding));
+            let history = History { snapshots, current: 9, merging: None };
+            assert_eq!(History::parse(&history.to_text()), Some(history.clone()));
+            let merging = History { merging: Some(5), ..history.clone() };
+            assert_eq!(History::parse(&merging.to_text()), Some(merging));
             assert_eq!((history.layers()[0], history.next_layer()), (9, 10));
         }
         for wrong in ["", "x\n", "0 7 a\n", "0 7 a\n0\n", "0 a\n1\n"] {
-            assert_eq!(History::of_text(wrong), None, "{wrong:?}");
+            assert_eq!(History::parse(wrong), None, "{wrong:?}");
         }
     }
 
     /// As documented in docs/formats/union-branch.md.
     #[test]
-    fn the_history_in_the_documentation_is_read_and_written() {
-        const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
-        let text = PAGE.split_once("```\n0 1795762871 ").unwrap().1.split_once("```").unwrap().0;
+    fn documented_history_round_trips() {
+        const FORMAT_DOCUMENTATION: &str =
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
+        let text = FORMAT_DOCUMENTATION.split_once("```\n0 1795762871 ").unwrap().1.split_once("```").unwrap().0;
         let text = format!("0 1795762871 {text}");
-        let history = History::of_text(&text).unwrap();
+        let history = History::parse(&text).unwrap();
         assert_eq!((history.layers(), text.len(), history.to_text()), (vec![1, 0], 21, text));
     }
 }

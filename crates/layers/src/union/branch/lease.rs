@@ -7,70 +7,70 @@ use std::time::{Duration, Instant};
 use vnode::{Caller, Errno, OpenFileRef, OpenFlags, Result, VnodeRef};
 
 /// Error passed up if an open would wait. No file system returns it.
-pub(crate) const LEASED: Errno = Errno::EINPROGRESS;
+pub(crate) const LEASE_CONFLICT: Errno = Errno::EINPROGRESS;
 
 /// Time after which the kernel has broken the lease, unless somebody takes leases again and again, or the kernel is configured
 /// to wait longer.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_LEASE_WAIT: Duration = Duration::from_secs(60);
 /// Upper bound on the wait of an operation for which others wait too: the kernel holds directory locks meanwhile. Programs that
 /// take leases to be notified of opens, such as file servers, give them up sooner.
-const BRIEFLY: Duration = Duration::from_secs(1);
+const MAX_SHARED_LEASE_WAIT: Duration = Duration::from_secs(1);
 /// Maximum time between two attempts.
-const PAUSE_MAX: Duration = Duration::from_millis(100);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Opens a file of a branch without waiting.
 ///
 /// # Errors
-/// [`LEASED`] if it would wait.
-pub(crate) fn open_at_once(file: &VnodeRef, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+/// [`LEASE_CONFLICT`] if it would wait.
+pub(crate) fn open_without_wait(file: &VnodeRef, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
     match file.open(caller, flags.with(OpenFlags::NONBLOCK)) {
-        Err(Errno::EAGAIN) => Err(LEASED),
+        Err(Errno::EAGAIN) => Err(LEASE_CONFLICT),
         opened => opened,
     }
 }
 
 /// Retries an operation until it finds no leased file. No lock may be held.
-pub(crate) fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    let mut patience = Patience::of_one();
+pub(crate) fn retry_while_leased<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut lease_retry = LeaseRetry::for_single_caller();
     loop {
         match attempt() {
-            Err(LEASED) => patience.wait()?,
+            Err(LEASE_CONFLICT) => lease_retry.wait()?,
             done => return done,
         }
     }
 }
 
 /// Error of a command that has found a file leased: it may be repeated.
-pub(crate) fn for_command(error: Errno) -> Errno {
-    if error == LEASED { Errno::EAGAIN } else { error }
+pub(crate) fn command_errno(error: Errno) -> Errno {
+    if error == LEASE_CONFLICT { Errno::EAGAIN } else { error }
 }
 
 /// Time for which an operation is retried, and its final error.
-pub(crate) struct Patience {
+pub(crate) struct LeaseRetry {
     limit: Duration,
-    otherwise: Errno,
+    timeout_error: Errno,
     begin: Option<Instant>,
     pause: Duration,
 }
 
-impl Patience {
+impl LeaseRetry {
     /// Limit for an operation for which nobody else waits.
-    pub(crate) const fn of_one() -> Self {
-        Self::new(LONGEST, Errno::EAGAIN)
+    pub(crate) const fn for_single_caller() -> Self {
+        Self::new(MAX_LEASE_WAIT, Errno::EAGAIN)
     }
 
     /// Limit for an operation for which others wait too.
-    pub(crate) const fn of_many(otherwise: Errno) -> Self {
-        Self::new(BRIEFLY, otherwise)
+    pub(crate) const fn for_blocked_callers(timeout_error: Errno) -> Self {
+        Self::new(MAX_SHARED_LEASE_WAIT, timeout_error)
     }
 
     /// Limit for an operation that must not wait.
-    pub(crate) const fn none() -> Self {
+    pub(crate) const fn without_wait() -> Self {
         Self::new(Duration::ZERO, Errno::EAGAIN)
     }
 
-    const fn new(limit: Duration, otherwise: Errno) -> Self {
-        Self { limit, otherwise, begin: None, pause: Duration::from_millis(1) }
+    const fn new(limit: Duration, timeout_error: Errno) -> Self {
+        Self { limit, timeout_error, begin: None, pause: Duration::from_millis(1) }
     }
 
     /// Waits for a moment.
@@ -80,10 +80,10 @@ impl Patience {
     pub(crate) fn wait(&mut self) -> Result<()> {
         let left = self.limit.saturating_sub(self.begin.get_or_insert_with(Instant::now).elapsed());
         if left.is_zero() {
-            return Err(self.otherwise);
+            return Err(self.timeout_error);
         }
         thread::sleep(self.pause.min(left));
-        self.pause = PAUSE_MAX.min(self.pause * 2);
+        self.pause = MAX_RETRY_INTERVAL.min(self.pause * 2);
         Ok(())
     }
 }

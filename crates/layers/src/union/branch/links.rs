@@ -9,19 +9,23 @@ use std::sync::atomic::Ordering;
 
 use vnode::{Caller, Entry, Errno, Handle, Name, NameBuf, RenameMode, Result, VnodeRef};
 
-use super::branches::Member;
-use super::verified::Sure;
-use super::work::Purpose;
-use crate::union::copy_up::Extent;
+use super::branches::BranchMember;
+use super::verified::VerifiedOperations;
+use super::work::EntryPurpose;
+use crate::union::copy_up::DataExtent;
 use crate::union::identity;
 use crate::union::identity::Identity;
-use crate::union::node::{Changes, Instance, NO_COUNT, Node};
-use crate::union::operations::lookup::Found;
+use crate::union::node::{Instance, NameChanges, Node, UNCOUNTED_NAMES};
+use crate::union::operations::lookup::LookupResult;
 use crate::union::state::Union;
 
 impl Union {
     /// The copy of a file with several names in a branch, if one was made through another of them.
-    pub(crate) fn shared_copy(&self, member: &Arc<Member>, original: &Entry) -> Result<Option<(Instance, Entry)>> {
+    pub(crate) fn shared_copy(
+        &self,
+        member: &Arc<BranchMember>,
+        original: &Entry,
+    ) -> Result<Option<(Instance, Entry)>> {
         // A branch that may be changed now may have been read-only when the copy was made, and other names may be gone by now.
         if original.attributes.nlink < 2 && !self.branches.may_change(member) {
             return Ok(None);
@@ -30,7 +34,7 @@ impl Union {
         let mut known = None;
         // The leftmost is the newest.
         for slot in &self.branches.slots()[..position] {
-            let Some(links) = slot.member.work.links_if_there()? else { continue };
+            let Some(links) = slot.member.work.existing_links()? else { continue };
             let identity = match &known {
                 Some(identity) => identity,
                 None => {
@@ -38,12 +42,12 @@ impl Union {
                     known.insert(self.claimed_identity(&[instance], original.attributes.kind)?.0)
                 }
             };
-            let name = name_of(identity);
+            let name = link_name(identity);
             match links.lookup(&Caller::server(), name.as_name()) {
                 // The copy of another file, which had this identity in another union.
                 Ok(entry)
-                    if Identity::brought(&entry.vnode)?.is_some_and(|(copied, _)| copied.branch != identity.branch) => {
-                }
+                    if Identity::stored_origin(&entry.vnode)?
+                        .is_some_and(|(copied, _)| copied.branch != identity.branch) => {}
                 Ok(entry) => {
                     let (member, ino) = (Arc::clone(&slot.member), entry.attributes.ino);
                     return Ok(Some((Instance::new(&member, entry.vnode.clone(), ino), entry)));
@@ -57,73 +61,80 @@ impl Union {
 }
 
 /// Creates the link entry of a finished copy of a file with several names, for look-ups of the others.
-pub(crate) fn share(writer: &Caller, identity: &Identity, target: &Member, copy: &VnodeRef) -> Result<()> {
+pub(crate) fn add_link_entry(
+    writer: &Caller,
+    identity: &Identity,
+    target: &BranchMember,
+    copy: &VnodeRef,
+) -> Result<()> {
     let links = target.work.links()?;
-    links.link_surely(writer, copy, name_of(identity).as_name()).map(drop)
+    links.link_verified(writer, copy, link_name(identity).as_name()).map(drop)
 }
 
 /// Removes that link entry.
-pub(crate) fn unshare(identity: &Identity, target: &Member) {
+pub(crate) fn remove_link_entry(identity: &Identity, target: &BranchMember) {
     // An entry that stays by mistake only counts names that do not exist.
-    let _ = target.work.links().and_then(|links| links.unlink_surely(&Caller::server(), name_of(identity).as_name()));
+    let _ =
+        target.work.links().and_then(|links| links.unlink_verified(&Caller::server(), link_name(identity).as_name()));
 }
 
 impl Node {
     /// Links up a name that leads to the original: makes it a name of the copy. The caller holds no lock.
-    pub(crate) fn settle(
+    pub(crate) fn link_up(
         self: &Arc<Self>,
         caller: &Caller,
-        found: &Found,
+        found: &LookupResult,
         node: &Arc<Node>,
         stored: Name<'_>,
     ) -> Result<()> {
         let Instance { member, vnode, .. } = &found.instances[0];
         if !self.union.branches.may_change(member) {
             // The next copy is made at this name itself.
-            return node.writable(caller, Extent::Nothing).map(drop);
+            return node.writable(caller, DataExtent::Nothing).map(drop);
         }
-        let place = self.directory_in(caller, member)?;
+        let directory = self.ensure_directory_in(caller, member)?;
         let names = [stored];
-        let _names = self.alone_for(Changes::Names(&names, Some(member)));
-        let still_so = self.search(&Caller::server(), stored)?.found.is_some_and(|found| found.is_borrowed);
+        let _names = self.write_guard_for(NameChanges::Names(&names, Some(member)));
+        let still_so =
+            self.search(&Caller::server(), stored)?.found.is_some_and(|found| found.is_copied_under_other_name);
         if !still_so {
             return Ok(());
         }
-        let names = node.names.load(Ordering::Relaxed);
+        let names = node.original_names.load(Ordering::Relaxed);
         let writer = Caller::server().at_expense_of(caller);
-        if names == NO_COUNT {
-            return place.link_surely(&writer, vnode, stored).map(drop);
+        if names == UNCOUNTED_NAMES {
+            return directory.link_verified(&writer, vnode, stored).map(drop);
         }
-        node.take_name(&writer, member, vnode, names, |work, name| {
-            work.rename_surely(&writer, name.as_name(), &place, stored, RenameMode::NoReplace)
+        node.add_counted_name(&writer, member, vnode, names, |work, name| {
+            work.rename_verified(&writer, name.as_name(), &directory, stored, RenameMode::NoReplace)
         })
     }
 
     /// Creates one more name of the copy in the work directory, decrements the original's count, and has the name placed. The
     /// name of an entry that a crash leaves in the work directory encodes the count to restore.
-    fn take_name(
+    fn add_counted_name(
         &self,
         writer: &Caller,
-        member: &Member,
+        member: &BranchMember,
         copy: &VnodeRef,
         names: u32,
         place: impl FnOnce(&VnodeRef, &NameBuf) -> Result<()>,
     ) -> Result<()> {
         // Of two such names one would encode the wrong count.
-        member.work.take_back_left()?;
-        let (work, name) = (member.work.directory()?, member.work.name_for(Purpose::Name(names)));
+        member.work.retry_undo()?;
+        let (work, name) = (member.work.directory()?, member.work.unused_name_for(EntryPurpose::Name(names)));
         let left = names.saturating_sub(1);
         let placed = work
-            .link_surely(writer, copy, name.as_name())
-            .and_then(|_| self.identity.bring(writer, copy, left))
+            .link_verified(writer, copy, name.as_name())
+            .and_then(|_| self.identity.store_origin(writer, copy, left))
             .and_then(|_| place(&work, &name));
         match placed {
-            Ok(()) => self.names.store(left, Ordering::Relaxed),
+            Ok(()) => self.original_names.store(left, Ordering::Relaxed),
             Err(_) => {
-                member.work.take_back(&name);
+                member.work.undo_entry(&name);
                 // If it is in place all the same, it is counted.
-                if let Ok(Some((_, names))) = Identity::brought(copy) {
-                    self.names.store(names, Ordering::Relaxed);
+                if let Ok(Some((_, names))) = Identity::stored_origin(copy) {
+                    self.original_names.store(names, Ordering::Relaxed);
                 }
             }
         }
@@ -131,24 +142,24 @@ impl Node {
     }
 
     /// Records that a name is gone: after the last one, the link entry of the copy is removed too.
-    pub(crate) fn has_lost_a_name(&self) {
-        if self.names.load(Ordering::Relaxed) != 0 {
+    pub(crate) fn record_lost_name(&self) {
+        if self.original_names.load(Ordering::Relaxed) != 0 {
             return;
         }
         let Instance { member, vnode, .. } = self.leftmost();
         let is_last = vnode.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink == 1);
         if is_last {
-            unshare(&self.identity, &member);
+            remove_link_entry(&self.identity, &member);
         }
     }
 }
 
 /// Name of the link entry of an object's copy.
-pub(crate) fn name_of(identity: &Identity) -> NameBuf {
-    name_of_handle(&identity.handle)
+pub(crate) fn link_name(identity: &Identity) -> NameBuf {
+    handle_name(&identity.handle)
 }
 
 /// A handle in hexadecimal digits.
-pub(crate) fn name_of_handle(handle: &Handle) -> NameBuf {
-    NameBuf::new(identity::digits(handle.as_bytes()).into_bytes()).expect("a handle has a name's length at most")
+pub(crate) fn handle_name(handle: &Handle) -> NameBuf {
+    NameBuf::new(identity::to_hex(handle.as_bytes()).into_bytes()).expect("a handle has a name's length at most")
 }

@@ -5,11 +5,11 @@
 
 use vnode::{Caller, Creation, OpenFlags, Result, VnodeRef};
 
-use super::work::{self, Work};
+use super::work::{self, WorkDirectory};
 use crate::union::identity;
 
 /// Maximum size in bytes; further losses are not recorded.
-const BYTES_MAX: u64 = 1 << 20;
+const MAX_LOSSES_BYTES: u64 = 1 << 20;
 
 /// Something that a copy lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,36 +92,37 @@ impl Losses {
         words.join(separator)
     }
 
-    pub(crate) fn of_words(words: &str) -> Option<Self> {
+    pub(crate) fn parse_words(words: &str) -> Option<Self> {
         let loss = |word: &str| Loss::ALL.into_iter().find(|loss| loss.word() == word);
         words.split(',').try_fold(Self::NONE, |losses, word| Some(losses.with_if(true, loss(word)?)))
     }
 }
 
 /// Records what the copy at a path of the branch lacks. Without space for it, nothing is recorded.
-pub(crate) fn note(state: &VnodeRef, path: &[u8], losses: Losses) -> Result<()> {
+pub(crate) fn record(state: &VnodeRef, path: &[u8], losses: Losses) -> Result<()> {
     let server = Caller::server();
-    let file =
-        state.create(&server, work::name(Work::LOSSES), &Creation { mode: 0o600, flags: OpenFlags::WRITE })?.file;
+    let file = state
+        .create(&server, work::own_name(WorkDirectory::LOSSES), &Creation { mode: 0o600, flags: OpenFlags::WRITE })?
+        .file;
     let (line, size) = (line(path, losses), file.getattr(&server)?.size);
-    if size + line.len() as u64 > BYTES_MAX { Ok(()) } else { work::write_all(&*file, size, line.as_bytes()) }
+    if size + line.len() as u64 > MAX_LOSSES_BYTES { Ok(()) } else { work::write_all(&*file, size, line.as_bytes()) }
 }
 
 /// Recorded losses of a branch: paths, and what is missing there.
-pub(crate) fn noted(state: &VnodeRef) -> Result<Vec<(Vec<u8>, Losses)>> {
-    let Some(file) = work::find(state, work::name(Work::LOSSES))? else { return Ok(Vec::new()) };
-    let text = work::read_all(&file, BYTES_MAX)?;
+pub(crate) fn recorded(state: &VnodeRef) -> Result<Vec<(Vec<u8>, Losses)>> {
+    let Some(file) = work::find(state, work::own_name(WorkDirectory::LOSSES))? else { return Ok(Vec::new()) };
+    let text = work::read_all(&file, MAX_LOSSES_BYTES)?;
     // A line that was not written to its end is ignored.
-    Ok(String::from_utf8_lossy(&text).lines().filter_map(of_line).collect())
+    Ok(String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect())
 }
 
 fn line(path: &[u8], losses: Losses) -> String {
-    format!("{} {}\n", losses.words(), identity::digits(path))
+    format!("{} {}\n", losses.words(), identity::to_hex(path))
 }
 
-fn of_line(line: &str) -> Option<(Vec<u8>, Losses)> {
+fn parse_line(line: &str) -> Option<(Vec<u8>, Losses)> {
     let (words, path) = line.split_once(' ')?;
-    Some((identity::bytes(path)?, Losses::of_words(words)?))
+    Some((identity::from_hex(path)?, Losses::parse_words(words)?))
 }
 
 #[cfg(test)]
@@ -129,13 +130,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_noted_is_read() {
+    fn losses_round_trip() {
         for losses in 1..1 << Loss::ALL.len() {
-            let noted = (b"a b/\xff\n".to_vec(), Losses(losses));
-            assert_eq!(of_line(line(&noted.0, noted.1).trim_end()), Some(noted));
+            let recorded = (b"a b/\xff\n".to_vec(), Losses(losses));
+            assert_eq!(parse_line(line(&recorded.0, recorded.1).trim_end()), Some(recorded));
         }
         for line in ["", "owner", "x 00", "owner 0", "owner, 00"] {
-            assert_eq!(of_line(line), None, "{line:?}");
+            assert_eq!(parse_line(line), None, "{line:?}");
         }
     }
 }

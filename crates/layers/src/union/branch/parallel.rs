@@ -12,42 +12,42 @@ use crate::union::node::Instance;
 use crate::union::operations::helpers;
 
 /// Latency in microseconds from which a branch is slow: having a thread query it costs a tenth of that.
-const SLOW: u32 = 500;
-/// Minimum number of instances, and (`LONG`) minimum time in microseconds that all together are expected to take, for which a
-/// helper is woken.
-const MANY: usize = 4;
-const LONG: u32 = 50;
+const SLOW_LATENCY_MICROS: u32 = 500;
+/// Minimum number of instances, and (`MIN_HELPED_MICROS`) minimum time in microseconds that all together are expected
+/// to take, for which a helper is woken.
+const MIN_HELPED_INSTANCES: usize = 4;
+const MIN_HELPED_MICROS: u32 = 50;
 /// Maximum number of threads that query slow branches at a time.
-const THREADS_MAX: usize = 64;
+const MAX_QUERY_THREADS: usize = 64;
 /// Number of polls for a result that another thread is fetching before the waiting thread sleeps.
-const LOOKS: usize = 64;
+const MAX_POLLS: usize = 64;
 
 /// Number of these threads.
-static THREADS: AtomicUsize = AtomicUsize::new(0);
+static QUERY_THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Latency of a branch.
 #[derive(Default)]
-pub(crate) struct Pace {
+pub(crate) struct BranchLatency {
     /// Moving average, in microseconds.
     average: AtomicU32,
-    askers: Arc<Askers>,
+    threads: Arc<QueryThreads>,
 }
 
 /// Threads that are querying a branch. They may continue when their result is no longer needed.
 #[derive(Default)]
-struct Askers {
+struct QueryThreads {
     count: Mutex<usize>,
-    has_left: Condvar,
+    thread_ended: Condvar,
 }
 
-/// One of these threads, also counted in [`THREADS`], until it is dropped.
-struct Asker(Arc<Askers>);
+/// One of these threads, also counted in [`QUERY_THREADS`], until it is dropped.
+struct QueryThread(Arc<QueryThreads>);
 
-impl Pace {
+impl BranchLatency {
     /// Runs a query of the branch, and records how long it takes.
-    pub(crate) fn time<T>(&self, ask: impl FnOnce() -> T) -> T {
+    pub(crate) fn measure<T>(&self, query: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
-        let answer = ask();
+        let result = query();
         let taken = u32::try_from(begin.elapsed().as_micros()).unwrap_or(u32::MAX);
         // Approximately right even if other threads record values meanwhile.
         let average = self.expected();
@@ -56,13 +56,13 @@ impl Pace {
         if next != average {
             self.average.store(next, Ordering::Relaxed);
         }
-        answer
+        result
     }
 
     /// Waits until no thread is querying the branch, at most for the given time.
-    pub(crate) fn rest(&self, limit: Duration) {
-        let count = lock(&self.askers.count);
-        drop(self.askers.has_left.wait_timeout_while(count, limit, |count| *count > 0));
+    pub(crate) fn wait_idle(&self, limit: Duration) {
+        let count = lock(&self.threads.count);
+        drop(self.threads.thread_ended.wait_timeout_while(count, limit, |count| *count > 0));
     }
 
     /// Expected latency, in microseconds.
@@ -72,43 +72,43 @@ impl Pace {
 
     /// Returns whether the latency is so high that having a thread run the query adds little.
     pub(crate) fn is_slow(&self) -> bool {
-        self.expected() >= SLOW
+        self.expected() >= SLOW_LATENCY_MICROS
     }
 }
 
-impl Asker {
+impl QueryThread {
     /// `None` if there are too many already.
-    fn new(askers: &Arc<Askers>) -> Option<Self> {
-        *lock(&askers.count) += 1;
-        let asker = Self(Arc::clone(askers));
-        (THREADS.fetch_add(1, Ordering::Relaxed) < THREADS_MAX).then_some(asker)
+    fn new(threads: &Arc<QueryThreads>) -> Option<Self> {
+        *lock(&threads.count) += 1;
+        let thread_guard = Self(Arc::clone(threads));
+        (QUERY_THREADS.fetch_add(1, Ordering::Relaxed) < MAX_QUERY_THREADS).then_some(thread_guard)
     }
 }
 
-impl Drop for Asker {
+impl Drop for QueryThread {
     fn drop(&mut self) {
-        THREADS.fetch_sub(1, Ordering::Relaxed);
+        QUERY_THREADS.fetch_sub(1, Ordering::Relaxed);
         *lock(&self.0.count) -= 1;
-        self.0.has_left.notify_all();
+        self.0.thread_ended.notify_all();
     }
 }
 
 /// Results of queries that run in parallel: each is run by whoever takes it first, a thread of its own if it goes to a slow
 /// branch, a helper, which starts from the last one, or the caller.
-pub(crate) struct Answers<T>(Option<Arc<Asking<T>>>);
+pub(crate) struct ParallelQueries<T>(Option<Arc<SharedQueries<T>>>);
 
 /// Function that runs the query with a given number.
-type Ask<T> = dyn Fn(usize) -> T + Send + Sync;
+type QueryFn<T> = dyn Fn(usize) -> T + Send + Sync;
 
-struct Asking<T> {
-    ask: Box<Ask<T>>,
+struct SharedQueries<T> {
+    query: Box<QueryFn<T>>,
     /// Queries that have threads of their own.
     slow: Vec<bool>,
-    states: Mutex<Vec<State<T>>>,
-    has_news: Condvar,
+    states: Mutex<Vec<QueryState<T>>>,
+    state_changed: Condvar,
 }
 
-enum State<T> {
+enum QueryState<T> {
     /// Nobody is running it, and others than the caller may.
     Free,
     /// A thread of its own is about to run it.
@@ -116,90 +116,94 @@ enum State<T> {
     /// It is left to the caller, is not needed, or has its result.
     Settled,
     /// Somebody is running it.
-    Asked,
-    Answered(T),
+    Running,
+    Done(T),
     /// The thread that ran it has ended without a result.
     Lost,
 }
 
-impl<T: Send + 'static> Answers<T> {
+impl<T: Send + 'static> ParallelQueries<T> {
     /// Starts queries of the needed instances where that pays; the others are left to the caller.
-    pub(crate) fn of(
-        places: &[Instance],
+    pub(crate) fn start(
+        instances: &[Instance],
         is_needed: impl Fn(usize, &Instance) -> bool,
-        ask: impl Fn(usize, &Instance) -> T + Send + Sync + 'static,
+        query: impl Fn(usize, &Instance) -> T + Send + Sync + 'static,
     ) -> Self {
-        Self::of_places(places, is_needed, ask, true)
+        Self::start_instances(instances, is_needed, query, true)
     }
 
-    /// Like [`Answers::of`], for a query that is too short to wake a helper for: only slow branches are queried by others.
-    pub(crate) fn of_slow(
-        places: &[Instance],
+    /// Like [`ParallelQueries::start`], for a query that is too short to wake a helper for: only slow branches are
+    /// queried by others.
+    pub(crate) fn start_slow(
+        instances: &[Instance],
         is_needed: impl Fn(usize, &Instance) -> bool,
-        ask: impl Fn(usize, &Instance) -> T + Send + Sync + 'static,
+        query: impl Fn(usize, &Instance) -> T + Send + Sync + 'static,
     ) -> Self {
-        let has_slow = places.iter().filter(|place| place.member.pace.is_slow()).nth(1).is_some();
-        if has_slow { Self::of_places(places, is_needed, ask, false) } else { Self(None) }
+        let has_slow = instances.iter().filter(|instance| instance.member.latency.is_slow()).nth(1).is_some();
+        if has_slow { Self::start_instances(instances, is_needed, query, false) } else { Self(None) }
     }
 
-    fn of_places(
-        places: &[Instance],
+    fn start_instances(
+        instances: &[Instance],
         is_needed: impl Fn(usize, &Instance) -> bool,
-        ask: impl Fn(usize, &Instance) -> T + Send + Sync + 'static,
+        query: impl Fn(usize, &Instance) -> T + Send + Sync + 'static,
         may_help: bool,
     ) -> Self {
-        let needed: Vec<bool> = places.iter().enumerate().map(|(index, place)| is_needed(index, place)).collect();
-        let pace = |index: usize| &places[index].member.pace;
-        let indices = || (0..places.len()).filter(|index| needed[*index]);
-        let has_slow = indices().filter(|index| pace(*index).is_slow()).nth(1).is_some();
-        let at_hand = indices().filter(|index| !pace(*index).is_slow());
-        let (count, expected) = at_hand.fold((0, 0), |(count, sum), index| (count + 1, sum + pace(index).expected()));
-        let has_many = may_help && count >= MANY && expected >= LONG && helpers::are_waiting();
+        let needed: Vec<bool> =
+            instances.iter().enumerate().map(|(index, instance)| is_needed(index, instance)).collect();
+        let latency = |index: usize| &instances[index].member.latency;
+        let indices = || (0..instances.len()).filter(|index| needed[*index]);
+        let has_slow = indices().filter(|index| latency(*index).is_slow()).nth(1).is_some();
+        let fast = indices().filter(|index| !latency(*index).is_slow());
+        let (count, expected) = fast.fold((0, 0), |(count, sum), index| (count + 1, sum + latency(index).expected()));
+        let has_many =
+            may_help && count >= MIN_HELPED_INSTANCES && expected >= MIN_HELPED_MICROS && helpers::any_idle();
         if !has_slow && !has_many {
             return Self(None);
         }
-        let is_asked_apart = |index: &usize| has_slow && needed[*index] && pace(*index).is_slow();
-        let apart = (0..places.len()).map(|index| is_asked_apart(&index).then(|| Arc::clone(&pace(index).askers)));
-        let (apart, places): (Vec<_>, _) = (apart.collect(), places.to_vec());
-        Self::asked(&needed, &apart, has_many, move |index| ask(index, &places[index]))
+        let has_own_thread = |index: &usize| has_slow && needed[*index] && latency(*index).is_slow();
+        let own_threads =
+            (0..instances.len()).map(|index| has_own_thread(&index).then(|| Arc::clone(&latency(index).threads)));
+        let (own_threads, instances): (Vec<_>, _) = (own_threads.collect(), instances.to_vec());
+        Self::start_queries(&needed, &own_threads, has_many, move |index| query(index, &instances[index]))
     }
 
     /// Has a helper run part of `count` queries, if there are at least `least`.
-    pub(crate) fn of_many(count: usize, least: usize, ask: impl Fn(usize) -> T + Send + Sync + 'static) -> Self {
-        if count < least.max(2) || !helpers::are_waiting() {
+    pub(crate) fn start_many(count: usize, least: usize, query: impl Fn(usize) -> T + Send + Sync + 'static) -> Self {
+        if count < least.max(2) || !helpers::any_idle() {
             return Self(None);
         }
-        Self::asked(&vec![true; count], &vec![None; count], true, ask)
+        Self::start_queries(&vec![true; count], &vec![None; count], true, query)
     }
 
-    fn asked(
+    fn start_queries(
         needed: &[bool],
-        apart: &[Option<Arc<Askers>>],
+        own_threads: &[Option<Arc<QueryThreads>>],
         has_many: bool,
-        ask: impl Fn(usize) -> T + Send + Sync + 'static,
+        query: impl Fn(usize) -> T + Send + Sync + 'static,
     ) -> Self {
-        let state = |needed| if needed { State::Free } else { State::Settled };
-        let asking = Arc::new(Asking {
-            ask: Box::new(ask),
-            slow: apart.iter().map(Option::is_some).collect(),
+        let state = |needed| if needed { QueryState::Free } else { QueryState::Settled };
+        let queries = Arc::new(SharedQueries {
+            query: Box::new(query),
+            slow: own_threads.iter().map(Option::is_some).collect(),
             states: Mutex::new(needed.iter().copied().map(state).collect()),
-            has_news: Condvar::new(),
+            state_changed: Condvar::new(),
         });
-        for (index, askers) in apart.iter().enumerate() {
-            if let Some(asker) = askers.as_ref().and_then(Asker::new) {
-                asking.ask_by_thread(index, asker);
+        for (index, threads) in own_threads.iter().enumerate() {
+            if let Some(thread_guard) = threads.as_ref().and_then(QueryThread::new) {
+                queries.spawn_query(index, thread_guard);
             }
         }
         if has_many {
             // A helper that starts too late finds nothing.
-            let asking = Arc::downgrade(&asking);
+            let queries = Arc::downgrade(&queries);
             helpers::offer(move || {
-                if let Some(asking) = asking.upgrade() {
-                    asking.ask_from_last();
+                if let Some(queries) = queries.upgrade() {
+                    queries.run_from_last();
                 }
             });
         }
-        Self(Some(asking))
+        Self(Some(queries))
     }
 
     /// The result with that number, once it is available, if somebody else has run the query; otherwise nobody else will from
@@ -209,98 +213,98 @@ impl<T: Send + 'static> Answers<T> {
     }
 }
 
-impl<T> Drop for Answers<T> {
+impl<T> Drop for ParallelQueries<T> {
     fn drop(&mut self) {
-        let Some(mut asking) = self.0.take() else { return };
+        let Some(mut queries) = self.0.take() else { return };
         // A result that nobody is computing yet is no longer needed.
-        for state in &mut *lock(&asking.states) {
-            if matches!(state, State::Free | State::Started) {
-                *state = State::Settled;
+        for state in &mut *lock(&queries.states) {
+            if matches!(state, QueryState::Free | QueryState::Started) {
+                *state = QueryState::Settled;
             }
         }
         // A helper is about to leave, and must not hold a reference to the union after the operation.
-        while !asking.slow.contains(&true) {
-            match Arc::try_unwrap(asking) {
+        while !queries.slow.contains(&true) {
+            match Arc::try_unwrap(queries) {
                 Ok(_) => return,
-                Err(shared) => asking = shared,
+                Err(shared) => queries = shared,
             }
             thread::yield_now();
         }
     }
 }
 
-impl<T: Send + 'static> Asking<T> {
-    fn ask_by_thread(self: &Arc<Self>, index: usize, asker: Asker) {
-        let asking = Arc::clone(self);
+impl<T: Send + 'static> SharedQueries<T> {
+    fn spawn_query(self: &Arc<Self>, index: usize, thread_guard: QueryThread) {
+        let queries = Arc::clone(self);
         let run = move || {
-            asking.ask_now(index);
+            queries.run_query(index);
             // In this order: once it has left, it holds no reference to the union.
-            drop(asking);
-            drop(asker);
+            drop(queries);
+            drop(thread_guard);
         };
         // If no thread can be started, the caller runs the query.
         if thread::Builder::new().name("branch".to_owned()).spawn(vnode::as_server(run)).is_ok()
-            && let free @ State::Free = &mut lock(&self.states)[index]
+            && let free @ QueryState::Free = &mut lock(&self.states)[index]
         {
-            *free = State::Started;
+            *free = QueryState::Started;
         }
     }
 
-    fn ask_from_last(&self) {
+    fn run_from_last(&self) {
         for index in (0..self.slow.len()).rev().filter(|index| !self.slow[*index]) {
-            self.ask_now(index);
+            self.run_query(index);
         }
     }
 
     /// Runs the query, unless that is settled.
-    fn ask_now(&self, index: usize) {
+    fn run_query(&self, index: usize) {
         match &mut lock(&self.states)[index] {
-            unasked @ (State::Free | State::Started) => *unasked = State::Asked,
+            waiting @ (QueryState::Free | QueryState::Started) => *waiting = QueryState::Running,
             _ => return,
         }
-        let mut answer = Unanswered { asking: self, index, answer: None };
-        answer.answer = Some((self.ask)(index));
+        let mut result = RunningQuery { queries: self, index, result: None };
+        result.result = Some((self.query)(index));
     }
 
     fn take(&self, index: usize, cancellation: &Cancellation) -> Option<Result<T>> {
-        let mut looks = 0;
+        let mut polls = 0;
         let mut states = lock(&self.states);
         loop {
             let state = &mut states[index];
-            match std::mem::replace(state, State::Settled) {
+            match std::mem::replace(state, QueryState::Settled) {
                 // A branch that does not respond would block the caller itself.
-                State::Started if cancellation.may_come() => *state = State::Started,
-                State::Free | State::Started | State::Settled => return None,
-                State::Answered(answer) => return Some(Ok(answer)),
-                State::Lost => return Some(Err(Errno::EIO)),
-                State::Asked => *state = State::Asked,
+                QueryState::Started if cancellation.may_come() => *state = QueryState::Started,
+                QueryState::Free | QueryState::Started | QueryState::Settled => return None,
+                QueryState::Done(result) => return Some(Ok(result)),
+                QueryState::Lost => return Some(Err(Errno::EIO)),
+                QueryState::Running => *state = QueryState::Running,
             }
-            looks += 1;
-            if looks < LOOKS && !self.slow[index] {
+            polls += 1;
+            if polls < MAX_POLLS && !self.slow[index] {
                 drop(states);
-                (0..LOOKS).for_each(|_| std::hint::spin_loop());
+                (0..MAX_POLLS).for_each(|_| std::hint::spin_loop());
                 states = lock(&self.states);
             } else {
                 if let Err(error) = cancellation.check_again() {
                     return Some(Err(error));
                 }
-                states = cancellation.wait(&self.has_news, states);
+                states = cancellation.wait(&self.state_changed, states);
             }
         }
     }
 }
 
 /// A running query. When it is dropped, it has its result or is lost.
-struct Unanswered<'a, T> {
-    asking: &'a Asking<T>,
+struct RunningQuery<'a, T> {
+    queries: &'a SharedQueries<T>,
     index: usize,
-    answer: Option<T>,
+    result: Option<T>,
 }
 
-impl<T> Drop for Unanswered<'_, T> {
+impl<T> Drop for RunningQuery<'_, T> {
     fn drop(&mut self) {
-        lock(&self.asking.states)[self.index] = self.answer.take().map_or(State::Lost, State::Answered);
-        self.asking.has_news.notify_all();
+        lock(&self.queries.states)[self.index] = self.result.take().map_or(QueryState::Lost, QueryState::Done);
+        self.queries.state_changed.notify_all();
     }
 }
 
@@ -310,7 +314,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Runs a possibly long operation on each, in parallel where threads can be started. Returns the error of the first that has
 /// one.
-pub(crate) fn each<T: Sync>(all: &[T], act: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
+pub(crate) fn for_each<T: Sync>(all: &[T], act: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
     let Some((first, others)) = all.split_first() else { return Ok(()) };
     thread::scope(|scope| {
         let act = &act;
@@ -331,31 +335,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pace_follows_what_it_sees() {
-        let pace = Pace::default();
-        assert!(!pace.is_slow());
-        (0..4).for_each(|_| pace.time(|| thread::sleep(Duration::from_millis(2))));
-        assert!(pace.is_slow());
-        (0..100).for_each(|_| pace.time(|| ()));
-        assert!(!pace.is_slow());
+    fn latency_follows_measurements() {
+        let latency = BranchLatency::default();
+        assert!(!latency.is_slow());
+        (0..4).for_each(|_| latency.measure(|| thread::sleep(Duration::from_millis(2))));
+        assert!(latency.is_slow());
+        (0..100).for_each(|_| latency.measure(|| ()));
+        assert!(!latency.is_slow());
     }
     /// Number of `count` queries that a helper has run; each is run once, by it or by the caller.
     fn helped(count: usize) -> usize {
         let asked = Arc::new((0..count).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
         let counts = Arc::clone(&asked);
-        let ask = move |index: usize| {
+        let query = move |index: usize| {
             counts[index].fetch_add(1, Ordering::SeqCst);
             thread::sleep(Duration::from_micros(200));
             index * 2
         };
-        let answers = Answers::of_many(count, 2, ask.clone());
+        let answers = ParallelQueries::start_many(count, 2, query.clone());
         let mut helped = 0;
         for index in 0..count {
-            let answer = answers
+            let result = answers
                 .take(index, &Cancellation::default())
                 .inspect(|_| helped += 1)
-                .unwrap_or_else(|| Ok(ask(index)));
-            assert_eq!(answer, Ok(index * 2));
+                .unwrap_or_else(|| Ok(query(index)));
+            assert_eq!(result, Ok(index * 2));
         }
         drop(answers);
         assert!(asked.iter().all(|count| count.load(Ordering::SeqCst) == 1));
@@ -363,21 +367,21 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_branch_has_the_last_asker_gone() {
-        let (pace, has_left) = (Pace::default(), Arc::new(AtomicUsize::new(0)));
-        let (asker, left) = (Asker::new(&pace.askers).unwrap(), Arc::clone(&has_left));
-        pace.rest(Duration::from_millis(1));
+    fn wait_idle_waits_for_the_last_query_thread() {
+        let (latency, thread_ended) = (BranchLatency::default(), Arc::new(AtomicUsize::new(0)));
+        let (thread_guard, left) = (QueryThread::new(&latency.threads).unwrap(), Arc::clone(&thread_ended));
+        latency.wait_idle(Duration::from_millis(1));
         thread::spawn(move || {
             thread::sleep(Duration::from_millis(20));
             left.store(1, Ordering::SeqCst);
-            drop(asker);
+            drop(thread_guard);
         });
-        pace.rest(Duration::from_secs(60));
-        assert_eq!(has_left.load(Ordering::SeqCst), 1);
+        latency.wait_idle(Duration::from_secs(60));
+        assert_eq!(thread_ended.load(Ordering::SeqCst), 1);
     }
 
     #[test]
-    fn a_helper_answers_a_part() {
+    fn helper_runs_some_queries() {
         let processors = thread::available_parallelism().unwrap().get();
         let begin = Instant::now();
         // It may be busy with another test, and has to be started first.
@@ -387,23 +391,23 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_has_left_when_the_answers_are_dropped() {
+    fn helper_has_finished_when_queries_are_dropped() {
         let held = Arc::new(());
         for _ in 0..200 {
             let kept = Arc::clone(&held);
-            drop(Answers::of_many(8, 2, move |_| Arc::strong_count(&kept)));
+            drop(ParallelQueries::start_many(8, 2, move |_| Arc::strong_count(&kept)));
             assert_eq!(Arc::strong_count(&held), 1);
         }
     }
 
     #[test]
-    fn who_fails_to_answer_is_told_of() {
+    fn panicking_query_reports_an_error() {
         let begin = Instant::now();
         loop {
-            let answers = Answers::of_many(2, 2, |index| if index == 1 { panic!("a fault") } else { index });
+            let answers = ParallelQueries::start_many(2, 2, |index| if index == 1 { panic!("a fault") } else { index });
             thread::sleep(Duration::from_millis(5));
             match answers.take(1, &Cancellation::default()) {
-                Some(answer) => return assert_eq!(answer, Err(Errno::EIO)),
+                Some(result) => return assert_eq!(result, Err(Errno::EIO)),
                 None if thread::available_parallelism().unwrap().get() == 1 => return,
                 None => assert!(begin.elapsed() < Duration::from_secs(60), "no helper helps"),
             }

@@ -7,39 +7,39 @@ use std::time::{Duration, Instant};
 
 use vnode::Result;
 
-use super::branches::{Member, Slot};
+use super::branches::{BranchMember, BranchSlot};
 use super::claim::is_only_described;
 use crate::union::state::Union;
 
 /// Time after which a failed recovery is retried, by an operation that changes something.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Upper bound on how long that waits for operations in progress.
-const PATIENCE: Duration = Duration::from_millis(100);
+const RETRY_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Whether recovery is incomplete, and when it was last tried.
 #[derive(Default)]
-pub(crate) struct Recovery {
+pub(crate) struct RecoverySchedule {
     is_due: AtomicBool,
-    tried: Mutex<Option<Instant>>,
+    last_attempt: Mutex<Option<Instant>>,
 }
 
-impl Recovery {
-    fn note(&self, is_all: bool) {
-        *self.tried.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        self.is_due.store(!is_all, Ordering::Relaxed);
+impl RecoverySchedule {
+    fn record_attempt(&self, is_complete: bool) {
+        *self.last_attempt.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.is_due.store(!is_complete, Ordering::Relaxed);
     }
 
     /// Returns whether to try now; `true` for one caller only.
-    fn begins(&self) -> bool {
+    fn begin_retry(&self) -> bool {
         if !self.is_due.load(Ordering::Relaxed) {
             return false;
         }
-        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
-        let begins = tried.is_none_or(|tried| tried.elapsed() >= RETRY);
-        if begins {
-            *tried = Some(Instant::now());
+        let mut last_attempt = self.last_attempt.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last_attempt.is_none_or(|attempt| attempt.elapsed() >= RETRY_INTERVAL);
+        if is_due {
+            *last_attempt = Some(Instant::now());
         }
-        begins
+        is_due
     }
 }
 
@@ -50,26 +50,26 @@ impl Union {
         if is_only_described() {
             return;
         }
-        let (slots, mut is_all) = (self.branches.slots(), true);
-        for layers in slots.chunk_by(Slot::is_beside) {
+        let (slots, mut is_complete) = (self.branches.slots(), true);
+        for layers in slots.chunk_by(BranchSlot::is_same_branch) {
             let newest = &layers[0].member;
             if !newest.base.is_recovered() && self.is_own(&newest.base) {
                 let layers = layers.iter().map(|slot| self.recover_layer(slot));
                 // All are tried, whatever the result of the first.
                 let is_done = layers.fold(Ok(()), Result::and).is_ok();
                 if is_done && self.branches.may_change(newest) {
-                    newest.base.note_recovered();
+                    newest.base.set_recovered();
                 }
-                is_all &= is_done;
+                is_complete &= is_done;
             }
         }
-        self.recovery.note(is_all);
+        self.recovery.record_attempt(is_complete);
     }
 
     /// Like [`Union::recover`], for one layer. In layers of snapshots, only the state directories contain anything to be
     /// undone.
-    fn recover_layer(&self, Slot { member, .. }: &Slot) -> Result<()> {
-        if !member.work.exists() {
+    fn recover_layer(&self, BranchSlot { member, .. }: &BranchSlot) -> Result<()> {
+        if !member.work.was_written() {
             return Ok(());
         }
         if self.branches.may_change(member) {
@@ -82,22 +82,22 @@ impl Union {
     }
 
     /// Schedules a retry of work that was recorded in a branch and could not be done.
-    pub(crate) fn recover_again(&self, member: &Member) {
-        member.base.note_unfinished();
-        self.recovery.note(false);
+    pub(crate) fn schedule_recovery(&self, member: &BranchMember) {
+        member.base.set_unrecovered();
+        self.recovery.record_attempt(false);
     }
 
     /// Retries unfinished work, if that is due. No operation guard may be held.
-    pub(crate) fn recover_late(&self) {
-        if self.recovery.begins()
-            && let Some(alone) = self.family.write(PATIENCE)
+    pub(crate) fn retry_recovery(&self) {
+        if self.recovery.begin_retry()
+            && let Some(guard) = self.mount_state.exclusive_guard(RETRY_TIMEOUT)
         {
             self.recover();
             // Objects that were removed or renamed that late are looked up again.
-            self.branches.note_change();
-            self.family.note_change(self);
-            drop(alone);
-            self.tell_everything_changed();
+            self.branches.bump_generation();
+            self.mount_state.invalidate_views(self);
+            drop(guard);
+            self.notify_everything_changed();
         }
     }
 }

@@ -9,23 +9,23 @@ use std::fmt::Write as _;
 
 use vnode::{Caller, Creation, Errno, Handle, Name, NameBuf, OpenFlags, Result, VnodeRef};
 
-use super::branches::Member;
-use super::verified::Sure;
+use super::branches::BranchMember;
+use super::verified::VerifiedOperations;
 use super::whiteout;
-use super::work::{self, Purpose};
+use super::work::{self, EntryPurpose};
 use super::write_order::sync_directory;
 use crate::union::identity;
-use crate::union::operations::remove::remove_own_directory;
+use crate::union::operations::remove::remove_marked_directory;
 use crate::union::state::Union;
 
 /// First line of a record.
-const FORM: &str = "plyfs rename 2";
+const RECORD_HEADER: &str = "plyfs rename 2";
 /// Maximum size of a record in bytes.
-const RECORD_BYTES_MAX: u64 = 1 << 20;
+const MAX_RECORD_BYTES: u64 = 1 << 20;
 
 /// An object at a name in a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub(crate) struct RecordedObject {
     /// Identifier of the branch.
     pub(crate) branch: u64,
     /// Handle of the directory there.
@@ -41,42 +41,42 @@ pub(crate) struct Spot {
 
 /// Work that remains after one rename.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct RenameRecord {
     /// The object's location if the rename was made.
-    pub(crate) moved: Spot,
+    pub(crate) moved: RecordedObject,
     /// Objects that must not be visible then.
-    pub(crate) removed: Vec<Spot>,
+    pub(crate) removed: Vec<RecordedObject>,
     /// Location at which a user's device that is a whiteout must be visible then; the inode number is unused.
-    pub(crate) device: Option<Spot>,
+    pub(crate) device: Option<RecordedObject>,
 }
 
 /// Content of a file that may be a record.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum RecordContent {
     /// A complete record.
-    Whole(Box<Record>),
+    Complete(Box<RenameRecord>),
     /// Not written to its end: the rename was not made.
-    Part,
+    Incomplete,
     /// Written by a later version, which knows what remains to be done.
-    InLaterForm,
+    LaterVersion,
 }
 
-impl Said {
-    fn by(text: &str) -> Self {
-        match Record::decode(text) {
-            Some(record) => Self::Whole(Box::new(record)),
-            None if work::is_later(text, FORM) => Self::InLaterForm,
-            None => Self::Part,
+impl RecordContent {
+    fn parse(text: &str) -> Self {
+        match RenameRecord::decode(text) {
+            Some(record) => Self::Complete(Box::new(record)),
+            None if work::is_later_version(text, RECORD_HEADER) => Self::LaterVersion,
+            None => Self::Incomplete,
         }
     }
 }
 
-impl Spot {
+impl RecordedObject {
     /// The object with that inode number at a name in a directory of the branch.
-    pub(crate) fn new(member: &Member, directory: &VnodeRef, stored: Name<'_>, ino: u64) -> Self {
+    pub(crate) fn new(member: &BranchMember, directory: &VnodeRef, stored: Name<'_>, ino: u64) -> Self {
         let (path, name) = (directory.path().ok(), stored.to_owned());
         Self {
-            branch: member.base.known.identifier,
+            branch: member.base.numbers.identifier,
             directory: directory.handle(),
             path,
             name,
@@ -89,13 +89,13 @@ impl Spot {
     ///
     /// # Errors
     /// Errors that leave this undecided: the remaining work stays recorded.
-    fn directory_in(&self, member: &Member) -> Result<Option<VnodeRef>> {
-        if let Some(directory) = if_there(member, member.base.file_system.resolve(&self.directory))? {
+    fn directory_in(&self, member: &BranchMember) -> Result<Option<VnodeRef>> {
+        if let Some(directory) = if_exists(member, member.base.file_system.resolve(&self.directory))? {
             return Ok(Some(directory));
         }
         let Some(path) = &self.path else { return Ok(None) };
         let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
-        if_there(
+        if_exists(
             member,
             names.into_iter().try_fold(member.base.root.clone(), |directory, name| {
                 Ok(directory.lookup(&Caller::server(), Name::new(name)?)?.vnode)
@@ -104,10 +104,10 @@ impl Spot {
     }
 
     /// The directory and whether the object is a directory, if the object is there.
-    fn find(&self, member: &Member) -> Result<Option<(VnodeRef, bool)>> {
+    fn find(&self, member: &BranchMember) -> Result<Option<(VnodeRef, bool)>> {
         let Some(directory) = self.directory_in(member)? else { return Ok(None) };
         let found = directory.lookup(&Caller::server(), self.name.as_name());
-        match found.map_err(|error| member.judged(error)) {
+        match found.map_err(|error| member.reported_error(error)) {
             Ok(entry) if entry.attributes.ino == self.ino => Ok(Some((directory, entry.attributes.is_directory()))),
             Ok(_) | Err(Errno::ENOENT | Errno::ESTALE) => Ok(None),
             Err(error) => Err(error),
@@ -115,8 +115,8 @@ impl Spot {
     }
 
     fn encode(&self, verb: &str, text: &mut String) {
-        let path = self.path.as_ref().map_or("-".to_owned(), |path| format!("/{}", identity::digits(path)));
-        let (directory, name) = (identity::digits(self.directory.as_bytes()), identity::digits(self.name.as_bytes()));
+        let path = self.path.as_ref().map_or("-".to_owned(), |path| format!("/{}", identity::to_hex(path)));
+        let (directory, name) = (identity::to_hex(self.directory.as_bytes()), identity::to_hex(self.name.as_bytes()));
         // Writing to a string does not fail.
         let device = if self.leaves_device { " device" } else { "" };
         let _ = writeln!(text, "{verb} {} {directory} {path} {name} {}{device}", self.branch, self.ino);
@@ -126,22 +126,22 @@ impl Spot {
         let (words, leaves_device) = words.strip_suffix(&["device"]).map_or((words, false), |words| (words, true));
         let [branch, directory, path, name, ino] = words else { return None };
         let path = match path.strip_prefix('/') {
-            Some(path) => Some(identity::bytes(path)?),
+            Some(path) => Some(identity::from_hex(path)?),
             None => None,
         };
         let (directory, name) =
-            (Handle::new(&identity::bytes(directory)?).ok()?, NameBuf::new(identity::bytes(name)?).ok()?);
+            (Handle::new(&identity::from_hex(directory)?).ok()?, NameBuf::new(identity::from_hex(name)?).ok()?);
         let (branch, ino) = (branch.parse().ok()?, ino.parse().ok()?);
         Some(Self { branch, directory, path, name, ino, leaves_device })
     }
 }
 
-impl Record {
+impl RenameRecord {
     /// Writes the record into the work directory of the branch in which the object moves; returns its name there.
-    pub(crate) fn write(&self, member: &Member) -> Result<NameBuf> {
+    pub(crate) fn write(&self, member: &BranchMember) -> Result<NameBuf> {
         let work = member.work.directory()?;
         loop {
-            let name = member.work.name_for(Purpose::Record);
+            let name = member.work.unused_name_for(EntryPurpose::Record);
             match write(&work, name.as_name(), self.encode().as_bytes()) {
                 Ok(()) => return Ok(name),
                 // A record that waits for a branch has the name.
@@ -155,7 +155,7 @@ impl Record {
     }
 
     fn encode(&self) -> String {
-        let mut text = format!("{FORM}\n");
+        let mut text = format!("{RECORD_HEADER}\n");
         self.moved.encode("moved", &mut text);
         self.removed.iter().for_each(|removed| removed.encode("remove", &mut text));
         self.device.iter().for_each(|device| device.encode("whiteout", &mut text));
@@ -165,17 +165,17 @@ impl Record {
 
     /// `None` if it was not written to its end: then the rename was not made.
     pub(crate) fn decode(text: &str) -> Option<Self> {
-        let body = text.strip_prefix(FORM)?.strip_prefix('\n')?.strip_suffix("end\n")?;
+        let body = text.strip_prefix(RECORD_HEADER)?.strip_prefix('\n')?.strip_suffix("end\n")?;
         let mut lines = body.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let moved = match lines.next()?.split_first()? {
-            (&"moved", words) => Spot::decode(words)?,
+            (&"moved", words) => RecordedObject::decode(words)?,
             _ => return None,
         };
         let (mut removed, mut device) = (Vec::new(), None);
         for line in lines {
             match line.split_first()? {
-                (&"remove", words) if device.is_none() => removed.push(Spot::decode(words)?),
-                (&"whiteout", words) if device.is_none() => device = Some(Spot::decode(words)?),
+                (&"remove", words) if device.is_none() => removed.push(RecordedObject::decode(words)?),
+                (&"whiteout", words) if device.is_none() => device = Some(RecordedObject::decode(words)?),
                 _ => return None,
             }
         }
@@ -185,27 +185,27 @@ impl Record {
 
 impl Union {
     /// Finishes interrupted renames in a branch.
-    pub(crate) fn recover_in(&self, member: &Member) -> Result<()> {
+    pub(crate) fn recover_in(&self, member: &BranchMember) -> Result<()> {
         let work = member.work.directory()?;
         for (name, record) in records(&work)? {
             let is_done = match record {
-                Said::Whole(record) => self.finish(member, &record)?,
-                Said::Part => true,
-                Said::InLaterForm => {
+                RecordContent::Complete(record) => self.finish_rename(member, &record)?,
+                RecordContent::Incomplete => true,
+                RecordContent::LaterVersion => {
                     let (branch, record) = (&member.base.label, String::from_utf8_lossy(name.as_bytes()));
                     tracing::warn!(branch, %record, "a later version of plyfs has begun a rename, and has to finish it");
                     false
                 }
             };
             if is_done {
-                work.unlink_surely(&Caller::server(), name.as_name())?;
+                work.unlink_verified(&Caller::server(), name.as_name())?;
             }
         }
         Ok(())
     }
 
     /// Completes the work of a record; returns whether nothing is left.
-    fn finish(&self, member: &Member, record: &Record) -> Result<bool> {
+    fn finish_rename(&self, member: &BranchMember, record: &RenameRecord) -> Result<bool> {
         if record.moved.find(member)?.is_none() {
             return Ok(true);
         }
@@ -213,9 +213,9 @@ impl Union {
         for removed in &record.removed {
             match self.branches.newest_of(removed.branch) {
                 Some(other) => {
-                    remove(&other, removed)?;
-                    if other.is_apart_from(member) {
-                        sync(&other, removed)?;
+                    remove_recorded(&other, removed)?;
+                    if other.is_unordered_with(member) {
+                        sync_removal(&other, removed)?;
                     }
                 }
                 // The branch is not in the union now; when it is again, this remains to be done.
@@ -225,15 +225,15 @@ impl Union {
         if let Some(device) = &record.device
             && let Some(directory) = device.directory_in(member)?
         {
-            member.work.leave_users_device(&directory, device.name.as_name(), &Caller::server(), None)?;
+            member.work.place_user_device(&directory, device.name.as_name(), &Caller::server(), None)?;
         }
         Ok(is_all)
     }
 }
 
 /// The result, or `None` if the error says that the object no longer exists.
-fn if_there<T>(member: &Member, answer: Result<T>) -> Result<Option<T>> {
-    match answer.map_err(|error| member.judged(error)) {
+fn if_exists<T>(member: &BranchMember, answer: Result<T>) -> Result<Option<T>> {
+    match answer.map_err(|error| member.reported_error(error)) {
         Ok(found) => Ok(Some(found)),
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE) => Ok(None),
         Err(error) => Err(error),
@@ -241,76 +241,90 @@ fn if_there<T>(member: &Member, answer: Result<T>) -> Result<Option<T>> {
 }
 
 /// Records in a work directory.
-pub(crate) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Said)>> {
+pub(crate) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, RecordContent)>> {
     let mut found = Vec::new();
     for (name, _) in work::entries(work)? {
-        if Purpose::of(name.as_bytes()) == Some(Purpose::Record) {
+        if EntryPurpose::of(name.as_bytes()) == Some(EntryPurpose::Record) {
             let text = read(work, name.as_name())?;
-            found.push((name, Said::by(&text)));
+            found.push((name, RecordContent::parse(&text)));
         }
     }
     Ok(found)
 }
 
 /// Synchronizes the removal of an object to disk.
-pub(crate) fn sync(member: &Member, spot: &Spot) -> Result<()> {
-    spot.directory_in(member)?.map_or(Ok(()), |directory| sync_directory(&directory))
+pub(crate) fn sync_removal(member: &BranchMember, object: &RecordedObject) -> Result<()> {
+    object.directory_in(member)?.map_or(Ok(()), |directory| sync_directory(&directory))
 }
 
 /// Removes an object if it is still there.
-pub(crate) fn remove(member: &Member, spot: &Spot) -> Result<()> {
-    match spot.find(member)? {
-        Some((directory, _)) if spot.leaves_device => {
-            match member.work.replace_by_device(&directory, spot.name.as_name()) {
-                Err(error) if whiteout::is_incapable(error) => {
-                    member.whiteouts.cover(&directory, spot.name.as_name())?;
-                    remove_own_directory(member, &directory, spot.name.as_name())
+pub(crate) fn remove_recorded(member: &BranchMember, object: &RecordedObject) -> Result<()> {
+    match object.find(member)? {
+        Some((directory, _)) if object.leaves_device => {
+            match member.work.replace_by_device(&directory, object.name.as_name()) {
+                Err(error) if whiteout::is_unsupported(error) => {
+                    member.whiteouts.add_file(&directory, object.name.as_name())?;
+                    remove_marked_directory(member, &directory, object.name.as_name())
                 }
                 done => done,
             }
         }
-        Some((directory, true)) => remove_own_directory(member, &directory, spot.name.as_name()),
-        Some((directory, false)) => directory.unlink_surely(&Caller::server(), spot.name.as_name()),
+        Some((directory, true)) => remove_marked_directory(member, &directory, object.name.as_name()),
+        Some((directory, false)) => directory.unlink_verified(&Caller::server(), object.name.as_name()),
         None => Ok(()),
     }
 }
 
 fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
     let server = Caller::server();
-    let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
-    let file = work.create(&server, name, &how)?.file;
+    let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
+    let file = work.create(&server, name, &creation)?.file;
     work::write_all(&*file, 0, text)?;
     file.fsync(&server, false)
 }
 
 fn read(work: &VnodeRef, name: Name<'_>) -> Result<String> {
     let entry = work.lookup(&Caller::server(), name)?;
-    if entry.attributes.is_directory() || entry.attributes.size > RECORD_BYTES_MAX {
+    if entry.attributes.is_directory() || entry.attributes.size > MAX_RECORD_BYTES {
         return Ok(String::new());
     }
-    Ok(String::from_utf8(work::read_all(&entry, RECORD_BYTES_MAX)?).unwrap_or_default())
+    Ok(String::from_utf8(work::read_all(&entry, MAX_RECORD_BYTES)?).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn spot(branch: u64, name: &[u8], path: Option<&[u8]>) -> Spot {
+    fn object(branch: u64, name: &[u8], path: Option<&[u8]>) -> RecordedObject {
         let (directory, name) = (Handle::new(&[1, 0, 255]).unwrap(), NameBuf::new(name.to_vec()).unwrap());
-        Spot { branch, directory, path: path.map(<[u8]>::to_vec), name, ino: u64::MAX, leaves_device: branch == 7 }
+        RecordedObject {
+            branch,
+            directory,
+            path: path.map(<[u8]>::to_vec),
+            name,
+            ino: u64::MAX,
+            leaves_device: branch == 7,
+        }
     }
 
     #[test]
-    fn a_record_says_the_same_when_it_is_read() {
-        let removed = vec![spot(7, b"a b\n", Some(b"")), spot(u64::MAX, &[200; 255], Some(b"x/y"))];
-        for device in [None, Some(spot(3, b"from", Some(b"x")))] {
-            let record = Record { moved: spot(0, b"end", None), removed: removed.clone(), device };
+    fn record_round_trips_and_truncation_is_detected() {
+        let removed = vec![object(7, b"a b\n", Some(b"")), object(u64::MAX, &[200; 255], Some(b"x/y"))];
+        for device in [None, Some(object(3, b"from", Some(b"x")))] {
+            let record = RenameRecord { moved: object(0, b"end", None), removed: removed.clone(), device };
             let text = record.encode();
-            assert_eq!(Record::decode(&text), Some(record));
+            assert_eq!(RenameRecord::decode(&text), Some(record));
             for length in 0..text.len() {
-                assert_eq!(Said::by(&text[..length]), Said::Part, "cut after {length} bytes");
+                assert_eq!(
+                    RecordContent::parse(&text[..length]),
+                    RecordContent::Incomplete,
+                    "cut after {length} bytes"
+                );
             }
-            assert_eq!(Said::by(&text.replacen(FORM, "plyfs rename 3", 1)), Said::InLaterForm);
+            assert_eq!(
+                RecordContent::parse(&text.replacen(RECORD_HEADER, "plyfs rename 3", 1)),
+                RecordContent::LaterVersion
+            );
         }
     }
 }

@@ -15,24 +15,24 @@ use crate::union::operations::xattrs::{self, attribute};
 
 /// A mark, with the names of its attribute.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct TrustedAttribute {
     trusted: &'static [u8],
     user: &'static [u8],
 }
 
 /// Namespace of the extended attributes in which this process stores marks of a union: `trusted` or `user` (xattr(7)).
 pub fn attributes_of_marks() -> &'static str {
-    if server() == Server::Superuser { "trusted" } else { "user" }
+    if server_identity() == ServerIdentity::Superuser { "trusted" } else { "user" }
 }
 
-impl Mark {
+impl TrustedAttribute {
     pub(crate) const fn new(trusted: &'static [u8], user: &'static [u8]) -> Self {
         Self { trusted, user }
     }
 
     /// The name that this server sets, and trusts.
     fn own(self) -> &'static [u8] {
-        if server() == Server::Superuser { self.trusted } else { self.user }
+        if server_identity() == ServerIdentity::Superuser { self.trusted } else { self.user }
     }
 
     /// Returns whether it is in a list of listxattr(2), trusted or not.
@@ -41,7 +41,7 @@ impl Mark {
     }
 
     /// Its value, if nobody else can have set it.
-    pub(crate) fn of(self, object: &VnodeRef) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn get(self, object: &VnodeRef) -> Result<Option<Vec<u8>>> {
         match attribute(object, self.own()) {
             // On somebody else's object it would not be trusted.
             Err(Errno::EPERM | Errno::EACCES) if !is_own(object)? => Ok(None),
@@ -51,12 +51,12 @@ impl Mark {
     }
 
     /// Returns whether the object has an untrusted one. A superuser's is invisible to others.
-    pub(crate) fn is_doubtful(self, object: &VnodeRef) -> Result<bool> {
+    pub(crate) fn is_untrusted(self, object: &VnodeRef) -> Result<bool> {
         let is_there = |name| match attribute(object, name) {
             Err(Errno::EPERM | Errno::EACCES) => Ok(true),
             value => value.map(|value| value.is_some()),
         };
-        Ok(self.of(object)?.is_none() && (is_there(self.user)? || is_there(self.trusted)?))
+        Ok(self.get(object)?.is_none() && (is_there(self.user)? || is_there(self.trusted)?))
     }
 
     /// Sets it; returns whether that was possible, and it will be trusted.
@@ -91,10 +91,10 @@ impl Mark {
 /// have moved something there.
 pub(crate) fn is_private(directory: &Attributes) -> bool {
     const OTHERS_WRITE: u32 = 0o022;
-    let is_owned = match server() {
-        Server::Superuser => directory.uid == 0,
-        Server::User(uid) => directory.uid == uid || directory.uid == 0,
-        Server::InNamespace => directory.uid == 0,
+    let is_owned = match server_identity() {
+        ServerIdentity::Superuser => directory.uid == 0,
+        ServerIdentity::User(uid) => directory.uid == uid || directory.uid == 0,
+        ServerIdentity::InNamespace => directory.uid == 0,
     };
     directory.is_directory() && is_owned && directory.mode & OTHERS_WRITE == 0
 }
@@ -102,18 +102,18 @@ pub(crate) fn is_private(directory: &Attributes) -> bool {
 /// Returns whether only the server can have set the attributes of an object that it trusts.
 fn is_own(object: &VnodeRef) -> Result<bool> {
     /// Owner that represents all those without a mapping in a user namespace (/proc/sys/kernel/overflowuid).
-    const NOBODY: u32 = 65_534;
+    const OVERFLOW_UID: u32 = 65_534;
     let owner = || object.getattr(&Caller::server()).map(|attributes| attributes.uid);
-    Ok(match server() {
-        Server::Superuser => true,
-        Server::User(uid) => owner()? == uid,
-        Server::InNamespace => owner()? != NOBODY,
+    Ok(match server_identity() {
+        ServerIdentity::Superuser => true,
+        ServerIdentity::User(uid) => owner()? == uid,
+        ServerIdentity::InNamespace => owner()? != OVERFLOW_UID,
     })
 }
 
 /// Owner of a server's marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Server {
+enum ServerIdentity {
     /// The superuser of the machine, who can set `trusted` attributes.
     Superuser,
     /// The superuser of a user namespace, who has several users there.
@@ -123,16 +123,16 @@ enum Server {
 }
 
 /// The kind of this process.
-fn server() -> Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    *SERVER.get_or_init(|| {
+fn server_identity() -> ServerIdentity {
+    static SERVER_IDENTITY: OnceLock<ServerIdentity> = OnceLock::new();
+    *SERVER_IDENTITY.get_or_init(|| {
         let may =
             rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
         let uid = rustix::process::geteuid();
         match has_machine_ids(IdKind::User) {
-            Some(true) if may => Server::Superuser,
-            Some(false) if uid.is_root() => Server::InNamespace,
-            _ => Server::User(uid.as_raw()),
+            Some(true) if may => ServerIdentity::Superuser,
+            Some(false) if uid.is_root() => ServerIdentity::InNamespace,
+            _ => ServerIdentity::User(uid.as_raw()),
         }
     })
 }

@@ -9,25 +9,31 @@ use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, Ren
 use super::whiteout_device::has_number;
 
 /// Operations of [`Vnode`] whose errors are reliable.
-pub(crate) trait Sure {
+pub(crate) trait VerifiedOperations {
     /// As [`Vnode::unlink`].
-    fn unlink_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()>;
+    fn unlink_verified(&self, caller: &Caller, name: Name<'_>) -> Result<()>;
     /// As [`Vnode::rmdir`].
-    fn rmdir_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()>;
+    fn rmdir_verified(&self, caller: &Caller, name: Name<'_>) -> Result<()>;
     /// As [`Vnode::create`] for a file that does not exist: after an error it still does not.
-    fn create_surely(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created>;
+    fn create_verified(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created>;
     /// As [`Vnode::mkdir`].
-    fn mkdir_surely(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry>;
+    fn mkdir_verified(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry>;
     /// As [`Vnode::mknod`].
-    fn mknod_surely(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device)
-    -> Result<Entry>;
+    fn mknod_verified(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        kind: FileKind,
+        mode: u32,
+        device: Device,
+    ) -> Result<Entry>;
     /// As [`Vnode::symlink`].
-    fn symlink_surely(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry>;
+    fn symlink_verified(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry>;
     /// As [`Vnode::link`].
-    fn link_surely(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry>;
+    fn link_verified(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry>;
     /// As [`Vnode::rename`], also if the branch does not support [`RenameMode::NoReplace`]: then a look-up checks that the name
     /// is free.
-    fn rename_surely(
+    fn rename_verified(
         &self,
         caller: &Caller,
         name: Name<'_>,
@@ -37,30 +43,30 @@ pub(crate) trait Sure {
     ) -> Result<()>;
 }
 
-impl Sure for dyn Vnode {
-    fn unlink_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        self.unlink(caller, name).or_else(|error| unless_done(error, || is_gone(self, name)))
+impl VerifiedOperations for dyn Vnode {
+    fn unlink_verified(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        self.unlink(caller, name).or_else(|error| verify_done(error, || is_unused(self, name)))
     }
 
-    fn rmdir_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        self.rmdir(caller, name).or_else(|error| unless_done(error, || is_gone(self, name)))
+    fn rmdir_verified(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        self.rmdir(caller, name).or_else(|error| verify_done(error, || is_unused(self, name)))
     }
 
-    fn create_surely(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+    fn create_verified(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         self.create(caller, name, how).inspect_err(|&error| {
             // Its creator could write to it whatever its mode: it cannot be opened again.
-            let made = unless_made(error, self, caller, name, FileKind::Regular);
+            let made = verify_made(error, self, caller, name, FileKind::Regular);
             if made.is_ok_and(|made| made.attributes.size == 0) {
-                let _ = self.unlink_surely(&Caller::server(), name);
+                let _ = self.unlink_verified(&Caller::server(), name);
             }
         })
     }
 
-    fn mkdir_surely(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        self.mkdir(caller, name, mode).or_else(|error| unless_made(error, self, caller, name, FileKind::Directory))
+    fn mkdir_verified(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        self.mkdir(caller, name, mode).or_else(|error| verify_made(error, self, caller, name, FileKind::Directory))
     }
 
-    fn mknod_surely(
+    fn mknod_verified(
         &self,
         caller: &Caller,
         name: Name<'_>,
@@ -68,21 +74,21 @@ impl Sure for dyn Vnode {
         mode: u32,
         device: Device,
     ) -> Result<Entry> {
-        self.mknod(caller, name, kind, mode, device).or_else(|error| unless_made(error, self, caller, name, kind))
+        self.mknod(caller, name, kind, mode, device).or_else(|error| verify_made(error, self, caller, name, kind))
     }
 
-    fn symlink_surely(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        self.symlink(caller, name, target).or_else(|error| unless_made(error, self, caller, name, FileKind::Symlink))
+    fn symlink_verified(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        self.symlink(caller, name, target).or_else(|error| verify_made(error, self, caller, name, FileKind::Symlink))
     }
 
-    fn link_surely(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        self.link(caller, target, name).or_else(|error| match is_doubtful(error) {
-            true => found(self, name, &target.handle()).ok_or(error),
+    fn link_verified(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        self.link(caller, target, name).or_else(|error| match may_have_been_done(error) {
+            true => entry_with_handle(self, name, &target.handle()).ok_or(error),
             false => Err(error),
         })
     }
 
-    fn rename_surely(
+    fn rename_verified(
         &self,
         caller: &Caller,
         name: Name<'_>,
@@ -96,39 +102,39 @@ impl Sure for dyn Vnode {
             _ => None,
         };
         self.rename(caller, name, to, to_name, mode).or_else(|error| match mode {
-            RenameMode::NoReplace if is_of_unknown_mode(error) => match to.lookup(&Caller::server(), to_name) {
-                Err(Errno::ENOENT) => self.rename_surely(caller, name, to, to_name, RenameMode::Replace),
+            RenameMode::NoReplace if is_unsupported_mode(error) => match to.lookup(&Caller::server(), to_name) {
+                Err(Errno::ENOENT) => self.rename_verified(caller, name, to, to_name, RenameMode::Replace),
                 there => there.and(Err(Errno::EEXIST)),
             },
-            _ => unless_done(error, || match &exchanged {
-                Some(handle) => found(&**to, to_name, handle).is_some(),
+            _ => verify_done(error, || match &exchanged {
+                Some(handle) => entry_with_handle(&**to, to_name, handle).is_some(),
                 // A whiteout that stays is not an object.
-                None => !stands_for_object(self, name) && stands_for_object(&**to, to_name),
+                None => !leads_to_object(self, name) && leads_to_object(&**to, to_name),
             }),
         })
     }
 }
 
 /// Returns whether the error says, or may say, that a branch supports no flags of renameat2(2), like NFS and many others.
-fn is_of_unknown_mode(error: Errno) -> bool {
+fn is_unsupported_mode(error: Errno) -> bool {
     matches!(error, Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP)
 }
 
 /// The error, unless it may be wrong and the change turns out to have been made.
-fn unless_done(error: Errno, is_done: impl FnOnce() -> bool) -> Result<()> {
-    if is_doubtful(error) && is_done() { Ok(()) } else { Err(error) }
+fn verify_done(error: Errno, is_done: impl FnOnce() -> bool) -> Result<()> {
+    if may_have_been_done(error) && is_done() { Ok(()) } else { Err(error) }
 }
 
 /// The error, unless it may be wrong and there is now an object of that kind at a formerly unused name. An object that somebody
 /// else has created meanwhile is not taken for the caller's.
-fn unless_made(error: Errno, directory: &dyn Vnode, caller: &Caller, name: Name<'_>, kind: FileKind) -> Result<Entry> {
-    let made = if is_doubtful(error) { directory.lookup(&Caller::server(), name).ok() } else { None };
+fn verify_made(error: Errno, directory: &dyn Vnode, caller: &Caller, name: Name<'_>, kind: FileKind) -> Result<Entry> {
+    let made = if may_have_been_done(error) { directory.lookup(&Caller::server(), name).ok() } else { None };
     let is_own = |made: &Entry| caller.server || made.attributes.uid == caller.uid;
     made.filter(|made| made.attributes.kind == kind && is_own(made)).ok_or(error)
 }
 
 /// Returns whether an operation that reports this may have been carried out: all errors except those of mere queries.
-fn is_doubtful(error: Errno) -> bool {
+fn may_have_been_done(error: Errno) -> bool {
     !matches!(
         error,
         Errno::EPERM
@@ -152,18 +158,18 @@ fn is_doubtful(error: Errno) -> bool {
 }
 
 /// Returns whether a name is unused; `false` if the query fails.
-fn is_gone(directory: &dyn Vnode, name: Name<'_>) -> bool {
+fn is_unused(directory: &dyn Vnode, name: Name<'_>) -> bool {
     matches!(directory.lookup(&Caller::server(), name), Err(Errno::ENOENT))
 }
 
 /// The entry of a name, if it is the object with this handle.
-fn found(directory: &dyn Vnode, name: Name<'_>, handle: &vnode::Handle) -> Option<Entry> {
+fn entry_with_handle(directory: &dyn Vnode, name: Name<'_>, handle: &vnode::Handle) -> Option<Entry> {
     directory.lookup(&Caller::server(), name).ok().filter(|entry| entry.vnode.handle() == *handle)
 }
 
 /// Returns whether a name leads to anything but a whiteout device; also `true` if the query fails, so that a rename counts as
 /// not made if this is its source.
-fn stands_for_object(directory: &dyn Vnode, name: Name<'_>) -> bool {
+fn leads_to_object(directory: &dyn Vnode, name: Name<'_>) -> bool {
     match directory.lookup(&Caller::server(), name) {
         Ok(entry) => !has_number(&entry.attributes),
         Err(error) => error != Errno::ENOENT,

@@ -12,33 +12,34 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vnode::{Caller, Device, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef, XattrMode};
 
-use super::trust::Mark;
-use super::verified::Sure;
+use super::trust::TrustedAttribute;
+use super::verified::VerifiedOperations;
 use super::whiteout_device::has_number;
 use crate::union::operations::xattrs::{attribute, attributes};
 
 /// Prefix of the name of every mark.
-pub(crate) const PREFIX: &[u8] = b".wh.";
+pub(crate) const MARK_PREFIX: &[u8] = b".wh.";
 /// The union's own directory at a branch's root.
-pub(crate) const STATE: &[u8] = b".wh..wh.plyfs";
-const OPAQUE: &[u8] = b".wh..wh..opq";
-const ESCAPE: &[u8] = b".wh..wh.u";
+pub(crate) const STATE_DIRECTORY: &[u8] = b".wh..wh.plyfs";
+const OPAQUE_MARK: &[u8] = b".wh..wh..opq";
+const ESCAPE_PREFIX: &[u8] = b".wh..wh.u";
 
 /// Extended attributes of overlayfs.
-const OVERLAY_OPAQUE: Mark = Mark::new(b"trusted.overlay.opaque", b"user.overlay.opaque");
+const OVERLAY_OPAQUE: TrustedAttribute = TrustedAttribute::new(b"trusted.overlay.opaque", b"user.overlay.opaque");
 /// Attribute in which a moved directory stores its former path, with the same name and meaning as in overlayfs.
-pub(crate) const OVERLAY_REDIRECT: Mark = Mark::new(b"trusted.overlay.redirect", b"user.overlay.redirect");
+pub(crate) const OVERLAY_REDIRECT: TrustedAttribute =
+    TrustedAttribute::new(b"trusted.overlay.redirect", b"user.overlay.redirect");
 /// Attribute of a device 0:0 that is not a whiteout.
-pub(crate) const USERS_DEVICE: &[u8] = b"trusted.plyfs.device";
+pub(crate) const USER_DEVICE_MARK: &[u8] = b"trusted.plyfs.device";
 /// Maximum length of a moved directory's former path.
-pub(crate) const REDIRECT_MAX: usize = 4096;
+pub(crate) const MAX_REDIRECT_BYTES: usize = 4096;
 
 /// Prefixes that users' attributes may have too, like those of a kernel overlay on the union, and the escaped form in which
 /// theirs are stored: the form in which overlayfs stores those of an overlay on it.
-const SHARED: [(&[u8], &[u8]); 2] =
+const SHARED_PREFIXES: [(&[u8], &[u8]); 2] =
     [(b"trusted.overlay.", b"trusted.overlay.overlay."), (b"user.overlay.", b"user.overlay.overlay.")];
 /// Prefixes that only the union uses.
-const OWN: [&[u8]; 2] = [b"trusted.plyfs.", b"user.plyfs."];
+const OWN_PREFIXES: [&[u8]; 2] = [b"trusted.plyfs.", b"user.plyfs."];
 
 /// Returns whether an extended attribute in a branch is hidden from users.
 pub(crate) fn is_own_attribute(stored: &[u8]) -> bool {
@@ -47,17 +48,17 @@ pub(crate) fn is_own_attribute(stored: &[u8]) -> bool {
 
 /// Name in branches of a user-visible extended attribute; `None` for one that users cannot have.
 pub(crate) fn stored_attribute(shown: &[u8]) -> Option<Cow<'_, [u8]>> {
-    for (prefix, escaped) in SHARED {
+    for (prefix, escaped) in SHARED_PREFIXES {
         if let Some(rest) = shown.strip_prefix(prefix) {
             return Some(Cow::Owned([escaped, rest].concat()));
         }
     }
-    (!OWN.iter().any(|prefix| shown.starts_with(prefix))).then_some(Cow::Borrowed(shown))
+    (!OWN_PREFIXES.iter().any(|prefix| shown.starts_with(prefix))).then_some(Cow::Borrowed(shown))
 }
 
 /// User-visible name of an extended attribute of a branch; `None` for one of the union's own.
 pub(crate) fn shown_attribute(stored: &[u8]) -> Option<Cow<'_, [u8]>> {
-    for (prefix, escaped) in SHARED {
+    for (prefix, escaped) in SHARED_PREFIXES {
         if let Some(rest) = stored.strip_prefix(escaped) {
             return Some(Cow::Owned([prefix, rest].concat()));
         }
@@ -65,7 +66,7 @@ pub(crate) fn shown_attribute(stored: &[u8]) -> Option<Cow<'_, [u8]>> {
             return None;
         }
     }
-    (!OWN.iter().any(|prefix| stored.starts_with(prefix))).then_some(Cow::Borrowed(stored))
+    (!OWN_PREFIXES.iter().any(|prefix| stored.starts_with(prefix))).then_some(Cow::Borrowed(stored))
 }
 
 /// User-visible names of these attributes, each NUL-terminated.
@@ -76,7 +77,7 @@ pub(crate) fn shown_attributes(stored: &[u8]) -> Vec<u8> {
 
 /// Format in which whiteouts and opaque directories are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum WhiteoutFormat {
     /// Files with special names.
     #[default]
     Names,
@@ -86,7 +87,7 @@ pub(crate) enum Format {
 
 /// Meaning of an entry of a branch.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Meaning<'a> {
+pub(crate) enum EntryMeaning<'a> {
     /// An object that users see by this name.
     Object(Cow<'a, [u8]>),
     /// The absence of an object of this user-visible name.
@@ -97,32 +98,32 @@ pub(crate) enum Meaning<'a> {
 
 /// Returns whether a name has the form of whiteouts and marks.
 pub(crate) fn is_special(stored: &[u8]) -> bool {
-    stored.starts_with(PREFIX)
+    stored.starts_with(MARK_PREFIX)
 }
 
 /// The meaning of an entry, by its name.
-pub(crate) fn meaning(stored: &[u8]) -> Meaning<'_> {
-    let Some(rest) = stored.strip_prefix(PREFIX) else { return Meaning::Object(Cow::Borrowed(stored)) };
-    if let Some(tail) = stored.strip_prefix(ESCAPE) {
-        return Meaning::Object(Cow::Owned([PREFIX, tail].concat()));
+pub(crate) fn meaning(stored: &[u8]) -> EntryMeaning<'_> {
+    let Some(rest) = stored.strip_prefix(MARK_PREFIX) else { return EntryMeaning::Object(Cow::Borrowed(stored)) };
+    if let Some(tail) = stored.strip_prefix(ESCAPE_PREFIX) {
+        return EntryMeaning::Object(Cow::Owned([MARK_PREFIX, tail].concat()));
     }
-    if let Some(tail) = rest.strip_prefix(ESCAPE) {
-        return Meaning::Whiteout(Cow::Owned([PREFIX, tail].concat()));
+    if let Some(tail) = rest.strip_prefix(ESCAPE_PREFIX) {
+        return EntryMeaning::Whiteout(Cow::Owned([MARK_PREFIX, tail].concat()));
     }
     // An invalid name hides nothing.
-    let is_whiteout = !rest.starts_with(PREFIX) && Name::new(rest).is_ok();
-    if is_whiteout { Meaning::Whiteout(Cow::Borrowed(rest)) } else { Meaning::Mark }
+    let is_whiteout = !rest.starts_with(MARK_PREFIX) && Name::new(rest).is_ok();
+    if is_whiteout { EntryMeaning::Whiteout(Cow::Borrowed(rest)) } else { EntryMeaning::Mark }
 }
 
 /// Name in branches of what users see by `name`.
 ///
 /// # Errors
 /// `ENAMETOOLONG` for a name without room for the escape.
-pub(crate) fn stored(name: Name<'_>) -> Result<Cow<'_, [u8]>> {
-    match name.as_bytes().strip_prefix(PREFIX) {
+pub(crate) fn stored_name(name: Name<'_>) -> Result<Cow<'_, [u8]>> {
+    match name.as_bytes().strip_prefix(MARK_PREFIX) {
         None => Ok(Cow::Borrowed(name.as_bytes())),
         Some(rest) => {
-            let stored = [ESCAPE, rest].concat();
+            let stored = [ESCAPE_PREFIX, rest].concat();
             Name::new(&stored)?;
             Ok(Cow::Owned(stored))
         }
@@ -134,27 +135,27 @@ pub(crate) fn stored(name: Name<'_>) -> Result<Cow<'_, [u8]>> {
 /// # Errors
 /// `ENAMETOOLONG`: then the whiteout can only be a device.
 pub(crate) fn whiteout_name(stored: Name<'_>) -> Result<NameBuf> {
-    NameBuf::new([PREFIX, stored.as_bytes()].concat())
+    NameBuf::new([MARK_PREFIX, stored.as_bytes()].concat())
 }
 
 /// Returns whether the entry is overlayfs's whiteout, and not a user's device of the same number.
-pub(crate) fn is_device(found: &Entry) -> Result<bool> {
-    Ok(has_number(&found.attributes) && attribute(&found.vnode, USERS_DEVICE)?.is_none())
+pub(crate) fn is_whiteout_device(found: &Entry) -> Result<bool> {
+    Ok(has_number(&found.attributes) && attribute(&found.vnode, USER_DEVICE_MARK)?.is_none())
 }
 
 /// Marks a device with the number of a whiteout as a user's, which makes it visible.
 ///
 /// # Errors
 /// `EPERM` if the mark cannot be set.
-pub(crate) fn mark_as_users(device: &VnodeRef) -> Result<()> {
-    match device.setxattr(&Caller::server(), USERS_DEVICE, b"y", XattrMode::Set) {
+pub(crate) fn mark_user_device(device: &VnodeRef) -> Result<()> {
+    match device.setxattr(&Caller::server(), USER_DEVICE_MARK, b"y", XattrMode::Set) {
         Err(Errno::EOPNOTSUPP | Errno::EACCES) => Err(Errno::EPERM),
         result => result,
     }
 }
 
 /// Returns whether the directory has a whiteout file of the name.
-pub(crate) fn stands(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
+pub(crate) fn has_whiteout_file(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
     match whiteout_name(stored) {
         Ok(name) => exists(directory, name.as_name()),
         Err(_) => Ok(false),
@@ -163,12 +164,12 @@ pub(crate) fn stands(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
 
 /// Returns whether the directory hides its lower parts.
 pub(crate) fn is_opaque(directory: &VnodeRef) -> Result<bool> {
-    let value = OVERLAY_OPAQUE.of(directory)?;
+    let value = OVERLAY_OPAQUE.get(directory)?;
     Ok(value.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?)
 }
 
 fn has_opaque_mark(directory: &VnodeRef) -> Result<bool> {
-    match exists(directory, mark(OPAQUE)) {
+    match exists(directory, mark(OPAQUE_MARK)) {
         // An unprivileged server cannot look into it, and neither can anybody through the server.
         Err(Errno::EACCES) => Ok(false),
         exists => exists,
@@ -177,38 +178,38 @@ fn has_opaque_mark(directory: &VnodeRef) -> Result<bool> {
 
 /// Marks of a directory about the lower branches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub(crate) struct DirectoryMarks {
     /// Whether the directory hides them.
     pub(crate) is_opaque: bool,
     /// The result of [`redirect`].
     pub(crate) redirect: Option<Vec<u8>>,
     /// Whether it has a mark that is not trusted.
-    pub(crate) is_doubtful: bool,
+    pub(crate) is_untrusted: bool,
 }
 
 /// Marks of a directory, queried together: most have none, and a single query shows that.
-pub(crate) fn marks(directory: &VnodeRef) -> Result<Marks> {
+pub(crate) fn marks(directory: &VnodeRef) -> Result<DirectoryMarks> {
     let names = attributes(directory)?;
-    let opaque = if OVERLAY_OPAQUE.is_in(&names) { OVERLAY_OPAQUE.of(directory)? } else { None };
+    let opaque = if OVERLAY_OPAQUE.is_in(&names) { OVERLAY_OPAQUE.get(directory)? } else { None };
     let is_opaque = opaque.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?;
     let redirect = if OVERLAY_REDIRECT.is_in(&names) { redirect(directory)? } else { None };
-    let is_doubted = |mark: Mark| Ok::<_, Errno>(mark.is_in(&names) && mark.is_doubtful(directory)?);
-    let is_doubtful = is_doubted(OVERLAY_OPAQUE)? || is_doubted(OVERLAY_REDIRECT)?;
-    Ok(Marks { is_opaque, redirect, is_doubtful })
+    let is_doubted = |mark: TrustedAttribute| Ok::<_, Errno>(mark.is_in(&names) && mark.is_untrusted(directory)?);
+    let is_untrusted = is_doubted(OVERLAY_OPAQUE)? || is_doubted(OVERLAY_REDIRECT)?;
+    Ok(DirectoryMarks { is_opaque, redirect, is_untrusted })
 }
 
 /// Location of the lower part of a moved directory: a path from the root of the lower branches, or a name in the same directory
 /// there.
 pub(crate) fn redirect(directory: &VnodeRef) -> Result<Option<Vec<u8>>> {
-    Ok(OVERLAY_REDIRECT.of(directory)?.filter(|path| !path.is_empty() && path.len() <= REDIRECT_MAX))
+    Ok(OVERLAY_REDIRECT.get(directory)?.filter(|path| !path.is_empty() && path.len() <= MAX_REDIRECT_BYTES))
 }
 
 /// Marks a directory that is not visible yet as opaque.
-pub(crate) fn set_opaque(directory: &VnodeRef, format: Format) -> Result<()> {
-    if format == Format::Overlay && OVERLAY_OPAQUE.set(&Caller::server(), directory, b"y")? {
+pub(crate) fn set_opaque(directory: &VnodeRef, format: WhiteoutFormat) -> Result<()> {
+    if format == WhiteoutFormat::Overlay && OVERLAY_OPAQUE.set(&Caller::server(), directory, b"y")? {
         return Ok(());
     }
-    match directory.mknod_surely(&Caller::server(), mark(OPAQUE), FileKind::Regular, 0o444, Device::default()) {
+    match directory.mknod_verified(&Caller::server(), mark(OPAQUE_MARK), FileKind::Regular, 0o444, Device::default()) {
         Ok(_) | Err(Errno::EEXIST) => Ok(()),
         Err(error) => Err(error),
     }
@@ -219,7 +220,7 @@ pub(crate) fn set_opaque(directory: &VnodeRef, format: Format) -> Result<()> {
 /// # Errors
 /// `EXDEV` if the branch has no extended attributes to record it in: programs then copy.
 pub(crate) fn set_redirect(writer: &Caller, directory: &VnodeRef, path: &[u8]) -> Result<()> {
-    if path.len() > REDIRECT_MAX {
+    if path.len() > MAX_REDIRECT_BYTES {
         return Err(Errno::EXDEV);
     }
     if OVERLAY_REDIRECT.set(writer, directory, path)? { Ok(()) } else { Err(Errno::EXDEV) }
@@ -228,7 +229,7 @@ pub(crate) fn set_redirect(writer: &Caller, directory: &VnodeRef, path: &[u8]) -
 /// Removes every opaque mark.
 pub(crate) fn remove_opaque(object: &VnodeRef) -> Result<()> {
     OVERLAY_OPAQUE.remove(object)?;
-    match object.unlink_surely(&Caller::server(), mark(OPAQUE)) {
+    match object.unlink_verified(&Caller::server(), mark(OPAQUE_MARK)) {
         Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
         result => result,
     }
@@ -236,12 +237,12 @@ pub(crate) fn remove_opaque(object: &VnodeRef) -> Result<()> {
 
 /// Returns whether anything but a directory carries an opaque mark.
 pub(crate) fn is_opaque_file(file: &VnodeRef) -> Result<bool> {
-    Ok(OVERLAY_OPAQUE.of(file)?.is_some())
+    Ok(OVERLAY_OPAQUE.get(file)?.is_some())
 }
 
 /// Returns whether there is a redirect mark, readable or not.
 pub(crate) fn has_redirect(object: &VnodeRef) -> Result<bool> {
-    Ok(OVERLAY_REDIRECT.of(object)?.is_some())
+    Ok(OVERLAY_REDIRECT.get(object)?.is_some())
 }
 
 /// Removes the redirect mark.
@@ -250,32 +251,32 @@ pub(crate) fn remove_redirect(object: &VnodeRef) -> Result<()> {
 }
 
 /// Returns whether the whiteout of a name can be beside the object of that name.
-pub(crate) fn can_stand_beside(stored: Name<'_>, format: Format) -> bool {
-    format == Format::Names && whiteout_name(stored).is_ok()
+pub(crate) fn can_be_beside(stored: Name<'_>, format: WhiteoutFormat) -> bool {
+    format == WhiteoutFormat::Names && whiteout_name(stored).is_ok()
 }
 
 /// Creates the whiteouts of a branch. Whiteout files are hard links of one file, if the branch supports that: a link is cheaper
 /// to create than a file.
 #[derive(Default)]
-pub(crate) struct Whiteouts {
+pub(crate) struct WhiteoutWriter {
     /// The most recent whiteout created as a file.
     file: Mutex<Option<VnodeRef>>,
     /// Whether the branch lacks hard links.
-    has_no_names: AtomicBool,
+    lacks_hard_links: AtomicBool,
     /// Whether a failure to remove a whiteout has been reported.
     is_reported: AtomicBool,
 }
 
-impl Whiteouts {
+impl WhiteoutWriter {
     /// Hides an unused name in this directory.
-    pub(crate) fn hide(&self, directory: &VnodeRef, stored: Name<'_>, format: Format) -> Result<()> {
-        if !can_stand_beside(stored, format) {
+    pub(crate) fn hide(&self, directory: &VnodeRef, stored: Name<'_>, format: WhiteoutFormat) -> Result<()> {
+        if !can_be_beside(stored, format) {
             match make_device(directory, stored) {
-                Err(error) if is_incapable(error) => {}
+                Err(error) if is_unsupported(error) => {}
                 made => return made,
             }
         }
-        self.cover(directory, stored).map(drop)
+        self.add_file(directory, stored).map(drop)
     }
 
     /// Creates a whiteout beside the object of that name in this directory, which stays visible until it is removed. Returns
@@ -283,12 +284,12 @@ impl Whiteouts {
     ///
     /// # Errors
     /// `ENAMETOOLONG` for a name whose whiteout can only be in its place.
-    pub(crate) fn cover(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
+    pub(crate) fn add_file(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
         let (server, name) = (Caller::server(), whiteout_name(stored)?);
-        let file = self.file().clone().filter(|_| !self.has_no_names.load(Ordering::Relaxed));
-        match file.map(|file| directory.link_surely(&server, &file, name.as_name())) {
+        let file = self.file().clone().filter(|_| !self.lacks_hard_links.load(Ordering::Relaxed));
+        match file.map(|file| directory.link_verified(&server, &file, name.as_name())) {
             Some(Ok(_)) => return Ok(true),
-            Some(Err(error)) if is_incapable(error) => self.has_no_names.store(true, Ordering::Relaxed),
+            Some(Err(error)) if is_unsupported(error) => self.lacks_hard_links.store(true, Ordering::Relaxed),
             _ => {}
         }
         // There is none yet, or it is gone or has the maximum number of links.
@@ -297,7 +298,7 @@ impl Whiteouts {
                 *self.file() = Some(made.vnode);
                 Ok(true)
             }
-            Err(Errno::EEXIST) if stands(directory, stored)? => Ok(false),
+            Err(Errno::EEXIST) if has_whiteout_file(directory, stored)? => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -323,9 +324,9 @@ impl Whiteouts {
 }
 
 /// Name in branches that a whiteout file of this name hides; `None` if it is not a whiteout.
-pub(crate) fn stored_of_whiteout(name: &[u8]) -> Option<Name<'_>> {
+pub(crate) fn hidden_name(name: &[u8]) -> Option<Name<'_>> {
     match meaning(name) {
-        Meaning::Whiteout(_) => Name::new(&name[PREFIX.len()..]).ok(),
+        EntryMeaning::Whiteout(_) => Name::new(&name[MARK_PREFIX.len()..]).ok(),
         _ => None,
     }
 }
@@ -336,25 +337,25 @@ pub(crate) fn make_device(directory: &VnodeRef, stored: Name<'_>) -> Result<()> 
 }
 
 /// Returns whether the error says that a branch lacks devices, or the renames that put them into place.
-pub(crate) fn is_incapable(error: Errno) -> bool {
+pub(crate) fn is_unsupported(error: Errno) -> bool {
     matches!(error, Errno::EPERM | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP)
 }
 
 /// Removes the whiteout of a name, if there is one that is a file of its own.
 pub(crate) fn remove(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     let Ok(name) = whiteout_name(stored) else { return Ok(()) };
-    match directory.unlink_surely(&Caller::server(), name.as_name()) {
+    match directory.unlink_verified(&Caller::server(), name.as_name()) {
         Err(Errno::ENOENT) => Ok(()),
         // Somebody who may create names in the branch has made it; its contents are invisible.
-        Err(Errno::EISDIR) => directory.rmdir_surely(&Caller::server(), name.as_name()),
+        Err(Errno::EISDIR) => directory.rmdir_verified(&Caller::server(), name.as_name()),
         result => result,
     }
 }
 
 /// Removes the whiteout of a name, whatever its form.
-pub(crate) fn lift(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+pub(crate) fn remove_any(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     match directory.lookup(&Caller::server(), stored) {
-        Ok(entry) if is_device(&entry)? => directory.unlink_surely(&Caller::server(), stored)?,
+        Ok(entry) if is_whiteout_device(&entry)? => directory.unlink_verified(&Caller::server(), stored)?,
         Ok(_) | Err(Errno::ENOENT) => {}
         Err(error) => return Err(error),
     }
@@ -363,13 +364,15 @@ pub(crate) fn lift(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
 
 /// Atomically turns a whiteout device into a whiteout file, so that an object can take its name. Returns whether there was a
 /// device.
-pub(crate) fn make_room(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
+pub(crate) fn displace_device(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
     let server = Caller::server();
     match directory.lookup(&server, stored) {
-        Ok(entry) if is_device(&entry)? => {
+        Ok(entry) if is_whiteout_device(&entry)? => {
             match whiteout_name(stored) {
-                Ok(name) => directory.rename_surely(&server, stored, directory, name.as_name(), RenameMode::Replace)?,
-                Err(_) => directory.unlink_surely(&server, stored)?,
+                Ok(name) => {
+                    directory.rename_verified(&server, stored, directory, name.as_name(), RenameMode::Replace)?
+                }
+                Err(_) => directory.unlink_verified(&server, stored)?,
             }
             Ok(true)
         }
@@ -379,11 +382,11 @@ pub(crate) fn make_room(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> 
 }
 
 /// Restores the whiteout device after no object has taken its name.
-pub(crate) fn take_back_room(directory: &VnodeRef, stored: Name<'_>) {
+pub(crate) fn restore_device(directory: &VnodeRef, stored: Name<'_>) {
     let server = Caller::server();
     // If it stays a whiteout file, that hides the name as well.
     let _ = match whiteout_name(stored) {
-        Ok(name) => directory.rename_surely(&server, name.as_name(), directory, stored, RenameMode::NoReplace),
+        Ok(name) => directory.rename_verified(&server, name.as_name(), directory, stored, RenameMode::NoReplace),
         Err(_) => make_device(directory, stored),
     };
 }
@@ -397,7 +400,7 @@ fn exists(directory: &VnodeRef, name: Name<'_>) -> Result<bool> {
 }
 
 /// User-visible extended attributes, sorted.
-pub(crate) fn users_attributes(object: &VnodeRef) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+pub(crate) fn user_xattrs(object: &VnodeRef) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let server = Caller::server();
     let names = object.listxattr(&server)?;
     let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && !is_own_attribute(name));
@@ -423,28 +426,39 @@ fn mark(name: &'static [u8]) -> Name<'static> {
 mod tests {
     use super::*;
 
-    fn object(name: &[u8]) -> Meaning<'_> {
-        Meaning::Object(Cow::Borrowed(name))
+    fn object(name: &[u8]) -> EntryMeaning<'_> {
+        EntryMeaning::Object(Cow::Borrowed(name))
     }
 
     #[test]
-    fn names_in_branches_and_names_that_users_see() {
+    fn names_are_escaped_and_unescaped() {
         for name in [&b"x"[..], b".wh", b".wh.x", b".wh..wh..opq", b".wh..wh.plyfs", b".wh..wh.ux", b".wh."] {
             let name = Name::new(name).unwrap();
-            let kept = stored(name).unwrap();
+            let kept = stored_name(name).unwrap();
             assert_eq!(meaning(&kept), object(name.as_bytes()), "{name:?} is kept as {kept:?}");
             let whiteout = whiteout_name(Name::new(&kept).unwrap()).unwrap();
-            assert_eq!(meaning(whiteout.as_bytes()), Meaning::Whiteout(Cow::Borrowed(name.as_bytes())), "{name:?}");
+            assert_eq!(
+                meaning(whiteout.as_bytes()),
+                EntryMeaning::Whiteout(Cow::Borrowed(name.as_bytes())),
+                "{name:?}"
+            );
         }
-        for mark in
-            [&b".wh."[..], b".wh..", b".wh...", STATE, OPAQUE, b".wh..wh.plnk", b".wh..wh.orph", b".wh..wh.aufs"]
-        {
-            assert_eq!(meaning(mark), Meaning::Mark);
+        for mark in [
+            &b".wh."[..],
+            b".wh..",
+            b".wh...",
+            STATE_DIRECTORY,
+            OPAQUE_MARK,
+            b".wh..wh.plnk",
+            b".wh..wh.orph",
+            b".wh..wh.aufs",
+        ] {
+            assert_eq!(meaning(mark), EntryMeaning::Mark);
         }
     }
 
     #[test]
-    fn attributes_in_branches_and_attributes_that_users_see() {
+    fn attributes_are_escaped_and_unescaped() {
         for shown in [&b"user.x"[..], b"trusted.overlay.opaque", b"user.overlay.overlay.x", b"trusted.overlays"] {
             let stored = stored_attribute(shown).unwrap();
             assert_eq!(shown_attribute(&stored).as_deref(), Some(shown), "{stored:?}");
@@ -463,9 +477,9 @@ mod tests {
     }
 
     #[test]
-    fn names_without_room_for_an_escape_are_too_long() {
-        let long = [PREFIX, &[b'x'; 251]].concat();
-        assert_eq!(stored(Name::new(&long).unwrap()).err(), Some(Errno::ENAMETOOLONG));
+    fn names_too_long_to_escape_are_refused() {
+        let long = [MARK_PREFIX, &[b'x'; 251]].concat();
+        assert_eq!(stored_name(Name::new(&long).unwrap()).err(), Some(Errno::ENAMETOOLONG));
         assert!(whiteout_name(Name::new(&[b'x'; 251]).unwrap()).is_ok());
         assert!(whiteout_name(Name::new(&[b'x'; 252]).unwrap()).is_err());
     }

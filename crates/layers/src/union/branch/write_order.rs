@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use vnode::{Caller, Errno, Result, VnodeRef};
 
-use super::branches::Member;
-use crate::union::node::{Node, Whereabouts};
+use super::branches::BranchMember;
+use crate::union::node::{Node, NodeLocation};
 
 /// Synchronizes the names in a directory of a branch. A file system that does not support that is assumed to have done it.
 pub(crate) fn sync_directory(directory: &VnodeRef) -> Result<()> {
@@ -22,54 +22,57 @@ pub(crate) fn sync_directory(directory: &VnodeRef) -> Result<()> {
 
 /// Returns whether changes in a directory of one branch and in a directory of another may reach the disk in another order. For
 /// branches on one disk they cannot.
-pub(crate) fn are_apart((one, here): (&Member, &VnodeRef), (other, there): (&Member, &VnodeRef)) -> bool {
+pub(crate) fn are_unordered(
+    (one, here): (&BranchMember, &VnodeRef),
+    (other, there): (&BranchMember, &VnodeRef),
+) -> bool {
     let is_one_storage = || here.storage().is_some_and(|storage| there.storage() == Some(storage));
-    one.is_apart_from(other) && !is_one_storage()
+    one.is_unordered_with(other) && !is_one_storage()
 }
 
-impl Member {
+impl BranchMember {
     /// Returns whether changes in the other branch and here may reach the disk in another order.
-    pub(crate) fn is_apart_from(&self, other: &Member) -> bool {
-        self.base.known.tag != other.base.known.tag
+    pub(crate) fn is_unordered_with(&self, other: &BranchMember) -> bool {
+        self.base.numbers.tag != other.base.numbers.tag
     }
 }
 
 impl Node {
     /// Records that it was copied to a branch, or its data were filled in there, which may not be on disk yet.
-    pub(crate) fn has_arrived(&self) {
-        self.is_arriving.store(true, Ordering::Release);
+    pub(crate) fn record_arrival(&self) {
+        self.needs_arrival_sync.store(true, Ordering::Release);
     }
 
     /// Returns whether it may have been copied to its branch since that was last synchronized.
-    pub(crate) fn is_arriving(&self) -> bool {
-        self.is_arriving.load(Ordering::Acquire)
+    pub(crate) fn needs_arrival_sync(&self) -> bool {
+        self.needs_arrival_sync.load(Ordering::Acquire)
     }
 
     /// Synchronizes this object's arrival in a branch, with the ancestors that were created there for it.
     ///
     /// # Errors
     /// Errors of fsync(2): then it is still to be done.
-    pub(crate) fn sync_arrival(&self, member: &Member) -> Result<()> {
+    pub(crate) fn sync_arrival(&self, member: &BranchMember) -> Result<()> {
         let mut node = self.reference();
-        while node.is_arriving.swap(false, Ordering::AcqRel) {
+        while node.needs_arrival_sync.swap(false, Ordering::AcqRel) {
             let synchronized = node.sync_directory_above(member);
             if synchronized.is_err() || node.instances().len() > 2 {
                 // A directory may have been created in several branches.
-                node.has_arrived();
+                node.record_arrival();
             }
             synchronized?;
-            let Whereabouts::At(above) = node.whereabouts() else { break };
+            let NodeLocation::At(above) = node.location() else { break };
             node = above.directory;
         }
         Ok(())
     }
 
-    fn sync_directory_above(self: &std::sync::Arc<Self>, member: &Member) -> Result<()> {
-        if self.find_whereabouts().is_err() {
+    fn sync_directory_above(self: &std::sync::Arc<Self>, member: &BranchMember) -> Result<()> {
+        if self.find_location().is_err() {
             // The name by which it was copied is not known any more.
             return member.base.file_system.sync();
         }
-        let Whereabouts::At(above) = self.whereabouts() else { return Ok(()) };
-        above.directory.instance_in(member).map_or(Ok(()), |place| sync_directory(&place))
+        let NodeLocation::At(above) = self.location() else { return Ok(()) };
+        above.directory.instance_in(member).map_or(Ok(()), |directory| sync_directory(&directory))
     }
 }

@@ -10,72 +10,72 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use vnode::{Attributes, Handle, Result, Timestamp, VnodeRef};
 
-use crate::union::branch::whiteout::{self, Marks};
+use crate::union::branch::whiteout::{self, DirectoryMarks};
 
 /// Period within which a later change may have the same time: FAT stores times in steps of two seconds, and its clock may lag
 /// by a tick.
-const CLOCK_STEP: Duration = Duration::from_millis(2_100);
+const MAX_CLOCK_STEP: Duration = Duration::from_millis(2_100);
 /// Maximum number of cached directories of all branches of a server, divided equally among these.
-const DIRECTORIES_MAX: usize = 1 << 16;
+const MAX_CACHED_DIRECTORIES: usize = 1 << 16;
 /// Minimum number of cached directories of a branch.
-const DIRECTORIES_OF_BRANCH_MIN: usize = 1 << 10;
+const MIN_DIRECTORIES_PER_BRANCH: usize = 1 << 10;
 /// Maximum length in bytes of a path in a cached redirect mark.
-const REDIRECT_MAX: usize = 256;
+const MAX_CACHED_REDIRECT_BYTES: usize = 256;
 
 /// Number of caches.
-static CACHES: AtomicUsize = AtomicUsize::new(0);
+static CACHE_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Cached marks of a branch's directories.
 pub(crate) struct MarkCache {
-    known: Mutex<HashMap<Handle, (Timestamp, Marks)>>,
+    entries: Mutex<HashMap<Handle, (Timestamp, DirectoryMarks)>>,
 }
 
 impl Default for MarkCache {
     fn default() -> Self {
-        CACHES.fetch_add(1, Ordering::Relaxed);
-        Self { known: Mutex::default() }
+        CACHE_COUNT.fetch_add(1, Ordering::Relaxed);
+        Self { entries: Mutex::default() }
     }
 }
 
 impl Drop for MarkCache {
     fn drop(&mut self) {
-        CACHES.fetch_sub(1, Ordering::Relaxed);
+        CACHE_COUNT.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl MarkCache {
     /// The marks of a directory with these attributes.
-    pub(crate) fn of(&self, directory: &VnodeRef, attributes: &Attributes) -> Result<Marks> {
+    pub(crate) fn marks_of(&self, directory: &VnodeRef, attributes: &Attributes) -> Result<DirectoryMarks> {
         let handle = directory.handle();
-        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((ctime, marks)) = lock().get(&handle)
             && *ctime == attributes.ctime
         {
             return Ok(marks.clone());
         }
         let marks = whiteout::marks(directory)?;
-        let is_short = marks.redirect.as_ref().is_none_or(|path| path.len() <= REDIRECT_MAX);
+        let is_short = marks.redirect.as_ref().is_none_or(|path| path.len() <= MAX_CACHED_REDIRECT_BYTES);
         if is_short && is_settled(attributes.ctime) {
-            let mut known = lock();
-            if known.len() >= directories_of_branch(CACHES.load(Ordering::Relaxed)) {
-                known.clear();
+            let mut entries = lock();
+            if entries.len() >= directories_per_branch(CACHE_COUNT.load(Ordering::Relaxed)) {
+                entries.clear();
             }
-            known.insert(handle, (attributes.ctime, marks.clone()));
+            entries.insert(handle, (attributes.ctime, marks.clone()));
         }
         Ok(marks)
     }
 }
 
 /// Maximum number of cached directories of each of `branches` branches.
-fn directories_of_branch(branches: usize) -> usize {
-    (DIRECTORIES_MAX / branches.max(1)).max(DIRECTORIES_OF_BRANCH_MIN)
+fn directories_per_branch(branches: usize) -> usize {
+    (MAX_CACHED_DIRECTORIES / branches.max(1)).max(MIN_DIRECTORIES_PER_BRANCH)
 }
 
 /// Returns whether no later change can have this time.
 pub(crate) fn is_settled(time: Timestamp) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = u64::try_from(time.seconds).unwrap_or(0);
-    now.saturating_sub(Duration::new(seconds, time.nanoseconds)) > CLOCK_STEP
+    now.saturating_sub(Duration::new(seconds, time.nanoseconds)) > MAX_CLOCK_STEP
 }
 
 #[cfg(test)]
@@ -83,8 +83,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn branches_share_what_is_remembered() {
-        assert_eq!([1, 2, 16].map(|branches| branches * directories_of_branch(branches)), [DIRECTORIES_MAX; 3]);
-        assert_eq!(directories_of_branch(1 << 20), DIRECTORIES_OF_BRANCH_MIN);
+    fn branches_share_the_cache_capacity() {
+        assert_eq!([1, 2, 16].map(|branches| branches * directories_per_branch(branches)), [MAX_CACHED_DIRECTORIES; 3]);
+        assert_eq!(directories_per_branch(1 << 20), MIN_DIRECTORIES_PER_BRANCH);
     }
 }

@@ -11,43 +11,43 @@ use std::time::{Duration, Instant};
 use crate::union::state::Union;
 
 /// Time for which the last check is trusted.
-const BELIEVED: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Upper bound on how long an operation that applies others' changes waits for those in progress.
-const SHORTLY: Duration = Duration::from_millis(100);
+const MODE_CHANGE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Time of the last check of the branches, and actions required by its result.
 #[derive(Default)]
-pub(crate) struct Others {
-    looked: Mutex<Option<Instant>>,
+pub(crate) struct ForeignChanges {
+    last_check: Mutex<Option<Instant>>,
     /// Whether modes have to be set again, since they depend on what others have written to another branch.
-    is_mode_due: AtomicBool,
+    is_mode_update_due: AtomicBool,
 }
 
-impl Others {
+impl ForeignChanges {
     /// Returns whether to check now; `true` for one caller only.
-    fn begins(&self) -> bool {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        let begins = looked.is_none_or(|looked| looked.elapsed() >= BELIEVED);
-        if begins {
-            *looked = Some(Instant::now());
+    fn begin_check(&self) -> bool {
+        let mut last_check = self.last_check.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last_check.is_none_or(|last_check| last_check.elapsed() >= CHECK_INTERVAL);
+        if is_due {
+            *last_check = Some(Instant::now());
         }
-        begins
+        is_due
     }
 }
 
 impl Union {
     /// Checks the branches that others may write, if it is time. The caller may hold an operation guard.
-    pub(crate) fn look_at_others(&self) {
-        match self.family.common().filter(|_| self.private.is_some()) {
+    pub(crate) fn check_foreign_changes(&self) {
+        match self.mount_state.common_union().filter(|_| self.view_state.is_some()) {
             // A view reads branches of the mount's union, which has to check them first.
-            Some(common) => common.look_at_branches(),
-            None => self.look_at_branches(),
+            Some(common) => common.check_foreign_branches(),
+            None => self.check_foreign_branches(),
         }
     }
 
-    fn look_at_branches(&self) {
-        if !self.others.begins() {
+    fn check_foreign_branches(&self) {
+        if !self.foreign_changes.begin_check() {
             return;
         }
         let slots = self.branches.slots();
@@ -56,23 +56,25 @@ impl Union {
         for member in read {
             let had_metacopies = member.work.has_metacopies();
             // A branch that cannot be read now counts as unchanged.
-            is_new |= member.work.look_again().unwrap_or(false);
+            is_new |= member.work.reread().unwrap_or(false);
             if member.work.has_metacopies() != had_metacopies {
-                self.others.is_mode_due.store(true, Ordering::Relaxed);
+                self.foreign_changes.is_mode_update_due.store(true, Ordering::Relaxed);
             }
         }
         if is_new {
-            self.branches.note_change();
-            self.family.note_change(self);
+            self.branches.bump_generation();
+            self.mount_state.invalidate_views(self);
         }
     }
 
     /// Restricts each branch's mode to what others' changes allow. No operation guard may be held. If an operation does not end
     /// this is postponed: nobody waits long for a branch that does not respond.
-    pub(crate) fn follow_others(&self) {
-        if self.others.is_mode_due.load(Ordering::Relaxed) && self.others.is_mode_due.swap(false, Ordering::Relaxed) {
-            let is_done = self.change_within(SHORTLY, |_, _| Ok(())).is_ok();
-            self.others.is_mode_due.fetch_or(!is_done, Ordering::Relaxed);
+    pub(crate) fn apply_foreign_changes(&self) {
+        if self.foreign_changes.is_mode_update_due.load(Ordering::Relaxed)
+            && self.foreign_changes.is_mode_update_due.swap(false, Ordering::Relaxed)
+        {
+            let is_done = self.change_within(MODE_CHANGE_TIMEOUT, |_, _| Ok(())).is_ok();
+            self.foreign_changes.is_mode_update_due.fetch_or(!is_done, Ordering::Relaxed);
         }
     }
 }

@@ -2,6 +2,6 @@
 
 pub(crate) mod directory_marks;
 pub(crate) mod foreign_changes;
-pub(crate) mod listed;
 pub(crate) mod names;
+pub(crate) mod recent_directories;
 pub(crate) mod revalidation;

@@ -9,34 +9,34 @@ use std::time::Duration;
 
 use vnode::{Caller, Errno, FileKind, Name, Result, VnodeRef};
 
-use crate::union::branch::branches::Member;
-use crate::union::branch::lease::{LEASED, Patience};
-use crate::union::node::{Above, Instance, Node, Whereabouts};
-use crate::union::operations::lookup::Found;
+use crate::union::branch::branches::BranchMember;
+use crate::union::branch::lease::{LEASE_CONFLICT, LeaseRetry};
+use crate::union::node::{Instance, Node, NodeLocation, ParentEntry};
+use crate::union::operations::lookup::LookupResult;
 use crate::union::state::Union;
 
 /// Time after which a directory is looked up again at its location: it may have been created or removed in another branch.
-const BELIEVED: Duration = Duration::from_secs(1);
+const REVALIDATION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time without progress after which another thread revalidates directories in parallel; after a number of such periods the
 /// remaining ones are left to revalidate when they are used.
-const SILENCE: Duration = Duration::from_millis(100);
-const SILENCES_MAX: usize = 10;
+const STALL_TIMEOUT: Duration = Duration::from_millis(100);
+const MAX_STALLS: usize = 10;
 
 /// Revalidates these directories while no operation is in progress and none can begin. So nobody waits for those that do not
 /// respond, for example because a file server underneath is gone: their threads continue on their own.
-pub(crate) fn refresh_all(directories: Vec<Arc<Node>>) {
+pub(crate) fn revalidate_all(directories: Vec<Arc<Node>>) {
     let count = directories.len();
     let left = Arc::new(Mutex::new(directories));
-    let (sender, learnt) = channel();
-    let (mut done, mut silences) = (0, 0);
-    start_refreshing(&left, &sender);
-    while done < count && silences < SILENCES_MAX {
-        match learnt.recv_timeout(SILENCE) {
+    let (sender, results) = channel();
+    let (mut done, mut stalls) = (0, 0);
+    spawn_revalidation(&left, &sender);
+    while done < count && stalls < MAX_STALLS {
+        match results.recv_timeout(STALL_TIMEOUT) {
             Ok(()) => done += 1,
             Err(_) => {
-                silences += 1;
-                start_refreshing(&left, &sender);
+                stalls += 1;
+                spawn_revalidation(&left, &sender);
             }
         }
     }
@@ -45,26 +45,26 @@ pub(crate) fn refresh_all(directories: Vec<Arc<Node>>) {
 }
 
 /// Starts a thread that does this until no directory is left. If it cannot be started, they are revalidated when they are used.
-fn start_refreshing(left: &Arc<Mutex<Vec<Arc<Node>>>>, sender: &Sender<()>) {
+fn spawn_revalidation(left: &Arc<Mutex<Vec<Arc<Node>>>>, sender: &Sender<()>) {
     let (left, sender) = (Arc::clone(left), Sender::clone(sender));
     let next = move || left.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    let refresh = move || {
+    let revalidate = move || {
         while let Some(directory) = next() {
             // A lost directory reports so when it is used.
-            let _ = directory.refresh();
-            directory.forget_names();
+            let _ = directory.revalidate();
+            directory.invalidate_names();
             // Nobody waits any more for a late result.
             let _ = sender.send(());
         }
     };
-    let _ = thread::Builder::new().name("refresh".to_owned()).spawn(refresh);
+    let _ = thread::Builder::new().name("refresh".to_owned()).spawn(revalidate);
 }
 
 impl Union {
     /// Begins an operation: the set of branches stays the same until the result is dropped. Must not be called by a holder of
     /// an operation guard.
-    pub(crate) fn steady(&self) -> RwLockReadGuard<'_, ()> {
-        self.family.read()
+    pub(crate) fn operation_guard(&self) -> RwLockReadGuard<'_, ()> {
+        self.mount_state.operation_guard()
     }
 }
 
@@ -73,83 +73,83 @@ impl Node {
     ///
     /// # Errors
     /// `ESTALE` if it was in a branch that has been removed.
-    pub(crate) fn begin(self: &Arc<Self>) -> Result<RwLockReadGuard<'_, ()>> {
-        let steady = self.union.steady();
-        self.refresh()?;
-        Ok(steady)
+    pub(crate) fn begin_operation(self: &Arc<Self>) -> Result<RwLockReadGuard<'_, ()>> {
+        let guard = self.union.operation_guard();
+        self.revalidate()?;
+        Ok(guard)
     }
 
     /// Runs a read-only operation.
-    pub(crate) fn reading<T>(self: &Arc<Self>, read: impl FnOnce(&Arc<Self>) -> Result<T>) -> Result<T> {
-        self.begin().and_then(|_steady| read(self)).map_err(|error| self.judged(error))
+    pub(crate) fn run_query<T>(self: &Arc<Self>, read: impl FnOnce(&Arc<Self>) -> Result<T>) -> Result<T> {
+        self.begin_operation().and_then(|_guard| read(self)).map_err(|error| self.reported_error(error))
     }
 
     /// Runs an operation that changes something. If a branch turns out to have become read-only, runs it once more with the
     /// branch treated as if it had been configured so (Unionfs, section 2).
-    pub(crate) fn changing<T>(self: &Arc<Self>, change: impl Fn(&Arc<Self>) -> Result<T>) -> Result<T> {
-        self.changing_within(Patience::of_one(), change)
+    pub(crate) fn run_change<T>(self: &Arc<Self>, change: impl Fn(&Arc<Self>) -> Result<T>) -> Result<T> {
+        self.run_change_within(LeaseRetry::for_single_caller(), change)
     }
 
-    /// Like [`Node::changing`], with another bound on the wait for a conflicting lease.
-    pub(crate) fn changing_within<T>(
+    /// Like [`Node::run_change`], with another bound on the wait for a conflicting lease.
+    pub(crate) fn run_change_within<T>(
         self: &Arc<Self>,
-        mut patience: Patience,
+        mut lease_retry: LeaseRetry,
         change: impl Fn(&Arc<Self>) -> Result<T>,
     ) -> Result<T> {
         loop {
-            self.union.recover_late();
-            self.union.follow_others();
-            let changed = self.begin().and_then(|_steady| change(self));
+            self.union.retry_recovery();
+            self.union.apply_foreign_changes();
+            let changed = self.begin_operation().and_then(|_guard| change(self));
             match changed {
-                Err(Errno::EROFS) if self.union.learn_what_is_read_only() => {}
-                Err(LEASED) => patience.wait()?,
-                changed => return changed.map_err(|error| self.judged(error)),
+                Err(Errno::EROFS) if self.union.detect_read_only_branches() => {}
+                Err(LEASE_CONFLICT) => lease_retry.wait()?,
+                changed => return changed.map_err(|error| self.reported_error(error)),
             }
         }
     }
 
     /// Revalidates the object after changes of the branches.
-    pub(crate) fn refresh(self: &Arc<Self>) -> Result<()> {
-        let is_old = self.kind == FileKind::Directory && self.has_grown_old();
+    pub(crate) fn revalidate(self: &Arc<Self>) -> Result<()> {
+        let is_old = self.kind == FileKind::Directory && self.is_check_due();
         if is_old {
-            self.union.look_at_others();
+            self.union.check_foreign_changes();
         }
         let now = self.union.branches.generation();
         if self.generation.load(Ordering::Acquire) != now {
-            for node in self.way_to_current(now).into_iter().rev() {
-                match node.follow() {
+            for node in self.stale_ancestors(now).into_iter().rev() {
+                match node.look_up_again() {
                     // It is looked up again when it is next used.
-                    Err(_) if self.union.failed_branch().is_some() => node.keep_what_is_left(),
-                    followed => {
-                        followed?;
+                    Err(_) if self.union.failed_branch().is_some() => node.keep_remaining_instances(),
+                    result => {
+                        result?;
                         node.generation.fetch_max(now, Ordering::AcqRel);
                     }
                 }
             }
         } else if is_old {
-            match self.follow() {
+            match self.look_up_again() {
                 // Its cached state is valid until the branch is available again.
                 Err(_) if self.union.failed_branch().is_some() => {}
-                followed => followed?,
+                result => result?,
             }
         }
         if self.is_stale.load(Ordering::Relaxed) || self.union.is_removed() { Err(Errno::ESTALE) } else { Ok(()) }
     }
 
     /// The ancestors that were not revalidated either, from this one upwards.
-    fn way_to_current(self: &Arc<Self>, now: u64) -> Vec<Arc<Node>> {
-        let mut way = vec![Arc::clone(self)];
-        while let Some(Whereabouts::At(above)) = way.last().map(|node| node.whereabouts())
+    fn stale_ancestors(self: &Arc<Self>, now: u64) -> Vec<Arc<Node>> {
+        let mut ancestors = vec![Arc::clone(self)];
+        while let Some(NodeLocation::At(above)) = ancestors.last().map(|node| node.location())
             && above.directory.generation.load(Ordering::Acquire) != now
         {
-            way.push(above.directory);
+            ancestors.push(above.directory);
         }
-        way
+        ancestors
     }
 
-    fn has_grown_old(&self) -> bool {
-        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_old = checked.elapsed() > BELIEVED;
+    fn is_check_due(&self) -> bool {
+        let mut checked = self.last_checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_old = checked.elapsed() > REVALIDATION_INTERVAL;
         if is_old {
             *checked = std::time::Instant::now();
         }
@@ -157,30 +157,30 @@ impl Node {
     }
 
     /// Looks the object up at its last location.
-    fn follow(self: &Arc<Self>) -> Result<()> {
+    fn look_up_again(self: &Arc<Self>) -> Result<()> {
         if self.is_root() {
             let generation = self.union.branches.generation();
-            self.set_found(generation, self.union.roots());
+            self.set_instances_at(generation, self.union.roots());
             return Ok(());
         }
-        while let Whereabouts::At(Above { directory, stored }) = self.whereabouts() {
-            let _names = directory.shared();
-            if !self.was_at(&directory, stored.as_name()) {
+        while let NodeLocation::At(ParentEntry { directory, stored }) = self.location() {
+            let _names = directory.read_guard();
+            if !self.was_last_at(&directory, stored.as_name()) {
                 // Renamed just now, by a thread that knows its location.
                 return Ok(());
             }
-            match self.find_again(&directory, stored.as_name()) {
-                Ok(Some(found)) => return self.is_found(found),
-                Ok(None) => self.is_missed_at(&directory, stored.as_name()),
+            match self.find_at(&directory, stored.as_name()) {
+                Ok(Some(found)) => return self.record_found(found),
+                Ok(None) => self.record_name_missing(&directory, stored.as_name()),
                 Err(error) => return Err(error),
             }
         }
-        self.keep_what_is_left();
+        self.keep_remaining_instances();
         Ok(())
     }
 
     /// Finds this object by its name, if users still see it there.
-    pub(crate) fn find_again(&self, directory: &Arc<Node>, stored: Name<'_>) -> Result<Option<Found>> {
+    pub(crate) fn find_at(&self, directory: &Arc<Node>, stored: Name<'_>) -> Result<Option<LookupResult>> {
         let found = match directory.search(&Caller::server(), stored) {
             Ok(search) => search.found,
             Err(Errno::ENOTDIR | Errno::ESTALE) => None,
@@ -194,34 +194,35 @@ impl Node {
         let (identity, _) = self.union.identity(&found.instances, found.kind())?;
         let shares_instance = || {
             let own = self.instances();
-            let is_own = |place: &Instance| own.iter().any(|known| known.is_same(place));
+            let is_own = |instance: &Instance| own.iter().any(|known| known.is_same(instance));
             self.kind == FileKind::Directory && found.instances.iter().any(is_own)
         };
         Ok((identity.handle == self.identity.handle || shares_instance()).then_some(found))
     }
 
     /// Records that it is there.
-    pub(crate) fn is_found(self: &Arc<Self>, found: Found) -> Result<()> {
+    pub(crate) fn record_found(self: &Arc<Self>, found: LookupResult) -> Result<()> {
         let (natural, names) = self.union.identity(&found.instances, found.kind())?;
         if natural.handle != self.identity.handle {
             // The branch of its identity is gone. While it is in use it keeps its identity.
-            self.union.table.add_name(&natural.handle, self);
+            self.union.table.add_handle(&natural.handle, self);
         }
         if self.kind == FileKind::Directory {
-            self.set_found(found.generation, found.instances);
+            self.set_instances_at(found.generation, found.instances);
         } else {
-            self.is_again(found.generation, found.instances, names);
+            self.record_revalidated(found.generation, found.instances, names);
         }
         Ok(())
     }
 
     /// Keeps the instances in the remaining branches of an object without a known name; without any, it is lost.
-    fn keep_what_is_left(&self) {
+    fn keep_remaining_instances(&self) {
         let instances = self.instances();
-        let left: Vec<Instance> = instances.iter().filter_map(|place| self.union.left_of(place)).collect();
+        let left: Vec<Instance> =
+            instances.iter().filter_map(|instance| self.union.remaining_instance(instance)).collect();
         if !left.is_empty() {
             self.set_instances(left);
-        } else if !self.is_nameless() {
+        } else if !self.is_unlinked() {
             self.is_stale.store(true, Ordering::Relaxed);
         }
     }
@@ -229,24 +230,24 @@ impl Node {
 
 impl Union {
     /// The instance if its branch is still there; if only its layer is gone, the instance in the oldest layer.
-    fn left_of(&self, place: &Instance) -> Option<Instance> {
-        if self.branches.position(&place.member).is_some() {
-            return Some(place.clone());
+    fn remaining_instance(&self, instance: &Instance) -> Option<Instance> {
+        if self.branches.position(&instance.member).is_some() {
+            return Some(instance.clone());
         }
         let slots = self.branches.slots();
-        let layer = slots.iter().rfind(|slot| Arc::ptr_eq(&slot.member.base, &place.member.base))?;
-        Some(Instance { member: Arc::clone(&layer.member), ..place.clone() })
+        let layer = slots.iter().rfind(|slot| Arc::ptr_eq(&slot.member.base, &instance.member.base))?;
+        Some(Instance { member: Arc::clone(&layer.member), ..instance.clone() })
     }
 }
 
 impl Instance {
     /// Returns whether both are the same object of the same branch.
     pub(crate) fn is_same(&self, other: &Instance) -> bool {
-        self.is(&other.member, &other.vnode)
+        self.is_object(&other.member, &other.vnode)
     }
 
     /// Returns whether it is that object of that branch.
-    pub(crate) fn is(&self, member: &Arc<Member>, vnode: &VnodeRef) -> bool {
+    pub(crate) fn is_object(&self, member: &Arc<BranchMember>, vnode: &VnodeRef) -> bool {
         Arc::ptr_eq(&self.member, member) && self.vnode.handle() == vnode.handle()
     }
 }

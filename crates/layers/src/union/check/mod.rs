@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use vnode::{Errno, OpenFileRef, Result};
 
-use super::branch::branches::{BadBranch, Member, Slot, WhyBad};
+use super::branch::branches::{BranchMember, BranchSlot, UnusableBranch, UnusableReason};
 use super::branch::claim;
-use super::branch::whiteout::STATE;
-use super::branch::work::Work;
+use super::branch::whiteout::STATE_DIRECTORY;
+use super::branch::work::WorkDirectory;
 use super::file_system::UnionFileSystem;
-use super::settings::Settings;
+use super::settings::UnionSettings;
 use super::state::Union;
 use crate::{Branch, BranchMode, OptionProblem, Refusal};
 pub use problem::Problem;
@@ -60,11 +60,11 @@ pub enum CheckError {
 }
 
 impl CheckError {
-    fn of(BadBranch { label, why }: BadBranch) -> Self {
-        match why {
-            WhyBad::Refused(Refusal::InUse) => Self::InUse(label),
-            WhyBad::Refused(why) => Self::Refused(label, why),
-            WhyBad::Error(error) => Self::Branch(label, error),
+    fn of(UnusableBranch { label, reason }: UnusableBranch) -> Self {
+        match reason {
+            UnusableReason::Refused(Refusal::InUse) => Self::InUse(label),
+            UnusableReason::Refused(reason) => Self::Refused(label, reason),
+            UnusableReason::Error(error) => Self::Branch(label, error),
         }
     }
 }
@@ -74,7 +74,7 @@ impl fmt::Display for CheckError {
         match self {
             Self::InUse(label) => write!(formatter, "a mount is using the branch {label}; unmount it first"),
             Self::Branch(label, errno) => write!(formatter, "cannot read the branch {label}: {errno}"),
-            Self::Refused(label, why) => write!(formatter, "cannot check the branch {label}: {why}"),
+            Self::Refused(label, reason) => write!(formatter, "cannot check the branch {label}: {reason}"),
         }
     }
 }
@@ -93,25 +93,26 @@ pub fn check(
     options: &CheckOptions,
     report: &mut dyn FnMut(Finding),
 ) -> std::result::Result<(), CheckError> {
-    let claims = claim::of_all(&branches, claim::PATIENCE).map_err(CheckError::of)?;
-    let union = UnionFileSystem::assemble(branches, None, Settings::default()).map_err(|bad| match bad.problem {
-        OptionProblem::Branch { error } => CheckError::Branch(bad.key, error),
-        OptionProblem::RefusedBranch(why) => CheckError::Refused(bad.key, why),
-        _ => CheckError::Branch(bad.key, Errno::EIO),
-    })?;
-    union.hold(claims, claim::PATIENCE).map_err(CheckError::of)?;
+    let claims = claim::claim_branches(&branches, claim::CLAIM_TIMEOUT).map_err(CheckError::of)?;
+    let union =
+        UnionFileSystem::assemble(branches, None, UnionSettings::default()).map_err(|bad| match bad.problem {
+            OptionProblem::Branch { error } => CheckError::Branch(bad.key, error),
+            OptionProblem::RefusedBranch(reason) => CheckError::Refused(bad.key, reason),
+            _ => CheckError::Branch(bad.key, Errno::EIO),
+        })?;
+    union.store_claims(claims, claim::CLAIM_TIMEOUT).map_err(CheckError::of)?;
     // Includes the frozen layers of those that may be changed, and those that must not change because higher ones depend on
     // them.
-    let changeable = || -> Vec<Slot> {
+    let changeable = || -> Vec<BranchSlot> {
         union.branches.slots().iter().filter(|slot| slot.member.base.mode() != BranchMode::ReadOnly).cloned().collect()
     };
     let slots = changeable();
-    let failed = |slot: &Slot, errno| match errno {
+    let failed = |slot: &BranchSlot, errno| match errno {
         Errno::EBUSY => CheckError::InUse(slot.member.base.label.clone()),
         errno => CheckError::Branch(slot.member.base.label.clone(), errno),
     };
     // Prevents others from beginning to write meanwhile.
-    let lock = |slot: &Slot| slot.member.work.lock().map_err(|errno| failed(slot, errno));
+    let lock = |slot: &BranchSlot| slot.member.work.lock().map_err(|errno| failed(slot, errno));
     let locks = slots.iter().map(lock).collect::<std::result::Result<Vec<BranchLock>, _>>()?;
     if options.repair {
         // From here on the union itself holds the locks.
@@ -119,29 +120,29 @@ pub fn check(
     }
     // All unfinished work is finished before anything else is judged.
     for slot in &slots {
-        let mut check = Check::of(&union, &slot.member, *options, &mut *report);
-        check.work().map_err(|errno| failed(slot, errno))?;
+        let mut check = BranchCheck::of(&union, &slot.member, *options, &mut *report);
+        check.check_work().map_err(|errno| failed(slot, errno))?;
     }
     let mut half_merged = false;
     for slot in &slots {
-        let mut check = Check::of(&union, &slot.member, *options, &mut *report);
-        half_merged |= check.merge();
+        let mut check = BranchCheck::of(&union, &slot.member, *options, &mut *report);
+        half_merged |= check.check_merge();
     }
     if half_merged {
         // The state between two layers is neither right nor wrong.
         return Ok(());
     }
     for slot in &changeable() {
-        let mut check = Check::of(&union, &slot.member, *options, &mut *report);
-        check.tree().and_then(|()| check.state()).map_err(|errno| failed(slot, errno))?;
+        let mut check = BranchCheck::of(&union, &slot.member, *options, &mut *report);
+        check.check_tree().and_then(|()| check.check_state()).map_err(|errno| failed(slot, errno))?;
     }
     Ok(())
 }
 
 /// The check of one branch.
-struct Check<'a> {
+struct BranchCheck<'a> {
     union: &'a Arc<Union>,
-    member: &'a Arc<Member>,
+    member: &'a Arc<BranchMember>,
     options: CheckOptions,
     /// Whether metadata-only copies have been found.
     has_metacopies: bool,
@@ -151,10 +152,10 @@ struct Check<'a> {
 /// Lock that prevents other unions from writing to a branch.
 type BranchLock = Option<OpenFileRef>;
 
-impl<'a> Check<'a> {
+impl<'a> BranchCheck<'a> {
     fn of(
         union: &'a Arc<Union>,
-        member: &'a Arc<Member>,
+        member: &'a Arc<BranchMember>,
         options: CheckOptions,
         report: &'a mut dyn FnMut(Finding),
     ) -> Self {
@@ -162,15 +163,15 @@ impl<'a> Check<'a> {
     }
 
     /// Reports a problem, and repairs it if requested.
-    fn found(&mut self, path: Vec<u8>, problem: Problem, repair: impl FnOnce() -> Result<()>) {
+    fn report_problem(&mut self, path: Vec<u8>, problem: Problem, repair: impl FnOnce() -> Result<()>) {
         let repair = self.options.repair.then(repair);
-        self.tell(path, problem, repair);
+        self.report_finding(path, problem, repair);
     }
 
     /// Reports a problem that is repaired only in a layer that is not frozen.
-    fn found_in_newest(&mut self, path: Vec<u8>, problem: Problem, repair: impl FnOnce() -> Result<()>) {
+    fn report_in_newest(&mut self, path: Vec<u8>, problem: Problem, repair: impl FnOnce() -> Result<()>) {
         let is_frozen = self.is_frozen();
-        self.found(path, problem, || if is_frozen { Err(Errno::EROFS) } else { repair() });
+        self.report_problem(path, problem, || if is_frozen { Err(Errno::EROFS) } else { repair() });
     }
 
     /// Returns whether this layer belongs to a snapshot, or must not change because higher ones depend on it.
@@ -178,10 +179,13 @@ impl<'a> Check<'a> {
         !self.union.branches.may_change(self.member)
     }
 
-    fn tell(&mut self, path: Vec<u8>, problem: Problem, repair: Option<Result<()>>) {
+    fn report_finding(&mut self, path: Vec<u8>, problem: Problem, repair: Option<Result<()>>) {
         let path = match self.member.layer {
             0 => path,
-            layer => below(&[STATE, b"/", Work::LAYERS, b"/", layer.to_string().as_bytes()].concat(), &path),
+            layer => below(
+                &[STATE_DIRECTORY, b"/", WorkDirectory::LAYERS, b"/", layer.to_string().as_bytes()].concat(),
+                &path,
+            ),
         };
         (self.report)(Finding { branch: self.member.base.label.clone(), path, problem, repair });
     }

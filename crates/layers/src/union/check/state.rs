@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, HashMap};
 
 use vnode::{Caller, ControlError, Entry, Errno, Handle, Name, NameBuf, Result, VnodeRef};
 
-use super::{Check, Finding, Problem, below};
+use super::{BranchCheck, Finding, Problem, below};
 use crate::union::branch::losses::{self, Losses};
-use crate::union::branch::whiteout::STATE;
-use crate::union::branch::work::{self, Purpose, Work};
+use crate::union::branch::whiteout::STATE_DIRECTORY;
+use crate::union::branch::work::{self, EntryPurpose, WorkDirectory};
 use crate::union::branch::{links, rename_records};
 use crate::union::identity::{self, Identity};
 
-impl Check<'_> {
+impl BranchCheck<'_> {
     /// Finds unfinished work. All of it is repaired at once, as the next union to use the branch would.
-    pub(crate) fn work(&mut self) -> Result<()> {
+    pub(crate) fn check_work(&mut self) -> Result<()> {
         let Some(state) = self.state_directory()? else { return Ok(()) };
-        let part = state.lookup(&Caller::server(), work::name(Work::PART)).is_ok();
-        let directory = found(state.lookup(&Caller::server(), work::name(Work::WORK)))?;
+        let part = state.lookup(&Caller::server(), work::own_name(WorkDirectory::TEMPORARY)).is_ok();
+        let directory = existing_directory(state.lookup(&Caller::server(), work::own_name(WorkDirectory::WORK)))?;
         let unfinished = directory.as_ref().map_or(Ok(Vec::new()), unfinished)?;
         if self.options.repair && !self.is_frozen() {
             self.union.recover_in(self.member)?;
@@ -27,24 +27,24 @@ impl Check<'_> {
         if part {
             // Written again and renamed, or blocking that.
             let repair = self.options.repair.then_some(Ok(()));
-            self.tell(below(STATE, Work::PART), Problem::LeftOver, repair);
+            self.report_finding(below(STATE_DIRECTORY, WorkDirectory::TEMPORARY), Problem::LeftOver, repair);
         }
         let Some(directory) = directory else { return Ok(()) };
         for (name, problem) in unfinished {
             let stays = || directory.lookup(&Caller::server(), name.as_name()).is_ok();
             // Work for a branch outside this union has to wait for it, and a rename in a frozen layer waits forever.
             let repair = self.options.repair.then(|| if stays() { Err(Errno::ENODEV) } else { Ok(()) });
-            self.tell(below(&below(STATE, Work::WORK), name.as_bytes()), problem, repair);
+            self.report_finding(below(&below(STATE_DIRECTORY, WorkDirectory::WORK), name.as_bytes()), problem, repair);
         }
         Ok(())
     }
 
     /// Finds an unfinished merge of layers; returns whether it is still unfinished.
-    pub(crate) fn merge(&mut self) -> bool {
-        let Some(layer) = self.member.base.history().folding else { return false };
-        let repair = self.options.repair.then(|| self.union.finish_folds().map_err(errno_of));
+    pub(crate) fn check_merge(&mut self) -> bool {
+        let Some(layer) = self.member.base.history().merging else { return false };
+        let repair = self.options.repair.then(|| self.union.finish_merges().map_err(errno_of));
         let stays = repair != Some(Ok(()));
-        let path = [STATE, b"/", Work::LAYERS, b"/", layer.to_string().as_bytes()].concat();
+        let path = [STATE_DIRECTORY, b"/", WorkDirectory::LAYERS, b"/", layer.to_string().as_bytes()].concat();
         (self.report)(Finding {
             branch: self.member.base.label.clone(),
             path,
@@ -55,40 +55,42 @@ impl Check<'_> {
     }
 
     /// Finds foreign objects.
-    pub(crate) fn state(&mut self) -> Result<()> {
+    pub(crate) fn check_state(&mut self) -> Result<()> {
         let Some(state) = self.state_directory()? else { return Ok(()) };
         for (name, _) in work::entries(&state)? {
             let remove = || work::remove_tree(&state, name.as_name());
             let entry = state.lookup(&Caller::server(), name.as_name())?;
             let known = match name.as_bytes() {
-                Work::WORK | Work::LINKS | Work::LAYERS | Work::MOVING => entry.attributes.is_directory(),
-                Work::LOCK
-                | Work::REGISTER
-                | Work::HISTORY
-                | Work::PART
-                | Work::COPIED
-                | Work::METACOPIES
-                | Work::LOSSES
-                | Work::COMMIT => !entry.attributes.is_directory(),
+                WorkDirectory::WORK | WorkDirectory::LINKS | WorkDirectory::LAYERS | WorkDirectory::MERGE_TRANSIT => {
+                    entry.attributes.is_directory()
+                }
+                WorkDirectory::LOCK
+                | WorkDirectory::REGISTER
+                | WorkDirectory::HISTORY
+                | WorkDirectory::TEMPORARY
+                | WorkDirectory::COPIED_DIRECTORIES
+                | WorkDirectory::METACOPIES
+                | WorkDirectory::LOSSES
+                | WorkDirectory::COMMIT => !entry.attributes.is_directory(),
                 _ => false,
             };
             if !known {
-                self.found(below(STATE, name.as_bytes()), Problem::Unknown, remove);
-            } else if name.as_bytes() == Work::METACOPIES && self.options.idle && !self.has_metacopies {
-                self.found(below(STATE, name.as_bytes()), Problem::NoMetacopies, remove);
+                self.report_problem(below(STATE_DIRECTORY, name.as_bytes()), Problem::Unknown, remove);
+            } else if name.as_bytes() == WorkDirectory::METACOPIES && self.options.idle && !self.has_metacopies {
+                self.report_problem(below(STATE_DIRECTORY, name.as_bytes()), Problem::NoMetacopies, remove);
             }
         }
-        self.links()?;
+        self.check_links()?;
         if self.options.losses {
-            self.losses(&state)?;
+            self.check_losses(&state)?;
         }
-        if self.options.idle { self.layers() } else { Ok(()) }
+        if self.options.idle { self.check_layers() } else { Ok(()) }
     }
 
     /// Finds what copies lack that are still where they were placed.
-    fn losses(&mut self, state: &VnodeRef) -> Result<()> {
+    fn check_losses(&mut self, state: &VnodeRef) -> Result<()> {
         let mut all: BTreeMap<Vec<u8>, Losses> = BTreeMap::new();
-        for (path, lost) in losses::noted(state)? {
+        for (path, lost) in losses::recorded(state)? {
             // Only the last copy placed there counts.
             all.insert(path, lost);
         }
@@ -97,7 +99,7 @@ impl Check<'_> {
             let at =
                 |directory: VnodeRef, name: &[u8]| Ok(directory.lookup(&Caller::server(), Name::new(name)?)?.vnode);
             match names.into_iter().try_fold(self.member.root.clone(), at) {
-                Ok(_) => self.found(path, Problem::NotKept(lost), || Err(Errno::EPERM)),
+                Ok(_) => self.report_problem(path, Problem::NotKept(lost), || Err(Errno::EPERM)),
                 Err(Errno::ENOENT | Errno::ENOTDIR) => {}
                 Err(error) => return Err(error),
             }
@@ -106,29 +108,29 @@ impl Check<'_> {
     }
 
     /// Finds layers that are missing from the history.
-    fn layers(&mut self) -> Result<()> {
-        let Some(directory) = self.own(Work::LAYERS)? else { return Ok(()) };
+    fn check_layers(&mut self) -> Result<()> {
+        let Some(directory) = self.own(WorkDirectory::LAYERS)? else { return Ok(()) };
         let known = self.member.base.history().layers();
         for (name, _) in work::entries(&directory)? {
             if !known.iter().any(|layer| layer.to_string().as_bytes() == name.as_bytes()) {
-                let path = below(&below(STATE, Work::LAYERS), name.as_bytes());
-                self.found(path, Problem::LeftOver, || work::remove_tree(&directory, name.as_name()));
+                let path = below(&below(STATE_DIRECTORY, WorkDirectory::LAYERS), name.as_bytes());
+                self.report_problem(path, Problem::LeftOver, || work::remove_tree(&directory, name.as_name()));
             }
         }
         Ok(())
     }
 
     /// Finds names of copied files that lead to the wrong file, or that nobody needs.
-    fn links(&mut self) -> Result<()> {
-        let Some(directory) = self.own(Work::LINKS)? else { return Ok(()) };
-        let (mut right, mut astray) = (Vec::new(), Vec::new());
+    fn check_links(&mut self) -> Result<()> {
+        let Some(directory) = self.own(WorkDirectory::LINKS)? else { return Ok(()) };
+        let (mut right, mut misplaced) = (Vec::new(), Vec::new());
         // Number of an inode's names here that are to be removed.
         let mut wrong: HashMap<u64, u32> = HashMap::new();
         for (name, _) in work::entries(&directory)? {
             let entry = directory.lookup(&Caller::server(), name.as_name())?;
             let problem = if is_link(name.as_bytes(), &entry) {
-                match Identity::brought(&entry.vnode)? {
-                    Some((identity, names)) if links::name_of(&identity) == name => {
+                match Identity::stored_origin(&entry.vnode)? {
+                    Some((identity, names)) if links::link_name(&identity) == name => {
                         right.push((name, entry, identity, names));
                         continue;
                     }
@@ -140,55 +142,58 @@ impl Check<'_> {
                 Problem::Unknown
             };
             *wrong.entry(entry.attributes.ino).or_default() += 1;
-            astray.push((name, problem));
+            misplaced.push((name, problem));
         }
-        for (name, problem) in astray {
-            self.found_link(&directory, &name, problem);
+        for (name, problem) in misplaced {
+            self.report_link(&directory, &name, problem);
         }
         for (name, entry, identity, names) in right {
             let others = entry.attributes.nlink - 1 - wrong.get(&entry.attributes.ino).copied().unwrap_or(0);
             if others == 0 && (names == 0 || self.is_gone(&identity)) {
-                self.found_link(&directory, &name, Problem::OrphanedLink);
+                self.report_link(&directory, &name, Problem::OrphanedLink);
             } else if (others == 0 || self.options.idle) && !self.has_branch_of(&identity) {
-                self.found_link_of_no_branch(&name);
+                self.report_link_of_no_branch(&name);
             }
         }
         Ok(())
     }
 
     /// If its branch is added again, the original's other names lead to the copy again.
-    fn found_link_of_no_branch(&mut self, name: &NameBuf) {
-        let path = below(&below(STATE, Work::LINKS), name.as_bytes());
-        self.found(path, Problem::LinkOfNoBranch, || Err(Errno::ENODEV));
+    fn report_link_of_no_branch(&mut self, name: &NameBuf) {
+        let path = below(&below(STATE_DIRECTORY, WorkDirectory::LINKS), name.as_bytes());
+        self.report_problem(path, Problem::LinkOfNoBranch, || Err(Errno::ENODEV));
     }
 
     /// Returns whether the branch of an identity is in the union. Without lower branches this cannot be decided.
     fn has_branch_of(&self, identity: &Identity) -> bool {
-        let tagged = |(tag, _)| self.union.branches.tagged(tag).is_some();
-        self.is_last() || self.union.knows(identity) && identity::parts(&identity.handle).is_some_and(tagged)
+        let tagged = |(tag, _)| self.union.branches.by_tag(tag).is_some();
+        self.is_last()
+            || self.union.knows_branch_of(identity) && identity::split_handle(&identity.handle).is_some_and(tagged)
     }
 
-    fn found_link(&mut self, directory: &VnodeRef, name: &NameBuf, problem: Problem) {
-        let path = below(&below(STATE, Work::LINKS), name.as_bytes());
-        self.found(path, problem, || work::remove_tree(directory, name.as_name()));
+    fn report_link(&mut self, directory: &VnodeRef, name: &NameBuf, problem: Problem) {
+        let path = below(&below(STATE_DIRECTORY, WorkDirectory::LINKS), name.as_bytes());
+        self.report_problem(path, problem, || work::remove_tree(directory, name.as_name()));
     }
 
     /// Returns whether the branch of an identity is in the union and has lost the object.
     pub(crate) fn is_gone(&self, identity: &Identity) -> bool {
-        let Some((tag, lower)) = identity::parts(&identity.handle) else { return true };
-        let Some(member) = self.union.branches.tagged(tag).filter(|_| self.union.knows(identity)) else { return false };
-        let found = || member.file_system.resolve(&lower).map_err(|error| member.judged(error));
+        let Some((tag, lower)) = identity::split_handle(&identity.handle) else { return true };
+        let Some(member) = self.union.branches.by_tag(tag).filter(|_| self.union.knows_branch_of(identity)) else {
+            return false;
+        };
+        let found = || member.file_system.resolve(&lower).map_err(|error| member.reported_error(error));
         member.file_system.properties().persistent_handles && matches!(found(), Err(Errno::ESTALE | Errno::ENOENT))
     }
 
     fn state_directory(&self) -> Result<Option<VnodeRef>> {
-        found(self.member.root.lookup(&Caller::server(), work::name(STATE)))
+        existing_directory(self.member.root.lookup(&Caller::server(), work::own_name(STATE_DIRECTORY)))
     }
 
     /// A directory in the state directory, if the branch has it.
     fn own(&self, name: &'static [u8]) -> Result<Option<VnodeRef>> {
         let Some(state) = self.state_directory()? else { return Ok(None) };
-        found(state.lookup(&Caller::server(), work::name(name)))
+        existing_directory(state.lookup(&Caller::server(), work::own_name(name)))
     }
 }
 
@@ -202,30 +207,30 @@ fn errno_of(error: ControlError) -> Errno {
 
 /// Returns whether it is a file whose name encodes an identity.
 fn is_link(name: &[u8], entry: &Entry) -> bool {
-    let bytes = std::str::from_utf8(name).ok().and_then(identity::bytes);
+    let bytes = std::str::from_utf8(name).ok().and_then(identity::from_hex);
     let handle = bytes.and_then(|bytes| Handle::new(&bytes).ok());
-    !entry.attributes.is_directory() && handle.is_some_and(|handle| identity::parts(&handle).is_some())
+    !entry.attributes.is_directory() && handle.is_some_and(|handle| identity::split_handle(&handle).is_some())
 }
 
 /// Unfinished entries of a work directory.
 fn unfinished(directory: &VnodeRef) -> Result<Vec<(NameBuf, Problem)>> {
     let mut found = Vec::new();
     for (name, _) in work::entries(directory)? {
-        match Purpose::of(name.as_bytes()) {
-            Some(Purpose::Record) => {}
+        match EntryPurpose::of(name.as_bytes()) {
+            Some(EntryPurpose::Record) => {}
             Some(_) => found.push((name, Problem::LeftOver)),
             None => found.push((name, Problem::UnknownKind)),
         }
     }
     for (name, record) in rename_records::records(directory)? {
-        let is_begun = record != rename_records::Said::Part;
+        let is_begun = record != rename_records::RecordContent::Incomplete;
         found.push((name, if is_begun { Problem::UnfinishedRename } else { Problem::LeftOver }));
     }
     Ok(found)
 }
 
 /// The directory, if the look-up found it.
-fn found(entry: Result<Entry>) -> Result<Option<VnodeRef>> {
+fn existing_directory(entry: Result<Entry>) -> Result<Option<VnodeRef>> {
     match entry {
         Ok(entry) => Ok(entry.attributes.is_directory().then_some(entry.vnode)),
         Err(Errno::ENOENT) => Ok(None),

@@ -6,59 +6,66 @@ use std::sync::Arc;
 use vnode::progress::object_done;
 use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, Result, VnodeRef};
 
-use super::{Check, Problem};
-use crate::union::branch::whiteout::{self, Format, Meaning, PREFIX, STATE};
+use super::{BranchCheck, Problem};
+use crate::union::branch::whiteout::{self, EntryMeaning, MARK_PREFIX, STATE_DIRECTORY, WhiteoutFormat};
 use crate::union::branch::work;
-use crate::union::copy_up::metacopy::{self, Beside};
+use crate::union::copy_up::metacopy::{self, NameInBranches};
 use crate::union::identity::Identity;
 use crate::union::node::Instance;
 use crate::union::operations::lookup::root_of;
 use crate::union::tree_path::TreePath;
 
 /// A directory of the branch that is to be checked.
-struct Place {
+struct CheckedDirectory {
     path: TreePath,
     own: Instance,
     /// Its instances in the lower branches.
     right: Vec<Instance>,
 }
 
-impl Place {
+impl CheckedDirectory {
     /// Returns whether the lower branches show an object of that name.
-    fn shows_on_the_right(&self, check: &Check<'_>, stored: Name<'_>) -> Result<bool> {
+    fn is_visible_below(&self, check: &BranchCheck<'_>, stored: Name<'_>) -> Result<bool> {
         Ok(check.union.search(&self.right, &Caller::server(), stored)?.found.is_some())
     }
 }
 
 /// Inode number and path of the file of the branch that has an identity.
-type Known = HashMap<Handle, (u64, TreePath)>;
+type IdentityOwners = HashMap<Handle, (u64, TreePath)>;
 
-impl Check<'_> {
+impl BranchCheck<'_> {
     /// Checks the branch, except for the state directory.
-    pub(crate) fn tree(&mut self) -> Result<()> {
+    pub(crate) fn check_tree(&mut self) -> Result<()> {
         let (own, right) = (root_of(self.member), self.union.roots_right_of(self.member));
-        let mut way = vec![Place { path: TreePath::root(), own, right }];
-        let mut known = Known::new();
-        while let Some(place) = way.pop() {
-            self.directory(&place, &mut known, &mut way)?;
+        let mut stack = vec![CheckedDirectory { path: TreePath::root(), own, right }];
+        let mut known = IdentityOwners::new();
+        while let Some(checked) = stack.pop() {
+            self.check_directory(&checked, &mut known, &mut stack)?;
         }
         Ok(())
     }
 
-    fn directory(&mut self, place: &Place, known: &mut Known, way: &mut Vec<Place>) -> Result<()> {
-        for (stored, _) in work::entries(&place.own.vnode)? {
-            if place.path.is_root() && stored.as_bytes() == STATE {
+    fn check_directory(
+        &mut self,
+        checked: &CheckedDirectory,
+        known: &mut IdentityOwners,
+        stack: &mut Vec<CheckedDirectory>,
+    ) -> Result<()> {
+        for (stored, _) in work::entries(&checked.own.vnode)? {
+            if checked.path.is_root() && stored.as_bytes() == STATE_DIRECTORY {
                 continue;
             }
             object_done();
             match whiteout::meaning(stored.as_bytes()) {
-                Meaning::Mark => {}
-                Meaning::Whiteout(_) => self.whiteout(place, Name::new(&stored.as_bytes()[PREFIX.len()..])?)?,
-                Meaning::Object(_) => match place.own.vnode.lookup(&Caller::server(), stored.as_name()) {
+                EntryMeaning::Mark => {}
+                EntryMeaning::Whiteout(_) => {
+                    self.check_whiteout(checked, Name::new(&stored.as_bytes()[MARK_PREFIX.len()..])?)?
+                }
+                EntryMeaning::Object(_) => match checked.own.vnode.lookup(&Caller::server(), stored.as_name()) {
                     Ok(entry) if entry.attributes.is_directory() => {
-                        way.push(self.subdirectory(place, stored.as_name(), &entry)?);
+                        stack.push(self.check_subdirectory(checked, stored.as_name(), &entry)?);
                     }
-                    Ok(entry) => self.file(place, stored.as_name(), &entry, known)?,
+                    Ok(entry) => self.check_file(checked, stored.as_name(), &entry, known)?,
                     // Removed by a repair.
                     Err(Errno::ENOENT) => {}
                     Err(error) => return Err(error),
@@ -69,30 +76,30 @@ impl Check<'_> {
     }
 
     /// Checks a whiteout that is a file of its own.
-    fn whiteout(&mut self, place: &Place, hidden: Name<'_>) -> Result<()> {
-        let directory = &place.own.vnode;
-        let path = || place.path.join(hidden).to_bytes();
+    fn check_whiteout(&mut self, checked: &CheckedDirectory, hidden: Name<'_>) -> Result<()> {
+        let directory = &checked.own.vnode;
+        let path = || checked.path.join(hidden).to_bytes();
         let remove = || whiteout::remove(directory, hidden);
         let entry = match directory.lookup(&Caller::server(), hidden) {
             Ok(entry) => entry,
             Err(Errno::ENOENT) => {
-                if self.options.idle && !place.shows_on_the_right(self, hidden)? {
+                if self.options.idle && !checked.is_visible_below(self, hidden)? {
                     let name = whiteout::whiteout_name(hidden)?;
-                    self.found(place.path.join(name.as_name()).to_bytes(), Problem::IdleWhiteout, remove);
+                    self.report_problem(checked.path.join(name.as_name()).to_bytes(), Problem::IdleWhiteout, remove);
                 }
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
-        if whiteout::is_device(&entry)? {
-            self.found(path(), Problem::TwoWhiteouts, remove);
+        if whiteout::is_whiteout_device(&entry)? {
+            self.report_problem(path(), Problem::TwoWhiteouts, remove);
         } else if !entry.attributes.is_directory() {
-            self.found(path(), Problem::BesideWhiteout, remove);
+            self.report_problem(path(), Problem::BesideWhiteout, remove);
         } else {
-            let hides = whiteout::redirect(&entry.vnode)?.is_none() && place.shows_on_the_right(self, hidden)?;
-            self.found(path(), Problem::DirectoryBesideWhiteout, || {
+            let hides = whiteout::redirect(&entry.vnode)?.is_none() && checked.is_visible_below(self, hidden)?;
+            self.report_problem(path(), Problem::DirectoryBesideWhiteout, || {
                 if hides && !whiteout::is_opaque(&entry.vnode)? {
-                    whiteout::set_opaque(&entry.vnode, Format::Names)?;
+                    whiteout::set_opaque(&entry.vnode, WhiteoutFormat::Names)?;
                 }
                 remove()
             });
@@ -101,46 +108,53 @@ impl Check<'_> {
     }
 
     /// Checks the marks of a directory. Returns the directory to descend into.
-    fn subdirectory(&mut self, place: &Place, stored: Name<'_>, entry: &Entry) -> Result<Place> {
-        let path = place.path.join(stored);
+    fn check_subdirectory(
+        &mut self,
+        checked: &CheckedDirectory,
+        stored: Name<'_>,
+        entry: &Entry,
+    ) -> Result<CheckedDirectory> {
+        let path = checked.path.join(stored);
         let own = Instance::new(self.member, entry.vnode.clone(), entry.attributes.ino);
-        let instances = [std::slice::from_ref(&place.own), &place.right[..]].concat();
+        let instances = [std::slice::from_ref(&checked.own), &checked.right[..]].concat();
         let found = self.union.search(&instances, &Caller::server(), stored)?.found;
         let right: Vec<Instance> = found.map_or_else(Vec::new, |found| found.instances.into_iter().skip(1).collect());
         let directory = &entry.vnode;
-        if whiteout::marks(directory)?.is_doubtful {
-            self.found(path.to_bytes(), Problem::Unbelieved, || Err(Errno::EPERM));
+        if whiteout::marks(directory)?.is_untrusted {
+            self.report_problem(path.to_bytes(), Problem::Unbelieved, || Err(Errno::EPERM));
         }
         match whiteout::redirect(directory)? {
             None if whiteout::has_redirect(directory)? => {
-                self.found(path.to_bytes(), Problem::UnreadableRedirect, || whiteout::remove_redirect(directory));
+                self.report_problem(path.to_bytes(), Problem::UnreadableRedirect, || {
+                    whiteout::remove_redirect(directory)
+                });
             }
-            Some(from) => self.moved(place, stored, directory, &path, from, right.is_empty())?,
+            Some(from) => self.check_moved(checked, stored, directory, &path, from, right.is_empty())?,
             None => {}
         }
-        Ok(Place { path, own, right })
+        Ok(CheckedDirectory { path, own, right })
     }
 
     /// Checks the marks of a moved directory.
-    fn moved(
+    fn check_moved(
         &mut self,
-        place: &Place,
+        checked: &CheckedDirectory,
         stored: Name<'_>,
         directory: &VnodeRef,
         path: &TreePath,
         from: Vec<u8>,
-        has_no_rest: bool,
+        has_no_lower_part: bool,
     ) -> Result<()> {
-        if has_no_rest && !self.is_last() {
-            let hides = place.shows_on_the_right(self, stored)?;
-            self.found(path.to_bytes(), Problem::MovedFromNowhere(from), || {
+        if has_no_lower_part && !self.is_last() {
+            let hides = checked.is_visible_below(self, stored)?;
+            self.report_problem(path.to_bytes(), Problem::MovedFromNowhere(from), || {
                 if hides {
-                    whiteout::set_opaque(directory, Format::Names)?;
+                    whiteout::set_opaque(directory, WhiteoutFormat::Names)?;
                 }
                 whiteout::remove_redirect(directory)
             });
         } else if whiteout::is_opaque(directory)? {
-            self.found(path.to_bytes(), Problem::OpaqueAndMoved, || whiteout::remove_opaque(directory));
+            self.report_problem(path.to_bytes(), Problem::OpaqueAndMoved, || whiteout::remove_opaque(directory));
         }
         Ok(())
     }
@@ -152,67 +166,79 @@ impl Check<'_> {
     }
 
     /// Checks the marks and the identity of anything but a directory.
-    fn file(&mut self, place: &Place, stored: Name<'_>, entry: &Entry, known: &mut Known) -> Result<()> {
-        let (path, file) = (place.path.join(stored), &entry.vnode);
-        if whiteout::is_device(entry)? {
-            if self.options.idle && !place.shows_on_the_right(self, stored)? {
-                self.found(path.to_bytes(), Problem::IdleWhiteout, || {
-                    place.own.vnode.unlink(&Caller::server(), stored)
+    fn check_file(
+        &mut self,
+        checked: &CheckedDirectory,
+        stored: Name<'_>,
+        entry: &Entry,
+        known: &mut IdentityOwners,
+    ) -> Result<()> {
+        let (path, file) = (checked.path.join(stored), &entry.vnode);
+        if whiteout::is_whiteout_device(entry)? {
+            if self.options.idle && !checked.is_visible_below(self, stored)? {
+                self.report_problem(path.to_bytes(), Problem::IdleWhiteout, || {
+                    checked.own.vnode.unlink(&Caller::server(), stored)
                 });
             }
             return Ok(());
         }
         if whiteout::is_opaque_file(file)? {
-            self.found(path.to_bytes(), Problem::OpaqueFile, || whiteout::remove_opaque(file));
+            self.report_problem(path.to_bytes(), Problem::OpaqueFile, || whiteout::remove_opaque(file));
         }
         if whiteout::has_redirect(file)? && !metacopy::is_marked(file)? {
-            self.found(path.to_bytes(), Problem::MovedFile, || whiteout::remove_redirect(file));
+            self.report_problem(path.to_bytes(), Problem::MovedFile, || whiteout::remove_redirect(file));
         }
-        self.data(place, stored, &path, entry)?;
-        self.identity(path, entry, known)
+        self.check_data(checked, stored, &path, entry)?;
+        self.check_identity(path, entry, known)
     }
 
     /// Checks that the data of a metadata-only copy exist. Missing data cannot be repaired.
-    fn data(&mut self, place: &Place, stored: Name<'_>, path: &TreePath, entry: &Entry) -> Result<()> {
+    fn check_data(
+        &mut self,
+        checked: &CheckedDirectory,
+        stored: Name<'_>,
+        path: &TreePath,
+        entry: &Entry,
+    ) -> Result<()> {
         if entry.attributes.kind != FileKind::Regular {
             return Ok(());
         }
-        let Some(mark) = metacopy::Mark::of(&entry.vnode)? else { return Ok(()) };
+        let Some(mark) = metacopy::MetacopyMark::of(&entry.vnode)? else { return Ok(()) };
         self.has_metacopies = true;
-        if !mark.is_believed {
-            self.found(path.to_bytes(), Problem::DataUnbelieved, || Err(Errno::EPERM));
+        if !mark.is_trusted {
+            self.report_problem(path.to_bytes(), Problem::DataUnbelieved, || Err(Errno::EPERM));
             return Ok(());
         }
         let copy = Instance::new(self.member, entry.vnode.clone(), entry.attributes.ino);
-        let beside = Beside { directories: place.right.clone(), name: stored.to_owned() };
+        let beside = NameInBranches { directories: checked.right.clone(), name: stored.to_owned() };
         let from = mark.path.clone();
-        if !self.is_last() && self.union.data_of(&copy, mark, || Some(beside)).is_err() {
-            self.found(path.to_bytes(), Problem::DataGone(from), || Err(Errno::EIO));
+        if !self.is_last() && self.union.resolve_data(&copy, mark, || Some(beside)).is_err() {
+            self.report_problem(path.to_bytes(), Problem::DataGone(from), || Err(Errno::EIO));
         }
         Ok(())
     }
 
-    fn identity(&mut self, path: TreePath, entry: &Entry, known: &mut Known) -> Result<()> {
+    fn check_identity(&mut self, path: TreePath, entry: &Entry, known: &mut IdentityOwners) -> Result<()> {
         let file = &entry.vnode;
-        if !Identity::is_brought(file)? {
+        if !Identity::has_stored_origin(file)? {
             return Ok(());
         }
-        let forget = || Identity::forget(file);
-        let Some((identity, _)) = Identity::brought(file)? else {
-            self.found(path.to_bytes(), Problem::UnreadableOrigin, forget);
+        let forget = || Identity::remove_origin(file);
+        let Some((identity, _)) = Identity::stored_origin(file)? else {
+            self.report_problem(path.to_bytes(), Problem::UnreadableOrigin, forget);
             return Ok(());
         };
         let ino = entry.attributes.ino;
         match known.get(&identity.handle) {
             Some((other, of)) if *other != ino => {
                 let of = of.to_bytes();
-                self.found_in_newest(path.to_bytes(), Problem::SameIdentity(of), forget);
+                self.report_in_newest(path.to_bytes(), Problem::SameIdentity(of), forget);
             }
             Some(_) => {}
             None => {
                 known.insert(identity.handle, (ino, path.clone()));
                 if self.options.idle && self.is_gone(&identity) {
-                    self.found_in_newest(path.to_bytes(), Problem::OriginGone, forget);
+                    self.report_in_newest(path.to_bytes(), Problem::OriginGone, forget);
                 }
             }
         }

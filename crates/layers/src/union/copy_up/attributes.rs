@@ -6,7 +6,7 @@ use crate::copies;
 
 use crate::union::branch::losses::{Loss, Losses};
 use crate::union::branch::whiteout;
-use crate::union::settings::Rights;
+use crate::union::settings::CopyPermissions;
 
 /// Gives a copy the extended attributes and times of the original, and, unless `rights` override them, its owner, access
 /// control lists and permissions, in an order in which none undoes another. The writer is the server, at the expense of the
@@ -19,7 +19,7 @@ pub(crate) fn copy_attributes(
     writer: &Caller,
     original: &VnodeRef,
     copy: &VnodeRef,
-    rights: Option<Rights>,
+    rights: Option<CopyPermissions>,
 ) -> Result<Losses> {
     let attributes = original.getattr(&Caller::server())?;
     let (uid, gid) = rights.map_or((attributes.uid, attributes.gid), |rights| (rights.uid, rights.gid));
@@ -32,14 +32,14 @@ pub(crate) fn copy_attributes(
         (_, Some(rights)) => Some(rights.mode),
     };
     // A setuid program must not run as somebody else than its owner.
-    let kept = mode.map(|mode| without_set_id_of_others(mode, (uid, gid), &owned));
+    let kept = mode.map(|mode| without_foreign_set_id(mode, (uid, gid), &owned));
     let now = set_mode_and_times(copy, kept, &attributes)?;
     let wanted = Attributes { uid, gid, mode: mode.unwrap_or(now.mode), ..attributes };
     if rights.is_none() {
         check_rights(&wanted, &now)?;
     }
     Ok(lost
-        .with_if(is_anothers(&wanted, &now), Loss::Owner)
+        .with_if(has_wrong_owner(&wanted, &now), Loss::Owner)
         .with_if(now.mode != wanted.mode, Loss::Mode)
         .with_if(!is_near(now.mtime, wanted.mtime), Loss::Times))
 }
@@ -48,7 +48,7 @@ pub(crate) fn copy_attributes(
 ///
 /// # Errors
 /// `EPERM` as for [`copy_attributes`].
-pub(crate) fn copy_rights(writer: &Caller, from: &VnodeRef, to: &VnodeRef) -> Result<()> {
+pub(crate) fn copy_permissions(writer: &Caller, from: &VnodeRef, to: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     let (wanted, present) = (from.getattr(&server)?, to.getattr(&server)?);
     if (wanted.uid, wanted.gid) != (present.uid, present.gid) {
@@ -86,7 +86,7 @@ fn set_owner(writer: &Caller, object: &VnodeRef, uid: u32, gid: u32) -> Result<A
 }
 
 /// The mode without set-id bits that would apply to another owner or group than wanted.
-fn without_set_id_of_others(mode: u32, (uid, gid): (u32, u32), owned: &Attributes) -> u32 {
+fn without_foreign_set_id(mode: u32, (uid, gid): (u32, u32), owned: &Attributes) -> u32 {
     const SET_UID: u32 = 0o4000;
     const SET_GID: u32 = 0o2000;
     let of_owner = if owned.uid == uid { SET_UID } else { 0 };
@@ -97,10 +97,10 @@ fn without_set_id_of_others(mode: u32, (uid, gid): (u32, u32), owned: &Attribute
 
 /// Sets as much of mode and times as the branch preserves; returns the resulting attributes.
 fn set_mode_and_times(object: &VnodeRef, mode: Option<u32>, of: &Attributes) -> Result<Attributes> {
-    const PERMISSIONS: u32 = 0o777;
+    const PERMISSION_BITS: u32 = 0o777;
     let server = Caller::server();
     // Some branches have no set-id bits, others nothing that could be set.
-    for mode in [mode, mode.map(|mode| mode & PERMISSIONS), None] {
+    for mode in [mode, mode.map(|mode| mode & PERMISSION_BITS), None] {
         match object.setattr(&server, &SetAttributes { mode, ..times_of(of) }) {
             Err(error) if copies::is_refusal(error) => {}
             result => return result,
@@ -111,22 +111,22 @@ fn set_mode_and_times(object: &VnodeRef, mode: Option<u32>, of: &Attributes) -> 
 
 /// Returns whether an object has another owner than wanted, and the server could give it away elsewhere: an unprivileged server
 /// owns everything that it creates.
-fn is_anothers(wanted: &Attributes, now: &Attributes) -> bool {
+fn has_wrong_owner(wanted: &Attributes, now: &Attributes) -> bool {
     (wanted.uid, wanted.gid) != (now.uid, now.gid) && rustix::process::geteuid().is_root()
 }
 
 /// Refuses permissions that a branch assigns instead of the wanted ones, if they allow anything that those do not.
 fn check_rights(wanted: &Attributes, now: &Attributes) -> Result<()> {
-    const PERMISSIONS: u32 = 0o777;
-    let is_kept = !is_anothers(wanted, now) && (wanted.mode ^ now.mode) & PERMISSIONS == 0;
-    if is_kept || !opens_more(wanted, now, rustix::process::geteuid().as_raw()) { Ok(()) } else { Err(Errno::EPERM) }
+    const PERMISSION_BITS: u32 = 0o777;
+    let is_kept = !has_wrong_owner(wanted, now) && (wanted.mode ^ now.mode) & PERMISSION_BITS == 0;
+    if is_kept || !grants_more(wanted, now, rustix::process::geteuid().as_raw()) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// Returns whether permissions let anybody read, write or search who may not do so with the wanted ones, not counting the
 /// superuser and the server itself.
-fn opens_more(wanted: &Attributes, now: &Attributes, server: u32) -> bool {
-    const SEARCH: u32 = 0o1;
-    let bits = if wanted.is_directory() { 0o6 | SEARCH } else { 0o6 };
+fn grants_more(wanted: &Attributes, now: &Attributes, server: u32) -> bool {
+    const SEARCH_BIT: u32 = 0o1;
+    let bits = if wanted.is_directory() { 0o6 | SEARCH_BIT } else { 0o6 };
     let classes = |attributes: &Attributes| [6, 3, 0].map(|shift| attributes.mode >> shift & bits);
     let ([owner, group, others], [new_owner, new_group, new_others]) = (classes(wanted), classes(now));
     let owner = if wanted.uid == 0 { bits } else { owner };
@@ -146,8 +146,8 @@ fn opens_more(wanted: &Attributes, now: &Attributes, server: u32) -> bool {
 
 /// Returns whether a time is a rounded form of another, as stored by a file system with a granularity of at most two seconds.
 fn is_near(kept: Timestamp, wanted: Timestamp) -> bool {
-    const STEP_SECONDS: u64 = 2;
-    kept.seconds.abs_diff(wanted.seconds) <= STEP_SECONDS
+    const MAX_TIME_STEP_SECONDS: u64 = 2;
+    kept.seconds.abs_diff(wanted.seconds) <= MAX_TIME_STEP_SECONDS
 }
 
 /// Like [`copy_attributes`], to an object that may have extended attributes which the original lacks.
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_that_a_branch_gives_let_nobody_do_more() {
+    fn assigned_permissions_grant_nothing_more() {
         use FileKind::{Directory, Regular};
         let shown_to_all = (0, 0, 0o755);
         for (kind, wanted, now, opens) in [
@@ -259,12 +259,12 @@ mod tests {
             (Directory, (0, 0, 0o1777), shown_to_all, false),
         ] {
             let of = |(uid, gid, mode)| rights(kind, uid, gid, mode);
-            assert_eq!(opens_more(&of(wanted), &of(now), 0), opens, "{kind:?} {wanted:?} {now:?}");
+            assert_eq!(grants_more(&of(wanted), &of(now), 0), opens, "{kind:?} {wanted:?} {now:?}");
         }
         for (now, kept) in [((5, 5), 0o6755), ((0, 5), 0o2755), ((5, 0), 0o4755), ((0, 0), 0o755)] {
-            assert_eq!(without_set_id_of_others(0o6755, (5, 5), &rights(Regular, now.0, now.1, 0o644)), kept);
+            assert_eq!(without_foreign_set_id(0o6755, (5, 5), &rights(Regular, now.0, now.1, 0o644)), kept);
         }
         // Objects that an unprivileged server creates are its own.
-        assert!(!opens_more(&rights(Regular, 0, 0, 0o600), &rights(Regular, 9, 9, 0o600), 9));
+        assert!(!grants_more(&rights(Regular, 0, 0, 0o600), &rights(Regular, 9, 9, 0o600), 9));
     }
 }

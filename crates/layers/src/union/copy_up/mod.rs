@@ -15,22 +15,22 @@ use std::sync::{Arc, RwLockReadGuard};
 
 use vnode::{Caller, Errno, FileKind, NameBuf, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef};
 
-use super::branch::branches::Member;
-use super::branch::lease::open_at_once;
+use super::branch::branches::BranchMember;
+use super::branch::lease::open_without_wait;
 use super::branch::links;
-use super::branch::verified::Sure;
+use super::branch::verified::VerifiedOperations;
 use super::branch::write_order::sync_directory;
 use super::identity::Identity;
-use super::node::{Above, Changes, Instance, NO_COUNT, Node, Whereabouts};
-use super::settings::{Ownership, Rights};
+use super::node::{Instance, NameChanges, Node, NodeLocation, ParentEntry, UNCOUNTED_NAMES};
+use super::settings::{CopyOwnership, CopyPermissions};
 use super::state::Union;
 pub(crate) use attributes::{copy_attributes, keeping_times, replace_attributes};
-use object::{Copied, How, copy_of};
-pub(crate) use object::{copy_untouched, copy_whole};
+use object::{CompletedCopy, CopyParameters, copy_of};
+pub(crate) use object::{copy_consistently, copy_object};
 
 /// Amount of a file's data that is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub(crate) enum DataExtent {
     /// All data.
     All,
     /// The first bytes: the remainder is about to be truncated.
@@ -41,23 +41,23 @@ pub(crate) enum Extent {
 
 /// The truncating step of the operation, applied to a copy before it becomes visible, so that no truncated file is visible if
 /// the operation fails.
-pub(crate) type Cut<'a> = &'a dyn Fn(&VnodeRef) -> Result<()>;
+pub(crate) type TruncateStep<'a> = &'a dyn Fn(&VnodeRef) -> Result<()>;
 
-/// Opens a copy, as a [`Cut`] by `O_TRUNC`.
-pub(crate) struct Opening<'a> {
+/// Opens a copy, as a [`TruncateStep`] by `O_TRUNC`.
+pub(crate) struct TruncatingOpen<'a> {
     /// The caller that opens it.
     caller: &'a Caller,
     flags: OpenFlags,
     opened: Cell<Option<(VnodeRef, OpenFileRef)>>,
 }
 
-impl<'a> Opening<'a> {
+impl<'a> TruncatingOpen<'a> {
     pub(crate) fn new(caller: &'a Caller, flags: OpenFlags) -> Self {
         Self { caller, flags, opened: Cell::default() }
     }
 
     pub(crate) fn open(&self, copy: &VnodeRef) -> Result<()> {
-        self.opened.set(Some((copy.clone(), open_at_once(copy, self.caller, self.flags)?)));
+        self.opened.set(Some((copy.clone(), open_without_wait(copy, self.caller, self.flags)?)));
         Ok(())
     }
 
@@ -68,30 +68,32 @@ impl<'a> Opening<'a> {
 }
 
 /// Maximum number of attempts if the object moves while its copy is made.
-const ATTEMPTS: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 impl Union {
     /// Returns whether objects in the member may be changed, in place or in a copy.
-    pub(crate) fn can_write(&self, member: &Member) -> bool {
+    pub(crate) fn can_write(&self, member: &BranchMember) -> bool {
         let Some(position) = self.branches.position(member) else { return false };
         self.branches.may_change(member) || self.branches.writable_at_or_left_of(position).is_some()
     }
 
     /// Permissions that a directory that is copied for the sake of its contents gets instead of the original's. It never
     /// becomes the caller's, who could then let others in, or remove what is not the caller's.
-    fn rights_of_directory(&self) -> Option<Rights> {
+    fn permissions_of_new_directory(&self) -> Option<CopyPermissions> {
         match self.settings.copy_up {
-            Ownership::Constant(rights) => Some(rights),
-            Ownership::Original | Ownership::Current => None,
+            CopyOwnership::Constant(rights) => Some(rights),
+            CopyOwnership::Original | CopyOwnership::Current => None,
         }
     }
 
     /// Permissions that a copy caused by a caller gets instead of the original's.
-    fn rights_of_copy(&self, caller: &Caller) -> Option<Rights> {
+    fn permissions_of_copy(&self, caller: &Caller) -> Option<CopyPermissions> {
         match self.settings.copy_up {
-            Ownership::Original => None,
-            Ownership::Constant(rights) => Some(rights),
-            Ownership::Current if caller.server => None,
-            Ownership::Current => Some(Rights { uid: caller.uid, gid: caller.gid, mode: 0o666 & !umask_of(caller) }),
+            CopyOwnership::Original => None,
+            CopyOwnership::Constant(rights) => Some(rights),
+            CopyOwnership::Current if caller.server => None,
+            CopyOwnership::Current => {
+                Some(CopyPermissions { uid: caller.uid, gid: caller.gid, mode: 0o666 & !umask_of(caller) })
+            }
         }
     }
 }
@@ -99,12 +101,12 @@ impl Union {
 impl Node {
     /// Returns whether it may be changed in place.
     pub(crate) fn is_writable(&self) -> bool {
-        self.union.branches.may_change(&self.leftmost().member) || self.is_nameless()
+        self.union.branches.may_change(&self.leftmost().member) || self.is_unlinked()
     }
 
     /// Returns whether it has no name in any branch, so that it is in no snapshot and shadows nothing: it is changed in place.
-    pub(crate) fn is_nameless(&self) -> bool {
-        matches!(self.whereabouts(), Whereabouts::Nowhere)
+    pub(crate) fn is_unlinked(&self) -> bool {
+        matches!(self.location(), NodeLocation::Nowhere)
             && self.leftmost().vnode.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink == 0)
     }
 
@@ -112,42 +114,47 @@ impl Node {
     ///
     /// # Errors
     /// `EPERM` for an immutable object in a branch that must not be changed.
-    pub(crate) fn writable(self: &Arc<Self>, caller: &Caller, extent: Extent) -> Result<Instance> {
+    pub(crate) fn writable(self: &Arc<Self>, caller: &Caller, extent: DataExtent) -> Result<Instance> {
         self.writable_within(caller, extent, usize::MAX)
     }
 
     /// Like [`Node::writable`], for an object that is to be truncated: a copy is truncated before it becomes visible.
-    pub(crate) fn writable_to_cut(self: &Arc<Self>, caller: &Caller, size: u64, cut: Cut<'_>) -> Result<Instance> {
-        self.may_be_copied(caller)?;
-        self.copied_within(caller, Extent::UpTo(size), usize::MAX, Some(cut))
-    }
-
-    /// Like [`Node::writable`], for a file, with a guard that keeps it there while it is changed.
-    pub(crate) fn held_writable(
-        self: &Arc<Self>,
-        caller: &Caller,
-        extent: Extent,
-    ) -> Result<(Option<RwLockReadGuard<'_, ()>>, Instance)> {
-        self.held(|| self.writable(caller, extent), || self.shared_unless(caller))
-    }
-
-    /// Like [`Node::writable_to_cut`], with a guard that keeps it there.
-    pub(crate) fn held_to_cut(
+    pub(crate) fn writable_to_truncate(
         self: &Arc<Self>,
         caller: &Caller,
         size: u64,
-        cut: Cut<'_>,
-    ) -> Result<(Option<RwLockReadGuard<'_, ()>>, Instance)> {
-        // A copy of that length already shows the pending truncation.
-        self.held(|| self.writable_to_cut(caller, size, cut), || Ok(self.shared()))
+        truncate_step: TruncateStep<'_>,
+    ) -> Result<Instance> {
+        self.check_copyable(caller)?;
+        self.copy_if_needed(caller, DataExtent::UpTo(size), usize::MAX, Some(truncate_step))
     }
 
-    fn held<'a>(
+    /// Like [`Node::writable`], for a file, with a guard that keeps it there while it is changed.
+    pub(crate) fn writable_guarded(
+        self: &Arc<Self>,
+        caller: &Caller,
+        extent: DataExtent,
+    ) -> Result<(Option<RwLockReadGuard<'_, ()>>, Instance)> {
+        self.with_read_guard(|| self.writable(caller, extent), || self.read_guard_unless_cancelled(caller))
+    }
+
+    /// Like [`Node::writable_to_truncate`], with a guard that keeps it there.
+    pub(crate) fn writable_to_truncate_guarded(
+        self: &Arc<Self>,
+        caller: &Caller,
+        size: u64,
+        truncate_step: TruncateStep<'_>,
+    ) -> Result<(Option<RwLockReadGuard<'_, ()>>, Instance)> {
+        // A copy of that length already shows the pending truncation.
+        self.with_read_guard(|| self.writable_to_truncate(caller, size, truncate_step), || Ok(self.read_guard()))
+    }
+
+    fn with_read_guard<'a>(
         self: &'a Arc<Self>,
         writable: impl Fn() -> Result<Instance>,
         hold: impl Fn() -> Result<RwLockReadGuard<'a, ()>>,
     ) -> Result<(Option<RwLockReadGuard<'a, ()>>, Instance)> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let instance = writable()?;
             if self.kind == FileKind::Directory {
                 return Ok((None, instance));
@@ -161,63 +168,73 @@ impl Node {
     }
 
     /// Like [`Node::writable`], in a branch no lower than `limit`.
-    pub(crate) fn writable_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
-        self.may_be_copied(caller)?;
-        self.copied_within(caller, extent, limit, None)
+    pub(crate) fn writable_within(
+        self: &Arc<Self>,
+        caller: &Caller,
+        extent: DataExtent,
+        limit: usize,
+    ) -> Result<Instance> {
+        self.check_copyable(caller)?;
+        self.copy_if_needed(caller, extent, limit, None)
     }
 
     /// Like [`Node::writable`], for a change of the flags of chattr(1), which may clear the immutable flag.
-    pub(crate) fn writable_to_flag(self: &Arc<Self>, caller: &Caller) -> Result<Instance> {
-        self.may_flag(caller)?;
+    pub(crate) fn writable_to_set_flags(self: &Arc<Self>, caller: &Caller) -> Result<Instance> {
+        self.check_set_flags(caller)?;
         if !caller.may_change_flags() {
-            self.may_be_copied(caller)?;
+            self.check_copyable(caller)?;
         }
-        self.copied_within(caller, Extent::All, usize::MAX, None)
+        self.copy_if_needed(caller, DataExtent::All, usize::MAX, None)
     }
 
     /// Checks that the caller may change it in a copy, if it must not be changed in place.
     ///
     /// # Errors
     /// `EPERM` for an immutable object: a copy of it would not be immutable.
-    pub(crate) fn may_be_copied(&self, caller: &Caller) -> Result<()> {
+    pub(crate) fn check_copyable(&self, caller: &Caller) -> Result<()> {
         let is_asked = !caller.server && !self.is_writable();
         let is_immutable = is_asked && self.leftmost().vnode.getattr(&Caller::server())?.is_immutable();
         if is_immutable { Err(Errno::EPERM) } else { Ok(()) }
     }
 
-    fn copied_within(
+    fn copy_if_needed(
         self: &Arc<Self>,
         caller: &Caller,
-        extent: Extent,
+        extent: DataExtent,
         limit: usize,
-        cut: Option<Cut<'_>>,
+        truncate_step: Option<TruncateStep<'_>>,
     ) -> Result<Instance> {
         let leftmost = self.leftmost();
-        if self.is_nameless() {
-            return self.with_data(caller, extent, cut);
+        if self.is_unlinked() {
+            return self.ensure_data(caller, extent, truncate_step);
         }
-        let Some(target) = self.target_of_copy(&leftmost.member, limit)? else {
-            return self.with_data(caller, extent, cut);
+        let Some(target) = self.copy_target(&leftmost.member, limit)? else {
+            return self.ensure_data(caller, extent, truncate_step);
         };
         if self.kind != FileKind::Directory {
-            return match self.copy_up(caller, extent, limit, cut)? {
+            return match self.copy_up(caller, extent, limit, truncate_step)? {
                 Some(copy) => Ok(copy),
                 // Another thread has made the copy.
-                None => self.with_data(caller, extent, cut),
+                None => self.ensure_data(caller, extent, truncate_step),
             };
         }
-        self.directory_in(caller, &target)?;
+        self.ensure_directory_in(caller, &target)?;
         Ok(self.leftmost())
     }
 
     /// The leftmost instance, which may be changed in place, with the given extent of its data. A metadata-only copy without
     /// room for its data may move.
-    fn with_data(self: &Arc<Self>, caller: &Caller, extent: Extent, cut: Option<Cut<'_>>) -> Result<Instance> {
-        match self.bring_data(caller, extent, cut) {
-            Err(error) if self.passes_over(error) && !self.is_nameless() => {
+    fn ensure_data(
+        self: &Arc<Self>,
+        caller: &Caller,
+        extent: DataExtent,
+        truncate_step: Option<TruncateStep<'_>>,
+    ) -> Result<Instance> {
+        match self.fill_data(caller, extent, truncate_step) {
+            Err(error) if self.tries_next_branch(error) && !self.is_unlinked() => {
                 let position = self.union.branches.position(&self.leftmost().member).ok_or(Errno::ESTALE)?;
-                self.copy_up(caller, extent, position.checked_sub(1).ok_or(error)?, cut)?;
-                self.bring_data(caller, extent, cut)?;
+                self.copy_up(caller, extent, position.checked_sub(1).ok_or(error)?, truncate_step)?;
+                self.fill_data(caller, extent, truncate_step)?;
             }
             brought => brought?,
         }
@@ -235,11 +252,11 @@ impl Node {
         directory: &Arc<Self>,
         limit: usize,
     ) -> Result<()> {
-        self.may_be_copied(caller)?;
-        if self.is_nameless() {
+        self.check_copyable(caller)?;
+        if self.is_unlinked() {
             return Ok(());
         }
-        match self.target_of_copy(&self.leftmost().member, limit)? {
+        match self.copy_target(&self.leftmost().member, limit)? {
             // If that cannot be probed, for example because the branch is full, the copy itself finds out.
             Some(target) if directory.can_be_in(&target)? && target.work.has_hard_links() == Ok(false) => {
                 Err(Errno::EPERM)
@@ -250,7 +267,7 @@ impl Node {
 
     /// The branch that receives a copy of the member's object, no lower than `limit`; `None` if the object may be changed in
     /// place.
-    fn target_of_copy(self: &Arc<Self>, member: &Member, limit: usize) -> Result<Option<Arc<Member>>> {
+    fn copy_target(self: &Arc<Self>, member: &BranchMember, limit: usize) -> Result<Option<Arc<BranchMember>>> {
         let branches = &self.union.branches;
         let position = branches.position(member).ok_or(Errno::ESTALE)?;
         if position <= limit && branches.may_change(member) {
@@ -260,9 +277,9 @@ impl Node {
         if self.kind == FileKind::Directory {
             return self.nearest_branch(position).map(Some);
         }
-        self.find_whereabouts()?;
-        match self.whereabouts() {
-            Whereabouts::At(above) => above.directory.nearest_branch(position).map(Some),
+        self.find_location()?;
+        match self.location() {
+            NodeLocation::At(above) => above.directory.nearest_branch(position).map(Some),
             _ => branches.writable_at_or_left_of(position).map(Some).ok_or(Errno::EROFS),
         }
     }
@@ -271,19 +288,19 @@ impl Node {
     fn copy_up(
         self: &Arc<Self>,
         caller: &Caller,
-        extent: Extent,
+        extent: DataExtent,
         mut limit: usize,
-        cut: Option<Cut<'_>>,
+        truncate_step: Option<TruncateStep<'_>>,
     ) -> Result<Option<Instance>> {
-        let _copying = self.alone_to_copy(caller)?;
+        let _copying = self.copy_guard(caller)?;
         let original = self.leftmost();
-        if self.is_nameless() {
+        if self.is_unlinked() {
             return Ok(None);
         }
         loop {
-            let Some(target) = self.target_of_copy(&original.member, limit)? else { return Ok(None) };
-            match self.copy_to(caller, extent, cut, &original, &target) {
-                Err(error) if self.passes_over(error) => {
+            let Some(target) = self.copy_target(&original.member, limit)? else { return Ok(None) };
+            match self.copy_to(caller, extent, truncate_step, &original, &target) {
+                Err(error) if self.tries_next_branch(error) => {
                     let position = self.union.branches.position(&target).ok_or(Errno::ESTALE)?;
                     limit = position.checked_sub(1).ok_or(error)?;
                 }
@@ -295,54 +312,55 @@ impl Node {
     fn copy_to(
         self: &Arc<Self>,
         caller: &Caller,
-        extent: Extent,
-        cut: Option<Cut<'_>>,
+        extent: DataExtent,
+        truncate_step: Option<TruncateStep<'_>>,
         original: &Instance,
-        target: &Arc<Member>,
+        target: &Arc<BranchMember>,
     ) -> Result<()> {
         let moves = self.union.branches.may_change(&original.member);
         if moves {
-            self.may_move(original)?;
+            self.check_movable_original(original)?;
         }
-        self.can_share_names(original, target)?;
+        self.check_hard_links(original, target)?;
         let server = Caller::server();
-        let was_shared = self.names.load(Ordering::Relaxed) != NO_COUNT;
+        let was_shared = self.original_names.load(Ordering::Relaxed) != UNCOUNTED_NAMES;
         // A caller that only removes or adds a name does not become the owner of a file by that.
-        let is_written = extent != Extent::Nothing;
-        let rights = if moves || !is_written { None } else { self.union.rights_of_copy(caller) };
+        let is_written = extent != DataExtent::Nothing;
+        let rights = if moves || !is_written { None } else { self.union.permissions_of_copy(caller) };
         // The original of a moved object is no longer there as a source of data.
-        let can_wait = extent == Extent::Nothing && !moves;
-        let mark = if can_wait { self.mark_of_copy(original, target)? } else { None };
-        let mark = if mark.is_some() && target.work.note_metacopies()? { mark } else { None };
-        let data = self.data()?;
+        let can_wait = extent == DataExtent::Nothing && !moves;
+        let mark = if can_wait { self.new_copy_mark(original, target)? } else { None };
+        let mark = if mark.is_some() && target.work.record_metacopies()? { mark } else { None };
+        let data = self.data_instance()?;
         let writer = server.clone().at_expense_of(caller).cancelled_with(caller);
-        let how = How { extent, data, mark, rights, inherits: false, writer };
-        let Copied { name, copy, lost } = copy_of(original, target, &how)?;
+        let parameters = CopyParameters { extent, data, mark, rights, inherits: false, writer };
+        let CompletedCopy { name, copy, lost } = copy_of(original, target, &parameters)?;
         // An unlinked copy lives as long as it is open, and nobody may have opened it again yet.
-        let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);
+        let is_nowhere = self.kind == FileKind::Regular && matches!(self.location(), NodeLocation::Nowhere);
         let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();
         // Everything about the copy is obtained before it becomes visible: from then on nothing may fail.
-        let is_cut = held.and_then(|held| cut.map_or(Ok(()), |cut| cut(&copy)).map(|()| held));
+        let is_cut =
+            held.and_then(|held| truncate_step.map_or(Ok(()), |truncate_step| truncate_step(&copy)).map(|()| held));
         let known = is_cut.and_then(|held| Ok((held, copy.getattr(&server)?.ino)));
         let placed = known.and_then(|known| self.finish_copy(caller, original, target, &name, &copy).map(|()| known));
         let ino = match placed {
             Ok((held, ino)) => {
-                self.hold(held);
+                self.keep_open(held);
                 ino
             }
             Err(error) => {
-                target.work.take_back(&name);
+                target.work.undo_entry(&name);
                 return Err(error);
             }
         };
-        target.note_losses(&copy, lost);
-        self.moved_to(Instance::new(target, copy, ino));
-        self.call_followers();
+        target.record_losses(&copy, lost);
+        self.record_copied_to(Instance::new(target, copy, ino));
+        self.move_followers();
         // If the copy is not on disk, a power failure would leave neither; the copy hides the original.
-        if moves && (!target.is_apart_from(&original.member) || self.sync_arrival(target).is_ok()) {
+        if moves && (!target.is_unordered_with(&original.member) || self.sync_arrival(target).is_ok()) {
             self.remove_original(original, target);
             if was_shared {
-                links::unshare(&self.identity, &original.member);
+                links::remove_link_entry(&self.identity, &original.member);
             }
         }
         Ok(())
@@ -353,27 +371,27 @@ impl Node {
     /// # Errors
     /// `EXDEV` for a file with several names, of which only one would move, and for a file that the kernel may be reading and
     /// writing directly.
-    fn may_move(&self, original: &Instance) -> Result<()> {
-        let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
+    fn check_movable_original(&self, original: &Instance) -> Result<()> {
+        let names = self.visible_attributes(original.vnode.getattr(&Caller::server())?).nlink;
         let is_direct =
-            self.union.direct_in(&original.member).iter().any(|file| std::ptr::eq(&raw const *file.node, self));
+            self.union.direct_files_in(&original.member).iter().any(|file| std::ptr::eq(&raw const *file.node, self));
         if names > 1 || is_direct { Err(Errno::EXDEV) } else { Ok(()) }
     }
 
     /// Removes the original that a copy has replaced, in a branch that may be changed; invisible to users.
-    fn remove_original(&self, original: &Instance, target: &Member) {
-        let Whereabouts::At(Above { directory, stored }) = self.whereabouts() else { return };
+    fn remove_original(&self, original: &Instance, target: &BranchMember) {
+        let NodeLocation::At(ParentEntry { directory, stored }) = self.location() else { return };
         let (server, stored) = (Caller::server(), stored.as_name());
         let names = [stored];
-        let _names = directory.alone_for(Changes::Names(&names, Some(&original.member)));
-        let Some(place) = directory.instance_in(&original.member) else { return };
+        let _names = directory.write_guard_for(NameChanges::Names(&names, Some(&original.member)));
+        let Some(parent) = directory.instance_in(&original.member) else { return };
         let is_original = |entry: vnode::Entry| entry.vnode.handle() == original.vnode.handle();
-        if self.was_at(&directory, stored) && place.lookup(&server, stored).is_ok_and(is_original) {
-            let removed = keeping_times(&place, || place.unlink_surely(&server, stored));
-            if removed.is_ok() && target.is_apart_from(&original.member) {
+        if self.was_last_at(&directory, stored) && parent.lookup(&server, stored).is_ok_and(is_original) {
+            let removed = keeping_times(&parent, || parent.unlink_verified(&server, stored));
+            if removed.is_ok() && target.is_unordered_with(&original.member) {
                 // Synchronizes before the copy gets another name. An original that reappears after a power failure is no worse
                 // than one that was not removed.
-                let _ = sync_directory(&place);
+                let _ = sync_directory(&parent);
             }
         }
     }
@@ -383,23 +401,23 @@ impl Node {
     ///
     /// # Errors
     /// `EMLINK`.
-    fn can_share_names(&self, original: &Instance, target: &Member) -> Result<()> {
-        let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
+    fn check_hard_links(&self, original: &Instance, target: &BranchMember) -> Result<()> {
+        let names = self.visible_attributes(original.vnode.getattr(&Caller::server())?).nlink;
         if names < 2 || target.work.has_hard_links()? { Ok(()) } else { Err(Errno::EMLINK) }
     }
 
     /// Gives a copy the identity of its original. In a branch without attributes to store it, this holds only as long as this
     /// vnode lives.
-    pub(crate) fn bring_identity(
+    pub(crate) fn store_identity(
         self: &Arc<Self>,
         writer: &Caller,
-        target: &Member,
+        target: &BranchMember,
         copy: &VnodeRef,
         names: u32,
     ) -> Result<()> {
-        if !self.identity.bring(writer, copy, names)? {
+        if !self.identity.store_origin(writer, copy, names)? {
             let native = Identity::native(&target.base, &copy.handle(), 0)?;
-            self.union.table.add_name(&native.handle, self);
+            self.union.table.add_handle(&native.handle, self);
         }
         Ok(())
     }
@@ -409,49 +427,49 @@ impl Node {
         self: &Arc<Self>,
         caller: &Caller,
         original: &Instance,
-        target: &Arc<Member>,
+        target: &Arc<BranchMember>,
         name: &NameBuf,
         copy: &VnodeRef,
     ) -> Result<()> {
-        let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
+        let names = self.visible_attributes(original.vnode.getattr(&Caller::server())?).nlink;
         let writer = &Caller::server().at_expense_of(caller);
         if names < 2 {
-            self.bring_identity(writer, target, copy, NO_COUNT)?;
-            self.place(caller, name, target)?;
-            self.names.store(NO_COUNT, Ordering::Relaxed);
+            self.store_identity(writer, target, copy, UNCOUNTED_NAMES)?;
+            self.rename_into_place(caller, name, target)?;
+            self.original_names.store(UNCOUNTED_NAMES, Ordering::Relaxed);
             return Ok(());
         }
         // The copy has as many names before it is in place as after, so that its link count is right at any time.
-        self.bring_identity(writer, target, copy, names - 1)?;
-        links::share(writer, &self.identity, target, copy)?;
-        if let Err(error) = self.place(caller, name, target) {
-            links::unshare(&self.identity, target);
+        self.store_identity(writer, target, copy, names - 1)?;
+        links::add_link_entry(writer, &self.identity, target, copy)?;
+        if let Err(error) = self.rename_into_place(caller, name, target) {
+            links::remove_link_entry(&self.identity, target);
             return Err(error);
         }
-        self.names.store(names - 1, Ordering::Relaxed);
+        self.original_names.store(names - 1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Renames a finished copy to the object's present location.
-    fn place(self: &Arc<Self>, caller: &Caller, name: &NameBuf, target: &Arc<Member>) -> Result<()> {
+    fn rename_into_place(self: &Arc<Self>, caller: &Caller, name: &NameBuf, target: &Arc<BranchMember>) -> Result<()> {
         let (server, writer) = (Caller::server(), Caller::server().at_expense_of(caller));
         let work = target.work.directory()?;
-        for _ in 0..ATTEMPTS {
-            let Above { directory, stored } = match self.whereabouts() {
-                Whereabouts::At(above) => above,
+        for _ in 0..MAX_ATTEMPTS {
+            let ParentEntry { directory, stored } = match self.location() {
+                NodeLocation::At(above) => above,
                 // Open and unlinked: so is the copy.
-                Whereabouts::Nowhere => return work.unlink_surely(&server, name.as_name()),
-                Whereabouts::Unknown => {
-                    self.find_whereabouts()?;
+                NodeLocation::Nowhere => return work.unlink_verified(&server, name.as_name()),
+                NodeLocation::Unknown => {
+                    self.find_location()?;
                     continue;
                 }
             };
-            let place = directory.directory_in(caller, target)?;
+            let parent = directory.ensure_directory_in(caller, target)?;
             let names = [stored.as_name()];
-            let _names = directory.alone_for(Changes::Names(&names, Some(target)));
-            if self.was_at(&directory, stored.as_name()) {
-                return keeping_times(&place, || {
-                    work.rename_surely(&writer, name.as_name(), &place, stored.as_name(), RenameMode::NoReplace)
+            let _names = directory.write_guard_for(NameChanges::Names(&names, Some(target)));
+            if self.was_last_at(&directory, stored.as_name()) {
+                return keeping_times(&parent, || {
+                    work.rename_verified(&writer, name.as_name(), &parent, stored.as_name(), RenameMode::NoReplace)
                 });
             }
         }
@@ -461,11 +479,11 @@ impl Node {
 
 /// Umask of a process, which only requests that create something carry.
 fn umask_of(caller: &Caller) -> u32 {
-    const NOBODY_ELSE: u32 = 0o077;
+    const OWNER_ONLY_UMASK: u32 = 0o077;
     if caller.pid == 0 || caller.umask != 0 {
         return caller.umask;
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", caller.pid)).unwrap_or_default();
     let umask = status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
-    umask.unwrap_or(NOBODY_ELSE)
+    umask.unwrap_or(OWNER_ONLY_UMASK)
 }

@@ -8,20 +8,20 @@ use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Result, SetA
 
 use super::xattrs;
 use crate::union::branch::whiteout;
-use crate::union::copy_up::Extent;
-use crate::union::node::{Instance, NO_COUNT, Node};
+use crate::union::copy_up::DataExtent;
+use crate::union::node::{Instance, Node, UNCOUNTED_NAMES};
 
 impl Node {
     /// User-visible form of the leftmost instance's attributes.
-    pub(crate) fn shown(&self, mut attributes: Attributes) -> Attributes {
+    pub(crate) fn visible_attributes(&self, mut attributes: Attributes) -> Attributes {
         attributes.ino = self.identity.ino;
         if self.kind == FileKind::Directory && self.instances().len() > 1 {
             // Nobody has counted the subdirectories of all instances together: find(1) and others know that a link count of 1
             // says nothing.
             attributes.nlink = 1;
         }
-        let names = self.names.load(Ordering::Relaxed);
-        if names != NO_COUNT {
+        let names = self.original_names.load(Ordering::Relaxed);
+        if names != UNCOUNTED_NAMES {
             // The names that lead to the original replace the one in the links directory.
             attributes.nlink = attributes.nlink.saturating_add(names).saturating_sub(1);
         }
@@ -32,7 +32,7 @@ impl Node {
         const BLOCK_BYTES: u64 = 512;
         if self.kind == FileKind::Regular
             && attributes.blocks.saturating_mul(BLOCK_BYTES) < attributes.size
-            && let Ok(Some(data)) = self.data()
+            && let Ok(Some(data)) = self.data_instance()
             && let Ok(there) = data.vnode.getattr(&Caller::server())
         {
             attributes.blocks = there.blocks;
@@ -42,18 +42,18 @@ impl Node {
 
     /// The entry for a look-up.
     pub(crate) fn entry(self: Arc<Self>, attributes: Attributes) -> Entry {
-        let attributes = self.shown(attributes);
+        let attributes = self.visible_attributes(attributes);
         Entry { vnode: self, attributes }
     }
 
     /// The present attributes.
     pub(crate) fn attributes(&self, caller: &Caller) -> Result<Attributes> {
         let Instance { member, vnode, .. } = self.leftmost();
-        let attributes = vnode.getattr(caller).map_err(|error| member.judged(error))?;
+        let attributes = vnode.getattr(caller).map_err(|error| member.reported_error(error))?;
         if attributes.nlink == 0 && self.kind == FileKind::Directory {
-            member.has_nothing()?;
+            member.verify_absence()?;
         }
-        Ok(self.shown(attributes))
+        Ok(self.visible_attributes(attributes))
     }
 
     /// Changes the attributes, in a copy if the branch must not be changed.
@@ -61,34 +61,35 @@ impl Node {
         if !self.is_writable() && changes.mode.is_some() && self.kind == FileKind::Symlink {
             return Err(Errno::EOPNOTSUPP);
         }
-        self.may_set(caller, changes)?;
+        self.check_setattr(caller, changes)?;
         if changes.size.is_some() && self.is_metadata_only()? {
             // Data that are filled in or removed on the way are handled as the server.
-            self.may(caller, AccessMode::WRITE)?;
+            self.check_access(caller, AccessMode::WRITE)?;
         }
         let Some(size) = changes.size else {
-            let (_object, instance) = self.held_writable(caller, Extent::Nothing)?;
-            return Ok(self.shown(instance.vnode.setattr(caller, changes)?));
+            let (_object, instance) = self.writable_guarded(caller, DataExtent::Nothing)?;
+            return Ok(self.visible_attributes(instance.vnode.setattr(caller, changes)?));
         };
         // A copy of that length already shows the pending truncation.
         let (setter, done) = (caller.uncancelled(), Cell::default());
-        let cut = |copy: &VnodeRef| copy.setattr(&setter, changes).map(|now| done.set(Some((copy.handle(), now))));
-        let (_object, instance) = self.held_to_cut(caller, size, &cut)?;
+        let truncate_step =
+            |copy: &VnodeRef| copy.setattr(&setter, changes).map(|now| done.set(Some((copy.handle(), now))));
+        let (_object, instance) = self.writable_to_truncate_guarded(caller, size, &truncate_step)?;
         let attributes = match done.take().filter(|(copy, _)| *copy == instance.vnode.handle()) {
             // The change is made, whether the attributes can be read or not.
             Some((_, then)) => instance.vnode.getattr(&Caller::server()).unwrap_or(then),
             None => instance.vnode.setattr(&setter, changes)?,
         };
-        Ok(self.shown(attributes))
+        Ok(self.visible_attributes(attributes))
     }
 
     /// Checks that the caller has this access.
-    pub(crate) fn may(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
+    pub(crate) fn check_access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
         let instance = self.leftmost();
         let special = !matches!(self.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
         match instance.vnode.access(caller, mode) {
             // The branch is read-only, but a copy could be written; the error does not say whether by this caller.
-            Err(Errno::EROFS) if !special => permitted(&instance.vnode, caller, mode)?,
+            Err(Errno::EROFS) if !special => check_mode_bits(&instance.vnode, caller, mode)?,
             allowed => allowed?,
         }
         if mode.contains(AccessMode::WRITE) && !special && !self.union.can_write(&instance.member) {
@@ -112,7 +113,7 @@ impl Node {
         mode: XattrMode,
     ) -> Result<()> {
         let stored = whiteout::stored_attribute(name).ok_or(Errno::EPERM)?;
-        self.may_change_xattr(caller, name, Some(value))?;
+        self.check_change_xattr(caller, name, Some(value))?;
         // No copy is made if the flag then refuses the change. Other attributes are validated first, or set regardless of it,
         // and an object that cannot have them reports so itself.
         let is_plain = name.starts_with(b"user.") || name.starts_with(b"trusted.");
@@ -125,8 +126,8 @@ impl Node {
             }
         }
         // A capability that a write removes from a file could not be restored atomically.
-        let extent = if name == b"security.capability" { Extent::All } else { Extent::Nothing };
-        let (_object, instance) = self.held_writable(caller, extent)?;
+        let extent = if name == b"security.capability" { DataExtent::All } else { DataExtent::Nothing };
+        let (_object, instance) = self.writable_guarded(caller, extent)?;
         instance.vnode.setxattr(caller, &stored, value, mode)
     }
 
@@ -141,8 +142,8 @@ impl Node {
                 result => result,
             };
         }
-        self.may_change_xattr(caller, name, None)?;
-        let (_object, instance) = self.held_writable(caller, Extent::Nothing)?;
+        self.check_change_xattr(caller, name, None)?;
+        let (_object, instance) = self.writable_guarded(caller, DataExtent::Nothing)?;
         instance.vnode.removexattr(caller, &stored)
     }
 
@@ -154,8 +155,8 @@ impl Node {
 
 /// Checks that the permission bits of an object on a read-only file system allow the caller this access. If it has an access
 /// control list, which is not consulted, only the owner and the superuser may write.
-fn permitted(object: &VnodeRef, caller: &Caller, mode: AccessMode) -> Result<()> {
-    const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+fn check_mode_bits(object: &VnodeRef, caller: &Caller, mode: AccessMode) -> Result<()> {
+    const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
     let attributes = object.getattr(caller)?;
     let is_owner = caller.uid == attributes.uid;
     let bits = if caller.is_superuser() || (is_owner && caller.is_admitted_by_kernel()) {
@@ -163,7 +164,7 @@ fn permitted(object: &VnodeRef, caller: &Caller, mode: AccessMode) -> Result<()>
         0o6 | u32::from(executable)
     } else if is_owner {
         attributes.mode >> 6
-    } else if xattrs::attribute(object, ACCESS_LIST)?.is_some() {
+    } else if xattrs::attribute(object, ACCESS_ACL)?.is_some() {
         0
     } else if caller.is_in_group(attributes.gid) {
         attributes.mode >> 3

@@ -9,28 +9,28 @@ use vnode::{
 };
 
 use super::file::UnionFile;
-use super::lookup::Search;
+use super::lookup::SearchResult;
 use super::placement::FullBranches;
-use super::remove::remove_own_directory;
-use crate::union::branch::branches::Member;
-use crate::union::branch::verified::Sure;
+use super::remove::remove_marked_directory;
+use crate::union::branch::branches::BranchMember;
+use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
 use crate::union::branch::whiteout_device;
-use crate::union::copy_up::Extent;
+use crate::union::copy_up::DataExtent;
 use crate::union::identity::Identity;
-use crate::union::node::{Changes, Instance, NO_COUNT, Node, Whereabouts};
+use crate::union::node::{Instance, NameChanges, Node, NodeLocation, UNCOUNTED_NAMES};
 use crate::union::state::Union;
 
 /// Maximum number of attempts if an obstacle changes meanwhile.
-const ATTEMPTS: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 
 impl Node {
     /// Creates and opens a regular file, or opens the existing one.
     pub(crate) fn create_file(self: &Arc<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         let exclusive = Creation { flags: how.flags.with(OpenFlags::EXCLUSIVE), ..*how };
-        for _ in 0..ATTEMPTS {
-            let made = self.make(caller, name, |place, stored| {
-                let created = place.create_surely(caller, stored, &exclusive)?;
+        for _ in 0..MAX_ATTEMPTS {
+            let made = self.make(caller, name, |parent, stored| {
+                let created = parent.create_verified(caller, stored, &exclusive)?;
                 Ok((created.file, created.entry))
             });
             match made {
@@ -66,25 +66,25 @@ impl Node {
 
     /// Creates an unnamed file and opens it.
     pub(crate) fn make_unnamed(self: &Arc<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
-        self.only_directory()?;
-        self.may_change_names(caller)?;
+        self.require_directory()?;
+        self.check_change_names_if_copied(caller)?;
         let mut full = FullBranches::default();
         let (target, created) = loop {
-            let (target, place) = self.place_of_new(caller, usize::MAX, &mut full)?;
-            match place.tmpfile(caller, how) {
-                Err(error) if self.passes_over(error) => full.note(Arc::clone(&target), error),
+            let (target, parent) = self.place_for_new(caller, usize::MAX, &mut full)?;
+            match parent.tmpfile(caller, how) {
+                Err(error) if self.tries_next_branch(error) => full.exclude(Arc::clone(&target), error),
                 created => break (target, created?),
             }
         };
-        let node = self.union.made(&target, &created.entry)?;
-        node.set_whereabouts(Whereabouts::Nowhere);
+        let node = self.union.node_of_new(&target, &created.entry)?;
+        node.set_location(NodeLocation::Nowhere);
         let file = UnionFile::new(Arc::clone(&node), created.file, how.flags);
         Ok(Created { entry: node.entry(created.entry.attributes), file })
     }
 
     /// Creates a directory.
     pub(crate) fn make_directory(self: &Arc<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        let made = self.make(caller, name, |place, stored| Ok(((), place.mkdir_surely(caller, stored, mode)?)));
+        let made = self.make(caller, name, |parent, stored| Ok(((), parent.mkdir_verified(caller, stored, mode)?)));
         made.map(|(node, (), attributes)| node.entry(attributes))
     }
 
@@ -97,13 +97,13 @@ impl Node {
         mode: u32,
         device: Device,
     ) -> Result<Entry> {
-        let make = |place: &VnodeRef, stored: Name<'_>| {
-            let entry = place.mknod_surely(caller, stored, kind, mode, device)?;
+        let make = |parent: &VnodeRef, stored: Name<'_>| {
+            let entry = parent.mknod_verified(caller, stored, kind, mode, device)?;
             if whiteout_device::has_number(&entry.attributes)
-                && let Err(error) = whiteout::mark_as_users(&entry.vnode)
+                && let Err(error) = whiteout::mark_user_device(&entry.vnode)
             {
                 // It is a whiteout so far, at a name where nothing was visible.
-                place.unlink_surely(&Caller::server(), stored)?;
+                parent.unlink_verified(&Caller::server(), stored)?;
                 return Err(error);
             }
             Ok(((), entry))
@@ -113,39 +113,39 @@ impl Node {
 
     /// Creates a symlink.
     pub(crate) fn make_symlink(self: &Arc<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        let made = self.make(caller, name, |place, stored| Ok(((), place.symlink_surely(caller, stored, target)?)));
+        let made = self.make(caller, name, |parent, stored| Ok(((), parent.symlink_verified(caller, stored, target)?)));
         made.map(|(node, (), attributes)| node.entry(attributes))
     }
 
     /// Creates one more name of an object, in the branch that has the object.
     pub(crate) fn make_link(self: &Arc<Self>, caller: &Caller, target: &Arc<Node>, name: Name<'_>) -> Result<Entry> {
-        self.only_directory()?;
-        let stored = whiteout::stored(name)?;
+        self.require_directory()?;
+        let stored = whiteout::stored_name(name)?;
         let stored = Name::new(&stored)?;
-        if self.search_alone(caller, stored)?.found.is_some() {
+        if self.search_locked(caller, stored)?.found.is_some() {
             return Err(Errno::EEXIST);
         }
         if target.is_hidden.load(Ordering::Relaxed) {
             return Err(Errno::ENOENT);
         }
         if target.kind == FileKind::Directory {
-            self.may(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))?;
+            self.check_access(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))?;
             return Err(Errno::EPERM);
         }
-        self.may_be_copied(caller)?;
-        self.may_change_names(caller)?;
+        self.check_copyable(caller)?;
+        self.check_change_names_if_copied(caller)?;
         let mut limit = usize::MAX;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let can_be_linked = target.can_be_linked_from(caller, self, limit);
-            let writable = can_be_linked.and_then(|()| target.writable_within(caller, Extent::Nothing, limit));
+            let writable = can_be_linked.and_then(|()| target.writable_within(caller, DataExtent::Nothing, limit));
             let Instance { member, vnode, .. } = match writable {
                 // The name by which it would be copied to another branch is unknown.
-                Err(Errno::ESTALE) if matches!(target.whereabouts(), Whereabouts::Unknown) => return Err(Errno::EXDEV),
+                Err(Errno::ESTALE) if matches!(target.location(), NodeLocation::Unknown) => return Err(Errno::EXDEV),
                 found => found?,
             };
-            target.note_path_of_data(caller)?;
+            target.record_data_path(caller)?;
             let own = self.union.branches.position(&member).ok_or(Errno::ESTALE)?;
-            let cannot_move = target.is_nameless();
+            let cannot_move = target.is_unlinked();
             if !self.can_be_in(&member)? {
                 if cannot_move {
                     return Err(Errno::EXDEV);
@@ -153,15 +153,15 @@ impl Node {
                 limit = self.union.branches.position(&*self.nearest_branch(own)?).ok_or(Errno::ESTALE)?;
                 continue;
             }
-            let place = self.place_in(caller, &member)?;
+            let parent = self.directory_for_change(caller, &member)?;
             let names = [stored];
-            let _names = self.alone_for(Changes::Names(&names, Some(&member)));
+            let _names = self.write_guard_for(NameChanges::Names(&names, Some(&member)));
             let search = self.search(caller, stored)?;
             if search.found.is_some() {
                 return Err(Errno::EEXIST);
             }
-            let covered = match self.whiteout_here(&search, &member) {
-                Ok(covered) => covered,
+            let has_whiteout = match self.whiteout_here(&search, &member) {
+                Ok(has_whiteout) => has_whiteout,
                 // An unnamed file stays where it was created.
                 Err(_) if cannot_move => return Err(Errno::EXDEV),
                 Err(nearest) => {
@@ -169,10 +169,10 @@ impl Node {
                     continue;
                 }
             };
-            let link = |place: &VnodeRef, stored: Name<'_>| Ok(((), place.link_surely(caller, &vnode, stored)?));
-            let ((), entry) = self.make_uncovered((&member, &place), stored, covered, &link)?;
-            self.was_changed_in(&member);
-            target.is_at(self, stored);
+            let link = |parent: &VnodeRef, stored: Name<'_>| Ok(((), parent.link_verified(caller, &vnode, stored)?));
+            let ((), entry) = self.make_over_whiteout((&member, &parent), stored, has_whiteout, &link)?;
+            self.touch_leftmost(&member);
+            target.record_location(self, stored);
             return Ok(Arc::clone(target).entry(entry.attributes));
         }
         Err(Errno::EAGAIN)
@@ -185,45 +185,45 @@ impl Node {
         name: Name<'_>,
         make: impl Fn(&VnodeRef, Name<'_>) -> Result<(T, Entry)>,
     ) -> Result<(Arc<Node>, T, Attributes)> {
-        self.only_directory()?;
-        let stored = whiteout::stored(name)?;
+        self.require_directory()?;
+        let stored = whiteout::stored_name(name)?;
         let stored = Name::new(&stored)?;
         let mut limit = usize::MAX;
         let mut full = FullBranches::default();
-        for _ in 0..ATTEMPTS + self.union.branches.slots().len() {
-            if self.union.branches.slots().len() > 1 && self.search_alone(caller, stored)?.found.is_some() {
+        for _ in 0..MAX_ATTEMPTS + self.union.branches.slots().len() {
+            if self.union.branches.slots().len() > 1 && self.search_locked(caller, stored)?.found.is_some() {
                 // Checked before directories are created in vain.
                 return Err(Errno::EEXIST);
             }
-            self.may_change_names(caller)?;
-            let (target, place) = match self.place_of_new(caller, limit, &mut full) {
+            self.check_change_names_if_copied(caller)?;
+            let (target, parent) = match self.place_for_new(caller, limit, &mut full) {
                 // The directory has just been moved to where it cannot be in that branch.
                 Err(Errno::EXDEV) => continue,
                 placed => placed?,
             };
             let names = [stored];
-            let _names = self.alone_for(Changes::Names(&names, Some(&target)));
+            let _names = self.write_guard_for(NameChanges::Names(&names, Some(&target)));
             let search = self.search(caller, stored)?;
             if search.found.is_some() {
                 return Err(Errno::EEXIST);
             }
-            let covered = match self.whiteout_here(&search, &target) {
-                Ok(covered) => covered,
+            let has_whiteout = match self.whiteout_here(&search, &target) {
+                Ok(has_whiteout) => has_whiteout,
                 Err(nearest) => {
                     limit = nearest;
                     continue;
                 }
             };
-            let (value, entry) = match self.make_uncovered((&target, &place), stored, covered, &make) {
-                Err(error) if self.passes_over(error) => {
-                    full.note(Arc::clone(&target), error);
+            let (value, entry) = match self.make_over_whiteout((&target, &parent), stored, has_whiteout, &make) {
+                Err(error) if self.tries_next_branch(error) => {
+                    full.exclude(Arc::clone(&target), error);
                     continue;
                 }
                 made => made?,
             };
-            self.was_changed_in(&target);
-            let node = self.union.made(&target, &entry)?;
-            node.is_at(self, stored);
+            self.touch_leftmost(&target);
+            let node = self.union.node_of_new(&target, &entry)?;
+            node.record_location(self, stored);
             return Ok((node, value, entry.attributes));
         }
         Err(Errno::EAGAIN)
@@ -231,7 +231,7 @@ impl Node {
 
     /// Returns whether the whiteout that a search found is in the member. A whiteout in a higher branch would hide a new object
     /// in the member: then the error is that branch's position, below which nothing can be created.
-    fn whiteout_here(&self, search: &Search, member: &Member) -> std::result::Result<bool, usize> {
+    fn whiteout_here(&self, search: &SearchResult, member: &BranchMember) -> std::result::Result<bool, usize> {
         let branches = &self.union.branches;
         let Some(slot) = search.whiteout.as_ref().and_then(|member| branches.position(member)) else {
             return Ok(false);
@@ -242,34 +242,34 @@ impl Node {
         }
     }
 
-    fn search_alone(&self, caller: &Caller, stored: Name<'_>) -> Result<Search> {
-        let _names = self.shared();
+    fn search_locked(&self, caller: &Caller, stored: Name<'_>) -> Result<SearchResult> {
+        let _names = self.read_guard();
         self.search(caller, stored)
     }
 
     /// Creates an object at a name that may have a whiteout.
-    fn make_uncovered<T>(
+    fn make_over_whiteout<T>(
         &self,
-        (member, place): (&Member, &VnodeRef),
+        (member, parent): (&BranchMember, &VnodeRef),
         stored: Name<'_>,
-        covered: bool,
+        has_whiteout: bool,
         make: &impl Fn(&VnodeRef, Name<'_>) -> Result<(T, Entry)>,
     ) -> Result<(T, Entry)> {
-        if !covered {
-            return make(place, stored);
+        if !has_whiteout {
+            return make(parent, stored);
         }
-        let had_device = whiteout::make_room(place, stored)?;
+        let had_device = whiteout::displace_device(parent, stored)?;
         // Beside its whiteout an object is visible, and a directory hides the lower branches.
-        let made = make(place, stored).and_then(|(value, entry)| {
-            let is_marked = !entry.attributes.is_directory() || self.hides_the_rest(member, place, stored, &entry)?;
+        let made = make(parent, stored).and_then(|(value, entry)| {
+            let is_marked = !entry.attributes.is_directory() || self.mark_opaque(member, parent, stored, &entry)?;
             Ok(((value, entry), is_marked))
         });
         if made.is_err() && had_device {
-            whiteout::take_back_room(place, stored);
+            whiteout::restore_device(parent, stored);
         }
         let (made, is_marked) = made?;
         if is_marked {
-            member.uncover(place, stored);
+            member.uncover(parent, stored);
         }
         Ok(made)
     }
@@ -280,10 +280,10 @@ impl Node {
     /// # Errors
     /// Errors from setting the mark: the directory is removed again. If it cannot be, it stays correct as long as the whiteout
     /// does.
-    fn hides_the_rest(&self, member: &Member, place: &VnodeRef, stored: Name<'_>, made: &Entry) -> Result<bool> {
+    fn mark_opaque(&self, member: &BranchMember, parent: &VnodeRef, stored: Name<'_>, made: &Entry) -> Result<bool> {
         let Err(error) = whiteout::set_opaque(&made.vnode, self.union.settings.whiteouts) else { return Ok(true) };
-        match remove_own_directory(member, place, stored) {
-            Err(_) if whiteout::stands(place, stored) == Ok(true) => Ok(false),
+        match remove_marked_directory(member, parent, stored) {
+            Err(_) if whiteout::has_whiteout_file(parent, stored) == Ok(true) => Ok(false),
             _ => Err(error),
         }
     }
@@ -291,13 +291,13 @@ impl Node {
 
 impl Union {
     /// The vnode of an object that was just created in a branch.
-    fn made(self: &Arc<Self>, member: &Arc<Member>, entry: &Entry) -> Result<Arc<Node>> {
+    fn node_of_new(self: &Arc<Self>, member: &Arc<BranchMember>, entry: &Entry) -> Result<Arc<Node>> {
         let Entry { vnode, attributes } = entry;
-        let identity = self.fitting(Identity::native(&member.base, &vnode.handle(), attributes.ino)?)?;
+        let identity = self.require_view_room(Identity::native(&member.base, &vnode.handle(), attributes.ino)?)?;
         let instance = Instance::new(member, vnode.clone(), attributes.ino);
         let found = (self.branches.generation(), vec![instance]);
-        let node = self.table.find_or_insert(self, (identity, NO_COUNT), attributes.kind, found);
-        node.has_data(node.copies());
+        let node = self.table.find_or_insert(self, (identity, UNCOUNTED_NAMES), attributes.kind, found);
+        node.record_own_data(node.copy_count());
         Ok(node)
     }
 }

@@ -13,16 +13,16 @@ use vnode::{
 
 use super::placement::is_full;
 use crate::ioctl;
-use crate::union::branch::lease::{LEASED, Patience, patiently};
+use crate::union::branch::lease::{LEASE_CONFLICT, LeaseRetry, retry_while_leased};
 use crate::union::copy_up::metacopy::MetadataOnlyFile;
-use crate::union::copy_up::{Extent, Opening};
+use crate::union::copy_up::{DataExtent, TruncatingOpen};
 use crate::union::node::Node;
+use crate::union::settings::CopyOwnership;
 use crate::union::settings::NAME;
-use crate::union::settings::Ownership;
 
 /// Reported for locks in a view, which concern nobody else: in a branch that the view only reads they would block others, who
 /// may not know that the view exists. So the front end keeps them, per file and view.
-const NOT_IN_A_VIEW: Errno = Errno::EOPNOTSUPP;
+const LOCKS_UNSUPPORTED_IN_VIEW: Errno = Errno::EOPNOTSUPP;
 
 /// An open file.
 pub(crate) struct UnionFile {
@@ -40,7 +40,7 @@ pub(crate) struct UnionFile {
 }
 
 /// Guard that keeps the branches and the object in place.
-struct OperationGuard<'a> {
+struct FileOperationGuard<'a> {
     _branches: RwLockReadGuard<'a, ()>,
     _object: RwLockReadGuard<'a, ()>,
 }
@@ -48,7 +48,7 @@ struct OperationGuard<'a> {
 /// An open file of an instance of the object.
 struct LowerFile {
     /// Number of copies of the object at the time this became the file to use.
-    copies: u32,
+    copy_count: u32,
     /// The instance.
     vnode: VnodeRef,
     file: OpenFileRef,
@@ -57,7 +57,7 @@ struct LowerFile {
 impl UnionFile {
     /// Opens an object that has just been created, with its open file.
     pub(crate) fn new(node: Arc<Node>, file: OpenFileRef, flags: OpenFlags) -> Arc<Self> {
-        let opened = LowerFile { copies: node.copies(), vnode: node.leftmost().vnode, file };
+        let opened = LowerFile { copy_count: node.copy_count(), vnode: node.leftmost().vnode, file };
         Self::opened(node, opened, flags)
     }
 
@@ -78,26 +78,26 @@ impl UnionFile {
         let mut opener = truncating.as_ref().unwrap_or(caller);
         let server = Caller::server();
         if (flags.writes() || flags.truncates()) && (!node.is_writable() || node.is_metadata_only()?) {
-            if !node.is_writable() && node.union.settings.copy_up != Ownership::Original {
+            if !node.is_writable() && node.union.settings.copy_up != CopyOwnership::Original {
                 // The caller may open the original, and need not own the copy.
                 opener = &server;
             }
             let wanted = if flags.reads() { 6 } else { 2 };
-            node.may(caller, vnode::AccessMode::from_bits(wanted))?;
+            node.check_access(caller, vnode::AccessMode::from_bits(wanted))?;
         }
-        let opening = Opening::new(opener, flags);
+        let opening = TruncatingOpen::new(opener, flags);
         match (flags.truncates(), flags.writes()) {
-            (true, _) => drop(node.writable_to_cut(caller, 0, &|copy| opening.open(copy))?),
-            (false, true) => drop(node.writable(caller, Extent::All)?),
+            (true, _) => drop(node.writable_to_truncate(caller, 0, &|copy| opening.open(copy))?),
+            (false, true) => drop(node.writable(caller, DataExtent::All)?),
             (false, false) => {}
         }
-        let copies = node.copies();
+        let copy_count = node.copy_count();
         let (vnode, file) = match opening.take(&node.leftmost()) {
             Some(opened) => opened,
             None => node.open_leftmost(opener, flags)?,
         };
-        let opened = Self::opened(Arc::clone(node), LowerFile { copies, vnode, file }, flags);
-        if flags.writes() && flags.synchronizes() && node.is_arriving() {
+        let opened = Self::opened(Arc::clone(node), LowerFile { copy_count, vnode, file }, flags);
+        if flags.writes() && flags.synchronizes() && node.needs_arrival_sync() {
             // The kernel may write and synchronize the data directly.
             opened.sync_with_arrival(&server)?;
         }
@@ -106,22 +106,22 @@ impl UnionFile {
 
     /// The open file of the present object. No operation guard and no lock may be held.
     fn current(&self) -> Result<OpenFileRef> {
-        patiently(|| self.current_at_once())
+        retry_while_leased(|| self.current_without_wait())
     }
 
     /// Passes a query to the open file of the present object.
-    fn asking<T>(&self, ask: impl FnOnce(OpenFileRef) -> Result<T>) -> Result<T> {
-        self.current().and_then(ask).map_err(|error| self.node.judged(error))
+    fn run_query<T>(&self, ask: impl FnOnce(OpenFileRef) -> Result<T>) -> Result<T> {
+        self.current().and_then(ask).map_err(|error| self.node.reported_error(error))
     }
 
-    /// Like [`Self::current`], without waiting for a lease: [`LEASED`].
-    fn current_at_once(&self) -> Result<OpenFileRef> {
+    /// Like [`Self::current`], without waiting for a lease: [`LEASE_CONFLICT`].
+    fn current_without_wait(&self) -> Result<OpenFileRef> {
         let union = &self.node.union;
         if self.node.generation.load(Ordering::Acquire) != union.branches.generation() {
             // Others may have copied it, or a snapshot may have been restored.
-            let _steady = union.steady();
+            let _guard = union.operation_guard();
             // A file whose branch is gone stays in use where it is.
-            let _ = self.node.refresh();
+            let _ = self.node.revalidate();
         }
         self.lower()
     }
@@ -130,8 +130,8 @@ impl UnionFile {
     /// are none.
     fn sync_with_arrival(&self, caller: &Caller) -> Result<()> {
         // No copy can arrive meanwhile.
-        let _object = self.node.shared_unless(caller)?;
-        self.current_at_once()?.fsync(caller, false)?;
+        let _object = self.node.read_guard_unless_cancelled(caller)?;
+        self.current_without_wait()?.fsync(caller, false)?;
         self.node.sync_arrival(&self.node.leftmost().member)
     }
 
@@ -140,44 +140,44 @@ impl UnionFile {
         if self.node.union.is_removed() {
             return Err(Errno::ESTALE);
         }
-        let copies = self.node.copies();
-        if copies == self.opened.copies {
+        let copy_count = self.node.copy_count();
+        if copy_count == self.opened.copy_count {
             return Ok(Arc::clone(&self.opened.file));
         }
         {
             let moved = self.moved.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(moved) = moved.as_ref().filter(|moved| moved.copies == copies) {
+            if let Some(moved) = moved.as_ref().filter(|moved| moved.copy_count == copy_count) {
                 return Ok(Arc::clone(&moved.file));
             }
         }
         let mut moved = self.moved.write().unwrap_or_else(PoisonError::into_inner);
-        let copies = self.node.copies();
-        if let Some(moved) = moved.as_ref().filter(|moved| moved.copies == copies) {
+        let copy_count = self.node.copy_count();
+        if let Some(moved) = moved.as_ref().filter(|moved| moved.copy_count == copy_count) {
             return Ok(Arc::clone(&moved.file));
         }
-        let (vnode, file) = match self.still_open(moved.as_ref())? {
+        let (vnode, file) = match self.reusable_file(moved.as_ref())? {
             Some(open) => open,
             // The caller's access was checked when the file was opened.
             None => self.node.open_leftmost(&Caller::server(), self.flags)?,
         };
         self.take_locks(&file)?;
         if moved.is_none() && self.opened.vnode.handle() != vnode.handle() {
-            self.release_first();
+            self.release_first_locks();
         }
-        *moved = Some(LowerFile { copies, vnode, file: Arc::clone(&file) });
+        *moved = Some(LowerFile { copy_count, vnode, file: Arc::clone(&file) });
         Ok(file)
     }
 
     /// The file that is already open for the present instance, if any: one opened anew could not take the locks alongside it.
     /// For a metadata-only copy whose data have been filled in, the file of the copy itself.
-    fn still_open(&self, moved: Option<&LowerFile>) -> Result<Option<(VnodeRef, OpenFileRef)>> {
+    fn reusable_file(&self, moved: Option<&LowerFile>) -> Result<Option<(VnodeRef, OpenFileRef)>> {
         let now = self.node.leftmost().vnode;
         let handle = now.handle();
         let Some(open) = moved.into_iter().chain([&self.opened]).find(|open| open.vnode.handle() == handle) else {
             return Ok(None);
         };
         let file = match MetadataOnlyFile::own(&open.file) {
-            Some(own) if self.node.data()?.is_none() => own,
+            Some(own) if self.node.data_instance()?.is_none() => own,
             _ => &open.file,
         };
         Ok(Some((now, Arc::clone(file))))
@@ -189,7 +189,7 @@ impl UnionFile {
     }
 
     /// Releases the locks in the lower file that was opened first: it stays open, and may be used again.
-    fn release_first(&self) {
+    fn release_first_locks(&self) {
         for (owner, lock) in self.locks() {
             let unlock = Lock { kind: LockKind::Unlock, ..lock };
             // A lock that cannot be released goes when the file is closed.
@@ -204,50 +204,50 @@ impl UnionFile {
 
     /// The lower file to lock, once it holds all locks that are held. The object is not copied while the guard lives, so a lock
     /// that is taken and recorded under it is neither lost nor left in the former instance.
-    fn lower_to_lock(&self) -> Result<(OperationGuard<'_>, OpenFileRef)> {
-        let steady = self.node.union.steady();
+    fn lower_to_lock(&self) -> Result<(FileOperationGuard<'_>, OpenFileRef)> {
+        let guard = self.node.union.operation_guard();
         // A file whose branch is gone is locked there.
-        let _ = self.node.refresh();
-        let object = self.node.shared();
-        self.node.call_followers();
-        Ok((OperationGuard { _branches: steady, _object: object }, self.lower()?))
+        let _ = self.node.revalidate();
+        let object = self.node.read_guard();
+        self.node.move_followers();
+        Ok((FileOperationGuard { _branches: guard, _object: object }, self.lower()?))
     }
 
     /// The lower file to change, with a guard that keeps the branches in place; the object is where it may be changed.
-    fn lower_to_change(&self, caller: &Caller) -> Result<(OperationGuard<'_>, OpenFileRef)> {
-        let steady = self.node.union.steady();
+    fn lower_to_change(&self, caller: &Caller) -> Result<(FileOperationGuard<'_>, OpenFileRef)> {
+        let guard = self.node.union.operation_guard();
         let generation = self.node.union.branches.generation();
         if self.checked.load(Ordering::Relaxed) != generation {
             // A file whose branch is gone stays in use there.
-            if self.flags.writes() && self.node.refresh().is_ok() {
-                self.node.writable(caller, Extent::All)?;
+            if self.flags.writes() && self.node.revalidate().is_ok() {
+                self.node.writable(caller, DataExtent::All)?;
             }
             self.checked.store(generation, Ordering::Relaxed);
         }
-        let object = self.node.shared_unless(caller)?;
-        Ok((OperationGuard { _branches: steady, _object: object }, self.lower()?))
+        let object = self.node.read_guard_unless_cancelled(caller)?;
+        Ok((FileOperationGuard { _branches: guard, _object: object }, self.lower()?))
     }
 
     /// Changes the file, which may need the given number of bytes: in place, or elsewhere if the branch is full or has become
     /// read-only.
-    fn changing<T>(&self, caller: &Caller, bytes: u64, change: impl Fn(&OpenFileRef) -> Result<T>) -> Result<T> {
+    fn run_change<T>(&self, caller: &Caller, bytes: u64, change: impl Fn(&OpenFileRef) -> Result<T>) -> Result<T> {
         let union = &self.node.union;
-        let mut patience = Patience::of_one();
+        let mut lease_retry = LeaseRetry::for_single_caller();
         loop {
-            union.follow_others();
-            let copies = self.node.copies();
-            let changed = self.lower_to_change(caller).and_then(|(_steady, file)| change(&file));
+            union.apply_foreign_changes();
+            let copy_count = self.node.copy_count();
+            let changed = self.lower_to_change(caller).and_then(|(_guard, file)| change(&file));
             let is_elsewhere = match changed {
                 Err(error) if is_full(error) && union.settings.moves_when_full => {
-                    let _steady = union.steady();
-                    self.node.copies() != copies || self.node.move_from_full(caller, bytes)
+                    let _guard = union.operation_guard();
+                    self.node.copy_count() != copy_count || self.node.move_from_full(caller, bytes)
                 }
-                Err(Errno::EROFS) => union.learn_what_is_read_only(),
-                Err(LEASED) => patience.wait().map(|()| true)?,
+                Err(Errno::EROFS) => union.detect_read_only_branches(),
+                Err(LEASE_CONFLICT) => lease_retry.wait().map(|()| true)?,
                 _ => false,
             };
             if !is_elsewhere {
-                return changed.map_err(|error| self.node.judged(error));
+                return changed.map_err(|error| self.node.reported_error(error));
             }
         }
     }
@@ -264,11 +264,11 @@ impl UnionFile {
 
     /// Returns whether writes go to the file that is open now. Otherwise a copy could be made while the kernel keeps using the
     /// original; a view's open files end with it.
-    fn stays(&self) -> bool {
-        self.node.union.private.is_none()
-            && self.node.copies() == self.opened.copies
+    fn writes_in_place(&self) -> bool {
+        self.node.union.view_state.is_none()
+            && self.node.copy_count() == self.opened.copy_count
             && self.node.is_writable()
-            && !self.node.may_meet_a_full_branch()
+            && !self.node.may_move_when_full()
     }
 }
 
@@ -284,34 +284,34 @@ impl Drop for UnionFile {
 impl OpenFile for UnionFile {
     fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let _working = enter(NAME);
-        self.asking(|file| file.read_at(caller, offset, buffer))
+        self.run_query(|file| file.read_at(caller, offset, buffer))
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
         let _working = enter(NAME);
-        self.changing(caller, data.len() as u64, |file| file.write_at(caller, offset, data, kill_privileges))
+        self.run_change(caller, data.len() as u64, |file| file.write_at(caller, offset, data, kill_privileges))
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
         let _working = enter(NAME);
-        Ok(self.node.shown(self.asking(|file| file.getattr(caller))?))
+        Ok(self.node.visible_attributes(self.run_query(|file| file.getattr(caller))?))
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
         let _working = enter(NAME);
-        self.changing(caller, 0, |file| file.truncate(caller, size, kill_privileges))
+        self.run_change(caller, 0, |file| file.truncate(caller, size, kill_privileges))
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
         let _working = enter(NAME);
         self.node.locks.release(owner);
-        self.asking(|file| file.flush(caller, owner))
+        self.run_query(|file| file.flush(caller, owner))
     }
 
     fn closing_tells(&self) -> bool {
         let may_move = self.flags.writes() && {
-            let (_steady, _object) = (self.node.union.steady(), self.node.shared());
-            !self.stays()
+            let (_guard, _object) = (self.node.union.operation_guard(), self.node.read_guard());
+            !self.writes_in_place()
         };
         may_move || self.current().map_or(true, |file| file.closing_tells())
     }
@@ -322,20 +322,20 @@ impl OpenFile for UnionFile {
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(NAME);
-        if !self.node.is_arriving() {
-            return self.asking(|file| file.fsync(caller, data_only));
+        if !self.node.needs_arrival_sync() {
+            return self.run_query(|file| file.fsync(caller, data_only));
         }
-        patiently(|| self.sync_with_arrival(caller)).map_err(|error| self.node.judged(error))
+        retry_while_leased(|| self.sync_with_arrival(caller)).map_err(|error| self.node.reported_error(error))
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
         let _working = enter(NAME);
-        self.changing(caller, length, |file| file.allocate(caller, mode, offset, length))
+        self.run_change(caller, length, |file| file.allocate(caller, mode, offset, length))
     }
 
     fn seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
         let _working = enter(NAME);
-        self.asking(|file| file.seek(caller, offset, target))
+        self.run_query(|file| file.seek(caller, offset, target))
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
@@ -345,43 +345,43 @@ impl OpenFile for UnionFile {
             return Err(Errno::EBADF);
         }
         let from = self.current()?;
-        to.changing(caller, length, |to| from.copy_range(caller, offset, to, to_offset, length))
+        to.run_change(caller, length, |to| from.copy_range(caller, offset, to, to_offset, length))
     }
 
     fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
         let _working = enter(NAME);
-        if self.node.union.private.is_some() {
-            return Err(NOT_IN_A_VIEW);
+        if self.node.union.view_state.is_some() {
+            return Err(LOCKS_UNSUPPORTED_IN_VIEW);
         }
-        let (_guard, file) = patiently(|| self.lower_to_lock())?;
+        let (_guard, file) = retry_while_leased(|| self.lower_to_lock())?;
         self.node.locks.set(&self.this, &file, caller, owner, lock)
     }
 
     fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
         let _working = enter(NAME);
-        if self.node.union.private.is_some() {
-            return Err(NOT_IN_A_VIEW);
+        if self.node.union.view_state.is_some() {
+            return Err(LOCKS_UNSUPPORTED_IN_VIEW);
         }
-        let (_guard, file) = patiently(|| self.lower_to_lock())?;
+        let (_guard, file) = retry_while_leased(|| self.lower_to_lock())?;
         file.test_lock(caller, owner, lock)
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
         let _working = enter(NAME);
         if !ioctl::changes(command) {
-            return self.asking(|file| file.ioctl(caller, command, input, output));
+            return self.run_query(|file| file.ioctl(caller, command, input, output));
         }
-        patiently(|| {
-            let _steady = self.node.union.steady();
-            self.node.writable_to_flag(caller)?;
-            let _object = self.node.shared_unless(caller)?;
+        retry_while_leased(|| {
+            let _guard = self.node.union.operation_guard();
+            self.node.writable_to_set_flags(caller)?;
+            let _object = self.node.read_guard_unless_cancelled(caller)?;
             self.lower()?.ioctl(caller, command, input, output)
         })
     }
 
     fn poll(&self, caller: &Caller, events: u32) -> Result<u32> {
         let _working = enter(NAME);
-        self.asking(|file| file.poll(caller, events))
+        self.run_query(|file| file.poll(caller, events))
     }
 
     fn backing(&self) -> Option<BorrowedFd<'_>> {
@@ -390,8 +390,8 @@ impl OpenFile for UnionFile {
             // It will be elsewhere.
             return None;
         }
-        let (_steady, _object) = (union.steady(), self.node.shared());
-        if !self.stays() {
+        let (_guard, _object) = (union.operation_guard(), self.node.read_guard());
+        if !self.writes_in_place() {
             return None;
         }
         let backing = self.opened.file.backing()?;
@@ -408,7 +408,7 @@ impl OpenFile for UnionFile {
 
 impl Node {
     /// Moves the open files that must follow, after the object has been copied.
-    pub(crate) fn call_followers(&self) {
+    pub(crate) fn move_followers(&self) {
         for follower in self.locks.followers() {
             // A follower that cannot be opened reports so when it is used.
             let _ = follower.lower();

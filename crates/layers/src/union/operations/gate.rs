@@ -7,77 +7,77 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Initial and maximum time for which new operations are blocked; between two such times they are admitted for as long.
-const FIRST_MOMENT: Duration = Duration::from_millis(20);
-const LONGEST_MOMENT: Duration = Duration::from_millis(320);
+const INITIAL_BLOCK_TIME: Duration = Duration::from_millis(20);
+const MAX_BLOCK_TIME: Duration = Duration::from_millis(320);
 /// Interval at which the end of all operations is checked.
-const LOOK: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Held shared by operations, and exclusively to change the branches.
 #[derive(Default)]
-pub(crate) struct Gate {
+pub(crate) struct OperationGate {
     /// Nobody ever blocks on it as a writer: that would keep others out for as long.
     lock: RwLock<()>,
     /// Whether new operations are blocked.
-    is_shut: AtomicBool,
+    is_blocked: AtomicBool,
     /// Held to set that.
-    shutting: Mutex<()>,
+    block_lock: Mutex<()>,
     has_opened: Condvar,
     /// Held by the writer that is waiting: one at a time.
     turn: Mutex<()>,
 }
 
-impl Gate {
+impl OperationGate {
     /// Begins an operation. Must not be called by a holder of an operation guard.
-    pub(crate) fn pass(&self) -> RwLockReadGuard<'_, ()> {
-        if self.is_shut.load(Ordering::Acquire) {
-            let shutting = self.shutting.lock().unwrap_or_else(PoisonError::into_inner);
-            drop(self.has_opened.wait_while(shutting, |()| self.is_shut.load(Ordering::Acquire)));
+    pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
+        if self.is_blocked.load(Ordering::Acquire) {
+            let block_lock = self.block_lock.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(self.has_opened.wait_while(block_lock, |()| self.is_blocked.load(Ordering::Acquire)));
         }
         self.lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no operation is in progress, and blocks new ones until the result is dropped; `None` if that takes longer
-    /// than `patience`.
-    pub(crate) fn close(&self, patience: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
-        let deadline = Instant::now() + patience;
-        let mut moment = FIRST_MOMENT;
+    /// Waits until no operation is in progress, and blocks new ones until the result is dropped; `None` if that takes
+    /// longer than `timeout`.
+    pub(crate) fn close(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+        let deadline = Instant::now() + timeout;
+        let mut block_time = INITIAL_BLOCK_TIME;
         loop {
-            if let Some(alone) = self.close_within(moment) {
-                return Some(alone);
+            if let Some(guard) = self.close_within(block_time) {
+                return Some(guard);
             }
-            if Instant::now() + moment >= deadline {
+            if Instant::now() + block_time >= deadline {
                 return None;
             }
-            thread::sleep(moment);
-            moment = LONGEST_MOMENT.min(moment * 2);
+            thread::sleep(block_time);
+            block_time = MAX_BLOCK_TIME.min(block_time * 2);
         }
     }
 
     /// Blocks new operations, at most for the given time, until those in progress have ended.
-    fn close_within(&self, moment: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+    fn close_within(&self, block_time: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
         let _turn = match self.turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        self.shut(true);
-        let end = Instant::now() + moment;
-        let alone = loop {
+        self.set_blocked(true);
+        let end = Instant::now() + block_time;
+        let guard = loop {
             match self.lock.try_write() {
-                Ok(alone) => break Some(alone),
+                Ok(guard) => break Some(guard),
                 Err(TryLockError::Poisoned(poisoned)) => break Some(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) if Instant::now() >= end => break None,
-                Err(TryLockError::WouldBlock) => thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => thread::sleep(POLL_INTERVAL),
             }
         };
-        self.shut(false);
-        alone
+        self.set_blocked(false);
+        guard
     }
 
-    fn shut(&self, is_shut: bool) {
-        let shutting = self.shutting.lock().unwrap_or_else(PoisonError::into_inner);
-        self.is_shut.store(is_shut, Ordering::Release);
-        drop(shutting);
+    fn set_blocked(&self, is_blocked: bool) {
+        let block_lock = self.block_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_blocked.store(is_blocked, Ordering::Release);
+        drop(block_lock);
         self.has_opened.notify_all();
     }
 }
@@ -86,58 +86,58 @@ impl Gate {
 mod tests {
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(2);
+    const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
     #[test]
-    fn operations_that_end_make_room_for_a_change_however_many_begin() {
-        let (gate, is_done) = (Gate::default(), AtomicBool::new(false));
+    fn change_is_admitted_despite_new_operations() {
+        let (gate, is_done) = (OperationGate::default(), AtomicBool::new(false));
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     while !is_done.load(Ordering::Relaxed) {
-                        let _passed = gate.pass();
+                        let _passed = gate.enter();
                         thread::sleep(Duration::from_millis(3));
                     }
                 });
             }
             for _ in 0..20 {
-                let alone = gate.close(SOON);
-                is_done.store(alone.is_none(), Ordering::Relaxed);
-                assert!(alone.is_some(), "there is always an operation under way");
+                let guard = gate.close(CLOSE_TIMEOUT);
+                is_done.store(guard.is_none(), Ordering::Relaxed);
+                assert!(guard.is_some(), "there is always an operation under way");
             }
             is_done.store(true, Ordering::Relaxed);
         });
     }
 
     #[test]
-    fn an_operation_that_does_not_end_keeps_nobody_else_out() {
-        let gate = Gate::default();
-        let stuck = gate.pass();
+    fn stuck_operation_does_not_block_others() {
+        let gate = OperationGate::default();
+        let stuck = gate.enter();
         thread::scope(|scope| {
-            let change = scope.spawn(|| gate.close(SOON).is_some());
+            let change = scope.spawn(|| gate.close(CLOSE_TIMEOUT).is_some());
             let mut longest = Duration::ZERO;
             while !change.is_finished() {
                 let begin = Instant::now();
-                drop(gate.pass());
+                drop(gate.enter());
                 longest = longest.max(begin.elapsed());
                 thread::sleep(Duration::from_millis(1));
             }
             assert!(!change.join().unwrap(), "it was not alone");
-            assert!(longest < SOON / 2, "an operation waited for {longest:?}");
+            assert!(longest < CLOSE_TIMEOUT / 2, "an operation waited for {longest:?}");
         });
         drop(stuck);
-        assert!(gate.close(SOON).is_some());
+        assert!(gate.close(CLOSE_TIMEOUT).is_some());
     }
 
     #[test]
-    fn changes_wait_for_each_other_for_a_limited_time_too() {
-        let gate = Gate::default();
-        let alone = gate.close(SOON).unwrap();
+    fn concurrent_changes_time_out() {
+        let gate = OperationGate::default();
+        let guard = gate.close(CLOSE_TIMEOUT).unwrap();
         thread::scope(|scope| {
-            assert!(!scope.spawn(|| gate.close(SOON / 4).is_some()).join().unwrap());
-            let second = scope.spawn(|| gate.close(SOON).is_some());
-            thread::sleep(SOON / 4);
-            drop(alone);
+            assert!(!scope.spawn(|| gate.close(CLOSE_TIMEOUT / 4).is_some()).join().unwrap());
+            let second = scope.spawn(|| gate.close(CLOSE_TIMEOUT).is_some());
+            thread::sleep(CLOSE_TIMEOUT / 4);
+            drop(guard);
             assert!(second.join().unwrap());
         });
     }

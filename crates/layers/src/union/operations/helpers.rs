@@ -12,36 +12,36 @@ use std::time::{Duration, Instant};
 use rustix::process::getpid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-type Work = Box<dyn FnOnce() + Send>;
+type HelperJob = Box<dyn FnOnce() + Send>;
 
 /// Maximum number of helpers; more would contend for the same locks underneath.
-const HELPERS_MAX: u32 = 3;
+const MAX_HELPERS: u32 = 3;
 /// Time for which a helper polls for more work.
-const LOOKOUT: Duration = Duration::from_micros(200);
+const POLL_DURATION: Duration = Duration::from_micros(200);
 
 static HELPERS: Helpers = Helpers {
     offered: Mutex::new(None),
     has_offer: Condvar::new(),
     waiting: AtomicUsize::new(0),
-    looking: AtomicUsize::new(0),
+    polling: AtomicUsize::new(0),
     offered_on: AtomicUsize::new(usize::MAX),
     started: OnceLock::new(),
 };
 
 struct Helpers {
     /// Work that nobody has taken yet.
-    offered: Mutex<Option<Work>>,
+    offered: Mutex<Option<HelperJob>>,
     has_offer: Condvar,
     /// Number of helpers that wait for work, and number of these that poll for it.
     waiting: AtomicUsize,
-    looking: AtomicUsize,
+    polling: AtomicUsize,
     /// CPU of the thread that made the last offer.
     offered_on: AtomicUsize,
     started: OnceLock<()>,
 }
 
 /// Returns whether a helper is idle.
-pub(crate) fn are_waiting() -> bool {
+pub(crate) fn any_idle() -> bool {
     HELPERS.started.get_or_init(start);
     HELPERS.waiting.load(Ordering::Relaxed) != 0
 }
@@ -50,27 +50,27 @@ pub(crate) fn are_waiting() -> bool {
 pub(crate) fn offer(work: impl FnOnce() + Send + 'static) {
     HELPERS.offered_on.store(sched_getcpu(), Ordering::Relaxed);
     *HELPERS.lock() = Some(Box::new(work));
-    if HELPERS.looking.load(Ordering::SeqCst) == 0 {
+    if HELPERS.polling.load(Ordering::SeqCst) == 0 {
         HELPERS.has_offer.notify_one();
     }
 }
 
 fn start() {
     // The main thread may run on all CPUs of the program; the calling one may be pinned to one CPU.
-    let Ok(processors) = sched_getaffinity(Some(getpid())) else { return };
-    for _ in 1..processors.count().min(HELPERS_MAX + 1) {
+    let Ok(cpus) = sched_getaffinity(Some(getpid())) else { return };
+    for _ in 1..cpus.count().min(MAX_HELPERS + 1) {
         // With fewer there is less help.
-        let _ = thread::Builder::new().name("helper".to_owned()).spawn(vnode::as_server(move || help(&processors)));
+        let _ = thread::Builder::new().name("helper".to_owned()).spawn(vnode::as_server(move || help(&cpus)));
     }
 }
 
-fn help(processors: &CpuSet) {
-    let _ = sched_setaffinity(None, processors);
+fn help(cpus: &CpuSet) {
+    let _ = sched_setaffinity(None, cpus);
     loop {
         HELPERS.waiting.fetch_add(1, Ordering::Relaxed);
-        let work = HELPERS.look_out().unwrap_or_else(|| HELPERS.wait());
+        let work = HELPERS.poll().unwrap_or_else(|| HELPERS.wait());
         HELPERS.waiting.fetch_sub(1, Ordering::Relaxed);
-        leave(processors, HELPERS.offered_on.load(Ordering::Relaxed));
+        leave_cpu(cpus, HELPERS.offered_on.load(Ordering::Relaxed));
         // A panic in it is reported to the thread that waits for the result.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     }
@@ -78,28 +78,28 @@ fn help(processors: &CpuSet) {
 
 /// Moves to another CPU than the offering thread's, which continues to run there. The scheduler would leave both where they
 /// are.
-fn leave(processors: &CpuSet, taken: usize) {
+fn leave_cpu(cpus: &CpuSet, taken: usize) {
     if sched_getcpu() == taken {
-        let mut others = *processors;
+        let mut others = *cpus;
         others.unset(taken);
         let _ = sched_setaffinity(None, &others);
     }
 }
 
 impl Helpers {
-    fn look_out(&self) -> Option<Work> {
+    fn poll(&self) -> Option<HelperJob> {
         let begin = Instant::now();
-        self.looking.fetch_add(1, Ordering::SeqCst);
+        self.polling.fetch_add(1, Ordering::SeqCst);
         let mut work = None;
-        while work.is_none() && begin.elapsed() < LOOKOUT {
+        while work.is_none() && begin.elapsed() < POLL_DURATION {
             thread::yield_now();
             work = self.lock().take();
         }
-        self.looking.fetch_sub(1, Ordering::SeqCst);
+        self.polling.fetch_sub(1, Ordering::SeqCst);
         work
     }
 
-    fn wait(&self) -> Work {
+    fn wait(&self) -> HelperJob {
         let mut offered = self.lock();
         loop {
             match offered.take() {
@@ -109,7 +109,7 @@ impl Helpers {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Work>> {
+    fn lock(&self) -> MutexGuard<'_, Option<HelperJob>> {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

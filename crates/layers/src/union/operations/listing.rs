@@ -16,26 +16,26 @@ use vnode::{
     Caller, Cancellation, DirectoryEntry, Errno, FileKind, Name, NameBuf, OpenDirectory, OpenDirectoryRef, Result,
 };
 
-use crate::union::branch::parallel::Answers;
-use crate::union::branch::whiteout::{self, Meaning};
-use crate::union::cache::names::{Times, Whole, may_be_device, remembered};
-use crate::union::identity::{hash, tagged};
+use crate::union::branch::parallel::ParallelQueries;
+use crate::union::branch::whiteout::{self, EntryMeaning};
+use crate::union::cache::names::{DirectoryScan, DirectoryTimes, cache_key, may_be_device};
+use crate::union::identity::{hash, tagged_ino};
 use crate::union::node::{Instance, Node};
 use crate::union::settings::NAME;
 
 /// An open directory.
-pub(crate) struct Listing {
+pub(crate) struct DirectoryListing {
     node: Arc<Node>,
     /// The leftmost instance when the directory was opened, as the caller.
-    place: Instance,
+    instance: Instance,
     leftmost: OpenDirectoryRef,
     /// Whether the directory was merged when this pass began: it may come to be in several branches.
     is_merged: AtomicBool,
-    gathered: Mutex<Option<Arc<[Item]>>>,
+    merged: Mutex<Option<Arc<[MergedEntry]>>>,
 }
 
 /// An entry of a directory of several branches.
-struct Item {
+struct MergedEntry {
     cookie: u64,
     name: NameBuf,
     ino: u64,
@@ -43,19 +43,19 @@ struct Item {
 }
 
 /// Inode number and kind that users see; `None` for a whiteout.
-type Seen = Option<(u64, Option<FileKind>)>;
+type VisibleEntry = Option<(u64, Option<FileKind>)>;
 
 /// First cookie of an entry: 1 and 2 belong to the front ends, and 0 is the start.
 const FIRST_COOKIE: u64 = 3;
 
-impl Listing {
+impl DirectoryListing {
     pub(crate) fn open(node: Arc<Node>, caller: &Caller) -> Result<Self> {
-        node.only_directory()?;
-        let place = node.leftmost();
-        place.member.must_be_there()?;
-        let leftmost = place.vnode.open_directory(caller)?;
+        node.require_directory()?;
+        let instance = node.leftmost();
+        instance.member.require_available()?;
+        let leftmost = instance.vnode.open_directory(caller)?;
         let is_merged = AtomicBool::new(node.instances().len() > 1);
-        Ok(Self { node, place, leftmost, is_merged, gathered: Mutex::default() })
+        Ok(Self { node, instance, leftmost, is_merged, merged: Mutex::default() })
     }
 
     fn read_single(
@@ -64,22 +64,22 @@ impl Listing {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _names = self.node.shared();
-        let place = std::slice::from_ref(&self.place);
-        self.place.member.must_be_there()?;
+        let _names = self.node.read_guard();
+        let instance = std::slice::from_ref(&self.instance);
+        self.instance.member.require_available()?;
         let (mut failed, mut is_over) = (Ok(()), true);
         let read = self.leftmost.read(caller, cookie, &mut |entry| {
             is_over = false;
-            let Meaning::Object(shown) = whiteout::meaning(entry.name.as_bytes()) else {
+            let EntryMeaning::Object(shown) = whiteout::meaning(entry.name.as_bytes()) else {
                 return ControlFlow::Continue(());
             };
             let Ok(name) = Name::new(&shown) else { return ControlFlow::Continue(()) };
-            let as_listed = (tagged(self.place.member.base.known.tag, entry.ino), entry.kind);
-            let seen = match self.node.is_as_listed(place, entry.kind) {
+            let as_listed = (tagged_ino(self.instance.member.base.numbers.tag, entry.ino), entry.kind);
+            let seen = match self.node.is_visible_as_listed(instance, entry.kind) {
                 true => Ok(Some(as_listed)),
-                false => self.node.seen(place, entry.name),
+                false => self.node.visible_entry(instance, entry.name),
             };
-            match or_as_listed(seen, as_listed) {
+            match or_listed(seen, as_listed) {
                 Ok(Some((ino, kind))) => sink(DirectoryEntry { name, ino, kind, cookie: entry.cookie }),
                 // Removed meanwhile, or hidden.
                 Ok(None) | Err(Errno::ENOENT | Errno::ESTALE) => ControlFlow::Continue(()),
@@ -91,117 +91,131 @@ impl Listing {
         });
         if is_over || read.is_err() {
             // A removed directory has no entries and no valid positions.
-            self.place.member.has_nothing()?;
+            self.instance.member.verify_absence()?;
         }
-        read.map_err(|error| self.place.member.judged(error)).and(failed)
+        read.map_err(|error| self.instance.member.reported_error(error)).and(failed)
     }
 
     /// The entries from now on, or those collected at the start of this pass.
-    fn gathered(&self, caller: &Caller, from_start: bool) -> Result<Arc<[Item]>> {
-        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*gathered {
+    fn merged(&self, caller: &Caller, from_start: bool) -> Result<Arc<[MergedEntry]>> {
+        let mut merged = self.merged.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*merged {
             Some(items) if !from_start => Ok(Arc::clone(items)),
             _ => {
-                let items: Arc<[Item]> = self.gather(caller)?.into();
-                *gathered = Some(Arc::clone(&items));
+                let items: Arc<[MergedEntry]> = self.merge_entries(caller)?.into();
+                *merged = Some(Arc::clone(&items));
                 Ok(items)
             }
         }
     }
 
-    fn gather(&self, caller: &Caller) -> Result<Vec<Item>> {
-        let _names = self.node.shared();
-        Ok(self.node.gather(Some((&self.place, &self.leftmost)), caller.cancellation())?.into_items())
+    fn merge_entries(&self, caller: &Caller) -> Result<Vec<MergedEntry>> {
+        let _names = self.node.read_guard();
+        Ok(self.node.merge_entries(Some((&self.instance, &self.leftmost)), caller.cancellation())?.into_items())
     }
 }
 
 impl Node {
     /// Returns whether users see nothing in this directory. The caller holds the lock.
-    pub(crate) fn shows_nothing(self: &Arc<Self>) -> Result<bool> {
-        Ok(self.gather(None, &Cancellation::default())?.items.is_empty())
+    pub(crate) fn is_visibly_empty(self: &Arc<Self>) -> Result<bool> {
+        Ok(self.merge_entries(None, &Cancellation::default())?.items.is_empty())
     }
 
     /// The entries that users see in this directory, an instance of which may already be open. The caller holds the lock.
-    fn gather(
+    fn merge_entries(
         self: &Arc<Self>,
         opened: Option<(&Instance, &OpenDirectoryRef)>,
         cancellation: &Cancellation,
-    ) -> Result<Gathering> {
+    ) -> Result<EntryMerge> {
         let instances = self.instances();
-        instances.iter().try_for_each(|place| place.member.must_be_there())?;
-        let own = opened.and_then(|(place, opened)| {
-            Some((instances.iter().position(|known| known.is_same(place))?, Arc::clone(opened)))
+        instances.iter().try_for_each(|instance| instance.member.require_available())?;
+        let own = opened.and_then(|(instance, opened)| {
+            Some((instances.iter().position(|known| known.is_same(instance))?, Arc::clone(opened)))
         });
-        let list = move |reader: &Caller, index: usize, place: &Instance| {
+        let list = move |reader: &Caller, index: usize, instance: &Instance| {
             let opened = own.as_ref().filter(|(own, _)| *own == index).map(|(_, opened)| Arc::clone(opened));
-            place.member.pace.time(|| Listed::read(reader, place, opened))
+            instance.member.latency.measure(|| BranchListing::read(reader, instance, opened))
         };
         let reader = Caller::server().cancelled_by(cancellation.clone());
         let (of_helper, by_others) = (reader.clone().cancelled_by(cancellation.of_helper()), list.clone());
-        let answers = Answers::of(&instances, |_, _| true, move |index, place| by_others(&of_helper, index, place));
+        let answers = ParallelQueries::start(
+            &instances,
+            |_, _| true,
+            move |index, instance| by_others(&of_helper, index, instance),
+        );
         let mut listed = Vec::with_capacity(instances.len());
-        for (index, place) in instances.iter().enumerate() {
+        for (index, instance) in instances.iter().enumerate() {
             let read = answers.take(index, cancellation);
-            let read = read.unwrap_or_else(|| Ok(list(&reader, index, place)))?;
-            listed.push(read.map_err(|error| place.member.judged(error))?);
+            let read = read.unwrap_or_else(|| Ok(list(&reader, index, instance)))?;
+            listed.push(read.map_err(|error| instance.member.reported_error(error))?);
         }
-        let mut gathering = Gathering::default();
+        let mut entry_merge = EntryMerge::default();
         for (index, entries) in listed.iter().enumerate() {
-            let (places, tag) = (&instances[index..], instances[index].member.base.known.tag);
+            let (places, tag) = (&instances[index..], instances[index].member.base.numbers.tag);
             for (entry, stored) in entries.iter() {
-                gathering.add(entry, stored, tagged(tag, entry.ino), self.is_as_listed(places, entry.kind));
+                entry_merge.add(
+                    entry,
+                    stored,
+                    tagged_ino(tag, entry.ino),
+                    self.is_visible_as_listed(places, entry.kind),
+                );
             }
-            if !gathering.unknown.is_empty() {
-                let (stored, shown): (Vec<_>, Vec<_>) = std::mem::take(&mut gathering.unknown).into_iter().unzip();
-                for (AsListed { name, ino, kind }, seen) in shown.into_iter().zip(self.all_seen(places, stored)) {
-                    match or_as_listed(seen, (ino, kind))? {
-                        Some((ino, kind)) => gathering.insert(name, ino, kind),
-                        None => gathering.hidden_here.push(name),
+            if !entry_merge.unknown.is_empty() {
+                let (stored, shown): (Vec<_>, Vec<_>) = std::mem::take(&mut entry_merge.unknown).into_iter().unzip();
+                for (ListedAs { name, ino, kind }, seen) in shown.into_iter().zip(self.visible_entries(places, stored))
+                {
+                    match or_listed(seen, (ino, kind))? {
+                        Some((ino, kind)) => entry_merge.insert(name, ino, kind),
+                        None => entry_merge.hidden_here.push(name),
                     }
                 }
             }
-            let hidden_here = std::mem::take(&mut gathering.hidden_here);
-            gathering.hidden.extend(hidden_here);
+            let hidden_here = std::mem::take(&mut entry_merge.hidden_here);
+            entry_merge.hidden.extend(hidden_here);
         }
-        Ok(gathering)
+        Ok(entry_merge)
     }
 
     /// Returns whether users see an entry of that kind in the first of these instances exactly as it is listed there.
-    fn is_as_listed(self: &Arc<Self>, places: &[Instance], kind: Option<FileKind>) -> bool {
-        let (union, member) = (&self.union, &places[0].member);
+    fn is_visible_as_listed(self: &Arc<Self>, instances: &[Instance], kind: Option<FileKind>) -> bool {
+        let (union, member) = (&self.union, &instances[0].member);
         match kind {
             // It may be a whiteout.
             None | Some(FileKind::CharacterDevice) => false,
             // The lower part of a moved directory may have been there before it.
             Some(FileKind::Directory) => {
-                union.table.is_by_place()
+                union.table.identities_follow_locations()
                     && !member.work.has_copied_directories()
                     && union.branches.position(member) == Some(union.branches.slots().len() - 1)
             }
-            _ => !member.work.exists(),
+            _ => !member.work.was_written(),
         }
     }
 
-    /// User-visible inode number and kind for each of these names, as returned by [`Node::seen`].
-    fn all_seen(self: &Arc<Self>, places: &[Instance], stored: Vec<NameBuf>) -> impl Iterator<Item = Result<Seen>> {
-        let (node, places, stored): (_, Arc<[Instance]>, Arc<[NameBuf]>) =
-            (Arc::clone(self), places.into(), stored.into());
+    /// User-visible inode number and kind for each of these names, as returned by [`Node::visible_entry`].
+    fn visible_entries(
+        self: &Arc<Self>,
+        instances: &[Instance],
+        stored: Vec<NameBuf>,
+    ) -> impl Iterator<Item = Result<VisibleEntry>> {
+        let (node, instances, stored): (_, Arc<[Instance]>, Arc<[NameBuf]>) =
+            (Arc::clone(self), instances.into(), stored.into());
         let count = stored.len();
-        let see = move |index: usize| node.seen(&places, stored[index].as_name());
-        let answers = Answers::of_many(count, 2, see.clone());
+        let see = move |index: usize| node.visible_entry(&instances, stored[index].as_name());
+        let answers = ParallelQueries::start_many(count, 2, see.clone());
         (0..count).map(move |index| answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(see(index)))?)
     }
 
     /// Inode number and kind that users see for the first of these instances' object of a name; `None` for a whiteout. The
     /// caller holds the lock.
-    fn seen(self: &Arc<Self>, places: &[Instance], stored: Name<'_>) -> Result<Seen> {
+    fn visible_entry(self: &Arc<Self>, places: &[Instance], stored: Name<'_>) -> Result<VisibleEntry> {
         let search = self.union.search(places, &Caller::server(), stored)?;
         let Some(found) = search.found else { return Ok(None) };
         let kind = found.kind();
         if kind == FileKind::Directory && found.instances.len() > 1 {
             let node = self.child(found, stored)?;
             let ino = node.identity.ino;
-            self.keep_recent(stored, node);
+            self.cache_recent(stored, node);
             return Ok(Some((ino, Some(kind))));
         }
         Ok(Some((self.present_identity(&found, stored)?.ino, Some(kind))))
@@ -209,13 +223,13 @@ impl Node {
 }
 
 /// User-visible form of an entry after its look-up; as listed, if the server may read the directory but not search it.
-fn or_as_listed(seen: Result<Seen>, as_listed: (u64, Option<FileKind>)) -> Result<Seen> {
+fn or_listed(seen: Result<VisibleEntry>, as_listed: (u64, Option<FileKind>)) -> Result<VisibleEntry> {
     if seen == Err(Errno::EACCES) { Ok(Some(as_listed)) } else { seen }
 }
 
 /// One branch's entries in the directory, with all names in one buffer.
 #[derive(Default)]
-struct Listed {
+struct BranchListing {
     entries: Vec<ListedEntry>,
     names: Vec<u8>,
     /// Whether there are names of the form of whiteouts and marks.
@@ -230,19 +244,19 @@ struct ListedEntry {
     kind: Option<FileKind>,
 }
 
-impl Listed {
+impl BranchListing {
     /// Reads a whole directory, which may already be open. The caller holds the lock.
-    fn read(reader: &Caller, place: &Instance, opened: Option<OpenDirectoryRef>) -> Result<Self> {
-        let opened = opened.map_or_else(|| place.vnode.open_directory(reader), Ok)?;
-        let times = Times::of(&place.vnode.getattr(reader)?);
+    fn read(reader: &Caller, instance: &Instance, opened: Option<OpenDirectoryRef>) -> Result<Self> {
+        let opened = opened.map_or_else(|| instance.vnode.open_directory(reader), Ok)?;
+        let times = DirectoryTimes::of(&instance.vnode.getattr(reader)?);
         let mut listed = Self::default();
         opened.read(reader, 0, &mut |entry| listed.push(&entry))?;
         if listed.entries.is_empty() {
             // A removed directory has no entries.
-            place.member.has_nothing()?;
+            instance.member.verify_absence()?;
         }
-        place.names.learn_from(Whole {
-            names: listed.entries.iter().map(|entry| remembered(entry.hashed, entry.kind)),
+        instance.names.fill_from(DirectoryScan {
+            names: listed.entries.iter().map(|entry| cache_key(entry.hashed, entry.kind)),
             has_whiteouts: listed.has_marks,
             has_devices: listed.entries.iter().any(|entry| may_be_device(entry.kind)),
             times,
@@ -275,32 +289,32 @@ impl Listed {
 
 /// Names of a directory, collected from one branch after the other.
 #[derive(Default)]
-struct Gathering {
-    items: HashTable<Item>,
+struct EntryMerge {
+    items: HashTable<MergedEntry>,
     /// Names hidden by whiteouts in higher branches.
     hidden: HashSet<NameBuf>,
     /// Names hidden by whiteouts in the branch being read.
     hidden_here: Vec<NameBuf>,
     /// Entries that require a look-up: the name in the branch, and the entry as listed.
-    unknown: Vec<(NameBuf, AsListed)>,
+    unknown: Vec<(NameBuf, ListedAs)>,
 }
 
 /// A branch's entry as users see it if no look-up is required.
-struct AsListed {
+struct ListedAs {
     name: NameBuf,
     ino: u64,
     kind: Option<FileKind>,
 }
 
-impl Gathering {
+impl EntryMerge {
     /// Adds a branch's entry with its inode number, unless a higher branch has or hides its name. An entry that users may not
     /// see as listed is queued for a look-up.
-    fn add(&mut self, entry: &ListedEntry, stored: Name<'_>, ino: u64, is_as_listed: bool) {
+    fn add(&mut self, entry: &ListedEntry, stored: Name<'_>, ino: u64, is_visible_as_listed: bool) {
         let (shown, hashed) = match whiteout::meaning(stored.as_bytes()) {
-            Meaning::Mark => return,
-            Meaning::Whiteout(name) => return self.hidden_here.extend(NameBuf::new(name.into_owned())),
-            Meaning::Object(Cow::Borrowed(shown)) => (Cow::Borrowed(shown), entry.hashed),
-            Meaning::Object(Cow::Owned(shown)) => {
+            EntryMeaning::Mark => return,
+            EntryMeaning::Whiteout(name) => return self.hidden_here.extend(NameBuf::new(name.into_owned())),
+            EntryMeaning::Object(Cow::Borrowed(shown)) => (Cow::Borrowed(shown), entry.hashed),
+            EntryMeaning::Object(Cow::Owned(shown)) => {
                 let hashed = hash(&shown);
                 (Cow::Owned(shown), hashed)
             }
@@ -313,23 +327,23 @@ impl Gathering {
         if self.hidden.contains(&name) {
             return;
         }
-        match is_as_listed {
+        match is_visible_as_listed {
             true => self.insert(name, ino, entry.kind),
-            false => self.unknown.push((stored.to_owned(), AsListed { name, ino, kind: entry.kind })),
+            false => self.unknown.push((stored.to_owned(), ListedAs { name, ino, kind: entry.kind })),
         }
     }
 
     fn insert(&mut self, name: NameBuf, ino: u64, kind: Option<FileKind>) {
         let hashed = hash(name.as_bytes());
-        let place = self.items.entry(hashed, |item| item.name == name, |item| hash(item.name.as_bytes()));
-        if let Entry::Vacant(place) = place {
-            place.insert(Item { cookie: cookie_of(hashed), name, ino, kind });
+        let vacancy = self.items.entry(hashed, |item| item.name == name, |item| hash(item.name.as_bytes()));
+        if let Entry::Vacant(vacancy) = vacancy {
+            vacancy.insert(MergedEntry { cookie: cookie_of(hashed), name, ino, kind });
         }
     }
 
     /// All entries, ordered by cookie.
-    fn into_items(self) -> Vec<Item> {
-        let mut items: Vec<Item> = self.items.into_iter().collect();
+    fn into_items(self) -> Vec<MergedEntry> {
+        let mut items: Vec<MergedEntry> = self.items.into_iter().collect();
         items.sort_unstable_by(|one, other| {
             one.cookie.cmp(&other.cookie).then_with(|| one.name.as_bytes().cmp(other.name.as_bytes()))
         });
@@ -346,7 +360,7 @@ fn cookie_of(hashed: u64) -> u64 {
     FIRST_COOKIE + (hashed >> 2)
 }
 
-impl OpenDirectory for Listing {
+impl OpenDirectory for DirectoryListing {
     fn read(
         &self,
         caller: &Caller,
@@ -354,20 +368,20 @@ impl OpenDirectory for Listing {
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let _working = enter(NAME);
-        let _steady = self.node.begin()?;
-        self.read_now(caller, cookie, sink)
+        let _guard = self.node.begin_operation()?;
+        self.read_guarded(caller, cookie, sink)
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(NAME);
-        self.node.reading(|node| {
-            for place in node.instances().iter() {
-                if node.union.branches.may_change(&place.member) {
-                    match place.vnode.open_directory(&Caller::server())?.fsync(caller, data_only) {
+        self.node.run_query(|node| {
+            for instance in node.instances().iter() {
+                if node.union.branches.may_change(&instance.member) {
+                    match instance.vnode.open_directory(&Caller::server())?.fsync(caller, data_only) {
                         Err(Errno::EROFS) => {}
                         result => result?,
                     }
-                    node.sync_arrival(&place.member)?;
+                    node.sync_arrival(&instance.member)?;
                 }
             }
             Ok(())
@@ -375,9 +389,9 @@ impl OpenDirectory for Listing {
     }
 }
 
-impl Listing {
+impl DirectoryListing {
     /// As [`OpenDirectory::read`]. The caller holds an operation guard.
-    pub(crate) fn read_now(
+    pub(crate) fn read_guarded(
         &self,
         caller: &Caller,
         cookie: u64,
@@ -389,9 +403,9 @@ impl Listing {
         if !self.is_merged.load(Ordering::Relaxed) {
             return self.read_single(caller, cookie, sink);
         }
-        let items = self.gathered(caller, cookie == 0)?;
+        let items = self.merged(caller, cookie == 0)?;
         let from = items.partition_point(|item| item.cookie <= cookie);
-        for Item { cookie, name, ino, kind } in &items[from..] {
+        for MergedEntry { cookie, name, ino, kind } in &items[from..] {
             let entry = DirectoryEntry { name: name.as_name(), ino: *ino, kind: *kind, cookie: *cookie };
             if sink(entry).is_break() {
                 break;

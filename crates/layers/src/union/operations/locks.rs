@@ -9,26 +9,26 @@ use super::file::UnionFile;
 
 /// Locks held on a file, through all of its open files.
 #[derive(Default)]
-pub(crate) struct Locks(Mutex<Option<Box<Kept>>>);
+pub(crate) struct FileLocks(Mutex<Option<Box<RecordedLocks>>>);
 
 #[derive(Default)]
-struct Kept {
+struct RecordedLocks {
     /// Open files that have to follow the object.
     followers: Vec<Weak<UnionFile>>,
     /// Held ranges; a lock on the whole file covers the first to the last byte.
-    held: HashMap<(LockFamily, LockOwner), LockRanges<Held>>,
+    held: HashMap<(LockFamily, LockOwner), LockRanges<HeldLock>>,
 }
 
 /// State of a held range.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Held {
+struct HeldLock {
     kind: LockKind,
     pid: u32,
     /// The open file through which it was taken.
     through: usize,
 }
 
-impl Locks {
+impl FileLocks {
     /// Takes or releases a lock in the lower file of an open one, and remembers that for later copies.
     ///
     /// # Errors
@@ -42,39 +42,39 @@ impl Locks {
         lock: &Lock,
     ) -> Result<()> {
         // Nobody else takes a lock until this one is remembered: their order is the same in both.
-        let mut kept = self.kept();
-        if lock.kind == LockKind::Unlock && kept.is_none() {
+        let mut records = self.lock_records();
+        if lock.kind == LockKind::Unlock && records.is_none() {
             return file.lock(caller, owner, lock);
         }
-        let kept = kept.get_or_insert_default();
+        let records = records.get_or_insert_default();
         let (start, end) = match lock.family {
             LockFamily::Posix => (lock.start, lock.end),
             LockFamily::Flock => (0, u64::MAX),
         };
         let key = (lock.family, owner);
-        let new = Held { kind: lock.kind, pid: lock.pid, through: through.as_ptr().addr() };
+        let new = HeldLock { kind: lock.kind, pid: lock.pid, through: through.as_ptr().addr() };
         let none = LockRanges::default();
-        let before = kept.held.get(&key).unwrap_or(&none);
+        let before = records.held.get(&key).unwrap_or(&none);
         let ranges = before.with(start, end, (lock.kind != LockKind::Unlock).then_some(new))?;
         let locked = file.lock(caller, owner, lock);
         match (locked, lock.family) {
-            (Ok(()), _) => kept.replace(key, ranges),
+            (Ok(()), _) => records.replace(key, ranges),
             // A lock whose conversion fails has been released first.
-            (Err(Errno::EAGAIN), LockFamily::Flock) => drop(kept.held.remove(&key)),
+            (Err(Errno::EAGAIN), LockFamily::Flock) => drop(records.held.remove(&key)),
             (Err(_), _) => {}
         }
-        kept.follow_with(through);
+        records.follow_with(through);
         locked
     }
 
     /// Locks that were taken through an open file.
     pub(crate) fn taken_through(&self, through: usize) -> Vec<(LockOwner, Lock)> {
-        let kept = self.kept();
-        let all = kept.iter().flat_map(|kept| &kept.held);
+        let records = self.lock_records();
+        let all = records.iter().flat_map(|records| &records.held);
         let locks = all.flat_map(|((family, owner), ranges)| {
             let own = ranges.iter().filter(|range| range.held.through == through);
             own.map(|range| {
-                let Held { kind, pid, .. } = range.held;
+                let HeldLock { kind, pid, .. } = range.held;
                 (*owner, Lock { family: *family, kind, start: range.start, end: range.end, pid })
             })
         });
@@ -84,15 +84,15 @@ impl Locks {
     /// Releases all byte-range locks of an owner that closes any of its descriptors of the file, through whichever they were
     /// taken.
     pub(crate) fn release(&self, owner: LockOwner) {
-        if let Some(kept) = &mut *self.kept() {
-            kept.held.remove(&(LockFamily::Posix, owner));
+        if let Some(records) = &mut *self.lock_records() {
+            records.held.remove(&(LockFamily::Posix, owner));
         }
     }
 
     /// Releases what was taken through an open file that is closed.
     pub(crate) fn release_through(&self, through: usize) {
-        if let Some(kept) = &mut *self.kept() {
-            kept.held.retain(|_, ranges| {
+        if let Some(records) = &mut *self.lock_records() {
+            records.held.retain(|_, ranges| {
                 ranges.retain(|range| range.held.through != through);
                 !ranges.is_empty()
             });
@@ -102,17 +102,17 @@ impl Locks {
     /// Open files that hold locks.
     pub(crate) fn followers(&self) -> Vec<Arc<UnionFile>> {
         // An open file that is dropped here releases its locks.
-        let followers = self.kept().as_ref().map(|kept| kept.followers.clone());
+        let followers = self.lock_records().as_ref().map(|records| records.followers.clone());
         followers.into_iter().flatten().filter_map(|follower| follower.upgrade()).collect()
     }
 
-    fn kept(&self) -> MutexGuard<'_, Option<Box<Kept>>> {
+    fn lock_records(&self) -> MutexGuard<'_, Option<Box<RecordedLocks>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
-    fn replace(&mut self, key: (LockFamily, LockOwner), ranges: LockRanges<Held>) {
+impl RecordedLocks {
+    fn replace(&mut self, key: (LockFamily, LockOwner), ranges: LockRanges<HeldLock>) {
         match ranges.is_empty() {
             true => self.held.remove(&key),
             false => self.held.insert(key, ranges),
@@ -135,11 +135,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_remembered_than_is_held() {
+    fn released_locks_are_not_recorded() {
         let root = MemoryFileSystem::new(Options::default()).root();
         let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
         let file = root.create(&Caller::server(), Name::new(b"file").unwrap(), &creation).unwrap().file;
-        let (locks, through) = (Locks::default(), Weak::new());
+        let (locks, through) = (FileLocks::default(), Weak::new());
         let set = |owner, family, kind, start, end| {
             let lock = Lock { family, kind, start, end, pid: 1 };
             locks.set(&through, &file, &Caller::server(), LockOwner(owner), &lock).unwrap();
@@ -153,6 +153,6 @@ mod tests {
         }
         assert_eq!(locks.taken_through(through.as_ptr().addr()).len(), 7);
         set(1, LockFamily::Posix, LockKind::Unlock, 0, u64::MAX);
-        assert!(locks.kept().as_ref().unwrap().held.is_empty());
+        assert!(locks.lock_records().as_ref().unwrap().held.is_empty());
     }
 }

@@ -9,13 +9,13 @@ use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Result, SetAttribut
 use super::xattrs::attribute;
 use crate::union::node::Node;
 
-const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
-const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
 impl Node {
     /// Returns whether this caller's permission to change the object has to be checked: the object would be copied, and nobody
     /// has checked yet.
-    pub(crate) fn is_asked(&self, caller: &Caller) -> bool {
+    pub(crate) fn needs_check(&self, caller: &Caller) -> bool {
         !caller.is_superuser() && !caller.is_admitted_by_kernel() && self.would_be_copied()
     }
 
@@ -29,14 +29,14 @@ impl Node {
         self.leftmost().vnode.getattr(&Caller::server())
     }
 
-    /// Like [`Node::may`], except that if an access control list decides that cannot be consulted, because the branch is
-    /// read-only, the decision is left to the branch of the copy.
-    fn could(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
+    /// Like [`Node::check_access`], except that if an access control list decides that cannot be consulted, because the
+    /// branch is read-only, the decision is left to the branch of the copy.
+    fn check_access_or_defer(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
         let original = self.leftmost().vnode;
-        match self.may(caller, mode) {
+        match self.check_access(caller, mode) {
             Err(Errno::EACCES)
                 if original.access(caller, mode) == Err(Errno::EROFS)
-                    && attribute(&original, ACCESS_LIST)?.is_some() =>
+                    && attribute(&original, ACCESS_ACL)?.is_some() =>
             {
                 Ok(())
             }
@@ -45,46 +45,46 @@ impl Node {
     }
 
     /// Checks that the caller may create names in this directory.
-    pub(crate) fn may_change_names(&self, caller: &Caller) -> Result<()> {
-        if self.is_asked(caller) { self.could_change_names(caller) } else { Ok(()) }
+    pub(crate) fn check_change_names_if_copied(&self, caller: &Caller) -> Result<()> {
+        if self.needs_check(caller) { self.check_change_names(caller) } else { Ok(()) }
     }
 
-    /// Like [`Node::may_change_names`], even if nothing would be copied.
-    pub(crate) fn could_change_names(&self, caller: &Caller) -> Result<()> {
-        self.could(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))
+    /// Like [`Node::check_change_names_if_copied`], even if nothing would be copied.
+    pub(crate) fn check_change_names(&self, caller: &Caller) -> Result<()> {
+        self.check_access_or_defer(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))
     }
 
     /// Checks that the caller may remove a name of an object with these attributes from this directory.
-    pub(crate) fn may_take_away(&self, caller: &Caller, object: &Attributes) -> Result<()> {
-        if self.is_asked(caller) { self.could_take_away(caller, object) } else { Ok(()) }
+    pub(crate) fn check_remove_name_if_copied(&self, caller: &Caller, object: &Attributes) -> Result<()> {
+        if self.needs_check(caller) { self.check_remove_name(caller, object) } else { Ok(()) }
     }
 
-    /// Like [`Node::may_take_away`], even if nothing would be copied.
-    pub(crate) fn could_take_away(&self, caller: &Caller, object: &Attributes) -> Result<()> {
-        take_away(caller, &self.original()?, object, || self.could_change_names(caller))
+    /// Like [`Node::check_remove_name_if_copied`], even if nothing would be copied.
+    pub(crate) fn check_remove_name(&self, caller: &Caller, object: &Attributes) -> Result<()> {
+        check_removal(caller, &self.original()?, object, || self.check_change_names(caller))
     }
 
     /// Checks that the caller may make these changes of attributes.
-    pub(crate) fn may_set(&self, caller: &Caller, changes: &SetAttributes) -> Result<()> {
+    pub(crate) fn check_setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<()> {
         match self.kind {
             _ if changes.size.is_none() => {}
             FileKind::Regular => {}
             FileKind::Directory => return Err(Errno::EISDIR),
             _ => return Err(Errno::EINVAL),
         }
-        if !self.is_asked(caller) {
+        if !self.needs_check(caller) {
             return Ok(());
         }
         if changes.size.is_some() {
-            self.could(caller, AccessMode::WRITE)?;
+            self.check_access_or_defer(caller, AccessMode::WRITE)?;
         }
         let now = self.original()?;
-        may_give(caller, &now, changes)?;
+        check_chown(caller, &now, changes)?;
         if changes.mode.is_some() {
             if self.kind == FileKind::Symlink {
                 return Err(Errno::EOPNOTSUPP);
             }
-            only(is_owner(caller, &now))?;
+            require(is_owner(caller, &now))?;
         }
         let times = [changes.atime, changes.mtime];
         if times == [None, None] || is_owner(caller, &now) {
@@ -92,70 +92,70 @@ impl Node {
         }
         let is_given = times.iter().flatten().any(|time| !matches!(time, SetTime::Now));
         // Setting both to the present, or with a change of size any to the present, is allowed to everybody who may write.
-        only(!is_given && (changes.size.is_some() || !times.contains(&None)))?;
-        self.could(caller, AccessMode::WRITE)
+        require(!is_given && (changes.size.is_some() || !times.contains(&None)))?;
+        self.check_access_or_defer(caller, AccessMode::WRITE)
     }
 
     /// Checks that the caller may set the extended attribute to this value, or remove it (xattr(7)).
-    pub(crate) fn may_change_xattr(&self, caller: &Caller, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        const STICKY: u32 = 0o1000;
-        if !self.is_asked(caller) {
+    pub(crate) fn check_change_xattr(&self, caller: &Caller, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        const STICKY_BIT: u32 = 0o1000;
+        if !self.needs_check(caller) {
             return Ok(());
         }
         let original = self.original()?;
-        if name == ACCESS_LIST || name == DEFAULT_LIST {
-            check_form(value.unwrap_or_default())?;
+        if name == ACCESS_ACL || name == DEFAULT_ACL {
+            check_acl_form(value.unwrap_or_default())?;
             return match self.kind {
                 FileKind::Symlink => Err(Errno::EOPNOTSUPP),
                 // It has none; everybody may remove that.
-                kind if name == DEFAULT_LIST && kind != FileKind::Directory => {
+                kind if name == DEFAULT_ACL && kind != FileKind::Directory => {
                     if value.is_some_and(|value| !value.is_empty()) { Err(Errno::EACCES) } else { Ok(()) }
                 }
-                _ => only(is_owner(caller, &original)),
+                _ => require(is_owner(caller, &original)),
             };
         }
         if name == b"security.capability" {
             let is_own = original.uid == caller.uid;
             let may_of_own = caller.may_give_capabilities(value.unwrap_or_default(), original.uid)
                 || caller.may_give_own_files_capabilities();
-            return only(is_own && may_of_own);
+            return require(is_own && may_of_own);
         }
         if name.starts_with(b"trusted.") || name.starts_with(b"security.") {
-            return only(caller.may_administer());
+            return require(caller.may_administer());
         }
         if name.starts_with(b"system.") {
             return Err(Errno::EOPNOTSUPP);
         }
         if name.starts_with(b"user.") {
-            only(matches!(self.kind, FileKind::Regular | FileKind::Directory))?;
-            let is_shared = original.is_directory() && original.mode & STICKY != 0;
-            only(!is_shared || is_owner(caller, &original))?;
+            require(matches!(self.kind, FileKind::Regular | FileKind::Directory))?;
+            let is_shared = original.is_directory() && original.mode & STICKY_BIT != 0;
+            require(!is_shared || is_owner(caller, &original))?;
         }
-        self.could(caller, AccessMode::WRITE)
+        self.check_access_or_defer(caller, AccessMode::WRITE)
     }
 
     /// Checks that the caller may change the flags of chattr(1).
-    pub(crate) fn may_flag(&self, caller: &Caller) -> Result<()> {
-        if self.is_asked(caller) { only(is_owner(caller, &self.original()?)) } else { Ok(()) }
+    pub(crate) fn check_set_flags(&self, caller: &Caller) -> Result<()> {
+        if self.needs_check(caller) { require(is_owner(caller, &self.original()?)) } else { Ok(()) }
     }
 }
 
-/// Checks that the caller may remove a name of an object from a directory, with these attributes. `may_change_names` checks
-/// write and search permission in that.
-pub(crate) fn take_away(
+/// Checks that the caller may remove a name of an object from a directory, with these attributes.
+/// `check_change_names_if_copied` checks write and search permission in that.
+pub(crate) fn check_removal(
     caller: &Caller,
     directory: &Attributes,
     object: &Attributes,
-    may_change_names: impl FnOnce() -> Result<()>,
+    check_change_names_if_copied: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    const STICKY: u32 = 0o1000;
-    only(!directory.only_grows_or_stays() && !object.only_grows_or_stays())?;
-    may_change_names()?;
-    let is_shared = directory.mode & STICKY != 0;
-    only(!is_shared || is_owner(caller, directory) || is_owner(caller, object))
+    const STICKY_BIT: u32 = 0o1000;
+    require(!directory.only_grows_or_stays() && !object.only_grows_or_stays())?;
+    check_change_names_if_copied()?;
+    let is_shared = directory.mode & STICKY_BIT != 0;
+    require(!is_shared || is_owner(caller, directory) || is_owner(caller, object))
 }
 
-fn only(may: bool) -> Result<()> {
+fn require(may: bool) -> Result<()> {
     if may { Ok(()) } else { Err(Errno::EPERM) }
 }
 
@@ -168,18 +168,18 @@ fn is_owner(caller: &Caller, object: &Attributes) -> bool {
 }
 
 /// Checks that the caller may change the owner or group of an object with these attributes as requested.
-fn may_give(caller: &Caller, now: &Attributes, changes: &SetAttributes) -> Result<()> {
+fn check_chown(caller: &Caller, now: &Attributes, changes: &SetAttributes) -> Result<()> {
     if changes.uid == Some(u32::MAX) || changes.gid == Some(u32::MAX) {
         return Err(Errno::EINVAL);
     }
     let is_own = caller.uid == now.uid;
     let keeps_owner = changes.uid.is_none_or(|uid| is_own && uid == now.uid);
     let is_own_group = |gid| is_own && (gid == now.gid || caller.is_in_group(gid));
-    only(has(caller, CapabilitySet::CHOWN) || (keeps_owner && changes.gid.is_none_or(is_own_group)))
+    require(has(caller, CapabilitySet::CHOWN) || (keeps_owner && changes.gid.is_none_or(is_own_group)))
 }
 
 /// Checks that a value has the form of an access control list: its version, and entries of eight bytes.
-fn check_form(list: &[u8]) -> Result<()> {
+fn check_acl_form(list: &[u8]) -> Result<()> {
     match list.split_first_chunk::<4>() {
         None if list.is_empty() => Ok(()),
         Some((&[2, 0, 0, 0], entries)) if entries.len().is_multiple_of(8) => Ok(()),

@@ -7,28 +7,28 @@ use std::sync::atomic::Ordering;
 use vnode::{Caller, Cancellation, Errno, Name, Result, StatFs, VnodeRef};
 
 use super::lookup::root_of;
-use crate::union::branch::branches::Member;
-use crate::union::branch::parallel::Answers;
+use crate::union::branch::branches::BranchMember;
+use crate::union::branch::parallel::ParallelQueries;
 use crate::union::branch::{whiteout, work};
-use crate::union::copy_up::Extent;
-use crate::union::node::{Above, Instance, Node, Whereabouts};
-use crate::union::settings::Policy;
+use crate::union::copy_up::DataExtent;
+use crate::union::node::{Instance, Node, NodeLocation, ParentEntry};
+use crate::union::settings::CreatePolicy;
 
 /// Branches without space for a new object.
 #[derive(Default)]
 pub(crate) struct FullBranches {
-    members: Vec<Arc<Member>>,
+    members: Vec<Arc<BranchMember>>,
     error: Option<Errno>,
 }
 
 impl FullBranches {
     /// Skips a branch because of an error.
-    pub(crate) fn note(&mut self, member: Arc<Member>, error: Errno) {
+    pub(crate) fn exclude(&mut self, member: Arc<BranchMember>, error: Errno) {
         self.members.push(member);
         self.error = Some(error);
     }
 
-    fn has(&self, member: &Arc<Member>) -> bool {
+    fn has(&self, member: &Arc<BranchMember>) -> bool {
         self.members.iter().any(|full| Arc::ptr_eq(full, member))
     }
 }
@@ -41,31 +41,31 @@ pub(crate) fn is_full(error: Errno) -> bool {
 impl Node {
     /// The branch for a new object in this directory, no lower than `limit`, and the directory there. Branches that were found
     /// full are skipped.
-    pub(crate) fn place_of_new(
+    pub(crate) fn place_for_new(
         self: &Arc<Self>,
         caller: &Caller,
         limit: usize,
         full: &mut FullBranches,
-    ) -> Result<(Arc<Member>, VnodeRef)> {
+    ) -> Result<(Arc<BranchMember>, VnodeRef)> {
         for member in self.candidates(limit)? {
             if full.has(&member) || !self.can_be_in(&member)? {
                 continue;
             }
-            match self.place_in(caller, &member) {
-                Err(error) if self.passes_over(error) => full.note(member, error),
-                place => return Ok((member, place?)),
+            match self.directory_for_change(caller, &member) {
+                Err(error) if self.tries_next_branch(error) => full.exclude(member, error),
+                directory => return Ok((member, directory?)),
             }
         }
         Err(full.error.unwrap_or(Errno::EROFS))
     }
 
     /// Returns whether the error says that another branch is to be tried.
-    pub(crate) fn passes_over(&self, error: Errno) -> bool {
+    pub(crate) fn tries_next_branch(&self, error: Errno) -> bool {
         self.union.settings.moves_when_full && is_full(error)
     }
 
     /// Returns whether the file would move if its branch were full.
-    pub(crate) fn may_meet_a_full_branch(&self) -> bool {
+    pub(crate) fn may_move_when_full(&self) -> bool {
         let branches = &self.union.branches;
         let left = || branches.position(&self.leftmost().member)?.checked_sub(1);
         self.union.settings.moves_when_full
@@ -94,13 +94,14 @@ impl Node {
         spaces_of(&members).into_iter().zip(positions).any(|(space, found)| {
             let has_room = space.is_some_and(|space| free(&space) >= wanted);
             let original = self.leftmost();
-            let moved = || self.writable_within(caller, Extent::All, found).is_ok_and(|now| !now.is_same(&original));
+            let moved =
+                || self.writable_within(caller, DataExtent::All, found).is_ok_and(|now| !now.is_same(&original));
             has_room && moved()
         })
     }
 
     /// The nearest branch at or above a position in which objects may be created and which can have the directory.
-    pub(crate) fn nearest_branch(self: &Arc<Self>, mut position: usize) -> Result<Arc<Member>> {
+    pub(crate) fn nearest_branch(self: &Arc<Self>, mut position: usize) -> Result<Arc<BranchMember>> {
         let branches = &self.union.branches;
         loop {
             let member = branches.writable_at_or_left_of(position).ok_or(Errno::EROFS)?;
@@ -113,11 +114,11 @@ impl Node {
     }
 
     /// Returns whether the directory is in a branch, or can be created there so that it is visible.
-    pub(crate) fn can_be_in(self: &Arc<Self>, member: &Member) -> Result<bool> {
+    pub(crate) fn can_be_in(self: &Arc<Self>, member: &BranchMember) -> Result<bool> {
         let mut node = Arc::clone(self);
         while node.instance_in(member).is_none() {
-            node.find_whereabouts()?;
-            let Whereabouts::At(above) = node.whereabouts() else { return Ok(false) };
+            node.find_location()?;
+            let NodeLocation::At(above) = node.location() else { return Ok(false) };
             if !node.would_show_in(member, &above)? {
                 return Ok(false);
             }
@@ -128,58 +129,58 @@ impl Node {
 
     /// Returns whether an instance in a branch would be visible as part of this directory: nothing there has the name, and no
     /// higher branch hides the name or redirects it.
-    pub(crate) fn would_show_in(&self, member: &Member, above: &Above) -> Result<bool> {
+    pub(crate) fn would_show_in(&self, member: &BranchMember, above: &ParentEntry) -> Result<bool> {
         let branches = &self.union.branches;
         let own = branches.position(member).ok_or(Errno::ESTALE)?;
         if branches.position(&self.leftmost().member).is_some_and(|leftmost| own < leftmost) {
             return Ok(true);
         }
         let instances = above.directory.instances();
-        let position = |place: &Instance| branches.position(&place.member).ok_or(Errno::ESTALE);
+        let position = |instance: &Instance| branches.position(&instance.member).ok_or(Errno::ESTALE);
         let positions = instances.iter().map(position).collect::<Result<Vec<usize>>>()?;
-        let places = &instances[..positions.partition_point(|position| *position <= own)];
+        let instances_above = &instances[..positions.partition_point(|position| *position <= own)];
         let stored = above.stored.clone();
-        let ask = move |place: &Instance| Through::of(place, stored.as_name());
-        let by_others = ask.clone();
-        let answers = Answers::of(places, |_, _| true, move |_, place| by_others(place));
-        for (index, place) in places.iter().enumerate() {
-            match answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(ask(place)))?? {
-                Through::Nothing => {}
-                Through::Directory if positions[index] < own => {}
-                Through::Directory | Through::Hidden => return Ok(false),
+        let query = move |instance: &Instance| LowerVisibility::of(instance, stored.as_name());
+        let by_others = query.clone();
+        let answers = ParallelQueries::start(instances_above, |_, _| true, move |_, instance| by_others(instance));
+        for (index, instance) in instances_above.iter().enumerate() {
+            match answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(query(instance)))?? {
+                LowerVisibility::Nothing => {}
+                LowerVisibility::Directory if positions[index] < own => {}
+                LowerVisibility::Directory | LowerVisibility::Hidden => return Ok(false),
             }
         }
         Ok(true)
     }
 
     /// Branches for a new object in this directory, best first.
-    fn candidates(&self, limit: usize) -> Result<Vec<Arc<Member>>> {
+    fn candidates(&self, limit: usize) -> Result<Vec<Arc<BranchMember>>> {
         let settings = &self.union.settings;
         let mut members = match settings.create {
-            Policy::First => self.near_the_leftmost(limit)?,
-            Policy::ExistingPath => {
-                let mut members = self.near_the_leftmost(limit)?;
+            CreatePolicy::First => self.branches_near_leftmost(limit)?,
+            CreatePolicy::ExistingPath => {
+                let mut members = self.branches_near_leftmost(limit)?;
                 members.sort_by_key(|member| self.instance_in(member).is_none());
                 members
             }
-            Policy::MostFree => {
+            CreatePolicy::MostFree => {
                 let mut members = self.writable_branches(limit);
                 sort_by_space(&mut members, |space| std::cmp::Reverse(space.map_or(0, free)));
                 members
             }
-            Policy::LeastUsed => {
+            CreatePolicy::LeastUsed => {
                 let mut members = self.writable_branches(limit);
                 sort_by_space(&mut members, |space| space.map_or(u64::MAX, used));
                 members
             }
-            Policy::Random => {
+            CreatePolicy::Random => {
                 let mut members = self.writable_branches(limit);
                 members.sort_by_cached_key(|_| RandomState::new().build_hasher().finish());
                 members
             }
-            Policy::RoundRobin => {
+            CreatePolicy::RoundRobin => {
                 let mut members = self.writable_branches(limit);
-                let turn = self.union.turn.fetch_add(1, Ordering::Relaxed);
+                let turn = self.union.round_robin_counter.fetch_add(1, Ordering::Relaxed);
                 let count = members.len().max(1);
                 members.rotate_left(turn % count);
                 members
@@ -192,14 +193,14 @@ impl Node {
     }
 
     /// Branches in which objects may be created, leftmost first.
-    fn writable_branches(&self, limit: usize) -> Vec<Arc<Member>> {
+    fn writable_branches(&self, limit: usize) -> Vec<Arc<BranchMember>> {
         let slots = self.union.branches.slots();
         let members = slots.iter().take(limit.saturating_add(1)).map(|slot| &slot.member);
         members.filter(|member| self.union.branches.may_create(member)).cloned().collect()
     }
 
     /// Those branches from the leftmost instance upwards, followed by the lower ones that have the directory.
-    fn near_the_leftmost(&self, limit: usize) -> Result<Vec<Arc<Member>>> {
+    fn branches_near_leftmost(&self, limit: usize) -> Result<Vec<Arc<BranchMember>>> {
         let branches = &self.union.branches;
         let instances = self.instances();
         let leftmost = branches.position(&instances[0].member).ok_or(Errno::ESTALE)?.min(limit);
@@ -215,7 +216,7 @@ impl Node {
 }
 
 /// Effect of one of a directory's instances on the visibility of the lower ones' objects of a name.
-enum Through {
+enum LowerVisibility {
     /// It has nothing of that name: all are visible.
     Nothing,
     /// It has a directory, which is merged with theirs.
@@ -224,12 +225,12 @@ enum Through {
     Hidden,
 }
 
-impl Through {
-    fn of(place: &Instance, stored: Name<'_>) -> Result<Self> {
-        if whiteout::stands(&place.vnode, stored)? {
+impl LowerVisibility {
+    fn of(instance: &Instance, stored: Name<'_>) -> Result<Self> {
+        if whiteout::has_whiteout_file(&instance.vnode, stored)? {
             return Ok(Self::Hidden);
         }
-        let Some(found) = work::find(&place.vnode, stored)? else { return Ok(Self::Nothing) };
+        let Some(found) = work::find(&instance.vnode, stored)? else { return Ok(Self::Nothing) };
         let leads_on = found.attributes.is_directory()
             && !whiteout::is_opaque(&found.vnode)?
             && whiteout::redirect(&found.vnode)?.is_none();
@@ -239,20 +240,20 @@ impl Through {
 
 /// Sorts branches by a key derived from their space, of which one that does not report it has none. Slow ones are queried in
 /// parallel.
-fn sort_by_space<K: Ord>(members: &mut Vec<Arc<Member>>, key: impl Fn(Option<&StatFs>) -> K) {
+fn sort_by_space<K: Ord>(members: &mut Vec<Arc<BranchMember>>, key: impl Fn(Option<&StatFs>) -> K) {
     let keys = spaces_of(members).into_iter().map(|space| key(space.as_ref()));
-    let mut keyed: Vec<(K, Arc<Member>)> = keys.zip(std::mem::take(members)).collect();
+    let mut keyed: Vec<(K, Arc<BranchMember>)> = keys.zip(std::mem::take(members)).collect();
     keyed.sort_by(|(one, _), (other, _)| one.cmp(other));
     members.extend(keyed.into_iter().map(|(_, member)| member));
 }
 
 /// Space of each of these branches, slow ones queried in parallel; `None` for one that does not report it.
-fn spaces_of(members: &[Arc<Member>]) -> Vec<Option<StatFs>> {
+fn spaces_of(members: &[Arc<BranchMember>]) -> Vec<Option<StatFs>> {
     let roots: Vec<Instance> = members.iter().map(root_of).collect();
-    let ask = |place: &Instance| place.vnode.statfs(&Caller::server());
-    let answers = Answers::of_slow(&roots, |_, _| true, move |_, place| ask(place));
-    let answer = |(index, root)| answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(ask(root)));
-    roots.iter().enumerate().map(|place| answer(place).flatten().ok()).collect()
+    let query = |instance: &Instance| instance.vnode.statfs(&Caller::server());
+    let answers = ParallelQueries::start_slow(&roots, |_, _| true, move |_, instance| query(instance));
+    let answer = |(index, root)| answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(query(root)));
+    roots.iter().enumerate().map(|instance| answer(instance).flatten().ok()).collect()
 }
 
 /// Number of bytes that users can still write.

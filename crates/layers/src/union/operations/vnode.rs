@@ -10,17 +10,17 @@ use vnode::{
 };
 
 use super::file::UnionFile;
-use super::listing::Listing;
+use super::listing::DirectoryListing;
 use crate::ioctl;
-use crate::union::branch::lease::{Patience, patiently};
-use crate::union::branch::whiteout::{self, Meaning};
-use crate::union::node::{Node, Whereabouts};
+use crate::union::branch::lease::{LeaseRetry, retry_while_leased};
+use crate::union::branch::whiteout::{self, EntryMeaning};
+use crate::union::node::{Node, NodeLocation};
 use crate::union::settings::NAME;
-use crate::views::SplitListing;
+use crate::views::PerViewListing;
 
 impl Vnode for Node {
     fn handle(&self) -> Handle {
-        self.outward()
+        self.external_handle()
     }
 
     fn kind(&self) -> FileKind {
@@ -29,15 +29,15 @@ impl Vnode for Node {
 
     fn path(&self) -> Result<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
-        let mut node = self.behind();
+        let mut node = self.unaliased();
         loop {
-            let above = match node.whereabouts() {
-                Whereabouts::At(above) => above,
-                Whereabouts::Unknown if node.is_root() => break,
-                Whereabouts::Unknown => return Err(Errno::EOPNOTSUPP),
-                Whereabouts::Nowhere => return Err(Errno::ENOENT),
+            let above = match node.location() {
+                NodeLocation::At(above) => above,
+                NodeLocation::Unknown if node.is_root() => break,
+                NodeLocation::Unknown => return Err(Errno::EOPNOTSUPP),
+                NodeLocation::Nowhere => return Err(Errno::ENOENT),
             };
-            let Meaning::Object(name) = whiteout::meaning(above.stored.as_bytes()) else {
+            let EntryMeaning::Object(name) = whiteout::meaning(above.stored.as_bytes()) else {
                 return Err(Errno::ENOENT);
             };
             names.push(name.into_owned());
@@ -53,80 +53,81 @@ impl Vnode for Node {
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
         let _working = enter(NAME);
-        self.for_caller(caller)?.reading(|node| node.attributes(caller))
+        self.for_caller(caller)?.run_query(|node| node.attributes(caller))
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
         let _working = enter(NAME);
         // Set-id bits are cleared by writes, through whatever open file.
         let only_clears = SetAttributes { kill_privileges: true, ..SetAttributes::default() };
-        let node = if *changes == only_clears { self.for_caller(caller)? } else { self.changed_by(caller)? };
-        node.changing(|node| node.set_attributes(caller, changes))
+        let node = if *changes == only_clears { self.for_caller(caller)? } else { self.for_change_by(caller)? };
+        node.run_change(|node| node.set_attributes(caller, changes))
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
         let _working = enter(NAME);
-        self.for_caller(caller)?.reading(|node| node.may(caller, mode))
+        self.for_caller(caller)?.run_query(|node| node.check_access(caller, mode))
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
         let _working = enter(NAME);
         let node = self.for_caller(caller)?;
-        let _steady = node.begin()?;
-        Ok(self.presented(name, node.look_up(caller, name)?))
+        let _guard = node.begin_operation()?;
+        Ok(self.present_entry(name, node.look_up(caller, name)?))
     }
 
     fn parent(&self, caller: &Caller) -> Result<VnodeRef> {
         let _working = enter(NAME);
-        self.only_directory()?;
+        self.require_directory()?;
         let node = self.for_caller(caller)?;
-        let _steady = node.begin()?;
+        let _guard = node.begin_operation()?;
         if node.is_root() {
             return Ok(self.reference());
         }
-        node.find_whereabouts()?;
-        match node.whereabouts() {
-            Whereabouts::At(above) => Ok(above.directory.presented_above()),
+        node.find_location()?;
+        match node.location() {
+            NodeLocation::At(above) => Ok(above.directory.present_parent()),
             _ => Err(Errno::ENOENT),
         }
     }
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         let _working = enter(NAME);
-        self.for_caller(caller)?.changing(|node| node.create_file(caller, name, how))
+        self.for_caller(caller)?.run_change(|node| node.create_file(caller, name, how))
     }
 
     fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
         let _working = enter(NAME);
         let node = self.for_caller(caller)?;
-        node.changing(|node| Ok(self.presented(name, node.make_directory(caller, name, mode)?)))
+        node.run_change(|node| Ok(self.present_entry(name, node.make_directory(caller, name, mode)?)))
     }
 
     fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
         let _working = enter(NAME);
-        self.for_caller(caller)?.changing(|node| node.make_special(caller, name, kind, mode, device))
+        self.for_caller(caller)?.run_change(|node| node.make_special(caller, name, kind, mode, device))
     }
 
     fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
         let _working = enter(NAME);
-        self.for_caller(caller)?.changing(|node| node.make_symlink(caller, name, target))
+        self.for_caller(caller)?.run_change(|node| node.make_symlink(caller, name, target))
     }
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
         let _working = enter(NAME);
-        let patience = Patience::of_many(Errno::EAGAIN);
-        self.for_caller(caller)?.changing_within(patience, |node| node.make_link(caller, &node.own(target)?, name))
+        let lease_retry = LeaseRetry::for_blocked_callers(Errno::EAGAIN);
+        self.for_caller(caller)?
+            .run_change_within(lease_retry, |node| node.make_link(caller, &node.translate(target)?, name))
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
         let _working = enter(NAME);
-        self.for_caller(caller)?.changing(|node| node.unlink_name(caller, name))
+        self.for_caller(caller)?.run_change(|node| node.unlink_name(caller, name))
     }
 
     fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
         let _working = enter(NAME);
-        self.for_caller(caller)?.changing(|node| {
-            node.set_apart(name, true)?;
+        self.for_caller(caller)?.run_change(|node| {
+            node.detach(name, true)?;
             node.remove_directory(caller, name)
         })
     }
@@ -141,30 +142,31 @@ impl Vnode for Node {
     ) -> Result<()> {
         let _working = enter(NAME);
         // The kernel blocks all other renames between directories meanwhile: a program that gets `EXDEV` copies by itself.
-        let patience = Patience::of_many(Errno::EXDEV);
-        self.for_caller(caller)?.changing_within(patience, |node| {
-            let to = node.own(to)?;
-            let to_apart = match mode {
+        let lease_retry = LeaseRetry::for_blocked_callers(Errno::EXDEV);
+        self.for_caller(caller)?.run_change_within(lease_retry, |node| {
+            let to = node.translate(to)?;
+            let target_detached = match mode {
                 RenameMode::NoReplace | RenameMode::WhiteoutNoReplace => Ok(()),
-                _ => to.set_apart(to_name, mode != RenameMode::Exchange),
+                _ => to.detach(to_name, mode != RenameMode::Exchange),
             };
-            node.set_apart(name, false).and(to_apart)?;
+            node.detach(name, false).and(target_detached)?;
             node.rename_name(caller, name, &to, to_name, mode)
         })
     }
 
     fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
         let _working = enter(NAME);
-        self.reference().reading(|node| node.leftmost().vnode.readlink(caller))
+        self.reference().run_query(|node| node.leftmost().vnode.readlink(caller))
     }
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
         let _working = enter(NAME);
         match self.kind {
             FileKind::Regular => {
-                self.is_seen_by(caller)?;
-                let patience = if flags.is_nonblocking() { Patience::none() } else { Patience::of_one() };
-                self.reference().changing_within(patience, |node| UnionFile::open(node, caller, flags))
+                self.check_visible_to(caller)?;
+                let lease_retry =
+                    if flags.is_nonblocking() { LeaseRetry::without_wait() } else { LeaseRetry::for_single_caller() };
+                self.reference().run_change_within(lease_retry, |node| UnionFile::open(node, caller, flags))
             }
             FileKind::Directory => Err(Errno::EISDIR),
             FileKind::Symlink => Err(Errno::ELOOP),
@@ -174,60 +176,60 @@ impl Vnode for Node {
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
         let _working = enter(NAME);
-        self.for_caller(caller)?.reading(|node| {
-            if self.union.family.is_split() {
+        self.for_caller(caller)?.run_query(|node| {
+            if self.union.mount_state.has_had_views() {
                 return Ok(
-                    Arc::new(SplitListing::open(self.reference(), Arc::clone(node), caller)?) as OpenDirectoryRef
+                    Arc::new(PerViewListing::open(self.reference(), Arc::clone(node), caller)?) as OpenDirectoryRef
                 );
             }
-            Ok(Arc::new(Listing::open(Arc::clone(node), caller)?))
+            Ok(Arc::new(DirectoryListing::open(Arc::clone(node), caller)?))
         })
     }
 
     fn statfs(&self, caller: &Caller) -> Result<StatFs> {
         let _working = enter(NAME);
         let node = self.for_caller(caller)?;
-        let _steady = node.union.steady();
-        node.union.space(caller).map_err(|error| node.judged(error))
+        let _guard = node.union.operation_guard();
+        node.union.space(caller).map_err(|error| node.reported_error(error))
     }
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
         let _working = enter(NAME);
-        self.for_caller(caller)?.reading(|node| node.xattr(caller, name))
+        self.for_caller(caller)?.run_query(|node| node.xattr(caller, name))
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let _working = enter(NAME);
-        self.changed_by(caller)?.changing(|node| node.set_xattr(caller, name, value, mode))
+        self.for_change_by(caller)?.run_change(|node| node.set_xattr(caller, name, value, mode))
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
         let _working = enter(NAME);
-        self.for_caller(caller)?.reading(|node| node.xattr_names(caller))
+        self.for_caller(caller)?.run_query(|node| node.xattr_names(caller))
     }
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
         let _working = enter(NAME);
-        self.changed_by(caller)?.changing(|node| node.remove_xattr(caller, name))
+        self.for_change_by(caller)?.run_change(|node| node.remove_xattr(caller, name))
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
         let _working = enter(NAME);
-        self.for_caller(caller)?.changing(|node| node.make_unnamed(caller, how))
+        self.for_caller(caller)?.run_change(|node| node.make_unnamed(caller, how))
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
         let _working = enter(NAME);
-        let node = if ioctl::changes(command) { self.changed_by(caller)? } else { self.for_caller(caller)? };
-        patiently(|| {
-            let _steady = node.begin()?;
+        let node = if ioctl::changes(command) { self.for_change_by(caller)? } else { self.for_caller(caller)? };
+        retry_while_leased(|| {
+            let _guard = node.begin_operation()?;
             let instance = match ioctl::changes(command) {
-                true => node.writable_to_flag(caller)?,
-                false if ioctl::asks_for_data(command) => node.data()?.unwrap_or_else(|| node.leftmost()),
+                true => node.writable_to_set_flags(caller)?,
+                false if ioctl::asks_for_data(command) => node.data_instance()?.unwrap_or_else(|| node.leftmost()),
                 false => node.leftmost(),
             };
             instance.vnode.ioctl(caller, command, input, output)
         })
-        .map_err(|error| node.judged(error))
+        .map_err(|error| node.reported_error(error))
     }
 }

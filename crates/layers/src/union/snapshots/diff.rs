@@ -6,22 +6,22 @@ use std::sync::Arc;
 use vnode::progress::object_done;
 use vnode::{Attributes, Caller, Entry, Errno, FileKind, NameBuf, OpenFlags, Result, VnodeRef, read_fully, zeros};
 
-use crate::union::branch::whiteout::{self, Meaning};
+use crate::union::branch::whiteout::{self, EntryMeaning};
 use crate::union::branch::work;
 use crate::union::node::{Instance, Node};
 use crate::union::tree_path::TreePath;
 
 /// Maximum number of attempts if the object of a name changes meanwhile, before it is compared as it is.
-const ATTEMPTS: usize = 64;
+const MAX_ATTEMPTS: usize = 64;
 
 /// Maximum length in bytes of a path that a program can pass to the kernel (`PATH_MAX`). Contents of a new directory with a
 /// longer path are not listed, since the paths of a tree that is deep enough would exceed the memory.
 const PATH_MAX: usize = 4096;
 /// Number of bytes of data that are compared at a time.
-const COMPARED: usize = 1 << 18;
+const COMPARE_CHUNK_BYTES: usize = 1 << 18;
 /// Maximum number of bytes that longer paths may take together. A difference beyond that is reported at its last ancestor with
 /// a shorter path.
-const DEEP_BYTES_MAX: usize = 64 << 20;
+const MAX_DEEP_PATH_BYTES: usize = 64 << 20;
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,9 +79,9 @@ struct Differences {
 impl Differences {
     fn add(&mut self, change: Change, path: &TreePath, entry: &Entry) {
         if path.length() > PATH_MAX {
-            self.is_full |= self.deep_bytes + path.length() > DEEP_BYTES_MAX;
+            self.is_full |= self.deep_bytes + path.length() > MAX_DEEP_PATH_BYTES;
             if self.is_full {
-                return self.add_whole(path);
+                return self.add_ancestor(path);
             }
             self.deep_bytes += path.length();
         }
@@ -89,16 +89,16 @@ impl Differences {
     }
 
     /// Returns whether the contents of a directory are to be compared; if not, something in it counts as changed.
-    fn may_go_into(&mut self, path: &TreePath) -> bool {
+    fn may_descend_into(&mut self, path: &TreePath) -> bool {
         let may = !self.is_full || path.length() <= PATH_MAX;
         if !may {
-            self.add_whole(path);
+            self.add_ancestor(path);
         }
         may
     }
 
     /// Records a difference at a path that is too long to be listed.
-    fn add_whole(&mut self, path: &TreePath) {
+    fn add_ancestor(&mut self, path: &TreePath) {
         let path = path.start(PATH_MAX).to_bytes();
         self.list.push(Difference { change: Change::Changed, path, kind: FileKind::Directory });
     }
@@ -132,23 +132,23 @@ pub(crate) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Differ
             let path = path.join(name.as_name());
             let pair = match (before.remove(&name), after.remove(&name)) {
                 (Some(old), Some(new)) if is_same_entry(&old, &new) => continue,
-                _ => both(&older, &newer, &name)?,
+                _ => consistent_pair(&older, &newer, &name)?,
             };
             match pair {
                 (None, None) => {}
-                (None, Some(entry)) => added(entry, path, &mut differences)?,
+                (None, Some(entry)) => record_added(entry, path, &mut differences)?,
                 (Some(old), None) => differences.add(Change::Deleted, &path, &old),
                 (Some(old), Some(entry)) if is_directory(&old) && is_directory(&entry) => {
                     if !is_directory_unchanged(&old, &entry)? {
                         differences.add(Change::Changed, &path, &entry);
                     }
-                    if differences.may_go_into(&path) {
+                    if differences.may_descend_into(&path) {
                         open.push((path, node(&old.vnode), node(&entry.vnode)));
                     }
                 }
                 (Some(old), Some(entry)) if is_directory(&old) || is_directory(&entry) => {
                     differences.add(Change::Deleted, &path, &old);
-                    added(entry, path, &mut differences)?;
+                    record_added(entry, path, &mut differences)?;
                 }
                 (Some(old), Some(entry)) if is_unchanged(&old, &entry)? => {}
                 (Some(_), Some(entry)) => differences.add(Change::Changed, &path, &entry),
@@ -159,14 +159,14 @@ pub(crate) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Differ
 }
 
 /// The objects of a name in both directories at one point in time: others may be changing the branches of both.
-fn both(older: &Arc<Node>, newer: &Arc<Node>, name: &NameBuf) -> Result<(Option<Entry>, Option<Entry>)> {
+fn consistent_pair(older: &Arc<Node>, newer: &Arc<Node>, name: &NameBuf) -> Result<(Option<Entry>, Option<Entry>)> {
     let is_still = |before: &Option<Entry>, now: &Option<Entry>| match (before, now) {
         (None, None) => true,
         (Some(before), Some(now)) => is_same_entry(before, now),
         _ => false,
     };
     let mut pair = (entry_of(older, name)?, entry_of(newer, name)?);
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         let again = (entry_of(older, name)?, entry_of(newer, name)?);
         if is_still(&pair.0, &again.0) && is_still(&pair.1, &again.1) {
             break;
@@ -177,7 +177,7 @@ fn both(older: &Arc<Node>, newer: &Arc<Node>, name: &NameBuf) -> Result<(Option<
 }
 
 /// Records a new object and everything below it.
-fn added(entry: Entry, path: TreePath, differences: &mut Differences) -> Result<()> {
+fn record_added(entry: Entry, path: TreePath, differences: &mut Differences) -> Result<()> {
     let mut new = vec![(path, entry)];
     while let Some((path, entry)) = new.pop() {
         object_done();
@@ -202,13 +202,13 @@ fn changed_names(older: &Node, newer: &Node) -> Result<Option<BTreeSet<NameBuf>>
     let mut names = BTreeSet::new();
     for Instance { member, vnode, .. } in left {
         // A file that was copied by one of its names is changed at all of them.
-        if let Some(links) = member.work.links_if_there()?
+        if let Some(links) = member.work.existing_links()?
             && !work::entries(&links)?.is_empty()
         {
             return Ok(None);
         }
         for stored in names_in(vnode)? {
-            if let Meaning::Object(name) | Meaning::Whiteout(name) = whiteout::meaning(stored.as_bytes()) {
+            if let EntryMeaning::Object(name) | EntryMeaning::Whiteout(name) = whiteout::meaning(stored.as_bytes()) {
                 names.insert(NameBuf::new(name.into_owned())?);
             }
         }
@@ -283,7 +283,7 @@ fn is_unchanged(old: &Entry, new: &Entry) -> Result<bool> {
 fn have_equal_data(one: &Entry, other: &Entry) -> Result<bool> {
     let server = Caller::server();
     let files = [one.vnode.open(&server, OpenFlags::READ)?, other.vnode.open(&server, OpenFlags::READ)?];
-    let mut parts = [zeros(COMPARED)?, zeros(COMPARED)?];
+    let mut parts = [zeros(COMPARE_CHUNK_BYTES)?, zeros(COMPARE_CHUNK_BYTES)?];
     let mut offset = 0;
     loop {
         let mut lengths = [0; 2];
@@ -294,7 +294,7 @@ fn have_equal_data(one: &Entry, other: &Entry) -> Result<bool> {
         if length != other_length || parts[0][..length] != parts[1][..length] {
             return Ok(false);
         }
-        if length < COMPARED {
+        if length < COMPARE_CHUNK_BYTES {
             return Ok(true);
         }
         offset += length as u64;
@@ -306,7 +306,7 @@ fn are_equal(one: &Attributes, other: &Attributes) -> bool {
 }
 
 fn have_equal_xattrs(one: &Entry, other: &Entry) -> Result<bool> {
-    Ok(whiteout::users_attributes(&one.vnode)? == whiteout::users_attributes(&other.vnode)?)
+    Ok(whiteout::user_xattrs(&one.vnode)? == whiteout::user_xattrs(&other.vnode)?)
 }
 
 fn is_same_entry(one: &Entry, other: &Entry) -> bool {

@@ -11,48 +11,48 @@ use std::sync::Arc;
 
 use vnode::{Caller, Creation, Errno, Name, NameBuf, OpenFlags, RenameMode, Result, Vnode, VnodeRef};
 
-use crate::union::branch::branches::Member;
-use crate::union::branch::register::LATER;
-use crate::union::branch::verified::Sure;
+use crate::union::branch::branches::BranchMember;
+use crate::union::branch::register::LATER_VERSION;
+use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
-use crate::union::branch::work::{self, Purpose};
-use crate::union::copy_up::{copy_untouched, keeping_times};
+use crate::union::branch::work::{self, EntryPurpose};
+use crate::union::copy_up::{copy_consistently, keeping_times};
 use crate::union::identity;
-use crate::union::node::{Instance, Node, Whereabouts};
+use crate::union::node::{Instance, Node, NodeLocation};
 
 /// First line of a record.
-const FORM: &str = "plyfs kept 1";
+const RECORD_HEADER: &str = "plyfs kept 1";
 /// Maximum size of a record in bytes.
-const RECORD_BYTES_MAX: u64 = 64 << 20;
+const MAX_RECORD_BYTES: u64 = 64 << 20;
 
 /// A file that is still being written, and its copy for a snapshot.
-pub(crate) struct Kept {
+pub(crate) struct DirectFileCopy {
     pub(crate) node: Arc<Node>,
-    member: Arc<Member>,
+    member: Arc<BranchMember>,
     pub(crate) copy: NameBuf,
 }
 
-impl Kept {
+impl DirectFileCopy {
     /// # Errors
     /// `EMLINK` for a file with several names, `EBUSY` for one that is never unchanged for long enough, and errors from
     /// copying.
-    pub(crate) fn new(node: Arc<Node>, member: &Arc<Member>) -> Result<Self> {
-        node.find_whereabouts()?;
+    pub(crate) fn new(node: Arc<Node>, member: &Arc<BranchMember>) -> Result<Self> {
+        node.find_location()?;
         let original = node.leftmost();
         if original.vnode.getattr(&Caller::server())?.nlink > 1 {
             return Err(Errno::EMLINK);
         }
-        let copy = copy_untouched(&original, member, &node.identity)?;
+        let copy = copy_consistently(&original, member, &node.identity)?;
         Ok(Self { node, member: Arc::clone(member), copy })
     }
 
     /// Moves the file to the new layer, and the copy to its place. Nothing has changed if that fails.
-    fn go_on_in(&self, new: &Arc<Member>) -> Result<()> {
-        let Whereabouts::At(above) = self.node.whereabouts() else { return Ok(()) };
+    fn move_to_layer(&self, new: &Arc<BranchMember>) -> Result<()> {
+        let NodeLocation::At(above) = self.node.location() else { return Ok(()) };
         let server = Caller::server();
         let (stored, old) = (above.stored.as_name(), above.directory.instance_in(&self.member).ok_or(Errno::ESTALE)?);
-        let place = above.directory.directory_in(&server, new)?;
-        keeping_times(&old, || self.change_places(&old, &place, stored))?;
+        let new_directory = above.directory.ensure_directory_in(&server, new)?;
+        keeping_times(&old, || self.swap_with_copy(&old, &new_directory, stored))?;
         let Instance { vnode, ino, .. } = self.node.leftmost();
         self.node.set_instances(vec![Instance::new(new, vnode, ino)]);
         Ok(())
@@ -60,51 +60,51 @@ impl Kept {
 
     /// Moves the file back to its place from the new layer, if it went there, and the copy out of sight; returns whether both
     /// are so.
-    pub(crate) fn comes_back_from(&self, new: &Arc<Member>) -> bool {
+    pub(crate) fn move_back_from(&self, new: &Arc<BranchMember>) -> bool {
         let Instance { member, vnode, ino, .. } = self.node.leftmost();
         if !Arc::ptr_eq(&member, new) {
             return true;
         }
-        let Whereabouts::At(above) = self.node.whereabouts() else { return false };
-        let places = (above.directory.instance_in(&self.member), above.directory.instance_in(new));
-        let (Some(old), Some(new)) = places else { return false };
-        let is_back = keeping_times(&old, || self.change_places_again(&old, &new, above.stored.as_name())).is_ok();
+        let NodeLocation::At(above) = self.node.location() else { return false };
+        let locations = (above.directory.instance_in(&self.member), above.directory.instance_in(new));
+        let (Some(old), Some(new)) = locations else { return false };
+        let is_back = keeping_times(&old, || self.undo_swap(&old, &new, above.stored.as_name())).is_ok();
         if is_back {
             self.node.set_instances(vec![Instance::new(&self.member, vnode, ino)]);
         }
         is_back
     }
 
-    /// Undoes [`Kept::change_places`].
-    fn change_places_again(&self, old: &VnodeRef, new: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    /// Undoes [`DirectFileCopy::swap_with_copy`].
+    fn undo_swap(&self, old: &VnodeRef, new: &VnodeRef, stored: Name<'_>) -> Result<()> {
         let (server, work, copy) = (Caller::server(), self.member.work.directory()?, self.copy.as_name());
-        new.rename_surely(&server, stored, &work, copy, RenameMode::NoReplace)?;
-        match work.rename_surely(&server, copy, old, stored, RenameMode::Exchange) {
-            Err(error) if whiteout::is_incapable(error) => {
-                let aside = self.member.work.name();
-                old.rename_surely(&server, stored, &work, aside.as_name(), RenameMode::NoReplace)?;
-                work.rename_surely(&server, copy, old, stored, RenameMode::NoReplace)?;
-                work.rename_surely(&server, aside.as_name(), &work, copy, RenameMode::NoReplace)
+        new.rename_verified(&server, stored, &work, copy, RenameMode::NoReplace)?;
+        match work.rename_verified(&server, copy, old, stored, RenameMode::Exchange) {
+            Err(error) if whiteout::is_unsupported(error) => {
+                let aside = self.member.work.unused_name();
+                old.rename_verified(&server, stored, &work, aside.as_name(), RenameMode::NoReplace)?;
+                work.rename_verified(&server, copy, old, stored, RenameMode::NoReplace)?;
+                work.rename_verified(&server, aside.as_name(), &work, copy, RenameMode::NoReplace)
             }
             exchanged => exchanged,
         }
     }
 
     /// Gives the copy the file's name in the old layer, and the file its name in the new one.
-    fn change_places(&self, old: &VnodeRef, new: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    fn swap_with_copy(&self, old: &VnodeRef, new: &VnodeRef, stored: Name<'_>) -> Result<()> {
         let (server, work, copy) = (Caller::server(), self.member.work.directory()?, self.copy.as_name());
         // In one step: whatever happens then, the snapshot has its copy.
-        let exchange = || work.rename_surely(&server, copy, old, stored, RenameMode::Exchange);
+        let exchange = || work.rename_verified(&server, copy, old, stored, RenameMode::Exchange);
         match exchange() {
-            Err(error) if whiteout::is_incapable(error) => {
-                old.rename_surely(&server, stored, new, stored, RenameMode::NoReplace)?;
-                return work.rename_surely(&server, copy, old, stored, RenameMode::NoReplace).inspect_err(|_| {
-                    let _ = new.rename_surely(&server, stored, old, stored, RenameMode::NoReplace);
+            Err(error) if whiteout::is_unsupported(error) => {
+                old.rename_verified(&server, stored, new, stored, RenameMode::NoReplace)?;
+                return work.rename_verified(&server, copy, old, stored, RenameMode::NoReplace).inspect_err(|_| {
+                    let _ = new.rename_verified(&server, stored, old, stored, RenameMode::NoReplace);
                 });
             }
             exchanged => exchanged?,
         }
-        work.rename_surely(&server, copy, new, stored, RenameMode::NoReplace).inspect_err(|_| {
+        work.rename_verified(&server, copy, new, stored, RenameMode::NoReplace).inspect_err(|_| {
             // Otherwise the file that programs write would have no name.
             let _ = exchange();
         })
@@ -115,31 +115,34 @@ impl Kept {
 ///
 /// # Errors
 /// The path of the first that cannot move, and the error.
-pub(crate) fn go_on_in(new: &Arc<Member>, kept: &[Kept]) -> std::result::Result<(), (String, Errno)> {
+pub(crate) fn move_to_layer(
+    new: &Arc<BranchMember>,
+    kept: &[DirectFileCopy],
+) -> std::result::Result<(), (String, Errno)> {
     kept.iter().try_for_each(|kept| {
         let path = || String::from_utf8_lossy(&kept.node.path().unwrap_or_default()).into_owned();
-        kept.go_on_in(new).map_err(|error| (path(), error))
+        kept.move_to_layer(new).map_err(|error| (path(), error))
     })
 }
 
 /// Records the locations of the files that are about to change places with their copies; returns the name of the record in the
 /// work directory, or `None` if there are no files.
-pub(crate) fn record(member: &Member, kept: &[Kept]) -> Result<Option<NameBuf>> {
+pub(crate) fn write_record(member: &BranchMember, kept: &[DirectFileCopy]) -> Result<Option<NameBuf>> {
     if kept.is_empty() {
         return Ok(None);
     }
     let root = member.root.path()?;
-    let mut text = format!("{FORM}\n");
+    let mut text = format!("{RECORD_HEADER}\n");
     for one in kept {
-        let Whereabouts::At(above) = one.node.whereabouts() else { continue };
+        let NodeLocation::At(above) = one.node.location() else { continue };
         let directory = above.directory.instance_in(&one.member).ok_or(Errno::ESTALE)?.path()?;
         let below = directory.strip_prefix(&root[..]).ok_or(Errno::ESTALE)?;
-        let digits = [one.copy.as_bytes(), below, above.stored.as_bytes()].map(identity::digits);
+        let digits = [one.copy.as_bytes(), below, above.stored.as_bytes()].map(identity::to_hex);
         // Writing to a string does not fail.
         let _ = writeln!(text, "{} /{} {} {}", digits[0], digits[1], digits[2], one.node.leftmost().ino);
     }
     text.push_str("end\n");
-    let (work, name) = (member.work.directory()?, member.work.name_for(Purpose::Kept));
+    let (work, name) = (member.work.directory()?, member.work.unused_name_for(EntryPurpose::DirectFiles));
     let written = write(&work, name.as_name(), text.as_bytes());
     if written.is_err() {
         member.work.discard(&name);
@@ -149,8 +152,8 @@ pub(crate) fn record(member: &Member, kept: &[Kept]) -> Result<Option<NameBuf>> 
 
 fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
     let server = Caller::server();
-    let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
-    let file = work.create(&server, name, &how)?.file;
+    let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
+    let file = work.create(&server, name, &creation)?.file;
     work::write_all(&*file, 0, text)?;
     file.fsync(&server, false)
 }
@@ -159,23 +162,23 @@ fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
 /// written to its end is ignored: nothing was in transit.
 ///
 /// # Errors
-/// Errors from putting them back, and [`LATER`] for a record of a later version: the record and the files stay.
-pub(crate) fn put_back(root: &VnodeRef, work: &VnodeRef, record: Name<'_>) -> Result<()> {
+/// Errors from putting them back, and [`LATER_VERSION`] for a record of a later version: the record and the files stay.
+pub(crate) fn restore_interrupted(root: &VnodeRef, work: &VnodeRef, record: Name<'_>) -> Result<()> {
     let entry = work.lookup(&Caller::server(), record)?;
-    if entry.attributes.is_directory() || entry.attributes.size > RECORD_BYTES_MAX {
+    if entry.attributes.is_directory() || entry.attributes.size > MAX_RECORD_BYTES {
         return Ok(());
     }
-    let text = String::from_utf8(work::read_all(&entry, RECORD_BYTES_MAX)?).unwrap_or_default();
-    if work::is_later(&text, FORM) {
-        return Err(LATER);
+    let text = String::from_utf8(work::read_all(&entry, MAX_RECORD_BYTES)?).unwrap_or_default();
+    if work::is_later_version(&text, RECORD_HEADER) {
+        return Err(LATER_VERSION);
     }
-    let places = places(&text).unwrap_or_default();
-    places.iter().try_for_each(|place| place.put_back(root, work))
+    let locations = decode_record(&text).unwrap_or_default();
+    locations.iter().try_for_each(|location| location.restore(root, work))
 }
 
 /// Former location of a file.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct FileLocation {
     /// Name of its copy in the work directory.
     copy: NameBuf,
     /// Path of its directory from the root of the layer.
@@ -185,26 +188,26 @@ struct Place {
 }
 
 /// The locations in a record, if it is complete.
-fn places(text: &str) -> Option<Vec<Place>> {
-    let body = text.strip_prefix(FORM)?.strip_prefix('\n')?.strip_suffix("end\n")?;
-    body.lines().map(Place::decode).collect()
+fn decode_record(text: &str) -> Option<Vec<FileLocation>> {
+    let body = text.strip_prefix(RECORD_HEADER)?.strip_prefix('\n')?.strip_suffix("end\n")?;
+    body.lines().map(FileLocation::decode).collect()
 }
 
-impl Place {
+impl FileLocation {
     fn decode(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split(' ').collect();
         let [copy, directory, name, ino] = words[..] else { return None };
-        let name_of = |digits| NameBuf::new(identity::bytes(digits)?).ok();
+        let name_of = |digits| NameBuf::new(identity::from_hex(digits)?).ok();
         Some(Self {
             copy: name_of(copy)?,
-            directory: identity::bytes(directory.strip_prefix('/')?)?,
+            directory: identity::from_hex(directory.strip_prefix('/')?)?,
             name: name_of(name)?,
             ino: ino.parse().ok()?,
         })
     }
 
     /// Puts the file back if it is where its copy was, or the copy if nothing is at the location.
-    fn put_back(&self, root: &VnodeRef, work: &VnodeRef) -> Result<()> {
+    fn restore(&self, root: &VnodeRef, work: &VnodeRef) -> Result<()> {
         let server = Caller::server();
         let Some(there) = work::find(work, self.copy.as_name())? else { return Ok(()) };
         let mut directory = root.clone();
@@ -215,7 +218,7 @@ impl Place {
         if there.attributes.ino != self.ino && work::find(&directory, name)?.is_some() {
             return Ok(());
         }
-        keeping_times(&directory, || work.rename_surely(&server, copy, &directory, name, RenameMode::Replace))
+        keeping_times(&directory, || work.rename_verified(&server, copy, &directory, name, RenameMode::Replace))
     }
 }
 
@@ -224,15 +227,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_that_is_not_whole_tells_nothing() {
-        let text = format!("{FORM}\n61 / 62 7\n6162 /612f62 ff {}\nend\n", u64::MAX);
-        let place = |copy: &[u8], directory: &[u8], name: &[u8], ino| {
+    fn truncated_record_is_ignored() {
+        let text = format!("{RECORD_HEADER}\n61 / 62 7\n6162 /612f62 ff {}\nend\n", u64::MAX);
+        let location = |copy: &[u8], directory: &[u8], name: &[u8], ino| {
             let name_of = |bytes: &[u8]| NameBuf::new(bytes.to_vec()).unwrap();
-            Place { copy: name_of(copy), directory: directory.to_vec(), name: name_of(name), ino }
+            FileLocation { copy: name_of(copy), directory: directory.to_vec(), name: name_of(name), ino }
         };
-        assert_eq!(places(&text), Some(vec![place(b"a", b"", b"b", 7), place(b"ab", b"a/b", b"\xff", u64::MAX)]));
+        assert_eq!(
+            decode_record(&text),
+            Some(vec![location(b"a", b"", b"b", 7), location(b"ab", b"a/b", b"\xff", u64::MAX)])
+        );
         for length in 0..text.len() {
-            assert_eq!(places(&text[..length]), None, "cut after {length} bytes");
+            assert_eq!(decode_record(&text[..length]), None, "cut after {length} bytes");
         }
     }
 }

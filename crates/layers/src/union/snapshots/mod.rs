@@ -13,52 +13,52 @@ use std::time::Duration;
 
 use vnode::{Caller, Control, ControlError, Errno, NameBuf, Result, Vnode};
 
-use super::branch::branches::{Branches, Member, Slot};
+use super::branch::branches::{BranchMember, BranchSlot, Branches};
 use super::branch::claim::is_only_described;
 use super::branch::history::{self, History, Snapshot};
-use super::branch::lease::for_command;
-use super::branch::register::Register;
-use super::commands::{Arguments, Groups, refused};
+use super::branch::lease::command_errno;
+use super::branch::register::BranchRegister;
+use super::commands::{CommandArguments, Groups, refused};
 use super::copy_up::copy_attributes;
-use super::node::Whereabouts;
+use super::node::NodeLocation;
 use super::settings::NAME;
 use super::state::Union;
 use crate::BranchMode;
-use direct_files::Kept;
-use merge::Fold;
+use direct_files::DirectFileCopy;
+use merge::LayerMerge;
 
 /// Initial delay before a failed merge is retried; it grows with each failure, since all others wait during a retry.
-const AGAIN: Duration = Duration::from_secs(1);
-const SELDOM: Duration = Duration::from_secs(32);
+const INITIAL_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(32);
 
-type Answer = std::result::Result<String, ControlError>;
-type Outcome = std::result::Result<(), ControlError>;
+type CommandResult = std::result::Result<String, ControlError>;
+type CommandOutcome = std::result::Result<(), ControlError>;
 
 impl Union {
     /// Executes a snapshot command.
-    pub(crate) fn snapshot_command(self: &Arc<Self>, control: &Control) -> Answer {
-        let arguments = Arguments(control);
+    pub(crate) fn snapshot_command(self: &Arc<Self>, control: &Control) -> CommandResult {
+        let arguments = CommandArguments(control);
         if control.command.starts_with("snapshot-") {
             // An interrupted merge is finished before anything builds on it.
-            self.finish_folds()?;
-            self.ask_all_branches();
+            self.finish_merges()?;
+            self.check_all_branches();
             if let Some(label) = self.failed_branch() {
                 return Err(refused(&format!("the branch {label} has failed; nothing was changed")));
             }
         }
         match control.command.as_str() {
-            "snapshots" => Ok(self.snapshots()),
-            "snapshot-take" => self.take(arguments.required("name")?),
-            "snapshot-diff" => self.diff(arguments.required("from")?, arguments.get("to")),
-            "snapshot-merge" => self.merge(arguments.get("name")),
+            "snapshots" => Ok(self.list_snapshots()),
+            "snapshot-take" => self.take_snapshot(arguments.required("name")?),
+            "snapshot-diff" => self.diff_snapshots(arguments.required("from")?, arguments.get("to")),
+            "snapshot-merge" => self.merge_snapshots(arguments.get("name")),
             "snapshot-drop" => self.drop_snapshot(arguments.required("name")?),
-            "snapshot-restore" => self.restore(arguments.required("name")?),
+            "snapshot-restore" => self.restore_snapshot(arguments.required("name")?),
             other => Err(ControlError::UnknownCommand { target: NAME.to_owned(), command: other.to_owned() }),
         }
     }
 
     /// The snapshots as JSON, oldest first.
-    fn snapshots(&self) -> String {
+    fn list_snapshots(&self) -> String {
         let slots = self.branches.slots();
         let history = history_slot(&slots).map(|slot| slot.member.base.history().clone()).unwrap_or_default();
         let line = |snapshot: &Snapshot| serde_json::json!({ "name": snapshot.name, "taken": snapshot.taken });
@@ -66,11 +66,11 @@ impl Union {
     }
 
     /// Takes a snapshot of the present state.
-    fn take(self: &Arc<Self>, name: &str) -> Answer {
+    fn take_snapshot(self: &Arc<Self>, name: &str) -> CommandResult {
         check_name(name)?;
-        self.collect_written()?;
-        let changing = self.changing()?;
-        let mut groups = changing.groups();
+        self.flush_to_branches()?;
+        let change = self.begin_change()?;
+        let mut groups = change.groups();
         let at = groups.iter().position(|group| group[0].mode == BranchMode::ReadWrite);
         let at = at.ok_or_else(|| refused("no branch can be written, so nothing will change"))?;
         let newest = Arc::clone(&groups[at][0].member);
@@ -80,34 +80,35 @@ impl Union {
             return Err(refused(&format!("there is a snapshot {name} already")));
         }
         for group in groups.iter().filter(|group| !Arc::ptr_eq(&group[0].member, &newest)) {
-            self.none_is_direct(&group[0].member)?;
+            self.check_no_direct_files(&group[0].member)?;
         }
-        let kept = self.keep_direct_files(&newest)?;
-        let (before, layer, taken) = (history.clone(), history.next_layer(), history::now());
+        let kept = self.copy_direct_files(&newest)?;
+        let (before, layer, taken) = (history.clone(), history.next_layer(), history::current_time());
         history.snapshots.push(Snapshot { layer: newest.layer, taken, name: name.to_owned() });
         history.current = layer;
         let first = first_layer(&groups[at]);
         let discard = || kept.iter().for_each(|kept| newest.work.discard(&kept.copy));
         let discard_record = |record: Option<NameBuf>| record.iter().for_each(|record| newest.work.discard(record));
-        let begun =
-            direct_files::record(&newest, &kept).and_then(|record| match begin_layer(&first, &newest, &history) {
+        let begun = direct_files::write_record(&newest, &kept).and_then(|record| {
+            match create_layer(&first, &newest, &history) {
                 Ok(member) => Ok((member, record)),
                 Err(error) => {
                     discard_record(record);
                     Err(error)
                 }
-            });
+            }
+        });
         let (member, record) = begun.map_err(|error| {
             discard();
             ControlError::Failed(error)
         })?;
         *base.history() = history;
         let without = groups.clone();
-        groups[at].insert(0, Slot { member: Arc::clone(&member), mode: base.mode() });
-        changing.install(groups);
-        let moved = direct_files::go_on_in(&member, &kept);
+        groups[at].insert(0, BranchSlot { member: Arc::clone(&member), mode: base.mode() });
+        change.install(groups);
+        let moved = direct_files::move_to_layer(&member, &kept);
         let is_undone = match &moved {
-            Err(_) if kept.iter().rev().all(|kept| kept.comes_back_from(&member)) => before.write(&first.work).is_ok(),
+            Err(_) if kept.iter().rev().all(|kept| kept.move_back_from(&member)) => before.write(&first.work).is_ok(),
             _ => false,
         };
         if moved.is_ok() || is_undone {
@@ -115,33 +116,33 @@ impl Union {
         }
         if is_undone {
             *base.history() = before;
-            changing.install(without);
+            change.install(without);
             discard();
             // What cannot be removed now is removed when the branch is next used.
             let _ = history::discard_layer(&first.work, layer);
         }
-        changing.finish();
+        change.finish();
         match moved {
             Ok(()) => Ok(String::new()),
             Err((_, error)) if is_undone => Err(ControlError::Failed(error)),
             Err((path, error)) => Err(refused(&format!(
                 "the snapshot was taken, but {path}, which is open, could not be kept as it was: {}; drop the snapshot",
-                for_command(error)
+                command_errno(error)
             ))),
         }
     }
 
     /// Copies files that the kernel may be writing directly: the copies are for the snapshot, and the files stay in use.
-    fn keep_direct_files(&self, member: &Arc<Member>) -> std::result::Result<Vec<Kept>, ControlError> {
-        let mut kept: Vec<Kept> = Vec::new();
-        for file in self.direct_in(member) {
+    fn copy_direct_files(&self, member: &Arc<BranchMember>) -> std::result::Result<Vec<DirectFileCopy>, ControlError> {
+        let mut kept: Vec<DirectFileCopy> = Vec::new();
+        for file in self.direct_files_in(member) {
             let node = Arc::clone(&file.node);
             if kept.iter().any(|kept| Arc::ptr_eq(&kept.node, &node))
-                || matches!(node.whereabouts(), Whereabouts::Nowhere)
+                || matches!(node.location(), NodeLocation::Nowhere)
             {
                 continue;
             }
-            match Kept::new(node, member) {
+            match DirectFileCopy::new(node, member) {
                 Ok(one) => kept.push(one),
                 Err(error) => {
                     kept.iter().for_each(|kept| member.work.discard(&kept.copy));
@@ -150,7 +151,7 @@ impl Union {
                     return Err(refused(&match error {
                         Errno::EMLINK => format!("{path} is open and has several names; close it"),
                         Errno::EBUSY => format!("{path} is being written without pause"),
-                        error => format!("{path} is open and cannot be copied: {}", for_command(error)),
+                        error => format!("{path} is open and cannot be copied: {}", command_errno(error)),
                     }));
                 }
             }
@@ -159,53 +160,53 @@ impl Union {
     }
 
     /// Differences between a snapshot and a later one, or the present state, as JSON.
-    fn diff(self: &Arc<Self>, from: &str, to: Option<&str>) -> Answer {
-        let steady = self.steady();
-        let (older, newer) = (self.view(from)?, to.map(|to| self.view(to)).transpose()?);
-        let newer = newer.unwrap_or_else(|| self.view_of(self.branches.slots().to_vec()));
-        drop(steady);
+    fn diff_snapshots(self: &Arc<Self>, from: &str, to: Option<&str>) -> CommandResult {
+        let guard = self.operation_guard();
+        let (older, newer) = (self.union_at_snapshot(from)?, to.map(|to| self.union_at_snapshot(to)).transpose()?);
+        let newer = newer.unwrap_or_else(|| self.read_only_union(self.branches.slots().to_vec()));
+        drop(guard);
         let differences = diff::compare(&older.root_node(), &newer.root_node()).map_err(ControlError::Failed)?;
         Ok(diff::to_json(&differences))
     }
 
     /// The union as it was at a snapshot.
-    fn view(self: &Arc<Self>, name: &str) -> std::result::Result<Arc<Union>, ControlError> {
+    fn union_at_snapshot(self: &Arc<Self>, name: &str) -> std::result::Result<Arc<Union>, ControlError> {
         let slots = self.branches.slots();
         let slot = history_slot(&slots).ok_or_else(|| unknown(name))?;
         let (history, base) = (slot.member.base.history(), &slot.member.base);
         let position = history.find(name).ok_or_else(|| unknown(name))?;
         let layers: Vec<u32> = history.snapshots[..=position].iter().map(|snapshot| snapshot.layer).collect();
-        let is_kept = |slot: &&Slot| !Arc::ptr_eq(&slot.member.base, base) || layers.contains(&slot.member.layer);
-        Ok(self.view_of(slots.iter().filter(is_kept).cloned().collect()))
+        let is_kept = |slot: &&BranchSlot| !Arc::ptr_eq(&slot.member.base, base) || layers.contains(&slot.member.layer);
+        Ok(self.read_only_union(slots.iter().filter(is_kept).cloned().collect()))
     }
 
     /// A read-only union of some of the trees.
-    pub(crate) fn view_of(&self, slots: Vec<Slot>) -> Arc<Union> {
-        let slots = slots.into_iter().map(|slot| Slot { mode: BranchMode::ReadOnly, ..slot }).collect();
-        Arc::new(Union::of(
-            Branches::of_slots(slots, self.branches.identifiers()),
-            Register::default(),
+    pub(crate) fn read_only_union(&self, slots: Vec<BranchSlot>) -> Arc<Union> {
+        let slots = slots.into_iter().map(|slot| BranchSlot { mode: BranchMode::ReadOnly, ..slot }).collect();
+        Arc::new(Union::new(
+            Branches::from_slots(slots, self.branches.identifiers()),
+            BranchRegister::default(),
             self.settings.clone(),
             None,
         ))
     }
 
     /// Drops a snapshot: the changes made after it become changes in the layer that it froze.
-    fn drop_snapshot(self: &Arc<Self>, name: &str) -> Answer {
-        let changing = self.changing()?;
-        let mut groups = changing.groups();
+    fn drop_snapshot(self: &Arc<Self>, name: &str) -> CommandResult {
+        let change = self.begin_change()?;
+        let mut groups = change.groups();
         let at = history_group(&groups).ok_or_else(|| unknown(name))?;
         let position = groups[at][0].member.base.history().find(name).ok_or_else(|| unknown(name))?;
-        let folded = self.fold(&mut groups, at, position);
-        changing.install(groups);
-        changing.finish();
-        folded.map(|()| String::new())
+        let merged = self.merge_layer(&mut groups, at, position);
+        change.install(groups);
+        change.finish();
+        merged.map(|()| String::new())
     }
 
     /// Drops all snapshots before this one, or all snapshots.
-    fn merge(self: &Arc<Self>, name: Option<&str>) -> Answer {
-        let changing = self.changing()?;
-        let mut groups = changing.groups();
+    fn merge_snapshots(self: &Arc<Self>, name: Option<&str>) -> CommandResult {
+        let change = self.begin_change()?;
+        let mut groups = change.groups();
         let Some(at) = history_group(&groups) else {
             return Err(refused("there is no snapshot"));
         };
@@ -215,17 +216,17 @@ impl Union {
             None => base.history().snapshots.len(),
         };
         // Newest first: each merge moves the least.
-        let folded = (0..count).rev().try_for_each(|position| self.fold(&mut groups, at, position));
-        changing.install(groups);
-        changing.finish();
-        folded.map(|()| String::new())
+        let merged = (0..count).rev().try_for_each(|position| self.merge_layer(&mut groups, at, position));
+        change.install(groups);
+        change.finish();
+        merged.map(|()| String::new())
     }
 
     /// Restores the state of a snapshot. Later changes and snapshots are discarded.
-    fn restore(self: &Arc<Self>, name: &str) -> Answer {
-        self.collect_written()?;
-        let changing = self.changing()?;
-        let mut groups = changing.groups();
+    fn restore_snapshot(self: &Arc<Self>, name: &str) -> CommandResult {
+        self.flush_to_branches()?;
+        let change = self.begin_change()?;
+        let mut groups = change.groups();
         let at = history_group(&groups).ok_or_else(|| unknown(name))?;
         let base = Arc::clone(&groups[at][0].member.base);
         let mut history = base.history().clone();
@@ -235,16 +236,16 @@ impl Union {
         history.snapshots.truncate(position + 1);
         history.current = layer;
         let first = first_layer(&groups[at]);
-        let (kept, gone): (Vec<Slot>, Vec<Slot>) =
+        let (kept, gone): (Vec<BranchSlot>, Vec<BranchSlot>) =
             std::mem::take(&mut groups[at]).into_iter().partition(|slot| frozen.contains(&slot.member.layer));
         // The kernel would keep using what is gone.
-        gone.iter().try_for_each(|slot| self.none_is_direct(&slot.member))?;
-        let member = begin_layer(&first, &kept[0].member, &history).map_err(ControlError::Failed)?;
+        gone.iter().try_for_each(|slot| self.check_no_direct_files(&slot.member))?;
+        let member = create_layer(&first, &kept[0].member, &history).map_err(ControlError::Failed)?;
         *base.history() = history;
-        groups[at].push(Slot { member, mode: base.mode() });
+        groups[at].push(BranchSlot { member, mode: base.mode() });
         groups[at].extend(kept);
-        changing.install(groups);
-        changing.finish();
+        change.install(groups);
+        change.finish();
         // What cannot be removed now is removed when the branch is next used.
         for slot in gone {
             let _ = history::discard_layer(&first.work, slot.member.layer);
@@ -253,104 +254,104 @@ impl Union {
     }
 
     /// Finishes interrupted merges.
-    pub(crate) fn finish_folds(self: &Arc<Self>) -> Outcome {
-        if is_only_described() || self.branches.slots().iter().all(|slot| slot.member.base.history().folding.is_none())
+    pub(crate) fn finish_merges(self: &Arc<Self>) -> CommandOutcome {
+        if is_only_described() || self.branches.slots().iter().all(|slot| slot.member.base.history().merging.is_none())
         {
             return Ok(());
         }
-        let changing = self.changing()?;
-        let (mut groups, mut outcome) = (changing.groups(), Ok(()));
+        let change = self.begin_change()?;
+        let (mut groups, mut outcome) = (change.groups(), Ok(()));
         for at in 0..groups.len() {
             let base = Arc::clone(&groups[at][0].member.base);
             let Some(upper) =
-                base.history().folding.filter(|_| self.is_own(&base) && base.mode() != BranchMode::ReadOnly)
+                base.history().merging.filter(|_| self.is_own(&base) && base.mode() != BranchMode::ReadOnly)
             else {
                 continue;
             };
             if let Some(index) = groups[at].iter().position(|slot| slot.member.layer == upper)
                 && let Some(position) = groups[at].len().checked_sub(index + 2)
             {
-                outcome = outcome.and(self.fold(&mut groups, at, position));
+                outcome = outcome.and(self.merge_layer(&mut groups, at, position));
             }
         }
-        changing.install(groups);
-        changing.finish();
+        change.install(groups);
+        change.finish();
         outcome
     }
 
     /// Starts a thread that retries unfinished merges for as long as the union exists and any are left.
-    fn finish_folds_later(self: &Arc<Self>) {
-        if self.is_finishing.swap(true, Ordering::AcqRel) {
+    fn retry_merges_in_background(self: &Arc<Self>) {
+        if self.is_retrying_merges.swap(true, Ordering::AcqRel) {
             return;
         }
         let union = Arc::downgrade(self);
         let finish = move || {
-            let mut pause = AGAIN;
+            let mut pause = INITIAL_RETRY_INTERVAL;
             loop {
                 std::thread::sleep(pause);
-                pause = (2 * pause).min(SELDOM);
+                pause = (2 * pause).min(MAX_RETRY_INTERVAL);
                 let Some(union) = union.upgrade() else { return };
                 let slots = union.branches.slots();
-                let mut left = slots.iter().filter(|slot| slot.member.base.history().folding.is_some()).peekable();
+                let mut left = slots.iter().filter(|slot| slot.member.base.history().merging.is_some()).peekable();
                 if left.peek().is_none() {
-                    union.is_finishing.store(false, Ordering::Release);
+                    union.is_retrying_merges.store(false, Ordering::Release);
                     return;
                 }
                 // Merges of read-only branches wait until those are writable again.
                 if left.any(|slot| slot.member.base.mode() != BranchMode::ReadOnly) {
-                    let _ = union.finish_folds();
+                    let _ = union.finish_merges();
                 }
             }
         };
         if std::thread::Builder::new().name("merge".to_owned()).spawn(vnode::as_server(finish)).is_err() {
             // The next snapshot command does it, or the next union to use the branch.
-            self.is_finishing.store(false, Ordering::Release);
+            self.is_retrying_merges.store(false, Ordering::Release);
         }
     }
 
     /// Merges the layer above a snapshot into the one that it froze, which takes its place.
-    fn fold(self: &Arc<Self>, groups: &mut Groups, at: usize, position: usize) -> Outcome {
+    fn merge_layer(self: &Arc<Self>, groups: &mut Groups, at: usize, position: usize) -> CommandOutcome {
         let group = &groups[at];
         let index = group.len() - 1 - position;
         let (upper, lower) = (Arc::clone(&group[index - 1].member), Arc::clone(&group[index].member));
         let right = group[index + 1..].iter().chain(groups[at + 1..].iter().flatten());
-        let view = self.view_of(right.cloned().collect());
+        let view = self.read_only_union(right.cloned().collect());
         let first = first_layer(group);
         let mut history = lower.base.history().clone();
-        let fold = Fold { union: &view, upper: &upper, lower: &lower };
-        let is_new = history.folding.is_none();
-        if let Err(error) = fold.bring_data() {
+        let merge = LayerMerge { union: &view, upper: &upper, lower: &lower };
+        let is_new = history.merging.is_none();
+        if let Err(error) = merge.fill_metacopies() {
             if !is_new {
                 lower.base.set_half_merged(true);
-                self.finish_folds_later();
+                self.retry_merges_in_background();
             }
-            return Err(ControlError::Failed(for_command(error)));
+            return Err(ControlError::Failed(command_errno(error)));
         }
         if is_new {
-            fold.may_be_run().map_err(|error| match error {
+            merge.check().map_err(|error| match error {
                 Errno::EXDEV => refused("a directory of the layer has been moved by overlayfs; it cannot be merged"),
-                error => ControlError::Failed(for_command(error)),
+                error => ControlError::Failed(command_errno(error)),
             })?;
             // After an interruption, the next union to use the branch finishes the merge first.
-            history.folding = Some(upper.layer);
+            history.merging = Some(upper.layer);
             history.write(&first.work).map_err(ControlError::Failed)?;
             // Also if this merge is interrupted: the next command resumes it first.
             *lower.base.history() = history.clone();
         }
         // A failure rarely repeats, and halfway users would miss what is in transit.
-        if let Err(error) = if is_new { fold.run() } else { fold.run_again() }.or_else(|_| fold.run_again()) {
+        if let Err(error) = if is_new { merge.run() } else { merge.rerun() }.or_else(|_| merge.rerun()) {
             lower.base.set_half_merged(true);
-            self.finish_folds_later();
+            self.retry_merges_in_background();
             return Err(match error {
                 Errno::ESTALE => refused(
                     "directories are on their way from one layer to another, and it cannot be told any more whose they are, as \
                      in a copy of a branch that was made meanwhile; use the original, and copy it once that is finished",
                 ),
-                error => ControlError::Failed(for_command(error)),
+                error => ControlError::Failed(command_errno(error)),
             });
         }
         lower.base.set_half_merged(false);
-        history.folding = None;
+        history.merging = None;
         history.snapshots.remove(position);
         match history.snapshots.get_mut(position) {
             Some(next) => next.layer = lower.layer,
@@ -358,7 +359,7 @@ impl Union {
         }
         if let Err(error) = history.write(&first.work) {
             // Users see the same in both layers as in one. Changes that they make until then are merged too.
-            self.finish_folds_later();
+            self.retry_merges_in_background();
             return Err(ControlError::Failed(error));
         }
         *lower.base.history() = history;
@@ -370,17 +371,17 @@ impl Union {
 }
 
 /// Creates an empty layer on top of another, and writes the history that lists it: last, since it takes effect then.
-fn begin_layer(first: &Member, below: &Member, history: &History) -> Result<Arc<Member>> {
+fn create_layer(first: &BranchMember, below: &BranchMember, history: &History) -> Result<Arc<BranchMember>> {
     history::discard_unknown(&first.work, &first.base.history())?;
     let root = history::make_layer(&first.work, history.current)?;
     copy_attributes(&Caller::server(), &below.root, &root, None)?;
-    let member = Member::of_layer(&first.base, history.current)?;
+    let member = BranchMember::open_layer(&first.base, history.current)?;
     history.write(&first.work)?;
     Ok(member)
 }
 
 /// The branch whose snapshots are the union's: the first that has any or is writable.
-fn history_slot(slots: &[Slot]) -> Option<&Slot> {
+fn history_slot(slots: &[BranchSlot]) -> Option<&BranchSlot> {
     slots.iter().find(|slot| slot.mode == BranchMode::ReadWrite || !slot.member.base.history().snapshots.is_empty())
 }
 
@@ -388,12 +389,12 @@ fn history_group(groups: &Groups) -> Option<usize> {
     groups.iter().position(|group| !group[0].member.base.history().snapshots.is_empty())
 }
 
-fn first_layer(group: &[Slot]) -> Arc<Member> {
+fn first_layer(group: &[BranchSlot]) -> Arc<BranchMember> {
     let first = group.iter().find(|slot| slot.member.layer == 0).or(group.last());
     Arc::clone(&first.expect("a branch has a layer").member)
 }
 
-fn check_name(name: &str) -> Outcome {
+fn check_name(name: &str) -> CommandOutcome {
     let is_name = !name.is_empty() && name.len() <= 255 && !name.chars().any(char::is_control);
     if is_name { Ok(()) } else { Err(ControlError::BadArgument("a snapshot has a name of one line".to_owned())) }
 }

@@ -1,8 +1,8 @@
 //! Filling the data into a metadata-only copy.
 //!
-//! They are written into the copy itself, so that its other names, its locks and its identity stay. They are invisible until
-//! the mark is removed. What could be visible are the times: the name of an entry in the work directory encodes those to
-//! restore ([`Purpose::Times`]).
+//! They are written into the copy itself, so that its other names, its locks and its identity stay. They are invisible
+//! until the mark is removed. What could be visible are the times: the name of an entry in the work directory encodes
+//! those to restore ([`EntryPurpose::Times`]).
 
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, OpenFile, OpenFileRef, OpenFlags, Result, SetAttributes, SetTime,
@@ -11,10 +11,10 @@ use vnode::{
 
 use super::mark::{self, is_marked};
 use crate::copies::copy_data;
-use crate::union::branch::lease::open_at_once;
-use crate::union::branch::verified::Sure;
-use crate::union::branch::work::Purpose;
-use crate::union::copy_up::Cut;
+use crate::union::branch::lease::open_without_wait;
+use crate::union::branch::verified::VerifiedOperations;
+use crate::union::branch::work::EntryPurpose;
+use crate::union::copy_up::TruncateStep;
 use crate::union::node::Instance;
 
 const CAPABILITY: &[u8] = b"security.capability";
@@ -29,9 +29,9 @@ pub(crate) fn fill(writer: &Caller, copy: &Instance, data: &VnodeRef) -> Result<
     let Instance { member, vnode, .. } = copy;
     let before = vnode.getattr(&server)?;
     let capability = capability(vnode)?;
-    let (work, note) = (member.work.directory()?, member.work.name_for(Purpose::Times(before.mtime)));
+    let (work, note) = (member.work.directory()?, member.work.unused_name_for(EntryPurpose::Times(before.mtime)));
     // A file without a name does not exist after a crash.
-    let is_noted = work.link_surely(writer, vnode, note.as_name()).is_ok();
+    let is_noted = work.link_verified(writer, vnode, note.as_name()).is_ok();
     let filled = write(writer, vnode, data, &before, before.size);
     let restored = restore(vnode, &before, capability);
     let done = filled.and(restored).and_then(|()| mark::remove(vnode));
@@ -46,15 +46,15 @@ pub(crate) fn fill(writer: &Caller, copy: &Instance, data: &VnodeRef) -> Result<
 ///
 /// # Errors
 /// Errors from copying: then the copy is unchanged, as far as storage permits.
-pub(crate) fn cut(
+pub(crate) fn truncate(
     writer: &Caller,
     copy: &Instance,
     data: Option<&VnodeRef>,
     size: u64,
-    first: Option<Cut<'_>>,
+    first: Option<TruncateStep<'_>>,
 ) -> Result<()> {
     let before = copy.vnode.getattr(&Caller::server())?;
-    let done = cut_off(writer, &copy.vnode, data, size, first);
+    let done = truncate_copy(writer, &copy.vnode, data, size, first);
     // As long as the mark exists, all data are still where they were.
     if done.is_err() && is_marked(&copy.vnode) == Ok(true) {
         let (size, mtime) = (Some(before.size), Some(SetTime::To(before.mtime)));
@@ -63,10 +63,16 @@ pub(crate) fn cut(
     done
 }
 
-fn cut_off(writer: &Caller, copy: &VnodeRef, data: Option<&VnodeRef>, size: u64, first: Option<Cut<'_>>) -> Result<()> {
+fn truncate_copy(
+    writer: &Caller,
+    copy: &VnodeRef,
+    data: Option<&VnodeRef>,
+    size: u64,
+    first: Option<TruncateStep<'_>>,
+) -> Result<()> {
     let server = Caller::server();
     match first {
-        Some(cut) => cut(copy)?,
+        Some(truncate_step) => truncate_step(copy)?,
         None => drop(copy.setattr(&server, &SetAttributes { size: Some(size), ..SetAttributes::default() })?),
     }
     if let Some(data) = data {
@@ -76,13 +82,13 @@ fn cut_off(writer: &Caller, copy: &VnodeRef, data: Option<&VnodeRef>, size: u64,
 }
 
 /// Returns whether a truncated copy looks as after truncate(2) except for its data: nothing else changes with these.
-pub(crate) fn may_be_cut(copy: &Instance, size: u64) -> Result<bool> {
+pub(crate) fn can_truncate(copy: &Instance, size: u64) -> Result<bool> {
     let attributes = copy.vnode.getattr(&Caller::server())?;
-    Ok(size < attributes.size && !loses_rights(&copy.vnode, &attributes)?)
+    Ok(size < attributes.size && !loses_privileges(&copy.vnode, &attributes)?)
 }
 
 /// Returns whether a write clears privileges of the file that could not be restored atomically.
-pub(crate) fn loses_rights(file: &VnodeRef, attributes: &Attributes) -> Result<bool> {
+pub(crate) fn loses_privileges(file: &VnodeRef, attributes: &Attributes) -> Result<bool> {
     Ok(attributes.mode & SET_ID != 0 || capability(file)?.is_some())
 }
 
@@ -90,7 +96,7 @@ pub(crate) fn loses_rights(file: &VnodeRef, attributes: &Attributes) -> Result<b
 ///
 /// # Errors
 /// Errors from finding out whether they have been.
-pub(crate) fn put_times_back(file: &VnodeRef, mtime: Timestamp) -> Result<()> {
+pub(crate) fn restore_mtime(file: &VnodeRef, mtime: Timestamp) -> Result<()> {
     if is_marked(file)? {
         let times = SetAttributes { mtime: Some(SetTime::To(mtime)), ..SetAttributes::default() };
         // The remaining recovery does not depend on it.
@@ -102,7 +108,7 @@ pub(crate) fn put_times_back(file: &VnodeRef, mtime: Timestamp) -> Result<()> {
 fn write(writer: &Caller, copy: &VnodeRef, data: &VnodeRef, before: &Attributes, size: u64) -> Result<()> {
     let server = Caller::server();
     // Nothing is changed before the source is open.
-    let from = open_at_once(data, &server, OpenFlags::READ)?;
+    let from = open_without_wait(data, &server, OpenFlags::READ)?;
     let file = open(writer, copy, before)?;
     if before.blocks > 0 {
         // Possibly left from before a crash: present holes must stay holes.
@@ -119,10 +125,10 @@ fn write(writer: &Caller, copy: &VnodeRef, data: &VnodeRef, before: &Attributes,
 fn open(writer: &Caller, copy: &VnodeRef, before: &Attributes) -> Result<OpenFileRef> {
     let server = Caller::server();
     let mode = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-    match open_at_once(copy, writer, OpenFlags::READ_WRITE) {
+    match open_without_wait(copy, writer, OpenFlags::READ_WRITE) {
         Err(Errno::EACCES) => {
             copy.setattr(&server, &mode(before.mode | 0o600))?;
-            let opened = open_at_once(copy, writer, OpenFlags::READ_WRITE);
+            let opened = open_without_wait(copy, writer, OpenFlags::READ_WRITE);
             copy.setattr(&server, &mode(before.mode))?;
             opened
         }

@@ -6,22 +6,22 @@
 
 use vnode::{Attributes, Caller, Errno, Result, Timestamp, VnodeRef};
 
-use crate::union::branch::trust::Mark as Trusted;
-use crate::union::branch::whiteout::{Format, OVERLAY_REDIRECT as REDIRECT, REDIRECT_MAX as PATH_MAX};
+use crate::union::branch::trust::TrustedAttribute as Trusted;
+use crate::union::branch::whiteout::{MAX_REDIRECT_BYTES as PATH_MAX, OVERLAY_REDIRECT as REDIRECT, WhiteoutFormat};
 use crate::union::operations::xattrs;
 
-const OWN: Trusted = Trusted::new(b"trusted.plyfs.metacopy", b"user.plyfs.metacopy");
-const OVERLAY: Trusted = Trusted::new(b"trusted.overlay.metacopy", b"user.overlay.metacopy");
+const OWN_MARK: Trusted = Trusted::new(b"trusted.plyfs.metacopy", b"user.plyfs.metacopy");
+const OVERLAY_MARK: Trusted = Trusted::new(b"trusted.overlay.metacopy", b"user.overlay.metacopy");
 
 /// Content of a metadata-only copy's mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct MetacopyMark {
     /// Location of the data: a path from the root of the lower branches, a sibling's name there, or, if `None`, the same name.
     pub(crate) path: Option<Vec<u8>>,
     /// State of the original, if known.
     fingerprint: Option<Fingerprint>,
     /// Whether nobody can have written it who may not read everything anyway.
-    pub(crate) is_believed: bool,
+    pub(crate) is_trusted: bool,
 }
 
 /// State that distinguishes an original from other files.
@@ -31,34 +31,34 @@ struct Fingerprint {
     size: u64,
 }
 
-impl Mark {
+impl MetacopyMark {
     /// The mark of a file. Most have none, and a single query shows that.
     pub(crate) fn of(file: &VnodeRef) -> Result<Option<Self>> {
         let names = xattrs::attributes(file)?;
-        if OWN.is_in(&names)
-            && let Some(value) = OWN.of(file)?
+        if OWN_MARK.is_in(&names)
+            && let Some(value) = OWN_MARK.get(file)?
         {
             let (path, fingerprint) = decode(&value).ok_or(Errno::EIO)?;
-            return Ok(Some(Self { path: Some(path), fingerprint: Some(fingerprint), is_believed: true }));
+            return Ok(Some(Self { path: Some(path), fingerprint: Some(fingerprint), is_trusted: true }));
         }
-        if OVERLAY.is_in(&names) && OVERLAY.of(file)?.is_some() {
-            let path = if REDIRECT.is_in(&names) { REDIRECT.of(file)? } else { None };
+        if OVERLAY_MARK.is_in(&names) && OVERLAY_MARK.get(file)?.is_some() {
+            let path = if REDIRECT.is_in(&names) { REDIRECT.get(file)? } else { None };
             let path = path.filter(|path| !path.is_empty() && path.len() <= PATH_MAX);
-            return Ok(Some(Self { path, fingerprint: None, is_believed: true }));
+            return Ok(Some(Self { path, fingerprint: None, is_trusted: true }));
         }
         // An untrusted mark also means that the data are not here.
-        let is_doubtful =
-            OWN.is_in(&names) && OWN.is_doubtful(file)? || OVERLAY.is_in(&names) && OVERLAY.is_doubtful(file)?;
-        Ok(is_doubtful.then_some(Self { path: None, fingerprint: None, is_believed: false }))
+        let is_untrusted = OWN_MARK.is_in(&names) && OWN_MARK.is_untrusted(file)?
+            || OVERLAY_MARK.is_in(&names) && OVERLAY_MARK.is_untrusted(file)?;
+        Ok(is_untrusted.then_some(Self { path: None, fingerprint: None, is_trusted: false }))
     }
 
     /// Returns whether it says where the data are regardless of the copy's name.
-    pub(crate) fn tells_path(&self) -> bool {
+    pub(crate) fn has_full_path(&self) -> bool {
         self.path.as_ref().is_some_and(|path| path.starts_with(b"/"))
     }
 
     /// Returns whether this may be the original, as far as its state is known.
-    pub(crate) fn is_of(&self, file: &VnodeRef) -> Result<bool> {
+    pub(crate) fn matches(&self, file: &VnodeRef) -> Result<bool> {
         match self.fingerprint {
             Some(fingerprint) => Ok(Fingerprint::of(&file.getattr(&Caller::server())?) == fingerprint),
             None => Ok(true),
@@ -74,15 +74,15 @@ impl Fingerprint {
 
 /// A mark to be set.
 #[derive(Clone, Debug)]
-pub(crate) struct NewMark {
+pub(crate) struct NewMetacopyMark {
     path: Vec<u8>,
     original: Fingerprint,
-    format: Format,
+    format: WhiteoutFormat,
 }
 
-impl NewMark {
+impl NewMetacopyMark {
     /// The mark for a copy of the object at this path, with these attributes.
-    pub(crate) fn new(path: Vec<u8>, original: &Attributes, format: Format) -> Self {
+    pub(crate) fn new(path: Vec<u8>, original: &Attributes, format: WhiteoutFormat) -> Self {
         Self { path, original: Fingerprint::of(original), format }
     }
 
@@ -91,10 +91,10 @@ impl NewMark {
         if self.path.len() > PATH_MAX {
             return Ok(false);
         }
-        if self.format == Format::Names {
-            return set(OWN, writer, file, &encode(&self.path, self.original));
+        if self.format == WhiteoutFormat::Names {
+            return set(OWN_MARK, writer, file, &encode(&self.path, self.original));
         }
-        Ok(set(REDIRECT, writer, file, &self.path)? && set(OVERLAY, writer, file, b"")?)
+        Ok(set(REDIRECT, writer, file, &self.path)? && set(OVERLAY_MARK, writer, file, b"")?)
     }
 }
 
@@ -106,13 +106,13 @@ pub(crate) fn set_path(writer: &Caller, file: &VnodeRef, path: &[u8]) -> Result<
 /// Returns whether the file is a metadata-only copy; its mark may lack the location.
 pub(crate) fn is_marked(file: &VnodeRef) -> Result<bool> {
     let names = xattrs::attributes(file)?;
-    Ok(OWN.is_in(&names) || OVERLAY.is_in(&names))
+    Ok(OWN_MARK.is_in(&names) || OVERLAY_MARK.is_in(&names))
 }
 
 /// Removes the mark: from then on the file has its own data.
 pub(crate) fn remove(file: &VnodeRef) -> Result<()> {
     let names = xattrs::attributes(file)?;
-    for mark in [OWN, OVERLAY].into_iter().filter(|mark| mark.is_in(&names)) {
+    for mark in [OWN_MARK, OVERLAY_MARK].into_iter().filter(|mark| mark.is_in(&names)) {
         mark.remove(file)?;
     }
     if REDIRECT.is_in(&names) {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn mark_round_trips() {
         for seconds in [-1, 0, i64::MAX] {
             let fingerprint = Fingerprint { mtime: Timestamp { seconds, nanoseconds: 7 }, size: u64::MAX };
             let path = b"/a b/\xff".to_vec();

@@ -9,7 +9,7 @@ use vnode::{
     VnodeRef, read_fully,
 };
 
-use crate::union::branch::lease::open_at_once;
+use crate::union::branch::lease::open_without_wait;
 use crate::union::settings::NAME;
 
 /// An open metadata-only copy. Opening it for writing in its own branch would have filled in the data.
@@ -26,7 +26,7 @@ impl MetadataOnlyFile {
     /// Opens the copy, with its data in another file.
     pub(crate) fn open(own: OpenFileRef, data: &VnodeRef, flags: OpenFlags) -> Result<OpenFileRef> {
         let server = Caller::server();
-        let (data, size) = (open_at_once(data, &server, OpenFlags::READ)?, own.getattr(&server)?.size);
+        let (data, size) = (open_without_wait(data, &server, OpenFlags::READ)?, own.getattr(&server)?.size);
         Ok(Arc::new(Self { own, data, size, flags }))
     }
 
@@ -36,7 +36,7 @@ impl MetadataOnlyFile {
     }
 
     /// The copy, if it was not opened for writing: it then reports the proper error for a change.
-    fn refused(&self) -> Result<&OpenFileRef> {
+    fn for_refused_change(&self) -> Result<&OpenFileRef> {
         if self.flags.writes() { Err(Errno::EIO) } else { Ok(&self.own) }
     }
 }
@@ -60,17 +60,17 @@ impl OpenFile for MetadataOnlyFile {
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
         let _working = enter(NAME);
-        self.refused()?.write_at(caller, offset, data, kill_privileges)
+        self.for_refused_change()?.write_at(caller, offset, data, kill_privileges)
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
         let _working = enter(NAME);
-        self.refused()?.truncate(caller, size, kill_privileges)
+        self.for_refused_change()?.truncate(caller, size, kill_privileges)
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
         let _working = enter(NAME);
-        self.refused()?.allocate(caller, mode, offset, length)
+        self.for_refused_change()?.allocate(caller, mode, offset, length)
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {

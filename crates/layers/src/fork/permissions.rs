@@ -7,7 +7,7 @@ use crate::union::identity;
 
 /// Permissions of one directory at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rights {
+pub(crate) struct DirectoryPermissions {
     mode: u32,
     uid: u32,
     gid: u32,
@@ -15,11 +15,11 @@ pub(crate) struct Rights {
     attributes: u64,
 }
 
-impl Rights {
+impl DirectoryPermissions {
     /// The present permissions of the directory.
     pub(crate) fn of(directory: &VnodeRef) -> Result<Self> {
         let attributes = directory.getattr(&Caller::server())?;
-        let xattrs = whiteout::users_attributes(directory)?;
+        let xattrs = whiteout::user_xattrs(directory)?;
         let text = xattrs.iter().flat_map(|(name, value)| {
             [&(name.len() as u64).to_be_bytes()[..], name, &(value.len() as u64).to_be_bytes(), value].concat()
         });
@@ -36,7 +36,7 @@ impl Rights {
         format!("{:o} {} {} {:x}", self.mode, self.uid, self.gid, self.attributes)
     }
 
-    pub(crate) fn of_words(words: [&str; 4]) -> Option<Self> {
+    pub(crate) fn parse_words(words: [&str; 4]) -> Option<Self> {
         let [mode, uid, gid, attributes] = words;
         Some(Self {
             mode: u32::from_str_radix(mode, 8).ok()?,

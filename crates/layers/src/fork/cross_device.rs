@@ -6,16 +6,16 @@ use std::sync::Arc;
 use vnode::{Caller, FileKind, Name, Result, VnodeRef};
 
 use super::names;
-use crate::union::branch::branches::Member;
+use crate::union::branch::branches::BranchMember;
 use crate::union::branch::{whiteout, work};
-use crate::union::copy_up::Extent;
+use crate::union::copy_up::DataExtent;
 use crate::union::node::Node;
 use crate::union::state::Union;
 
 /// Copies the lower part of the directory at this user-visible path; returns whether it was a moved one.
-pub(crate) fn bring_rest(union: &Arc<Union>, upper: &Arc<Member>, path: &[u8]) -> Result<bool> {
+pub(crate) fn copy_lower_part(union: &Arc<Union>, upper: &Arc<BranchMember>, path: &[u8]) -> Result<bool> {
     let server = Caller::server();
-    let moved = union.node_at(path)?;
+    let moved = union.node_at_path(path)?;
     let Some(directory) = moved.instance_in(upper).filter(|_| moved.kind == FileKind::Directory) else {
         return Ok(false);
     };
@@ -24,25 +24,25 @@ pub(crate) fn bring_rest(union: &Arc<Union>, upper: &Arc<Member>, path: &[u8]) -
     }
     let mut open = vec![moved];
     while let Some(node) = open.pop() {
-        let place = node.directory_in(&server, upper)?;
+        let located = node.ensure_directory_in(&server, upper)?;
         let vnode = Arc::clone(&node) as VnodeRef;
         for (name, _) in work::entries(&vnode)? {
             let entry = vnode.lookup(&server, name.as_name())?;
             let Some(inner) = entry.vnode.as_any().downcast_ref::<Node>().map(Node::reference) else { continue };
             if inner.kind == FileKind::Directory {
-                inner.directory_in(&server, upper)?;
+                inner.ensure_directory_in(&server, upper)?;
                 open.push(inner);
             } else {
-                inner.writable(&server, Extent::All)?;
+                inner.writable(&server, DataExtent::All)?;
                 // A copy that another name leads to has to get this name too.
-                names::settle(&node, name.as_name(), upper)?;
+                names::link_up_name(&node, name.as_name(), upper)?;
             }
             // Checks that nothing is missing.
-            place.lookup(&server, Name::new(&whiteout::stored(name.as_name())?)?)?;
+            located.lookup(&server, Name::new(&whiteout::stored_name(name.as_name())?)?)?;
         }
     }
     // Until here the lower part was visible where it is; from here on, the copies are.
-    whiteout::set_opaque(&directory, whiteout::Format::Overlay)?;
+    whiteout::set_opaque(&directory, whiteout::WhiteoutFormat::Overlay)?;
     whiteout::remove_redirect(&directory)?;
     Ok(true)
 }

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use vnode::{Entry, Handle};
 
 use super::commit::Commit;
-use super::conflicts::Found;
-use super::outcome::{AtPath, Deed, Step, is_directory};
+use super::conflicts::ConflictSearch;
+use super::outcome::{AtPath, CommitStep, ForeignChange, is_directory};
 use crate::union::branch::work;
 use crate::union::tree_path::TreePath;
 
 /// A directory that is to be removed.
-struct Leaving {
+struct RemovedDirectory {
     path: TreePath,
     /// Index of its parent among these.
     above: Option<usize>,
@@ -22,18 +22,18 @@ struct Leaving {
 
 impl Commit<'_> {
     /// Finds conflicts with the object there and everything below, except for directories that move elsewhere.
-    pub(crate) fn check_leaving(
+    pub(crate) fn check_removed(
         &self,
         there: Entry,
         path: TreePath,
-        rests: &HashSet<Handle>,
-        found: &mut Found,
-    ) -> Step {
-        let mut directories: Vec<Leaving> = Vec::new();
+        lower_parts: &HashSet<Handle>,
+        found: &mut ConflictSearch,
+    ) -> CommitStep {
+        let mut directories: Vec<RemovedDirectory> = Vec::new();
         let mut open = vec![(path, there, None)];
         while let Some((path, there, above)) = open.pop() {
             let handle = there.vnode.handle();
-            if rests.contains(&handle) {
+            if lower_parts.contains(&handle) {
                 continue;
             }
             let is_changed = self.is_changed(&there);
@@ -42,13 +42,13 @@ impl Commit<'_> {
                     found.linked.push(handle);
                 }
                 if is_changed {
-                    found.add(&path, Deed::Changed);
-                    explain(&mut directories, above);
+                    found.add(&path, ForeignChange::Changed);
+                    mark_explained(&mut directories, above);
                 }
                 continue;
             }
             let here = Some(directories.len());
-            directories.push(Leaving { path: path.clone(), above, is_changed, is_explained: false });
+            directories.push(RemovedDirectory { path: path.clone(), above, is_changed, is_explained: false });
             let entries = work::entries(&there.vnode).at(&path)?;
             for (name, _) in entries.into_iter().filter(|(name, _)| !self.journal.is_temporary(name)) {
                 let path = path.join(name.as_name());
@@ -56,30 +56,30 @@ impl Commit<'_> {
             }
         }
         // Children before parents.
-        while let Some(Leaving { path, above, is_changed, is_explained }) = directories.pop() {
+        while let Some(RemovedDirectory { path, above, is_changed, is_explained }) = directories.pop() {
             if is_changed && !is_explained {
-                found.add(&path, Deed::Changed);
+                found.add(&path, ForeignChange::Changed);
             }
             if is_changed || is_explained {
-                explain(&mut directories, above);
+                mark_explained(&mut directories, above);
             }
         }
         Ok(())
     }
 
     /// Stops at objects that others have changed since they were checked.
-    pub(crate) fn refuse_changed(&self, there: &Entry, path: &TreePath) -> Step {
+    pub(crate) fn refuse_changed(&self, there: &Entry, path: &TreePath) -> CommitStep {
         if self.options.force {
             return Ok(());
         }
-        let mut found = Found::default();
-        self.check_leaving(there.clone(), path.clone(), &HashSet::new(), &mut found)?;
+        let mut found = ConflictSearch::default();
+        self.check_removed(there.clone(), path.clone(), &HashSet::new(), &mut found)?;
         found.refuse()
     }
 }
 
-fn explain(directories: &mut [Leaving], place: Option<usize>) {
-    if let Some(directory) = place.and_then(|place| directories.get_mut(place)) {
+fn mark_explained(directories: &mut [RemovedDirectory], index: Option<usize>) {
+    if let Some(directory) = index.and_then(|index| directories.get_mut(index)) {
         directory.is_explained = true;
     }
 }

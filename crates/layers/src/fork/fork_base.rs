@@ -8,10 +8,10 @@ use std::borrow::Cow;
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{Caller, Errno, Name, Properties, Result, XattrMode};
 
-use crate::union::branch::whiteout::{self, Meaning};
+use crate::union::branch::whiteout::{self, EntryMeaning};
 
 /// Layer that implements this.
-pub(crate) struct Plain {
+pub(crate) struct ForkBase {
     /// Caller as which everything is done; `None` to pass callers on.
     pub(crate) committer: Option<Caller>,
 }
@@ -22,7 +22,7 @@ pub(crate) fn committer() -> Caller {
     Caller::process(std::process::id(), uid, gid, 0)
 }
 
-impl Layer for Plain {
+impl Layer for ForkBase {
     type State = ();
 
     fn kind(&self) -> &'static str {
@@ -42,20 +42,20 @@ impl Layer for Plain {
 
     fn encode_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
         match whiteout::meaning(name.as_bytes()) {
-            Meaning::Object(plain) => Ok(Cow::Owned(plain.into_owned())),
+            EntryMeaning::Object(plain) => Ok(Cow::Owned(plain.into_owned())),
             _ => Err(Errno::ENOENT),
         }
     }
 
     fn decode_name<'a>(&self, _: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
         // A name that is too long to be stored cannot be shown in a union.
-        Ok(whiteout::stored(name).ok())
+        Ok(whiteout::stored_name(name).ok())
     }
 
     fn getxattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
         match name {
             // No device is a whiteout either.
-            _ if name == whiteout::USERS_DEVICE => Ok(b"y".to_vec()),
+            _ if name == whiteout::USER_DEVICE_MARK => Ok(b"y".to_vec()),
             _ => node.forward_getxattr(caller, &whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?),
         }
     }
@@ -68,7 +68,7 @@ impl Layer for Plain {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
-        if name == whiteout::USERS_DEVICE {
+        if name == whiteout::USER_DEVICE_MARK {
             return Ok(());
         }
         node.forward_setxattr(caller, &whiteout::stored_attribute(name).ok_or(Errno::EPERM)?, value, mode)
