@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use behaviour::{Mounting, Place, can_mount};
+use behaviour::{Mounting, TestDirectories, can_mount};
 use frontends::fuse::{Mount, MountOptions};
 use layers::described::Prepared;
 use vnode::FileSystemRef;
@@ -19,34 +19,38 @@ fn directory(path: PathBuf) -> FileSystemRef {
 }
 
 /// Mounts a description for all users, with an option if one is given.
-fn mounted(place: &Place, sample: &str, option: &[(&str, &str)]) -> Box<dyn Any> {
+fn mounted(directories: &TestDirectories, sample: &str, option: &[(&str, &str)]) -> Box<dyn Any> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fist").join(sample).with_extension("fist");
     let Ok(loaded) = fist::load::load(&path) else { panic!("there is no {sample}") };
     let program = loaded.ir.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
     let pairs: Vec<_> = option.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    let branches = if program.levels[0].fan_out > 1 { vec![place.first(), place.second()] } else { vec![place.base()] };
+    let branches = if program.levels[0].fan_out > 1 {
+        vec![directories.first(), directories.second()]
+    } else {
+        vec![directories.base()]
+    };
     let prepared = Prepared::new(program, &loaded.text, &path, &pairs).expect("the option is one");
     let file_system = layers::described::stack(vec![prepared], branches.into_iter().map(directory).collect());
     let options = MountOptions { allow_other: true, ..MountOptions::default() };
-    Box::new(Mount::new(file_system, &place.mount(), &options).expect("it is mounted"))
+    Box::new(Mount::new(file_system, &directories.mount(), &options).expect("it is mounted"))
 }
 
 /// Tests a description.
 fn test(behaviour: fn(Mounting<'_>), sample: &str, option: &[(&str, &str)]) {
     if can_mount() {
-        behaviour(&|place| mounted(place, sample, option));
+        behaviour(&|directories| mounted(directories, sample, option));
     }
 }
 
 #[test]
 fn snoopfs() {
     if can_mount() {
-        behaviour::snoopfs(&|place| {
+        behaviour::snoopfs(&|directories| {
             // What it prints goes to the server's log.
-            let log = Arc::new(File::create(place.log()).expect("the log is opened"));
+            let log = Arc::new(File::create(directories.log()).expect("the log is opened"));
             let subscriber = tracing_subscriber::fmt().with_writer(log).with_ansi(false).finish();
             tracing::subscriber::set_global_default(subscriber).expect("it is the first");
-            mounted(place, "snoopfs", &[("errno", "EACCES:EPERM")])
+            mounted(directories, "snoopfs", &[("errno", "EACCES:EPERM")])
         });
     }
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use behaviour::{Place, USER, can_mount};
+use behaviour::{TestDirectories, USER, can_mount};
 use comparison::scratch::aclfs::Aclfs;
 use comparison::scratch::pass_through::{PassThrough, mount};
 use comparison::scratch::{rot13fs, uuencodefs, zstdfs};
@@ -19,16 +19,16 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 /// A directory as it is, if it can be mounted.
-fn mounted(place: &Place) -> Option<BackgroundSession> {
-    let below = || PassThrough::new(&place.base()).unwrap();
-    can_mount().then(|| mount(below(), "pass-through", &place.mount()).unwrap())
+fn mounted(directories: &TestDirectories) -> Option<BackgroundSession> {
+    let below = || PassThrough::new(&directories.base()).unwrap();
+    can_mount().then(|| mount(below(), "pass-through", &directories.mount()).unwrap())
 }
 
 #[test]
 fn files_without_a_name_are_read_and_written_on() {
-    let place = Place::new();
-    let Some(_mounted) = mounted(&place) else { return };
-    let path = place.mount().join("file");
+    let directories = TestDirectories::new();
+    let Some(_mounted) = mounted(&directories) else { return };
+    let path = directories.mount().join("file");
     let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
     file.write_all(b"content").unwrap();
     fs::remove_file(&path).unwrap();
@@ -44,23 +44,23 @@ fn files_without_a_name_are_read_and_written_on() {
 
 #[test]
 fn names_are_bytes_and_links_are_the_same_file() {
-    let place = Place::new();
-    let Some(_mounted) = mounted(&place) else { return };
-    let path = place.mount().join(OsStr::from_bytes(b"\xff\xfe"));
+    let directories = TestDirectories::new();
+    let Some(_mounted) = mounted(&directories) else { return };
+    let path = directories.mount().join(OsStr::from_bytes(b"\xff\xfe"));
     fs::write(&path, "text").unwrap();
-    fs::hard_link(&path, place.mount().join("link")).unwrap();
-    std::os::unix::fs::symlink("link", place.mount().join("symlink")).unwrap();
-    assert!(place.base().join(OsStr::from_bytes(b"\xff\xfe")).exists());
-    let (first, second) = (fs::metadata(&path).unwrap(), fs::metadata(place.mount().join("symlink")).unwrap());
+    fs::hard_link(&path, directories.mount().join("link")).unwrap();
+    std::os::unix::fs::symlink("link", directories.mount().join("symlink")).unwrap();
+    assert!(directories.base().join(OsStr::from_bytes(b"\xff\xfe")).exists());
+    let (first, second) = (fs::metadata(&path).unwrap(), fs::metadata(directories.mount().join("symlink")).unwrap());
     assert_eq!((first.ino(), first.nlink()), (second.ino(), 2));
-    assert_eq!(fs::read_to_string(place.mount().join("symlink")).unwrap(), "text");
+    assert_eq!(fs::read_to_string(directories.mount().join("symlink")).unwrap(), "text");
 }
 
 #[test]
 fn renames_exchange_or_replace_nothing_if_they_are_told_so() {
-    let place = Place::new();
-    let Some(_mounted) = mounted(&place) else { return };
-    let (one, two) = (place.mount().join("one"), place.mount().join("two"));
+    let directories = TestDirectories::new();
+    let Some(_mounted) = mounted(&directories) else { return };
+    let (one, two) = (directories.mount().join("one"), directories.mount().join("two"));
     fs::write(&one, "1").unwrap();
     fs::write(&two, "2").unwrap();
     assert_eq!(renameat_with(CWD, &one, CWD, &two, RenameFlags::NOREPLACE), Err(Errno::EXIST));
@@ -70,17 +70,17 @@ fn renames_exchange_or_replace_nothing_if_they_are_told_so() {
 
 #[test]
 fn users_make_what_is_theirs_and_lose_what_they_may_not_keep() {
-    let place = Place::new();
-    let Some(_mounted) = mounted(&place) else { return };
-    let path = place.mount().join("program");
+    let directories = TestDirectories::new();
+    let Some(_mounted) = mounted(&directories) else { return };
+    let path = directories.mount().join("program");
     fs::write(&path, "").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
     let as_user = |commands: String| {
         let status = Command::new("sh").args(["-c", &commands]).uid(USER).gid(USER).status();
         status.unwrap().success()
     };
-    assert!(as_user(format!("mkdir {}", place.mount().join("own").display())));
-    let own = fs::metadata(place.base().join("own")).unwrap();
+    assert!(as_user(format!("mkdir {}", directories.mount().join("own").display())));
+    let own = fs::metadata(directories.base().join("own")).unwrap();
     assert_eq!((own.uid(), own.gid()), (USER, USER));
     assert!(as_user(format!("echo x >> {}", path.display())));
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777);
@@ -91,15 +91,15 @@ fn users_make_what_is_theirs_and_lose_what_they_may_not_keep() {
 
 #[test]
 fn holes_stay_holes_and_large_directories_are_listed_whole() {
-    let place = Place::new();
-    let Some(_mounted) = mounted(&place) else { return };
-    let sparse = File::create(place.mount().join("sparse")).unwrap();
+    let directories = TestDirectories::new();
+    let Some(_mounted) = mounted(&directories) else { return };
+    let sparse = File::create(directories.mount().join("sparse")).unwrap();
     sparse.write_all_at(b"end", 10 << 20).unwrap();
-    assert!(fs::metadata(place.base().join("sparse")).unwrap().blocks() < 1000);
+    assert!(fs::metadata(directories.base().join("sparse")).unwrap().blocks() < 1000);
     for index in 0..3000 {
-        File::create(place.mount().join(format!("a-rather-long-name-{index}"))).unwrap();
+        File::create(directories.mount().join(format!("a-rather-long-name-{index}"))).unwrap();
     }
-    assert_eq!(fs::read_dir(place.mount()).unwrap().count(), 3001);
+    assert_eq!(fs::read_dir(directories.mount()).unwrap().count(), 3001);
 }
 
 #[test]
@@ -107,19 +107,20 @@ fn what_is_mounted_over_itself_shows_what_it_covers() {
     if !can_mount() {
         return;
     }
-    let place = Place::new();
-    fs::write(place.base().join("file"), "text").unwrap();
-    let mounted = mount(Aclfs::new(PassThrough::new(&place.base()).unwrap()), "aclfs", &place.base()).unwrap();
-    assert_eq!(fs::read_to_string(place.base().join("file")).unwrap(), "text");
-    fs::write(place.base().join("new"), "new").unwrap();
-    fs::rename(place.base().join("new"), place.base().join("renamed")).unwrap();
+    let directories = TestDirectories::new();
+    fs::write(directories.base().join("file"), "text").unwrap();
+    let mounted =
+        mount(Aclfs::new(PassThrough::new(&directories.base()).unwrap()), "aclfs", &directories.base()).unwrap();
+    assert_eq!(fs::read_to_string(directories.base().join("file")).unwrap(), "text");
+    fs::write(directories.base().join("new"), "new").unwrap();
+    fs::rename(directories.base().join("new"), directories.base().join("renamed")).unwrap();
     drop(mounted);
-    assert_eq!(fs::read_to_string(place.base().join("renamed")).unwrap(), "new");
+    assert_eq!(fs::read_to_string(directories.base().join("renamed")).unwrap(), "new");
 }
 
 /// A file with a hole of 1 MiB between two short pieces is read back, and takes little room.
-fn keeps_holes(place: &Place) {
-    let path = place.mount().join("sparse");
+fn keeps_holes(directories: &TestDirectories) {
+    let path = directories.mount().join("sparse");
     let file = File::create(&path).unwrap();
     file.write_all_at(b"start", 0).unwrap();
     file.write_all_at(b"end", 1 << 20).unwrap();
@@ -128,7 +129,7 @@ fn keeps_holes(place: &Place) {
     expected[..5].copy_from_slice(b"start");
     expected[1 << 20..][..3].copy_from_slice(b"end");
     assert!(fs::read(&path).unwrap() == expected);
-    assert!(fs::metadata(place.base().join("sparse")).unwrap().blocks() * 512 < 512 << 10);
+    assert!(fs::metadata(directories.base().join("sparse")).unwrap().blocks() * 512 < 512 << 10);
 }
 
 #[test]
@@ -136,16 +137,16 @@ fn encoded_files_have_holes_too() {
     if !can_mount() {
         return;
     }
-    let below = |place: &Place| PassThrough::new(&place.base()).unwrap();
-    let place = Place::new();
-    let mounted = mount(rot13fs::Rot13fs::new(below(&place)), "rot13fs", &place.mount()).unwrap();
-    keeps_holes(&place);
+    let below = |directories: &TestDirectories| PassThrough::new(&directories.base()).unwrap();
+    let directories = TestDirectories::new();
+    let mounted = mount(rot13fs::Rot13fs::new(below(&directories)), "rot13fs", &directories.mount()).unwrap();
+    keeps_holes(&directories);
     drop(mounted);
-    let place = Place::new();
-    let mounted = mount(zstdfs::Zstdfs::new(below(&place)), "zstdfs", &place.mount()).unwrap();
-    keeps_holes(&place);
+    let directories = TestDirectories::new();
+    let mounted = mount(zstdfs::Zstdfs::new(below(&directories)), "zstdfs", &directories.mount()).unwrap();
+    keeps_holes(&directories);
     drop(mounted);
-    let place = Place::new();
-    let _mounted = mount(uuencodefs::Uuencodefs::new(below(&place)), "uuencodefs", &place.mount()).unwrap();
-    keeps_holes(&place);
+    let directories = TestDirectories::new();
+    let _mounted = mount(uuencodefs::Uuencodefs::new(below(&directories)), "uuencodefs", &directories.mount()).unwrap();
+    keeps_holes(&directories);
 }

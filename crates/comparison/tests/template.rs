@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use behaviour::{Place, can_mount};
+use behaviour::{TestDirectories, can_mount};
 use comparison::template::*;
 use frontends::fuse::{Mount, MountOptions};
 use vnode::FileSystemRef;
@@ -20,29 +20,31 @@ fn directory(path: PathBuf) -> FileSystemRef {
 }
 
 /// Mounts a file system for all users.
-fn mounted(place: &Place, file_system: FileSystemRef) -> Box<dyn Any> {
+fn mounted(directories: &TestDirectories, file_system: FileSystemRef) -> Box<dyn Any> {
     let options = MountOptions { allow_other: true, ..MountOptions::default() };
-    Box::new(Mount::new(file_system, &place.mount(), &options).expect("it is mounted"))
+    Box::new(Mount::new(file_system, &directories.mount(), &options).expect("it is mounted"))
 }
 
 /// Tests a layer over one directory.
-fn test<L: Layer>(behaviour: fn(behaviour::Mounting<'_>), make: impl Fn(&Place) -> L) {
+fn test<L: Layer>(behaviour: fn(behaviour::Mounting<'_>), make: impl Fn(&TestDirectories) -> L) {
     if can_mount() {
-        behaviour(&|place| mounted(place, stack(make(place), directory(place.base()))));
+        behaviour(&|directories| mounted(directories, stack(make(directories), directory(directories.base()))));
     }
 }
 
 /// Tests what joins two directories.
 fn test_joined(behaviour: fn(behaviour::Mounting<'_>), join: fn(FileSystemRef, FileSystemRef) -> FileSystemRef) {
     if can_mount() {
-        behaviour(&|place| mounted(place, join(directory(place.first()), directory(place.second()))));
+        behaviour(&|directories| {
+            mounted(directories, join(directory(directories.first()), directory(directories.second())))
+        });
     }
 }
 
 #[test]
 fn snoopfs_tells_of_users_who_reach_for_files_of_others() {
-    test(behaviour::snoopfs, |place| {
-        let log = File::create(place.log()).expect("the log is opened");
+    test(behaviour::snoopfs, |directories| {
+        let log = File::create(directories.log()).expect("the log is opened");
         snoopfs::Snoopfs::new(move |line| writeln!(&log, "{line}").expect("the log is written"))
     });
 }

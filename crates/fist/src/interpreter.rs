@@ -5,8 +5,8 @@ use crate::code::{Expression as E, Function, Statement as S};
 use crate::memory::{self, Frame, Memory};
 use crate::meter::Fuel;
 use crate::program::Program;
-use crate::stop::{Stop, Why};
 use crate::text::Span;
+use crate::trap::{Trap, TrapKind};
 
 /// Fuel of a run: maximum number of loop iterations and calls, some tenths of a second.
 pub const MAX_FUEL: u64 = 5_000_000;
@@ -19,7 +19,7 @@ pub trait CallHandler {
     ///
     /// # Errors
     /// The reason why the run traps.
-    fn call(&mut self, memory: &mut Memory<'_>, site: usize, values: &[i64]) -> Result<i64, Why>;
+    fn call(&mut self, memory: &mut Memory<'_>, site: usize, values: &[i64]) -> Result<i64, TrapKind>;
 }
 
 /// Runs a function with these arguments.
@@ -32,7 +32,7 @@ pub fn run(
     handler: &mut dyn CallHandler,
     function: usize,
     values: &[i64],
-) -> Result<i64, Stop> {
+) -> Result<i64, Trap> {
     memory.set_order(program.target.byte_order);
     let (fuel, left) = Fuel::new(MAX_FUEL);
     let mut interpreter =
@@ -63,16 +63,16 @@ enum Flow {
 
 impl Interpreter<'_, '_> {
     /// Invokes a function whose arguments are in the registers from `base` on.
-    fn invoke(&mut self, function: usize, base: usize, span: Span) -> Result<i64, Stop> {
+    fn invoke(&mut self, function: usize, base: usize, span: Span) -> Result<i64, Trap> {
         let program = self.program;
         let function: &Function = &program.functions[function];
-        let stop = |why| Stop { why, span };
+        let trap = |kind| Trap { kind, span };
         if self.depth + function.depth > MAX_CALL_DEPTH {
-            return Err(stop(Why::TooDeep));
+            return Err(trap(TrapKind::CallDepth));
         }
         self.consume_fuel(function.weight, span)?;
         self.depth += function.depth;
-        let frame = self.memory.enter(&function.objects).map_err(stop)?;
+        let frame = self.memory.enter(&function.objects).map_err(trap)?;
         let before = std::mem::replace(&mut self.base, base);
         self.registers.resize(base + function.registers, 0);
         let result = self.statements(&function.body, frame);
@@ -87,7 +87,7 @@ impl Interpreter<'_, '_> {
     }
 
     #[inline]
-    fn consume_fuel(&mut self, weight: u32, span: Span) -> Result<(), Stop> {
+    fn consume_fuel(&mut self, weight: u32, span: Span) -> Result<(), Trap> {
         let weight = u64::from(weight);
         if weight > self.left {
             return self.refill(weight - self.left, span);
@@ -98,12 +98,12 @@ impl Interpreter<'_, '_> {
 
     /// Refills the fuel up to the next clock check; `missing` is the number of units already overspent.
     #[cold]
-    fn refill(&mut self, overspent: u64, span: Span) -> Result<(), Stop> {
-        self.left = self.fuel.refill(overspent, self.memory.meter()).map_err(|why| Stop { why, span })?;
+    fn refill(&mut self, overspent: u64, span: Span) -> Result<(), Trap> {
+        self.left = self.fuel.refill(overspent, self.memory.meter()).map_err(|kind| Trap { kind, span })?;
         Ok(())
     }
 
-    fn statements(&mut self, statements: &[S], frame: Frame) -> Result<Flow, Stop> {
+    fn statements(&mut self, statements: &[S], frame: Frame) -> Result<Flow, Trap> {
         for statement in statements {
             match self.statement(statement, frame)? {
                 Flow::Next => {}
@@ -113,7 +113,7 @@ impl Interpreter<'_, '_> {
         Ok(Flow::Next)
     }
 
-    fn statement(&mut self, statement: &S, frame: Frame) -> Result<Flow, Stop> {
+    fn statement(&mut self, statement: &S, frame: Frame) -> Result<Flow, Trap> {
         match statement {
             S::Expression(value) => {
                 self.value(value, frame)?;
@@ -158,7 +158,7 @@ impl Interpreter<'_, '_> {
         (before, body, step, after): (Option<&E>, &S, Option<&E>, Option<&E>),
         (weight, span): (u32, Span),
         frame: Frame,
-    ) -> Result<Flow, Stop> {
+    ) -> Result<Flow, Trap> {
         loop {
             if let Some(before) = before
                 && self.value(before, frame)? == 0
@@ -182,7 +182,7 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    fn value(&mut self, expression: &E, frame: Frame) -> Result<i64, Stop> {
+    fn value(&mut self, expression: &E, frame: Frame) -> Result<i64, Trap> {
         Ok(match expression {
             E::Constant(value) => *value,
             E::Register(register) => self.registers[self.base + register],
@@ -190,30 +190,30 @@ impl Interpreter<'_, '_> {
             E::Data(index) => memory::data_pointer(*index),
             E::Load(pointer, integer, span) => {
                 let pointer = self.value(pointer, frame)?;
-                self.memory.load(pointer, *integer).map_err(|why| Stop { why, span: *span })?
+                self.memory.load(pointer, *integer).map_err(|kind| Trap { kind, span: *span })?
             }
             E::Element { pointer, index, size, length, span } => {
                 let pointer = self.value(pointer, frame)?;
                 let index = self.value(index, frame)?;
                 if length.is_some_and(|length| index as u64 >= length) {
-                    return Err(Stop { why: Why::NoElement, span: *span });
+                    return Err(Trap { kind: TrapKind::IndexOutOfRange, span: *span });
                 }
-                memory::element(pointer, index, *size).map_err(|why| Stop { why, span: *span })?
+                memory::element(pointer, index, *size).map_err(|kind| Trap { kind, span: *span })?
             }
             E::Field(pointer, bytes) => {
                 let pointer = self.value(pointer, frame)?;
-                memory::offset(pointer, *bytes as i64).map_err(|why| Stop { why, span: Span::default() })?
+                memory::offset(pointer, *bytes as i64).map_err(|kind| Trap { kind, span: Span::default() })?
             }
             E::Distance(one, other, size, span) => {
                 let (one, other) = (self.value(one, frame)?, self.value(other, frame)?);
-                memory::distance(one, other).map_err(|why| Stop { why, span: *span })? / *size as i64
+                memory::distance(one, other).map_err(|kind| Trap { kind, span: *span })? / *size as i64
             }
             E::Convert(value, integer) => integer.wrap(self.value(value, frame)?),
             E::Not(value) => (self.value(value, frame)? == 0).into(),
             E::Binary(operator, integer, one, other, span) => {
                 let (one, other) = (self.value(one, frame)?, self.value(other, frame)?);
-                let stop = Stop { why: Why::DivisionByZero, span: *span };
-                compute(*operator, *integer, one, other).ok_or(stop)?
+                let trap = Trap { kind: TrapKind::DivisionByZero, span: *span };
+                compute(*operator, *integer, one, other).ok_or(trap)?
             }
             E::Compare(comparison, integer, one, other) => {
                 let (one, other) = (self.value(one, frame)?, self.value(other, frame)?);
@@ -237,12 +237,12 @@ impl Interpreter<'_, '_> {
             E::Store(pointer, integer, value, span) => {
                 let pointer = self.value(pointer, frame)?;
                 let value = self.value(value, frame)?;
-                self.memory.store(pointer, *integer, value).map_err(|why| Stop { why, span: *span })?;
+                self.memory.store(pointer, *integer, value).map_err(|kind| Trap { kind, span: *span })?;
                 value
             }
             E::Copy(to, from, bytes, span) => {
                 let (to, from) = (self.value(to, frame)?, self.value(from, frame)?);
-                self.memory.copy(to, from, *bytes as usize).map_err(|why| Stop { why, span: *span })?;
+                self.memory.copy(to, from, *bytes as usize).map_err(|kind| Trap { kind, span: *span })?;
                 to
             }
             E::Call(function, values, span) => return self.call(*function, values, *span, frame),
@@ -250,7 +250,7 @@ impl Interpreter<'_, '_> {
         })
     }
 
-    fn call(&mut self, function: usize, values: &[E], span: Span, frame: Frame) -> Result<i64, Stop> {
+    fn call(&mut self, function: usize, values: &[E], span: Span, frame: Frame) -> Result<i64, Trap> {
         let mut arguments = [0; 16];
         let mut heap_buffer = Vec::new();
         let arguments = self.values(values, &mut arguments, &mut heap_buffer, frame)?;
@@ -262,11 +262,11 @@ impl Interpreter<'_, '_> {
         result
     }
 
-    fn site(&mut self, site: usize, values: &[E], span: Span, frame: Frame) -> Result<i64, Stop> {
+    fn site(&mut self, site: usize, values: &[E], span: Span, frame: Frame) -> Result<i64, Trap> {
         let mut arguments = [0; 16];
         let mut heap_buffer = Vec::new();
         let arguments = self.values(values, &mut arguments, &mut heap_buffer, frame)?;
-        self.handler.call(self.memory, site, arguments).map_err(|why| Stop { why, span })
+        self.handler.call(self.memory, site, arguments).map_err(|kind| Trap { kind, span })
     }
 
     /// Evaluates expressions, into a buffer on the stack if there are few.
@@ -276,7 +276,7 @@ impl Interpreter<'_, '_> {
         inline_buffer: &'v mut [i64; 16],
         heap_buffer: &'v mut Vec<i64>,
         frame: Frame,
-    ) -> Result<&'v [i64], Stop> {
+    ) -> Result<&'v [i64], Trap> {
         if values.len() <= inline_buffer.len() {
             for (slot, value) in inline_buffer.iter_mut().zip(values) {
                 *slot = self.value(value, frame)?;

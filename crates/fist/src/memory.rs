@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crate::budget::{Budget, Lease};
 use crate::meter::Meter;
 use crate::program::Data;
-use crate::stop::Why;
 use crate::target::ByteOrder;
+use crate::trap::TrapKind;
 
 /// The pointer to a data object of the program: constant across runs.
 pub const fn data_pointer(index: usize) -> i64 {
@@ -19,11 +19,11 @@ pub const fn data_pointer(index: usize) -> i64 {
 /// Advances a pointer by a number of bytes.
 ///
 /// # Errors
-/// [`Why::OutOfBounds`] where no memory can be.
-pub fn offset(pointer: i64, bytes: i64) -> Result<i64, Why> {
+/// [`TrapKind::OutOfBounds`] where no memory can be.
+pub fn offset(pointer: i64, bytes: i64) -> Result<i64, TrapKind> {
     // Objects are far smaller: farther away there is no memory, and from nearer a later step may come back.
     if !(-(1 << 31)..1 << 31).contains(&bytes) {
-        return Err(Why::OutOfBounds);
+        return Err(TrapKind::OutOfBounds);
     }
     Ok(pointer & !0xffff_ffff | pointer.wrapping_add(bytes) & 0xffff_ffff)
 }
@@ -32,17 +32,17 @@ pub fn offset(pointer: i64, bytes: i64) -> Result<i64, Why> {
 ///
 /// # Errors
 /// As [`offset`].
-pub fn element(pointer: i64, index: i64, size: u64) -> Result<i64, Why> {
-    offset(pointer, index.checked_mul(size as i64).ok_or(Why::OutOfBounds)?)
+pub fn element(pointer: i64, index: i64, size: u64) -> Result<i64, TrapKind> {
+    offset(pointer, index.checked_mul(size as i64).ok_or(TrapKind::OutOfBounds)?)
 }
 
 /// Allocates a buffer filled with one byte value; its length may exceed the available memory.
 ///
 /// # Errors
-/// [`Why::OutOfMemory`].
-pub(crate) fn try_filled(byte: u8, length: usize) -> Result<Vec<u8>, Why> {
+/// [`TrapKind::OutOfMemory`].
+pub(crate) fn try_filled(byte: u8, length: usize) -> Result<Vec<u8>, TrapKind> {
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| Why::OutOfMemory)?;
+    bytes.try_reserve_exact(length).map_err(|_| TrapKind::OutOfMemory)?;
     bytes.resize(length, byte);
     Ok(bytes)
 }
@@ -51,7 +51,7 @@ pub(crate) fn try_filled(byte: u8, length: usize) -> Result<Vec<u8>, Why> {
 ///
 /// # Errors
 /// As [`filled`].
-pub(crate) fn try_copy(bytes: &[u8]) -> Result<Vec<u8>, Why> {
+pub(crate) fn try_copy(bytes: &[u8]) -> Result<Vec<u8>, TrapKind> {
     let mut copy = try_filled(0, bytes.len())?;
     copy.copy_from_slice(bytes);
     Ok(copy)
@@ -60,10 +60,10 @@ pub(crate) fn try_copy(bytes: &[u8]) -> Result<Vec<u8>, Why> {
 /// Returns the number of bytes between two pointers.
 ///
 /// # Errors
-/// [`Why::OtherObject`] for pointers into different regions.
-pub fn distance(one: i64, other: i64) -> Result<i64, Why> {
+/// [`TrapKind::DifferentObjects`] for pointers into different regions.
+pub fn distance(one: i64, other: i64) -> Result<i64, TrapKind> {
     if one >> 32 != other >> 32 {
-        return Err(Why::OtherObject);
+        return Err(TrapKind::DifferentObjects);
     }
     Ok(i64::from((one as u32).wrapping_sub(other as u32) as i32))
 }
@@ -253,18 +253,18 @@ impl<'a> Memory<'a> {
     /// Allocates the variables of a function, zeroed.
     ///
     /// # Errors
-    /// [`Why::OutOfMemory`].
-    pub fn enter(&mut self, objects: &[u64]) -> Result<Frame, Why> {
+    /// [`TrapKind::OutOfMemory`].
+    pub fn enter(&mut self, objects: &[u64]) -> Result<Frame, TrapKind> {
         let frame = Frame { before: self.top };
         for bytes in objects {
             let end = self.top.bytes + *bytes as usize;
             if end > MAX_VARIABLE_BYTES || self.top.regions >= FIRST_HEAP_REGION {
                 self.leave(frame);
-                return Err(Why::OutOfMemory);
+                return Err(TrapKind::OutOfMemory);
             }
             let Ok(region) = self.variable(*bytes as usize) else {
                 self.leave(frame);
-                return Err(Why::OutOfMemory);
+                return Err(TrapKind::OutOfMemory);
             };
             match self.regions.get_mut(self.top.regions) {
                 Some(slot) => *slot = Region { generation: slot.generation, ..region },
@@ -277,7 +277,7 @@ impl<'a> Memory<'a> {
     }
 
     /// Allocates a variable, zeroed.
-    fn variable(&mut self, bytes: usize) -> Result<Region, Why> {
+    fn variable(&mut self, bytes: usize) -> Result<Region, TrapKind> {
         let fits =
             |stack: &[Vec<u8>], block: usize, at: usize| stack.get(block).is_some_and(|it| it.len() - at >= bytes);
         if !fits(&self.stack, self.top.block, self.top.at) {
@@ -318,12 +318,12 @@ impl<'a> Memory<'a> {
     /// Allocates memory with these bytes, which lives until the run ends.
     ///
     /// # Errors
-    /// [`Why::OutOfMemory`].
-    pub fn allocate(&mut self, mut bytes: Vec<u8>) -> Result<i64, Why> {
+    /// [`TrapKind::OutOfMemory`].
+    pub fn allocate(&mut self, mut bytes: Vec<u8>) -> Result<i64, TrapKind> {
         let heap_bytes = self.heap_bytes + bytes.len();
         if heap_bytes > MAX_RUN_HEAP_BYTES || self.allocated.len() >= FIRST_HEAP_REGION || !self.fits_budget(heap_bytes)
         {
-            return Err(Why::OutOfMemory);
+            return Err(TrapKind::OutOfMemory);
         }
         self.heap_bytes = heap_bytes;
         let index = FIRST_HEAP_REGION + self.allocated.len();
@@ -335,10 +335,10 @@ impl<'a> Memory<'a> {
     /// Charges the bytes of a short-lived copy.
     ///
     /// # Errors
-    /// [`Why::OutOfMemory`], and those of the meter.
-    pub(crate) fn charge_copy(&mut self, bytes: usize) -> Result<(), Why> {
+    /// [`TrapKind::OutOfMemory`], and those of the meter.
+    pub(crate) fn charge_copy(&mut self, bytes: usize) -> Result<(), TrapKind> {
         self.meter.charge(bytes as u64)?;
-        if self.fits_budget(self.heap_bytes + bytes) { Ok(()) } else { Err(Why::OutOfMemory) }
+        if self.fits_budget(self.heap_bytes + bytes) { Ok(()) } else { Err(TrapKind::OutOfMemory) }
     }
 
     /// Returns whether the budget covers this number of bytes of this run.
@@ -354,15 +354,15 @@ impl<'a> Memory<'a> {
     /// Frees memory.
     ///
     /// # Errors
-    /// [`Why::NotAllocated`] for memory that was not allocated; freeing a null pointer has no effect, as with free(3).
-    pub fn free(&mut self, pointer: i64) -> Result<(), Why> {
+    /// [`TrapKind::NotAllocated`] for memory that was not allocated; freeing a null pointer has no effect, as with free(3).
+    pub fn free(&mut self, pointer: i64) -> Result<(), TrapKind> {
         if pointer == 0 {
             return Ok(());
         }
         let index = (pointer >> 32 & 0xffff) as usize;
         let region = self.region(pointer)?;
         if region.store != BackingStore::Heap || pointer as u32 != 0 {
-            return Err(Why::NotAllocated);
+            return Err(TrapKind::NotAllocated);
         }
         self.heap_bytes -= std::mem::take(&mut self.heap[region.block as usize]).len();
         self.allocated[index - FIRST_HEAP_REGION] = region.invalidated();
@@ -370,7 +370,7 @@ impl<'a> Memory<'a> {
     }
 
     #[inline]
-    fn region(&self, pointer: i64) -> Result<Region, Why> {
+    fn region(&self, pointer: i64) -> Result<Region, TrapKind> {
         let index = (pointer >> 32 & 0xffff) as usize;
         let region = if index < FIRST_HEAP_REGION {
             self.regions.get(index)
@@ -381,21 +381,21 @@ impl<'a> Memory<'a> {
             Some(region) if region.generation == (pointer >> 48) as u16 && region.store != BackingStore::Unmapped => {
                 Ok(*region)
             }
-            _ if pointer as u64 >> 32 == 0 => Err(Why::NullPointer),
-            _ => Err(Why::Gone),
+            _ if pointer as u64 >> 32 == 0 => Err(TrapKind::NullPointer),
+            _ => Err(TrapKind::StalePointer),
         }
     }
 
     /// Returns the bytes from a pointer to the end of its region.
     ///
     /// # Errors
-    /// [`Why::NullPointer`], [`Why::Gone`], [`Why::OutOfBounds`].
+    /// [`TrapKind::NullPointer`], [`TrapKind::StalePointer`], [`TrapKind::OutOfBounds`].
     #[inline]
-    pub fn rest(&self, pointer: i64) -> Result<&[u8], Why> {
+    pub fn rest(&self, pointer: i64) -> Result<&[u8], TrapKind> {
         let region = self.region(pointer)?;
         let (at, end) = (pointer as u32 as usize, region.readable as usize);
         if at > end {
-            return Err(Why::OutOfBounds);
+            return Err(TrapKind::OutOfBounds);
         }
         let (block, start) = (region.block as usize, region.start as usize);
         Ok(match region.store {
@@ -404,28 +404,28 @@ impl<'a> Memory<'a> {
             BackingStore::Heap => &self.heap[block][at..end],
             BackingStore::Input => &self.input[at..end],
             BackingStore::Output => &self.output[at..end],
-            BackingStore::Unmapped => return Err(Why::Gone),
+            BackingStore::Unmapped => return Err(TrapKind::StalePointer),
         })
     }
 
     /// Returns the bytes from a pointer to the end of its region, writable.
     ///
     /// # Errors
-    /// As [`Self::rest`], and [`Why::ReadOnly`].
+    /// As [`Self::rest`], and [`TrapKind::ReadOnly`].
     #[inline]
-    pub fn rest_mut(&mut self, pointer: i64) -> Result<&mut [u8], Why> {
+    pub fn rest_mut(&mut self, pointer: i64) -> Result<&mut [u8], TrapKind> {
         let region = self.region(pointer)?;
         let (at, end) = (pointer as u32 as usize, region.readable as usize);
         if at > end {
-            return Err(Why::OutOfBounds);
+            return Err(TrapKind::OutOfBounds);
         }
         let (block, start) = (region.block as usize, region.start as usize);
         Ok(match region.store {
-            BackingStore::Data | BackingStore::Input => return Err(Why::ReadOnly),
+            BackingStore::Data | BackingStore::Input => return Err(TrapKind::ReadOnly),
             BackingStore::Stack => &mut self.stack[block][start + at..start + end],
             BackingStore::Heap => &mut self.heap[block][at..end],
             BackingStore::Output => &mut self.output[at..end],
-            BackingStore::Unmapped => return Err(Why::Gone),
+            BackingStore::Unmapped => return Err(TrapKind::StalePointer),
         })
     }
 
@@ -434,8 +434,8 @@ impl<'a> Memory<'a> {
     /// # Errors
     /// As [`Self::rest`].
     #[inline]
-    pub fn read(&self, pointer: i64, bytes: usize) -> Result<&[u8], Why> {
-        self.rest(pointer)?.get(..bytes).ok_or(Why::OutOfBounds)
+    pub fn read(&self, pointer: i64, bytes: usize) -> Result<&[u8], TrapKind> {
+        self.rest(pointer)?.get(..bytes).ok_or(TrapKind::OutOfBounds)
     }
 
     /// Returns a number of bytes at a pointer, writable.
@@ -443,15 +443,15 @@ impl<'a> Memory<'a> {
     /// # Errors
     /// As [`Self::rest_mut`].
     #[inline]
-    pub fn write(&mut self, pointer: i64, bytes: usize) -> Result<&mut [u8], Why> {
-        self.rest_mut(pointer)?.get_mut(..bytes).ok_or(Why::OutOfBounds)
+    pub fn write(&mut self, pointer: i64, bytes: usize) -> Result<&mut [u8], TrapKind> {
+        self.rest_mut(pointer)?.get_mut(..bytes).ok_or(TrapKind::OutOfBounds)
     }
 
     /// Returns the string at a pointer, without its zero byte; an unterminated one ends with its region.
     ///
     /// # Errors
     /// As [`Self::rest`].
-    pub fn string(&self, pointer: i64) -> Result<&[u8], Why> {
+    pub fn string(&self, pointer: i64) -> Result<&[u8], TrapKind> {
         let rest = self.rest(pointer)?;
         Ok(&rest[..rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len())])
     }
@@ -461,7 +461,7 @@ impl<'a> Memory<'a> {
     /// # Errors
     /// As [`Self::rest`].
     #[inline]
-    pub fn load(&self, pointer: i64, integer: crate::code::Integer) -> Result<i64, Why> {
+    pub fn load(&self, pointer: i64, integer: crate::code::Integer) -> Result<i64, TrapKind> {
         let bytes = self.read(pointer, integer.bytes.into())?;
         Ok(load(bytes, integer, self.order))
     }
@@ -471,7 +471,7 @@ impl<'a> Memory<'a> {
     /// # Errors
     /// As [`Self::rest_mut`].
     #[inline]
-    pub fn store(&mut self, pointer: i64, integer: crate::code::Integer, value: i64) -> Result<(), Why> {
+    pub fn store(&mut self, pointer: i64, integer: crate::code::Integer, value: i64) -> Result<(), TrapKind> {
         let order = self.order;
         order.write(value, self.write(pointer, integer.bytes.into())?);
         Ok(())
@@ -481,7 +481,7 @@ impl<'a> Memory<'a> {
     ///
     /// # Errors
     /// As [`Self::read`] and [`Self::write`].
-    pub fn copy(&mut self, to: i64, from: i64, bytes: usize) -> Result<(), Why> {
+    pub fn copy(&mut self, to: i64, from: i64, bytes: usize) -> Result<(), TrapKind> {
         let copied = try_copy(self.read(from, bytes)?)?;
         self.write(to, bytes)?.copy_from_slice(&copied);
         Ok(())
@@ -507,24 +507,24 @@ mod tests {
         let (one, other) = (memory.object(frame, 0), memory.object(frame, 1));
         memory.store(one, Integer::INT, -2).unwrap();
         assert_eq!(memory.load(one, Integer::INT), Ok(-2));
-        assert_eq!(memory.load(one, Integer::LONG), Err(Why::OutOfBounds));
-        assert_eq!(memory.load(offset(one, -1).unwrap(), Integer::BYTE), Err(Why::OutOfBounds));
+        assert_eq!(memory.load(one, Integer::LONG), Err(TrapKind::OutOfBounds));
+        assert_eq!(memory.load(offset(one, -1).unwrap(), Integer::BYTE), Err(TrapKind::OutOfBounds));
         assert_eq!(memory.load(offset(offset(one, -1).unwrap(), 1).unwrap(), Integer::INT), Ok(-2));
-        assert_eq!((memory.load(other, Integer::LONG), distance(one, other)), (Ok(0), Err(Why::OtherObject)));
+        assert_eq!((memory.load(other, Integer::LONG), distance(one, other)), (Ok(0), Err(TrapKind::DifferentObjects)));
         memory.leave(frame);
-        assert_eq!(memory.load(one, Integer::INT), Err(Why::Gone));
+        assert_eq!(memory.load(one, Integer::INT), Err(TrapKind::StalePointer));
         memory.enter(&[4]).unwrap();
-        assert_eq!(memory.load(one, Integer::INT), Err(Why::Gone), "another variable stands there");
+        assert_eq!(memory.load(one, Integer::INT), Err(TrapKind::StalePointer), "another variable stands there");
         assert_eq!(
             (memory.load(0, Integer::INT), memory.load(5, Integer::INT)),
-            (Err(Why::NullPointer), Err(Why::NullPointer))
+            (Err(TrapKind::NullPointer), Err(TrapKind::NullPointer))
         );
         assert_eq!(memory.load(Memory::INPUT + 4, Integer::CHAR), Ok(i64::from(b't')));
-        assert_eq!(memory.store(Memory::INPUT, Integer::CHAR, 0), Err(Why::ReadOnly));
-        assert_eq!(element(one, i64::MAX, 8), Err(Why::OutOfBounds));
+        assert_eq!(memory.store(Memory::INPUT, Integer::CHAR, 0), Err(TrapKind::ReadOnly));
+        assert_eq!(element(one, i64::MAX, 8), Err(TrapKind::OutOfBounds));
         let block = memory.allocate(vec![7; 3]).unwrap();
         assert_eq!(memory.load(block, Integer::BYTE), Ok(7));
-        assert_eq!((memory.free(block), memory.free(block)), (Ok(()), Err(Why::Gone)));
+        assert_eq!((memory.free(block), memory.free(block)), (Ok(()), Err(TrapKind::StalePointer)));
         assert_eq!(memory.free(0), Ok(()));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::stop::Why;
+use crate::trap::TrapKind;
 
 /// Maximum work of a run, in units of one byte copied once.
 pub const MAX_WORK: u64 = 1 << 30;
@@ -59,10 +59,10 @@ impl Meter {
     /// Charges work, before it is done.
     ///
     /// # Errors
-    /// [`Why::TooMuchWork`], [`Why::TooLong`].
+    /// [`TrapKind::WorkLimit`], [`TrapKind::TimeLimit`].
     #[inline]
-    pub fn charge(&mut self, work: u64) -> Result<(), Why> {
-        self.work = self.work.checked_sub(work).ok_or(Why::TooMuchWork)?;
+    pub fn charge(&mut self, work: u64) -> Result<(), TrapKind> {
+        self.work = self.work.checked_sub(work).ok_or(TrapKind::WorkLimit)?;
         if self.work < self.next_clock_check {
             self.next_clock_check = self.work.saturating_sub(CLOCK_CHECK_WORK);
             return self.look();
@@ -73,11 +73,11 @@ impl Meter {
     /// Checks the clock. Time before the first check does not count.
     ///
     /// # Errors
-    /// [`Why::TooLong`].
-    pub fn look(&mut self) -> Result<(), Why> {
+    /// [`TrapKind::TimeLimit`].
+    pub fn look(&mut self) -> Result<(), TrapKind> {
         let now = thread_time();
         let clock_started_at = *self.clock_started_at.get_or_insert(now);
-        if self.used + now.saturating_sub(clock_started_at) > self.limit { Err(Why::TooLong) } else { Ok(()) }
+        if self.used + now.saturating_sub(clock_started_at) > self.limit { Err(TrapKind::TimeLimit) } else { Ok(()) }
     }
 
     /// Stops the clock until the next check, while the thread does something other than the run.
@@ -125,9 +125,9 @@ impl Fuel {
     /// overspent.
     ///
     /// # Errors
-    /// [`Why::TooManySteps`], [`Why::TooLong`].
-    pub(crate) fn refill(&mut self, overspent: u64, meter: &mut Meter) -> Result<u64, Why> {
-        let left = self.reserve.checked_sub(overspent).ok_or(Why::TooManySteps)?;
+    /// [`TrapKind::OutOfFuel`], [`TrapKind::TimeLimit`].
+    pub(crate) fn refill(&mut self, overspent: u64, meter: &mut Meter) -> Result<u64, TrapKind> {
+        let left = self.reserve.checked_sub(overspent).ok_or(TrapKind::OutOfFuel)?;
         meter.look()?;
         let (steps, next) = Fuel::new(left);
         *self = steps;
@@ -143,7 +143,7 @@ mod tests {
     fn work_limit_is_enforced() {
         let mut meter = Meter::new(Duration::MAX);
         assert_eq!((meter.charge(MAX_WORK - 1), meter.charge(1), meter.charge(0)), (Ok(()), Ok(()), Ok(())));
-        assert_eq!(meter.charge(1), Err(Why::TooMuchWork));
+        assert_eq!(meter.charge(1), Err(TrapKind::WorkLimit));
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
         meter.resume();
         assert_eq!(meter.look(), Ok(()), "the clock stood still");
         compute(Duration::from_millis(50));
-        assert_eq!(meter.look(), Err(Why::TooLong));
+        assert_eq!(meter.look(), Err(TrapKind::TimeLimit));
     }
 
     #[test]
@@ -176,8 +176,8 @@ mod tests {
                     Some(rest) => left = rest,
                     None => match steps.refill(weight - left, &mut meter) {
                         Ok(refill) => left = refill,
-                        Err(why) => {
-                            assert_eq!(why, Why::TooManySteps);
+                        Err(kind) => {
+                            assert_eq!(kind, TrapKind::OutOfFuel);
                             break;
                         }
                     },

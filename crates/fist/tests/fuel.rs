@@ -7,7 +7,7 @@ use fist::compiler::Compiled;
 use fist::memory::Memory;
 use fist::meter::MAX_WORK;
 use fist::program::Program;
-use fist::stop::{Stop, Why};
+use fist::trap::{Trap, TrapKind};
 
 mod common;
 use common::RecordingHost;
@@ -18,7 +18,7 @@ fn program(declared: &str, body: &str) -> Program {
 }
 
 /// Runs `f` in both tiers, which have to stop at the same place with the same effects: where, and what `out` holds.
-fn run(program: &Program, notes: &mut RecordingHost) -> (Result<i64, Stop>, u64) {
+fn run(program: &Program, notes: &mut RecordingHost) -> (Result<i64, Trap>, u64) {
     let mut output = [0; 8];
     let result = common::run_on(program, notes, "f", &[Memory::OUTPUT], &[], &mut output);
     (result, u64::from_le_bytes(output))
@@ -51,7 +51,7 @@ fn work_is_charged_per_byte() {
         let program = program("", &body);
         let work = MAX_WORK / 16;
         let (result, count) = run(&program, &mut RecordingHost { work, ..RecordingHost::new(&program) });
-        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooMuchWork), "{iteration}");
+        assert_eq!(result.map_err(|trap| trap.kind), Err(TrapKind::WorkLimit), "{iteration}");
         assert!(count > 2 && count * bytes <= work, "{iteration}: {count} times");
     }
 }
@@ -79,7 +79,7 @@ fn lower_requests_are_charged() {
             format!("long x = 0; for (long n = 0; ; n++) {{ fistMemCpy(out, &n, 8); {used}{iteration} }} return x;");
         let program = program("fileformat FORMAT { int field; };", &body);
         let (result, count) = run(&program, &mut RecordingHost::new(&program));
-        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooMuchWork), "{iteration}");
+        assert_eq!(result.map_err(|trap| trap.kind), Err(TrapKind::WorkLimit), "{iteration}");
         assert!((10_000..=1 << 14).contains(&count), "{iteration}: {count} times");
     }
 }
@@ -93,7 +93,7 @@ fn iterations_and_calls_cost_fuel_by_their_size() {
         );
         let program = common::program("test", &text);
         let (result, count) = run(&program, &mut RecordingHost::new(&program));
-        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooManySteps), "{body:.60}");
+        assert_eq!(result.map_err(|trap| trap.kind), Err(TrapKind::OutOfFuel), "{body:.60}");
         count
     };
     let many = "x = x * 3 + 1; ".repeat(4000);
@@ -131,7 +131,7 @@ fn time_limit_excludes_lower_requests() {
         let interpreted = common::interpret(&program, &mut notes, 0, &[Memory::OUTPUT], &[], &mut [0; 8]);
         let result = common::run_compiled(&compiled, &program, &mut notes, 0, &[Memory::OUTPUT], &[], &mut [0; 8]);
         for result in [interpreted, result] {
-            assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooLong), "{body}");
+            assert_eq!(result.map_err(|trap| trap.kind), Err(TrapKind::TimeLimit), "{body}");
         }
         assert!(begin.elapsed() < Duration::from_secs(30), "{body}: {:?}", begin.elapsed());
     }
@@ -153,7 +153,7 @@ fn runs_share_a_memory_budget() {
         let mut calls = RecordingHost::new(&program);
         let mut calls = fist::calls::Calls { program: &program, host: &mut calls };
         let mut memory = keeps.pop().expect("one that is new");
-        let result = compiled.run(&program, &mut memory, &mut calls, 0, &[bytes]).map_err(|stop| stop.why);
+        let result = compiled.run(&program, &mut memory, &mut calls, 0, &[bytes]).map_err(|trap| trap.kind);
         keeps.insert(0, memory);
         result
     };
@@ -163,7 +163,7 @@ fn runs_share_a_memory_budget() {
     assert_eq!(run(64 << 10, &mut keeps), Ok(1));
     assert_eq!(budget.used(), 0, "little is not counted");
     assert_eq!(run(1_000_000, &mut keeps), Ok(1));
-    assert_eq!(run(500_000, &mut keeps), Err(Why::OutOfMemory));
+    assert_eq!(run(500_000, &mut keeps), Err(TrapKind::OutOfMemory));
     assert_eq!(run(60_000, &mut keeps), Ok(1));
     drop(keeps);
     assert_eq!(budget.used(), 0);

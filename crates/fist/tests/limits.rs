@@ -9,7 +9,7 @@ use fist::limits::{
     MAX_PARAMETERS, MAX_RULES, MAX_SOURCE_BYTES, MAX_TOKENS, MAX_TYPE_DEPTH,
 };
 use fist::load::Loaded;
-use fist::stop::Why;
+use fist::trap::TrapKind;
 
 mod common;
 
@@ -156,7 +156,7 @@ fn call_chains_and_cycles_may_have_any_length() {
             repeated(300, |number| format!("long f{number}(long x) {{ return f{}(x) + 1; }}\n", number + 1));
         let program = common::program("test", &format!("%%\n%%\n{functions}long f300(long x) {{ {last} }}\n"));
         let result = common::run(&program, &mut common::RecordingHost::new(&program), "f0", &[1]);
-        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooDeep), "{last}");
+        assert_eq!(result.map_err(|trap| trap.kind), Err(TrapKind::CallDepth), "{last}");
     }
 }
 

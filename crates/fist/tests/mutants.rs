@@ -10,7 +10,7 @@ use fist::check::check;
 use fist::compiler::Compiled;
 use fist::memory::Memory;
 use fist::program::Program;
-use fist::stop::Stop;
+use fist::trap::Trap;
 
 #[global_allocator]
 static ALLOCATOR: RedZones = RedZones;
@@ -104,7 +104,7 @@ const GIVEN: [[i64; 5]; 3] = [
 /// Results of all runs, and all that they changed.
 #[derive(Debug, PartialEq)]
 struct Done {
-    results: Vec<Result<i64, Stop>>,
+    results: Vec<Result<i64, Trap>>,
     notes: RecordingHost,
     output: Box<[u8]>,
 }
@@ -112,7 +112,7 @@ struct Done {
 /// Runs every function of a program.
 fn run_functions(
     program: &Program,
-    mut run: impl FnMut(&mut RecordingHost, usize, &[i64], &[u8], &mut [u8]) -> Result<i64, Stop>,
+    mut run: impl FnMut(&mut RecordingHost, usize, &[i64], &[u8], &mut [u8]) -> Result<i64, Trap>,
 ) -> Done {
     let mut notes = RecordingHost::new(program);
     notes.ioctl = program

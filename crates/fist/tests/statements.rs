@@ -3,13 +3,13 @@
 mod common;
 
 use common::{RecordingHost, codes, program, run, run_on};
-use fist::stop::Why;
+use fist::trap::TrapKind;
 
 /// What a function `f` with this body answers for 7.
-fn result(body: &str) -> Result<i64, Why> {
+fn result(body: &str) -> Result<i64, TrapKind> {
     let program = program("test", &format!("%%\n%%\nlong f(long a) {{ {body} }}\n"));
     let mut notes = RecordingHost::new(&program);
-    run(&program, &mut notes, "f", &[7]).map_err(|stop| stop.why)
+    run(&program, &mut notes, "f", &[7]).map_err(|trap| trap.kind)
 }
 
 #[test]
@@ -82,20 +82,20 @@ fn functions_call_each_other_and_structures_hold_fields() {
 #[test]
 fn undefined_behaviour_in_c_traps() {
     for (body, why) in [
-        ("return 1 / (a - 7);", Why::DivisionByZero),
-        ("return 1 % (a - 7);", Why::DivisionByZero),
-        ("int x[4]; return x[a];", Why::NoElement),
-        ("int x[4]; return x[-a];", Why::NoElement),
-        ("int x[4]; int *p = x; return p[a];", Why::OutOfBounds),
-        ("int x[4]; int *p = x; p += a; return *p;", Why::OutOfBounds),
-        ("int *p = 0; return *p;", Why::NullPointer),
-        ("char *s = \"abc\"; s[0] = 'x'; return 0;", Why::ReadOnly),
-        ("while (1) ; return 0;", Why::TooManySteps),
-        ("return f(a);", Why::TooDeep),
-        ("char *s = fistMalloc(4); fistFree(s); return s[0];", Why::Gone),
-        ("fistMalloc(a - 8); return 0;", Why::BadLength),
-        ("while (1) fistMalloc(1 << 20); return 0;", Why::OutOfMemory),
-        ("char t[4]; fistMemCpy(t, \"abcdefgh\", 8); return 0;", Why::OutOfBounds),
+        ("return 1 / (a - 7);", TrapKind::DivisionByZero),
+        ("return 1 % (a - 7);", TrapKind::DivisionByZero),
+        ("int x[4]; return x[a];", TrapKind::IndexOutOfRange),
+        ("int x[4]; return x[-a];", TrapKind::IndexOutOfRange),
+        ("int x[4]; int *p = x; return p[a];", TrapKind::OutOfBounds),
+        ("int x[4]; int *p = x; p += a; return *p;", TrapKind::OutOfBounds),
+        ("int *p = 0; return *p;", TrapKind::NullPointer),
+        ("char *s = \"abc\"; s[0] = 'x'; return 0;", TrapKind::ReadOnly),
+        ("while (1) ; return 0;", TrapKind::OutOfFuel),
+        ("return f(a);", TrapKind::CallDepth),
+        ("char *s = fistMalloc(4); fistFree(s); return s[0];", TrapKind::StalePointer),
+        ("fistMalloc(a - 8); return 0;", TrapKind::InvalidLength),
+        ("while (1) fistMalloc(1 << 20); return 0;", TrapKind::OutOfMemory),
+        ("char t[4]; fistMemCpy(t, \"abcdefgh\", 8); return 0;", TrapKind::OutOfBounds),
     ] {
         assert_eq!(result(body), Err(why), "{body}");
     }
@@ -106,7 +106,7 @@ fn dangling_pointers_trap() {
     let text =
         "%%\n%%\nint *bad(void) { int x = 1; int *p = &x; return p; }\nlong f(long a) { int *p = bad(); return *p; }\n";
     let program = program("test", text);
-    assert_eq!(run(&program, &mut RecordingHost::new(&program), "f", &[7]).unwrap_err().why, Why::Gone);
+    assert_eq!(run(&program, &mut RecordingHost::new(&program), "f", &[7]).unwrap_err().kind, TrapKind::StalePointer);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn shared_data_are_updated_in_place() {
     notes.mount = 1_i32.to_le_bytes().to_vec();
     assert_eq!(run(&program, &mut notes, "%op:open:precall", &[]), Ok(0));
     assert_eq!((notes.error, &notes.vnode[..]), (libc::ENOENT, &[2, 0, 0, 0][..]));
-    assert_eq!(run(&program, &mut notes, "%op:open:precall", &[]).unwrap_err().why, Why::Finished);
+    assert_eq!(run(&program, &mut notes, "%op:open:precall", &[]).unwrap_err().kind, TrapKind::Finished);
     assert_eq!(notes.error, libc::EBUSY);
     assert_eq!(run(&program, &mut notes, "f", &[7]), Ok(92));
     assert_eq!(notes.vfs, [3, 0, 0, 0, b'a', b'b', b'c', b'd']);
@@ -214,7 +214,7 @@ fn operation_arguments_can_be_assigned() {
         let program = common::program("test", &format!("%%\n%op:create:precall {{ {body} }}\n"));
         let mut notes = common::RecordingHost::new(&program);
         let ended = common::run(&program, &mut notes, "%op:create:precall", &[]);
-        (ended.map_err(|stop| stop.why), notes.error, notes.done)
+        (ended.map_err(|trap| trap.kind), notes.error, notes.done)
     };
     let body = "$mode &= 0755; $name = fistStrAdd(\"x\", $name); $mode++; \
         if (($mode = 7) == 7 && fistStrEq($name = \"y\", \"y\")) fistSetErr(1); $name += 1;";
@@ -224,7 +224,7 @@ fn operation_arguments_can_be_assigned() {
     for (body, assigned) in
         [("$name = \"a/b\"; fistSetErr(5);", "Name = a/b"), ("$mode = 99; fistSetErr(5);", "NewMode = 99")]
     {
-        assert_eq!(done(body), (Err(Why::Finished), libc::EINVAL, vec![assigned.to_owned()]));
+        assert_eq!(done(body), (Err(TrapKind::Finished), libc::EINVAL, vec![assigned.to_owned()]));
     }
 }
 

@@ -18,7 +18,7 @@ use fist::compiler::Compiled;
 use fist::interpreter::{self, CallHandler};
 use fist::memory::Memory;
 use fist::program::Program;
-use fist::stop::{Stop, Why};
+use fist::trap::{Trap, TrapKind};
 
 #[global_allocator]
 static ALLOCATOR: RedZones = RedZones;
@@ -26,7 +26,7 @@ static ALLOCATOR: RedZones = RedZones;
 /// The results of a program's runs, and everything that they changed.
 #[derive(Debug, PartialEq, Eq)]
 struct RunResult {
-    results: Vec<Result<i64, Stop>>,
+    results: Vec<Result<i64, Trap>>,
     notes: RecordingHost,
     output: Vec<u8>,
 }
@@ -37,7 +37,7 @@ const ARGUMENTS: [(i64, i64); 4] = [(7, -3), (0, 1), (i64::MIN, 255), (-2_147_48
 /// Runs the function twice for each of the values, in one memory: what one run leaves behind the next one finds.
 fn all_runs(
     program: &Program,
-    mut run: impl FnMut(&mut Memory<'_>, &mut dyn CallHandler, usize, &[i64]) -> Result<i64, Stop>,
+    mut run: impl FnMut(&mut Memory<'_>, &mut dyn CallHandler, usize, &[i64]) -> Result<i64, Trap>,
 ) -> RunResult {
     let function = program.functions.iter().position(|one| one.name == "f").expect("a function `f`");
     let input: Vec<u8> = (0..48).map(|index| b"the quick brown fox\0"[index % 20]).collect();
@@ -94,7 +94,7 @@ fn check_tiers_agree(seed: u64, counts: &mut Counts) {
     for result in &done.results {
         match result {
             Ok(_) => counts.ended += 1,
-            Err(stop) => counts.stops[Why::ALL.iter().position(|why| *why == stop.why).unwrap_or(0)] += 1,
+            Err(trap) => counts.traps[TrapKind::ALL.iter().position(|kind| *kind == trap.kind).unwrap_or(0)] += 1,
         }
     }
 }
@@ -126,7 +126,7 @@ struct Counts {
     refused: usize,
     statements: usize,
     ended: usize,
-    stops: [usize; Why::ALL.len()],
+    traps: [usize; TrapKind::ALL.len()],
 }
 
 fn variable(name: &str) -> Option<u64> {
@@ -154,9 +154,9 @@ fn random_programs_behave_the_same_in_both_tiers() {
         }
         check_tiers_agree(seed, &mut counts);
     }
-    let stops: Vec<_> = Why::ALL.iter().zip(counts.stops).filter(|(_, count)| *count > 0).collect();
+    let traps: Vec<_> = TrapKind::ALL.iter().zip(counts.traps).filter(|(_, count)| *count > 0).collect();
     println!(
-        "{} statements of {} programs agree ({} more were refused); {} runs ended, others stopped: {stops:?}; {:?}",
+        "{} statements of {} programs agree ({} more were refused); {} runs ended, others stopped: {traps:?}; {:?}",
         counts.statements,
         counts.programs - counts.refused,
         counts.refused,
@@ -208,7 +208,7 @@ fn vectorized_loops_trap_where_scalar_loops_do() {
         let mut output = vec![0; 5000];
         let values = [Memory::INPUT, Memory::OUTPUT, 0, 0];
         let result = common::run_on(&program, &mut RecordingHost::new(&program), "f", &values, &input, &mut output);
-        assert_eq!(result.map_err(|stop| stop.why), Err(Why::TooManySteps));
+        assert_eq!(result.map_err(|trap| trap.kind), Err(TrapKind::OutOfFuel));
     }
 }
 
@@ -366,12 +366,12 @@ fn vectorized_iterations_behave_like_scalar_ones() {
 /// Answers the calls of a program by a function.
 struct ClosureHandler<F>(F);
 
-fn handler_of<F: FnMut(&mut Memory<'_>) -> Result<i64, Why>>(result: F) -> ClosureHandler<F> {
+fn handler_of<F: FnMut(&mut Memory<'_>) -> Result<i64, TrapKind>>(result: F) -> ClosureHandler<F> {
     ClosureHandler(result)
 }
 
-impl<F: FnMut(&mut Memory<'_>) -> Result<i64, Why>> CallHandler for ClosureHandler<F> {
-    fn call(&mut self, memory: &mut Memory<'_>, _: usize, _: &[i64]) -> Result<i64, Why> {
+impl<F: FnMut(&mut Memory<'_>) -> Result<i64, TrapKind>> CallHandler for ClosureHandler<F> {
+    fn call(&mut self, memory: &mut Memory<'_>, _: usize, _: &[i64]) -> Result<i64, TrapKind> {
         self.0(memory)
     }
 }
@@ -410,8 +410,8 @@ fn handlers_may_free_memory() {
         *memory = Memory::new(&[], &[], &mut []);
         Ok(0)
     });
-    let stop = compiled.run(&program, &mut memory, &mut handler, 1, &[Memory::OUTPUT, 7]).unwrap_err();
-    assert_eq!(stop.why, Why::Gone);
+    let trap = compiled.run(&program, &mut memory, &mut handler, 1, &[Memory::OUTPUT, 7]).unwrap_err();
+    assert_eq!(trap.kind, TrapKind::StalePointer);
     let mut memory = Memory::new(&program.data, &[], &mut output);
     let mut handler = handler_of(|memory: &mut Memory<'_>| {
         // Blocks of variables come and go, and regions with them.

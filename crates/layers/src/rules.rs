@@ -7,24 +7,24 @@ use vnode::layer::Operation;
 use crate::options::{OptionError, OptionProblem, Options, one_of};
 
 /// Source of a layer's rules.
-pub(crate) enum Given<R> {
+pub(crate) enum RuleSource<R> {
     /// Rules from the file named by the option `rules`.
     File(Vec<R>),
     /// A single rule, formed by the options with these keys together.
     Options(Vec<&'static str>),
     /// No rules.
-    Nowhere,
+    None,
 }
 
 /// Determines the source of the rules. `keys` are the options that form one rule; `rule` parses a line of a file.
 ///
 /// # Errors
 /// Fails if options are given together with a file, or if the file cannot be read or parsed.
-pub(crate) fn given<R>(
+pub(crate) fn rule_source<R>(
     options: &Options<'_>,
     keys: &[&'static str],
     rule: impl Fn(&str) -> Result<R, String>,
-) -> Result<Given<R>, OptionError> {
+) -> Result<RuleSource<R>, OptionError> {
     let inline: Vec<&'static str> = keys.iter().copied().filter(|key| options.text(key).is_some()).collect();
     match (options.text("rules"), inline.first()) {
         (Some(_), Some(key)) => Err(options.error(key, OptionProblem::Conflict { with: "rules" })),
@@ -33,10 +33,10 @@ pub(crate) fn given<R>(
                 let error = if error.kind() == std::io::ErrorKind::InvalidData { Errno::EILSEQ } else { error.into() };
                 options.error("rules", OptionProblem::File { path: path.to_owned(), error })
             })?;
-            lines(path, &text, rule).map(Given::File).map_err(|problem| options.error("rules", problem))
+            lines(path, &text, rule).map(RuleSource::File).map_err(|problem| options.error("rules", problem))
         }
-        (None, Some(_)) => Ok(Given::Options(inline)),
-        (None, None) => Ok(Given::Nowhere),
+        (None, Some(_)) => Ok(RuleSource::Options(inline)),
+        (None, None) => Ok(RuleSource::None),
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Versionfs {
 
 /// Where a file was looked up: the directory below, and the name.
 #[derive(Default)]
-pub struct Place(Mutex<Option<(VnodeRef, NameBuf)>>);
+pub struct LastName(Mutex<Option<(VnodeRef, NameBuf)>>);
 
 impl Versionfs {
     /// The layer that keeps so many versions, at most 9.
@@ -60,7 +60,7 @@ fn note(entry: &Entry, node: &LayerVnode<Versionfs>, name: Name<'_>) {
 }
 
 impl Layer for Versionfs {
-    type State = Place;
+    type State = LastName;
 
     fn kind(&self) -> &'static str {
         "versionfs"

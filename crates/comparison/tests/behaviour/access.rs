@@ -3,14 +3,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::{Mounting, Place, USER, as_user, error, names, set, wait_until};
+use super::{Mounting, TestDirectories, USER, as_user, error, names, set, wait_until};
 
 /// Snoopfs tells of users who reach for files of others, with the user's number and the file's name in one line of
-/// [`Place::log`].
+/// [`TestDirectories::log`].
 pub(crate) fn snoopfs(mounting: Mounting<'_>) {
-    let place = Place::new();
-    let _mounted = mounting(&place);
-    let (mount, log) = (place.mount(), place.log());
+    let directories = TestDirectories::new();
+    let _mounted = mounting(&directories);
+    let (mount, log) = (directories.mount(), directories.log());
     fs::create_dir(mount.join("private")).unwrap();
     fs::set_permissions(mount.join("private"), fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(mount.join("private/secrets"), "secret").unwrap();
@@ -25,9 +25,9 @@ pub(crate) fn snoopfs(mounting: Mounting<'_>) {
 /// Aclfs lets one more user, or group, search a directory: their numbers, as two `int`, are data of an ioctl, which only
 /// the owner may do, and are kept in the directory's file `.acl`, which nobody else sees.
 pub(crate) fn aclfs(mounting: Mounting<'_>) {
-    let place = Place::new();
-    let mounted = mounting(&place);
-    let private = place.mount().join("private");
+    let directories = TestDirectories::new();
+    let mounted = mounting(&directories);
+    let private = directories.mount().join("private");
     fs::create_dir(&private).unwrap();
     fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(private.join("file"), "for friends").unwrap();
@@ -41,16 +41,16 @@ pub(crate) fn aclfs(mounting: Mounting<'_>) {
     assert_eq!(names(&private), ["file"], "the list of users is hidden");
     assert_eq!(as_user(&format!("cat {}/.acl", private.display())), None);
     drop(mounted);
-    assert_eq!(fs::read(place.base().join("private/.acl")).unwrap(), data);
+    assert_eq!(fs::read(directories.base().join("private/.acl")).unwrap(), data);
 }
 
 /// Hidefs shows no names with dots in front and lets nobody change anything.
 pub(crate) fn hidefs(mounting: Mounting<'_>) {
-    let place = Place::new();
-    fs::write(place.base().join(".hidden"), "").unwrap();
-    fs::write(place.base().join("shown"), "text").unwrap();
-    let _mounted = mounting(&place);
-    let mount = place.mount();
+    let directories = TestDirectories::new();
+    fs::write(directories.base().join(".hidden"), "").unwrap();
+    fs::write(directories.base().join("shown"), "text").unwrap();
+    let _mounted = mounting(&directories);
+    let mount = directories.mount();
     assert_eq!(names(&mount), ["shown"]);
     assert!(!mount.join(".hidden").exists());
     assert_eq!(fs::read_to_string(mount.join("shown")).unwrap(), "text");

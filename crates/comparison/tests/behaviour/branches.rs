@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use super::{Mounting, Place, error, names};
+use super::{Mounting, TestDirectories, error, names};
 
 /// Unionfs joins two file systems: what the first has hides what the second has.
 pub(crate) fn unionfs(mounting: Mounting<'_>) {
-    let place = Place::new();
-    let (first, second, mount) = (place.first(), place.second(), place.mount());
+    let directories = TestDirectories::new();
+    let (first, second, mount) = (directories.first(), directories.second(), directories.mount());
     for (directory, file, text) in [
         (&first, "both", "of the first"),
         (&second, "both", "of the second"),
@@ -18,7 +18,7 @@ pub(crate) fn unionfs(mounting: Mounting<'_>) {
         fs::create_dir_all(directory.join(file).parent().unwrap()).unwrap();
         fs::write(directory.join(file), text).unwrap();
     }
-    let _mounted = mounting(&place);
+    let _mounted = mounting(&directories);
     let read = |name: &str| fs::read_to_string(mount.join(name)).unwrap();
     assert_eq!(names(&mount), ["both", "directory", "lower"]);
     assert_eq!(names(&mount.join("directory")), ["one", "two"]);
@@ -46,18 +46,18 @@ pub(crate) fn unionfs(mounting: Mounting<'_>) {
 
 /// Lb2fs reads from both in turn, from the other where one has lost a file, and lets nobody change anything.
 pub(crate) fn lb2fs(mounting: Mounting<'_>) {
-    let place = Place::new();
-    for (directory, text) in [(place.first(), "first"), (place.second(), "second")] {
+    let directories = TestDirectories::new();
+    for (directory, text) in [(directories.first(), "first"), (directories.second(), "second")] {
         fs::write(directory.join("file"), text).unwrap();
     }
-    let mounted = mounting(&place);
-    let read = || fs::read(place.mount().join("file")).unwrap().len();
+    let mounted = mounting(&directories);
+    let read = || fs::read(directories.mount().join("file")).unwrap().len();
     let mut served = [read(), read(), read(), read()];
     served.sort();
     assert_eq!(served, ["first", "first", "second", "second"].map(str::len));
-    assert_eq!(error(fs::write(place.mount().join("new"), "")), libc::EROFS);
+    assert_eq!(error(fs::write(directories.mount().join("new"), "")), libc::EROFS);
     drop(mounted);
-    fs::remove_file(place.second().join("file")).unwrap();
-    let _mounted = mounting(&place);
+    fs::remove_file(directories.second().join("file")).unwrap();
+    let _mounted = mounting(&directories);
     assert_eq!([read(), read()], ["first", "first"].map(str::len));
 }

@@ -3,13 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::{Mounting, Place, error, names};
+use super::{Mounting, TestDirectories, error, names};
 
 /// Usenetfs breaks large directories into small ones.
 pub(crate) fn usenetfs(mounting: Mounting<'_>) {
-    let place = Place::new();
-    let _mounted = mounting(&place);
-    let (group, below) = (place.mount().join("group"), place.base().join("group"));
+    let directories = TestDirectories::new();
+    let _mounted = mounting(&directories);
+    let (group, below) = (directories.mount().join("group"), directories.base().join("group"));
     fs::create_dir(&group).unwrap();
     fs::set_permissions(&group, fs::Permissions::from_mode(0o4755)).unwrap();
     for article in [7, 1007, 2007, 3123] {
@@ -24,6 +24,6 @@ pub(crate) fn usenetfs(mounting: Mounting<'_>) {
     assert!(!group.join("7").exists() && names(&group).len() == 4);
     assert_eq!(error(fs::rename(group.join("1007"), group.join("8"))), libc::EXDEV);
     // A directory without the bit is as it was.
-    fs::write(place.mount().join("1"), "").unwrap();
-    assert_eq!(names(&place.base()), ["1", "group"]);
+    fs::write(directories.mount().join("1"), "").unwrap();
+    assert_eq!(names(&directories.base()), ["1", "group"]);
 }

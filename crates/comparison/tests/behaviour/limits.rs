@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use super::{Mounting, Place, as_user};
+use super::{Mounting, TestDirectories, as_user};
 
 /// Quotafs, mounted with a limit of 10,000 bytes, limits what the files of a user grow by.
 pub(crate) fn quotafs(mounting: Mounting<'_>) {
-    let place = Place::new();
-    let _mounted = mounting(&place);
-    let mount = place.mount();
+    let directories = TestDirectories::new();
+    let _mounted = mounting(&directories);
+    let mount = directories.mount();
     let write = |count: u32, name: &str| as_user(&format!("head -c {count} /dev/zero > {}/{name}", mount.display()));
     assert!(write(8000, "one").is_some());
     assert!(write(8000, "two").is_none(), "16,000 bytes are too many");

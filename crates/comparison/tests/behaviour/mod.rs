@@ -1,6 +1,6 @@
 //! What each sample does, whoever wrote it: one function a sample, over a mount of it and the directories below.
 //!
-//! Each function is given a way to mount, [`Mounting`], and calls it with a [`Place`] when the directories below are as
+//! Each function is given a way to mount, [`Mounting`], and calls it with a [`TestDirectories`] when the directories below are as
 //! they should be. What it gets back is dropped to unmount. Options are not here: whoever mounts gives them, and the
 //! function says which it needs.
 
@@ -29,29 +29,29 @@ pub(crate) use directories::usenetfs;
 pub(crate) use limits::quotafs;
 pub(crate) use removal::{keepfs, trashfs, versionfs};
 
-/// Mounts a new instance of the sample on [`Place::mount`], for all users, over [`Place::base`], or, of samples with
-/// two branches, over [`Place::first`] and [`Place::second`]. Dropping the answer unmounts.
-pub(crate) type Mounting<'a> = &'a dyn Fn(&Place) -> Box<dyn Any>;
+/// Mounts a new instance of the sample on [`TestDirectories::mount`], for all users, over [`TestDirectories::base`], or, of samples with
+/// two branches, over [`TestDirectories::first`] and [`TestDirectories::second`]. Dropping the answer unmounts.
+pub(crate) type Mounting<'a> = &'a dyn Fn(&TestDirectories) -> Box<dyn Any>;
 
 /// A user without a name.
 pub(crate) const USER: u32 = 54_321;
 
 /// Directories for one test, gone at its end.
-pub(crate) struct Place {
+pub(crate) struct TestDirectories {
     directory: tempfile::TempDir,
 }
 
-impl Place {
+impl TestDirectories {
     /// New directories, the one below open to all users.
     pub(crate) fn new() -> Self {
         let directory = tempfile::Builder::new().prefix("plyfs-comparison-").tempdir().unwrap();
-        let place = Place { directory };
-        fs::set_permissions(place.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        for directory in [place.mount(), place.first(), place.second()] {
+        let directories = TestDirectories { directory };
+        fs::set_permissions(directories.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        for directory in [directories.mount(), directories.first(), directories.second()] {
             fs::create_dir(directory).unwrap();
         }
-        fs::set_permissions(place.base(), fs::Permissions::from_mode(0o777)).unwrap();
-        place
+        fs::set_permissions(directories.base(), fs::Permissions::from_mode(0o777)).unwrap();
+        directories
     }
 
     /// The mount point.

@@ -3,18 +3,18 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use super::{Mounting, Place, error, names};
+use super::{Mounting, TestDirectories, error, names};
 
 /// Trashfs renames what is deleted.
 pub(crate) fn trashfs(mounting: Mounting<'_>) {
-    let place = Place::new();
-    let _mounted = mounting(&place);
-    let mount = place.mount();
+    let directories = TestDirectories::new();
+    let _mounted = mounting(&directories);
+    let mount = directories.mount();
     fs::write(mount.join("file"), "kept").unwrap();
     assert!(!mount.join("file.deleted").exists());
     fs::remove_file(mount.join("file")).unwrap();
     assert_eq!(names(&mount), ["file.deleted"]);
-    assert_eq!(names(&place.base()), ["file.deleted"]);
+    assert_eq!(names(&directories.base()), ["file.deleted"]);
     assert_eq!(fs::read_to_string(mount.join("file.deleted")).unwrap(), "kept");
     fs::remove_file(mount.join("file.deleted")).unwrap();
     assert_eq!(names(&mount), [""; 0]);
@@ -23,9 +23,9 @@ pub(crate) fn trashfs(mounting: Mounting<'_>) {
 
 /// Keepfs copies what is deleted.
 pub(crate) fn keepfs(mounting: Mounting<'_>) {
-    let place = Place::new();
-    let _mounted = mounting(&place);
-    let mount = place.mount();
+    let directories = TestDirectories::new();
+    let _mounted = mounting(&directories);
+    let mount = directories.mount();
     fs::write(mount.join("file"), "content").unwrap();
     fs::remove_file(mount.join("file")).unwrap();
     assert_eq!(names(&mount), [".kept.file"]);
@@ -42,16 +42,16 @@ pub(crate) fn keepfs(mounting: Mounting<'_>) {
 
 /// Versionfs, mounted to keep 2, keeps the last versions.
 pub(crate) fn versionfs(mounting: Mounting<'_>) {
-    let place = Place::new();
-    let _mounted = mounting(&place);
-    let mount = place.mount();
+    let directories = TestDirectories::new();
+    let _mounted = mounting(&directories);
+    let mount = directories.mount();
     for text in ["one", "two", "three", "four"] {
         fs::write(mount.join("file"), text).unwrap();
     }
     assert_eq!(names(&mount), ["file", "file.~1~", "file.~2~"]);
     let read = |name: &str| fs::read_to_string(mount.join(name)).unwrap();
     assert_eq!((read("file"), read("file.~1~"), read("file.~2~")), ("four".into(), "three".into(), "two".into()));
-    // As editors write: a new file takes the place of the old.
+    // As editors write: a new file takes the directories of the old.
     fs::write(mount.join("new"), "five").unwrap();
     fs::rename(mount.join("new"), mount.join("file")).unwrap();
     assert_eq!((read("file"), read("file.~1~"), read("file.~2~")), ("five".into(), "four".into(), "three".into()));

@@ -10,7 +10,7 @@ fn mounted() -> Option<Mounted> {
 
 /// The sizes of all files of the mount together.
 fn total(mounted: &Mounted) -> u64 {
-    let entries = fs::read_dir(mounted.place.base()).unwrap();
+    let entries = fs::read_dir(mounted.directories.base()).unwrap();
     entries.map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
 }
 

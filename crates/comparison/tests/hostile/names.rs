@@ -21,7 +21,8 @@ fn nothing_takes_the_place_of_what_was_deleted() {
     let racing =
         "for i in 1 2 3 4 5 6 7 8; do (mkdir d$i; echo $i > r$i; mv -n r$i race 2>/dev/null; rm -f race) & done; wait";
     mounted.user(racing);
-    let kept: Vec<_> = names(&mounted.place.base()).into_iter().filter(|name| name.starts_with("race.")).collect();
+    let kept: Vec<_> =
+        names(&mounted.directories.base()).into_iter().filter(|name| name.starts_with("race.")).collect();
     let mut texts: Vec<_> = kept.iter().map(|name| fs::read_to_string(mounted.below(name)).unwrap()).collect();
     texts.sort();
     texts.dedup();
@@ -46,7 +47,7 @@ fn kept_copies_are_not_open_to_another_group() {
 fn versions_are_kept_one_after_the_other() {
     let Some(mounted) = Mounted::new("versionfs", &[("versions", "9")]) else { return };
     assert!(mounted.user("echo 0 > file; for i in 1 2 3 4 5 6; do echo $i > file & done; wait").is_some());
-    let kept = names(&mounted.place.base()).len();
+    let kept = names(&mounted.directories.base()).len();
     assert!((2..=7).contains(&kept));
     assert_eq!(
         fs::read_to_string(mounted.below(&format!("file.~{}~", kept - 1))).unwrap(),
@@ -126,7 +127,7 @@ fn lists_that_cannot_be_believed_let_nobody_in() {
 #[test]
 fn what_the_first_file_system_refuses_stays_in_the_second() {
     let Some(mounted) = Mounted::new("unionfs", &[]) else { return };
-    let (first, second) = (mounted.place.first(), mounted.place.second());
+    let (first, second) = (mounted.directories.first(), mounted.directories.second());
     for branch in [&first, &second] {
         fs::create_dir_all(branch.join("shared/both.d")).unwrap();
         fs::write(branch.join("shared/both"), "text").unwrap();

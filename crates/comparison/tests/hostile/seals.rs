@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::super::behaviour::{Place, can_mount, error, names, set};
+use super::super::behaviour::{TestDirectories, can_mount, error, names, set};
 use super::Mounted;
 
 /// Bytes of a chunk above, and below.
@@ -18,17 +18,17 @@ fn text(bytes: u64) -> Vec<u8> {
 
 /// Changes files below while nothing is mounted, and reads a file of the mount again: the error, or what is read.
 fn reread(sizes: &[(&str, u64)], change: impl Fn(&dyn Fn(&str) -> PathBuf), name: &str) -> Result<Vec<u8>, i32> {
-    let place = Place::new();
-    let mounted = super::super::mounted(&place, "sealfs", &[]);
-    set(&place.mount(), &[7; 64]).unwrap();
+    let directories = TestDirectories::new();
+    let mounted = super::super::mounted(&directories, "sealfs", &[]);
+    set(&directories.mount(), &[7; 64]).unwrap();
     for (name, size) in sizes {
-        fs::write(place.mount().join(name), text(*size)).unwrap();
+        fs::write(directories.mount().join(name), text(*size)).unwrap();
     }
     drop(mounted);
-    change(&|name| place.base().join(name));
-    let _mounted = super::super::mounted(&place, "sealfs", &[]);
-    set(&place.mount(), &[7; 64]).unwrap();
-    fs::read(place.mount().join(name)).map_err(|error| error.raw_os_error().unwrap())
+    change(&|name| directories.base().join(name));
+    let _mounted = super::super::mounted(&directories, "sealfs", &[]);
+    set(&directories.mount(), &[7; 64]).unwrap();
+    fs::read(directories.mount().join(name)).map_err(|error| error.raw_os_error().unwrap())
 }
 
 fn open(path: &Path) -> File {
@@ -45,7 +45,7 @@ fn copy_chunk((from, at): (&Path, u64), (to, to_at): (&Path, u64)) {
 fn only_the_superuser_gives_keys() {
     for (sample, bytes) in [("sealfs", 64), ("cryptfs", 16)] {
         let Some(mounted) = Mounted::new(sample, &[]) else { return };
-        set(&mounted.place.mount(), &vec![7; bytes]).unwrap();
+        set(&mounted.directories.mount(), &vec![7; bytes]).unwrap();
         fs::write(mounted.path("file"), "secret").unwrap();
         assert!(mounted.user("echo mine > mine && chmod 777 .; echo x >> mine").is_some());
         // The number of _IOW('F', 1, data).
@@ -79,7 +79,7 @@ fn without_a_key_there_are_no_names_and_nothing_is_written() {
     let Some(mounted) = Mounted::new("cryptfs", &[]) else { return };
     let no_key = Some(libc::ENOKEY);
     fs::write(mounted.below("file"), text(10)).unwrap();
-    let root = mounted.place.mount();
+    let root = mounted.directories.mount();
     assert_eq!(names(&root), [""; 0]);
     for made in [
         fs::write(mounted.path("file"), "plain"),
@@ -93,7 +93,7 @@ fn without_a_key_there_are_no_names_and_nothing_is_written() {
     }
     let unnamed = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).open(&root);
     assert_eq!(unnamed.unwrap_err().raw_os_error(), no_key);
-    assert_eq!(names(&mounted.place.base()), ["file"], "nothing is made under the key of zeros");
+    assert_eq!(names(&mounted.directories.base()), ["file"], "nothing is made under the key of zeros");
     set(&root, b"0123456789abcdef").unwrap();
     fs::write(mounted.path("file"), "secret").unwrap();
     assert_eq!(fs::read_to_string(mounted.path("file")).unwrap(), "secret");
@@ -154,9 +154,9 @@ fn what_is_of_another_file_is_a_bad_message() {
 #[test]
 fn a_file_that_gets_the_number_of_another_is_another() {
     let Some(mounted) = Mounted::new("sealfs", &[]) else { return };
-    set(&mounted.place.mount(), &[7; 64]).unwrap();
+    set(&mounted.directories.mount(), &[7; 64]).unwrap();
     let number = |name: &str| std::os::unix::fs::MetadataExt::ino(&fs::metadata(mounted.below(name)).unwrap());
-    let kept = mounted.place.first().with_file_name("kept");
+    let kept = mounted.directories.first().with_file_name("kept");
     // File systems as ext4 give a number again at once.
     for attempt in 0..200 {
         let name = format!("file{attempt}");
@@ -169,9 +169,9 @@ fn a_file_that_gets_the_number_of_another_is_another() {
             copy_chunk((&kept, 0), (&mounted.below(&name), 0));
             // What the kernel has kept of it does not count.
             drop(mounted._mount);
-            let _mounted = super::super::mounted(&mounted.place, "sealfs", &[]);
-            set(&mounted.place.mount(), &[7; 64]).unwrap();
-            assert_eq!(error(fs::read(mounted.place.mount().join(name))), libc::EBADMSG);
+            let _mounted = super::super::mounted(&mounted.directories, "sealfs", &[]);
+            set(&mounted.directories.mount(), &[7; 64]).unwrap();
+            assert_eq!(error(fs::read(mounted.directories.mount().join(name))), libc::EBADMSG);
             return;
         }
     }
@@ -182,7 +182,7 @@ fn a_file_that_gets_the_number_of_another_is_another() {
 fn files_that_grow_and_are_cut_at_chunks_stay_whole() {
     for tier in ["interpreted", "compiled"] {
         let Some(mounted) = Mounted::new("sealfs", &[("tier", tier)]) else { return };
-        set(&mounted.place.mount(), &[7; 64]).unwrap();
+        set(&mounted.directories.mount(), &[7; 64]).unwrap();
         let path = mounted.path("file");
         fs::write(&path, b"").unwrap();
         let file = open(&path);

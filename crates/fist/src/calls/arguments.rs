@@ -1,10 +1,10 @@
 //! Arguments of intrinsic and host calls, decoded from the values of their operands.
 
-use super::host::{Host, Object, Place};
+use super::host::{DataOwner, Host, Object};
 use super::shared::{resolve_shared, store};
 use crate::code::{Integer, Operand};
 use crate::memory::{self, Memory};
-use crate::stop::Why;
+use crate::trap::TrapKind;
 
 /// A decoded argument.
 #[derive(Clone, Debug)]
@@ -17,8 +17,8 @@ pub(crate) enum CallArgument<'p> {
     OutInteger(i64, Integer),
     Object(Object),
     /// Shared data: its location, offset and size in bytes.
-    Shared(Place, usize, usize),
-    SharedOutInteger(Place, usize, Integer),
+    Shared(DataOwner, usize, usize),
+    SharedOutInteger(DataOwner, usize, Integer),
     Field(usize, usize),
     Text(&'p [u8]),
 }
@@ -28,7 +28,7 @@ pub(crate) fn decode_all<'p>(
     operands: &'p [Operand],
     values: &[i64],
     memory: &mut Memory<'_>,
-) -> Result<Vec<CallArgument<'p>>, Why> {
+) -> Result<Vec<CallArgument<'p>>, TrapKind> {
     let mut rest = values;
     operands.iter().map(|operand| decode_next(operand, &mut rest, memory)).collect()
 }
@@ -38,7 +38,7 @@ pub(crate) fn decode_one<'p>(
     operand: &'p Operand,
     values: &[i64],
     memory: &mut Memory<'_>,
-) -> Result<CallArgument<'p>, Why> {
+) -> Result<CallArgument<'p>, TrapKind> {
     decode_next(operand, &mut { values }, memory)
 }
 
@@ -46,11 +46,11 @@ fn decode_next<'p>(
     operand: &'p Operand,
     values: &mut &[i64],
     memory: &mut Memory<'_>,
-) -> Result<CallArgument<'p>, Why> {
+) -> Result<CallArgument<'p>, TrapKind> {
     let mut take = || {
-        let (first, rest) = values.split_first().ok_or(Why::NullPointer)?;
+        let (first, rest) = values.split_first().ok_or(TrapKind::NullPointer)?;
         *values = rest;
-        Ok::<i64, Why>(*first)
+        Ok::<i64, TrapKind>(*first)
     };
     Ok(match operand {
         Operand::Missing => CallArgument::Missing,
@@ -76,38 +76,43 @@ fn decode_next<'p>(
 }
 
 impl CallArgument<'_> {
-    pub(crate) fn integer(&self) -> Result<i64, Why> {
+    pub(crate) fn integer(&self) -> Result<i64, TrapKind> {
         match self {
             CallArgument::Integer(value, _) => Ok(*value),
-            _ => Err(Why::NullPointer),
+            _ => Err(TrapKind::NullPointer),
         }
     }
 
     /// Returns the argument as a length in memory.
-    pub(crate) fn length(&self) -> Result<usize, Why> {
+    pub(crate) fn length(&self) -> Result<usize, TrapKind> {
         match usize::try_from(self.integer()?) {
             Ok(length) if length <= 64 << 20 => Ok(length),
-            _ => Err(Why::BadLength),
+            _ => Err(TrapKind::InvalidLength),
         }
     }
 
-    pub(crate) fn object(&self) -> Result<Object, Why> {
+    pub(crate) fn object(&self) -> Result<Object, TrapKind> {
         match self {
             CallArgument::Object(object) => Ok(object.clone()),
-            _ => Err(Why::NullPointer),
+            _ => Err(TrapKind::NullPointer),
         }
     }
 
     /// Returns the argument as a pointer.
-    pub(crate) fn pointer(&self) -> Result<i64, Why> {
+    pub(crate) fn pointer(&self) -> Result<i64, TrapKind> {
         match self {
             CallArgument::Pointer(pointer, _) => Ok(*pointer),
-            _ => Err(Why::NullPointer),
+            _ => Err(TrapKind::NullPointer),
         }
     }
 
     /// Reads a number of bytes.
-    pub(crate) fn bytes(&self, length: usize, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
+    pub(crate) fn bytes(
+        &self,
+        length: usize,
+        memory: &mut Memory<'_>,
+        host: &mut dyn Host,
+    ) -> Result<Vec<u8>, TrapKind> {
         match self {
             CallArgument::Pointer(..) if length == 0 => Ok(Vec::new()),
             CallArgument::Pointer(pointer, limit) => {
@@ -124,12 +129,12 @@ impl CallArgument<'_> {
                 host.shared(*place, &mut |all| read.copy_from_slice(&all[*offset..offset + length]))?;
                 Ok(read)
             }
-            _ => Err(Why::NullPointer),
+            _ => Err(TrapKind::NullPointer),
         }
     }
 
     /// Reads a string.
-    pub(crate) fn string(&self, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
+    pub(crate) fn string(&self, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, TrapKind> {
         match self {
             CallArgument::Pointer(pointer, limit) => read_string(*pointer, *limit, memory),
             CallArgument::Shared(_, _, length) => {
@@ -137,7 +142,7 @@ impl CallArgument<'_> {
                 bytes.truncate(bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()));
                 Ok(bytes)
             }
-            _ => Err(Why::NullPointer),
+            _ => Err(TrapKind::NullPointer),
         }
     }
 
@@ -147,20 +152,20 @@ impl CallArgument<'_> {
         length: usize,
         memory: &mut Memory<'_>,
         host: &mut dyn Host,
-    ) -> Result<Vec<u8>, Why> {
+    ) -> Result<Vec<u8>, TrapKind> {
         let available = match self {
             CallArgument::Pointer(pointer, limit) => {
                 let rest = memory.rest(*pointer)?.len();
                 limit.map_or(rest, |limit| rest.min(limit as usize))
             }
             CallArgument::Shared(_, _, bytes) => *bytes,
-            _ => return Err(Why::NullPointer),
+            _ => return Err(TrapKind::NullPointer),
         };
         self.bytes(length.min(available), memory, host)
     }
 
     /// Writes bytes.
-    pub(crate) fn write(&self, bytes: &[u8], memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<(), Why> {
+    pub(crate) fn write(&self, bytes: &[u8], memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<(), TrapKind> {
         match self {
             CallArgument::Pointer(..) if bytes.is_empty() => Ok(()),
             CallArgument::Pointer(pointer, limit) => {
@@ -174,7 +179,7 @@ impl CallArgument<'_> {
                 memory.meter().charge(bytes.len() as u64)?;
                 host.shared(*place, &mut |all| all[*offset..offset + bytes.len()].copy_from_slice(bytes))
             }
-            _ => Err(Why::NullPointer),
+            _ => Err(TrapKind::NullPointer),
         }
     }
 
@@ -185,7 +190,7 @@ impl CallArgument<'_> {
         length: usize,
         memory: &mut Memory<'_>,
         host: &mut dyn Host,
-    ) -> Result<(), Why> {
+    ) -> Result<(), TrapKind> {
         match self {
             CallArgument::Pointer(..) if length == 0 => Ok(()),
             CallArgument::Pointer(pointer, limit) => {
@@ -199,24 +204,29 @@ impl CallArgument<'_> {
                 memory.meter().charge(length as u64)?;
                 host.shared(*place, &mut |all| all[*offset..offset + length].fill(byte))
             }
-            _ => Err(Why::NullPointer),
+            _ => Err(TrapKind::NullPointer),
         }
     }
 
     /// Writes an integer to an out-parameter.
-    pub(crate) fn write_integer(&self, value: i64, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<(), Why> {
+    pub(crate) fn write_integer(
+        &self,
+        value: i64,
+        memory: &mut Memory<'_>,
+        host: &mut dyn Host,
+    ) -> Result<(), TrapKind> {
         match self {
             CallArgument::OutInteger(pointer, integer) => memory.store(*pointer, *integer, value),
             CallArgument::SharedOutInteger(place, offset, integer) => {
                 let order = memory.order();
                 host.shared(*place, &mut |all| store(&mut all[*offset..], *integer, value, order))
             }
-            _ => Err(Why::NullPointer),
+            _ => Err(TrapKind::NullPointer),
         }
     }
 
     /// Reads the current integer of an out-parameter.
-    pub(crate) fn current_integer(&self, memory: &Memory<'_>, host: &mut dyn Host) -> Result<i64, Why> {
+    pub(crate) fn current_integer(&self, memory: &Memory<'_>, host: &mut dyn Host) -> Result<i64, TrapKind> {
         match self {
             CallArgument::OutInteger(pointer, integer) => memory.load(*pointer, *integer),
             CallArgument::SharedOutInteger(place, offset, integer) => {
@@ -224,13 +234,13 @@ impl CallArgument<'_> {
                 host.shared(*place, &mut |all| value = memory::load(&all[*offset..], *integer, order))?;
                 Ok(value)
             }
-            _ => Err(Why::NullPointer),
+            _ => Err(TrapKind::NullPointer),
         }
     }
 }
 
 /// Copies the string at a pointer, up to a maximum length.
-fn read_string(pointer: i64, limit: Option<u64>, memory: &mut Memory<'_>) -> Result<Vec<u8>, Why> {
+fn read_string(pointer: i64, limit: Option<u64>, memory: &mut Memory<'_>) -> Result<Vec<u8>, TrapKind> {
     let rest = memory.rest(pointer)?;
     let rest = &rest[..limit.map_or(rest.len(), |limit| rest.len().min(limit as usize))];
     let length = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
@@ -238,9 +248,9 @@ fn read_string(pointer: i64, limit: Option<u64>, memory: &mut Memory<'_>) -> Res
     memory::try_copy(memory.read(pointer, length)?)
 }
 
-fn check_limit(length: usize, limit: Option<u64>) -> Result<(), Why> {
+fn check_limit(length: usize, limit: Option<u64>) -> Result<(), TrapKind> {
     match limit {
-        Some(limit) if length as u64 > limit => Err(Why::OutOfBounds),
+        Some(limit) if length as u64 > limit => Err(TrapKind::OutOfBounds),
         _ => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use crate::format::{self, Value};
 use crate::memory::{self, Memory};
 use crate::numbers::NO_REPLACE;
 use crate::program::Type;
-use crate::stop::Why;
+use crate::trap::TrapKind;
 
 /// Maximum length of a log message in bytes.
 const MAX_MESSAGE_BYTES: usize = 4096;
@@ -38,7 +38,7 @@ impl Calls<'_> {
         function: B,
         operands: &[Operand],
         values: &[i64],
-    ) -> Result<i64, Why> {
+    ) -> Result<i64, TrapKind> {
         let arguments = arguments::decode_all(operands, values, memory)?;
         match function {
             B::LastError => Ok(self.host.last_error().into()),
@@ -64,16 +64,16 @@ impl Calls<'_> {
         }
     }
 
-    fn set_error(&mut self, function: B, arguments: &[CallArgument<'_>]) -> Result<i64, Why> {
+    fn set_error(&mut self, function: B, arguments: &[CallArgument<'_>]) -> Result<i64, TrapKind> {
         if let CallArgument::Integer(value, _) = arguments[0] {
             // Either sign is accepted.
             self.host.set_error(i32::try_from(value.unsigned_abs()).unwrap_or(self.program.target.error("EIO")));
         }
-        if function == B::ReturnError { Err(Why::Finished) } else { Ok(0) }
+        if function == B::ReturnError { Err(TrapKind::Finished) } else { Ok(0) }
     }
 
-    fn print(&mut self, arguments: &[CallArgument<'_>], memory: &mut Memory<'_>) -> Result<i64, Why> {
-        let CallArgument::Text(text) = arguments[0] else { return Err(Why::NullPointer) };
+    fn print(&mut self, arguments: &[CallArgument<'_>], memory: &mut Memory<'_>) -> Result<i64, TrapKind> {
+        let CallArgument::Text(text) = arguments[0] else { return Err(TrapKind::NullPointer) };
         let mut strings = Vec::new();
         for one in &arguments[1..] {
             strings.push(match one {
@@ -97,7 +97,7 @@ impl Calls<'_> {
         function: B,
         arguments: &[CallArgument<'_>],
         memory: &mut Memory<'_>,
-    ) -> Result<i32, Why> {
+    ) -> Result<i32, TrapKind> {
         let id = |one: &CallArgument<'_>| match one {
             CallArgument::Integer(value, _) => Some(*value as u32),
             _ => None,
@@ -169,7 +169,7 @@ impl Calls<'_> {
         function: B,
         arguments: &[CallArgument<'_>],
         memory: &mut Memory<'_>,
-    ) -> Result<i64, Why> {
+    ) -> Result<i64, TrapKind> {
         let object = arguments[0].object()?;
         if function == B::IsMode {
             let wanted = arguments[1].integer()?;
@@ -191,12 +191,12 @@ impl Calls<'_> {
         function: B,
         arguments: &[CallArgument<'_>],
         memory: &mut Memory<'_>,
-    ) -> Result<i64, Why> {
+    ) -> Result<i64, TrapKind> {
         let is_file = matches!(function, B::GetFileData | B::SetFileData);
         let (CallArgument::Field(structure, field), value) =
             (&arguments[is_file as usize], &arguments[is_file as usize + 1])
         else {
-            return Err(Why::NullPointer);
+            return Err(TrapKind::NullPointer);
         };
         let whole = &self.program.structures[*structure];
         let field = &whole.fields[*field];
@@ -253,7 +253,7 @@ impl Calls<'_> {
         function: B,
         arguments: &[CallArgument<'_>],
         memory: &mut Memory<'_>,
-    ) -> Result<i64, Why> {
+    ) -> Result<i64, TrapKind> {
         let mut one = arguments[0].string(memory, self.host)?;
         match function {
             B::StringLength => Ok(one.len() as i64),
@@ -270,7 +270,7 @@ impl Calls<'_> {
         function: B,
         arguments: &[CallArgument<'_>],
         memory: &mut Memory<'_>,
-    ) -> Result<i64, Why> {
+    ) -> Result<i64, TrapKind> {
         match function {
             B::MemoryCopy => {
                 let bytes = arguments[1].bytes(arguments[2].length()?, memory, self.host)?;
@@ -296,7 +296,12 @@ impl Calls<'_> {
     }
 
     /// Executes ciphers, hashes and compression.
-    fn call_codec(&mut self, function: B, arguments: &[CallArgument<'_>], memory: &mut Memory<'_>) -> Result<i64, Why> {
+    fn call_codec(
+        &mut self,
+        function: B,
+        arguments: &[CallArgument<'_>],
+        memory: &mut Memory<'_>,
+    ) -> Result<i64, TrapKind> {
         match function {
             B::BlowfishSetKey => {
                 let key = arguments[2].bytes(arguments[1].length()?, memory, self.host)?;

@@ -2,7 +2,7 @@
 
 use crate::builtins::{Attribute, Global, OperationValue};
 use crate::code::Argument;
-use crate::stop::Why;
+use crate::trap::TrapKind;
 
 /// An object that a call refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Object {
 
 /// The owner of shared data: [`Area`](crate::code::Area), with its object resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DataOwner {
     /// The mount's.
     Vfs,
     /// The mount data.
@@ -69,8 +69,8 @@ pub trait Host {
     /// Passes shared data to `see`, exclusively. A missing object has none: `see` is not called.
     ///
     /// # Errors
-    /// [`Why::OutOfMemory`] if there is no room for the data of one more object.
-    fn shared(&mut self, place: Place, access: &mut dyn FnMut(&mut [u8])) -> Result<(), Why>;
+    /// [`TrapKind::OutOfMemory`] if there is no room for the data of one more object.
+    fn shared(&mut self, place: DataOwner, access: &mut dyn FnMut(&mut [u8])) -> Result<(), TrapKind>;
     /// The current error of the operation.
     fn last_error(&mut self) -> i32;
     /// Sets the error of the operation; 0 is none.

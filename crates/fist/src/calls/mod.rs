@@ -11,9 +11,9 @@ use crate::code::{Integer, Operator, Site};
 use crate::interpreter::CallHandler;
 use crate::memory::{self, Memory};
 use crate::program::Program;
-use crate::stop::Why;
+use crate::trap::TrapKind;
 use arguments::CallArgument;
-pub use host::{Host, Object, Place};
+pub use host::{DataOwner, Host, Object};
 use shared::{resolve_shared, store};
 
 /// The handler of a program's calls on behalf of a file system.
@@ -30,17 +30,17 @@ const CALL_WORK: u64 = 64;
 const LOWER_REQUEST_WORK: u64 = 64 << 10;
 
 impl CallHandler for Calls<'_> {
-    fn call(&mut self, memory: &mut Memory<'_>, site: usize, values: &[i64]) -> Result<i64, Why> {
+    fn call(&mut self, memory: &mut Memory<'_>, site: usize, values: &[i64]) -> Result<i64, TrapKind> {
         memory.meter().charge(CALL_WORK)?;
         let (site, pauses) = (&self.program.sites[site], memory.meter().pauses());
         let result = self.dispatch(memory, site, values);
         debug_assert!(memory.meter().pauses() == pauses || site.effects().sleeps, "{site:?} waits");
-        if self.host.ends() { Err(Why::Finished) } else { result }
+        if self.host.ends() { Err(TrapKind::Finished) } else { result }
     }
 }
 
 impl Calls<'_> {
-    fn dispatch(&mut self, memory: &mut Memory<'_>, site: &Site, values: &[i64]) -> Result<i64, Why> {
+    fn dispatch(&mut self, memory: &mut Memory<'_>, site: &Site, values: &[i64]) -> Result<i64, TrapKind> {
         let order = self.program.target.byte_order;
         match site {
             Site::BuiltIn(function, operands) => self.built_in(memory, *function, operands, values),
@@ -88,7 +88,7 @@ impl Calls<'_> {
         &mut self,
         memory: &mut Memory<'_>,
         request: impl FnOnce(&mut dyn Host) -> T,
-    ) -> Result<T, Why> {
+    ) -> Result<T, TrapKind> {
         memory.meter().charge(LOWER_REQUEST_WORK)?;
         memory.meter().pause();
         let result = request(self.host);
@@ -96,7 +96,7 @@ impl Calls<'_> {
         Ok(result)
     }
 
-    fn operation_value(&mut self, memory: &mut Memory<'_>, value: OperationValue) -> Result<i64, Why> {
+    fn operation_value(&mut self, memory: &mut Memory<'_>, value: OperationValue) -> Result<i64, TrapKind> {
         use OperationValue as V;
         match value {
             V::Name | V::ToName | V::Target | V::Xattr => {
@@ -113,7 +113,7 @@ impl Calls<'_> {
         memory: &mut Memory<'_>,
         value: OperationValue,
         argument: &CallArgument<'_>,
-    ) -> Result<(), Why> {
+    ) -> Result<(), TrapKind> {
         let assigned = match argument {
             // The lower layer checks whether the caller may request it.
             CallArgument::Integer(number, _) => {
@@ -126,24 +126,24 @@ impl Calls<'_> {
         };
         assigned.map_err(|error| {
             self.host.set_error(error);
-            Why::Finished
+            TrapKind::Finished
         })
     }
 
     fn update(
         &mut self,
-        (place, offset): (Place, usize),
+        (place, offset): (DataOwner, usize),
         integer: Integer,
         (operator, computed): (Operator, Integer),
         by: i64,
         is_postfix: bool,
-    ) -> Result<i64, Why> {
+    ) -> Result<i64, TrapKind> {
         let order = self.program.target.byte_order;
         let mut result = Ok(0);
         self.host.shared(place, &mut |bytes| {
             let before = memory::load(&bytes[offset..], integer, order);
             result = match crate::arithmetic::compute(operator, computed, computed.wrap(before), by) {
-                None => Err(Why::DivisionByZero),
+                None => Err(TrapKind::DivisionByZero),
                 Some(after) => {
                     let after = integer.wrap(after);
                     store(&mut bytes[offset..], integer, after, order);
@@ -156,7 +156,7 @@ impl Calls<'_> {
 }
 
 /// Allocates a string in memory of the run.
-fn allocate_text(memory: &mut Memory<'_>, mut text: Vec<u8>) -> Result<i64, Why> {
+fn allocate_text(memory: &mut Memory<'_>, mut text: Vec<u8>) -> Result<i64, TrapKind> {
     text.push(0);
     memory.meter().charge(text.len() as u64)?;
     memory.allocate(text)

@@ -14,8 +14,8 @@ use super::range::Range;
 use super::translator::{FLAGS, Operand, RegisterStorage, Translator};
 use crate::code::{Expression as E, Integer};
 use crate::memory::{Region, data_pointer};
-use crate::stop::Why;
 use crate::text::Span;
+use crate::trap::TrapKind;
 
 /// A region that has been looked up.
 struct LocatedRegion {
@@ -152,7 +152,7 @@ impl Translator<'_, '_> {
             // An object of an active function can be freed only by the handler of host calls; accesses do not check
             // again.
             let is_other = self.compare(IntCC::NotEqual, found.writable, bytes as i64);
-            self.trap_if(is_other, Why::Gone, span);
+            self.trap_if(is_other, TrapKind::StalePointer, span);
         }
         self.builder.def_var(address, found.address);
         self.builder.def_var(readable, found.readable);
@@ -229,7 +229,7 @@ impl Translator<'_, '_> {
             let max_index = i64::try_from(length).unwrap_or(i64::MAX) - 1;
             if !range.is_within(Range { low: 0, high: max_index }) {
                 let is_none = self.compare(IntCC::UnsignedGreaterThanOrEqual, index, length as i64);
-                self.trap_if(is_none, Why::NoElement, span);
+                self.trap_if(is_none, TrapKind::IndexOutOfRange, span);
             }
             range = Range { low: range.low.clamp(0, max_index.max(0)), high: range.high.clamp(0, max_index.max(0)) };
         }
@@ -240,7 +240,7 @@ impl Translator<'_, '_> {
             let less = self.constant(low);
             let above = self.builder.ins().isub(index, less);
             let is_far = self.compare(IntCC::UnsignedGreaterThan, above, high - low);
-            self.trap_if(is_far, Why::OutOfBounds, span);
+            self.trap_if(is_far, TrapKind::OutOfBounds, span);
             range = Range { low: range.low.max(low), high: range.high.min(high).max(low) };
         }
         let size = self.constant(size as i64);
@@ -252,7 +252,7 @@ impl Translator<'_, '_> {
     pub(crate) fn field(&mut self, pointer: Operand, bytes: u64) -> Operand {
         let range = Range::exactly(bytes as i64);
         if !range.is_within(Range::STEP) {
-            self.trap(Why::OutOfBounds, Span::default());
+            self.trap(TrapKind::OutOfBounds, Span::default());
             return pointer;
         }
         if bytes == 0 {

@@ -9,8 +9,8 @@ use super::range::Range;
 use super::translator::{FLAGS, Operand, Scope, Translator};
 use crate::code::Expression as E;
 use crate::interpreter::MAX_CALL_DEPTH;
-use crate::stop::Why;
 use crate::text::Span;
+use crate::trap::TrapKind;
 
 impl Translator<'_, '_> {
     /// Translates a call of a function of the program.
@@ -19,12 +19,12 @@ impl Translator<'_, '_> {
         let (function, facts) = (&self.program.functions[index], self.facts);
         let facts = &facts[index];
         if function.depth > MAX_CALL_DEPTH {
-            self.trap(Why::TooDeep, span);
+            self.trap(TrapKind::CallDepth, span);
             return Operand::Plain(self.constant(0), Range::FULL, None);
         }
         let max_depth = i64::from(MAX_CALL_DEPTH) - i64::from(function.depth) - i64::from(self.scope.depth);
         let is_too_deep = self.compare(IntCC::SignedGreaterThan, self.depth, max_depth);
-        self.trap_if(is_too_deep, Why::TooDeep, span);
+        self.trap_if(is_too_deep, TrapKind::CallDepth, span);
         self.consume_fuel(function.weight, span);
         if facts.is_inlined {
             return self.inline_call(index, &arguments);

@@ -230,12 +230,12 @@ mod tests {
     use super::*;
     use crate::interpreter::CallHandler;
     use crate::memory::Memory;
-    use crate::stop::Why;
+    use crate::trap::TrapKind;
 
     struct NoHandler;
 
     impl CallHandler for NoHandler {
-        fn call(&mut self, _: &mut Memory<'_>, _: usize, _: &[i64]) -> Result<i64, Why> {
+        fn call(&mut self, _: &mut Memory<'_>, _: usize, _: &[i64]) -> Result<i64, TrapKind> {
             Ok(0)
         }
     }

@@ -6,8 +6,8 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::range::Range;
 use super::translator::Translator;
 use crate::code::{Integer, Operator};
-use crate::stop::Why;
 use crate::text::Span;
+use crate::trap::TrapKind;
 
 /// A division of at most this by less than this becomes a multiplication.
 const MAX_SMALL_DIVIDEND: i64 = 1 << 31;
@@ -54,7 +54,7 @@ impl Translator<'_, '_> {
             Operator::Divide | Operator::Remainder => {
                 if other.1.contains(0) {
                     let is_zero = self.compare(IntCC::Equal, other.0, 0);
-                    self.trap_if(is_zero, Why::DivisionByZero, span);
+                    self.trap_if(is_zero, TrapKind::DivisionByZero, span);
                 }
                 let is_wide = integer.is_unsigned && integer.bytes == 8;
                 if is_wide && !(one.1.is_natural() && other.1.is_natural()) {

@@ -6,8 +6,8 @@ use crate::code::Integer;
 use crate::interpreter::{CallHandler, MAX_FUEL};
 use crate::memory::{self, Frame, Memory, Region};
 use crate::meter::Fuel;
-use crate::stop::{Stop, Why};
 use crate::text::Span;
+use crate::trap::{Trap, TrapKind};
 
 /// A table of regions, in the form that compiled code reads.
 #[repr(C)]
@@ -30,7 +30,7 @@ pub(crate) struct NumberedEntities {
     /// Locations in the source text.
     pub(crate) spans: Vec<Span>,
     /// Traps.
-    pub(crate) traps: Vec<Stop>,
+    pub(crate) traps: Vec<Trap>,
     /// Sizes of the objects of each function in bytes.
     pub(crate) objects: Vec<Vec<u64>>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Machine<'r, 'm> {
     frames: Vec<Frame>,
     /// Fuel beyond the part that compiled code counts.
     fuel: Fuel,
-    trap: Option<Stop>,
+    trap: Option<Trap>,
     panic: Option<Box<dyn Any + Send>>,
 }
 
@@ -77,7 +77,7 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// The result of the run, after compiled code has returned.
-    pub(crate) fn finish(mut self) -> Result<i64, Stop> {
+    pub(crate) fn finish(mut self) -> Result<i64, Trap> {
         if let Some(panic) = self.panic.take() {
             std::panic::resume_unwind(panic);
         }
@@ -94,7 +94,7 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Ends the run with a trap: compiled code returns when it sees this.
-    pub(crate) fn trap(&mut self, stop: Stop) -> i64 {
+    pub(crate) fn trap(&mut self, stop: Trap) -> i64 {
         self.trap_state = TRAPPED_IN_CALLBACK;
         self.trap = Some(stop);
         0
@@ -112,18 +112,18 @@ impl<'r, 'm> Machine<'r, 'm> {
         self.tables = tables(self.memory);
     }
 
-    fn trap_at(&self, location: i64) -> impl Fn(Why) -> Stop + use<> {
+    fn trap_at(&self, location: i64) -> impl Fn(TrapKind) -> Trap + use<> {
         let span = self.numbers.spans[location as usize];
-        move |why| Stop { why, span }
+        move |kind| Trap { kind, span }
     }
 
     /// Loads the integer at a pointer that compiled code could not validate.
-    pub(crate) fn load(&mut self, pointer: i64, integer: i64, location: i64) -> Result<i64, Stop> {
+    pub(crate) fn load(&mut self, pointer: i64, integer: i64, location: i64) -> Result<i64, Trap> {
         self.memory.load(pointer, integer_of(integer)).map_err(self.trap_at(location))
     }
 
     /// Stores an integer at a pointer that compiled code could not validate.
-    pub(crate) fn store(&mut self, pointer: i64, value: i64, integer: i64, location: i64) -> Result<i64, Stop> {
+    pub(crate) fn store(&mut self, pointer: i64, value: i64, integer: i64, location: i64) -> Result<i64, Trap> {
         let trap_at = self.trap_at(location);
         self.memory.store(pointer, integer_of(integer), value).map_err(trap_at).map(|()| 0)
     }
@@ -132,32 +132,32 @@ impl<'r, 'm> Machine<'r, 'm> {
     ///
     /// # Panics
     /// If the access is valid: then the compiled code is wrong.
-    pub(crate) fn refuse(&mut self, pointer: i64, bytes: i64, is_write: i64, location: i64) -> Result<i64, Stop> {
+    pub(crate) fn refuse(&mut self, pointer: i64, bytes: i64, is_write: i64, location: i64) -> Result<i64, Trap> {
         let bytes = bytes as usize;
         let found = match is_write {
             0 => self.memory.read(pointer, bytes).map(|_| ()),
             _ => self.memory.write(pointer, bytes).map(|_| ()),
         };
         match found {
-            Err(why) => Err(self.trap_at(location)(why)),
+            Err(kind) => Err(self.trap_at(location)(kind)),
             Ok(()) => panic!("compiled code refuses a valid access"),
         }
     }
 
     /// Refills the fuel up to the next clock check, after it has dropped below zero.
-    pub(crate) fn more(&mut self, left: i64, location: i64) -> Result<i64, Stop> {
+    pub(crate) fn more(&mut self, left: i64, location: i64) -> Result<i64, Trap> {
         let more = self.fuel.refill(left.unsigned_abs(), self.memory.meter());
         more.map(|fuel| fuel as i64).map_err(self.trap_at(location))
     }
 
     /// Copies bytes.
-    pub(crate) fn copy(&mut self, to: i64, from: i64, bytes: i64, location: i64) -> Result<i64, Stop> {
+    pub(crate) fn copy(&mut self, to: i64, from: i64, bytes: i64, location: i64) -> Result<i64, Trap> {
         let trap_at = self.trap_at(location);
         self.memory.copy(to, from, bytes as usize).map_err(trap_at).map(|()| 0)
     }
 
     /// Zeroes an object.
-    pub(crate) fn clear(&mut self, pointer: i64) -> Result<i64, Stop> {
+    pub(crate) fn clear(&mut self, pointer: i64) -> Result<i64, Trap> {
         if let Ok(bytes) = self.memory.rest_mut(pointer) {
             bytes.fill(0);
         }
@@ -165,7 +165,7 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Allocates the objects of a function; returns the region number of the first one.
-    pub(crate) fn enter(&mut self, function: i64, location: i64) -> Result<i64, Stop> {
+    pub(crate) fn enter(&mut self, function: i64, location: i64) -> Result<i64, Trap> {
         let frame = self.memory.enter(&self.numbers.objects[function as usize]);
         self.refresh_tables();
         let frame = frame.map_err(self.trap_at(location))?;
@@ -174,7 +174,7 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Frees the objects of the innermost function.
-    pub(crate) fn leave(&mut self) -> Result<i64, Stop> {
+    pub(crate) fn leave(&mut self) -> Result<i64, Trap> {
         if let Some(frame) = self.frames.pop() {
             self.memory.leave(frame);
         }
@@ -182,7 +182,7 @@ impl<'r, 'm> Machine<'r, 'm> {
     }
 
     /// Makes an intrinsic or host call.
-    pub(crate) fn site(&mut self, site: i64, location: i64, values: &[i64]) -> Result<i64, Stop> {
+    pub(crate) fn site(&mut self, site: i64, location: i64, values: &[i64]) -> Result<i64, Trap> {
         let result = self.handler.call(self.memory, site as usize, values);
         self.refresh_tables();
         result.map_err(self.trap_at(location))

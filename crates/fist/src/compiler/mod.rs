@@ -41,9 +41,9 @@ use crate::interpreter::{CallHandler, MAX_CALL_DEPTH, MAX_FUEL};
 use crate::memory::Memory;
 use crate::meter::Fuel;
 use crate::program::Program;
-use crate::stop::{Stop, Why};
 use crate::target::ByteOrder;
 use crate::text::Span;
+use crate::trap::{Trap, TrapKind};
 pub use error::CompileError;
 use facts::FunctionFacts;
 use machine::{Machine, NumberedEntities};
@@ -131,11 +131,11 @@ impl Compiled {
         handler: &mut dyn CallHandler,
         function: usize,
         values: &[i64],
-    ) -> Result<i64, Stop> {
+    ) -> Result<i64, Trap> {
         debug_assert_eq!(program.functions.len(), self.functions.len(), "the program that was compiled");
         let FunctionInfo { parameters, depth } = self.functions[function];
         if depth > MAX_CALL_DEPTH {
-            return Err(Stop { why: Why::TooDeep, span: Span::default() });
+            return Err(Trap { kind: TrapKind::CallDepth, span: Span::default() });
         }
         let mut machine = Machine::new(&self.numbers, memory, handler);
         if values.len() >= parameters {

@@ -7,7 +7,7 @@ use cranelift_jit::JITModule;
 use cranelift_module::FuncId;
 
 use super::machine::Machine;
-use crate::stop::Stop;
+use crate::trap::Trap;
 
 /// An entry point: takes the machine and the arguments; the return value is in the machine afterwards.
 type Entry = unsafe extern "C" fn(*mut Machine<'_, '_>, *const i64);
@@ -62,7 +62,7 @@ impl Drop for MachineCode {
 /// The pointer is the one that compiled code was entered with, and nothing else uses the machine.
 unsafe fn handle_callback(
     machine: *mut Machine<'_, '_>,
-    request: impl FnOnce(&mut Machine<'_, '_>) -> Result<i64, Stop>,
+    request: impl FnOnce(&mut Machine<'_, '_>) -> Result<i64, Trap>,
 ) -> i64 {
     // SAFETY: compiled code passes the pointer that it was entered with, and waits for this function.
     let machine = unsafe { &mut *machine };

@@ -16,8 +16,8 @@ use super::range::Range;
 use crate::code::{Function, Register};
 use crate::interpreter::MAX_CALL_DEPTH;
 use crate::program::Program;
-use crate::stop::{Stop, Why};
 use crate::text::Span;
+use crate::trap::{Trap, TrapKind};
 
 /// The functions that compiled code calls.
 #[derive(Default)]
@@ -48,10 +48,10 @@ impl LocationTable {
     }
 
     /// The number of a trap: one more than its index, since 0 means none.
-    fn trap(&mut self, why: Why, span: Span) -> i64 {
+    fn trap(&mut self, kind: TrapKind, span: Span) -> i64 {
         let traps = &mut self.numbers.traps;
-        *self.numbers_of_traps.entry((why as u8, span)).or_insert_with(|| {
-            traps.push(Stop { why, span });
+        *self.numbers_of_traps.entry((kind as u8, span)).or_insert_with(|| {
+            traps.push(Trap { kind, span });
             traps.len() as i64
         })
     }
@@ -277,8 +277,8 @@ impl<'t, 'a> Translator<'t, 'a> {
         self.builder.seal_block(next);
     }
 
-    fn trap_block(&mut self, why: Why, span: Span) -> Block {
-        let number = self.locations.trap(why, span);
+    fn trap_block(&mut self, kind: TrapKind, span: Span) -> Block {
+        let number = self.locations.trap(kind, span);
         let builder = &mut self.builder;
         *self.trap_blocks.entry(number).or_insert_with(|| {
             let block = builder.create_block();
@@ -288,14 +288,14 @@ impl<'t, 'a> Translator<'t, 'a> {
     }
 
     /// Traps if the condition holds.
-    pub(crate) fn trap_if(&mut self, condition: Value, why: Why, span: Span) {
-        let block = self.trap_block(why, span);
+    pub(crate) fn trap_if(&mut self, condition: Value, kind: TrapKind, span: Span) {
+        let block = self.trap_block(kind, span);
         self.unless(condition, block);
     }
 
     /// Traps. The code after it is unreachable.
-    pub(crate) fn trap(&mut self, why: Why, span: Span) {
-        let block = self.trap_block(why, span);
+    pub(crate) fn trap(&mut self, kind: TrapKind, span: Span) {
+        let block = self.trap_block(kind, span);
         self.jump(block);
     }
 

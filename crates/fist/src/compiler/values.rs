@@ -9,8 +9,8 @@ use super::range::Range;
 use super::translator::{Operand, RegisterStorage, Translator};
 use crate::code::{Comparison, Expression as E, Integer, Operator, Register};
 use crate::memory::data_pointer;
-use crate::stop::Why;
 use crate::text::Span;
+use crate::trap::TrapKind;
 
 /// Maximum size of a simple value in expressions: it is computed unconditionally rather than branched around.
 const SIMPLE_MAX: usize = 16;
@@ -192,7 +192,7 @@ impl Translator<'_, '_> {
         let half = self.constant(32);
         let differing = self.builder.ins().ushr(both, half);
         let is_other = self.compare(IntCC::NotEqual, differing, 0);
-        self.trap_if(is_other, Why::OtherObject, span);
+        self.trap_if(is_other, TrapKind::DifferentObjects, span);
         let bytes = self.builder.ins().isub(one, other);
         let (bytes, range) = self.wrap(bytes, Range::FULL, Integer::INT);
         let size = size as i64;

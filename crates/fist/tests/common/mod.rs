@@ -8,14 +8,14 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use fist::builtins::{Attribute, Global, OperationValue};
-use fist::calls::{Calls, Host, Object, Place};
+use fist::calls::{Calls, DataOwner, Host, Object};
 use fist::check::check;
 use fist::code::Argument;
 use fist::compiler::Compiled;
 use fist::memory::Memory;
 use fist::meter::{MAX_WORK, Meter};
 use fist::program::Program;
-use fist::stop::{Stop, Why};
+use fist::trap::{Trap, TrapKind};
 
 /// Checks a description that has no errors.
 pub(crate) fn program(name: &str, text: &str) -> Program {
@@ -121,12 +121,12 @@ impl Host for RecordingHost {
         b"name".to_vec()
     }
 
-    fn shared(&mut self, place: Place, access: &mut dyn FnMut(&mut [u8])) -> Result<(), Why> {
+    fn shared(&mut self, place: DataOwner, access: &mut dyn FnMut(&mut [u8])) -> Result<(), TrapKind> {
         match place {
-            Place::Vfs => access(&mut self.vfs),
-            Place::Mount => access(&mut self.mount),
-            Place::Argument(_) | Place::Object(_) => access(&mut self.vnode),
-            Place::Data(index) => access(&mut self.data[index]),
+            DataOwner::Vfs => access(&mut self.vfs),
+            DataOwner::Mount => access(&mut self.mount),
+            DataOwner::Argument(_) | DataOwner::Object(_) => access(&mut self.vnode),
+            DataOwner::Data(index) => access(&mut self.data[index]),
         }
         Ok(())
     }
@@ -205,7 +205,7 @@ impl Host for RecordingHost {
 }
 
 /// Runs a function.
-pub(crate) fn run(program: &Program, notes: &mut RecordingHost, function: &str, values: &[i64]) -> Result<i64, Stop> {
+pub(crate) fn run(program: &Program, notes: &mut RecordingHost, function: &str, values: &[i64]) -> Result<i64, Trap> {
     run_on(program, notes, function, values, &[], &mut [])
 }
 
@@ -217,7 +217,7 @@ pub(crate) fn run_on(
     values: &[i64],
     input: &[u8],
     output: &mut [u8],
-) -> Result<i64, Stop> {
+) -> Result<i64, Trap> {
     let index = program.functions.iter().position(|one| one.name == function).expect("a function of this name");
     let compiled = Compiled::new(program).unwrap_or_else(|error| panic!("{error}"));
     let (mut other_notes, mut other_output) = (notes.clone(), output.to_vec());
@@ -237,7 +237,7 @@ pub(crate) fn interpret(
     values: &[i64],
     input: &[u8],
     output: &mut [u8],
-) -> Result<i64, Stop> {
+) -> Result<i64, Trap> {
     let mut memory = Memory::new(&program.data, input, output).metered(notes.meter());
     fist::interpreter::run(program, &mut memory, &mut Calls { program, host: notes }, function, values)
 }
@@ -251,7 +251,7 @@ pub(crate) fn run_compiled(
     values: &[i64],
     input: &[u8],
     output: &mut [u8],
-) -> Result<i64, Stop> {
+) -> Result<i64, Trap> {
     let mut memory = Memory::new(&program.data, input, output).metered(notes.meter());
     compiled.run(program, &mut memory, &mut Calls { program, host: notes }, function, values)
 }

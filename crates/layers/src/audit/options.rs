@@ -8,7 +8,7 @@ use super::reporter::Reporter;
 use super::rules::AuditRules;
 use super::sink::{SYSLOG_SOCKET, Sink};
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
-use crate::rules::{self, Given};
+use crate::rules::{self, RuleSource};
 
 pub(crate) const NAME: &str = "audit";
 
@@ -74,16 +74,16 @@ pub(crate) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> 
 
 /// Returns the single rule that the options define, the rules of the file, or the default rules.
 fn rules(options: &Options<'_>) -> Result<AuditRules, OptionError> {
-    match rules::given(options, &parse::RULE_KEYS, parse::rule)? {
-        Given::File(rules) => Ok(AuditRules::new(rules)),
-        Given::Options(keys) => {
+    match rules::rule_source(options, &parse::RULE_KEYS, parse::rule)? {
+        RuleSource::File(rules) => Ok(AuditRules::new(rules)),
+        RuleSource::Options(keys) => {
             let mut rule = parse::match_all_rule();
             for key in keys {
                 options.read(key, |value| parse::set_key(&mut rule, key, value))?;
             }
             Ok(AuditRules::new(vec![rule]))
         }
-        Given::Nowhere => Ok(AuditRules::new(parse::default_rules())),
+        RuleSource::None => Ok(AuditRules::new(parse::default_rules())),
     }
 }
 

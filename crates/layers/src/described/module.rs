@@ -14,8 +14,8 @@ use ::fist::memory::Memory;
 use ::fist::operations::{self, OPERATIONS, Part};
 use ::fist::program::{Field, Level, Program, Rule, Type};
 use ::fist::reach;
-use ::fist::stop::{Stop, Why};
 use ::fist::target::Target;
+use ::fist::trap::{Trap, TrapKind};
 use ::fist::tree::{Access, Direction};
 use vnode::layer::Operation;
 use vnode::{AccessControl, Errno, Properties, Result, TimesTell};
@@ -282,7 +282,7 @@ impl LoadedModule {
         function: usize,
         values: &[i64],
         memory: &mut Memory<'_>,
-    ) -> std::result::Result<i64, Why> {
+    ) -> std::result::Result<i64, TrapKind> {
         let mut calls = Calls { program: &self.program, host };
         let result = match &self.compiled {
             Some(compiled) => compiled.run(&self.program, memory, &mut calls, function, values),
@@ -292,13 +292,13 @@ impl LoadedModule {
     }
 
     /// Logs where a function trapped, and the trap kind.
-    pub(crate) fn log_trap(&self, function: usize, Stop { why, span }: Stop) -> Why {
-        if why != Why::Finished {
+    pub(crate) fn log_trap(&self, function: usize, Trap { kind, span }: Trap) -> TrapKind {
+        if kind != TrapKind::Finished {
             let name = &self.program.functions[function].name;
             let line = self.lines.partition_point(|start| *start <= span.start);
-            tracing::error!(target: "fist", "{}:{line}: {name} was stopped: {why}", self.kind);
+            tracing::error!(target: "fist", "{}:{line}: {name} was stopped: {kind}", self.kind);
         }
-        why
+        kind
     }
 }
 

@@ -3,7 +3,7 @@
 use super::fault_rules::FaultRules;
 use super::parse;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
-use crate::rules::{self, Given};
+use crate::rules::{self, RuleSource};
 
 pub(crate) const NAME: &str = "faulty";
 
@@ -48,10 +48,10 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
 pub(crate) fn read_rules(pairs: &[(String, String)]) -> Result<FaultRules, OptionError> {
     let options = Options::new(NAME, OPTIONS, pairs)?;
     let seed = options.read("seed", number)?.unwrap_or(0);
-    let rules = match rules::given(&options, &parse::RULE_KEYS, parse::rule)? {
-        Given::File(rules) => rules,
-        Given::Options(keys) => vec![rule_from_options(&options, &keys)?],
-        Given::Nowhere => Vec::new(),
+    let rules = match rules::rule_source(&options, &parse::RULE_KEYS, parse::rule)? {
+        RuleSource::File(rules) => rules,
+        RuleSource::Options(keys) => vec![rule_from_options(&options, &keys)?],
+        RuleSource::None => Vec::new(),
     };
     Ok(FaultRules::new(rules, seed))
 }

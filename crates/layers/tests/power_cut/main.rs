@@ -31,7 +31,7 @@ use disks::Disks;
 use fastrand::Rng;
 use forks::cut_commit;
 use operations::{Layout, cut_operation};
-use programs::{PROGRAMS, cut_program};
+use programs::{DATA_LAYERS, DATA_PROGRAMS, PROGRAMS, cut_data_program, cut_program};
 use scene::Scenario;
 
 /// Cuts of each scenario if nothing else is said.
@@ -189,4 +189,19 @@ fn synchronized_data_survive() {
 #[test]
 fn synchronized_data_survive_in_a_mount() {
     check_programs(true);
+}
+
+#[test]
+fn synchronized_data_of_data_layers_survive() {
+    let mut all = Vec::new();
+    for layer in DATA_LAYERS {
+        for program in DATA_PROGRAMS {
+            for is_mounted in [false, true] {
+                let name = format!("{} on {layer}{}", program.name, if is_mounted { " mounted" } else { "" });
+                let run = move |cuts, random: &mut Rng| cut_data_program(program, layer, is_mounted, cuts, random);
+                all.push((name, run));
+            }
+        }
+    }
+    check(all);
 }

@@ -3,6 +3,8 @@
 use std::fs;
 
 use fastrand::Rng;
+use layers::Branch;
+use vnode::FileSystemRef;
 
 use super::commits::with_random_syncs;
 use super::operations::{DiskScenario, Layout, check, join};
@@ -172,11 +174,79 @@ pub(crate) const PROGRAMS: &[Program] = &[
     ),
 ];
 
-/// Runs a program once, and cuts the power at points that the random numbers choose.
+/// A data layer in the place of the union, by its name among the layers or the samples.
+pub(crate) const DATA_LAYERS: &[&str] = &["negate", "rot13"];
+
+const PLAIN_BRANCH: Branches = &[("rw", &["a/big", "b"])];
+
+/// What is done with a file system that has a data layer.
+pub(crate) const DATA_PROGRAMS: &[Program] = &[
+    program("a new file", PLAIN_BRANCH, &[Create("/a/new", b'n'), Fsync("/a/new"), Write("/a/new", b'm')]),
+    program(
+        "a file that is written again",
+        PLAIN_BRANCH,
+        &[Write("/a/big", b'x'), Fdatasync("/a/big"), Write("/a/big", b'y'), Fsync("/a/big"), Write("/a/big", b'z')],
+    ),
+    program(
+        "a file that is cut and grows",
+        PLAIN_BRANCH,
+        &[
+            Truncate("/a/big", 4_001),
+            Fdatasync("/a/big"),
+            Truncate("/a/big", 9_000),
+            Fsync("/a/big"),
+            Truncate("/a/big", 100),
+            Write("/a/big", b'x'),
+        ],
+    ),
+    program("a synchronous write", PLAIN_BRANCH, &[WriteSynchronously("/a/big", b'x'), WriteSynchronously("/b", b'y')]),
+    program(
+        "a file that is replaced",
+        PLAIN_BRANCH,
+        &[Create("/new", b'n'), Fsync("/new"), Rename("/new", "/a/big"), FsyncDirectory("/a"), FsyncDirectory("")],
+    ),
+];
+
+/// Builds what is tested from its branches.
+type Build<'a> = &'a dyn Fn(Vec<Branch>) -> Result<FileSystemRef, String>;
+
+/// Runs a program once on a data layer over a directory, and cuts the power at points that the random numbers choose.
+///
+/// # Errors
+/// In words, what is not as it was promised.
+pub(crate) fn cut_data_program(
+    program: &Program,
+    layer: &str,
+    is_mounted: bool,
+    cuts: usize,
+    random: &mut Rng,
+) -> Result<(), String> {
+    let build = |mut branches: Vec<Branch>| {
+        let sample = || samples::KINDS.iter().find(|kind| kind.name == layer);
+        let kind = layers::kind(layer).or_else(sample).ok_or("there is no such layer")?;
+        kind.stack(&[], branches.remove(0).file_system).map_err(|error| error.to_string())
+    };
+    cut_program_on(&build, &|_| Ok(()), program, Layout::Together, is_mounted, cuts, random)
+}
+
+/// Runs a program once on a union, and cuts the power at points that the random numbers choose.
 ///
 /// # Errors
 /// In words, what is not as it was promised.
 pub(crate) fn cut_program(
+    program: &Program,
+    layout: Layout,
+    is_mounted: bool,
+    cuts: usize,
+    random: &mut Rng,
+) -> Result<(), String> {
+    let build = |branches| Ok(join(branches, program.options)? as FileSystemRef);
+    cut_program_on(&build, &check, program, layout, is_mounted, cuts, random)
+}
+
+fn cut_program_on(
+    build: Build<'_>,
+    check: &dyn Fn(Vec<Branch>) -> Result<(), String>,
     program: &Program,
     layout: Layout,
     is_mounted: bool,
@@ -191,11 +261,11 @@ pub(crate) fn cut_program(
             fs::write(scenario_disks.branch(index).join(path), vec![b'#'; BIG_FILE_BYTES]).unwrap();
         }
     }
-    let mut history = PromiseHistory::new(state_of(&*join(scenario_disks.scene.branches(), options)?)?);
+    let mut history = PromiseHistory::new(state_of(&*build(scenario_disks.scene.branches())?)?);
     scenario_disks.disks.begin();
     {
         let branches = with_random_syncs(scenario_disks.scene.branches(), |index| scenario_disks.branch(index), random);
-        let mut user = UnionUser::of(join(branches, options)?, is_mounted);
+        let mut user = UnionUser::of(build(branches)?, is_mounted);
         for step in steps {
             let begun = scenario_disks.disks.requests();
             user.perform(*step)?;
@@ -206,9 +276,9 @@ pub(crate) fn cut_program(
         }
     }
     scenario_disks.cut(cuts, random, |scene, point| {
-        let found = state_of(&*join(scene.branches(), options)?)?;
+        let found = state_of(&*build(scene.branches())?)?;
         history.check(&found, point)?;
         check(scene.branches())?;
-        history.check(&state_of(&*join(scene.branches(), options)?)?, point)
+        history.check(&state_of(&*build(scene.branches())?)?, point)
     })
 }

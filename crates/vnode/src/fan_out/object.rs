@@ -14,6 +14,9 @@ use crate::{
 /// Branch objects of an object, by branch.
 pub(crate) type BranchObjects = Vec<Option<VnodeRef>>;
 
+/// Results of a change by branch, and the lock on the object, under which they are used.
+pub(crate) type ChangeResults<'a, T> = (Vec<Option<T>>, Option<KeyedGuard<'a, Handle>>);
+
 /// Several file systems as one.
 pub(crate) struct FanOut {
     pub(crate) branches: Vec<FileSystemRef>,
@@ -257,7 +260,7 @@ impl FanOutVnode {
         &self,
         caller: &Caller,
         change: impl Fn(&Caller, usize, &VnodeRef) -> Result<T>,
-    ) -> Result<(Vec<Option<T>>, Option<KeyedGuard<'_, Handle>>)> {
+    ) -> Result<ChangeResults<'_, T>> {
         let guard = self.lock(caller)?;
         Ok((self.fan_out.change(caller, self.primary, &self.branch_objects(), change)?, guard))
     }

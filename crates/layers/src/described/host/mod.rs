@@ -7,11 +7,11 @@ mod objects;
 use std::sync::PoisonError;
 
 use ::fist::builtins::{Attribute, Global, OperationValue};
-use ::fist::calls::{Host, Object, Place};
+use ::fist::calls::{DataOwner, Host, Object};
 use ::fist::code::{Argument, Role};
 use ::fist::memory::Memory;
 use ::fist::meter::Meter;
-use ::fist::stop::{Stop, Why};
+use ::fist::trap::{Trap, TrapKind};
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{Attributes, Caller, Entry, Errno, Name, RenameMode, Result, VnodeRef};
 
@@ -150,17 +150,16 @@ impl<'a> RuleContext<'a> {
         memory.meter().resume();
         self.run_count += 1;
         let is_late = self.run_count > MAX_RUNS_WITHOUT_CLOCK_CHECK && memory.meter().look().is_err();
-        let done =
-            match is_late {
-                true => Err(module
-                    .log_trap(function, Stop { why: Why::TooLong, span: module.program.functions[function].span })),
-                false => module.run(self, function, &[], &mut memory),
-            };
+        let done = match is_late {
+            true => Err(module
+                .log_trap(function, Trap { kind: TrapKind::TimeLimit, span: module.program.functions[function].span })),
+            false => module.run(self, function, &[], &mut memory),
+        };
         memory.meter().pause();
         self.meter = memory.meter().clone();
-        if let Err(why) = done {
+        if let Err(kind) = done {
             self.is_finished = true;
-            if why != Why::Finished {
+            if kind != TrapKind::Finished {
                 self.error = Errno::EIO.number();
             }
         }
@@ -343,13 +342,13 @@ impl Host for RuleContext<'_> {
         }
     }
 
-    fn shared(&mut self, location: Place, access: &mut dyn FnMut(&mut [u8])) -> std::result::Result<(), Why> {
+    fn shared(&mut self, location: DataOwner, access: &mut dyn FnMut(&mut [u8])) -> std::result::Result<(), TrapKind> {
         let shared = match location {
-            Place::Vfs => &self.module.vfs,
-            Place::Mount => &self.module.mount,
-            Place::Data(index) => &self.module.data[index],
-            Place::Argument(argument) => return self.with_vnode_fields(&Object::Argument(argument), access),
-            Place::Object(value) => return self.with_vnode_fields(&Object::Value(value), access),
+            DataOwner::Vfs => &self.module.vfs,
+            DataOwner::Mount => &self.module.mount,
+            DataOwner::Data(index) => &self.module.data[index],
+            DataOwner::Argument(argument) => return self.with_vnode_fields(&Object::Argument(argument), access),
+            DataOwner::Object(value) => return self.with_vnode_fields(&Object::Value(value), access),
         };
         access(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(())

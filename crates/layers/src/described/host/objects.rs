@@ -6,7 +6,7 @@ use ::fist::budget::Lease;
 use ::fist::builtins::{Attribute, OperationValue};
 use ::fist::calls::Object;
 use ::fist::code::Role;
-use ::fist::stop::Why;
+use ::fist::trap::TrapKind;
 use vnode::fan_out::FanOutVnode;
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
@@ -259,12 +259,12 @@ impl RuleContext<'_> {
     /// Passes the `%per_vnode` fields of an object to `see`.
     ///
     /// # Errors
-    /// Returns [`Why::OutOfMemory`] if the mount has no room for the fields of one more object.
+    /// Returns [`TrapKind::OutOfMemory`] if the mount has no room for the fields of one more object.
     pub(crate) fn with_vnode_fields(
         &mut self,
         object: &Object,
         access: &mut dyn FnMut(&mut [u8]),
-    ) -> std::result::Result<(), Why> {
+    ) -> std::result::Result<(), TrapKind> {
         let Some(structure) = self.module.level().vnode else { return Ok(()) };
         let Some(found) = self.find(object) else { return Ok(()) };
         let node = self.node.wrap(found.lower);
@@ -279,7 +279,7 @@ impl RuleContext<'_> {
             *fields = VnodeFields::default();
             let mut lease = Lease::of(Arc::clone(&self.module.object_budget));
             if !lease.grow_to(size) {
-                return Err(Why::OutOfMemory);
+                return Err(TrapKind::OutOfMemory);
             }
             *fields = VnodeFields { layout: self.module.layout, bytes: vec![0; size as usize], _lease: lease };
         }
