@@ -50,7 +50,7 @@ pub(crate) fn try_filled(byte: u8, length: usize) -> Result<Vec<u8>, TrapKind> {
 /// A copy of bytes.
 ///
 /// # Errors
-/// As [`filled`].
+/// As [`try_filled`].
 pub(crate) fn try_copy(bytes: &[u8]) -> Result<Vec<u8>, TrapKind> {
     let mut copy = try_filled(0, bytes.len())?;
     copy.copy_from_slice(bytes);

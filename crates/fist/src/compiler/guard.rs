@@ -9,7 +9,7 @@
 //!   is not negative; and only at a count that, as an unsigned number, is at most `end - 16`. So from this count on
 //!   every window has sixteen bytes. [`GuardedCount`] is such a count: only the head of the loop creates one, and every
 //!   access takes one.
-//! - A [`Table`] is accessed only if its window covers the whole range of the index; a larger index is clamped to the
+//! - A [`LookupTable`] is accessed only if its window covers the whole range of the index; a larger index is clamped to the
 //!   last entry.
 
 use cranelift_codegen::ir::condcodes::IntCC;

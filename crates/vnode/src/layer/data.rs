@@ -24,13 +24,13 @@ const FILL_SIZE: usize = 1 << 20;
 const ZEROED_BYTES_SAVED: usize = 16 << 20;
 
 impl<L: Layer> Blocks<'_, L> {
-    /// Reads the part of the range that the file has; see [`OpenFile::read_at`].
+    /// Reads the part of the range that the file has; see [`crate::OpenFile::read_at`].
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let _guard = self.shared(offset, offset.saturating_add(buffer.len() as u64))?;
         self.read_locked(offset, buffer)
     }
 
-    /// Writes at `offset`, or at the end; see [`OpenFile::write_at`].
+    /// Writes at `offset`, or at the end; see [`crate::OpenFile::write_at`].
     pub(crate) fn write(&self, offset: Option<u64>, data: &[u8], kill_privileges: bool) -> Result<usize> {
         if data.is_empty() {
             return Ok(0);
@@ -60,7 +60,7 @@ impl<L: Layer> Blocks<'_, L> {
         })
     }
 
-    /// Sets the size; see [`OpenFile::truncate`].
+    /// Sets the size; see [`crate::OpenFile::truncate`].
     pub(crate) fn truncate(&self, size: u64, kill_privileges: bool) -> Result<()> {
         let (_guard, size_below) = self.whole()?;
         let old = self.shape.plain_size(size_below);
@@ -89,7 +89,7 @@ impl<L: Layer> Blocks<'_, L> {
         self.lower.truncate(&self.lower_caller, self.shape.encoded_size(size)?, kill_privileges)
     }
 
-    /// Reserves, punches or zeroes; see [`OpenFile::allocate`]. Ranges cannot be collapsed or inserted.
+    /// Reserves, punches or zeroes; see [`crate::OpenFile::allocate`]. Ranges cannot be collapsed or inserted.
     pub(crate) fn allocate(&self, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
         let keep_size = mode.contains(AllocateMode::KEEP_SIZE);
         let zero = mode.bits() & !AllocateMode::KEEP_SIZE.bits() == AllocateMode::ZERO_RANGE.bits();
@@ -116,7 +116,7 @@ impl<L: Layer> Blocks<'_, L> {
         if grows { self.all_or_nothing(size_below, |change| self.grow(change, size, end, false)) } else { Ok(()) }
     }
 
-    /// Finds data or a hole; see [`OpenFile::seek`].
+    /// Finds data or a hole; see [`crate::OpenFile::seek`].
     pub(crate) fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {
         let _guard = self.shared(offset, u64::MAX)?;
         let size = self.size()?;

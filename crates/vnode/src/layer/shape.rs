@@ -68,7 +68,7 @@ impl DataShape {
 pub struct Block {
     /// Its number, from 0.
     pub number: u64,
-    /// Set if the file ends with this block. Reported only with [`Layer::marks_last_block`]; otherwise false.
+    /// Set if the file ends with this block. Reported only with [`super::Layer::marks_last_block`]; otherwise false.
     pub is_last: bool,
 }
 
