@@ -6,8 +6,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use layers::options::{OptionError, OptionProblem, Options};
-use layers::{Branch, BranchOpener, Kind};
-use vnode::fan_out::{BranchHealth, Changes, Routing, join};
+use layers::{Branch, BranchMode, BranchOpener, Kind};
+use vnode::fan_out::{BranchHealth, Changes, MAX_BRANCHES, Routing, join};
 use vnode::layer::{Layer, stack};
 use vnode::{Caller, Errno, FileSystemRef, Result, VnodeRef, XattrMode};
 
@@ -39,11 +39,12 @@ impl Routing for Mirror {
         *candidates.iter().min_by_key(|branch| health.latency(**branch)).unwrap_or(&candidates[0])
     }
 
-    fn branch_failed(&self, failed: usize, error: Errno) {
+    fn branch_failed(&self, failed: usize, error: Errno, health: &BranchHealth) {
         let label = &self.labels[failed];
         tracing::warn!("mirror: {label} did not take a change and is used no more ({error}): make it a copy again");
-        for (root, other) in self.roots.iter().zip(&self.labels).filter(|(_, other)| *other != label) {
-            if let Err(error) = add_behind(root, label) {
+        for other in health.healthy().filter(|other| *other != failed) {
+            if let Err(error) = add_behind(&self.roots[other], label) {
+                let other = &self.labels[other];
                 tracing::error!(
                     "mirror: {other} cannot record that {label} is behind ({error}): do not mount that one"
                 );
@@ -71,6 +72,12 @@ fn create(
 ) -> std::result::Result<FileSystemRef, OptionError> {
     let options = Options::new(KIND.name, KIND.options, pairs)?;
     let labels: Vec<String> = branches.iter().map(|branch| branch.label.clone()).collect();
+    if branches.len() > MAX_BRANCHES
+        || branches.iter().any(|branch| branch.mode.unwrap_or(BranchMode::ReadWrite) != BranchMode::ReadWrite)
+    {
+        let message = format!("all branches of a mirror are written, and there are at most {MAX_BRANCHES}");
+        return Err(options.error("", OptionProblem::Unfinished { message }));
+    }
     let roots: Vec<VnodeRef> = branches.iter().map(|branch| branch.file_system.root()).collect();
     for (root, label) in roots.iter().zip(&labels) {
         let behind = behind(root).map_err(|error| options.error(label, OptionProblem::Branch { error }))?;

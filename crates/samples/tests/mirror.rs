@@ -191,6 +191,94 @@ fn lack_of_descriptors_for_a_moment_makes_no_branch_fail() {
     assert_eq!(read(&branches[1].root(), "file").unwrap(), b"data");
 }
 
+#[test]
+fn a_file_that_cannot_be_opened_in_all_branches_is_opened_in_none() {
+    for broken in [0, 1] {
+        let branches = [breakable(), breakable()];
+        let top = mirror_of(&branches).unwrap().root();
+        write(&top, "file", b"data").unwrap();
+        let file = top.lookup(&root(), name("file")).unwrap().vnode;
+        break_with(&branches[broken], &[("operations", "open"), ("error", "EMFILE")]);
+        assert_eq!(file.open(&root(), OpenFlags::READ_WRITE).err(), Some(Errno::EMFILE));
+        break_with(&branches[broken], &[]);
+        write(&top, "later", b"x").unwrap();
+        assert_same(&branches);
+    }
+}
+
+#[test]
+fn a_file_is_truncated_in_all_branches_however_it_is_opened() {
+    let branches = [memory(), memory()];
+    let top = mirror_of(&branches).unwrap().root();
+    for access in [OpenFlags::READ, OpenFlags::WRITE, OpenFlags::READ_WRITE] {
+        write(&top, "file", b"data").unwrap();
+        let file = top.lookup(&root(), name("file")).unwrap().vnode;
+        drop(file.open(&root(), access.with(OpenFlags::TRUNCATE)).unwrap());
+        assert_same(&branches);
+    }
+}
+
+#[test]
+fn a_branch_that_cannot_store_what_was_written_is_left_out() {
+    for (broken, operations) in [(0, "fsync"), (1, "fsync"), (0, "flush")] {
+        let branches = [breakable(), breakable()];
+        let top = mirror_of(&branches).unwrap().root();
+        let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+        let file = top.create(&root(), name("file"), &how).unwrap().file;
+        file.write_at(&root(), 0, b"data", false).unwrap();
+        break_with(&branches[broken], &[("operations", operations), ("error", "ENOSPC")]);
+        match operations {
+            "fsync" => file.fsync(&root(), false).unwrap(),
+            _ => file.flush(&root(), vnode::LockOwner(1)).unwrap(),
+        }
+        break_with(&branches[broken], &[]);
+        write(&top, "later", b"x").unwrap();
+        assert_eq!(read(&branches[broken].root(), "later").err(), Some(Errno::ENOENT), "{operations} {broken}");
+        assert_eq!(read(&branches[1 - broken].root(), "later").unwrap(), b"x");
+    }
+}
+
+#[test]
+fn names_are_stored_in_all_branches() {
+    let branches = [breakable(), breakable()];
+    let top = mirror_of(&branches).unwrap().root();
+    write(&top, "file", b"data").unwrap();
+    let open = top.open_directory(&root()).unwrap();
+    break_with(&branches[1], &[("operations", "opendir:fsync"), ("error", "EIO")]);
+    open.fsync(&root(), false).unwrap();
+    break_with(&branches[1], &[]);
+    write(&top, "later", b"x").unwrap();
+    assert_eq!(read(&branches[1].root(), "later").err(), Some(Errno::ENOENT), "it was asked, and failed");
+}
+
+#[test]
+fn the_last_branch_goes_on_and_names_those_that_failed() {
+    let branches = [breakable(), breakable(), breakable()];
+    let mirror = mirror_of(&branches).unwrap();
+    let top = mirror.root();
+    for broken in [1, 2] {
+        break_with(&branches[broken], &[("operations", "mkdir"), ("error", "ENOSPC")]);
+        top.mkdir(&root(), name(&format!("d{broken}")), 0o755).unwrap();
+        break_with(&branches[broken], &[]);
+    }
+    break_with(&branches[0], &[("operations", "mkdir"), ("error", "EIO")]);
+    assert_eq!(top.mkdir(&root(), name("d"), 0o755).err(), Some(Errno::EIO));
+    break_with(&branches[0], &[]);
+    write(&top, "later", b"x").unwrap();
+    assert_eq!(read(&branches[0].root(), "later").unwrap(), b"x");
+    let behind = |branch: usize| branches[branch].root().getxattr(&root(), b"user.plyfs.mirror.behind").unwrap();
+    assert_eq!(behind(0), b"branch1\nbranch2\n");
+    assert_eq!(behind(2), b"branch1\n", "a failed branch is no evidence against others");
+}
+
+#[test]
+fn a_branch_that_is_not_to_be_written_is_refused() {
+    let branch = |mode| Branch { file_system: memory(), mode: Some(mode), label: format!("{mode}") };
+    let branches = vec![branch(layers::BranchMode::ReadWrite), branch(layers::BranchMode::ReadOnly)];
+    let refused = mirror::KIND.join(&[], branches, None).err().unwrap().to_string();
+    assert!(refused.contains("all branches of a mirror are written"), "{refused}");
+}
+
 /// One of many callers, which all work on the same few names.
 fn work(top: &VnodeRef, seed: u64, names: usize) {
     let mut random = fastrand::Rng::with_seed(seed);

@@ -99,8 +99,10 @@ fn title(plan: &RunPlan) -> String {
 
 /// Returns one of these runs per combination of layers: runs also differ in other properties.
 fn stacks(plans: Vec<RunPlan>, titles: &mut BTreeSet<String>) -> Vec<RunPlan> {
-    let is_new =
-        |plan: &RunPlan| plan.run_kind != RunKind::Small && !plan.layers.is_empty() && titles.insert(title(plan));
+    // A mirror's branches have to be the same, and what is prepared here is in some: its own tests make its branches fail.
+    let is_tried =
+        |plan: &RunPlan| plan.run_kind != RunKind::Small && !plan.layers.is_empty() && plan.layers[0] != "mirror";
+    let is_new = |plan: &RunPlan| is_tried(plan) && titles.insert(title(plan));
     plans.into_iter().filter(is_new).collect()
 }
 

@@ -7,10 +7,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::handle::inode_number;
-use super::object::FanOutVnode;
+use super::object::{FanOutVnode, ReadOrder};
 use crate::{
     AllocateMode, Attributes, Caller, DirectoryEntry, Errno, Handle, KeyedGuard, Lock, LockOwner, OpenDirectory,
-    OpenDirectoryRef, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget, VnodeRef, transfer_fully,
+    OpenDirectoryRef, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget, Vnode, VnodeRef, transfer_fully,
 };
 
 /// An open file of a fan-out: the files of its branch objects.
@@ -45,8 +45,8 @@ impl FanOutFile {
         &self.files
     }
 
-    fn read<T>(&self, read: impl FnMut(usize, &OpenFileRef) -> Result<T>) -> Result<T> {
-        self.node.fan_out.read(self.node.primary(), &self.files, read)
+    fn read<T>(&self, order: ReadOrder, read: impl FnMut(usize, &OpenFileRef) -> Result<T>) -> Result<T> {
+        self.node.fan_out.read(self.node.primary(), order, &self.files, read)
     }
 
     fn change<T>(
@@ -58,15 +58,17 @@ impl FanOutFile {
     }
 
     /// Has written data stored in every branch where the file is open.
-    fn store(&self, caller: &Caller, store: impl Fn(&Caller, &OpenFileRef) -> Result<()>) -> Result<()> {
-        if self.flags.writes() {
-            return self.change(caller, |caller, _, file| store(caller, file)).map(drop);
-        }
-        self.files.iter().flatten().map(|file| store(caller, file)).fold(Ok(()), Result::and)
+    fn store(&self, store: impl FnMut(&OpenFileRef) -> Result<()>) -> Result<()> {
+        self.node.fan_out.store(&self.files, store)
     }
 
-    fn primary(&self) -> Result<&OpenFileRef> {
-        self.files[self.node.primary()].as_ref().ok_or(Errno::EIO)
+    /// Returns the file that has locks and answers commands: that of the primary branch, as long as it is healthy.
+    fn main(&self) -> Result<&OpenFileRef> {
+        let is_usable = |branch: &usize| self.files[*branch].is_some();
+        let mut healthy = self.node.health().healthy().filter(is_usable);
+        let primary = Some(self.node.primary()).filter(|branch| !self.node.health().has_failed(*branch));
+        let branch = primary.filter(is_usable).or_else(|| healthy.next());
+        branch.and_then(|branch| self.files[branch].as_ref()).ok_or(Errno::EIO)
     }
 
     /// Moves up to `length` bytes in each branch, as many in each as in the first that moves any.
@@ -98,7 +100,7 @@ impl FanOutFile {
 
 impl OpenFile for FanOutFile {
     fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.read(|_, file| file.read_at(caller, offset, buffer))
+        self.read(ReadOrder::Routed, |_, file| file.read_at(caller, offset, buffer))
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
@@ -109,7 +111,7 @@ impl OpenFile for FanOutFile {
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
-        Ok(self.node.attributes(self.node.primary(), self.read(|_, file| file.getattr(caller))?))
+        self.read(ReadOrder::PrimaryFirst, |branch, file| Ok(self.node.attributes(branch, file.getattr(caller)?)))
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
@@ -118,7 +120,7 @@ impl OpenFile for FanOutFile {
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
-        self.store(caller, |caller, file| file.flush(caller, owner))
+        self.store(|file| file.flush(caller, owner))
     }
 
     fn closing_tells(&self) -> bool {
@@ -130,7 +132,7 @@ impl OpenFile for FanOutFile {
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
-        self.store(caller, |caller, file| file.fsync(caller, data_only))
+        self.store(|file| file.fsync(caller, data_only))
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
@@ -139,7 +141,7 @@ impl OpenFile for FanOutFile {
     }
 
     fn seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
-        self.read(|_, file| file.seek(caller, offset, target))
+        self.read(ReadOrder::Routed, |_, file| file.seek(caller, offset, target))
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
@@ -149,7 +151,9 @@ impl OpenFile for FanOutFile {
             return Err(Errno::EXDEV);
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let _guard = to.lock(caller, to_offset, length as u64)?;
+        // The source must not change between two branches.
+        let target: VnodeRef = to.node.shared()?;
+        let _guards = self.node.lock_both(&target);
         let copied = to.transfer(caller, length, |caller, branch, target, part| {
             let source = self.files[branch].as_ref().ok_or(Errno::EXDEV)?;
             let (done, length) = (part.start as u64, part.len() as u64);
@@ -159,23 +163,23 @@ impl OpenFile for FanOutFile {
     }
 
     fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
-        self.primary()?.lock(caller, owner, lock)
+        self.main()?.lock(caller, owner, lock)
     }
 
     fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
-        self.primary()?.test_lock(caller, owner, lock)
+        self.main()?.test_lock(caller, owner, lock)
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
-        self.primary()?.ioctl(caller, command, input, output)
+        self.node.ioctl(caller, command, input, output)
     }
 
     fn poll(&self, caller: &Caller, events: u32) -> Result<u32> {
-        self.read(|_, file| file.poll(caller, events))
+        self.read(ReadOrder::Routed, |_, file| file.poll(caller, events))
     }
 
     fn backing(&self) -> Option<BorrowedFd<'_>> {
-        if self.node.fan_out.changes_all() { None } else { self.primary().ok()?.backing() }
+        if self.node.fan_out.changes_all() { None } else { self.main().ok()?.backing() }
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -185,14 +189,16 @@ impl OpenFile for FanOutFile {
 
 /// An open directory of a fan-out.
 pub(crate) struct FanOutDirectory {
+    node: Arc<FanOutVnode>,
     branch: usize,
     directory: OpenDirectoryRef,
 }
 
 impl FanOutDirectory {
-    /// Wraps an open directory of a branch; a directory of the first branch is returned as it is.
-    pub(crate) fn over(branch: usize, directory: OpenDirectoryRef) -> OpenDirectoryRef {
-        if branch == 0 { directory } else { Arc::new(Self { branch, directory }) }
+    /// Wraps an open directory of a branch; one of the first branch is returned as it is, unless there may be changes in others.
+    pub(crate) fn over(node: Arc<FanOutVnode>, branch: usize, directory: OpenDirectoryRef) -> OpenDirectoryRef {
+        let is_as_shown = branch == 0 && !node.fan_out.changes_all();
+        if is_as_shown { directory } else { Arc::new(Self { node, branch, directory }) }
     }
 }
 
@@ -209,6 +215,10 @@ impl OpenDirectory for FanOutDirectory {
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
-        self.directory.fsync(caller, data_only)
+        if !self.node.fan_out.changes_all() {
+            return self.directory.fsync(caller, data_only);
+        }
+        let fsync = |object: &VnodeRef| object.open_directory(&Caller::server())?.fsync(caller, data_only);
+        self.node.fan_out.store(&self.node.branch_objects(), fsync)
     }
 }

@@ -1,14 +1,15 @@
 //! A fan-out as a file system.
 
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
-use super::handle::{MAX_BRANCHES, of_branch, parse};
+use super::handle::{MAX_BRANCHES, is_digest, of_branch, parse};
 use super::health::BranchHealth;
 use super::object::FanOut;
 use super::routing::Routing;
 use crate::{
-    Claim, Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks,
+    Claim, Control, ControlError, Description, Errno, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks,
     LiveTable, Name, Notifier, Properties, Result, VnodeRef,
 };
 
@@ -26,6 +27,8 @@ pub fn join(branches: Vec<FileSystemRef>, routing: impl Routing) -> FileSystemRe
         live: LiveTable::default(),
         locks: KeyedLocks::default(),
         names: KeyedLocks::default(),
+        failing: Mutex::default(),
+        has_digests: AtomicBool::new(false),
     })))
 }
 
@@ -44,12 +47,15 @@ impl FileSystem for FanOutFileSystem {
     }
 
     fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
-        if let Some(live) = self.0.live.find(handle) {
-            return Ok(live);
+        if is_digest(handle) {
+            return Ok(self.0.live.find(handle).ok_or(Errno::ESTALE)?);
         }
         let (branch, object) = parse(handle)?;
-        let file_system = self.0.branches.get(branch).ok_or(crate::Errno::ESTALE)?;
-        let objects = self.0.objects_at_path_of(branch, &file_system.resolve(&object)?);
+        let file_system = self.0.branches.get(branch).ok_or(Errno::ESTALE)?;
+        if self.0.health.has_failed(branch) {
+            return Err(Errno::ESTALE);
+        }
+        let objects = self.0.objects_at_path_of(branch, &file_system.resolve(&object)?)?;
         Ok(self.0.node(branch, objects)?)
     }
 
@@ -76,6 +82,7 @@ impl FileSystem for FanOutFileSystem {
             read_only: joined.read_only || in_all && self.healthy().any(|branch| branch.properties().read_only),
             needs_every_data_operation: joined.needs_every_data_operation || in_all,
             has_backing_files: joined.has_backing_files && !in_all,
+            persistent_handles: joined.persistent_handles && !self.0.has_digests.load(Ordering::Relaxed),
             ..joined
         }
     }

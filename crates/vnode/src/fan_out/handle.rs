@@ -7,8 +7,8 @@ use crate::{Errno, Handle, Result};
 
 /// Set in the first byte of a handle that has a digest in place of the branch object's handle.
 const DIGEST: u8 = 0x80;
-/// Maximum number of branches: the first byte of a handle has the branch.
-pub(crate) const MAX_BRANCHES: usize = DIGEST as usize;
+/// Maximum number of branches of a fan-out: the first byte of a handle has the branch.
+pub const MAX_BRANCHES: usize = DIGEST as usize;
 
 /// Returns the handle of an object: the index of its primary branch, and the handle of the branch object there. If that is too
 /// long, as where many fan-outs lie on each other, it is replaced by a digest: such a handle is valid as long as the object is
@@ -26,6 +26,11 @@ fn digest(branch: usize, object: &Handle) -> Handle {
     let mut bytes = vec![branch as u8 | DIGEST];
     keys.iter().for_each(|key| bytes.extend_from_slice(&key.hash_one(object).to_ne_bytes()));
     Handle::new(&bytes).expect("a digest is short")
+}
+
+/// Returns whether a handle has a digest in place of the branch object's handle.
+pub(crate) fn is_digest(handle: &Handle) -> bool {
+    handle.as_bytes().first().is_some_and(|branch| branch & DIGEST != 0)
 }
 
 /// Returns the branch and the handle of the branch object.

@@ -57,7 +57,21 @@ impl BranchHealth {
 
 /// Returns whether an error is that of broken storage or a lost server, rather than of the object or the caller.
 pub(crate) fn is_of_storage(error: Errno) -> bool {
-    matches!(error, Errno::EIO | Errno::ESTALE | Errno::ENODEV | Errno::ENXIO | Errno::ETIMEDOUT)
+    const OF_STORAGE: &[i32] = &[
+        libc::EIO,
+        libc::ESTALE,
+        libc::ENODEV,
+        libc::ENXIO,
+        libc::ETIMEDOUT,
+        libc::ENOTCONN,
+        libc::ECONNABORTED,
+        libc::ECONNREFUSED,
+        libc::EHOSTDOWN,
+        libc::EHOSTUNREACH,
+        libc::EUCLEAN,
+        libc::EBADMSG,
+    ];
+    OF_STORAGE.iter().any(|number| error == Errno::new(*number))
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ mod routing;
 
 pub use file::FanOutFile;
 pub use file_system::join;
+pub use handle::MAX_BRANCHES;
 pub use health::BranchHealth;
 pub use object::FanOutVnode;
 pub use routing::{Changes, PrimaryOnly, Routing};

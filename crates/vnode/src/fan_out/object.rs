@@ -1,10 +1,11 @@
 //! A fan-out and its objects: which branch objects an object has, and how a read or a change reaches them.
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use super::handle::{inode_number, of_branch};
+use super::handle::{inode_number, is_digest, of_branch};
 use super::health::{BranchHealth, is_of_storage};
 use super::routing::{Changes, Routing};
 use crate::{
@@ -13,6 +14,15 @@ use crate::{
 
 /// Branch objects of an object, by branch.
 pub(crate) type BranchObjects = Vec<Option<VnodeRef>>;
+
+/// Branch that a read is tried in first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadOrder {
+    /// The primary one: for what differs between branches, such as inode numbers, times and cookies.
+    PrimaryFirst,
+    /// The one that the routing chooses: for what is the same in all.
+    Routed,
+}
 
 /// Results of a change by branch, and the lock on the object, under which they are used.
 pub(crate) type ChangeResults<'a, T> = (Vec<Option<T>>, Option<KeyedGuard<'a, Handle>>);
@@ -29,6 +39,10 @@ pub(crate) struct FanOut {
     /// Read-locked while a name is made; write-locked while one is removed, moved or made for an object that has one already,
     /// since what else may be done in between depends on which names there are; and while branch objects are looked up by path.
     pub(crate) names: KeyedLocks<()>,
+    /// Held while a branch becomes a failed one.
+    pub(crate) failing: Mutex<()>,
+    /// Whether objects have handles that are not valid after a restart.
+    pub(crate) has_digests: AtomicBool,
 }
 
 /// An object of a fan-out.
@@ -48,6 +62,9 @@ impl FanOut {
     pub(crate) fn node(self: &Arc<Self>, primary: usize, objects: BranchObjects) -> Result<Arc<FanOutVnode>> {
         let object = objects.get(primary).cloned().flatten().ok_or(Errno::ENOENT)?;
         let handle = of_branch(primary, &object.handle());
+        if is_digest(&handle) {
+            self.has_digests.store(true, Ordering::Relaxed);
+        }
         let node = self.live.find_or_insert(&handle, || {
             let (fan_out, object) = (Arc::clone(self), Arc::clone(&object));
             let new = |this: &Weak<FanOutVnode>| FanOutVnode {
@@ -56,7 +73,7 @@ impl FanOut {
                 primary,
                 handle,
                 object,
-                objects: RwLock::default(),
+                objects: RwLock::new(objects.clone()),
             };
             Arc::new_cyclic(new)
         });
@@ -70,23 +87,33 @@ impl FanOut {
     }
 
     /// Returns the branch objects of an object, including those at its path in the other branches.
-    pub(crate) fn objects_at_path_of(&self, primary: usize, object: &VnodeRef) -> BranchObjects {
+    ///
+    /// # Errors
+    /// `ESTALE` if all branches have to have it and its path is not known.
+    pub(crate) fn objects_at_path_of(&self, primary: usize, object: &VnodeRef) -> Result<BranchObjects> {
         let _names = self.changes_all().then(|| self.names.write(()));
         let mut objects = vec![None; self.branches.len()];
-        if let Ok(path) = object.path() {
+        let path = object.path();
+        if self.changes_all() && path.is_err() {
+            return Err(Errno::ESTALE);
+        }
+        if let Ok(path) = path {
             for branch in self.health.healthy().filter(|branch| *branch != primary) {
                 let found = look_up_path(self.branches[branch].root(), &path);
                 objects[branch] = found.ok().filter(|found| found.kind() == object.kind());
             }
         }
         objects[primary] = Some(Arc::clone(object));
-        objects
+        Ok(objects)
     }
 
-    /// Records that a branch refused a change that another has made.
-    pub(crate) fn fail(&self, branch: usize, error: Errno) {
-        if self.health.fail(branch) {
-            self.routing.branch_failed(branch, error);
+    /// Records that a branch refused a change that another has made. The last healthy branch stays what it is.
+    fn fail(&self, branch: usize, error: Errno) {
+        let _failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.health.has_failed(branch) && self.health.healthy().any(|other| other != branch) {
+            // Before anybody is told that a change is made which this branch does not have.
+            self.routing.branch_failed(branch, error, &self.health);
+            self.health.fail(branch);
         }
     }
 
@@ -109,35 +136,80 @@ impl FanOut {
             return Ok(results);
         }
         let (mut is_made, uncancelled) = (false, caller.uncancelled());
-        let mut failure = Errno::EIO;
+        let mut failures = Vec::new();
         for branch in self.health.healthy().collect::<Vec<_>>() {
             let caller = if is_made { &uncancelled } else { caller };
             let attempt = || match &subjects[branch] {
                 Some(subject) => self.health.time(branch, || change(caller, branch, subject)),
                 None => Err(Errno::ESTALE),
             };
-            let result = if is_made { patiently(attempt) } else { attempt() };
-            match result {
+            match if is_made { patiently(attempt) } else { attempt() } {
                 Ok(result) => {
                     results[branch] = Some(result);
                     is_made = true;
                 }
-                Err(error) if is_made => self.fail(branch, error),
                 // Storage that is broken does not keep the others from making the change.
-                Err(error) if is_of_storage(error) && self.health.healthy().count() > 1 => {
-                    self.fail(branch, error);
-                    failure = error;
-                }
+                Err(error) if is_made || is_of_storage(error) => failures.push((branch, error)),
                 Err(error) => return Err(error),
             }
         }
-        if is_made { Ok(results) } else { Err(failure) }
+        self.settled(results, &failures)
+    }
+
+    /// Returns the results of all branches, after those have failed that lack what another has done.
+    ///
+    /// # Errors
+    /// The first failure, if no branch has done it.
+    fn settled<T>(&self, results: Vec<Option<T>>, failures: &[(usize, Errno)]) -> Result<Vec<Option<T>>> {
+        match failures.first() {
+            Some((_, error)) if results.iter().all(Option::is_none) => Err(*error),
+            _ => {
+                failures.iter().for_each(|(branch, error)| self.fail(*branch, *error));
+                Ok(results)
+            }
+        }
+    }
+
+    /// Does in every healthy branch that has a subject what has to be done in each, whatever the others answer: a branch that
+    /// fails in it, unlike another, lacks what is to be stored.
+    ///
+    /// # Errors
+    /// The first, if all fail.
+    pub(crate) fn store<S>(&self, subjects: &[Option<S>], mut store: impl FnMut(&S) -> Result<()>) -> Result<()> {
+        let (mut results, mut failures): (Vec<Option<()>>, _) = (vec![None; subjects.len()], Vec::new());
+        for branch in self.health.healthy().collect::<Vec<_>>() {
+            if let Some(subject) = &subjects[branch] {
+                match store(subject) {
+                    Ok(()) => results[branch] = Some(()),
+                    Err(error) => failures.push((branch, error)),
+                }
+            }
+        }
+        self.settled(results, &failures).map(drop)
+    }
+
+    /// Opens several subjects, which changes nothing: in every healthy branch, or in none.
+    ///
+    /// # Errors
+    /// The first that is not of broken storage; of broken storage, if no branch can be opened.
+    pub(crate) fn open<S, T>(&self, subjects: &[Option<S>], open: impl Fn(&S) -> Result<T>) -> Result<Vec<Option<T>>> {
+        let mut results: Vec<Option<T>> = subjects.iter().map(|_| None).collect();
+        let mut failures = Vec::new();
+        for branch in self.health.healthy().collect::<Vec<_>>() {
+            match subjects[branch].as_ref().ok_or(Errno::ESTALE).and_then(&open) {
+                Ok(result) => results[branch] = Some(result),
+                Err(error) if is_of_storage(error) => failures.push((branch, error)),
+                Err(error) => return Err(error),
+            }
+        }
+        self.settled(results, &failures)
     }
 
     /// Reads from one of several subjects, and from another if its storage is broken.
     pub(crate) fn read<S, T>(
         &self,
         primary: usize,
+        order: ReadOrder,
         subjects: &[Option<S>],
         mut read: impl FnMut(usize, &S) -> Result<T>,
     ) -> Result<T> {
@@ -147,7 +219,12 @@ impl FanOut {
         let mut candidates: Vec<usize> = self.health.healthy().filter(|branch| subjects[*branch].is_some()).collect();
         let mut failure = Errno::EIO;
         while !candidates.is_empty() {
-            let branch = self.routing.reads_from(&candidates, &self.health);
+            let branch = match order {
+                ReadOrder::PrimaryFirst if candidates.contains(&primary) => primary,
+                ReadOrder::PrimaryFirst => candidates[0],
+                ReadOrder::Routed => self.routing.reads_from(&candidates, &self.health),
+            };
+            let branch = if candidates.contains(&branch) { branch } else { candidates[0] };
             let subject = subjects[branch].as_ref().ok_or(Errno::EIO)?;
             match self.health.time(branch, || read(branch, subject)) {
                 Err(error) if is_of_storage(error) => failure = error,
@@ -228,10 +305,15 @@ impl FanOutVnode {
         self.handle
     }
 
-    /// Replaces what is known of the branch objects.
-    fn learn(&self, objects: BranchObjects) {
-        let old = std::mem::replace(&mut *self.objects.write().unwrap_or_else(PoisonError::into_inner), objects);
+    /// Replaces what is known of the branch objects. Where all branches have them, one that was not found this time is kept.
+    fn learn(&self, mut objects: BranchObjects) {
+        let mut known = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        if self.fan_out.changes_all() {
+            objects.iter_mut().zip(known.iter()).for_each(|(new, old)| *new = new.take().or_else(|| old.clone()));
+        }
+        let old = std::mem::replace(&mut *known, objects);
         // Not under the lock: dropping a vnode may take its time.
+        drop(known);
         drop(old);
     }
 
@@ -247,12 +329,11 @@ impl FanOutVnode {
     }
 
     /// Reads from one of the branch objects.
-    pub(crate) fn read<T>(&self, read: impl FnMut(usize, &VnodeRef) -> Result<T>) -> Result<T> {
+    pub(crate) fn read<T>(&self, order: ReadOrder, mut read: impl FnMut(usize, &VnodeRef) -> Result<T>) -> Result<T> {
         if !self.fan_out.changes_all() {
-            let mut read = read;
             return read(self.primary, &self.object);
         }
-        self.fan_out.read(self.primary, &self.branch_objects(), read)
+        self.fan_out.read(self.primary, order, &self.branch_objects(), read)
     }
 
     /// Changes the branch objects. The lock is held until the result is dropped.

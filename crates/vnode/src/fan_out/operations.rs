@@ -1,9 +1,11 @@
 //! The operations on an object of a fan-out: reads of one branch object, changes of the primary one or of all.
 
 use std::any::Any;
+use std::cell::RefCell;
 
 use super::file::{FanOutDirectory, FanOutFile};
-use super::object::FanOutVnode;
+use super::health::is_of_storage;
+use super::object::{BranchObjects, FanOutVnode, ReadOrder};
 use crate::{
     AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
     OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
@@ -19,21 +21,29 @@ impl FanOutVnode {
     ) -> Result<Entry> {
         let _names = self.keep_names(caller)?;
         let (entries, _guard) = self.change(caller, make)?;
-        self.joined(self.completed(name, entries))
+        self.joined(self.completed(name, entries)?)
     }
 
     /// Looks up a name in the other branches, where no entries were made.
-    fn completed(&self, name: Name<'_>, mut entries: Vec<Option<Entry>>) -> Vec<Option<Entry>> {
+    ///
+    /// # Errors
+    /// Where all branches have to have it, those that say nothing of it.
+    fn completed(&self, name: Name<'_>, mut entries: Vec<Option<Entry>>) -> Result<Vec<Option<Entry>>> {
         let server = Caller::server();
         for (branch, directory) in self.branch_objects().iter().enumerate() {
             if entries[branch].is_none()
                 && !self.health().has_failed(branch)
                 && let Some(directory) = directory
             {
-                entries[branch] = directory.lookup(&server, name).ok();
+                entries[branch] = match directory.lookup(&server, name) {
+                    Err(error) if self.fan_out.changes_all() && error != Errno::ENOENT && !is_of_storage(error) => {
+                        return Err(error);
+                    }
+                    found => found.ok(),
+                };
             }
         }
-        entries
+        Ok(entries)
     }
 
     fn changed(&self, caller: &Caller, change: impl Fn(&Caller, usize, &VnodeRef) -> Result<()>) -> Result<()> {
@@ -45,13 +55,17 @@ impl FanOutVnode {
         let (entries, files): (Vec<_>, Vec<_>) =
             made.into_iter().map(|made| made.map(|made| (made.entry, made.file)).unzip()).unzip();
         let entries = match name {
-            Some(name) => self.completed(name, entries),
+            Some(name) => self.completed(name, entries)?,
             None => entries,
         };
         let entry = self.joined(entries)?;
         let file = FanOutFile::of_vnode(&entry.vnode, files, flags)?;
         Ok(Created { entry, file })
     }
+}
+
+fn with_branch<T>((branch, result): (usize, Option<T>)) -> Option<(usize, T)> {
+    Some((branch, result?))
 }
 
 impl Vnode for FanOutVnode {
@@ -64,7 +78,7 @@ impl Vnode for FanOutVnode {
     }
 
     fn path(&self) -> Result<Vec<u8>> {
-        self.primary_object().path()
+        self.read(ReadOrder::PrimaryFirst, |_, object| object.path())
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -72,31 +86,43 @@ impl Vnode for FanOutVnode {
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
-        // Numbers stay those of the primary branch whichever answers.
-        Ok(self.attributes(self.primary(), self.read(|_, object| object.getattr(caller))?))
+        self.read(ReadOrder::PrimaryFirst, |branch, object| Ok(self.attributes(branch, object.getattr(caller)?)))
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
         let (changed, _guard) = self.change(caller, |caller, _, object| object.setattr(caller, changes))?;
-        let attributes = changed.into_iter().flatten().next().ok_or(Errno::EIO)?;
-        Ok(self.attributes(self.primary(), attributes))
+        let mut changed: Vec<(usize, Attributes)> = changed.into_iter().enumerate().filter_map(with_branch).collect();
+        changed.sort_by_key(|(branch, _)| *branch != self.primary());
+        let (branch, attributes) = *changed.first().ok_or(Errno::EIO)?;
+        Ok(self.attributes(branch, attributes))
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
-        self.read(|_, object| object.access(caller, mode))
+        self.read(ReadOrder::Routed, |_, object| object.access(caller, mode))
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
         let _guard = self.share(caller)?;
         let mut entries: Vec<Option<Entry>> = self.branch_objects().iter().map(|_| None).collect();
-        let (branch, found) = self.read(|branch, object| Ok((branch, object.lookup(caller, name)?)))?;
+        let (branch, found) =
+            self.read(ReadOrder::PrimaryFirst, |branch, object| Ok((branch, object.lookup(caller, name)?)))?;
         entries[branch] = Some(found);
-        self.joined(self.completed(name, entries))
+        self.joined(self.completed(name, entries)?)
     }
 
     fn parent(&self, caller: &Caller) -> Result<VnodeRef> {
-        let (branch, parent) = self.read(|branch, object| Ok((branch, object.parent(caller)?)))?;
-        let objects = self.fan_out.objects_at_path_of(branch, &parent);
+        let (branch, parent) =
+            self.read(ReadOrder::PrimaryFirst, |branch, object| Ok((branch, object.parent(caller)?)))?;
+        let objects = match self.fan_out.changes_all() {
+            false => self.fan_out.objects_at_path_of(branch, &parent)?,
+            true => {
+                let server = Caller::server();
+                let parent_of = |object: Option<VnodeRef>| object?.parent(&server).ok();
+                let mut objects: BranchObjects = self.branch_objects().into_iter().map(parent_of).collect();
+                objects[branch] = Some(parent);
+                objects
+            }
+        };
         let is_in_primary = objects[self.primary()].is_some();
         Ok(self.fan_out.node(if is_in_primary { self.primary() } else { branch }, objects)?)
     }
@@ -126,7 +152,7 @@ impl Vnode for FanOutVnode {
             object.link(caller, targets[branch].as_ref().ok_or(Errno::EXDEV)?, name)
         };
         let (entries, _guard) = self.change(caller, link)?;
-        self.joined(self.completed(name, entries))
+        self.joined(self.completed(name, entries)?)
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
@@ -157,16 +183,21 @@ impl Vnode for FanOutVnode {
     }
 
     fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
-        self.read(|_, object| object.readlink(caller))
+        self.read(ReadOrder::Routed, |_, object| object.readlink(caller))
     }
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
         let node: VnodeRef = self.shared()?;
-        if flags.writes() || !self.fan_out.changes_all() {
+        if flags.truncates() || !self.fan_out.changes_all() {
             let (files, _guard) = self.change(caller, |caller, _, object| object.open(caller, flags))?;
             return FanOutFile::of_vnode(&node, files, flags);
         }
-        let (opened_in, file) = self.read(|branch, object| Ok((branch, object.open(caller, flags)?)))?;
+        if flags.writes() {
+            let files = self.fan_out.open(&self.branch_objects(), |object| object.open(caller, flags))?;
+            return FanOutFile::of_vnode(&node, files, flags);
+        }
+        let (opened_in, file) =
+            self.read(ReadOrder::Routed, |branch, object| Ok((branch, object.open(caller, flags)?)))?;
         // Any of the others may have to answer later.
         let others = |(branch, object): (usize, &Option<VnodeRef>)| match object {
             Some(object) if branch != opened_in && !self.health().has_failed(branch) => object.open(caller, flags).ok(),
@@ -178,8 +209,9 @@ impl Vnode for FanOutVnode {
     }
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
-        let (branch, directory) = self.read(|branch, object| Ok((branch, object.open_directory(caller)?)))?;
-        Ok(FanOutDirectory::over(branch, directory))
+        let (branch, directory) =
+            self.read(ReadOrder::PrimaryFirst, |branch, object| Ok((branch, object.open_directory(caller)?)))?;
+        Ok(FanOutDirectory::over(self.shared()?, branch, directory))
     }
 
     fn statfs(&self, caller: &Caller) -> Result<StatFs> {
@@ -188,7 +220,9 @@ impl Vnode for FanOutVnode {
             true => {
                 let objects = self.branch_objects();
                 let healthy = self.health().healthy().filter_map(|branch| objects[branch].as_ref());
-                healthy.map(|object| object.statfs(caller)).collect::<Result<_>>()?
+                let all = healthy.map(|object| object.statfs(caller));
+                all.filter(|statfs| !statfs.as_ref().is_err_and(|error| is_of_storage(*error)))
+                    .collect::<Result<_>>()?
             }
         };
         // What is written needs space in all.
@@ -197,7 +231,7 @@ impl Vnode for FanOutVnode {
     }
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
-        self.read(|_, object| object.getxattr(caller, name))
+        self.read(ReadOrder::Routed, |_, object| object.getxattr(caller, name))
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
@@ -205,7 +239,7 @@ impl Vnode for FanOutVnode {
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
-        self.read(|_, object| object.listxattr(caller))
+        self.read(ReadOrder::Routed, |_, object| object.listxattr(caller))
     }
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
@@ -218,6 +252,13 @@ impl Vnode for FanOutVnode {
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
-        self.primary_object().ioctl(caller, command, input, output)
+        if input.is_empty() {
+            return self.read(ReadOrder::PrimaryFirst, |_, object| object.ioctl(caller, command, input, output));
+        }
+        let output = RefCell::new(output);
+        let ioctl =
+            |caller: &Caller, _, object: &VnodeRef| object.ioctl(caller, command, input, &mut output.borrow_mut());
+        let (results, _guard) = self.change(caller, ioctl)?;
+        results.into_iter().flatten().next().ok_or(Errno::EIO)
     }
 }

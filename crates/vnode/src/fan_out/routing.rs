@@ -28,10 +28,11 @@ pub trait Routing: Send + Sync + 'static {
         candidates[0]
     }
 
-    /// Reports that a branch has failed: it refused a change with this error that another branch has made, and nothing is read
-    /// from it or changed in it from now on. Default: does nothing.
-    fn branch_failed(&self, branch: usize, error: Errno) {
-        let _ = (branch, error);
+    /// Reports that a branch is failing: it refused a change with this error that another branch has made, and nothing is read
+    /// from it or changed in it from now on. Nobody is told that the change is made before this returns, and the last healthy
+    /// branch never fails. Default: does nothing.
+    fn branch_failed(&self, branch: usize, error: Errno, health: &BranchHealth) {
+        let _ = (branch, error, health);
     }
 }
 

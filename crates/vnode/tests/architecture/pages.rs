@@ -14,7 +14,8 @@ fn source_files_that_pages_name_exist() {
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
         let words = text.split(|character: char| !(character.is_ascii_alphanumeric() || "_-./".contains(character)));
-        for word in words.map(|word| word.trim_end_matches('.')).filter(|word| word.ends_with(".rs")) {
+        for word in words.map(|word| word.trim_end_matches('.')).filter(|word| word.len() > 3 && word.ends_with(".rs"))
+        {
             let is_path = word.starts_with("crates/");
             let exists = if is_path { root.join(word).exists() } else { names.contains(basename(word)) };
             if !exists {
