@@ -79,8 +79,13 @@ fn contents(directory: &VnodeRef, path: &str, all: &mut Vec<String>) {
         };
         let xattrs = found.vnode.listxattr(&root()).unwrap();
         all.push(format!(
-            "{shown} {:?} {:o} {} {} {data:?} {xattrs:?}",
-            attributes.kind, attributes.mode, attributes.uid, attributes.nlink
+            "{shown} {:?} {:o} {} {} {} {:x} {xattrs:?}",
+            attributes.kind,
+            attributes.mode,
+            attributes.uid,
+            attributes.nlink,
+            data.len(),
+            data.iter().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)))
         ));
         if attributes.kind == FileKind::Directory {
             contents(&found.vnode, &shown, all);
@@ -269,6 +274,25 @@ fn the_last_branch_goes_on_and_names_those_that_failed() {
     let behind = |branch: usize| branches[branch].root().getxattr(&root(), b"user.plyfs.mirror.behind").unwrap();
     assert_eq!(behind(0), b"branch1\nbranch2\n");
     assert_eq!(behind(2), b"branch1\n", "a failed branch is no evidence against others");
+}
+
+#[test]
+fn copies_are_the_same_in_branches_that_copy_differently() {
+    let encoded = || layers::kind("rot13").unwrap().stack(&[], memory()).unwrap();
+    for branches in [[memory(), encoded()], [encoded(), memory()]] {
+        let top = mirror_of(&branches).unwrap().root();
+        let data: Vec<u8> = (0..300_000_u32).map(|index| index as u8).collect();
+        write(&top, "from", &data).unwrap();
+        let from = top.lookup(&root(), name("from")).unwrap().vnode.open(&root(), OpenFlags::READ).unwrap();
+        let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+        let to = top.create(&root(), name("to"), &how).unwrap().file;
+        let copy = |done| from.copy_range(&root(), done as u64, &to, done as u64, (data.len() - done) as u64);
+        let copied = vnode::transfer_fully(data.len(), |done| copy(done).map(|count| count as usize));
+        assert_eq!(copied, Ok(data.len()));
+        assert_same(&branches);
+        write(&top, "later", b"x").unwrap();
+        assert_eq!(read(&branches[1].root(), "later").unwrap(), b"x", "no branch has failed");
+    }
 }
 
 #[test]

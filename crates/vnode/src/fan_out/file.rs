@@ -13,6 +13,9 @@ use crate::{
     OpenDirectoryRef, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget, Vnode, VnodeRef, transfer_fully,
 };
 
+/// Number of bytes copied at a time in a branch that does not copy by itself.
+const COPY_BUFFER_BYTES: usize = 128 << 10;
+
 /// An open file of a fan-out: the files of its branch objects.
 pub struct FanOutFile {
     node: Arc<FanOutVnode>,
@@ -157,7 +160,15 @@ impl OpenFile for FanOutFile {
         let copied = to.transfer(caller, length, |caller, branch, target, part| {
             let source = self.files[branch].as_ref().ok_or(Errno::EXDEV)?;
             let (done, length) = (part.start as u64, part.len() as u64);
-            Ok(source.copy_range(caller, offset + done, target, to_offset + done, length)? as usize)
+            match source.copy_range(caller, offset + done, target, to_offset + done, length) {
+                // Of two branches, one may copy by itself and the other not.
+                Err(Errno::EXDEV | Errno::EOPNOTSUPP) => {
+                    let mut data = vec![0; part.len().min(COPY_BUFFER_BYTES)];
+                    let count = source.read_at(caller, offset + done, &mut data)?;
+                    target.write_at(caller, to_offset + done, &data[..count], false)
+                }
+                copied => Ok(copied? as usize),
+            }
         })?;
         Ok(copied as u64)
     }
