@@ -169,8 +169,9 @@ impl Union {
             Some(found) if found.kind() == FileKind::Directory && !self.is_live(found)? => &found.instances,
             Some(_) => return Ok(search),
         };
-        let is_replaced = replacements() != before;
         let is_outdated = are_outdated(directory, holders, caller)?;
+        // Asked last: a cache that another thread has dropped meanwhile is not outdated.
+        let is_replaced = replacements() != before;
         if is_replaced || is_outdated {
             self.search_by(SearchSource::Branches, directory, caller, stored)
         } else {

@@ -344,9 +344,10 @@ impl NameContents {
         instance.member.verify_absence()?;
         let before = instance.names.replacements();
         let names = instance.names.query(&instance.vnode, stored)?;
-        let is_replaced = instance.names.replacements() != before;
         if names.is_absent() {
-            let is_sure = !is_replaced && instance.names.is_outdated(&instance.vnode) == Ok(false);
+            let is_current = instance.names.is_outdated(&instance.vnode) == Ok(false);
+            // Asked last: a cache that another thread has dropped meanwhile is not outdated.
+            let is_sure = is_current && instance.names.replacements() == before;
             return Ok(Self { object: None, ends_search: false, is_sure });
         }
         if names.is_file() {

@@ -171,8 +171,9 @@ impl CachedNames {
         }
     }
 
-    /// Number of times the contents were replaced. If this has changed since a query, [`CachedNames::is_outdated`] says
-    /// nothing about the basis of its result: another thread has filled or dropped the cache meanwhile.
+    /// Number of times the contents were replaced. If this has changed from before a query until after
+    /// [`CachedNames::is_outdated`], the latter says nothing about the basis of the query's result: another thread has filled or
+    /// dropped the cache meanwhile.
     pub(crate) fn replacements(&self) -> u64 {
         self.0.as_ref().map_or(0, |cache| cache.replacements.load(Ordering::Acquire))
     }
