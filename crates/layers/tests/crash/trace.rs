@@ -99,8 +99,7 @@ pub(crate) fn changes(call: libc::c_long) -> bool {
 
 /// Runs the command, which is to call [`begin`], and kills it instead of the N-th (from 1) of those system calls after that
 /// which count.
-// Waited for by its number, as a process that is traced.
-#[allow(clippy::zombie_processes)]
+#[allow(clippy::zombie_processes, reason = "it is waited for by its number, as a process that is traced")]
 pub(crate) fn run(command: &mut Command, calls_max: usize, counts: fn(libc::c_long) -> bool) -> End {
     let child = command.spawn().expect("the test runs itself");
     let leader = child.id() as libc::pid_t;
