@@ -7,3 +7,8 @@ use layers::Kind;
 
 /// Registrations of these layers, for a stack builder.
 pub const KINDS: &[Kind] = &[mirror::KIND, negate::KIND];
+
+/// Returns the registration of the layer of this name.
+pub fn kind(name: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.name == name)
+}

@@ -195,8 +195,7 @@ fn stack_on<'l>(
 }
 
 fn kind(name: &str) -> Result<&'static layers::Kind, RecipeError> {
-    let sample = || samples::KINDS.iter().find(|kind| kind.name == name);
-    layers::kind(name).or_else(sample).ok_or_else(|| RecipeError(format!("no layer {name}")))
+    layers::kind(name).or_else(|| samples::kind(name)).ok_or_else(|| RecipeError(format!("no layer {name}")))
 }
 
 fn directory(path: &Path) -> Result<FileSystemRef, RecipeError> {

@@ -222,8 +222,7 @@ pub(crate) fn cut_data_program(
     random: &mut Rng,
 ) -> Result<(), String> {
     let build = |mut branches: Vec<Branch>| {
-        let sample = || samples::KINDS.iter().find(|kind| kind.name == layer);
-        let kind = layers::kind(layer).or_else(sample).ok_or("there is no such layer")?;
+        let kind = layers::kind(layer).or_else(|| samples::kind(layer)).ok_or("there is no such layer")?;
         kind.stack(&[], branches.remove(0).file_system).map_err(|error| error.to_string())
     };
     cut_program_on(&build, &|_| Ok(()), program, Layout::Together, is_mounted, cuts, random)
