@@ -3,14 +3,17 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use common::memory;
-use common::unions::{at, fill, list, name, read, scene, server, write};
+use common::unions::{at, fill, joined, list, name, read, scene, server, write};
 use layers::BranchMode::{ReadOnly, ReadWrite};
+use vnode::layer::{Layer, LayerVnode};
 use vnode::{
-    Creation, Errno, FileSystemRef, Lock, LockFamily, LockKind, LockOwner, OpenFileRef, OpenFlags, RenameMode,
-    SetAttributes, SetTime,
+    Attributes, Caller, Creation, Entry, Errno, FileSystemRef, Handle, Lock, LockFamily, LockKind, LockOwner, Name,
+    NameBuf, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, SetTime, Vnode,
 };
 
 fn read_text(file: &OpenFileRef) -> String {
@@ -292,6 +295,90 @@ fn foreign_object_is_seen_at_a_cached_miss() {
     // Nothing of it comes to light when the name is taken away.
     d.unlink(&server(), name("a")).unwrap();
     assert_eq!(read(&scene.union, "d/a").map(drop), Err(Errno::ENOENT));
+}
+
+/// A branch in which a query of a directory waits for another thread.
+struct Interleaved(Arc<Mutex<Option<Interleaving>>>);
+
+/// What another thread does between a look-up of a name and the next query of the directory's attributes by the same thread.
+struct Interleaving {
+    directory: Handle,
+    name: NameBuf,
+    /// The thread that has looked up the name.
+    thread: Option<ThreadId>,
+    action: Box<dyn FnOnce() + Send>,
+}
+
+impl Layer for Interleaved {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "interleaved"
+    }
+
+    fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        let found = node.forward_lookup(caller, name);
+        if let Some(planned) = &mut *self.0.lock().unwrap()
+            && planned.directory == node.handle()
+            && planned.name.as_name() == name
+        {
+            planned.thread = Some(thread::current().id());
+        }
+        found
+    }
+
+    fn getattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Attributes> {
+        let is_now = |planned: &mut Interleaving| {
+            planned.directory == node.handle() && planned.thread == Some(thread::current().id())
+        };
+        let planned = self.0.lock().unwrap().take_if(is_now);
+        if let Some(planned) = planned {
+            thread::spawn(planned.action).join().unwrap();
+        }
+        node.forward_getattr(caller)
+    }
+}
+
+#[test]
+fn foreign_object_is_seen_when_another_thread_drops_the_cache() {
+    const DIRECTORIES: usize = 16;
+    // Misses that reading so many names would cost: otherwise the other thread reads them instead of dropping them.
+    const NAMES: usize = 64;
+    let (plan, left) = (Arc::default(), memory());
+    let branch: FileSystemRef = vnode::layer::stack(Interleaved(Arc::clone(&plan)), left);
+    let scene = joined(vec![(ReadWrite, branch), (ReadOnly, memory())]);
+    for directory in 0..DIRECTORIES {
+        fill(&scene.branches[0], 0, &format!("d{directory}/"));
+        (0..NAMES).for_each(|file| fill(&scene.branches[1], 1, &format!("d{directory}/{file}")));
+    }
+    let (is_interleaved, deadline) = (Arc::new(AtomicBool::new(false)), Instant::now() + Duration::from_secs(60));
+    for round in 0.. {
+        // From then on no change can have the time of the last.
+        thread::sleep(Duration::from_millis(2_200));
+        for directory in 0..DIRECTORIES {
+            let (path, file) = (format!("d{directory}"), format!("new {round}"));
+            let d = at(&scene.union, &path).unwrap();
+            let (others, was_interleaved) = (Arc::clone(&d), Arc::clone(&is_interleaved));
+            let action = Box::new(move || {
+                assert_eq!(others.lookup(&server(), name("missing")).map(drop), Err(Errno::ENOENT));
+                was_interleaved.store(true, Ordering::SeqCst);
+            });
+            *plan.lock().unwrap() = Some(Interleaving {
+                directory: at(&scene.branches[0], &path).unwrap().handle(),
+                name: name(&file).to_owned(),
+                thread: None,
+                action,
+            });
+            // The names of both branches are known from here on, for a moment.
+            common::list(&d, &server());
+            fill(&scene.branches[1], 1, &format!("{path}/{file}"));
+            assert_eq!(d.lookup(&server(), name(&file)).map(drop), Ok(()), "{path}/{file}");
+        }
+        if is_interleaved.load(Ordering::SeqCst) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the names were never known for long enough");
+    }
 }
 
 #[test]
