@@ -16,6 +16,7 @@ mod file_system;
 mod flags;
 mod handle;
 mod keyed_locks;
+mod latency;
 pub mod layer;
 mod live_table;
 mod lock;
@@ -48,6 +49,7 @@ pub use file_system::{Control, ControlError, Description, FileSystem, FileSystem
 pub use flags::{AccessMode, AllocateMode, OpenFlags, RenameMode, SeekTarget, XattrMode};
 pub use handle::{HANDLE_MAX, Handle};
 pub use keyed_locks::{KeyedGuard, KeyedLocks};
+pub use latency::Latency;
 pub use live_table::LiveTable;
 pub use lock::{LOCK_RANGES_MAX, Lock, LockFamily, LockKind, LockOwner};
 pub use lock_ranges::{LockRange, LockRanges};

@@ -1,9 +1,8 @@
 //! Health of the branches: which have failed, and how long each takes to answer.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::Errno;
+use crate::{Errno, Latency};
 
 /// Health of the branches of a fan-out.
 #[derive(Debug)]
@@ -12,8 +11,7 @@ pub struct BranchHealth(Vec<Branch>);
 #[derive(Debug, Default)]
 struct Branch {
     has_failed: AtomicBool,
-    /// Moving average of the latency in microseconds.
-    latency: AtomicU32,
+    latency: Latency,
 }
 
 impl BranchHealth {
@@ -31,22 +29,14 @@ impl BranchHealth {
         (0..self.0.len()).filter(|branch| !self.has_failed(*branch))
     }
 
-    /// Returns the average latency of recent operations on a branch, in microseconds; 0 if none has been timed.
+    /// Returns the average [latency](Latency) of recent operations on a branch, in microseconds; 0 if none has been measured.
     pub fn latency(&self, branch: usize) -> u32 {
-        self.0[branch].latency.load(Ordering::Relaxed)
+        self.0[branch].latency.micros()
     }
 
     /// Runs an operation on a branch, and records its latency.
-    pub(crate) fn time<T>(&self, branch: usize, operation: impl FnOnce() -> T) -> T {
-        let begin = Instant::now();
-        let result = operation();
-        let taken = u32::try_from(begin.elapsed().as_micros()).unwrap_or(u32::MAX);
-        let average = self.latency(branch);
-        let next =
-            if taken > average { average + (taken - average).div_ceil(4) } else { average - (average - taken) / 4 };
-        // Approximately right even if other threads record values meanwhile.
-        self.0[branch].latency.store(next, Ordering::Relaxed);
-        result
+    pub(crate) fn measure<T>(&self, branch: usize, operation: impl FnOnce() -> T) -> T {
+        self.0[branch].latency.measure(operation)
     }
 
     /// Records that a branch has failed. Returns whether it had not before.
@@ -86,11 +76,9 @@ mod tests {
     }
 
     #[test]
-    fn the_latency_follows_recent_operations() {
-        let health = BranchHealth::new(1);
-        (0..8).for_each(|_| health.time(0, || std::thread::sleep(std::time::Duration::from_millis(2))));
-        assert!(health.latency(0) >= 1500, "{}", health.latency(0));
-        (0..100).for_each(|_| health.time(0, || ()));
-        assert!(health.latency(0) < 1000, "{}", health.latency(0));
+    fn each_branch_has_a_latency_of_its_own() {
+        let health = BranchHealth::new(2);
+        health.measure(1, || std::thread::sleep(std::time::Duration::from_millis(1)));
+        assert_eq!((health.latency(0), health.latency(1) > 0), (0, true));
     }
 }

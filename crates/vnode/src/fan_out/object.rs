@@ -140,7 +140,7 @@ impl FanOut {
         for branch in self.health.healthy().collect::<Vec<_>>() {
             let caller = if is_made { &uncancelled } else { caller };
             let attempt = || match &subjects[branch] {
-                Some(subject) => self.health.time(branch, || change(caller, branch, subject)),
+                Some(subject) => self.health.measure(branch, || change(caller, branch, subject)),
                 None => Err(Errno::ESTALE),
             };
             match if is_made { patiently(attempt) } else { attempt() } {
@@ -226,7 +226,7 @@ impl FanOut {
             };
             let branch = if candidates.contains(&branch) { branch } else { candidates[0] };
             let subject = subjects[branch].as_ref().ok_or(Errno::EIO)?;
-            match self.health.time(branch, || read(branch, subject)) {
+            match self.health.measure(branch, || read(branch, subject)) {
                 Err(error) if is_of_storage(error) => failure = error,
                 result => return result,
             }

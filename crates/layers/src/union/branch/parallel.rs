@@ -1,12 +1,12 @@
 //! Parallel queries of several branches: if branches are slow, as over a network, an operation takes as long as the slowest of
 //! them, not as all together; and if it has many to query, another CPU helps.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use vnode::{Cancellation, Errno, Result};
+use vnode::{Cancellation, Errno, Latency, Result};
 
 use crate::union::node::Instance;
 use crate::union::operations::helpers;
@@ -28,8 +28,7 @@ static QUERY_THREADS: AtomicUsize = AtomicUsize::new(0);
 /// Latency of a branch.
 #[derive(Default)]
 pub(crate) struct BranchLatency {
-    /// Moving average, in microseconds.
-    average: AtomicU32,
+    queries: Latency,
     threads: Arc<QueryThreads>,
 }
 
@@ -46,17 +45,7 @@ struct QueryThread(Arc<QueryThreads>);
 impl BranchLatency {
     /// Runs a query of the branch, and records how long it takes.
     pub(crate) fn measure<T>(&self, query: impl FnOnce() -> T) -> T {
-        let begin = Instant::now();
-        let result = query();
-        let taken = u32::try_from(begin.elapsed().as_micros()).unwrap_or(u32::MAX);
-        // Approximately right even if other threads record values meanwhile.
-        let average = self.expected();
-        let next =
-            if taken > average { average + (taken - average).div_ceil(4) } else { average - (average - taken) / 4 };
-        if next != average {
-            self.average.store(next, Ordering::Relaxed);
-        }
-        result
+        self.queries.measure(query)
     }
 
     /// Waits until no thread is querying the branch, at most for the given time.
@@ -67,7 +56,7 @@ impl BranchLatency {
 
     /// Expected latency, in microseconds.
     fn expected(&self) -> u32 {
-        self.average.load(Ordering::Relaxed)
+        self.queries.micros()
     }
 
     /// Returns whether the latency is so high that having a thread run the query adds little.
@@ -332,6 +321,8 @@ pub(crate) fn for_each<T: Sync>(all: &[T], act: impl Fn(&T) -> Result<()> + Sync
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
