@@ -61,7 +61,7 @@ impl FanOutFile {
     }
 
     /// Has written data stored in every branch where the file is open.
-    fn store(&self, store: impl FnMut(&OpenFileRef) -> Result<()>) -> Result<()> {
+    fn store(&self, store: impl Fn(&OpenFileRef) -> Result<()>) -> Result<()> {
         self.node.fan_out.store(&self.files, store)
     }
 

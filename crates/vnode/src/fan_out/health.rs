@@ -39,9 +39,9 @@ impl BranchHealth {
         self.0[branch].latency.measure(operation)
     }
 
-    /// Records that a branch has failed. Returns whether it had not before.
-    pub(crate) fn fail(&self, branch: usize) -> bool {
-        !self.0[branch].has_failed.swap(true, Ordering::AcqRel)
+    /// Records that a branch has failed.
+    pub(crate) fn fail(&self, branch: usize) {
+        self.0[branch].has_failed.store(true, Ordering::Release);
     }
 }
 
@@ -69,10 +69,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_branch_fails_once_and_for_good() {
-        let health = BranchHealth::new(2);
-        assert!(health.fail(1) && !health.fail(1));
-        assert_eq!(health.healthy().collect::<Vec<_>>(), [0]);
+    fn a_failed_branch_is_not_healthy() {
+        let health = BranchHealth::new(3);
+        health.fail(1);
+        assert_eq!(health.healthy().collect::<Vec<_>>(), [0, 2]);
     }
 
     #[test]

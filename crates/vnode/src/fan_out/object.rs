@@ -51,7 +51,7 @@ pub struct FanOutVnode {
     this: Weak<Self>,
     pub(crate) fan_out: Arc<FanOut>,
     primary: usize,
-    handle: Handle,
+    pub(crate) handle: Handle,
     /// Its primary branch object, which never changes.
     object: VnodeRef,
     objects: RwLock<BranchObjects>,
@@ -129,63 +129,41 @@ impl FanOut {
         subjects: &[Option<S>],
         change: impl Fn(&Caller, usize, &S) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
-        let mut results: Vec<Option<T>> = subjects.iter().map(|_| None).collect();
         if !self.changes_all() {
             let subject = subjects[primary].as_ref().ok_or(Errno::ESTALE)?;
-            results[primary] = Some(change(caller, primary, subject)?);
-            return Ok(results);
+            return self.change_primary(caller, primary, subject, change);
         }
-        let (mut is_made, uncancelled) = (false, caller.uncancelled());
-        let mut failures = Vec::new();
-        for branch in self.health.healthy().collect::<Vec<_>>() {
+        let uncancelled = caller.uncancelled();
+        let attempt = |branch: usize, subject: &S, is_made: bool| {
             let caller = if is_made { &uncancelled } else { caller };
-            let attempt = || match &subjects[branch] {
-                Some(subject) => self.health.measure(branch, || change(caller, branch, subject)),
-                None => Err(Errno::ESTALE),
-            };
-            match if is_made { patiently(attempt) } else { attempt() } {
-                Ok(result) => {
-                    results[branch] = Some(result);
-                    is_made = true;
-                }
-                // Storage that is broken does not keep the others from making the change.
-                Err(error) if is_made || is_of_storage(error) => failures.push((branch, error)),
-                Err(error) => return Err(error),
-            }
-        }
-        self.settled(results, &failures)
+            let attempt = || self.health.measure(branch, || change(caller, branch, subject));
+            if is_made { patiently(attempt) } else { attempt() }
+        };
+        // Storage that is broken does not keep the others from making the change.
+        self.in_each(self.health.healthy(), subjects, attempt, |error, is_made| is_made || is_of_storage(error))
     }
 
-    /// Returns the results of all branches, after those have failed that lack what another has done.
-    ///
-    /// # Errors
-    /// The first failure, if no branch has done it.
-    fn settled<T>(&self, results: Vec<Option<T>>, failures: &[(usize, Errno)]) -> Result<Vec<Option<T>>> {
-        match failures.first() {
-            Some((_, error)) if results.iter().all(Option::is_none) => Err(*error),
-            _ => {
-                failures.iter().for_each(|(branch, error)| self.fail(*branch, *error));
-                Ok(results)
-            }
-        }
+    /// Makes a change of the primary branch's subject only.
+    fn change_primary<S, T>(
+        &self,
+        caller: &Caller,
+        primary: usize,
+        subject: &S,
+        change: impl FnOnce(&Caller, usize, &S) -> Result<T>,
+    ) -> Result<Vec<Option<T>>> {
+        let mut results: Vec<Option<T>> = self.branches.iter().map(|_| None).collect();
+        results[primary] = Some(change(caller, primary, subject)?);
+        Ok(results)
     }
 
-    /// Does in every healthy branch that has a subject what has to be done in each, whatever the others answer: a branch that
-    /// fails in it, unlike another, lacks what is to be stored.
+    /// Has written data stored in every healthy branch that has a subject, whatever the others answer: a branch that fails in it,
+    /// unlike another, lacks what is to be stored.
     ///
     /// # Errors
     /// The first, if all fail.
-    pub(crate) fn store<S>(&self, subjects: &[Option<S>], mut store: impl FnMut(&S) -> Result<()>) -> Result<()> {
-        let (mut results, mut failures): (Vec<Option<()>>, _) = (vec![None; subjects.len()], Vec::new());
-        for branch in self.health.healthy().collect::<Vec<_>>() {
-            if let Some(subject) = &subjects[branch] {
-                match store(subject) {
-                    Ok(()) => results[branch] = Some(()),
-                    Err(error) => failures.push((branch, error)),
-                }
-            }
-        }
-        self.settled(results, &failures).map(drop)
+    pub(crate) fn store<S>(&self, subjects: &[Option<S>], store: impl Fn(&S) -> Result<()>) -> Result<()> {
+        let branches = self.health.healthy().filter(|branch| subjects[*branch].is_some());
+        self.in_each(branches, subjects, |_, subject, _| store(subject), |_, _| true).map(drop)
     }
 
     /// Opens several subjects, which changes nothing: in every healthy branch, or in none.
@@ -193,16 +171,41 @@ impl FanOut {
     /// # Errors
     /// The first that is not of broken storage; of broken storage, if no branch can be opened.
     pub(crate) fn open<S, T>(&self, subjects: &[Option<S>], open: impl Fn(&S) -> Result<T>) -> Result<Vec<Option<T>>> {
+        self.in_each(self.health.healthy(), subjects, |_, subject, _| open(subject), |error, _| is_of_storage(error))
+    }
+
+    /// Attempts something in each of these branches, and continues after tolerable errors. Both functions learn whether it has
+    /// succeeded in another branch. If it has succeeded in any, those with errors fail: they lack what that one has.
+    ///
+    /// # Errors
+    /// The first that is not tolerable; the first of all if there is no success.
+    fn in_each<S, T>(
+        &self,
+        branches: impl Iterator<Item = usize>,
+        subjects: &[Option<S>],
+        attempt: impl Fn(usize, &S, bool) -> Result<T>,
+        is_tolerable: impl Fn(Errno, bool) -> bool,
+    ) -> Result<Vec<Option<T>>> {
         let mut results: Vec<Option<T>> = subjects.iter().map(|_| None).collect();
-        let mut failures = Vec::new();
-        for branch in self.health.healthy().collect::<Vec<_>>() {
-            match subjects[branch].as_ref().ok_or(Errno::ESTALE).and_then(&open) {
-                Ok(result) => results[branch] = Some(result),
-                Err(error) if is_of_storage(error) => failures.push((branch, error)),
+        let (mut has_succeeded, mut failures) = (false, Vec::new());
+        for branch in branches.collect::<Vec<_>>() {
+            let subject = subjects[branch].as_ref().ok_or(Errno::ESTALE);
+            match subject.and_then(|subject| attempt(branch, subject, has_succeeded)) {
+                Ok(result) => {
+                    results[branch] = Some(result);
+                    has_succeeded = true;
+                }
+                Err(error) if is_tolerable(error, has_succeeded) => failures.push((branch, error)),
                 Err(error) => return Err(error),
             }
         }
-        self.settled(results, &failures)
+        match failures.first() {
+            Some((_, error)) if !has_succeeded => Err(*error),
+            _ => {
+                failures.into_iter().for_each(|(branch, error)| self.fail(branch, error));
+                Ok(results)
+            }
+        }
     }
 
     /// Reads from one of several subjects, and from another if its storage is broken.
@@ -301,10 +304,6 @@ impl FanOutVnode {
         self.this.upgrade().ok_or(Errno::ESTALE)
     }
 
-    pub(crate) fn own_handle(&self) -> Handle {
-        self.handle
-    }
-
     /// Replaces what is known of the branch objects. Where all branches have them, one that was not found this time is kept.
     fn learn(&self, mut objects: BranchObjects) {
         let mut known = self.objects.write().unwrap_or_else(PoisonError::into_inner);
@@ -343,7 +342,19 @@ impl FanOutVnode {
         change: impl Fn(&Caller, usize, &VnodeRef) -> Result<T>,
     ) -> Result<ChangeResults<'_, T>> {
         let guard = self.lock(caller)?;
-        Ok((self.fan_out.change(caller, self.primary, &self.branch_objects(), change)?, guard))
+        Ok((self.change_locked(caller, change)?, guard))
+    }
+
+    /// Changes the branch objects. The caller holds the lock.
+    pub(crate) fn change_locked<T>(
+        &self,
+        caller: &Caller,
+        change: impl Fn(&Caller, usize, &VnodeRef) -> Result<T>,
+    ) -> Result<Vec<Option<T>>> {
+        if !self.fan_out.changes_all() {
+            return self.fan_out.change_primary(caller, self.primary, &self.object, change);
+        }
+        self.fan_out.change(caller, self.primary, &self.branch_objects(), change)
     }
 
     /// Locks the object against changes by others, if they are made in several branches.

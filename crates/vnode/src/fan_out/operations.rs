@@ -70,7 +70,7 @@ fn with_branch<T>((branch, result): (usize, Option<T>)) -> Option<(usize, T)> {
 
 impl Vnode for FanOutVnode {
     fn handle(&self) -> Handle {
-        self.own_handle()
+        self.handle
     }
 
     fn kind(&self) -> FileKind {
@@ -179,7 +179,7 @@ impl Vnode for FanOutVnode {
         };
         let _names = self.lock_names(caller)?;
         let _guards = self.lock_both(to);
-        self.fan_out.change(caller, self.primary(), &self.branch_objects(), rename).map(drop)
+        self.change_locked(caller, rename).map(drop)
     }
 
     fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
