@@ -1,11 +1,15 @@
 //! Tests of the mirror: all branches get every change, in one order, and a branch that does not is left out.
 
+#[path = "../../layers/tests/common/steps.rs"]
+mod steps;
+
 use std::sync::Arc;
 use std::thread;
 
 use bases::mem::{MemoryFileSystem, Options};
 use layers::Branch;
 use samples::mirror;
+use steps::{Steps, Stepwise};
 use vnode::{
     Caller, Control, Creation, Errno, FileKind, FileSystemRef, Name, OpenFlags, RenameMode, Result, SetAttributes,
     VnodeRef, XattrMode, read_fully,
@@ -240,6 +244,39 @@ fn a_branch_that_cannot_store_what_was_written_is_left_out() {
         write(&top, "later", b"x").unwrap();
         assert_eq!(read(&branches[broken].root(), "later").err(), Some(Errno::ENOENT), "{operations} {broken}");
         assert_eq!(read(&branches[1 - broken].root(), "later").unwrap(), b"x");
+    }
+}
+
+#[test]
+fn a_killed_caller_makes_no_branch_fail_that_stores() {
+    let steps = Arc::new(Steps::default());
+    let stepwise = || -> FileSystemRef { vnode::layer::stack(Stepwise(Arc::clone(&steps)), memory()) };
+    let branches = [stepwise(), stepwise()];
+    let top = mirror_of(&branches).unwrap().root();
+    let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+    let file = top.create(&root(), name("file"), &how).unwrap().file;
+    let directory = top.open_directory(&root()).unwrap();
+    type Store<'a> = &'a dyn Fn(&Caller) -> Result<()>;
+    let stores: [(&str, Store<'_>); 3] = [
+        ("flush", &|caller| file.flush(caller, vnode::LockOwner(1))),
+        ("fsync", &|caller| file.fsync(caller, false)),
+        ("fsync of a directory", &|caller| directory.fsync(caller, false)),
+    ];
+    for (operation, store) in stores {
+        let mut results = Vec::new();
+        for step in 1.. {
+            let (result, has_step) = steps.run(step, store);
+            results.push(result);
+            let later = format!("{operation} {step}");
+            write(&top, &later, b"x").unwrap();
+            assert_eq!(read(&branches[0].root(), &later).unwrap(), b"x", "{later}");
+            assert_eq!(read(&branches[1].root(), &later).unwrap(), b"x", "{later}");
+            if !has_step {
+                break;
+            }
+        }
+        assert!(results.len() > 2, "{operation} has a step in each branch");
+        assert!(results[0] == Err(Errno::EINTR) && results[1..].contains(&Ok(())), "{operation}: {results:?}");
     }
 }
 

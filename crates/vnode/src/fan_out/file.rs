@@ -61,8 +61,8 @@ impl FanOutFile {
     }
 
     /// Has written data stored in every branch where the file is open.
-    fn store(&self, store: impl Fn(&OpenFileRef) -> Result<()>) -> Result<()> {
-        self.node.fan_out.store(&self.files, store)
+    fn store(&self, caller: &Caller, store: impl Fn(&Caller, &OpenFileRef) -> Result<()>) -> Result<()> {
+        self.node.fan_out.store(caller, &self.files, store)
     }
 
     /// Returns the file that has locks and answers commands: that of the primary branch, as long as it is healthy.
@@ -123,7 +123,7 @@ impl OpenFile for FanOutFile {
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
-        self.store(|file| file.flush(caller, owner))
+        self.store(caller, |caller, file| file.flush(caller, owner))
     }
 
     fn closing_tells(&self) -> bool {
@@ -135,7 +135,7 @@ impl OpenFile for FanOutFile {
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
-        self.store(|file| file.fsync(caller, data_only))
+        self.store(caller, |caller, file| file.fsync(caller, data_only))
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
@@ -229,7 +229,8 @@ impl OpenDirectory for FanOutDirectory {
         if !self.node.fan_out.changes_all() {
             return self.directory.fsync(caller, data_only);
         }
-        let fsync = |object: &VnodeRef| object.open_directory(&Caller::server())?.fsync(caller, data_only);
-        self.node.fan_out.store(&self.node.branch_objects(), fsync)
+        let fsync =
+            |caller: &Caller, object: &VnodeRef| object.open_directory(&Caller::server())?.fsync(caller, data_only);
+        self.node.fan_out.store(caller, &self.node.branch_objects(), fsync)
     }
 }

@@ -157,13 +157,22 @@ impl FanOut {
     }
 
     /// Has written data stored in every healthy branch that has a subject, whatever the others answer: a branch that fails in it,
-    /// unlike another, lacks what is to be stored.
+    /// unlike another, lacks what is to be stored. Once it is stored in one branch, it is stored in the others whether the caller
+    /// is cancelled or not.
     ///
     /// # Errors
-    /// The first, if all fail.
-    pub(crate) fn store<S>(&self, subjects: &[Option<S>], store: impl Fn(&S) -> Result<()>) -> Result<()> {
+    /// The first, if all fail; that of a cancelled caller.
+    pub(crate) fn store<S>(
+        &self,
+        caller: &Caller,
+        subjects: &[Option<S>],
+        store: impl Fn(&Caller, &S) -> Result<()>,
+    ) -> Result<()> {
+        let uncancelled = caller.uncancelled();
+        let attempt = |_, subject: &S, is_stored| store(if is_stored { &uncancelled } else { caller }, subject);
         let branches = self.health.healthy().filter(|branch| subjects[*branch].is_some());
-        self.in_each(branches, subjects, |_, subject, _| store(subject), |_, _| true).map(drop)
+        // A cancelled caller says nothing about the branch.
+        self.in_each(branches, subjects, attempt, |error, is_stored| is_stored || error != Errno::EINTR).map(drop)
     }
 
     /// Opens several subjects, which changes nothing: in every healthy branch, or in none.
