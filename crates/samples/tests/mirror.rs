@@ -12,7 +12,7 @@ use samples::mirror;
 use steps::{Steps, Stepwise};
 use vnode::{
     Caller, Control, Creation, Errno, FileKind, FileSystemRef, Name, OpenFlags, RenameMode, Result, SetAttributes,
-    VnodeRef, XattrMode, read_fully,
+    SetTime, Timestamp, VnodeRef, XattrMode, read_fully,
 };
 
 fn memory() -> FileSystemRef {
@@ -198,6 +198,25 @@ fn lack_of_descriptors_for_a_moment_makes_no_branch_fail() {
     break_with(&branches[1], &[("operations", "create"), ("error", "EMFILE"), ("times", "3")]);
     write(&top, "file", b"data").unwrap();
     assert_eq!(read(&branches[1].root(), "file").unwrap(), b"data");
+}
+
+#[test]
+fn reading_a_changed_file_changes_the_access_time_that_is_shown() {
+    let branches = [breakable(), breakable()];
+    // The second answers faster.
+    break_with(&branches[0], &[("delay", "1")]);
+    let top = mirror_of(&branches).unwrap().root();
+    write(&top, "file", b"data").unwrap();
+    let file = top.lookup(&root(), name("file")).unwrap().vnode;
+    let open = file.open(&root(), OpenFlags::READ).unwrap();
+    let old = SetTime::To(Timestamp { seconds: 1_000_000_000, nanoseconds: 0 });
+    for _ in 0..100 {
+        let changes = SetAttributes { atime: Some(old), mtime: Some(old), ..SetAttributes::default() };
+        file.setattr(&root(), &changes).unwrap();
+        assert_eq!(open.read_at(&root(), 0, &mut [0; 4]), Ok(4));
+        assert!(file.getattr(&root()).unwrap().atime.seconds > 1_000_000_000);
+        assert_eq!(open.read_at(&root(), 0, &mut [0; 4]), Ok(4));
+    }
 }
 
 #[test]

@@ -57,6 +57,7 @@ impl FanOutFile {
         caller: &Caller,
         change: impl Fn(&Caller, usize, &OpenFileRef) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
+        self.node.set_changed();
         self.node.fan_out.change(caller, self.node.primary(), &self.files, change)
     }
 
@@ -103,7 +104,7 @@ impl FanOutFile {
 
 impl OpenFile for FanOutFile {
     fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.read(ReadOrder::Routed, |_, file| file.read_at(caller, offset, buffer))
+        self.read(self.node.order_of_data(), |_, file| file.read_at(caller, offset, buffer))
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {

@@ -55,6 +55,8 @@ pub struct FanOutVnode {
     /// Its primary branch object, which never changes.
     object: VnodeRef,
     objects: RwLock<BranchObjects>,
+    /// Set if the primary branch object was read since the object was last changed: times are its times.
+    was_read: AtomicBool,
 }
 
 impl FanOut {
@@ -74,6 +76,7 @@ impl FanOut {
                 handle,
                 object,
                 objects: RwLock::new(objects.clone()),
+                was_read: AtomicBool::new(false),
             };
             Arc::new_cyclic(new)
         });
@@ -360,10 +363,25 @@ impl FanOutVnode {
         caller: &Caller,
         change: impl Fn(&Caller, usize, &VnodeRef) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
+        self.set_changed();
         if !self.fan_out.changes_all() {
             return self.fan_out.change_primary(caller, self.primary, &self.object, change);
         }
         self.fan_out.change(caller, self.primary, &self.branch_objects(), change)
+    }
+
+    /// Returns the branch to read data in: first the primary one, whose access time is shown, then whichever is fastest. The
+    /// access time is then as with `relatime` of mount(8): no earlier than the last change that was followed by a read.
+    pub(crate) fn order_of_data(&self) -> ReadOrder {
+        match self.was_read.swap(true, Ordering::Relaxed) {
+            true => ReadOrder::Routed,
+            false => ReadOrder::PrimaryFirst,
+        }
+    }
+
+    /// Records that the object is changed.
+    pub(crate) fn set_changed(&self) {
+        self.was_read.store(false, Ordering::Relaxed);
     }
 
     /// Locks the object against changes by others, if they are made in several branches.

@@ -183,7 +183,7 @@ impl Vnode for FanOutVnode {
     }
 
     fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
-        self.read(ReadOrder::Routed, |_, object| object.readlink(caller))
+        self.read(self.order_of_data(), |_, object| object.readlink(caller))
     }
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
