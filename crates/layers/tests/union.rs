@@ -310,3 +310,30 @@ fn what_is_immutable_in_a_lower_branch_stays_so_until_somebody_takes_the_flag_aw
     assert_eq!(made, [""; 0], "nothing was copied");
     assert_eq!((by_user, after), (Err(Errno::EPERM), Ok(())));
 }
+
+/// The file of the base below is not what a layer that encodes shows, whatever else the layer declares.
+#[test]
+fn a_copy_from_a_branch_that_encodes_is_what_the_branch_shows() {
+    let layers = samples::KINDS.iter().filter(|kind| kind.name != "mirror");
+    for kind in layers.chain([layers::kind("rot13").unwrap()]) {
+        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let [upper, lower] = directories.each_ref().map(|directory| -> FileSystemRef {
+            let options = bases::dir::Options::default();
+            Arc::new(bases::dir::DirectoryFileSystem::open(directory.path(), options).unwrap())
+        });
+        let lower = kind.stack(&[], lower).unwrap();
+        let text = "as it is shown, ".repeat(10_000);
+        write(&lower.root(), "file", text.as_bytes());
+        let open = at(&lower, "file").unwrap().open(&server(), OpenFlags::READ).unwrap();
+        assert!(open.backing().is_none(), "{}", kind.name);
+        let scene = joined(vec![(ReadWrite, upper), (ReadOnly, lower)]);
+        let mode = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+        at(&scene.union, "file").unwrap().setattr(&server(), &mode).unwrap();
+        assert!(list(&scene.branches[0], "").contains(&"file".to_owned()), "it is copied");
+        let copy = at(&scene.union, "file").unwrap().open(&server(), OpenFlags::READ).unwrap();
+        let mut data = vec![0; text.len() + 1];
+        assert_eq!(vnode::read_fully(&*copy, &server(), 0, &mut data), Ok(text.len()), "{}", kind.name);
+        assert!(data[..text.len()] == *text.as_bytes(), "{}", kind.name);
+        bases::dir::restore_thread_credentials();
+    }
+}

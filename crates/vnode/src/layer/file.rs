@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::blocks::Blocks;
 use super::operation::Operation;
-use super::template::{Layer, LayerFile, LayerVnode};
+use super::template::{Layer, LayerFile, LayerVnode, declared};
 use crate::{
     AllocateMode, Attributes, Caller, Errno, Lock, LockOwner, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget,
 };
@@ -202,7 +202,7 @@ impl<L: Layer> OpenFile for LayerFile<L> {
     }
 
     fn backing(&self) -> Option<BorrowedFd<'_>> {
-        self.node.layer().properties().allows_passthrough().then(|| self.lower.backing()).flatten()
+        declared(self.node.layer()).allows_passthrough().then(|| self.lower.backing()).flatten()
     }
 
     fn as_any(&self) -> &dyn Any {
