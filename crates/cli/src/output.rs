@@ -10,6 +10,11 @@ pub fn report(failure: &Failure) {
     let _ = writeln!(stderr(), "plyfs: {failure}");
 }
 
+/// Notifies a person of something on standard error, as what a command waits for. It fails nothing.
+pub fn notify(text: &str) {
+    let _ = writeln!(stderr(), "plyfs: {text}");
+}
+
 /// Prints to standard output. A closed pipe is not a failure.
 pub fn print(text: &str) -> Outcome {
     let mut output = stdout().lock();

@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -372,6 +372,32 @@ fn umount_of_the_system_ends_the_server_too() {
     let pid = pid_of(mount);
     assert!(Command::new("umount").arg(mount).status().unwrap().success());
     wait_until("the server to end", || !is_alive(pid));
+}
+
+/// However long that takes: here its last words do not fit into the pipe that they are logged to.
+#[test]
+fn umount_waits_until_a_slow_server_has_ended() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, log) = (&scratch.name("mount"), &scratch.path("log"));
+    rustix::fs::mkfifoat(rustix::fs::CWD, log, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let pipe = File::options().read(true).write(true).open(log).unwrap();
+    run(["mount", "mem:", mount, "--log-file", log.to_str().unwrap()]).succeeded();
+    let pid = pid_of(mount);
+    rustix::io::ioctl_fionbio(&pipe, true).unwrap();
+    while (&pipe).write(&[b'.'; 4096]).is_ok() {}
+    let mut waiting = plyfs().args(["umount", mount]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut notice = String::new();
+    BufReader::new(waiting.stderr.as_mut().unwrap()).read_line(&mut notice).unwrap();
+    assert!(notice.contains(&format!("waiting for its server (process {pid})")), "{notice:?}");
+    assert!(!is_mounted(&scratch.mount()) && is_alive(pid) && waiting.try_wait().unwrap().is_none());
+    let mut written = [0; 4096];
+    while is_alive(pid) {
+        let _ = (&pipe).read(&mut written);
+    }
+    assert!(waiting.wait().unwrap().success());
 }
 
 #[test]

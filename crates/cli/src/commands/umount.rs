@@ -1,11 +1,13 @@
 //! `plyfs umount`: ends a mount and waits for its server.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::is_root;
 use crate::arguments::Umount;
@@ -13,8 +15,9 @@ use crate::control::client;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::UnmountMode;
 
-/// Time that a server may take to write everything and exit after the mount is gone.
-const SERVER_EXIT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time after which a person is told what the command waits for: by then the mount is gone, and the server closes what it is on,
+/// which takes as long as the storage below.
+const NOTICE_DELAY: Duration = Duration::from_secs(3);
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Umount) -> Outcome {
@@ -23,25 +26,36 @@ pub(crate) fn run(arguments: &Umount) -> Outcome {
     // The server is looked up before the mount is gone, and held by a pidfd, which no later process can take over.
     let server = client::find(&mount_point)
         .and_then(|mount| mount.process())
-        .and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
+        .and_then(|process| Some((process, pidfd_open(process, PidfdFlags::empty()).ok()?)));
     let mode = if arguments.lazy { UnmountMode::Lazy } else { UnmountMode::Clean };
     point.unmount(mode).map_err(|error| refused(&mount_point, &error))?;
     match server {
-        Some(server) if !arguments.lazy => wait_for(&server, &mount_point),
+        Some((process, server)) if !arguments.lazy => wait_for(&server, process, &mount_point),
         _ => Ok(()),
     }
 }
 
-fn wait_for(server: &impl std::os::fd::AsFd, mount_point: &Path) -> Outcome {
-    let timeout = Timespec { tv_sec: SERVER_EXIT_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
-    let mut descriptors = [PollFd::new(server, PollFlags::IN)];
-    match poll(&mut descriptors, Some(&timeout)) {
-        Ok(0) => Err(Failure::new(
-            Exit::NoAnswer,
-            format!("{} is unmounted, but its server has not ended yet; look at its log", mount_point.display()),
-        )),
-        _ => Ok(()),
+/// Waits until the server has ended, however long its storage takes: as long as it runs, not everything is closed below.
+fn wait_for(server: &impl AsFd, process: Pid, mount_point: &Path) -> Outcome {
+    let delay = Timespec { tv_sec: NOTICE_DELAY.as_secs() as i64, tv_nsec: 0 };
+    if has_ended(server, Some(&delay))? {
+        return Ok(());
     }
+    super::notify(&format!(
+        "{} is unmounted; waiting for its server (process {}), which still closes what the stack is on",
+        mount_point.display(),
+        process.as_raw_nonzero()
+    ));
+    has_ended(server, None).map(drop)
+}
+
+/// Returns whether the process of this pidfd has ended within this time, or, without one, waits until it has.
+fn has_ended(server: &impl AsFd, timeout: Option<&Timespec>) -> Outcome<bool> {
+    let mut descriptors = [PollFd::new(server, PollFlags::IN)];
+    let ready = retry_on_intr(|| poll(&mut descriptors, timeout));
+    ready.map(|count| count > 0).map_err(|error| {
+        Failure::new(Exit::Failure, format!("cannot wait until the server of the mount has ended: {error}"))
+    })
 }
 
 fn refused(mount_point: &Path, error: &io::Error) -> Failure {

@@ -54,7 +54,7 @@ pub(crate) fn requests(mount: &str, operation: &str) -> u64 {
 }
 
 /// Unmounts what is mounted here. A program that another test of this process starts has copies of all open files until it is
-/// executed: while the mount is in use, this is tried again for a while.
+/// executed: while the mount is in use, this is tried again for a while. Where storage is slow the command says that it waits.
 pub(crate) fn umount(mount_point: &str) {
     const IN_USE: i32 = 12;
     let end = Instant::now() + Duration::from_secs(10);
@@ -63,7 +63,7 @@ pub(crate) fn umount(mount_point: &str) {
         std::thread::sleep(Duration::from_millis(20));
         ended = run(["umount", mount_point]);
     }
-    ended.succeeded();
+    assert!(ended.code == 0 && ended.errors.lines().all(|line| line.contains("waiting for its server")), "{ended:?}");
 }
 
 /// Directories for one test. At the end whatever is mounted on `mount` is unmounted.
