@@ -5,6 +5,7 @@ mod steps;
 
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use bases::mem::{MemoryFileSystem, Options};
 use layers::Branch;
@@ -217,6 +218,42 @@ fn reading_a_changed_file_changes_the_access_time_that_is_shown() {
         assert!(file.getattr(&root()).unwrap().atime.seconds > 1_000_000_000);
         assert_eq!(open.read_at(&root(), 0, &mut [0; 4]), Ok(4));
     }
+}
+
+#[test]
+fn what_is_shown_of_a_change_in_progress_can_be_read() {
+    let branches = [breakable(), breakable()];
+    // The second answers faster, but takes its time to change anything.
+    break_with(&branches[0], &[("delay", "1"), ("operations", "read")]);
+    break_with(&branches[1], &[("delay", "500"), ("operations", "write:truncate")]);
+    let top = mirror_of(&branches).unwrap().root();
+    let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+    let file = top.create(&root(), name("file"), &how).unwrap();
+    let (vnode, file) = (file.entry.vnode, file.file);
+    for _ in 0..10 {
+        assert_eq!(file.read_at(&root(), 0, &mut [0; 4]), Ok(0));
+    }
+    let wait_for = |size| {
+        let end = Instant::now() + Duration::from_secs(10);
+        while vnode.getattr(&root()).unwrap().size != size {
+            assert!(Instant::now() < end, "the change does not begin");
+        }
+    };
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| file.write_at(&root(), 0, b"data", false));
+        wait_for(4);
+        for _ in 0..10 {
+            assert_eq!(file.read_at(&root(), 0, &mut [0; 5]), Ok(4));
+        }
+        assert!(!writer.is_finished());
+        assert_eq!(writer.join().unwrap(), Ok(4));
+        let cutter = scope.spawn(|| file.truncate(&root(), 1, false));
+        wait_for(1);
+        for _ in 0..10 {
+            assert_eq!(file.read_at(&root(), 0, &mut [0; 5]), Ok(1));
+        }
+        assert!(!cutter.is_finished());
+    });
 }
 
 #[test]

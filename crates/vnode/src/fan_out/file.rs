@@ -49,7 +49,7 @@ impl FanOutFile {
     }
 
     fn read<T>(&self, order: ReadOrder, read: impl FnMut(usize, &OpenFileRef) -> Result<T>) -> Result<T> {
-        self.node.fan_out.read(self.node.primary(), order, &self.files, read)
+        self.node.fan_out.read(self.node.primary(), self.node.order(order), &self.files, read)
     }
 
     fn change<T>(
@@ -57,7 +57,7 @@ impl FanOutFile {
         caller: &Caller,
         change: impl Fn(&Caller, usize, &OpenFileRef) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
-        self.node.set_changed();
+        let _change = self.node.begin_change();
         self.node.fan_out.change(caller, self.node.primary(), &self.files, change)
     }
 

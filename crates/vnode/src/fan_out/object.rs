@@ -1,7 +1,7 @@
 //! A fan-out and its objects: which branch objects an object has, and how a read or a change reaches them.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub struct FanOutVnode {
     /// Its primary branch object, which never changes.
     object: VnodeRef,
     objects: RwLock<BranchObjects>,
+    /// Number of changes that are made, but not in all branches yet.
+    changes: AtomicUsize,
     /// Set if the primary branch object was read since the object was last changed: times are its times.
     was_read: AtomicBool,
 }
@@ -76,6 +78,7 @@ impl FanOut {
                 handle,
                 object,
                 objects: RwLock::new(objects.clone()),
+                changes: AtomicUsize::new(0),
                 was_read: AtomicBool::new(false),
             };
             Arc::new_cyclic(new)
@@ -344,7 +347,7 @@ impl FanOutVnode {
         if !self.fan_out.changes_all() {
             return read(self.primary, &self.object);
         }
-        self.fan_out.read(self.primary, order, &self.branch_objects(), read)
+        self.fan_out.read(self.primary, self.order(order), &self.branch_objects(), read)
     }
 
     /// Changes the branch objects. The lock is held until the result is dropped.
@@ -363,10 +366,10 @@ impl FanOutVnode {
         caller: &Caller,
         change: impl Fn(&Caller, usize, &VnodeRef) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
-        self.set_changed();
         if !self.fan_out.changes_all() {
             return self.fan_out.change_primary(caller, self.primary, &self.object, change);
         }
+        let _change = self.begin_change();
         self.fan_out.change(caller, self.primary, &self.branch_objects(), change)
     }
 
@@ -379,9 +382,16 @@ impl FanOutVnode {
         }
     }
 
-    /// Records that the object is changed.
-    pub(crate) fn set_changed(&self) {
-        self.was_read.store(false, Ordering::Relaxed);
+    /// Returns the branch for a read that would go to this one: while a change is made, the primary one, since attributes are
+    /// its attributes, and what they show must be there to be read.
+    pub(crate) fn order(&self, order: ReadOrder) -> ReadOrder {
+        if self.changes.load(Ordering::Acquire) > 0 { ReadOrder::PrimaryFirst } else { order }
+    }
+
+    /// Begins a change of the object in several branches, which ends when the result is dropped.
+    pub(crate) fn begin_change(&self) -> ChangeInProgress<'_> {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        ChangeInProgress(self)
     }
 
     /// Locks the object against changes by others, if they are made in several branches.
@@ -441,6 +451,16 @@ impl FanOutVnode {
         let objects = objects.into_iter().map(|object| object.filter(|object| Some(object.kind()) == kind)).collect();
         let attributes = self.attributes(primary, attributes);
         Ok(Entry { vnode: self.fan_out.node(primary, objects)?, attributes })
+    }
+}
+
+/// A change of an object that may not have been made in all branches yet.
+pub(crate) struct ChangeInProgress<'a>(&'a FanOutVnode);
+
+impl Drop for ChangeInProgress<'_> {
+    fn drop(&mut self) {
+        self.0.was_read.store(false, Ordering::Relaxed);
+        self.0.changes.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
