@@ -65,6 +65,13 @@ impl<'a> TestContext<'a> {
         fastrand::Rng::with_seed(self.seed)
     }
 
+    /// Returns bytes that no layer stores in fewer.
+    pub fn noise(&self, length: usize, part: u64) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.random_of(part).fill(&mut bytes);
+        bytes
+    }
+
     /// Returns the random-number generator of one of several threads.
     pub fn random_of(&self, thread: u64) -> fastrand::Rng {
         fastrand::Rng::with_seed(self.seed ^ (thread + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))

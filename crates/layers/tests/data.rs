@@ -284,11 +284,12 @@ fn wait_until_one_hangs(file_system: &FileSystemRef) {
     }
 }
 
-/// One that hangs below holds the lock of its blocks: others go on, unless they change the size.
+/// One that hangs below holds the lock of its blocks: others go on, unless they change the size. (In a block map, each change is one of
+/// the whole file.)
 #[test]
 fn a_read_that_hangs_keeps_no_other_block_waiting() {
     const BLOCK: usize = 64;
-    for (codec, stack) in CODECS {
+    for (codec, stack) in CODECS.into_iter().filter(|(codec, _)| *codec != "mapped") {
         let file_system = stack(BLOCK, common::layer("faulty", &[], memory()));
         let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
         assert_eq!(file.write_at(&root(), 0, &[1; 10 * BLOCK], false), Ok(10 * BLOCK), "{codec}");
@@ -545,6 +546,10 @@ fn a_full_disk_leaves_what_was_written_readable() {
     for (codec, stack) in CODECS {
         for block_size in [7, 64, 1000, 5000] {
             for first in [0, 1, 3, 100, 4000] {
+                // A map of so many blocks is longer than what they hold.
+                if codec == "mapped" && block_size < 64 && first == 4000 {
+                    continue;
+                }
                 let file_system = stack(block_size, small_memory(5 * 4096));
                 let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
                 let mut data = vec![b'a'; first];
@@ -583,7 +588,8 @@ fn what_fails_for_want_of_space_leaves_the_size() {
 
 #[test]
 fn a_file_that_cannot_be_cut_stays_whole() {
-    for (codec, stack) in CODECS {
+    // A block map cuts nothing below.
+    for (codec, stack) in CODECS.into_iter().filter(|(codec, _)| *codec != "mapped") {
         let file_system = stack(64, vnode::layer::stack(Stuck, memory()));
         let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
         let data: Vec<u8> = (0..150).collect();

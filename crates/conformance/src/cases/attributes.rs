@@ -139,7 +139,7 @@ fn size_follows_writes(context: &TestContext<'_>) -> Outcome {
 fn blocks_follow_data(context: &TestContext<'_>) -> Outcome {
     let me = &context.me;
     let file = me.create(b"f")?;
-    file.put_at(&vec![7; 1 << 20], 0)?;
+    file.put_at(&context.noise(1 << 20, 0), 0)?;
     file.sync(false)?;
     let bytes = file.stat()?.blocks * 512;
     ensure!((1 << 20..2 << 20).contains(&bytes), "{bytes} bytes are allocated for 1 MiB");

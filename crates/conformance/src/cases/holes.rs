@@ -177,7 +177,7 @@ fn punch_past_the_end(context: &TestContext<'_>) -> Outcome {
 
 fn punch_frees_space(context: &TestContext<'_>) -> Outcome {
     let file = context.me.create(b"f")?;
-    file.put_at(&vec![5; 4 * MIB as usize], 0)?;
+    file.put_at(&context.noise(4 * MIB as usize, 0), 0)?;
     file.sync(false)?;
     let before = file.stat()?.blocks;
     file.allocate(PUNCH, 0, 3 * MIB)?;

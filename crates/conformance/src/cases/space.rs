@@ -63,7 +63,7 @@ fn sync_everything(context: &TestContext<'_>) -> Outcome {
 fn file_sync(context: &TestContext<'_>) -> Outcome {
     let file = context.me.create(b"f")?;
     for round in 0..10_u64 {
-        file.put_at(&[round as u8; 5000], round * 5000)?;
+        file.put_at(&context.noise(5000, round), round * 5000)?;
         file.sync(round % 2 == 0)?;
     }
     same!(file.stat()?.size, 50_000);

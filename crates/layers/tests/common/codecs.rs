@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use vnode::layer::{Block, DataShape, Holes, Layer, LayerFile, LayerVnode, Operation, stack};
+use vnode::layer::{Block, BlockForm, DataShape, Holes, Layer, LayerFile, LayerVnode, Operation, stack};
 use vnode::{Caller, Errno, FileSystemRef, Properties, Result, SeekTarget};
 
 /// Every data layer of the tests, as its name and how to put it on with a block size.
-pub(crate) const CODECS: [(&str, PutOn); 6] = [
+pub(crate) const CODECS: [(&str, PutOn); 7] = [
     ("plain", |block_size, lower| stack(Plain { block_size }, lower)),
     ("rot13", |block_size, lower| super::layer("rot13", &[("block-size", &block_size.to_string())], lower)),
     ("xor", |block_size, lower| stack(Xor { block_size }, lower)),
     ("checksum", |block_size, lower| stack(Checksum { block_size }, lower)),
     ("packed", |block_size, lower| stack(Packed { block_size }, lower)),
     ("ended", |block_size, lower| stack(Ended { block_size }, lower)),
+    ("mapped", |block_size, lower| stack(Mapped { block_size }, lower)),
 ];
 
 /// Puts a layer with blocks of this size on a file system.
@@ -297,6 +298,66 @@ impl Layer for Ended {
     ) -> Result<()> {
         plain.copy_from_slice(&encoded[CHECKSUM_SIZE..]);
         if encoded[..CHECKSUM_SIZE] == Checksum::sum(Self::number(block), plain) { Ok(()) } else { Err(Errno::EBADMSG) }
+    }
+}
+
+/// Stores blocks of any length with a block map: those that begin with an odd byte become one byte longer, others lose the zeros at
+/// their ends, and those that begin with a multiple of 7 are refused.
+pub(crate) struct Mapped {
+    pub block_size: usize,
+}
+
+impl Layer for Mapped {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "mapped"
+    }
+
+    fn block_map(&self) -> Option<usize> {
+        Some(self.block_size)
+    }
+
+    fn encode_block(
+        &self,
+        _: &LayerVnode<Self>,
+        _: &Caller,
+        number: u64,
+        plain: &[u8],
+        encoded: &mut Vec<u8>,
+    ) -> Result<BlockForm> {
+        if plain[0].is_multiple_of(7) {
+            encoded.push(1);
+            return Ok(BlockForm::Verbatim);
+        }
+        let used = plain.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        encoded.push(number as u8);
+        encoded.extend(plain[..used].iter().map(|byte| byte ^ 0x55));
+        if plain[0].is_multiple_of(2) {
+            encoded.push(number as u8);
+        }
+        Ok(BlockForm::Encoded)
+    }
+
+    fn decode_block(
+        &self,
+        _: &LayerVnode<Self>,
+        _: &Caller,
+        number: u64,
+        form: BlockForm,
+        stored: &[u8],
+        plain: &mut [u8],
+    ) -> Result<()> {
+        if form == BlockForm::Verbatim {
+            plain.copy_from_slice(stored);
+            return Ok(());
+        }
+        assert_eq!(stored[0], number as u8, "a block is decoded under its own number");
+        let is_odd = stored.get(1).is_none_or(|first| (first ^ 0x55).is_multiple_of(2));
+        let used = &stored[1..stored.len() - usize::from(is_odd)];
+        plain[..used.len()].iter_mut().zip(used).for_each(|(to, from)| *to = from ^ 0x55);
+        plain[used.len()..].fill(0);
+        Ok(())
     }
 }
 

@@ -1,12 +1,14 @@
 //! An open file of a layer: access control, the layer's operation, observation; and the operations that forward.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use super::block_map::file::MappedFile;
 use super::blocks::Blocks;
 use super::operation::Operation;
-use super::template::{Layer, LayerFile, LayerVnode, declared};
+use super::template::{Layer, LayerFile, LayerVnode, declared, encodes};
 use crate::{
     AllocateMode, Attributes, Caller, Errno, Lock, LockOwner, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget,
 };
@@ -33,41 +35,61 @@ impl<L: Layer> LayerFile<L> {
         self.flags
     }
 
-    /// Returns the encoded blocks of the file; `None` if the layer leaves data alone.
-    fn blocks<'a>(&'a self, caller: &'a Caller) -> Option<Blocks<'a, L>> {
-        let shape = self.node.layer().data_shape()?;
-        Some(Blocks { node: &self.node, lower: &*self.lower, caller, lower_caller: self.caller(caller), shape })
+    /// Returns the data of the file, as the layer stores them.
+    fn data<'a>(&'a self, caller: &'a Caller) -> Data<'a, L> {
+        let (node, lower, lower_caller) = (&*self.node, &*self.lower, self.caller(caller));
+        if let Some(shape) = node.layer().data_shape() {
+            return Data::Blocks(Blocks { node, lower, caller, lower_caller, shape });
+        }
+        match node.layer().block_map() {
+            Some(block_size) => Data::Mapped(MappedFile { node, lower, caller, lower_caller, block_size }),
+            None => Data::Untouched(lower_caller),
+        }
     }
 
-    fn caller<'a>(&'a self, caller: &'a Caller) -> std::borrow::Cow<'a, Caller> {
+    fn caller<'a>(&'a self, caller: &'a Caller) -> Cow<'a, Caller> {
         self.node.layer().map_caller(caller)
     }
+}
+
+/// How the data of a file are stored below.
+enum Data<'a, L: Layer> {
+    /// As they are.
+    Untouched(Cow<'a, Caller>),
+    /// In blocks of one size.
+    Blocks(Blocks<'a, L>),
+    /// In blocks of any size, with a map.
+    Mapped(MappedFile<'a, L>),
 }
 
 /// The template's operations: they encode and decode data if the layer requests it, and forward all else.
 #[allow(missing_docs)]
 impl<L: Layer> LayerFile<L> {
     pub fn forward_read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        match self.blocks(caller) {
-            None => self.lower.read_at(&self.caller(caller), offset, buffer),
-            Some(_) if !self.flags.reads() => Err(Errno::EBADF),
-            Some(blocks) => blocks.read(offset, buffer),
+        match self.data(caller) {
+            Data::Untouched(lower_caller) => self.lower.read_at(&lower_caller, offset, buffer),
+            _ if !self.flags.reads() => Err(Errno::EBADF),
+            Data::Blocks(blocks) => blocks.read(offset, buffer),
+            Data::Mapped(file) => file.read(offset, buffer),
         }
     }
 
     pub fn forward_write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        match self.blocks(caller) {
-            None => self.lower.write_at(&self.caller(caller), offset, data, kill_privileges),
-            Some(_) if !self.flags.writes() => Err(Errno::EBADF),
-            Some(blocks) => blocks.write((!self.flags.appends()).then_some(offset), data, kill_privileges),
+        let at = (!self.flags.appends()).then_some(offset);
+        match self.data(caller) {
+            Data::Untouched(lower_caller) => self.lower.write_at(&lower_caller, offset, data, kill_privileges),
+            _ if !self.flags.writes() => Err(Errno::EBADF),
+            Data::Blocks(blocks) => blocks.write(at, data, kill_privileges),
+            Data::Mapped(file) => file.write(at, data, kill_privileges),
         }
     }
 
     pub fn forward_truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        match self.blocks(caller) {
-            None => self.lower.truncate(&self.caller(caller), size, kill_privileges),
-            Some(_) if !self.flags.writes() => Err(Errno::EINVAL),
-            Some(blocks) => blocks.truncate(size, kill_privileges),
+        match self.data(caller) {
+            Data::Untouched(lower_caller) => self.lower.truncate(&lower_caller, size, kill_privileges),
+            _ if !self.flags.writes() => Err(Errno::EINVAL),
+            Data::Blocks(blocks) => blocks.truncate(size, kill_privileges),
+            Data::Mapped(file) => file.truncate(size, kill_privileges),
         }
     }
 
@@ -76,21 +98,27 @@ impl<L: Layer> LayerFile<L> {
     }
 
     pub fn forward_fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
-        self.lower.fsync(&self.caller(caller), data_only)
+        match self.data(caller) {
+            Data::Mapped(file) => file.fsync(data_only),
+            Data::Untouched(lower_caller) => self.lower.fsync(&lower_caller, data_only),
+            Data::Blocks(blocks) => self.lower.fsync(&blocks.lower_caller, data_only),
+        }
     }
 
     pub fn forward_allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
-        match self.blocks(caller) {
-            None => self.lower.allocate(&self.caller(caller), mode, offset, length),
-            Some(_) if !self.flags.writes() => Err(Errno::EBADF),
-            Some(blocks) => blocks.allocate(mode, offset, length),
+        match self.data(caller) {
+            Data::Untouched(lower_caller) => self.lower.allocate(&lower_caller, mode, offset, length),
+            _ if !self.flags.writes() => Err(Errno::EBADF),
+            Data::Blocks(blocks) => blocks.allocate(mode, offset, length),
+            Data::Mapped(file) => file.allocate(mode, offset, length),
         }
     }
 
     pub fn forward_seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
-        match self.blocks(caller) {
-            None => self.lower.seek(&self.caller(caller), offset, target),
-            Some(blocks) => blocks.seek(offset, target),
+        match self.data(caller) {
+            Data::Untouched(lower_caller) => self.lower.seek(&lower_caller, offset, target),
+            Data::Blocks(blocks) => blocks.seek(offset, target),
+            Data::Mapped(file) => file.seek(offset, target),
         }
     }
 
@@ -103,7 +131,7 @@ impl<L: Layer> LayerFile<L> {
         length: u64,
     ) -> Result<u64> {
         let Some(to) = to.as_any().downcast_ref::<Self>() else { return Err(Errno::EXDEV) };
-        if self.node.layer().data_shape().is_some() || !Arc::ptr_eq(&self.node.mount, &to.node.mount) {
+        if encodes(self.node.layer()) || !Arc::ptr_eq(&self.node.mount, &to.node.mount) {
             return Err(Errno::EXDEV);
         }
         self.lower.copy_range(&self.caller(caller), offset, &to.lower, to_offset, length)
@@ -114,7 +142,7 @@ impl<L: Layer> LayerFile<L> {
     }
 
     pub fn forward_getattr(&self, caller: &Caller) -> Result<Attributes> {
-        Ok(self.node.attributes(caller, self.lower.getattr(&self.caller(caller))?))
+        self.node.attributes(caller, self.lower.getattr(&self.caller(caller))?)
     }
 
     pub fn forward_test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
@@ -218,5 +246,10 @@ impl<L: Layer> Drop for LayerFile<L> {
             layer.release(self);
             Ok(())
         });
+        if self.flags.writes()
+            && let Data::Mapped(file) = self.data(Caller::shared_server())
+        {
+            file.finish();
+        }
     }
 }

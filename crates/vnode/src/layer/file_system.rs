@@ -23,17 +23,22 @@ pub fn stack<L: Layer>(layer: L, lower: FileSystemRef) -> FileSystemRef {
 pub struct LayerFileSystem<L: Layer>(Arc<Mount<L>>);
 
 impl<L: Layer> Mount<L> {
-    /// Returns this layer's vnode over `lower`: the live one if the layer keeps state and one exists.
+    /// Returns this layer's vnode over `lower`: the live one if it has state and one exists.
     pub(crate) fn wrap(self: &Arc<Self>, lower: VnodeRef) -> Arc<LayerVnode<L>> {
-        if !self.layer.keeps_state() {
+        if !self.shares_vnodes() {
             return LayerVnode::new(Arc::clone(self), lower);
         }
         self.vnodes.find_or_insert(&lower.handle(), || LayerVnode::new(Arc::clone(self), Arc::clone(&lower)))
     }
 
+    /// Returns whether all references to a vnode have to see the same state.
+    fn shares_vnodes(&self) -> bool {
+        self.layer.keeps_state() || self.layer.block_map().is_some()
+    }
+
     /// Forgets a vnode that is being dropped.
     pub(crate) fn forget(&self, lower: &VnodeRef) {
-        if self.layer.keeps_state() {
+        if self.shares_vnodes() {
             self.vnodes.forget(&lower.handle());
         }
     }

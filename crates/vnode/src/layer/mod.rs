@@ -36,6 +36,7 @@
 //! Each operation consists of [`Layer::admit`], the operation itself and [`Layer::observe`]; a layer that acts before,
 //! after or instead of every operation in one place overrides [`Layer::around`], which defines this sequence.
 
+mod block_map;
 mod blocks;
 mod change;
 mod data;
@@ -51,5 +52,5 @@ mod vnode;
 
 pub use file_system::{LayerFileSystem, stack};
 pub use operation::Operation;
-pub use shape::{Block, DataShape, Holes};
+pub use shape::{Block, BlockForm, DataShape, Holes};
 pub use template::{Layer, LayerDirectory, LayerFile, LayerVnode};

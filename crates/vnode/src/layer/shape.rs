@@ -1,4 +1,4 @@
-//! The shape of encoded data: sizes of blocks, and what holes are below.
+//! The shape of encoded data: sizes and forms of blocks, and what holes are below.
 
 use crate::{Errno, Result};
 
@@ -70,6 +70,15 @@ pub struct Block {
     pub number: u64,
     /// Set if the file ends with this block. Reported only with [`super::Layer::marks_last_block`]; otherwise false.
     pub is_last: bool,
+}
+
+/// Form in which a block of a file with a [block map](super::Layer::block_map) is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockForm {
+    /// As the layer encoded it.
+    Encoded,
+    /// As it is: the layer refused to encode it, for instance because it would not become shorter.
+    Verbatim,
 }
 
 #[cfg(test)]

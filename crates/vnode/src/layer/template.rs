@@ -2,21 +2,27 @@
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use super::block_map::log::Log;
 use super::operation::Operation;
-use super::shape::{Block, DataShape};
+use super::shape::{Block, BlockForm, DataShape};
 use crate::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
-    DirectoryEntry, Entry, FileKind, FileSystemRef, Handle, KeyedLocks, LiveTable, Lock, LockOwner, Name, Notifier,
-    OpenDirectoryRef, OpenFileRef, OpenFlags, Properties, RenameMode, Result, SeekTarget, SetAttributes, StatFs,
-    VnodeRef, XattrMode,
+    DirectoryEntry, Entry, Errno, FileKind, FileSystemRef, Handle, KeyedLocks, LiveTable, Lock, LockOwner, Name,
+    Notifier, OpenDirectoryRef, OpenFileRef, OpenFlags, Properties, RenameMode, Result, SeekTarget, SetAttributes,
+    StatFs, VnodeRef, XattrMode,
 };
 
 /// Returns what a layer by itself leaves untouched and needs.
 pub(crate) fn declared<L: Layer>(layer: &L) -> Properties {
     let declared = layer.properties();
-    Properties { data_untouched: declared.data_untouched && layer.data_shape().is_none(), ..declared }
+    Properties { data_untouched: declared.data_untouched && !encodes(layer), ..declared }
+}
+
+/// Returns whether a layer encodes data.
+pub(crate) fn encodes<L: Layer>(layer: &L) -> bool {
+    layer.data_shape().is_some() || layer.block_map().is_some()
 }
 
 /// A layer: one value per mount, shared by all its operations; its fields hold the layer's state of the mount.
@@ -188,6 +194,48 @@ pub trait Layer: Send + Sync + Sized + 'static {
         plain: &mut [u8],
     ) -> Result<()> {
         plain.copy_from_slice(&encoded[..plain.len()]);
+        Ok(())
+    }
+
+    /// Returns the size in bytes of the blocks of a new file, at most 16 MiB, if the files of this layer have block maps:
+    /// `encode_block` and `decode_block` are then called for every block that is written or read, by whatever path, and
+    /// blocks may have any length below. Nothing is overwritten below; a write is made as a whole or not at all, whenever the
+    /// power is cut. A layer has a [shape](Layer::data_shape) or a block map, not both. Default: no block map.
+    fn block_map(&self) -> Option<usize> {
+        None
+    }
+
+    /// Appends the encoding of a block to `encoded`, at most twice as long and 4,096 bytes more, or refuses: the block is then stored as
+    /// it is. `plain` is a whole block, or a shorter one, which zeros may follow. Default: refuses.
+    ///
+    /// # Errors
+    /// The write fails with this error; nothing is written.
+    fn encode_block(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        number: u64,
+        plain: &[u8],
+        encoded: &mut Vec<u8>,
+    ) -> Result<BlockForm> {
+        Ok(BlockForm::Verbatim)
+    }
+
+    /// Decodes a block: the inverse of `encode_block`. `plain` has the length that was encoded. What is stored has the checksum that was
+    /// recorded, which tells damage, but not malice. Default: a copy.
+    ///
+    /// # Errors
+    /// The read fails with this error, for instance `EBADMSG` for data that this layer did not encode.
+    fn decode_block(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        number: u64,
+        form: BlockForm,
+        stored: &[u8],
+        plain: &mut [u8],
+    ) -> Result<()> {
+        plain.copy_from_slice(stored.get(..plain.len()).ok_or(Errno::EBADMSG)?);
         Ok(())
     }
 
@@ -462,6 +510,8 @@ pub struct LayerVnode<L: Layer> {
     pub(crate) mount: Arc<Mount<L>>,
     pub(crate) lower: VnodeRef,
     pub(crate) state: L::State,
+    /// Block map of the file, if the layer gives files one and it was read.
+    pub(crate) log: Mutex<Option<Box<Log>>>,
     /// This vnode.
     pub(crate) this: Weak<Self>,
 }

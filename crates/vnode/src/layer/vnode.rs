@@ -1,11 +1,13 @@
 //! A vnode of a layer: access control, the layer's operation, observation; and the operations that forward.
 
 use std::any::Any;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::block_map::file::plain_size;
+use super::block_map::log::Log;
 use super::operation::Operation;
 use super::path;
-use super::template::{Layer, LayerDirectory, LayerFile, LayerVnode, Mount};
+use super::template::{Layer, LayerDirectory, LayerFile, LayerVnode, Mount, encodes};
 use crate::name::NameCow;
 use crate::profile::enter_with;
 use crate::{
@@ -16,7 +18,13 @@ use crate::{
 
 impl<L: Layer> LayerVnode<L> {
     pub(crate) fn new(mount: Arc<Mount<L>>, lower: VnodeRef) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self { mount, lower, state: L::State::default(), this: Weak::clone(this) })
+        Arc::new_cyclic(|this| Self {
+            mount,
+            lower,
+            state: L::State::default(),
+            log: Mutex::default(),
+            this: Weak::clone(this),
+        })
     }
 
     /// Returns the layer.
@@ -61,27 +69,37 @@ impl<L: Layer> LayerVnode<L> {
         NameCow::new(self.layer().encode_name(self, caller, name)?)
     }
 
-    /// Converts lower attributes to those seen above.
-    pub(crate) fn attributes(&self, caller: &Caller, mut attributes: Attributes) -> Attributes {
+    /// Converts lower attributes of this object to those seen above.
+    ///
+    /// # Errors
+    /// Those of reading the block map of the file, if it has one. One that cannot be understood, or that the server may not read,
+    /// leaves the size as it is below: the file has to be seen to be removed.
+    pub(crate) fn attributes(&self, caller: &Caller, mut attributes: Attributes) -> Result<Attributes> {
         let layer = self.layer();
-        if attributes.kind == FileKind::Regular
-            && let Some(shape) = layer.data_shape()
-        {
-            attributes.size = shape.plain_size(attributes.size);
+        if attributes.kind == FileKind::Regular {
+            if let Some(shape) = layer.data_shape() {
+                attributes.size = shape.plain_size(attributes.size);
+            } else if let Some(block_size) = layer.block_map() {
+                attributes.size = match plain_size(self, block_size, attributes.size) {
+                    Err(Errno::EBADMSG | Errno::EACCES | Errno::EPERM) => attributes.size,
+                    size => size?,
+                };
+            }
         }
         layer.map_attributes(caller, &mut attributes);
-        attributes
+        Ok(attributes)
     }
 
-    fn entry(&self, caller: &Caller, lower: Entry) -> Entry {
-        Entry { attributes: self.attributes(caller, lower.attributes), vnode: self.mount.wrap(lower.vnode) }
+    fn entry(&self, caller: &Caller, lower: Entry) -> Result<Entry> {
+        let node = self.mount.wrap(lower.vnode);
+        Ok(Entry { attributes: node.attributes(caller, lower.attributes)?, vnode: node })
     }
 
-    fn created(&self, caller: &Caller, lower: Created, flags: OpenFlags) -> Created {
+    fn created(&self, caller: &Caller, lower: Created, flags: OpenFlags) -> Result<Created> {
         let node = self.mount.wrap(lower.entry.vnode);
-        let attributes = self.attributes(caller, lower.entry.attributes);
+        let attributes = node.attributes(caller, lower.entry.attributes)?;
         let file = Arc::new(LayerFile::new(Arc::clone(&node), lower.file, flags));
-        Created { entry: Entry { vnode: node, attributes }, file }
+        Ok(Created { entry: Entry { vnode: node, attributes }, file })
     }
 
     /// Returns the lower vnode of another vnode of this layer on this file system.
@@ -93,6 +111,16 @@ impl<L: Layer> LayerVnode<L> {
             Some(other) if Arc::ptr_eq(&self.mount, &other.mount) => Ok(&other.lower),
             _ => Err(Errno::EXDEV),
         }
+    }
+
+    /// Returns the block map of the file.
+    pub(crate) fn log(&self) -> MutexGuard<'_, Option<Box<Log>>> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the block map of the file, whose lower file was truncated to nothing.
+    pub(crate) fn forget_log(&self) {
+        *self.log() = None;
     }
 
     /// Locks the encoded data of the file against reads and writes.
@@ -113,7 +141,7 @@ impl<L: Layer> LayerVnode<L> {
 #[allow(missing_docs)]
 impl<L: Layer> LayerVnode<L> {
     pub fn forward_getattr(&self, caller: &Caller) -> Result<Attributes> {
-        Ok(self.attributes(caller, self.lower.getattr(&self.layer().map_caller(caller))?))
+        self.attributes(caller, self.lower.getattr(&self.layer().map_caller(caller))?)
     }
 
     pub fn forward_setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
@@ -121,19 +149,20 @@ impl<L: Layer> LayerVnode<L> {
         let mut changes = *changes;
         layer.map_changes(&mut changes)?;
         let lower_caller = layer.map_caller(caller);
-        match (layer.data_shape(), changes.size) {
-            (Some(_), Some(size)) if self.kind() == FileKind::Regular => {
-                let lower = open_for_rewriting(&*self.lower, &lower_caller, OpenFlags::WRITE)?;
-                let file = LayerFile::new(self.shared(), lower, OpenFlags::READ_WRITE);
-                file.forward_truncate(caller, size, changes.kill_privileges)?;
-                changes.size = None;
-            }
-            _ => {}
+        let is_encoded = encodes(layer) && self.kind() == FileKind::Regular;
+        if let (true, Some(size)) = (is_encoded, changes.size) {
+            let lower = open_for_rewriting(&*self.lower, &lower_caller, OpenFlags::WRITE)?;
+            let file = LayerFile::new(self.shared(), lower, OpenFlags::READ_WRITE);
+            file.forward_truncate(caller, size, changes.kill_privileges)?;
+            changes.size = None;
         }
         if changes.is_empty() {
             return self.forward_getattr(caller);
         }
-        Ok(self.attributes(caller, self.lower.setattr(&lower_caller, &changes)?))
+        // What is given back below when a file is closed changes its times, and then restores them.
+        let is_mapped = is_encoded && layer.block_map().is_some();
+        let _guard = is_mapped.then(|| self.lock_data(caller)).transpose()?;
+        self.attributes(caller, self.lower.setattr(&lower_caller, &changes)?)
     }
 
     pub fn forward_access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
@@ -142,7 +171,7 @@ impl<L: Layer> LayerVnode<L> {
 
     pub fn forward_lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
         let name = self.encode(caller, name)?;
-        Ok(self.entry(caller, self.lower.lookup(&self.layer().map_caller(caller), name.as_name())?))
+        self.entry(caller, self.lower.lookup(&self.layer().map_caller(caller), name.as_name())?)
     }
 
     pub fn forward_parent(&self, caller: &Caller) -> Result<VnodeRef> {
@@ -152,26 +181,28 @@ impl<L: Layer> LayerVnode<L> {
     pub fn forward_create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         let name = self.encode(caller, name)?;
         let lower_caller = self.layer().map_caller(caller);
-        let Some(_) = self.layer().data_shape() else {
-            return Ok(self.created(caller, self.lower.create(&lower_caller, name.as_name(), how)?, how.flags));
-        };
+        if !encodes(self.layer()) {
+            return self.created(caller, self.lower.create(&lower_caller, name.as_name(), how)?, how.flags);
+        }
         let flags = how.flags.for_rewriting().without(OpenFlags::TRUNCATE);
         let lower_how = Creation { flags, ..*how };
         let mut created =
-            self.created(caller, self.lower.create(&lower_caller, name.as_name(), &lower_how)?, how.flags);
+            self.created(caller, self.lower.create(&lower_caller, name.as_name(), &lower_how)?, how.flags)?;
         if how.flags.truncates() && created.entry.attributes.size > 0 {
             // The file existed before, and others may be writing: it is truncated under their lock, as the caller.
             let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
             let node = self.node_of(&created.entry.vnode)?;
             let _guard = node.lock_data(caller)?;
-            created.entry.attributes = node.attributes(caller, node.lower.setattr(&lower_caller, &cut)?);
+            let attributes = node.lower.setattr(&lower_caller, &cut)?;
+            node.forget_log();
+            created.entry.attributes = node.attributes(caller, attributes)?;
         }
         Ok(created)
     }
 
     pub fn forward_mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
         let name = self.encode(caller, name)?;
-        Ok(self.entry(caller, self.lower.mkdir(&self.layer().map_caller(caller), name.as_name(), mode)?))
+        self.entry(caller, self.lower.mkdir(&self.layer().map_caller(caller), name.as_name(), mode)?)
     }
 
     pub fn forward_mknod(
@@ -184,18 +215,18 @@ impl<L: Layer> LayerVnode<L> {
     ) -> Result<Entry> {
         let name = self.encode(caller, name)?;
         let lower_caller = self.layer().map_caller(caller);
-        Ok(self.entry(caller, self.lower.mknod(&lower_caller, name.as_name(), kind, mode, device)?))
+        self.entry(caller, self.lower.mknod(&lower_caller, name.as_name(), kind, mode, device)?)
     }
 
     pub fn forward_symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
         let name = self.encode(caller, name)?;
-        Ok(self.entry(caller, self.lower.symlink(&self.layer().map_caller(caller), name.as_name(), target)?))
+        self.entry(caller, self.lower.symlink(&self.layer().map_caller(caller), name.as_name(), target)?)
     }
 
     pub fn forward_link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
         let target = self.lower_of(target)?;
         let name = self.encode(caller, name)?;
-        Ok(self.entry(caller, self.lower.link(&self.layer().map_caller(caller), target, name.as_name())?))
+        self.entry(caller, self.lower.link(&self.layer().map_caller(caller), target, name.as_name())?)
     }
 
     pub fn forward_unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
@@ -229,13 +260,16 @@ impl<L: Layer> LayerVnode<L> {
 
     pub fn forward_open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
         let lower_caller = self.layer().map_caller(caller);
-        let lower = match self.layer().data_shape() {
-            Some(_) => {
-                // Truncation must not come between the reading and the writing of a block.
-                let _guard = flags.truncates().then(|| self.lock_data(caller)).transpose()?;
-                open_for_rewriting(&*self.lower, &lower_caller, flags)?
+        let lower = if encodes(self.layer()) {
+            // Truncation must not come between the reading and the writing of a block.
+            let _guard = flags.truncates().then(|| self.lock_data(caller)).transpose()?;
+            let lower = open_for_rewriting(&*self.lower, &lower_caller, flags)?;
+            if flags.truncates() {
+                self.forget_log();
             }
-            None => self.lower.open(&lower_caller, flags)?,
+            lower
+        } else {
+            self.lower.open(&lower_caller, flags)?
         };
         Ok(Arc::new(LayerFile::new(self.shared(), lower, flags)))
     }
@@ -269,10 +303,10 @@ impl<L: Layer> LayerVnode<L> {
 
     pub fn forward_tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
         let mut lower_how = *how;
-        if self.layer().data_shape().is_some() {
+        if encodes(self.layer()) {
             lower_how.flags = how.flags.for_rewriting();
         }
-        Ok(self.created(caller, self.lower.tmpfile(&self.layer().map_caller(caller), &lower_how)?, how.flags))
+        self.created(caller, self.lower.tmpfile(&self.layer().map_caller(caller), &lower_how)?, how.flags)
     }
 
     pub fn forward_ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {

@@ -1,0 +1,267 @@
+//! Reading a block map: the last record that is whole, with all that it builds on, and the blocks that have reached the storage.
+//!
+//! After a power cut the lower file may end with anything that was never synchronized: parts of records, records whose
+//! predecessors are missing, and records whose blocks are. The file is what the last record says whose predecessors are all
+//! there; a block of it that is not there is read from its version before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::format::{
+    ALIGNMENT, ENTRY_BYTES, Extent, HEADER_BYTES, Header, HeaderState, Record, RecordReader, TRAILER_BYTES, Trailer,
+    checksum,
+};
+use super::log::{Log, RECORDS_FOLLOWED_MAX, RecordSpan};
+use crate::{Caller, Errno, OpenFile, Result, read_fully, zeros};
+
+/// Number of bytes read at once.
+const READ_BYTES: usize = 26_214 * ENTRY_BYTES;
+/// Number of bytes at the end of a file that are searched for a record: a writer synchronizes long before.
+const SEARCHED_BYTES_MAX: u64 = 256 << 20;
+/// Smallest part of a file that a disk writes as a whole, in bytes.
+const SECTOR_BYTES: u64 = 512;
+/// Free bytes below, at least, for which the gaps between what is needed are punched.
+const GAP_BYTES_MIN: u64 = 1 << 20;
+
+/// A lower file that is read as a log of this kind of layer.
+struct Reader<'a> {
+    lower: &'a dyn OpenFile,
+    header: Header,
+}
+
+/// Reads the block map of a lower file. `block_size` is that of a file which has none yet, `new_id` the identifier of its log.
+///
+/// # Errors
+/// `EBADMSG` if the lower file was not written by this kind of layer, or is damaged; those of the lower file system.
+pub(crate) fn load(lower: &dyn OpenFile, kind: &str, block_size: usize, new_id: u64) -> Result<Log> {
+    let attributes = lower.getattr(&Caller::server())?;
+    let size = attributes.size;
+    let empty = || {
+        let mut log = Log::new(new_id, block_size);
+        log.lower_size = size;
+        log
+    };
+    if size == 0 {
+        return Ok(empty());
+    }
+    let mut bytes = [0; HEADER_BYTES];
+    let length = HEADER_BYTES.min(usize::try_from(size).unwrap_or(usize::MAX));
+    read_exactly(lower, &Caller::server(), 0, &mut bytes[..length])?;
+    let header = match Header::parse(&bytes[..length], kind) {
+        HeaderState::Valid(header) => header,
+        HeaderState::Absent => return Ok(empty()),
+        HeaderState::Foreign => return Err(Errno::EBADMSG),
+    };
+    let reader = Reader { lower, header };
+    match reader.last_records(size)? {
+        Some(records) => {
+            let mut log = build(&records, header, size);
+            let allocated = attributes.blocks.saturating_mul(512);
+            if allocated > log.needed_bytes() + GAP_BYTES_MIN.max(log.needed_bytes() / 2) {
+                log.gaps().into_iter().for_each(|gap| log.free(gap));
+            }
+            Ok(log)
+        }
+        None if reader.never_was_whole(size)? => Ok(empty()),
+        None => Err(Errno::EBADMSG),
+    }
+}
+
+impl Reader<'_> {
+    /// Returns whether parts of the first record of a file of `size` bytes have never reached the storage.
+    fn never_was_whole(&self, size: u64) -> Result<bool> {
+        let Header { first_end, first_bytes, .. } = self.header;
+        if size < first_end {
+            return Ok(true);
+        }
+        let mut start = first_end.saturating_sub(first_bytes.into());
+        let mut sector = [0; SECTOR_BYTES as usize];
+        while start < first_end {
+            let end = ((start / SECTOR_BYTES + 1) * SECTOR_BYTES).min(first_end);
+            let sector = &mut sector[..(end - start) as usize];
+            read_exactly(self.lower, &Caller::server(), start, sector)?;
+            if sector.iter().all(|byte| *byte == 0) {
+                return Ok(true);
+            }
+            start = end;
+        }
+        Ok(false)
+    }
+
+    /// Returns the last whole record of a file of `size` bytes and those that it builds on, the latest first.
+    fn last_records(&self, size: u64) -> Result<Option<Vec<Record>>> {
+        let last = size / ALIGNMENT * ALIGNMENT;
+        let lowest = last.saturating_sub(SEARCHED_BYTES_MAX).max(HEADER_BYTES as u64);
+        let (mut end, mut window, mut window_start) = (last, Vec::new(), last);
+        while end >= lowest + TRAILER_BYTES as u64 {
+            let start = end - TRAILER_BYTES as u64;
+            if start < window_start {
+                window_start = end.saturating_sub(READ_BYTES as u64 / ALIGNMENT * ALIGNMENT).max(lowest);
+                window = zeros((end - window_start) as usize)?;
+                read_exactly(self.lower, &Caller::server(), window_start, &mut window)?;
+            }
+            let from = (start - window_start) as usize;
+            let trailer = Trailer::parse(&window[from..from + TRAILER_BYTES], self.header.log, end);
+            end = match trailer.map(|trailer| self.follow(trailer)).transpose()? {
+                Some(Ok(records)) => return Ok(Some(records)),
+                // What builds on a missing record is no more use than that.
+                Some(Err(missing)) => missing / ALIGNMENT * ALIGNMENT - ALIGNMENT,
+                None => end - ALIGNMENT,
+            };
+        }
+        Ok(None)
+    }
+
+    /// Returns this record and those that it builds on, the latest first; or the end of one that is missing.
+    fn follow(&self, last: Trailer) -> Result<std::result::Result<Vec<Record>, u64>> {
+        let (mut records, mut trailer) = (Vec::new(), last);
+        loop {
+            let Some(record) = self.record(trailer)? else { return Ok(Err(trailer.end)) };
+            records.push(record);
+            if trailer.is_whole && (trailer.end <= last.stable || trailer.previous == 0) {
+                return Ok(Ok(records));
+            }
+            if records.len() > RECORDS_FOLLOWED_MAX {
+                return Err(Errno::EBADMSG);
+            }
+            let previous = trailer.previous;
+            let Some(start) = previous.checked_sub(TRAILER_BYTES as u64) else { return Ok(Err(trailer.end)) };
+            let mut bytes = [0; TRAILER_BYTES];
+            read_exactly(self.lower, &Caller::server(), start, &mut bytes)?;
+            match Trailer::parse(&bytes, self.header.log, previous) {
+                Some(before) => trailer = before,
+                None => return Ok(Err(previous)),
+            }
+        }
+    }
+
+    /// Reads a record; `None` if it is not whole.
+    fn record(&self, trailer: Trailer) -> Result<Option<Record>> {
+        let Header { log, block_size, .. } = self.header;
+        let (Some(mut reader), Some(mut start)) = (RecordReader::new(trailer, log, block_size), trailer.start()) else {
+            return Ok(None);
+        };
+        let end = trailer.end - TRAILER_BYTES as u64;
+        let mut buffer = zeros((end - start).min(READ_BYTES as u64) as usize)?;
+        while start < end {
+            let length = buffer.len().min((end - start) as usize);
+            let piece = &mut buffer[..length];
+            read_exactly(self.lower, &Caller::server(), start, piece)?;
+            if reader.take(piece).is_err() {
+                return Ok(None);
+            }
+            start += length as u64;
+        }
+        Ok(reader.finish().ok())
+    }
+}
+
+/// Builds the map of a lower file of `size` bytes from records, the latest first.
+fn build(records: &[Record], header: Header, size: u64) -> Log {
+    let last = records[0].trailer;
+    let mut log = Log::new(header.log, header.block_size);
+    (log.size, log.end, log.lower_size, log.last) = (last.size, size, size, last.end);
+    // Somebody may have synchronized since.
+    (log.stable, log.promised) = (last.stable, size);
+    log.needs_whole = false;
+    let (mut versions, mut replaced) = (BTreeMap::new(), Vec::new());
+    for record in records.iter().rev() {
+        let start = record.trailer.start().expect("it was read");
+        let Trailer { end, stable, is_whole, .. } = record.trailer;
+        log.records.push(RecordSpan { range: start..end, stable, is_whole });
+        add_versions(&mut versions, &mut replaced, record, header.block_size);
+    }
+    let mut map = BTreeMap::new();
+    for (block, mut all) in versions {
+        let Some(newest) = all.last().copied() else { continue };
+        map.insert(block, newest);
+        if newest.position >= last.stable {
+            log.unverified.insert(block, all);
+        } else {
+            all.retain(|version| version.position != newest.position);
+            replaced.extend(all);
+        }
+    }
+    log.set_map(map);
+    replaced.into_iter().for_each(|extent| log.release(extent.position..extent.end(), size));
+    log
+}
+
+/// Adds what a record says to the versions of blocks, the earliest first.
+fn add_versions(
+    versions: &mut BTreeMap<u64, Vec<Extent>>,
+    replaced: &mut Vec<Extent>,
+    record: &Record,
+    block_size: usize,
+) {
+    let size = record.trailer.size;
+    replaced.extend(versions.split_off(&size.div_ceil(block_size as u64)).into_values().flatten());
+    let last = size / block_size as u64;
+    if let Some(all) = versions.get_mut(&last) {
+        let kept = (size % block_size as u64) as u32;
+        all.iter_mut().for_each(|version| version.kept = version.kept.min(kept));
+    }
+    if record.trailer.is_whole {
+        let named: BTreeSet<u64> = record.entries.iter().map(|entry| entry.0).collect();
+        versions.retain(|block, all| {
+            let stays = named.contains(block);
+            if !stays {
+                replaced.append(all);
+            }
+            stays
+        });
+    }
+    for (block, extent) in &record.entries {
+        let Some(extent) = extent else {
+            replaced.extend(versions.remove(block).unwrap_or_default());
+            continue;
+        };
+        let all = versions.entry(*block).or_default();
+        all.pop_if(|newest| newest.position == extent.position);
+        all.push(*extent);
+    }
+}
+
+/// Decides for each block that may not have reached the storage which of its versions has. Returns the number of blocks of
+/// which the newest has not.
+///
+/// # Errors
+/// Those of the lower file system; then nothing is decided.
+pub(crate) fn verify(log: &mut Log, lower: &dyn OpenFile) -> Result<usize> {
+    let mut decided = Vec::new();
+    for (block, versions) in &log.unverified {
+        let mut there = None;
+        for version in versions.iter().rev() {
+            if version.position < log.stable || is_there(version, lower)? {
+                there = Some(*version);
+                break;
+            }
+        }
+        decided.push((*block, there));
+    }
+    let (end, mut set_back) = (log.lower_size, 0);
+    for (block, there) in decided {
+        let versions = log.unverified.remove(&block).unwrap_or_default();
+        let newest = versions.last().map(|version| version.position);
+        if there.map(|version| version.position) != newest {
+            log.set_back(block, there);
+            set_back += 1;
+        }
+        let others = versions.iter().filter(|version| Some(version.position) != there.map(|there| there.position));
+        others.for_each(|version| log.release(version.position..version.end(), end));
+    }
+    Ok(set_back)
+}
+
+fn is_there(version: &Extent, lower: &dyn OpenFile) -> Result<bool> {
+    let mut bytes = zeros(version.stored as usize)?;
+    read_exactly(lower, &Caller::server(), version.position, &mut bytes)?;
+    Ok(checksum(&bytes) == version.checksum)
+}
+
+/// Reads bytes that the lower file has, by its size: fewer do not mean that the others were never written.
+///
+/// # Errors
+/// `EIO` if there are fewer; those of the lower file system.
+pub(crate) fn read_exactly(lower: &dyn OpenFile, caller: &Caller, position: u64, buffer: &mut [u8]) -> Result<()> {
+    if read_fully(lower, caller, position, buffer)? < buffer.len() { Err(Errno::EIO) } else { Ok(()) }
+}
