@@ -4,13 +4,13 @@ use std::fs;
 
 use fastrand::Rng;
 use layers::Branch;
-use vnode::FileSystemRef;
+use vnode::{Caller, FileSystemRef, OpenFlags};
 
 use super::commits::with_random_syncs;
 use super::operations::{DiskScenario, Layout, check, join};
 use super::promises::PromiseHistory;
 use super::scene::{Operation, Scenario, UnionOptions};
-use super::state::state_of;
+use super::state::{at, state_of};
 use super::steps::Step::{
     self, Chmod, Create, Fdatasync, Fsync, FsyncDirectory, FsyncOpen, Link, Mkdir, Open, Rename, Rmdir, Snapshot,
     Truncate, Unlink, Write, WriteSynchronously,
@@ -175,7 +175,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
 ];
 
 /// A data layer in the place of the union, by its name among the layers or the samples.
-pub(crate) const DATA_LAYERS: &[&str] = &["negate", "rot13"];
+pub(crate) const DATA_LAYERS: &[&str] = &["negate", "rot13", "zstd"];
 
 const PLAIN_BRANCH: Branches = &[("rw", &["a/big", "b"])];
 
@@ -207,9 +207,6 @@ pub(crate) const DATA_PROGRAMS: &[Program] = &[
     ),
 ];
 
-/// Builds what is tested from its branches.
-type Build<'a> = &'a dyn Fn(Vec<Branch>) -> Result<FileSystemRef, String>;
-
 /// Runs a program once on a data layer over a directory, and cuts the power at points that the random numbers choose.
 ///
 /// # Errors
@@ -225,7 +222,20 @@ pub(crate) fn cut_data_program(
         let kind = layers::kind(layer).or_else(|| samples::kind(layer)).ok_or("there is no such layer")?;
         kind.stack(&[], branches.remove(0).file_system).map_err(|error| error.to_string())
     };
-    cut_program_on(&build, &|_| Ok(()), program, Layout::Together, is_mounted, cuts, random)
+    // Each layer writes its files by itself.
+    let fill = |scenario: &DiskScenario<'_>| {
+        let file_system = build(scenario.scene.branches())?;
+        for path in program.branches[0].1 {
+            let file = at(&*file_system, path).open(&Caller::server(), OpenFlags::WRITE.with(OpenFlags::TRUNCATE));
+            let bytes = if path.ends_with("big") { BIG_FILE_BYTES } else { 5 };
+            let written =
+                file.and_then(|file| vnode::write_fully(&*file, &Caller::server(), 0, &vec![b'#'; bytes], false));
+            written.map_err(|error| format!("{path}: {error}"))?;
+        }
+        Ok(())
+    };
+    let subject = Subject { build: &build, fill: &fill, check: &|_| Ok(()) };
+    cut_program_on(&subject, program, Layout::Together, is_mounted, cuts, random)
 }
 
 /// Runs a program once on a union, and cuts the power at points that the random numbers choose.
@@ -240,12 +250,29 @@ pub(crate) fn cut_program(
     random: &mut Rng,
 ) -> Result<(), String> {
     let build = |branches| Ok(join(branches, program.options)? as FileSystemRef);
-    cut_program_on(&build, &check, program, layout, is_mounted, cuts, random)
+    let fill = |scenario: &DiskScenario<'_>| {
+        for (index, (_, paths)) in program.branches.iter().enumerate() {
+            for path in paths.iter().filter(|path| path.ends_with("big") && !path.contains('=')) {
+                fs::write(scenario.branch(index).join(path), vec![b'#'; BIG_FILE_BYTES]).unwrap();
+            }
+        }
+        Ok(())
+    };
+    cut_program_on(&Subject { build: &build, fill: &fill, check: &check }, program, layout, is_mounted, cuts, random)
+}
+
+/// What is tested.
+struct Subject<'a> {
+    /// Builds it from its branches.
+    build: &'a dyn Fn(Vec<Branch>) -> Result<FileSystemRef, String>,
+    /// Writes its first files.
+    fill: &'a dyn Fn(&DiskScenario<'_>) -> Result<(), String>,
+    /// Checks its branches after a cut.
+    check: &'a dyn Fn(Vec<Branch>) -> Result<(), String>,
 }
 
 fn cut_program_on(
-    build: Build<'_>,
-    check: &dyn Fn(Vec<Branch>) -> Result<(), String>,
+    subject: &Subject<'_>,
     program: &Program,
     layout: Layout,
     is_mounted: bool,
@@ -255,11 +282,8 @@ fn cut_program_on(
     let Program { name, options, branches, steps } = *program;
     let scenario = Scenario { name, branches, earlier: &[], operation: Operation::Create("unused") };
     let mut scenario_disks = DiskScenario::new(&scenario, options, layout);
-    for (index, (_, paths)) in branches.iter().enumerate() {
-        for path in paths.iter().filter(|path| path.ends_with("big") && !path.contains('=')) {
-            fs::write(scenario_disks.branch(index).join(path), vec![b'#'; BIG_FILE_BYTES]).unwrap();
-        }
-    }
+    let Subject { build, fill, check } = subject;
+    fill(&scenario_disks)?;
     let mut history = PromiseHistory::new(state_of(&*build(scenario_disks.scene.branches())?)?);
     scenario_disks.disks.begin();
     {
