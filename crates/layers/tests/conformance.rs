@@ -89,7 +89,9 @@ fn a_full_disk_is_told_through_layers() {
         let subject = Tree::new(stack(4096, small_memory(32 << 20))).titled(format!("{codec}, small"));
         let subject = without(subject, &FILLED);
         let abilities = subject.abilities().with(Ability::SmallSpace);
-        check_some(&subject.limited_to(abilities), |test| test.needs.contains(&Ability::SmallSpace));
+        // What a log overwrites needs space of its own.
+        let applies = |test: &Test| codec != "mapped" || test.name != "overwriting_needs_no_space";
+        check_some(&subject.limited_to(abilities), |test| test.needs.contains(&Ability::SmallSpace) && applies(test));
     }
 }
 

@@ -80,7 +80,7 @@ impl FileSystem for FanOutFileSystem {
             // Locks taken outside are those of one branch object only.
             shares_locks: false,
             read_only: joined.read_only || in_all && self.healthy().any(|branch| branch.properties().read_only),
-            needs_every_data_operation: joined.needs_every_data_operation || in_all,
+            // Nobody but this file system may write to one branch only.
             has_backing_files: joined.has_backing_files && !in_all,
             persistent_handles: joined.persistent_handles && !self.0.has_digests.load(Ordering::Relaxed),
             ..joined
