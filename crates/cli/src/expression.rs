@@ -1,9 +1,9 @@
 //! Reads the stack expressions of the command line, and reports their errors.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use cli::output::notify;
 use stack::syntax::{self, Base, Branch, BranchTree, Span, Spanned, Stack};
 use stack::{BuildError, BuildProblem, OpenBranch, OpenError};
 use vnode::FileSystemRef;
@@ -39,7 +39,7 @@ impl Expression {
     pub(crate) fn build(&self) -> Outcome<FileSystemRef> {
         let warn = &mut |error: &stack::BuildError| {
             // A server that has detached from its terminal has its log.
-            let _ = writeln!(io::stderr(), "plyfs: warning: a branch is left out: {error}");
+            notify(&format_args!("warning: a branch is left out: {error}"));
         };
         stack::build_reporting(&self.stack, warn).map_err(|error| failure(&error, &self.text))
     }

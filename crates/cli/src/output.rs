@@ -1,17 +1,18 @@
 //! Output of the command to its standard output and standard error.
 
+use std::fmt::Display;
 use std::io::{ErrorKind, Write, stderr, stdout};
 
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Reports a failure on standard error.
 pub fn report(failure: &Failure) {
-    // Standard error may be closed; the exit code still reports the failure.
-    let _ = writeln!(stderr(), "plyfs: {failure}");
+    // If it is closed, the exit code still reports the failure.
+    notify(failure);
 }
 
-/// Notifies a person of something on standard error, as what a command waits for. It fails nothing.
-pub fn notify(text: &str) {
+/// Notifies a person of something on standard error, such as what a command waits for. Standard error may be closed.
+pub fn notify(text: &dyn Display) {
     let _ = writeln!(stderr(), "plyfs: {text}");
 }
 

@@ -41,7 +41,7 @@ fn wait_for(server: &impl AsFd, process: Pid, mount_point: &Path) -> Outcome {
     if has_ended(server, Some(&delay))? {
         return Ok(());
     }
-    super::notify(&format!(
+    super::notify(&format_args!(
         "{} is unmounted; waiting for its server (process {}), which still closes what the stack is on",
         mount_point.display(),
         process.as_raw_nonzero()
