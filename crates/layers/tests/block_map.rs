@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,16 +44,22 @@ enum LowerChange {
     Write(u64, Vec<u8>),
     Truncate(u64),
     Punch(u64, u64),
-    /// All before is on the disk.
+    /// All before is on the disk, but what was lost.
     Synchronize,
+    /// A synchronization failed: of what was written since the one before, the kernel writes nothing more.
+    LoseWrites,
 }
 
 /// Records what is done to the lower file.
-struct Recorder(Arc<Mutex<Vec<LowerChange>>>);
+struct Recorder {
+    changes: Arc<Mutex<Vec<LowerChange>>>,
+    /// Set to make the next synchronization fail.
+    fails: Arc<AtomicBool>,
+}
 
 impl Recorder {
     fn add(&self, change: LowerChange) {
-        self.0.lock().unwrap().push(change);
+        self.changes.lock().unwrap().push(change);
     }
 }
 
@@ -88,6 +95,10 @@ impl Layer for Recorder {
     }
 
     fn fsync(&self, file: &LayerFile<Self>, caller: &Caller, data_only: bool) -> Result<()> {
+        if self.fails.swap(false, Ordering::Relaxed) {
+            self.add(LowerChange::LoseWrites);
+            return Err(Errno::EIO);
+        }
         file.forward_fsync(caller, data_only)?;
         self.add(LowerChange::Synchronize);
         Ok(())
@@ -100,6 +111,9 @@ struct Scene {
     file_system: FileSystemRef,
     file: OpenFileRef,
     changes: Arc<Mutex<Vec<LowerChange>>>,
+    fails: Arc<AtomicBool>,
+    /// Set if synchronizations may fail, and no new server begins, which would not know of it.
+    is_of_one_server: bool,
     /// What is on the disk for certain, as it was before the first of the changes.
     disk: Vec<u8>,
     /// Contents of the file above, each with the number of changes below by then.
@@ -111,12 +125,14 @@ struct Scene {
 impl Scene {
     /// A lower file of these bytes, which hold this file.
     fn new(disk: Vec<u8>, data: Vec<u8>) -> Self {
-        let (lower, changes) = (memory(), Arc::new(Mutex::default()));
+        let (lower, changes, fails) = (memory(), Arc::new(Mutex::default()), Arc::new(AtomicBool::new(false)));
         let (_, file) = create(&lower.root(), &root(), "file", 0o644);
         vnode::write_fully(&*file, &root(), 0, &disk, false).unwrap();
-        let file_system = mapped(stack(Recorder(Arc::clone(&changes)), lower.clone()));
+        let recorder = Recorder { changes: Arc::clone(&changes), fails: Arc::clone(&fails) };
+        let file_system = mapped(stack(recorder, lower.clone()));
         let (_, file) = opened(&file_system);
-        Self { lower, file_system, file, changes, disk, states: vec![(0, data)], promises: vec![(0, 0)] }
+        let (is_of_one_server, states, promises) = (false, vec![(0, data)], vec![(0, 0)]);
+        Self { lower, file_system, file, changes, fails, is_of_one_server, disk, states, promises }
     }
 
     fn data(&self) -> &Vec<u8> {
@@ -150,9 +166,10 @@ impl Scene {
                 let size = data.len();
                 data[at.min(size)..(at + length).min(size)].fill(0);
             }
-            8 => {
+            8 if !self.is_of_one_server => {
                 // The server is ended, or killed, and begins again: the map is read.
-                let file_system = mapped(stack(Recorder(Arc::clone(&self.changes)), self.lower.clone()));
+                let recorder = Recorder { changes: Arc::clone(&self.changes), fails: Arc::clone(&self.fails) };
+                let file_system = mapped(stack(recorder, self.lower.clone()));
                 let unused = create(&memory().root(), &caller, "unused", 0o600).1;
                 let old = std::mem::replace(&mut self.file, unused);
                 if random.bool() {
@@ -162,6 +179,10 @@ impl Scene {
                 }
                 self.file = opened(&file_system).1;
                 self.file_system = file_system;
+            }
+            9 if self.is_of_one_server => {
+                self.fails.store(true, Ordering::Relaxed);
+                assert_eq!(self.file.fsync(&caller, random.bool()), Err(Errno::EIO));
             }
             9 | 10 => {
                 self.file.fsync(&caller, random.bool()).unwrap();
@@ -178,20 +199,25 @@ impl Scene {
         let changes = self.changes.lock().unwrap();
         let changes = &changes[..point];
         let certain = changes.iter().rposition(|change| matches!(change, LowerChange::Synchronize)).unwrap_or(0);
+        let lost = lost(changes);
         let luck = [0.0, 0.3, 0.7, 0.95, 1.0][random.usize(..5)];
         let mut disk = self.disk.clone();
         for (index, change) in changes.iter().enumerate() {
-            let mut happens = || index < certain || random.f64() < luck;
+            let mut happens = |is_lost: bool| index < certain && !is_lost || random.f64() < luck;
             match change {
                 LowerChange::Write(at, bytes) => {
                     let (at, end) = (*at as usize, *at as usize + bytes.len());
-                    if end > disk.len() && happens() {
+                    if end > disk.len() && happens(false) {
                         disk.resize(end, 0);
                     }
                     let mut start = at;
                     while start < end {
                         let sector_end = ((start / SECTOR_BYTES + 1) * SECTOR_BYTES).min(end);
-                        if happens() {
+                        // The size is no page.
+                        if lost[index] && index < certain {
+                            disk.resize(disk.len().max(sector_end), 0);
+                        }
+                        if happens(lost[index]) {
                             disk.resize(disk.len().max(sector_end), 0);
                             disk[start..sector_end].copy_from_slice(&bytes[start - at..sector_end - at]);
                         }
@@ -200,7 +226,7 @@ impl Scene {
                 }
                 LowerChange::Truncate(size) => {
                     // What comes after it is not in the file before it.
-                    if !happens() {
+                    if !happens(false) {
                         break;
                     }
                     disk.resize(*size as usize, 0);
@@ -208,9 +234,9 @@ impl Scene {
                 LowerChange::Punch(at, length) => {
                     let end = (at + length).min(disk.len() as u64) as usize;
                     let pages = (*at as usize..end).step_by(4096);
-                    pages.filter(|_| happens()).for_each(|page| disk[page..(page + 4096).min(end)].fill(0));
+                    pages.filter(|_| happens(false)).for_each(|page| disk[page..(page + 4096).min(end)].fill(0));
                 }
-                LowerChange::Synchronize => {}
+                LowerChange::Synchronize | LowerChange::LoseWrites => {}
             }
         }
         disk
@@ -233,6 +259,19 @@ impl Scene {
     }
 }
 
+/// Returns which of the changes a failed synchronization may have lost.
+fn lost(changes: &[LowerChange]) -> Vec<bool> {
+    let (mut lost, mut first) = (vec![false; changes.len()], 0);
+    for (index, change) in changes.iter().enumerate() {
+        match change {
+            LowerChange::Synchronize => first = index,
+            LowerChange::LoseWrites => lost[std::mem::replace(&mut first, index)..index].fill(true),
+            _ => {}
+        }
+    }
+    lost
+}
+
 /// `BLOCK_MAP_ROUNDS` is the number of files. Everything that is found after a cut may be what was there since the last fsync, and what is done then is as safe.
 #[test]
 fn a_power_cut_takes_nothing_that_was_synchronized() {
@@ -242,6 +281,7 @@ fn a_power_cut_takes_nothing_that_was_synchronized() {
         let (mut disk, mut data) = (Vec::new(), Vec::new());
         for _ in 0..3 {
             let mut scene = Scene::new(disk, data);
+            scene.is_of_one_server = random.bool();
             assert_eq!(scene.data(), &read_all(&scene.file_system), "round {round}");
             (0..random.usize(1..60)).for_each(|_| scene.step(&mut random));
             let changes = scene.changes.lock().unwrap().len();

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::format::{Extent, checksum, stored_bytes_max};
+use super::format::{Extent, HEADER_BYTES, checksum, stored_bytes_max};
 use super::load::{load, read_exactly, verify};
 use super::log::{Draft, Log};
 use crate::layer::blocks::PUNCH;
@@ -133,7 +133,11 @@ impl<L: Layer> MappedFile<'_, L> {
 
     /// Flushes to stable storage; see [`crate::OpenFile::fsync`].
     pub(crate) fn fsync(&self, data_only: bool) -> Result<()> {
-        let promised = {
+        let promised = if self.node.log().as_ref().is_some_and(|log| log.has_lost_writes) {
+            let _guard = self.node.lock_data(self.caller)?;
+            self.renew()?;
+            self.promise()
+        } else {
             // Not between the making of a record and its application.
             let _guard = self.shared()?;
             self.promise()
@@ -213,11 +217,7 @@ impl<L: Layer> MappedFile<'_, L> {
             return Ok(());
         };
         let (plain, kept) = (extent.plain as usize, extent.kept as usize);
-        let mut stored = Scratch::take(extent.stored as usize)?;
-        read_exactly(self.lower, &self.lower_caller, extent.position, &mut stored)?;
-        if checksum(&stored) != extent.checksum {
-            return Err(Errno::EBADMSG);
-        }
+        let stored = self.read_stored(extent)?;
         if from == 0 && buffer.len() >= plain {
             let (data, rest) = buffer.split_at_mut(plain);
             self.decode(block, extent, &stored, data)?;
@@ -231,6 +231,16 @@ impl<L: Layer> MappedFile<'_, L> {
         buffer[..part].copy_from_slice(&whole[from.min(kept)..from.min(kept) + part]);
         buffer[part..].fill(0);
         Ok(())
+    }
+
+    /// Reads the bytes of a block below.
+    ///
+    /// # Errors
+    /// `EBADMSG` if they are not what was stored.
+    fn read_stored(&self, extent: Extent) -> Result<Scratch> {
+        let mut stored = Scratch::take(extent.stored as usize)?;
+        read_exactly(self.lower, &self.lower_caller, extent.position, &mut stored)?;
+        if checksum(&stored) != extent.checksum { Err(Errno::EBADMSG) } else { Ok(stored) }
     }
 
     fn decode(&self, block: u64, extent: Extent, stored: &[u8], plain: &mut [u8]) -> Result<()> {
@@ -363,9 +373,36 @@ impl<L: Layer> MappedFile<'_, L> {
         self.node.log().as_mut().map(promise)
     }
 
+    /// Writes again what a failed synchronization may have lost: everything that is not on stable storage.
+    fn renew(&self) -> Result<()> {
+        let (size, _) = self.prepare()?;
+        if !self.with(|log| log.has_lost_writes)? {
+            return Ok(());
+        }
+        if self.with(|log| log.stable == 0 && log.end > 0)? {
+            let mut header = [0; HEADER_BYTES];
+            read_exactly(self.lower, &self.lower_caller, 0, &mut header)?;
+            write_fully(self.lower, &self.lower_caller, 0, &header, false)?;
+        }
+        let mut draft = Draft::default();
+        for (block, extent) in self.with(|log| log.begin_renewal())? {
+            draft.put_again(block, &self.read_stored(extent)?, extent)?;
+        }
+        self.commit(draft, size, false)?;
+        self.with(|log| log.has_lost_writes = false)
+    }
+
     /// Synchronizes the lower file, and frees what waited for what was promised.
     fn synchronize(&self, caller: &Caller, data_only: bool, promised: Option<(u64, u64)>) -> Result<()> {
-        self.lower.fsync(caller, data_only)?;
+        if let Err(error) = self.lower.fsync(caller, data_only) {
+            // A caller that does not wait any longer says nothing about the storage.
+            if error != Errno::EINTR
+                && let Some(log) = self.node.log().as_mut()
+            {
+                log.has_lost_writes = true;
+            }
+            return Err(error);
+        }
         if let (Some((id, end)), Some(log)) = (promised, self.node.log().as_mut())
             && log.id == id
             && log.unverified.is_empty()

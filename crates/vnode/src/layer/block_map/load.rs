@@ -111,27 +111,43 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    /// Returns this record and those that it builds on, the latest first; or the end of one that is missing.
+    /// Returns this record and those that it builds on, the latest first; or the end of one that is missing, unless one before
+    /// it has the whole map and all blocks of it are there.
     fn follow(&self, last: Trailer) -> Result<std::result::Result<Vec<Record>, u64>> {
         let (mut records, mut trailer) = (Vec::new(), last);
-        loop {
-            let Some(record) = self.record(trailer)? else { return Ok(Err(trailer.end)) };
+        let missing = loop {
+            let Some(record) = self.record(trailer)? else { break trailer.end };
             records.push(record);
             if trailer.is_whole && (trailer.end <= last.stable || trailer.previous == 0) {
                 return Ok(Ok(records));
             }
-            if records.len() > RECORDS_FOLLOWED_MAX {
-                return Err(Errno::EBADMSG);
-            }
             let previous = trailer.previous;
-            let Some(start) = previous.checked_sub(TRAILER_BYTES as u64) else { return Ok(Err(trailer.end)) };
+            let start = previous.checked_sub(TRAILER_BYTES as u64).filter(|_| records.len() < RECORDS_FOLLOWED_MAX);
+            let Some(start) = start else { break trailer.end };
             let mut bytes = [0; TRAILER_BYTES];
             read_exactly(self.lower, &Caller::server(), start, &mut bytes)?;
             match Trailer::parse(&bytes, self.header.log, previous) {
                 Some(before) => trailer = before,
-                None => return Ok(Err(previous)),
+                None => break previous,
+            }
+        };
+        for index in (0..records.len()).rev() {
+            if records[index].trailer.is_whole && self.is_complete(&records[index], last.stable)? {
+                records.truncate(index + 1);
+                return Ok(Ok(records));
             }
         }
+        Ok(Err(missing))
+    }
+
+    /// Returns whether all blocks of a record are there, of which those before `stable` are.
+    fn is_complete(&self, record: &Record, stable: u64) -> Result<bool> {
+        for extent in record.entries.iter().filter_map(|(_, extent)| extent.as_ref()) {
+            if extent.position >= stable && !is_there(extent, self.lower)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Reads a record; `None` if it is not whole.
@@ -163,6 +179,8 @@ fn build(records: &[Record], header: Header, size: u64) -> Log {
     // Somebody may have synchronized since.
     (log.stable, log.promised) = (last.stable, size);
     log.needs_whole = false;
+    let first = records[records.len() - 1].trailer;
+    log.is_rooted = first.previous == 0 || first.end <= last.stable;
     let (mut versions, mut replaced) = (BTreeMap::new(), Vec::new());
     for record in records.iter().rev() {
         let start = record.trailer.start().expect("it was read");

@@ -58,11 +58,16 @@ pub(crate) struct Log {
     pub(crate) unverified: BTreeMap<u64, Vec<Extent>>,
     /// Set if the next record has to contain the whole map.
     pub(crate) needs_whole: bool,
-    /// Where the record ends that says which blocks were set back; until there is one, `u64::MAX`. A reader that goes back behind it
-    /// meets versions that were not there: no position before it may be called stable.
+    /// Where the record ends that says which blocks were set back, or stored again; until there is one, `u64::MAX`. A reader that goes
+    /// back behind it meets versions that were not there: no position before it may be called stable.
     settled: u64,
+    /// Set if a reader who follows the records comes to the first, or to one with the whole map that was stable by then. Otherwise one
+    /// with the whole map counts only as long as all its blocks are there: each record has to be one.
+    pub(crate) is_rooted: bool,
     /// An error of a synchronization that nobody was told yet.
     pub(crate) failed_sync: Option<Errno>,
+    /// Set if a synchronization failed: the kernel may have dropped what was to be written, and the next one would not tell.
+    pub(crate) has_lost_writes: bool,
     /// Bytes below of all blocks.
     stored: u64,
     /// Ranges that are free as soon as everything before a position is on stable storage.
@@ -93,6 +98,18 @@ pub(crate) struct Commit {
 }
 
 impl Draft {
+    /// Stores the bytes of a block again, as they are below.
+    ///
+    /// # Errors
+    /// `ENOMEM` if there is no memory for them.
+    pub(crate) fn put_again(&mut self, block: u64, stored: &[u8], extent: Extent) -> Result<()> {
+        self.put(block, stored, extent.plain as usize, extent.is_verbatim)?;
+        if let Some(Some(again)) = self.changes.get_mut(&block) {
+            again.kept = extent.kept;
+        }
+        Ok(())
+    }
+
     /// Stores a block: its bytes below, and the number of those that they decode to.
     ///
     /// # Errors
@@ -130,7 +147,9 @@ impl Log {
             unverified: BTreeMap::new(),
             needs_whole: true,
             settled: 0,
+            is_rooted: true,
             failed_sync: None,
+            has_lost_writes: false,
             stored: 0,
             retained: VecDeque::new(),
             retained_bytes: 0,
@@ -149,7 +168,7 @@ impl Log {
         let data = start + header as u64;
         let Draft { bytes: blocks, mut changes } = draft;
         changes.values_mut().flatten().for_each(|extent| extent.position += data);
-        let is_whole = self.needs_whole || self.is_whole_due();
+        let is_whole = self.needs_whole || !self.is_rooted || self.is_whole_due();
         let entries = if is_whole { self.after(&changes, size) } else { changes.clone().into_iter().collect() };
         let count = u32::try_from(entries.len()).ok().filter(|count| *count < 1 << 31).ok_or(Errno::EFBIG)?;
         let record_bytes = record_bytes(entries.len());
@@ -177,6 +196,13 @@ impl Log {
     fn last_promised(&self) -> u64 {
         let ends = self.records.iter().map(|record| record.range.end);
         ends.take_while(|end| *end <= self.promised).last().unwrap_or(0)
+    }
+
+    /// Returns the blocks that are not on stable storage, for a record with the whole map, which is the next.
+    pub(crate) fn begin_renewal(&mut self) -> Vec<(u64, Extent)> {
+        (self.needs_whole, self.settled, self.is_rooted) = (true, u64::MAX, false);
+        let blocks = self.map.iter().map(|(block, extent)| (*block, *extent));
+        blocks.filter(|(_, extent)| extent.position >= self.stable).collect()
     }
 
     /// Returns the number of records that are followed only because no later one has the whole map.
@@ -272,10 +298,11 @@ impl Log {
     /// Records that everything before `end` is on stable storage.
     pub(crate) fn set_stable(&mut self, end: u64) {
         self.promised = self.promised.max(end);
-        if end < self.settled {
+        if end < self.settled || self.has_lost_writes {
             return;
         }
         self.stable = self.stable.max(end);
+        self.is_rooted |= self.records.iter().any(|record| record.is_whole && record.range.end <= self.stable);
         while self.retained.front().is_some_and(|(until, _)| *until <= self.stable) {
             let (_, range) = self.retained.pop_front().expect("there is one");
             self.retained_bytes -= range.end - range.start;
@@ -294,7 +321,12 @@ impl Log {
 
     /// Returns whether the file should be synchronized: to free what is retained, or for a reader's sake.
     pub(crate) fn needs_sync(&self) -> bool {
-        self.retained_bytes > RETAINED_BYTES_MIN.max(self.stored)
+        if self.has_lost_writes {
+            // Only for somebody who waits for it.
+            return false;
+        }
+        !self.is_rooted
+            || self.retained_bytes > RETAINED_BYTES_MIN.max(self.stored)
             || self.end - self.stable > UNSTABLE_BYTES_MAX
             || self.records.len() > RECORDS_MAX
     }
