@@ -8,7 +8,7 @@
 //! | a superuser | the server's capabilities that the caller has too, and [`ALWAYS_KEPT`] |
 //! | either, where space is taken that is charged to a superuser | also [`RESOURCE_CAPABILITIES`], if that superuser has it |
 //! | a user | [`ALWAYS_KEPT`] |
-//! | a user, over an object of its own | [`ALWAYS_KEPT`], and CAP_DAC_OVERRIDE if the kernel has permitted it (`vnode_impl.rs`) |
+//! | a user, over an object of its own | [`ALWAYS_KEPT`], and CAP_DAC_OVERRIDE if the kernel has permitted it (`operations.rs`) |
 
 use std::sync::{LazyLock, OnceLock};
 

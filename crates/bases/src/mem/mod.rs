@@ -10,6 +10,7 @@ mod create;
 mod data;
 mod directory;
 mod file;
+mod file_system;
 mod inode;
 mod memory;
 mod operations;
@@ -23,74 +24,8 @@ mod xattrs;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
-use vnode::{
-    Claim, ClaimFlag, Control, ControlError, Description, Device, FileKind, FileSystem, Handle, Properties, Result,
-    VnodeRef,
-};
-
-use self::inode::{Content, Inode, NewInode};
-use self::permissions::Inherited;
-use self::volume::Volume;
-
-pub use self::options::{Options, OptionsError};
+pub use file_system::MemoryFileSystem;
+pub use options::{Options, OptionsError};
 
 /// Name of this base in a stack.
 const KIND: &str = "mem";
-
-/// A file system in memory.
-pub struct MemoryFileSystem {
-    root: Arc<Inode>,
-    options: Options,
-    claimed: ClaimFlag,
-}
-
-impl MemoryFileSystem {
-    /// Creates an empty file system.
-    pub fn new(options: Options) -> Self {
-        let volume = Arc::new(Volume::new(&options));
-        let inherited = Inherited { mode: options.mode, gid: options.gid, access_acl: None, default_acl: None };
-        let new = NewInode {
-            kind: FileKind::Directory,
-            device: Device::default(),
-            uid: options.uid,
-            inherited,
-            content: Content::Directory(Box::default()),
-        };
-        let root = Inode::new(&volume, new).expect("the options leave room for the root");
-        Self { root, options, claimed: ClaimFlag::default() }
-    }
-}
-
-impl FileSystem for MemoryFileSystem {
-    fn root(&self) -> VnodeRef {
-        self.root.clone()
-    }
-
-    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
-        Ok(self.root.volume.resolve(handle)?)
-    }
-
-    fn claim(&self) -> Result<Claim> {
-        self.claimed.claim()
-    }
-
-    fn properties(&self) -> Properties {
-        Properties { persistent_handles: false, has_backing_files: false, ..Properties::TRANSPARENT }
-    }
-
-    fn describe(&self) -> Vec<Description> {
-        let properties = self.properties();
-        vec![Description { kind: KIND.to_owned(), details: self.options.to_string(), properties }]
-    }
-
-    fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
-        let (target, command) = (command.target.clone(), command.command.clone());
-        Err(if target == KIND {
-            ControlError::UnknownCommand { target, command }
-        } else {
-            ControlError::UnknownTarget(target)
-        })
-    }
-}

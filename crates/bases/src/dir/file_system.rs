@@ -1,0 +1,159 @@
+//! The file system of a directory: how it is opened, and what it declares.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, OFlags};
+use vnode::{Claim, Description, Errno, FileSystem, Handle, KeptAccessTimes, Properties, Result, VnodeRef};
+
+use super::credentials::Credentials;
+use super::error::OpenError;
+use super::handle::WireHandle;
+use super::node::Node;
+use super::tree::{LookupLocation, Tree};
+use super::{KIND, claim, errno, fsid, shares};
+
+/// Options for serving a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Whether only this stack can reach the directory: it is mounted over, or in a location of its own.
+    pub exclusive: bool,
+    /// Whether to identify objects by the kernel's file handles where the file system and our permissions allow it.
+    /// Otherwise objects are identified by device, inode number and creation time: then handles do not survive a restart,
+    /// and an object that others move without our knowledge is lost to its holders.
+    pub file_handles: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { exclusive: false, file_handles: true }
+    }
+}
+
+/// A directory of this machine as a file system.
+///
+/// - As root with the usual capabilities it acts with the caller's credentials, so the lower file system performs the
+///   permission checks; otherwise it acts as the user that it runs as, and [`Properties::checks_credentials`] is false. A
+///   thread keeps the credentials of its last operation until the next: see [`crate::dir::restore_thread_credentials`].
+/// - File systems mounted below the directory are crossed. Their inode numbers are mixed with the device number, so that
+///   none collides with one of the directory's own file system. They stay busy once they have been visited. The stack's own
+///   mount is not crossed: if it is below the directory, the covered directory is served.
+/// - Handles reach every object of the file systems concerned, even outside the directory: a front end that accepts handles
+///   from outside must authenticate them. If the kernel knows the object's path and that is outside, the handle is stale.
+/// - `O_DIRECT` is not passed on, `O_NOATIME` only where it is allowed; `O_SYNC` and `O_DSYNC` are passed on.
+pub struct DirectoryFileSystem {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) root: Arc<Node>,
+    path: PathBuf,
+    options: Options,
+}
+
+impl DirectoryFileSystem {
+    /// Opens the directory immediately, so that anything mounted over it later does not hide it.
+    ///
+    /// Raises the process's limit of open files as far as allowed, and uses at most a quarter of it for open directories. No
+    /// user may hold so many open files that others cannot open any: see `EMFILE` in open(2).
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(path: &Path, options: Options) -> std::result::Result<Self, OpenError> {
+        if !Path::new("/proc/self/fd").is_dir() {
+            return Err(OpenError::NoProc);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut thread = Credentials::probe().thread();
+        let acting = thread.act_as_server().map_err(|error| open_error(path, error))?;
+        let descriptor = acting.open_at(CWD, path, flags).map_err(|error| open_error(path, errno(error)))?;
+        let tree = Tree::new(descriptor, options.file_handles, descriptor_limit());
+        let tree = Arc::new(tree.map_err(|error| open_error(path, error))?);
+        let root = tree
+            .entry_of(&mut tree.credentials.thread(), tree.root().as_fd(), LookupLocation::Unnamed)
+            .map_err(|error| open_error(path, error))?
+            .0;
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        Ok(Self { tree, root, path, options })
+    }
+
+    /// Returns the path of the directory when it was opened, with symlinks resolved.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl FileSystem for DirectoryFileSystem {
+    fn root(&self) -> VnodeRef {
+        Arc::clone(&self.root) as VnodeRef
+    }
+
+    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
+        Ok(self.tree.resolve(&WireHandle::decode(handle)?)? as VnodeRef)
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut thread = self.tree.credentials.thread();
+        let acting = thread.act_as_server()?;
+        for mount in self.tree.mounts.all() {
+            if let Some(descriptor) = mount.handles() {
+                rustix::fs::syncfs(descriptor).map_err(errno)?;
+            }
+        }
+        if self.tree.mounts.root().handles().is_none() {
+            let root = acting.reopen(self.tree.root(), OFlags::RDONLY | OFlags::DIRECTORY).map_err(errno)?;
+            rustix::fs::syncfs(root).map_err(errno)?;
+        }
+        Ok(())
+    }
+
+    fn fsid(&self) -> Option<u64> {
+        fsid::of(self.tree.mounts.root().handles()?)
+    }
+
+    fn claim(&self) -> Result<Claim> {
+        claim::of(&self.tree)
+    }
+
+    fn properties(&self) -> Properties {
+        Properties {
+            exclusive: self.options.exclusive,
+            checks_credentials: self.tree.credentials.assumes_callers(),
+            // A file system below this one, mounted now or later, may report errors at close.
+            nothing_to_flush: false,
+            reading_changes_times: self.tree.mounts.root().keeps_access_times()
+                && !self.tree.preserves_file_access_times(),
+            persistent_handles: self.tree.mounts.root().handles().is_some(),
+            folds_names: self.tree.mounts.root().folds_names(),
+            ..Properties::TRANSPARENT
+        }
+    }
+
+    fn keep_access_times(&self, kept: KeptAccessTimes) {
+        self.tree.keep_access_times(kept);
+    }
+
+    fn set_mount_point(&self, directory: BorrowedFd<'_>) {
+        self.tree.set_mount_point(directory);
+    }
+
+    fn describe(&self) -> Vec<Description> {
+        let details = self.path.to_string_lossy().into_owned();
+        vec![Description { kind: KIND.to_owned(), details, properties: self.properties() }]
+    }
+}
+
+fn open_error(path: &Path, errno: Errno) -> OpenError {
+    let path = path.to_path_buf();
+    match errno {
+        Errno::ENOENT => OpenError::Missing(path),
+        Errno::ENOTDIR => OpenError::NotADirectory(path),
+        Errno::EACCES | Errno::EPERM => OpenError::NoPermission(path),
+        errno => OpenError::Failed(path, errno),
+    }
+}
+
+/// Returns the maximum number of directories kept open.
+fn descriptor_limit() -> usize {
+    const CACHED_DESCRIPTORS_MAX: usize = 4_096;
+    (shares::limit() / 4).clamp(16, CACHED_DESCRIPTORS_MAX)
+}
