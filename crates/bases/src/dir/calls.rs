@@ -17,6 +17,9 @@ use super::handle::FileHandle;
 use super::status::Status;
 use super::system::{self, DescriptorPath};
 
+/// `O_PATH` on the object itself, whatever its kind.
+pub(crate) const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
 /// Objects by name.
 impl AssumedCredentials<'_> {
     /// openat(2) of an existing object.

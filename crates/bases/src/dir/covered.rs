@@ -4,12 +4,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use vnode::{Name, Result};
 
+use super::absolute_paths::absolute_path;
+use super::calls::PATH_ONLY;
 use super::credentials::AssumedCredentials;
 use super::errno;
 use super::node::Node;
-use super::paths::absolute_path;
 use super::status::Status;
-use super::tree::PATH_ONLY;
 
 /// The object under the mount, with the directory and name by which it would be found.
 pub(crate) struct CoveredDirectory {

@@ -7,13 +7,13 @@ use rustix::fs::{FileType, OFlags};
 use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFlags, Result};
 
 use super::attributes::mode_bits;
+use super::calls::PATH_ONLY;
 use super::credentials::{AssumedCredentials, ThreadCredentials};
 use super::errno;
 use super::file::{self, File};
 use super::names::{location, require_directory, require_same_mount};
-use super::node::Node;
+use super::node::{LookupLocation, Node};
 use super::shares::{DescriptorShare, HeldDescriptor};
-use super::tree::{LookupLocation, PATH_ONLY};
 
 /// Creates and opens a regular file. `by`, the caller or somebody with more rights there, acts in the directory; a file that
 /// already exists is opened by the caller.

@@ -11,8 +11,8 @@ use vnode::{Claim, Description, Errno, FileSystem, Handle, KeptAccessTimes, Prop
 use super::credentials::Credentials;
 use super::error::OpenError;
 use super::handle::WireHandle;
-use super::node::Node;
-use super::tree::{LookupLocation, Tree};
+use super::node::{LookupLocation, Node};
+use super::tree::Tree;
 use super::{KIND, claim, errno, fsid, shares};
 
 /// Options for serving a directory.

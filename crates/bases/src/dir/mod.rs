@@ -3,6 +3,7 @@
 //! Every object is named by a descriptor and a single component, never by an assembled path, so nothing leads out of the
 //! directory, whatever changes in it meanwhile. See [`DirectoryFileSystem`].
 
+mod absolute_paths;
 mod attributes;
 mod calls;
 mod capabilities;

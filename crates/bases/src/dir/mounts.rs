@@ -8,11 +8,11 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use rustix::fs::OFlags;
 use vnode::{Errno, FileKind, Result, mount_table};
 
+use super::calls::PATH_ONLY;
 use super::credentials::AssumedCredentials;
 use super::handle::FileHandle;
 use super::shares::may_retain;
 use super::status::Status;
-use super::tree::PATH_ONLY;
 use super::{errno, system};
 
 /// One mount. A file system mounted at several points of the tree has several, since the flags of each forbid different

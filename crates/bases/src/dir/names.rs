@@ -6,12 +6,13 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, RenameFlags};
 use vnode::{Caller, Entry, Errno, FileKind, KeyedGuard, Name, RenameMode, Result};
 
+use super::calls::PATH_ONLY;
 use super::credentials::AssumedCredentials;
-use super::node::Node;
+use super::node::{LookupLocation, Node};
 use super::shares::may_retain;
 use super::status::Status;
 use super::table::fingerprint;
-use super::tree::{LookupLocation, PATH_ONLY, Tree};
+use super::tree::Tree;
 use super::{errno, silly_rename, system};
 
 /// Returns the object with that name.

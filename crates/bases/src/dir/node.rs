@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rustix::fs::OFlags;
 use vnode::{Errno, FileKind, Handle, Result};
 
+use super::calls::PATH_ONLY;
 use super::credentials::{AssumedCredentials, ThreadCredentials};
 use super::errno;
 use super::handle::{CompactHandle, FileHandle, WireHandle};
 use super::mounts::Mount;
 use super::status::Status;
 use super::table::fingerprint;
-use super::tree::{LookupLocation, PATH_ONLY, Tree};
+use super::tree::Tree;
 
 /// One object. It has at most one live vnode, however it was found.
 ///
@@ -52,6 +53,15 @@ const DIRECTORY_DEPTH_MAX: usize = 1 << 16;
 
 /// A directory and a name in it.
 pub(crate) type Location = (Arc<Node>, Box<[u8]>);
+
+/// Location where an object was found: without handles, the only way to open it again.
+#[derive(Clone, Copy)]
+pub(crate) enum LookupLocation<'a> {
+    /// Under this name in this directory.
+    At(&'a Node, &'a [u8]),
+    /// Not by name: it can be opened again only by handle.
+    Unnamed,
+}
 
 /// A descriptor that names an object in system calls: `O_PATH`, unless the object is identified otherwise.
 pub(crate) enum Descriptor<'a> {

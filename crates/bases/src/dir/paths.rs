@@ -6,11 +6,12 @@ use std::sync::Arc;
 use rustix::fs::{OFlags, ResolveFlags};
 use vnode::{Caller, Errno, FileKind, Result, VnodeRef};
 
+use super::absolute_paths::{absolute_path, root_prefix};
+use super::calls::PATH_ONLY;
 use super::credentials::AssumedCredentials;
-use super::node::Node;
+use super::errno;
+use super::node::{LookupLocation, Node};
 use super::status::Status;
-use super::tree::{LookupLocation, PATH_ONLY};
-use super::{errno, system};
 
 /// Returns the path below the root, as the kernel knows it.
 pub(crate) fn path(node: &Node) -> Result<Vec<u8>> {
@@ -46,32 +47,6 @@ fn below_root(node: &Node, descriptor: BorrowedFd<'_>) -> Result<Option<Vec<u8>>
     let absolute = absolute_path(descriptor)?;
     let root = root_prefix(node.tree().root())?;
     Ok(absolute.strip_prefix(&*root).filter(|path| !path.is_empty()).map(<[u8]>::to_vec))
-}
-
-/// Returns whether the kernel knows a path of the object that is outside the root. It knows none for a file that was opened
-/// by handle while no name of it is in its dentry cache, and reports `/`.
-pub(crate) fn is_outside_root(root: BorrowedFd<'_>, object: BorrowedFd<'_>) -> Result<bool> {
-    let (mut path, root) = (absolute_path(object)?, root_prefix(root)?);
-    let unknown = path == b"/";
-    if !path.ends_with(b"/") {
-        path.push(b'/');
-    }
-    Ok(!unknown && !path.starts_with(&root))
-}
-
-/// Returns the path of the root, with a trailing slash.
-fn root_prefix(root: BorrowedFd<'_>) -> Result<Vec<u8>> {
-    let mut path = absolute_path(root)?;
-    if !path.ends_with(b"/") {
-        path.push(b'/');
-    }
-    Ok(path)
-}
-
-/// Returns the path of an object from the process's root, as the kernel knows it.
-pub(crate) fn absolute_path(descriptor: BorrowedFd<'_>) -> Result<Vec<u8>> {
-    let link = system::DescriptorPath::new(descriptor);
-    Ok(rustix::fs::readlink(link.as_c_str(), Vec::new()).map_err(errno)?.into_bytes())
 }
 
 /// Returns the parent of a directory.

@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vnode::mount_table::{Mount, MountTable, mounts};
 
+use super::absolute_paths::absolute_path;
+use super::calls::PATH_ONLY;
 use super::credentials::AssumedCredentials;
-use super::paths::absolute_path;
 use super::restrictions::Restrictions;
-use super::tree::PATH_ONLY;
 
 /// The mount points below a directory.
 pub(crate) struct Submounts {

@@ -7,14 +7,15 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::OFlags;
 use vnode::{Attributes, Caller, Errno, FileKind, KeptAccessTimes, KeyedGuard, KeyedLocks, Name, Result};
 
+use super::absolute_paths::is_outside_root;
+use super::calls::PATH_ONLY;
 use super::covered::CoveredDirectory;
 use super::credentials::{AssumedCredentials, Credentials, ThreadCredentials};
 use super::descriptors::{DescriptorCache, grow_descriptor_table};
 use super::handle::{FileHandle, WireHandle};
 use super::locks::LockTables;
 use super::mounts::{Mount, Mounts};
-use super::node::{Identity, Node, PathIdentity};
-use super::paths::is_outside_root;
+use super::node::{Identity, LookupLocation, Node, PathIdentity};
 use super::restrictions::{self, Restrictions};
 use super::shares::may_retain;
 use super::status::Status;
@@ -24,9 +25,6 @@ use super::{errno, system};
 
 /// A name in a directory, which is identified by [`Node::key`].
 type NameKey = (usize, Box<[u8]>);
-
-/// `O_PATH` on the object itself, whatever its kind.
-pub(crate) const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The state shared by all vnodes of one base.
 pub(crate) struct Tree {
@@ -49,15 +47,6 @@ pub(crate) struct Tree {
     preserves_directory_access_times: AtomicBool,
     removals: KeyedLocks<u64>,
     names: KeyedLocks<NameKey>,
-}
-
-/// Location where an object was found: without handles, the only way to open it again.
-#[derive(Clone, Copy)]
-pub(crate) enum LookupLocation<'a> {
-    /// Under this name in this directory.
-    At(&'a Node, &'a [u8]),
-    /// Not by name: it can be opened again only by handle.
-    Unnamed,
 }
 
 impl Tree {
