@@ -12,6 +12,7 @@ mod covered;
 mod create;
 mod credentials;
 mod descriptors;
+mod entries;
 mod error;
 mod file;
 mod file_system;

@@ -4,7 +4,8 @@ use libc::S_ISGID;
 use vnode::{Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime, Timestamp};
 
 use super::data::SIZE_MAX;
-use super::inode::{Inode, Metadata};
+use super::inode::Inode;
+use super::metadata::Metadata;
 use super::permissions;
 
 impl Inode {

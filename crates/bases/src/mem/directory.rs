@@ -1,13 +1,11 @@
-//! Directories: entries by name and by cookie, and reading them.
+//! Directories: entries by name and by cookie.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use vnode::profile::enter;
-use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, OpenDirectory, Result};
+use vnode::{Errno, FileKind, Name, Result};
 
-use super::KIND;
 use super::inode::Inode;
 use super::memory;
 
@@ -15,7 +13,7 @@ use super::memory;
 const FIRST_COOKIE: u64 = 3;
 
 /// Number of entries copied at a time, so that no lock is held while the caller consumes them.
-const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
 
 /// The entries of a directory, in order of creation.
 ///
@@ -34,11 +32,12 @@ pub(crate) struct DirectorySlot {
     pub(crate) inode: Arc<Inode>,
 }
 
+/// An entry as a reader of the directory sees it.
 #[derive(Clone)]
-struct ListedEntry {
-    name: Arc<[u8]>,
-    number: u64,
-    kind: FileKind,
+pub(crate) struct ListedEntry {
+    pub(crate) name: Arc<[u8]>,
+    pub(crate) number: u64,
+    pub(crate) kind: FileKind,
 }
 
 impl ListedEntry {
@@ -122,44 +121,9 @@ impl Directory {
         self.by_name.drain().map(|(_, slot)| slot.inode).collect()
     }
 
-    fn batch_after(&self, cookie: u64) -> Vec<(u64, ListedEntry)> {
+    /// Returns some of the entries after a cookie; fewer than [`BATCH`] are the last.
+    pub(crate) fn batch_after(&self, cookie: u64) -> Vec<(u64, ListedEntry)> {
         let after = (Bound::Excluded(cookie), Bound::Unbounded);
         self.by_cookie.range(after).take(BATCH).map(|(&cookie, listed)| (cookie, listed.clone())).collect()
-    }
-}
-
-/// A directory opened for reading.
-pub(crate) struct MemoryDirectory {
-    pub(crate) inode: Arc<Inode>,
-}
-
-impl OpenDirectory for MemoryDirectory {
-    fn read(
-        &self,
-        _caller: &Caller,
-        cookie: u64,
-        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let _profile = enter(KIND);
-        self.inode.update_access_time();
-        let mut position = cookie;
-        loop {
-            let batch = self.inode.read().directory()?.batch_after(position);
-            for (cookie, listed) in &batch {
-                let entry = DirectoryEntry {
-                    name: Name::new(&listed.name)?,
-                    ino: listed.number,
-                    kind: Some(listed.kind),
-                    cookie: *cookie,
-                };
-                if sink(entry).is_break() {
-                    return Ok(());
-                }
-                position = *cookie;
-            }
-            if batch.len() < BATCH {
-                return Ok(());
-            }
-        }
     }
 }

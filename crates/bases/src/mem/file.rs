@@ -11,8 +11,9 @@ use vnode::{
 
 use super::KIND;
 use super::data::{Data, SIZE_MAX};
-use super::inode::{Inode, Metadata};
+use super::inode::Inode;
 use super::memory;
+use super::metadata::Metadata;
 use super::permissions;
 
 /// Number of bytes that one step of a copy moves: the locks are held for that long.

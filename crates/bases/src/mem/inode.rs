@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 
 use vnode::{Attributes, Caller, Device, Entry, Errno, FileKind, Handle, LockTable, Result, Timestamp, VnodeRef};
 
-use super::acl::Acl;
 use super::data::{Data, PAGE_SIZE};
 use super::directory::Directory;
 use super::memory;
+use super::metadata::Metadata;
 use super::permissions::{self, Inherited};
 use super::volume::{ROOT_NUMBER, Volume};
-use super::xattrs::Xattrs;
+use super::xattr_store::XattrStore;
 
 /// Maximum number of hard links of a non-directory, as ext4's.
 pub(crate) const LINKS_MAX: u32 = 65_000;
@@ -43,22 +43,6 @@ pub(crate) struct State {
     /// Its links. A directory has at most one; the root has none.
     pub(crate) links: Vec<Link>,
     pub(crate) content: Content,
-}
-
-/// The attributes of an object without its contents.
-pub(crate) struct Metadata {
-    pub(crate) kind: FileKind,
-    pub(crate) mode: u32,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) nlink: u32,
-    pub(crate) atime: Timestamp,
-    pub(crate) mtime: Timestamp,
-    pub(crate) ctime: Timestamp,
-    pub(crate) btime: Timestamp,
-    pub(crate) access_acl: Option<Box<Acl>>,
-    pub(crate) default_acl: Option<Box<Acl>>,
-    pub(crate) xattrs: Xattrs,
 }
 
 /// One link of an object: the directory, and the cookie of the entry there.
@@ -113,7 +97,7 @@ impl Inode {
             btime: now,
             access_acl: new.inherited.access_acl,
             default_acl: new.inherited.default_acl,
-            xattrs: Xattrs::default(),
+            xattrs: XattrStore::default(),
         };
         let inode = Arc::new_cyclic(|this| Self {
             volume: volume.clone(),
@@ -345,23 +329,5 @@ impl Content {
             Self::Symlink(target) if target.len() > SHORT_TARGET_MAX => 1,
             _ => 0,
         }
-    }
-}
-
-impl Metadata {
-    /// Updates the times after a change of data or entries.
-    pub(crate) fn modified(&mut self) {
-        self.mtime = Timestamp::now();
-        self.ctime = self.mtime;
-    }
-
-    /// Updates the time after a change of attributes.
-    pub(crate) fn changed(&mut self) {
-        self.ctime = Timestamp::now();
-    }
-
-    fn needs_access_time_update(&self, now: Timestamp) -> bool {
-        const DAY_SECONDS: i64 = 24 * 60 * 60;
-        self.atime <= self.mtime || self.atime <= self.ctime || now.seconds - self.atime.seconds >= DAY_SECONDS
     }
 }

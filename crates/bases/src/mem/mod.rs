@@ -13,12 +13,15 @@ mod file;
 mod file_system;
 mod inode;
 mod memory;
+mod metadata;
+mod open_directory;
 mod operations;
 mod options;
 mod permissions;
 mod remove;
 mod rename;
 mod volume;
+mod xattr_store;
 mod xattrs;
 
 #[cfg(test)]

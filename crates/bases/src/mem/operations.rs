@@ -10,8 +10,9 @@ use vnode::{
 };
 
 use super::KIND;
-use super::directory::MemoryDirectory;
+
 use super::inode::{Content, Inode};
+use super::open_directory::MemoryDirectory;
 use super::permissions;
 use super::remove::find;
 

@@ -4,7 +4,7 @@ use libc::{S_ISGID, S_ISUID, S_ISVTX, S_IXGRP};
 use vnode::{Caller, Errno, FileKind, Result};
 
 use super::acl::Acl;
-use super::inode::Metadata;
+use super::metadata::Metadata;
 
 /// Reading, as a bit in a digit of a mode.
 pub(crate) const READ: u32 = 4;
@@ -14,9 +14,6 @@ pub(crate) const WRITE: u32 = 2;
 pub(crate) const EXECUTE: u32 = 1;
 /// Searching a directory.
 pub(crate) const SEARCH: u32 = EXECUTE;
-
-/// The extended attribute that holds a program's capabilities.
-pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
 /// The attributes that a new object gets from its directory and its creator.
 pub(crate) struct Inherited {

@@ -1,36 +1,22 @@
 //! Extended attributes: namespaces, permissions, sizes, and the ACLs in the form of attributes.
 
-use std::collections::BTreeMap;
-
 use libc::{S_ISGID, S_ISVTX};
 use vnode::{Caller, Errno, FileKind, Result, XattrMode};
 
 use super::acl::Acl;
-use super::budget::Budget;
-use super::data::PAGE_SIZE;
-use super::inode::{Inode, Metadata};
+use super::inode::Inode;
 use super::memory;
-use super::permissions::{self, CAPABILITY};
+use super::metadata::Metadata;
+use super::permissions;
+use super::xattr_store::CAPABILITY;
 
 /// Maximum length of a name in bytes, namespace included.
 const NAME_MAX: usize = 255;
 /// Maximum size of a value in bytes.
 const VALUE_MAX: usize = 65_536;
-/// Maximum number of bytes that listxattr(2) can return.
-const LIST_MAX: usize = 65_536;
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
-
-/// The extended attributes of one object.
-///
-/// Invariant: `page_count` pages are taken from the volume's budget for them.
-#[derive(Default)]
-pub(crate) struct Xattrs {
-    values: BTreeMap<Box<[u8]>, Box<[u8]>>,
-    bytes: u64,
-    taken: u64,
-}
 
 /// The namespace of a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,57 +30,6 @@ enum Namespace {
     Other,
 }
 
-impl Xattrs {
-    /// Returns the number of pages taken from the budget.
-    pub(crate) fn page_count(&self) -> u64 {
-        self.taken
-    }
-
-    /// Removes `security.capability`. Its space is returned at the next change.
-    pub(crate) fn forget_capability(&mut self) {
-        if !self.values.is_empty()
-            && let Some(value) = self.values.remove(CAPABILITY)
-        {
-            self.bytes -= (CAPABILITY.len() + value.len()) as u64;
-        }
-    }
-
-    fn set(&mut self, space: &Budget, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        let old = self.values.get(name).map(|value| value.len());
-        match (mode, old) {
-            (XattrMode::Create, Some(_)) => return Err(Errno::EEXIST),
-            (XattrMode::Replace, None) => return Err(Errno::ENODATA),
-            _ => {}
-        }
-        let names: usize = self.values.keys().map(|name| name.len() + 1).sum();
-        if old.is_none() && names + name.len() + 1 > LIST_MAX {
-            return Err(Errno::ENOSPC);
-        }
-        let without = self.bytes - old.map_or(0, |length| (name.len() + length) as u64);
-        memory::check_available(memory::ENTRY_BYTES)?;
-        let (name, value) = (memory::copy(name)?, memory::copy(value)?);
-        self.charge(space, without + (name.len() + value.len()) as u64)?;
-        self.values.insert(name, value);
-        Ok(())
-    }
-
-    fn remove(&mut self, space: &Budget, name: &[u8]) -> Result<()> {
-        let value = self.values.remove(name).ok_or(Errno::ENODATA)?;
-        self.charge(space, self.bytes - (name.len() + value.len()) as u64)
-    }
-
-    /// Takes pages from the budget or returns them, so that they hold `bytes`.
-    fn charge(&mut self, space: &Budget, bytes: u64) -> Result<()> {
-        let pages = bytes.div_ceil(PAGE_SIZE);
-        match pages.checked_sub(self.taken) {
-            Some(more) => space.take(more)?,
-            None => space.release(self.taken - pages),
-        }
-        (self.bytes, self.taken) = (bytes, pages);
-        Ok(())
-    }
-}
-
 impl Inode {
     /// Returns the value of an attribute.
     pub(crate) fn get_xattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
@@ -106,7 +41,7 @@ impl Inode {
             Namespace::DefaultAcl => &metadata.default_acl,
             _ => {
                 admit(metadata, caller, namespace, name, permissions::READ)?;
-                let value = metadata.xattrs.values.get(name).ok_or(Errno::ENODATA)?;
+                let value = metadata.xattrs.get(name).ok_or(Errno::ENODATA)?;
                 // An empty one can be set but not read.
                 return if name == CAPABILITY && value.is_empty() { Err(Errno::EINVAL) } else { Ok(value.to_vec()) };
             }
@@ -137,7 +72,7 @@ impl Inode {
                 if name == CAPABILITY && !value.is_empty() && !is_capability(value) {
                     return Err(Errno::EINVAL);
                 }
-                let is_same = metadata.xattrs.values.get(name).is_some_and(|old| **old == *value);
+                let is_same = metadata.xattrs.get(name) == Some(value);
                 metadata.xattrs.set(&self.volume.pages, name, value, mode)?;
                 if !is_same {
                     metadata.changed();
@@ -154,7 +89,7 @@ impl Inode {
         let acls = [(ACCESS_ACL, &metadata.access_acl), (DEFAULT_ACL, &metadata.default_acl)];
         let acls = acls.into_iter().filter(|(_, acl)| acl.is_some()).map(|(name, _)| name);
         let visible = |name: &&[u8]| !name.starts_with(b"trusted.") || caller.is_superuser();
-        let names = metadata.xattrs.values.keys().map(|name| &**name).filter(visible);
+        let names = metadata.xattrs.names().filter(visible);
         acls.chain(names).flat_map(|name| name.iter().copied().chain([0])).collect()
     }
 
@@ -166,7 +101,7 @@ impl Inode {
         match namespace {
             Namespace::AccessAcl | Namespace::DefaultAcl => set_acl(metadata, caller, namespace, None),
             _ => {
-                let value = metadata.xattrs.values.get(name).map_or(&[][..], |value| &**value);
+                let value = metadata.xattrs.get(name).unwrap_or_default();
                 if name != CAPABILITY || !caller.may_give_capabilities(value, metadata.uid) {
                     admit(metadata, caller, namespace, name, permissions::WRITE)?;
                 }

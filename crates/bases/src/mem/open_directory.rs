@@ -1,0 +1,47 @@
+//! Open directories: entries in batches, with the cookies of the directory.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use vnode::profile::enter;
+use vnode::{Caller, DirectoryEntry, Name, OpenDirectory, Result};
+
+use super::KIND;
+use super::directory::BATCH;
+use super::inode::Inode;
+
+/// A directory opened for reading.
+pub(crate) struct MemoryDirectory {
+    pub(crate) inode: Arc<Inode>,
+}
+
+impl OpenDirectory for MemoryDirectory {
+    fn read(
+        &self,
+        _caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _profile = enter(KIND);
+        self.inode.update_access_time();
+        let mut position = cookie;
+        loop {
+            let batch = self.inode.read().directory()?.batch_after(position);
+            for (cookie, listed) in &batch {
+                let entry = DirectoryEntry {
+                    name: Name::new(&listed.name)?,
+                    ino: listed.number,
+                    kind: Some(listed.kind),
+                    cookie: *cookie,
+                };
+                if sink(entry).is_break() {
+                    return Ok(());
+                }
+                position = *cookie;
+            }
+            if batch.len() < BATCH {
+                return Ok(());
+            }
+        }
+    }
+}
