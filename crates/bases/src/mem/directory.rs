@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use vnode::{Errno, FileKind, Name, Result};
 
-use super::inode::Inode;
 use super::memory;
 
 /// The first cookie; 1 and 2 are `.` and `..` in front ends.
@@ -15,21 +14,28 @@ const FIRST_COOKIE: u64 = 3;
 /// Number of entries copied at a time, so that no lock is held while the caller consumes them.
 pub(crate) const BATCH: usize = 64;
 
-/// The entries of a directory, in order of creation.
+/// An object as its directory lists it.
+pub(crate) trait ListedObject {
+    /// Returns the inode number.
+    fn number(&self) -> u64;
+    /// Returns the kind.
+    fn kind(&self) -> FileKind;
+}
+
+/// The entries of a directory, of objects of type `I`, in order of creation.
 ///
 /// Invariant: both maps have the same entries. Cookies only grow, so that none is ever reused.
-pub(crate) struct Directory {
-    by_name: HashMap<Arc<[u8]>, DirectorySlot>,
+pub(crate) struct Directory<I> {
+    by_name: HashMap<Arc<[u8]>, DirectorySlot<I>>,
     by_cookie: BTreeMap<u64, ListedEntry>,
     next_cookie: u64,
     removed: bool,
 }
 
 /// The object that a name refers to.
-#[derive(Clone)]
-pub(crate) struct DirectorySlot {
+pub(crate) struct DirectorySlot<I> {
     pub(crate) cookie: u64,
-    pub(crate) inode: Arc<Inode>,
+    pub(crate) inode: Arc<I>,
 }
 
 /// An entry as a reader of the directory sees it.
@@ -41,18 +47,24 @@ pub(crate) struct ListedEntry {
 }
 
 impl ListedEntry {
-    fn new(name: Arc<[u8]>, inode: &Inode) -> Self {
-        Self { name, number: inode.number, kind: inode.kind }
+    fn new(name: Arc<[u8]>, object: &impl ListedObject) -> Self {
+        Self { name, number: object.number(), kind: object.kind() }
     }
 }
 
-impl Default for Directory {
+impl<I> Clone for DirectorySlot<I> {
+    fn clone(&self) -> Self {
+        Self { cookie: self.cookie, inode: self.inode.clone() }
+    }
+}
+
+impl<I> Default for Directory<I> {
     fn default() -> Self {
         Self { by_name: HashMap::new(), by_cookie: BTreeMap::new(), next_cookie: FIRST_COOKIE, removed: false }
     }
 }
 
-impl Directory {
+impl<I: ListedObject> Directory<I> {
     /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
@@ -69,7 +81,7 @@ impl Directory {
     }
 
     /// Returns the slot of `name`.
-    pub(crate) fn get(&self, name: Name<'_>) -> Option<&DirectorySlot> {
+    pub(crate) fn get(&self, name: Name<'_>) -> Option<&DirectorySlot<I>> {
         self.by_name.get(name.as_bytes())
     }
 
@@ -88,35 +100,35 @@ impl Directory {
     }
 
     /// Adds a name that does not exist yet, and returns its cookie. Its memory has been reserved.
-    pub(crate) fn insert(&mut self, name: Name<'_>, inode: Arc<Inode>) -> u64 {
+    pub(crate) fn insert(&mut self, name: Name<'_>, inode: Arc<I>) -> u64 {
         let name: Arc<[u8]> = name.as_bytes().into();
         let cookie = self.next_cookie;
         self.next_cookie += 1;
-        self.by_cookie.insert(cookie, ListedEntry::new(name.clone(), &inode));
+        self.by_cookie.insert(cookie, ListedEntry::new(name.clone(), &*inode));
         let before = self.by_name.insert(name, DirectorySlot { cookie, inode });
         debug_assert!(before.is_none(), "a name is there once");
         cookie
     }
 
     /// Makes an existing name refer to another inode. Its cookie stays, and is returned with the old inode.
-    pub(crate) fn replace(&mut self, name: Name<'_>, inode: Arc<Inode>) -> Option<DirectorySlot> {
+    pub(crate) fn replace(&mut self, name: Name<'_>, inode: Arc<I>) -> Option<DirectorySlot<I>> {
         let slot = self.by_name.get_mut(name.as_bytes())?;
         if let Some(listed) = self.by_cookie.get_mut(&slot.cookie) {
-            *listed = ListedEntry::new(listed.name.clone(), &inode);
+            *listed = ListedEntry::new(listed.name.clone(), &*inode);
         }
         let before = std::mem::replace(&mut slot.inode, inode);
         Some(DirectorySlot { cookie: slot.cookie, inode: before })
     }
 
     /// Removes a name.
-    pub(crate) fn remove(&mut self, name: Name<'_>) -> Option<DirectorySlot> {
+    pub(crate) fn remove(&mut self, name: Name<'_>) -> Option<DirectorySlot<I>> {
         let slot = self.by_name.remove(name.as_bytes())?;
         self.by_cookie.remove(&slot.cookie);
         Some(slot)
     }
 
     /// Removes all entries, and returns their inodes.
-    pub(crate) fn take_all(&mut self) -> Vec<Arc<Inode>> {
+    pub(crate) fn take_all(&mut self) -> Vec<Arc<I>> {
         self.by_cookie.clear();
         self.by_name.drain().map(|(_, slot)| slot.inode).collect()
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use vnode::{Attributes, Caller, Device, Entry, Errno, FileKind, Handle, LockTable, Result, Timestamp, VnodeRef};
 
 use super::data::{Data, PAGE_SIZE};
-use super::directory::Directory;
+use super::directory::{Directory, ListedObject};
 use super::memory;
 use super::metadata::Metadata;
 use super::permissions::{self, Inherited};
@@ -27,7 +27,7 @@ const SHORT_TARGET_MAX: usize = 127;
 /// non-directories: directories come first), or of a file with a higher number. Two directories are locked together only
 /// with their parent, or under the volume's rename lock with ancestors first.
 pub(crate) struct Inode {
-    pub(crate) volume: Arc<Volume>,
+    pub(crate) volume: Arc<Volume<Inode>>,
     pub(crate) number: u64,
     pub(crate) kind: FileKind,
     device: Device,
@@ -55,7 +55,7 @@ pub(crate) struct Link {
 /// The contents by kind.
 pub(crate) enum Content {
     File { data: Data, linkable: bool },
-    Directory(Box<Directory>),
+    Directory(Box<Directory<Inode>>),
     Symlink(Box<[u8]>),
     Special,
 }
@@ -74,7 +74,7 @@ impl Inode {
     ///
     /// # Errors
     /// `ENOSPC` without a free inode, memory, or a page for its initial contents.
-    pub(crate) fn new(volume: &Arc<Volume>, new: NewInode) -> Result<Arc<Self>> {
+    pub(crate) fn new(volume: &Arc<Volume<Inode>>, new: NewInode) -> Result<Arc<Self>> {
         let acls = [&new.inherited.access_acl, &new.inherited.default_acl].into_iter().flatten();
         memory::check_available(memory::ENTRY_BYTES + acls.map(|acl| acl.memory()).sum::<u64>())?;
         let number = volume.next_number();
@@ -108,7 +108,7 @@ impl Inode {
             state: RwLock::new(State { metadata, links: Vec::with_capacity(1), content: new.content }),
             locks: Default::default(),
         });
-        volume.register(&inode);
+        volume.register(number, &inode);
         Ok(inode)
     }
 
@@ -234,12 +234,22 @@ impl Drop for Inode {
     }
 }
 
+impl ListedObject for Inode {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn kind(&self) -> FileKind {
+        self.kind
+    }
+}
+
 impl State {
     /// Returns the directory's entries.
     ///
     /// # Errors
     /// `ENOTDIR`.
-    pub(crate) fn directory(&self) -> Result<&Directory> {
+    pub(crate) fn directory(&self) -> Result<&Directory<Inode>> {
         match &self.content {
             Content::Directory(directory) => Ok(directory),
             _ => Err(Errno::ENOTDIR),
@@ -250,7 +260,7 @@ impl State {
     ///
     /// # Errors
     /// `ENOTDIR`.
-    pub(crate) fn directory_mut(&mut self) -> Result<&mut Directory> {
+    pub(crate) fn directory_mut(&mut self) -> Result<&mut Directory<Inode>> {
         match &mut self.content {
             Content::Directory(directory) => Ok(directory),
             _ => Err(Errno::ENOTDIR),

@@ -67,7 +67,7 @@ impl State {
 ///
 /// # Errors
 /// `ENOTDIR`, then `EACCES`.
-pub(crate) fn search<'a>(state: &'a State, caller: &Caller) -> Result<&'a Directory> {
+pub(crate) fn search<'a>(state: &'a State, caller: &Caller) -> Result<&'a Directory<Inode>> {
     let directory = state.directory()?;
     permissions::check(&state.metadata, caller, permissions::SEARCH)?;
     Ok(directory)

@@ -12,7 +12,6 @@ use crate::allocator::return_free_memory;
 use super::Options;
 use super::budget::Budget;
 use super::data::PAGE_SIZE;
-use super::inode::Inode;
 
 /// The inode number of the root directory: the first.
 pub(crate) const ROOT_NUMBER: u64 = 1;
@@ -26,10 +25,10 @@ const PAGES_WORTH_RETURNING: u64 = 16_384;
 const INODES_WORTH_RETURNING: u64 = 100_000;
 
 /// A shard of the inode table, by number.
-type Shard = RwLock<HashMap<u64, Weak<Inode>>>;
+type Shard<I> = RwLock<HashMap<u64, Weak<I>>>;
 
-/// Budgets, numbers, the inode table, and the lock for renames across directories.
-pub(crate) struct Volume {
+/// Budgets, numbers, the table of inodes, of type `I`, and the lock for renames across directories.
+pub(crate) struct Volume<I> {
     /// Pages of data and extended attributes.
     pub(crate) pages: Budget,
     /// Inodes, including unlinked ones that are still in use.
@@ -39,10 +38,10 @@ pub(crate) struct Volume {
     last_number: AtomicU64,
     last_open: AtomicU64,
     renames: Mutex<()>,
-    table: Box<[Shard]>,
+    table: Box<[Shard<I>]>,
 }
 
-impl Volume {
+impl<I> Volume<I> {
     /// Creates an empty volume.
     pub(crate) fn new(options: &Options) -> Self {
         Self {
@@ -84,7 +83,7 @@ impl Volume {
     ///
     /// # Errors
     /// `ESTALE` if it no longer exists, or the handle is not of this volume.
-    pub(crate) fn resolve(&self, handle: &Handle) -> Result<Arc<Inode>> {
+    pub(crate) fn resolve(&self, handle: &Handle) -> Result<Arc<I>> {
         let bytes: [u8; 16] = handle.as_bytes().try_into().map_err(|_| Errno::ESTALE)?;
         let [instance, number] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index])));
         if instance != self.instance {
@@ -103,10 +102,10 @@ impl Volume {
         shard.try_reserve(1).map_err(|_| Errno::ENOSPC)
     }
 
-    /// Adds an inode to the table.
-    pub(crate) fn register(&self, inode: &Arc<Inode>) {
-        let mut shard = self.shard(inode.number).write().unwrap_or_else(PoisonError::into_inner);
-        shard.insert(inode.number, Arc::downgrade(inode));
+    /// Adds an inode to the table, by its number.
+    pub(crate) fn register(&self, number: u64, inode: &Arc<I>) {
+        let mut shard = self.shard(number).write().unwrap_or_else(PoisonError::into_inner);
+        shard.insert(number, Arc::downgrade(inode));
     }
 
     /// Removes an inode from the table.
@@ -137,7 +136,7 @@ impl Volume {
         }
     }
 
-    fn shard(&self, number: u64) -> &Shard {
+    fn shard(&self, number: u64) -> &Shard<I> {
         &self.table[number as usize % SHARDS]
     }
 }
