@@ -23,7 +23,7 @@ impl Drop for ClaimLock {
 ///
 /// # Errors
 /// `EBUSY` if another process has locked it; errors of opening it.
-pub(crate) fn of(tree: &Tree) -> Result<Claim> {
+pub(crate) fn of<N>(tree: &Tree<N>) -> Result<Claim> {
     let mut thread = tree.credentials.thread();
     let opened = thread.act_as_server()?.reopen(tree.root(), OFlags::RDONLY | OFlags::DIRECTORY);
     let directory = match opened.map_err(errno) {

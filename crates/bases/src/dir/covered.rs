@@ -8,7 +8,7 @@ use super::absolute_paths::absolute_path;
 use super::calls::PATH_ONLY;
 use super::credentials::AssumedCredentials;
 use super::errno;
-use super::node::Node;
+use super::mounts::Mount;
 use super::status::Status;
 
 /// The object under the mount, with the directory and name by which it would be found.
@@ -28,12 +28,9 @@ impl CoveredDirectory {
         Ok(Self { object, parent, name })
     }
 
-    /// Returns the covered directory, if the name in `directory` refers to it.
-    pub(crate) fn at(&self, directory: &Node, name: Name<'_>) -> Option<BorrowedFd<'_>> {
-        let is_it = || {
-            let mount = directory.mount();
-            mount.identity_ino(&self.parent) == directory.lower_ino() && self.parent.device() == mount.device
-        };
+    /// Returns the covered directory, if the name refers to it in the directory with that [`Mount::identity_ino`].
+    pub(crate) fn at(&self, mount: &Mount, ino: u64, name: Name<'_>) -> Option<BorrowedFd<'_>> {
+        let is_it = || mount.identity_ino(&self.parent) == ino && self.parent.device() == mount.device;
         (self.name == name.as_bytes() && is_it()).then(|| self.object.as_fd())
     }
 }

@@ -181,7 +181,7 @@ fn create_and_look_up(
     let tree = directory.tree();
     let thread = &mut tree.credentials.thread();
     let descriptor = directory.descriptor(thread)?;
-    let _name = tree.name_lock(directory, name);
+    let _name = tree.name_lock(directory.key(), name);
     for _ in 0..CREATE_ATTEMPTS_MAX {
         thread.create(caller, |acting| call(acting, descriptor.as_fd()))?;
         match tree.entry(thread, caller, directory, descriptor.as_fd(), name) {

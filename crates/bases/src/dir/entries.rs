@@ -18,7 +18,7 @@ use super::table::fingerprint;
 use super::tree::Tree;
 use super::{errno, system};
 
-impl Tree {
+impl Tree<Node> {
     /// Returns the vnode and attributes of a name, as the caller finds it.
     ///
     /// Handle and attributes come from two calls by name, which are verified to concern the same object: an object that has
@@ -35,7 +35,7 @@ impl Tree {
         let mount = self.mounts.get(directory.mount_index());
         let location = LookupLocation::At(directory, name.as_bytes());
         let acting = thread.act_for(caller)?;
-        if let Some(object) = self.covered.get().and_then(|covered| covered.at(directory, name)) {
+        if let Some(object) = self.covered.get().and_then(|covered| covered.at(&mount, directory.lower_ino(), name)) {
             // Checks whether the caller may search the directory.
             acting.status_at(descriptor, ".")?;
             let (node, attributes) = self.entry_of(thread, object, location)?;

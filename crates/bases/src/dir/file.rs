@@ -299,7 +299,10 @@ impl OpenFile for File {
         let (file, thread) = (self.descriptor.as_fd(), &mut self.thread());
         match lock.family {
             LockFamily::Flock => self.locks.flock(thread, caller, file, owner, lock.kind),
-            LockFamily::Posix => self.locks.posix(&self.node, thread, caller, (file, self.flags), owner, lock),
+            LockFamily::Posix => {
+                let tables = &self.node.tree().locks;
+                self.locks.posix((tables, &self.node), thread, caller, (file, self.flags), owner, lock)
+            }
         }
     }
 

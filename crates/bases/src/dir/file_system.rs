@@ -44,7 +44,7 @@ impl Default for Options {
 ///   from outside must authenticate them. If the kernel knows the object's path and that is outside, the handle is stale.
 /// - `O_DIRECT` is not passed on, `O_NOATIME` only where it is allowed; `O_SYNC` and `O_DSYNC` are passed on.
 pub struct DirectoryFileSystem {
-    pub(crate) tree: Arc<Tree>,
+    pub(crate) tree: Arc<Tree<Node>>,
     pub(crate) root: Arc<Node>,
     path: PathBuf,
     options: Options,

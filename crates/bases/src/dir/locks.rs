@@ -6,6 +6,7 @@
 //! (flush), locks are released with the open file that they were taken through, and all locks of a file with the last open
 //! file that took part in locking.
 
+use std::any::Any;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -15,11 +16,10 @@ use rustix::fs::{FlockOperation, OFlags};
 use vnode::{Caller, Errno, Lock, LockFamily, LockKind, LockOwner, LockRanges, OpenFlags, Result};
 
 use super::credentials::ThreadCredentials;
-use super::node::Node;
 use super::shares::{DescriptorShare, HeldDescriptor};
 use super::{errno, system};
 
-/// The POSIX locks of all files of a tree: a file is listed while it has any.
+/// The POSIX locks of all files of a tree, by the addresses of their vnodes: a file is listed while it has any.
 #[derive(Default)]
 pub(crate) struct LockTables {
     files: Mutex<HashMap<usize, Weak<FileTable>>>,
@@ -29,8 +29,11 @@ pub(crate) struct LockTables {
 
 /// The POSIX locks of one file. Kept alive by the open files that took part in locking.
 struct FileTable {
-    node: Arc<Node>,
+    tables: Arc<LockTables>,
+    key: usize,
     owners: Mutex<HashMap<LockOwner, OwnerLocks>>,
+    /// The vnode, whose address, the key, is not another's as long as this refers to it.
+    _node: Arc<dyn Any + Send + Sync>,
 }
 
 /// The locks that one owner holds in one file.
@@ -61,7 +64,7 @@ pub(crate) struct FileLocks {
 
 impl LockTables {
     /// Releases all locks that the owner holds in the file.
-    pub(crate) fn release(&self, node: &Node, owner: LockOwner) {
+    pub(crate) fn release<N>(&self, node: &Arc<N>, owner: LockOwner) {
         if let Some(table) = self.find(node) {
             let released = table.owners().remove(&owner);
             drop(released);
@@ -69,9 +72,9 @@ impl LockTables {
     }
 
     /// Returns the lock that conflicts with `lock` for `owner`.
-    pub(crate) fn test(
+    pub(crate) fn test<N>(
         &self,
-        node: &Node,
+        node: &Arc<N>,
         file: BorrowedFd<'_>,
         owner: LockOwner,
         lock: &Lock,
@@ -99,20 +102,21 @@ impl LockTables {
         }))
     }
 
-    fn find(&self, node: &Node) -> Option<Arc<FileTable>> {
+    fn find<N>(&self, node: &Arc<N>) -> Option<Arc<FileTable>> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.files().get(&node.key())?.upgrade()
+        self.files().get(&key(node))?.upgrade()
     }
 
-    fn find_or_insert(&self, node: &Node) -> Arc<FileTable> {
-        let mut files = self.files();
-        if let Some(table) = files.get(&node.key()).and_then(Weak::upgrade) {
+    fn find_or_insert<N: Any + Send + Sync>(self: &Arc<Self>, node: &Arc<N>) -> Arc<FileTable> {
+        let (mut files, key) = (self.files(), key(node));
+        if let Some(table) = files.get(&key).and_then(Weak::upgrade) {
             return table;
         }
-        let table = Arc::new(FileTable { node: node.reference(), owners: Mutex::default() });
-        files.insert(node.key(), Arc::downgrade(&table));
+        let (tables, owners) = (Arc::clone(self), Mutex::default());
+        let table = Arc::new(FileTable { tables, key, owners, _node: Arc::clone(node) as _ });
+        files.insert(key, Arc::downgrade(&table));
         self.count.store(files.len(), Ordering::Release);
         table
     }
@@ -120,6 +124,11 @@ impl LockTables {
     fn files(&self) -> MutexGuard<'_, HashMap<usize, Weak<FileTable>>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the key of a vnode's file.
+fn key<N>(node: &Arc<N>) -> usize {
+    Arc::as_ptr(node).addr()
 }
 
 impl FileTable {
@@ -130,24 +139,23 @@ impl FileTable {
 
 impl Drop for FileTable {
     fn drop(&mut self) {
-        let tables = &self.node.tree().locks;
-        let mut files = tables.files();
+        let mut files = self.tables.files();
         // A new table may have replaced it by now.
-        if files.get(&self.node.key()).is_some_and(|table| table.strong_count() == 0) {
-            files.remove(&self.node.key());
+        if files.get(&self.key).is_some_and(|table| table.strong_count() == 0) {
+            files.remove(&self.key);
         }
         if files.is_empty() {
             files.shrink_to_fit();
         }
-        tables.count.store(files.len(), Ordering::Release);
+        self.tables.count.store(files.len(), Ordering::Release);
     }
 }
 
 impl FileLocks {
-    /// Takes or releases a byte-range lock.
-    pub(crate) fn posix(
+    /// Takes or releases a byte-range lock of the file of a vnode, whose tree has these tables.
+    pub(crate) fn posix<N: Any + Send + Sync>(
         &self,
-        node: &Node,
+        (tables, node): (&Arc<LockTables>, &Arc<N>),
         thread: &mut ThreadCredentials,
         caller: &Caller,
         (file, flags): (BorrowedFd<'_>, OpenFlags),
@@ -163,10 +171,10 @@ impl FileLocks {
             return Err(Errno::EBADF);
         }
         let raw = raw_lock(lock)?;
-        if lock.kind == LockKind::Unlock && self.table.get().is_none() && node.tree().locks.find(node).is_none() {
+        if lock.kind == LockKind::Unlock && self.table.get().is_none() && tables.find(node).is_none() {
             return Ok(());
         }
-        let table = self.table.get_or_init(|| node.tree().locks.find_or_insert(node));
+        let table = self.table.get_or_init(|| tables.find_or_insert(node));
         let mut owners = table.owners();
         if !owners.contains_key(&owner) {
             if lock.kind == LockKind::Unlock {

@@ -51,7 +51,7 @@ fn remove(directory: &Node, caller: &Caller, name: Name<'_>, flags: AtFlags) -> 
     require_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
-    let _name = directory.tree().name_lock(directory, name);
+    let _name = directory.tree().name_lock(directory.key(), name);
     let acting = thread.act_for(caller)?;
     let victim = Victim::find(directory, &acting, descriptor.as_fd(), name)?;
     let removed = match acting.remove_at(&descriptor, name.as_bytes(), flags) {
@@ -83,7 +83,7 @@ pub(crate) fn rename(
     let (source, target) = (from.descriptor(thread)?, to.descriptor(thread)?);
     let replaces = matches!(mode, RenameMode::Replace | RenameMode::Whiteout);
     let stays = std::ptr::eq(from, to) && name == to_name;
-    let _names = from.tree().name_locks([(from, name), (to, to_name)]);
+    let _names = from.tree().name_locks([(from.key(), name), (to.key(), to_name)]);
     let acting = thread.act_for(caller)?;
     let victim = match Victim::find(to, &acting, target.as_fd(), to_name) {
         _ if !replaces || stays => None,
@@ -193,7 +193,12 @@ impl<'a> Victim<'a> {
     }
 }
 
-fn open(tree: &Tree, acting: &AssumedCredentials<'_>, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<OwnedFd> {
+fn open(
+    tree: &Tree<Node>,
+    acting: &AssumedCredentials<'_>,
+    directory: BorrowedFd<'_>,
+    name: Name<'_>,
+) -> Result<OwnedFd> {
     let open = || acting.open_at(directory, name.as_bytes(), PATH_ONLY).map_err(errno);
     match open() {
         Err(Errno::EMFILE | Errno::ENFILE) => {

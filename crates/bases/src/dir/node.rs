@@ -20,7 +20,7 @@ use super::tree::Tree;
 ///
 /// Kept small, since there may be millions: 72 bytes with its reference counts.
 pub(crate) struct Node {
-    tree: Arc<Tree>,
+    tree: Arc<Tree<Node>>,
     ino: u64,
     identity: Identity,
     /// An `O_PATH` descriptor that keeps an unlinked object reachable.
@@ -124,7 +124,7 @@ impl PathIdentity {
 
 impl Node {
     /// Creates a vnode for an object that has none.
-    pub(crate) fn new(tree: &Arc<Tree>, mount: &Mount, status: &Status, identity: Identity) -> Arc<Self> {
+    pub(crate) fn new(tree: &Arc<Tree<Node>>, mount: &Mount, status: &Status, identity: Identity) -> Arc<Self> {
         let tree = Arc::clone(tree);
         mount.count_vnode();
         let (mount, ino, kind) = (mount.index, mount.identity_ino(status), status.kind);
@@ -132,7 +132,7 @@ impl Node {
     }
 
     /// Returns the state that it shares with the other vnodes.
-    pub(crate) fn tree(&self) -> &Arc<Tree> {
+    pub(crate) fn tree(&self) -> &Arc<Tree<Node>> {
         &self.tree
     }
 

@@ -4,18 +4,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use hashbrown::HashTable;
 
-use super::node::Node;
-
 const SHARDS: usize = 64;
 
 /// The table. It does not keep vnodes alive.
-pub(crate) struct VnodeTable {
-    shards: [Mutex<HashTable<Slot>>; SHARDS],
+pub(crate) struct VnodeTable<N> {
+    shards: [Mutex<HashTable<Slot<N>>>; SHARDS],
 }
 
-struct Slot {
+struct Slot<N> {
     fingerprint: u64,
-    node: Weak<Node>,
+    node: Weak<N>,
 }
 
 /// Returns the hash key: identical for all objects with one device and inode number, also at different times.
@@ -24,10 +22,10 @@ pub(crate) fn fingerprint(mount: u16, ino: u64) -> u64 {
     mixed ^ mixed >> 32
 }
 
-impl VnodeTable {
+impl<N> VnodeTable<N> {
     /// Creates an empty table.
     pub(crate) fn new() -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()) }
+        Self { shards: std::array::from_fn(|_| Mutex::new(HashTable::new())) }
     }
 
     /// Returns the live vnode with that fingerprint that `matches`, or a new one from `make`. Two callers never get two
@@ -35,9 +33,9 @@ impl VnodeTable {
     pub(crate) fn find_or_insert(
         &self,
         fingerprint: u64,
-        matches: impl Fn(&Node) -> bool,
-        make: impl FnOnce() -> Arc<Node>,
-    ) -> Arc<Node> {
+        matches: impl Fn(&N) -> bool,
+        make: impl FnOnce() -> Arc<N>,
+    ) -> Arc<N> {
         // Dropped after the guard: dropping the last reference to a vnode takes the shard's lock.
         let mut others = Vec::new();
         let mut shard = self.shard(fingerprint);
@@ -51,14 +49,14 @@ impl VnodeTable {
     }
 
     /// Returns the live vnode with that fingerprint that `matches`.
-    pub(crate) fn find(&self, fingerprint: u64, matches: impl Fn(&Node) -> bool) -> Option<Arc<Node>> {
+    pub(crate) fn find(&self, fingerprint: u64, matches: impl Fn(&N) -> bool) -> Option<Arc<N>> {
         let mut others = Vec::new();
         let shard = self.shard(fingerprint);
         find(&shard, fingerprint, matches, &mut others)
     }
 
     /// Returns all live vnodes with that fingerprint.
-    pub(crate) fn find_all(&self, fingerprint: u64) -> Vec<Arc<Node>> {
+    pub(crate) fn find_all(&self, fingerprint: u64) -> Vec<Arc<N>> {
         let mut all = Vec::new();
         let shard = self.shard(fingerprint);
         find(&shard, fingerprint, |_| false, &mut all);
@@ -66,7 +64,7 @@ impl VnodeTable {
     }
 
     /// Removes a vnode that is being dropped. Another one for the object may already be listed.
-    pub(crate) fn remove(&self, fingerprint: u64, node: *const Node) {
+    pub(crate) fn remove(&self, fingerprint: u64, node: *const N) {
         let mut shard = self.shard(fingerprint);
         if let Ok(slot) = shard.find_entry(fingerprint, |slot| Weak::as_ptr(&slot.node) == node) {
             slot.remove();
@@ -85,7 +83,7 @@ impl VnodeTable {
 
     /// Returns the shard of a fingerprint. Shards have unequal sizes, up to a factor of two, so that they do not all double
     /// their capacity at once.
-    fn shard(&self, fingerprint: u64) -> MutexGuard<'_, HashTable<Slot>> {
+    fn shard(&self, fingerprint: u64) -> MutexGuard<'_, HashTable<Slot<N>>> {
         // Bits that the hash table itself uses neither for the slot nor for the tag; scaled to 0..=1.
         let part = f64::from((fingerprint >> 25) as u32) / (f64::from(u32::MAX) + 1.0);
         let index = (part * (1.34 - 0.34 * part) * SHARDS as f64) as usize;
@@ -94,12 +92,12 @@ impl VnodeTable {
 }
 
 /// Searches the slots with that fingerprint; live vnodes that do not match are added to `others`.
-fn find(
-    shard: &HashTable<Slot>,
+fn find<N>(
+    shard: &HashTable<Slot<N>>,
     fingerprint: u64,
-    matches: impl Fn(&Node) -> bool,
-    others: &mut Vec<Arc<Node>>,
-) -> Option<Arc<Node>> {
+    matches: impl Fn(&N) -> bool,
+    others: &mut Vec<Arc<N>>,
+) -> Option<Arc<N>> {
     for slot in shard.iter_hash(fingerprint).filter(|slot| slot.fingerprint == fingerprint) {
         match slot.node.upgrade() {
             Some(node) if matches(&node) => return Some(node),

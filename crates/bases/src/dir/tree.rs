@@ -12,17 +12,16 @@ use super::credentials::{AssumedCredentials, Credentials, ThreadCredentials};
 use super::descriptors::{DescriptorCache, grow_descriptor_table};
 use super::locks::LockTables;
 use super::mounts::{Mount, Mounts};
-use super::node::Node;
 use super::restrictions::Restrictions;
 use super::status::Status;
 use super::submounts::{Submount, Submounts};
 use super::table::VnodeTable;
 
-/// A name in a directory, which is identified by [`Node::key`].
+/// A name in a directory, which is identified by the key of its vnode.
 type NameKey = (usize, Box<[u8]>);
 
-/// The state shared by all vnodes of one base.
-pub(crate) struct Tree {
+/// The state shared by all vnodes of one base, of type `N`.
+pub(crate) struct Tree<N> {
     /// How it acts for callers.
     pub credentials: Credentials,
     /// The mounts.
@@ -30,11 +29,11 @@ pub(crate) struct Tree {
     /// The mount points.
     pub submounts: Submounts,
     /// The live vnodes.
-    pub table: VnodeTable,
+    pub table: VnodeTable<N>,
     /// The cache of open directories.
     pub descriptors: DescriptorCache,
     /// Byte-range locks.
-    pub locks: LockTables,
+    pub locks: Arc<LockTables>,
     root: OwnedFd,
     root_ino: u64,
     /// The directory that the stack's own mount covers.
@@ -45,7 +44,7 @@ pub(crate) struct Tree {
     names: KeyedLocks<NameKey>,
 }
 
-impl Tree {
+impl<N> Tree<N> {
     /// Creates the tree below the directory `root`, an `O_PATH` descriptor.
     pub(crate) fn new(root: OwnedFd, use_handles: bool, descriptor_limit: usize) -> Result<Self> {
         let credentials = Credentials::probe();
@@ -58,7 +57,7 @@ impl Tree {
             submounts: Submounts::new(root.as_fd()),
             table: VnodeTable::new(),
             descriptors,
-            locks: LockTables::default(),
+            locks: Arc::default(),
             root_ino: Status::of_descriptor(&root)?.ino(),
             root,
             covered: OnceLock::new(),
@@ -127,16 +126,16 @@ impl Tree {
         self.removals.write(ino)
     }
 
-    /// Locks a name while it is removed, or created and looked up: the system calls that create directories, symlinks and
+    /// Locks a name in the directory with this key while it is removed, or created and looked up: the system calls that create directories, symlinks and
     /// special files return no descriptor of the new object. Taken before any removal lock.
-    pub(crate) fn name_lock(&self, directory: &Node, name: Name<'_>) -> KeyedGuard<'_, NameKey> {
+    pub(crate) fn name_lock(&self, directory: usize, name: Name<'_>) -> KeyedGuard<'_, NameKey> {
         self.names.write(name_key(directory, name))
     }
 
-    /// Locks two names.
+    /// Locks two names, each in the directory with this key.
     pub(crate) fn name_locks(
         &self,
-        names: [(&Node, Name<'_>); 2],
+        names: [(usize, Name<'_>); 2],
     ) -> (KeyedGuard<'_, NameKey>, Option<KeyedGuard<'_, NameKey>>) {
         let [one, other] = names.map(|(directory, name)| name_key(directory, name));
         self.names.write_both(one, other)
@@ -197,6 +196,6 @@ impl Tree {
     }
 }
 
-fn name_key(directory: &Node, name: Name<'_>) -> NameKey {
-    (directory.key(), name.as_bytes().into())
+fn name_key(directory: usize, name: Name<'_>) -> NameKey {
+    (directory, name.as_bytes().into())
 }
