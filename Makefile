@@ -9,7 +9,7 @@ help: ## Show these commands
 
 build: ## Build the command, optimised and stripped: plyfs and plyfs-tools in target/release, debug data in *.debug beside them
 	@scripts/setup build
-	$(CARGO) build --release --package cli
+	$(CARGO) build --release --package plyfs-cli
 	@scripts/strip-release target/release/plyfs target/release/plyfs-tools
 
 demo: build ## Mount a sample stack, work in it, show the audit log, unmount
@@ -59,10 +59,10 @@ hostile: ## Try every call on every object as every user, in mounts and beside t
 
 fuzz: ## Give the decoder of requests 100 million random messages, the tools of FiST damaged and random descriptions, and unions damaged branches
 	@scripts/setup build
-	PLYFS_FUZZ_SECONDS=300 $(CARGO) test --release --package fist --test mutants -- --nocapture
-	FIST_TIERS_STATEMENTS=1000000 $(CARGO) test --release --package fist --test tiers -- --nocapture random
-	UNION_DAMAGE=1000000 $(CARGO) test --release --package layers --test union_damage -- --nocapture
-	FUZZ_ROUNDS=100000000 $(CARGO) test --release --package frontends --lib random_bytes_never_panic
+	PLYFS_FUZZ_SECONDS=300 $(CARGO) test --release --package plyfs-fist --test mutants -- --nocapture
+	FIST_TIERS_STATEMENTS=1000000 $(CARGO) test --release --package plyfs-fist --test tiers -- --nocapture random
+	UNION_DAMAGE=1000000 $(CARGO) test --release --package plyfs-layers --test union_damage -- --nocapture
+	FUZZ_ROUNDS=100000000 $(CARGO) test --release --package plyfs-frontends --lib random_bytes_never_panic
 
 soak: ## Work on mounts for MINUTES (60), and see that servers hold no more and more memory, descriptors or threads
 	@scripts/setup test

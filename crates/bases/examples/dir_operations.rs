@@ -1,11 +1,11 @@
 //! Microseconds of the directory base's operations beside the plain system calls, and the memory that a vnode takes.
 //!
-//! `cargo run --release -p bases --example dir_operations -- DIRECTORY [FILES]`, as root to see credentials switched.
+//! `cargo run --release -p plyfs-bases --example dir_operations -- DIRECTORY [FILES]`, as root to see credentials switched.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use bases::dir::{DirectoryFileSystem, Options};
+use plyfs_bases::dir::{DirectoryFileSystem, Options};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use vnode::{Caller, Creation, FileSystem, Name, OpenFlags, RenameMode, SetAttributes, VnodeRef};
 
@@ -47,9 +47,9 @@ impl Bench {
         let callers = [Caller::with_groups(0, 0, &[], 0o022), Caller::with_groups(1_000, 1_000, &[4, 24], 0o022)];
         let mut table = Vec::new();
         table.push(self.raw(&names));
-        bases::dir::restore_thread_credentials();
+        plyfs_bases::dir::restore_thread_credentials();
         callers.iter().for_each(|caller| table.push(self.base(&names, caller)));
-        bases::dir::restore_thread_credentials();
+        plyfs_bases::dir::restore_thread_credentials();
         for (place, (operation, raw)) in table[0].iter().enumerate() {
             println!("{operation:24} {raw:10.2} {:10.2} {:10.2}", table[1][place].1, table[2][place].1);
         }

@@ -11,9 +11,9 @@ mod side;
 #[path = "model/test_directory.rs"]
 mod test_directory;
 
-use bases::dir::{self, DirectoryFileSystem};
-use bases::mem::{self, MemoryFileSystem};
 use fastrand::Rng;
+use plyfs_bases::dir::{self, DirectoryFileSystem};
+use plyfs_bases::mem::{self, MemoryFileSystem};
 
 use operation::Operation;
 use side::Side;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use bases::mem::{MemoryFileSystem, Options};
 use conformance::Tree;
+use plyfs_bases::mem::{MemoryFileSystem, Options};
 
 #[test]
 fn mem_conforms() {

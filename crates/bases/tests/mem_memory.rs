@@ -1,7 +1,7 @@
 //! Memory that `mem` no longer needs goes back to the system. By itself in its process, which it measures.
 #![cfg(all(feature = "mem", target_env = "gnu"))]
 
-use bases::mem::{MemoryFileSystem, Options};
+use plyfs_bases::mem::{MemoryFileSystem, Options};
 use vnode::{Caller, Creation, FileSystem, Name, OpenFlags};
 
 const MIB: u64 = 1 << 20;

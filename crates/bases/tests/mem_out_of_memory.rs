@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use bases::mem::{MemoryFileSystem, Options};
+use plyfs_bases::mem::{MemoryFileSystem, Options};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use vnode::{
     AllocateMode, Caller, Creation, DirectoryEntry, Errno, FileSystem, Name, OpenFileRef, OpenFlags, Result, VnodeRef,

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use cli::output::notify;
+use plyfs_cli::output::notify;
 use stack::syntax::{self, Base, Branch, BranchTree, Span, Spanned, Stack};
 use stack::{BuildError, BuildProblem, OpenBranch, OpenError};
 use vnode::FileSystemRef;

@@ -29,6 +29,12 @@ pub(crate) enum Destination {
 /// Prefix of the names of the compiler's modules.
 const COMPILER_TARGET: &str = "cranelift";
 
+/// Crates of Plyfs, as levels name them: without the prefix of their packages.
+const CRATES: [&str; 7] = ["bases", "cli", "fist", "frontends", "layers", "stack", "vnode"];
+
+/// Prefix of the names of the crates in the targets of log lines.
+const CRATE_PREFIX: &str = "plyfs_";
+
 /// The current log level, and the handle that changes it.
 struct ActiveLog {
     level: Mutex<String>,
@@ -102,8 +108,18 @@ fn filter(level: &str) -> Outcome<EnvFilter> {
     }
     // The compiler logs line by line what it generates; a failure to generate code is reported by its caller.
     let names_compiler = level.contains(COMPILER_TARGET);
-    let all = if names_compiler { level.to_owned() } else { format!("{COMPILER_TARGET}=off,{level}") };
+    let named = with_crate_prefixes(level);
+    let all = if names_compiler { named } else { format!("{COMPILER_TARGET}=off,{named}") };
     EnvFilter::builder().parse(all).map_err(|_| invalid())
+}
+
+/// Returns the level with the targets that are crates of Plyfs as log lines have them.
+fn with_crate_prefixes(level: &str) -> String {
+    let with_prefix = |part: &str| {
+        let name = part.split(['=', ':']).next().unwrap_or_default();
+        if CRATES.contains(&name) { format!("{CRATE_PREFIX}{part}") } else { part.to_owned() }
+    };
+    level.split(',').map(with_prefix).collect::<Vec<_>>().join(",")
 }
 
 fn open(path: &Path) -> Outcome<File> {
@@ -198,6 +214,18 @@ mod tests {
         assert!(check(&with_trace("info")).is_ok());
         for level in ["", "loud", "info,loud", "frontends=loud", "info,"] {
             assert_eq!(check(level).unwrap_err().exit, Exit::Usage, "{level}");
+        }
+    }
+
+    #[test]
+    fn levels_name_crates_without_their_prefix() {
+        let level = "info,frontends=debug,layers::union=trace,plyfs::request=trace,cranelift_jit=warn";
+        let expected = "info,plyfs_frontends=debug,plyfs_layers::union=trace,plyfs::request=trace,cranelift_jit=warn";
+        assert_eq!(with_crate_prefixes(level), expected);
+        // The names that the compiler gives to targets.
+        for target in [std::any::type_name::<vnode::Caller>(), std::any::type_name::<stack::BuildError>()] {
+            let name = target.strip_prefix(CRATE_PREFIX).and_then(|target| target.split(':').next());
+            assert!(name.is_some_and(|name| CRATES.contains(&name)), "{target}");
         }
     }
 }

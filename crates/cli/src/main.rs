@@ -20,8 +20,8 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use arguments::{Arguments, Command, Helper};
-use cli::{arguments, exit, options};
 use exit::{Failure, Outcome, mount_helper, run_command};
+use plyfs_cli::{arguments, exit, options};
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use conformance::{Ability, Mounted, Subject};
+use plyfs_conformance::{Ability, Mounted, Subject};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     }
     let subject = subject.limited_to(abilities);
     if prepares {
-        return match conformance::prepare(&subject) {
+        return match plyfs_conformance::prepare(&subject) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("{directory}: {error}");
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         };
     }
     let chosen = |name: String| filters.is_empty() || filters.iter().any(|f| name.contains(f));
-    let report = conformance::run(&subject, |test| chosen(test.full_name()));
+    let report = plyfs_conformance::run(&subject, |test| chosen(test.full_name()));
     println!("{report}");
     for (name, missing) in &report.not_applicable {
         println!("{name}: not applicable, needs {missing:?}");

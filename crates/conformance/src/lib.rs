@@ -7,8 +7,8 @@
 //! never left out silently.
 //!
 //! ```no_run
-//! let subject = conformance::Mounted::new("/mnt/scratch".as_ref()).unwrap();
-//! let report = conformance::run(&subject, |_| true);
+//! let subject = plyfs_conformance::Mounted::new("/mnt/scratch".as_ref()).unwrap();
+//! let report = plyfs_conformance::run(&subject, |_| true);
 //! println!("{report}");
 //! assert!(report.failures.is_empty());
 //! ```

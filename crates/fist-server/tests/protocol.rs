@@ -3,8 +3,8 @@
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fist_server::{Failure, serve_on};
 use lsp_server::{Connection, Message, Notification, Request};
+use plyfs_fist_server::{Failure, serve_on};
 use serde_json::{Value, json};
 
 const URI: &str = "file:///srv/my%20fs.fist";

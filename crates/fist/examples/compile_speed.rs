@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use fist::compiler::Compiled;
-use fist::load::Loaded;
+use plyfs_fist::compiler::Compiled;
+use plyfs_fist::load::Loaded;
 
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let begin = Instant::now();
@@ -15,8 +15,9 @@ fn main() {
     for path in std::env::args().skip(1) {
         let text = std::fs::read_to_string(&path).expect("a file of text");
         let (loaded, loading) = timed(|| Loaded::of(&path, text));
-        let (_, laying_out) = timed(|| fist::fmt::format(&loaded.text));
-        let told = || fist::report::report(&path, &loaded.text, &loaded.diagnostics, fist::report::Colours::Never);
+        let (_, laying_out) = timed(|| plyfs_fist::fmt::format(&loaded.text));
+        let told =
+            || plyfs_fist::report::report(&path, &loaded.text, &loaded.diagnostics, plyfs_fist::report::Colours::Never);
         let (told, telling) = timed(told);
         let name = path.rsplit('/').next().unwrap_or(&path);
         let times =
@@ -25,7 +26,7 @@ fn main() {
             println!("{times}; {}", told.lines().next().unwrap_or_default());
             continue;
         };
-        let (_, explaining) = timed(|| fist::explain::explain(program, &loaded.text));
+        let (_, explaining) = timed(|| plyfs_fist::explain::explain(program, &loaded.text));
         let (compiled, compiling) = timed(|| Compiled::new(program));
         let outcome = compiled.map_or_else(|error| error.to_string(), |_| "compiled".to_owned());
         println!("{times}, explained in {explaining:9.1?}, compiled in {compiling:10.1?}: {outcome}");

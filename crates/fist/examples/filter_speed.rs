@@ -3,10 +3,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use fist::calls::Calls;
-use fist::compiler::Compiled;
-use fist::memory::Memory;
-use fist::program::Program;
+use plyfs_fist::calls::Calls;
+use plyfs_fist::compiler::Compiled;
+use plyfs_fist::memory::Memory;
+use plyfs_fist::program::Program;
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -153,7 +153,7 @@ impl Filter {
         let values = [Memory::INPUT, Memory::OUTPUT];
         let answer = match is_compiled {
             true => self.compiled.run(&self.program, &mut memory, outside, self.function, &values),
-            false => fist::interpreter::run(&self.program, &mut memory, outside, self.function, &values),
+            false => plyfs_fist::interpreter::run(&self.program, &mut memory, outside, self.function, &values),
         };
         assert_eq!(answer, Ok(PAGE as i64));
     }

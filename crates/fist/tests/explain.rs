@@ -13,5 +13,5 @@ fn what_fires_is_told_in_its_order() {
         rmdir\n  %delops:all:precall (line 6)\n  the operation below\n\
         rename\n  %delops:all:precall (line 6)\n  the operation below\n\
         readdir\n  %op:readdir:call (line 8), for each name\n";
-    assert_eq!(fist::explain::explain(&program, text), expected);
+    assert_eq!(plyfs_fist::explain::explain(&program, text), expected);
 }

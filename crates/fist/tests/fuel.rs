@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use fist::budget::Budget;
-use fist::compiler::Compiled;
-use fist::memory::Memory;
-use fist::meter::MAX_WORK;
-use fist::program::Program;
-use fist::trap::{Trap, TrapKind};
+use plyfs_fist::budget::Budget;
+use plyfs_fist::compiler::Compiled;
+use plyfs_fist::memory::Memory;
+use plyfs_fist::meter::MAX_WORK;
+use plyfs_fist::program::Program;
+use plyfs_fist::trap::{Trap, TrapKind};
 
 mod common;
 use common::RecordingHost;
@@ -151,7 +151,7 @@ fn runs_share_a_memory_budget() {
     let budget = Budget::new(1 << 20);
     let run = |bytes: i64, keeps: &mut Vec<Memory<'_>>| {
         let mut calls = RecordingHost::new(&program);
-        let mut calls = fist::calls::Calls { program: &program, host: &mut calls };
+        let mut calls = plyfs_fist::calls::Calls { program: &program, host: &mut calls };
         let mut memory = keeps.pop().expect("one that is new");
         let result = compiled.run(&program, &mut memory, &mut calls, 0, &[bytes]).map_err(|trap| trap.kind);
         keeps.insert(0, memory);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fist::{builtins, operations, words};
+use plyfs_fist::{builtins, operations, words};
 use serde_json::Value;
 
 fn grammar() -> Value {

@@ -5,11 +5,11 @@ mod common;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use fist::compiler::Compiled;
-use fist::ir::{self, print::print};
-use fist::load::Loaded;
-use fist::program::Program;
-use fist::target::{ByteOrder, IoctlEncoding, Target};
+use plyfs_fist::compiler::Compiled;
+use plyfs_fist::ir::{self, print::print};
+use plyfs_fist::load::Loaded;
+use plyfs_fist::program::Program;
+use plyfs_fist::target::{ByteOrder, IoctlEncoding, Target};
 
 /// The form of a description that has no errors.
 fn form(name: &str, text: &str) -> ir::Program {

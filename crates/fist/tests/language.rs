@@ -16,11 +16,11 @@ fn reference_examples_are_valid_programs() {
 #[test]
 fn reference_lists_every_word() {
     let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
-    let functions = fist::builtins::SIGNATURES.iter().map(|signature| signature.names[0]);
-    let operations = fist::operations::OPERATIONS.iter().map(|kind| kind.name);
-    let attributes = fist::builtins::ATTRIBUTES.iter().map(|(_, name, _)| *name);
-    let values = fist::builtins::OPERATION_VALUES.iter().map(|(_, name, _)| *name);
-    let globals = fist::builtins::GLOBALS.iter().map(|(_, name, _)| *name);
+    let functions = plyfs_fist::builtins::SIGNATURES.iter().map(|signature| signature.names[0]);
+    let operations = plyfs_fist::operations::OPERATIONS.iter().map(|kind| kind.name);
+    let attributes = plyfs_fist::builtins::ATTRIBUTES.iter().map(|(_, name, _)| *name);
+    let values = plyfs_fist::builtins::OPERATION_VALUES.iter().map(|(_, name, _)| *name);
+    let globals = plyfs_fist::builtins::GLOBALS.iter().map(|(_, name, _)| *name);
     for name in functions.chain(operations).chain(attributes).chain(values).chain(globals) {
         assert!(reference.contains(name), "{name}");
     }
@@ -30,8 +30,8 @@ fn reference_lists_every_word() {
 #[test]
 fn reference_has_the_prototype_of_every_function() {
     let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
-    for signature in fist::builtins::SIGNATURES {
-        let prototype = format!("`{}`", fist::words::prototype(signature));
+    for signature in plyfs_fist::builtins::SIGNATURES {
+        let prototype = format!("`{}`", plyfs_fist::words::prototype(signature));
         assert!(reference.contains(&prototype), "{prototype}");
         assert!(
             signature
@@ -46,7 +46,7 @@ fn reference_has_the_prototype_of_every_function() {
 #[test]
 fn reference_has_an_index_of_codes() {
     let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
-    for code in fist::diagnostic::Code::ALL {
+    for code in plyfs_fist::diagnostic::Code::ALL {
         let row = format!("| {} | {} |\n", code.name(), code.meaning().trim_end_matches('.'));
         let is_both = matches!(code.name(), "F0301");
         assert_eq!(reference.matches(&row).count(), 1 + usize::from(is_both), "{row}");
@@ -55,7 +55,7 @@ fn reference_has_an_index_of_codes() {
 
 #[test]
 fn reference_states_the_limits() {
-    use fist::limits::*;
+    use plyfs_fist::limits::*;
     let reference = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md"));
     let with_commas = |number: u64| {
         let digits = number.to_string();
@@ -79,10 +79,10 @@ fn reference_states_the_limits() {
         ),
         ("an array or a structure", vec![format!("{} MiB", MAX_OBJECT_BYTES >> 20)]),
         ("`per_vnode`; an ioctl's data", vec![format!("{} KiB", MAX_VNODE_DATA_BYTES >> 10)]),
-        ("rounds of loops", vec![with_commas(fist::interpreter::MAX_FUEL)]),
-        ("depth of functions", vec![fist::interpreter::MAX_CALL_DEPTH.to_string()]),
-        ("work", vec![with_commas(fist::meter::MAX_WORK)]),
-        ("computing time", vec![format!("{} second", fist::meter::TIME_LIMIT.as_secs())]),
+        ("rounds of loops", vec![with_commas(plyfs_fist::interpreter::MAX_FUEL)]),
+        ("depth of functions", vec![plyfs_fist::interpreter::MAX_CALL_DEPTH.to_string()]),
+        ("work", vec![with_commas(plyfs_fist::meter::MAX_WORK)]),
+        ("computing time", vec![format!("{} second", plyfs_fist::meter::TIME_LIMIT.as_secs())]),
     ];
     for (begin, stated) in rows {
         let begin = format!("| {begin}");

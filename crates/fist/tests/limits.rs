@@ -3,13 +3,13 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use fist::compiler::Compiled;
-use fist::limits::{
+use plyfs_fist::compiler::Compiled;
+use plyfs_fist::limits::{
     MAX_DATA_OBJECTS, MAX_FIELDS, MAX_FUNCTIONS, MAX_IOCTLS_OR_FORMATS, MAX_NAME_BYTES, MAX_NESTING_DEPTH,
     MAX_PARAMETERS, MAX_RULES, MAX_SOURCE_BYTES, MAX_TOKENS, MAX_TYPE_DEPTH,
 };
-use fist::load::Loaded;
-use fist::trap::TrapKind;
+use plyfs_fist::load::Loaded;
+use plyfs_fist::trap::TrapKind;
 
 mod common;
 
@@ -25,9 +25,9 @@ fn diagnose(text: String) -> Option<&'static str> {
 fn diagnose_timed(text: String) -> (Option<&'static str>, Duration) {
     let body = move || {
         let loaded = Loaded::of("test.fist", text);
-        let _ = fist::fmt::format(&loaded.text);
+        let _ = plyfs_fist::fmt::format(&loaded.text);
         if let Some(program) = &loaded.program {
-            fist::explain::explain(program, &loaded.text);
+            plyfs_fist::explain::explain(program, &loaded.text);
             // What is too large for that is interpreted.
             let _ = Compiled::new(program);
         }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use common::RecordingHost;
 use common::red_zones::RedZones;
-use fist::check::check;
-use fist::compiler::Compiled;
-use fist::memory::Memory;
-use fist::program::Program;
-use fist::trap::Trap;
+use plyfs_fist::check::check;
+use plyfs_fist::compiler::Compiled;
+use plyfs_fist::memory::Memory;
+use plyfs_fist::program::Program;
+use plyfs_fist::trap::Trap;
 
 #[global_allocator]
 static ALLOCATOR: RedZones = RedZones;
@@ -142,7 +142,7 @@ struct Counts {
 
 /// Reads and checks a description, and runs what is one in both tiers.
 fn run_all(name: &str, text: &str, counts: &mut Counts) {
-    let parsed = fist::parser::parse(text);
+    let parsed = plyfs_fist::parser::parse(text);
     let checked = check(&parsed.description, name);
     let Some(program) = checked.program.filter(|_| parsed.diagnostics.is_empty()) else {
         counts.refused += 1;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{RecordingHost, codes, program, run, run_on};
-use fist::trap::TrapKind;
+use plyfs_fist::trap::TrapKind;
 
 /// What a function `f` with this body answers for 7.
 fn result(body: &str) -> Result<i64, TrapKind> {
@@ -118,7 +118,7 @@ fn pages_are_filtered() {
     let program = program("test", text);
     assert!(program.topmost().filters.data.is_some());
     let (input, mut output) = ([b'n'; 4096], [0; 4096]);
-    let pointers = [fist::memory::Memory::INPUT, fist::memory::Memory::OUTPUT];
+    let pointers = [plyfs_fist::memory::Memory::INPUT, plyfs_fist::memory::Memory::OUTPUT];
     let result =
         run_on(&program, &mut RecordingHost::new(&program), "test_encode_data", &pointers, &input, &mut output);
     assert_eq!((result, output), (Ok(4096), [b'a'; 4096]));

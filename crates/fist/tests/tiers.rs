@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use common::RecordingHost;
 use common::red_zones::{RedZones, far_from_all};
-use fist::calls::Calls;
-use fist::check::check;
-use fist::compiler::Compiled;
-use fist::interpreter::{self, CallHandler};
-use fist::memory::Memory;
-use fist::program::Program;
-use fist::trap::{Trap, TrapKind};
+use plyfs_fist::calls::Calls;
+use plyfs_fist::check::check;
+use plyfs_fist::compiler::Compiled;
+use plyfs_fist::interpreter::{self, CallHandler};
+use plyfs_fist::memory::Memory;
+use plyfs_fist::program::Program;
+use plyfs_fist::trap::{Trap, TrapKind};
 
 #[global_allocator]
 static ALLOCATOR: RedZones = RedZones;
@@ -57,7 +57,7 @@ fn all_runs(
 /// The program of a seed, if its text is one, and how many statements it has.
 fn generate(seed: u64) -> (String, Option<Program>, usize) {
     let (text, statements) = random::description(seed);
-    let parsed = fist::parser::parse(&text);
+    let parsed = plyfs_fist::parser::parse(&text);
     assert!(parsed.diagnostics.is_empty(), "seed {seed}\n{text}\n{:#?}", parsed.diagnostics);
     let checked = check(&parsed.description, "test");
     if checked.program.is_none() && std::env::var_os("FIST_TIERS_SEED").is_some() {
@@ -447,7 +447,8 @@ fn threads_share_compiled_code() {
 #[test]
 fn malformed_functions_are_not_compiled() {
     let mut program = common::program("test", HOST_CALL_PROGRAM);
-    program.functions[0].body = vec![fist::code::Statement::Return(Some(fist::code::Expression::Register(99)))];
+    program.functions[0].body =
+        vec![plyfs_fist::code::Statement::Return(Some(plyfs_fist::code::Expression::Register(99)))];
     let error = Compiled::new(&program).unwrap_err();
     assert_eq!(error.function.as_deref(), Some("inner"));
     assert_eq!(error.to_string(), "`inner` cannot be compiled: there is no such register");

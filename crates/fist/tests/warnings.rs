@@ -92,7 +92,7 @@ fn samples_produce_only_the_warnings_due_to_the_paper() {
         if path.extension().is_none_or(|extension| extension != "fist") {
             continue;
         }
-        let loaded = fist::load::load(&path).unwrap_or_else(|failure| panic!("{failure}"));
+        let loaded = plyfs_fist::load::load(&path).unwrap_or_else(|failure| panic!("{failure}"));
         let codes: Vec<_> = loaded.diagnostics.iter().map(|diagnostic| diagnostic.code.name()).collect();
         let expected: &[&str] = match loaded.name.as_str() {
             "snoopfs" | "aclfs" => &["F0303"],

@@ -1,9 +1,9 @@
 //! Mounts a base on a directory until it is unmounted: the front end's interface in a few lines.
 //!
-//! `cargo run -p frontends --example mount -- MOUNT_POINT [DIRECTORY]`: the directory given, else one in memory. With
+//! `cargo run -p plyfs-frontends --example mount -- MOUNT_POINT [DIRECTORY]`: the directory given, else one in memory. With
 //! `RUST_LOG=plyfs::request=trace` each request is shown.
 
-use frontends::fuse::{Mount, MountOptions};
+use plyfs_frontends::fuse::{Mount, MountOptions};
 use std::path::Path;
 use std::sync::Arc;
 use vnode::FileSystemRef;

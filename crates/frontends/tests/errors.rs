@@ -3,7 +3,7 @@
 mod support;
 
 use bases::dir::{DirectoryFileSystem, Options};
-use frontends::fuse::MountOptions;
+use plyfs_frontends::fuse::MountOptions;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::IntoRawFd;

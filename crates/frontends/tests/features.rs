@@ -2,7 +2,7 @@
 
 mod support;
 
-use frontends::fuse::{Features, MountError, MountOptions, Uring};
+use plyfs_frontends::fuse::{Features, MountError, MountOptions, Uring};
 use rustix::fs::XattrFlags;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
@@ -282,7 +282,7 @@ fn requiring_a_withheld_feature_fails() {
     let Some(mounted) = mount_with(memory(), MountOptions::default()) else { return };
     let mount_point = tempfile::tempdir().unwrap();
     let refused = |options: MountOptions| {
-        frontends::fuse::Mount::new(memory(), mount_point.path(), &options).map(drop).unwrap_err()
+        plyfs_frontends::fuse::Mount::new(memory(), mount_point.path(), &options).map(drop).unwrap_err()
     };
     let back = refused(MountOptions { write_back: true, ..without("writeback-cache") });
     assert!(matches!(back, MountError::NoWriteBack("turned off by an option")), "{back}");

@@ -2,7 +2,7 @@
 
 mod support;
 
-use frontends::fuse::MountOptions;
+use plyfs_frontends::fuse::MountOptions;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

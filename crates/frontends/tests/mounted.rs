@@ -2,7 +2,7 @@
 
 mod support;
 
-use frontends::fuse::{Mount, MountError, MountFlags, MountOptions, UnmountMode};
+use plyfs_frontends::fuse::{Mount, MountError, MountFlags, MountOptions, UnmountMode};
 use rustix::fs::OFlags;
 use std::ffi::CString;
 use std::fs::{self, File};

@@ -2,7 +2,7 @@
 
 mod support;
 
-use frontends::fuse::{MountOptions, UnmountMode, Uring};
+use plyfs_frontends::fuse::{MountOptions, UnmountMode, Uring};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;

@@ -2,7 +2,7 @@
 
 mod support;
 
-use frontends::fuse::MountOptions;
+use plyfs_frontends::fuse::MountOptions;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};

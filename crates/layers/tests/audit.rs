@@ -167,12 +167,12 @@ fn files_of_rules_are_read_and_their_mistakes_told() {
 
     std::fs::write(&path, "report\nreport uid=x y\n").unwrap();
     let pairs = [("rules".to_owned(), path.to_str().unwrap().to_owned())];
-    let message = layers::audit::create(&pairs).unwrap_err().to_string();
+    let message = plyfs_layers::audit::create(&pairs).unwrap_err().to_string();
     assert!(message.contains("rules, line 2: `uid` cannot be `x`"), "{message}");
-    let missing = layers::audit::create(&[("rules".to_owned(), "/nowhere/rules".to_owned())]).unwrap_err();
+    let missing = plyfs_layers::audit::create(&[("rules".to_owned(), "/nowhere/rules".to_owned())]).unwrap_err();
     assert!(missing.to_string().contains("`/nowhere/rules`: No such file"), "{missing}");
     let both = [pairs[0].clone(), ("uid".to_owned(), "1".to_owned())];
-    assert!(layers::audit::create(&both).unwrap_err().to_string().contains("exclude each other"));
+    assert!(plyfs_layers::audit::create(&both).unwrap_err().to_string().contains("exclude each other"));
 }
 
 #[test]

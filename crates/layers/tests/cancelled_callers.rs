@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use common::unions::joined_with;
 use common::{contents, create, layer, list, memory, root, walk};
 use frontends::fuse::{Mount, MountOptions, UnmountMode};
-use layers::BranchMode::{ReadOnly, ReadWrite};
+use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::{Control, Errno, FileSystemRef};
 
 /// How long what is done at once may take on a machine that is busy.

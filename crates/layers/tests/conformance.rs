@@ -98,7 +98,7 @@ fn a_full_disk_is_told_through_layers() {
 #[test]
 fn views_of_unions_conform() {
     use common::unions::joined;
-    use layers::BranchMode::{ReadOnly, ReadWrite};
+    use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
     let scene = joined(vec![(ReadWrite, memory()), (ReadOnly, memory())]);
     let own = std::process::id();
     scene.offer("private", &memory());
@@ -111,14 +111,14 @@ fn views_of_unions_conform() {
 
 #[test]
 fn unions_conform() {
-    use layers::{Branch, BranchMode};
+    use plyfs_layers::{Branch, BranchMode};
     for count in [1, 2, 4] {
         let branch = |index: usize| Branch {
             file_system: memory(),
             mode: Some(if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly }),
             label: format!("branch {index}"),
         };
-        let union = layers::kind("union").unwrap().join(&[], (0..count).map(branch).collect(), None).unwrap();
+        let union = plyfs_layers::kind("union").unwrap().join(&[], (0..count).map(branch).collect(), None).unwrap();
         check(&format!("union of {count}"), union, &[]);
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{contents, create, layer, list, memory, name, root, user, walk};
-use layers::OptionProblem;
+use plyfs_layers::OptionProblem;
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
     AccessControl, AccessMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, FileSystemRef, Name,
@@ -364,7 +364,7 @@ fn extended_attributes_are_shown_changed_or_not_at_all() {
 fn wrong_options_say_what_is_right() {
     let problem = |options: &[(&str, &str)]| {
         let pairs: Vec<_> = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        layers::map::create(&pairs).unwrap_err()
+        plyfs_layers::map::create(&pairs).unwrap_err()
     };
     assert!(problem(&[("ownr", "1")]).to_string().contains("it has owner, group, user-map"));
     assert!(problem(&[("owner", "no such user")]).to_string().contains("a name that exists"));

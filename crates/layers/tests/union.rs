@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::unions::{at, fill, joined, joined_with, list, name, read, scene, server, write};
 use common::{memory, numbered};
-use layers::Branch;
-use layers::BranchMode::{ReadOnly, ReadWrite};
+use plyfs_layers::Branch;
+use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::layer::{Layer, LayerVnode, Operation, stack};
 use vnode::{Caller, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, SetAttributes};
 
@@ -176,7 +176,7 @@ fn handles_find_their_objects_after_a_restart_and_a_copy() {
             label: label.to_owned(),
         };
         let branches = vec![branch(&upper, ReadWrite, "upper"), branch(&lower, ReadOnly, "lower")];
-        layers::kind("union").unwrap().join(&[], branches, None).unwrap()
+        plyfs_layers::kind("union").unwrap().join(&[], branches, None).unwrap()
     };
     let (handle, directory, ino) = {
         let union = join();
@@ -315,7 +315,7 @@ fn what_is_immutable_in_a_lower_branch_stays_so_until_somebody_takes_the_flag_aw
 #[test]
 fn a_copy_from_a_branch_that_encodes_is_what_the_branch_shows() {
     let layers = samples::KINDS.iter().filter(|kind| kind.name != "mirror");
-    for kind in layers.chain([layers::kind("rot13").unwrap()]) {
+    for kind in layers.chain([plyfs_layers::kind("rot13").unwrap()]) {
         let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let [upper, lower] = directories.each_ref().map(|directory| -> FileSystemRef {
             let options = bases::dir::Options::default();

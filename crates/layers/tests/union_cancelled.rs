@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::steps::{Steps, Stepwise};
 use common::unions::{joined_with, name, server};
 use common::{contents, create, layer, list, memory, root, walk};
-use layers::BranchMode::{ReadOnly, ReadWrite};
+use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::layer::stack;
 use vnode::{
     Caller, CancellationSource, Control, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes,

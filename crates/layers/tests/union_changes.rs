@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::memory;
 use common::unions::{at, fill, joined, list, name, read, scene, server, write};
-use layers::BranchMode::{ReadOnly, ReadWrite};
+use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
     Attributes, Caller, Creation, Entry, Errno, FileSystemRef, Handle, Lock, LockFamily, LockKind, LockOwner, Name,

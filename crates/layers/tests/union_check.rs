@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bases::dir::{DirectoryFileSystem, Options};
-use layers::union::{CheckError, CheckOptions, Finding, Problem, UnionFileSystem, check};
-use layers::{Branch, BranchMode};
+use plyfs_layers::union::{CheckError, CheckOptions, Finding, Problem, UnionFileSystem, check};
+use plyfs_layers::{Branch, BranchMode};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
 use tempfile::TempDir;
 use view::View;

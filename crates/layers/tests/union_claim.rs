@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use bases::dir::{DirectoryFileSystem, Options};
 use common::unions::{Scene, at, fill, joined, list, server, write};
 use common::{layer, memory};
-use layers::union::{CheckError, CheckOptions, check, only_described};
-use layers::{Branch, BranchMode, OptionError, OptionProblem, Refusal};
+use plyfs_layers::union::{CheckError, CheckOptions, check, only_described};
+use plyfs_layers::{Branch, BranchMode, OptionError, OptionProblem, Refusal};
 use tempfile::TempDir;
 use vnode::{Control, ControlError, FileSystemRef, OpenFlags, SetAttributes};
 
@@ -23,7 +23,7 @@ fn branch(file_system: FileSystemRef, mode: BranchMode, label: &str) -> Branch {
 }
 
 fn union(branches: Vec<Branch>) -> Result<FileSystemRef, OptionError> {
-    layers::kind("union").unwrap().join(&[], branches, None)
+    plyfs_layers::kind("union").unwrap().join(&[], branches, None)
 }
 
 fn send_command(union: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> Result<String, ControlError> {

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use layers::BranchMode;
+use plyfs_layers::BranchMode;
 use vnode::{Attributes, Errno, FileKind, FileSystemRef, RenameMode, VnodeRef};
 
 type Result<T, E = Errno> = std::result::Result<T, E>;

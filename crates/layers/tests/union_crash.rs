@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use layers::union::{CheckError, CheckOptions, Finding, Problem, check as check_branches};
+use plyfs_layers::union::{CheckError, CheckOptions, Finding, Problem, check as check_branches};
 use scene::{Operation, Scenario, Scene, UnionOptions, perform, perform_from};
 use tempfile::TempDir;
 use trace::End;

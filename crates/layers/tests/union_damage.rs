@@ -16,8 +16,8 @@ use std::time::Duration;
 use common::{layer, memory};
 use conformance::faults::Below;
 use fastrand::Rng;
-use layers::union::{CheckOptions, check};
-use layers::{Branch, BranchMode};
+use plyfs_layers::union::{CheckOptions, check};
+use plyfs_layers::{Branch, BranchMode};
 use vnode::{
     Caller, Control, Creation, Device, Entry, Errno, FileKind, FileSystemRef, Handle, NameBuf, OpenFlags, RenameMode,
     Result, SetAttributes, VnodeRef, XattrMode, read_fully, write_fully,
@@ -115,7 +115,7 @@ impl Scene {
     }
 
     fn join(&self) -> std::result::Result<FileSystemRef, String> {
-        let union = layers::kind("union").unwrap().join(&self.options, self.named(), None);
+        let union = plyfs_layers::kind("union").unwrap().join(&self.options, self.named(), None);
         union.map_err(|error| error.to_string())
     }
 }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use bases::mem::{MemoryFileSystem, Options};
 use common::unions::{at, joined, name, server, write};
-use layers::fork::{CommitOptions, Fork};
-use layers::union::{CheckOptions, Problem, check, remove_tree};
-use layers::{Branch, BranchMode};
+use plyfs_layers::fork::{CommitOptions, Fork};
+use plyfs_layers::union::{CheckOptions, Problem, check, remove_tree};
+use plyfs_layers::{Branch, BranchMode};
 use rustix::time::{ClockId, clock_gettime};
 use vnode::{Errno, FileSystemRef, Name, OpenFlags, RenameMode, Timestamp, VnodeRef};
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bases::dir::{DirectoryFileSystem, Options};
 use frontends::fuse::{Mount, MountOptions, MountPoint, UnmountMode};
-use layers::BranchMode;
+use plyfs_layers::BranchMode;
 use vnode::{
     ControlError, Creation, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
 };

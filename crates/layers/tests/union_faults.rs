@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use layers::{Branch, BranchMode};
+use plyfs_layers::{Branch, BranchMode};
 use vnode::{
     Caller, Control, ControlError, Creation, Device, Errno, FileKind, FileSystemRef, OpenFileRef, OpenFlags,
     RenameMode, SetAttributes, SetTime, Timestamp, VnodeRef, XattrMode, write_fully,
@@ -28,7 +28,7 @@ fn union(options: &[(&str, &str)], branches: &[(&str, FileSystemRef)]) -> Result
         label: (*label).to_owned(),
     };
     let branches = branches.iter().enumerate().map(branch).collect();
-    layers::kind("union").unwrap().join(&options, branches, None).map_err(|error| error.to_string())
+    plyfs_layers::kind("union").unwrap().join(&options, branches, None).map_err(|error| error.to_string())
 }
 
 fn send_command(union: &FileSystemRef, command: &str, name: Option<&str>) -> Result<String, ControlError> {
@@ -774,7 +774,7 @@ fn with_delete_all(branches: &[FileSystemRef]) -> FileSystemRef {
         Branch { file_system: file_system.clone(), mode: Some(mode), label: format!("branch {index}") }
     };
     let branches = modes.into_iter().enumerate().map(branch).collect();
-    layers::kind("union").unwrap().join(&[("delete".to_owned(), "all".to_owned())], branches, None).unwrap()
+    plyfs_layers::kind("union").unwrap().join(&[("delete".to_owned(), "all".to_owned())], branches, None).unwrap()
 }
 
 #[test]

@@ -18,8 +18,8 @@ use std::time::Duration;
 use common::memory;
 use common::unions::{at, fill, list, name, read, server, write};
 use fastrand::Rng;
-use layers::fork::{CommitError, CommitOptions, Conflict, ForeignChange, Fork};
 use operation::Operation;
+use plyfs_layers::fork::{CommitError, CommitOptions, Conflict, ForeignChange, Fork};
 use side::Side;
 use vnode::layer::{self, Layer, LayerVnode};
 use vnode::{
@@ -611,17 +611,17 @@ fn metadata_only_copies_are_committed_with_data() {
     let stack = memory();
     fill(&stack, 0, "d/f");
     let scene = Scene::of(stack);
-    let branch = |file_system: &FileSystemRef, mode, label: &str| layers::Branch {
+    let branch = |file_system: &FileSystemRef, mode, label: &str| plyfs_layers::Branch {
         file_system: file_system.clone(),
         mode: Some(mode),
         label: label.to_owned(),
     };
     let branches = vec![
-        branch(&scene.changes, layers::BranchMode::ReadWrite, "changes"),
-        branch(&scene.stack, layers::BranchMode::ReadOnly, "stack"),
+        branch(&scene.changes, plyfs_layers::BranchMode::ReadWrite, "changes"),
+        branch(&scene.stack, plyfs_layers::BranchMode::ReadOnly, "stack"),
     ];
     let options = [("metacopy".to_owned(), "on".to_owned())];
-    let union = layers::kind("union").unwrap().join(&options, branches, None).unwrap();
+    let union = plyfs_layers::kind("union").unwrap().join(&options, branches, None).unwrap();
     let root = union.root();
     at(&union, "d").unwrap().rename(&server(), name("f"), &root, name("g"), RenameMode::Replace).unwrap();
     assert_eq!(read(&scene.changes, "g").unwrap(), "\0\0\0\0\0");

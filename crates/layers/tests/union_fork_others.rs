@@ -10,8 +10,8 @@ use std::time::Duration;
 use common::memory;
 use common::plain::{Lacks, NOTHING, without};
 use common::unions::{at, fill, list, name, read, server, write};
-use layers::fork::{CommitError, CommitOptions, Committed, ForeignChange, Fork};
-use layers::union::{Loss, Losses};
+use plyfs_layers::fork::{CommitError, CommitOptions, Committed, ForeignChange, Fork};
+use plyfs_layers::union::{Loss, Losses};
 use vnode::layer::{self, Layer, LayerVnode, Operation};
 use vnode::{Caller, Errno, FileSystemRef, RenameMode, Result, SetAttributes, Timestamp, XattrMode};
 

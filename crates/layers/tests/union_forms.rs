@@ -5,7 +5,7 @@ mod common;
 
 use common::memory;
 use common::unions::{at, fill, name, server, write};
-use layers::{Branch, BranchMode};
+use plyfs_layers::{Branch, BranchMode};
 use vnode::{FileSystemRef, OpenFlags, SetAttributes, VnodeRef};
 
 use BranchMode::{ReadOnly, ReadWrite};
@@ -18,7 +18,7 @@ fn join(branches: &[FileSystemRef; 2], modes: [BranchMode; 2]) -> Result<FileSys
         label: format!("branch {index}"),
     };
     let named = modes.into_iter().enumerate().map(branch).collect();
-    layers::kind("union").unwrap().join(&[], named, None).map_err(|error| error.to_string())
+    plyfs_layers::kind("union").unwrap().join(&[], named, None).map_err(|error| error.to_string())
 }
 
 /// Two branches, to each of which a file of the other has come.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use bases::dir::{DirectoryFileSystem, Options};
 use common::{contents, walk};
-use layers::union::{CheckError, CheckOptions, check};
-use layers::{Branch, BranchMode, OptionProblem, Refusal};
+use plyfs_layers::union::{CheckError, CheckOptions, check};
+use plyfs_layers::{Branch, BranchMode, OptionProblem, Refusal};
 use rustix::mount::{UnmountFlags, unmount};
 use tempfile::TempDir;
 use vnode::{Caller, Entry, FileSystemRef, OpenFlags, SetAttributes};
@@ -84,7 +84,7 @@ impl Scene {
         branches: &[(&str, BranchMode)],
     ) -> Result<FileSystemRef, OptionProblem> {
         let options: Vec<_> = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        let union = layers::kind("union").unwrap().join(&options, self.branches(branches), None);
+        let union = plyfs_layers::kind("union").unwrap().join(&options, self.branches(branches), None);
         union.map_err(|error| error.problem)
     }
 

@@ -11,7 +11,7 @@ use std::thread;
 use bases::dir::{DirectoryFileSystem, Options};
 use common::unions::{fill, joined};
 use common::{memory, name, random};
-use layers::{Branch, BranchMode};
+use plyfs_layers::{Branch, BranchMode};
 use vnode::{Caller, Creation, FileSystemRef, OpenFlags, RenameMode, VnodeRef};
 
 /// So many names stay, and so many are taken away: another number in `LISTING_NAMES`.
@@ -120,7 +120,7 @@ fn listed_while_changing(what: &str, new: NewBranch, count: usize, random: &mut 
         let mode = Some(if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly });
         Branch { file_system, mode, label: format!("branch {index}") }
     });
-    let union = layers::kind("union").unwrap().join(&[], branches.collect(), None).unwrap();
+    let union = plyfs_layers::kind("union").unwrap().join(&[], branches.collect(), None).unwrap();
     let directory = union.root().lookup(&server, name("d")).unwrap().vnode;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {

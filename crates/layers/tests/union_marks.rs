@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use bases::dir::{DirectoryFileSystem, Options};
 use common::{contents, list, numbered, user, walk};
-use layers::union::{CheckError, CheckOptions, Problem, check};
-use layers::{Branch, BranchMode, OptionProblem, Refusal};
+use plyfs_layers::union::{CheckError, CheckOptions, Problem, check};
+use plyfs_layers::{Branch, BranchMode, OptionProblem, Refusal};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use tempfile::TempDir;
 use vnode::{Caller, Control, Entry, FileSystemRef, SetAttributes};
@@ -53,7 +53,7 @@ impl Scene {
     }
 
     fn try_join(&self, mode: BranchMode) -> Result<FileSystemRef, OptionProblem> {
-        layers::kind("union").unwrap().join(&[], self.branches(mode), None).map_err(|error| error.problem)
+        plyfs_layers::kind("union").unwrap().join(&[], self.branches(mode), None).map_err(|error| error.problem)
     }
 
     fn problems(&self) -> Result<Vec<(String, Problem)>, CheckError> {

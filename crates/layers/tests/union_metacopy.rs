@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use bases::dir::{DirectoryFileSystem, Options};
 use common::{contents, memory, name, small_memory, user, walk};
-use layers::union::{CheckOptions, Finding, Problem, check};
-use layers::{Branch, BranchMode};
+use plyfs_layers::union::{CheckOptions, Finding, Problem, check};
+use plyfs_layers::{Branch, BranchMode};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use tempfile::TempDir;
 use vnode::{
@@ -113,7 +113,7 @@ fn join(directory: &Path, options: &[(&str, &str)], of: &[(&str, BranchMode)]) -
     let directory = directory.to_owned();
     let joined = branches(&directory, of);
     let opener = Arc::new(move |text: &str| Ok(branches(&directory, &[(text, ReadOnly)]).remove(0)));
-    layers::kind("union").unwrap().join(&options, joined, Some(opener)).unwrap_or_else(|error| panic!("{error}"))
+    plyfs_layers::kind("union").unwrap().join(&options, joined, Some(opener)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn read(file: &VnodeRef) -> Result<Vec<u8>> {
@@ -696,7 +696,7 @@ fn copy_without_room_for_data_moves_to_another_branch() {
             vec![branch(&large, ReadWrite, "a"), branch(&small, ReadWrite, "b"), branch(&lower, ReadOnly, "c")];
         let options = [("metacopy", "on"), ("when-full", when_full)];
         let options: Vec<_> = options.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-        let union = layers::kind("union").unwrap().join(&options, branches, None).unwrap();
+        let union = plyfs_layers::kind("union").unwrap().join(&options, branches, None).unwrap();
         let node = walk(&union, &server(), "f").unwrap().vnode;
         node.setattr(&server(), &SetAttributes { mode: Some(0o600), ..SetAttributes::default() }).unwrap();
         assert!(walk(&small, &server(), "f").is_ok(), "there is room for attributes");

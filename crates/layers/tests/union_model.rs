@@ -11,8 +11,8 @@ mod side;
 
 use common::{Shared, memory, small_memory};
 use fastrand::Rng;
-use layers::union::CheckOptions;
-use layers::{Branch, BranchMode};
+use plyfs_layers::union::CheckOptions;
+use plyfs_layers::{Branch, BranchMode};
 use vnode::{Attributes, Caller, FileSystemRef, SetAttributes, XattrMode};
 
 use BranchMode::{NoCreate, ReadOnly, ReadWrite};
@@ -210,7 +210,7 @@ fn run(plan: impl FnOnce(&mut Rng) -> UnionPlan) {
 fn check(branches: &[(FileSystemRef, BranchMode)], when: &str) {
     let mut findings = Vec::new();
     let report = &mut |finding| findings.push(finding);
-    layers::union::check(named(branches), &CheckOptions::default(), report).unwrap();
+    plyfs_layers::union::check(named(branches), &CheckOptions::default(), report).unwrap();
     assert_eq!(findings, [], "{when}");
 }
 
@@ -250,7 +250,7 @@ fn named(branches: &[(FileSystemRef, BranchMode)]) -> Vec<Branch> {
 
 /// The union of the branches.
 fn join(branches: &[(FileSystemRef, BranchMode)], options: &[(String, String)]) -> FileSystemRef {
-    layers::kind("union").unwrap().join(options, named(branches), None).unwrap()
+    plyfs_layers::kind("union").unwrap().join(options, named(branches), None).unwrap()
 }
 
 /// Whether a union can do the same. What is held by its vnode would have to be let go for a new branch.

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 use common::{contents, layer, list, memory, name, root};
 use conformance::faults::Below;
 use fastrand::Rng;
-use layers::union::{CheckOptions, Finding, Problem};
-use layers::{Branch, BranchMode};
+use plyfs_layers::union::{CheckOptions, Finding, Problem};
+use plyfs_layers::{Branch, BranchMode};
 use vnode::{
     Creation, Device, Errno, FileKind, FileSystemRef, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes,
     VnodeRef, write_fully,
@@ -454,7 +454,7 @@ impl UnionPlan {
     }
 
     fn join(&self) -> FileSystemRef {
-        layers::kind("union").unwrap().join(&self.options, self.named(), None).unwrap()
+        plyfs_layers::kind("union").unwrap().join(&self.options, self.named(), None).unwrap()
     }
 
     /// What is wrong in the branches while no union uses them. A file that has moved keeps its identity, and a
@@ -468,7 +468,7 @@ impl UnionPlan {
                 problems.push(format!("{} {}: {problem}", finding.branch, String::from_utf8_lossy(&finding.path)))
             }
         };
-        layers::union::check(self.named(), &options, report).unwrap();
+        plyfs_layers::union::check(self.named(), &options, report).unwrap();
         problems
     }
 }

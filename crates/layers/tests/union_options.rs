@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bases::dir;
 use common::{list, memory, name, walk};
-use layers::{Branch, BranchMode};
+use plyfs_layers::{Branch, BranchMode};
 use vnode::layer::{Layer, LayerVnode, Operation};
 use vnode::{
     Caller, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, Vnode,
@@ -49,7 +49,7 @@ fn join(options: &[(&str, &str)], branches: &[(FileSystemRef, BranchMode)]) -> F
         label: format!("branch {index}"),
     };
     let branches = branches.iter().enumerate().map(branch).collect();
-    layers::kind("union").unwrap().join(&options, branches, None).unwrap_or_else(|error| panic!("{error}"))
+    plyfs_layers::kind("union").unwrap().join(&options, branches, None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn fill(file_system: &FileSystemRef, path: &str, data: &str) {
@@ -638,7 +638,7 @@ fn invalid_options_are_refused() {
     let refused = |options: &[(&str, &str)]| {
         let options: Vec<_> = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         let branch = Branch { file_system: memory(), mode: None, label: String::new() };
-        layers::kind("union").unwrap().join(&options, vec![branch], None).map(drop).unwrap_err().to_string()
+        plyfs_layers::kind("union").unwrap().join(&options, vec![branch], None).map(drop).unwrap_err().to_string()
     };
     for (options, words) in [
         (&[("delete", "some")][..], "expected whiteout or all"),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bases::dir::{DirectoryFileSystem, Options};
 use common::{list, memory, name, root};
-use layers::{Branch, BranchMode};
+use plyfs_layers::{Branch, BranchMode};
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
     Attributes, Caller, CancellationSource, Creation, Entry, Errno, FileSystemRef, Name, OpenDirectoryRef, OpenFlags,
@@ -102,7 +102,7 @@ fn scene_with(far: usize, mode_of_far: BranchMode, options: &[(&str, &str)]) -> 
         let mode = if index == 0 { BranchMode::ReadWrite } else { mode_of_far };
         Branch { file_system, mode: Some(mode), label: format!("branch {index}") }
     });
-    let union = layers::kind("union").unwrap().join(&options, branches.collect(), None).unwrap();
+    let union = plyfs_layers::kind("union").unwrap().join(&options, branches.collect(), None).unwrap();
     // By now it is known how slow they are.
     for missing in 0..4 {
         let found = union.root().lookup(&server, name(&format!("missing {missing}")));
@@ -190,7 +190,7 @@ fn branches_are_released_when_the_union_ends() {
             let mode = if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly };
             Branch { file_system, mode: Some(mode), label: format!("branch {index}") }
         });
-        layers::kind("union").unwrap().join(&[], branches.collect(), None).unwrap()
+        plyfs_layers::kind("union").unwrap().join(&[], branches.collect(), None).unwrap()
     };
     for round in 0..3 {
         let union = union();

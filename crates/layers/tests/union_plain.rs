@@ -9,9 +9,9 @@ use std::ops::ControlFlow;
 use common::memory;
 use common::plain::{EVERYTHING, FAT, Lacks, NFS, NOTHING, cases, without};
 use common::unions::{at, fill, list, name, read, server, write};
-use layers::BranchMode::{ReadOnly, ReadWrite};
-use layers::union::{CheckOptions, Loss, Losses, Problem, check};
-use layers::{Branch, BranchMode};
+use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
+use plyfs_layers::union::{CheckOptions, Loss, Losses, Problem, check};
+use plyfs_layers::{Branch, BranchMode};
 use vnode::{
     Attributes, Creation, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, SetTime,
     Timestamp, XattrMode,
@@ -62,7 +62,7 @@ fn branches(upper: &FileSystemRef, lower: &FileSystemRef) -> Vec<Branch> {
 }
 
 fn join(upper: &FileSystemRef, lower: &FileSystemRef) -> FileSystemRef {
-    layers::kind("union").unwrap().join(&[], branches(upper, lower), None).unwrap()
+    plyfs_layers::kind("union").unwrap().join(&[], branches(upper, lower), None).unwrap()
 }
 
 /// A branch to be read, with some of everything.

@@ -4,7 +4,7 @@ mod common;
 
 use common::unions::{Scene, at, fill, joined, list, name, scene, server};
 use common::{layer, memory, user};
-use layers::BranchMode::{ReadOnly, ReadWrite};
+use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::{
     AccessMode, Caller, Control, Creation, Errno, OpenFlags, RenameMode, Result, SetAttributes, SetTime, XattrMode,
 };

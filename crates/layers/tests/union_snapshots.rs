@@ -11,8 +11,8 @@ mod side;
 use common::memory;
 use common::unions::{Scene, at, fill, joined, joined_with, list, name, read, scene, server, write};
 use fastrand::Rng;
-use layers::BranchMode::{ReadOnly, ReadWrite};
 use operation::{Action, Operation};
+use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
 use side::Side;
 use vnode::{Errno, FileSystemRef, OpenFlags, RenameMode};
 
@@ -405,8 +405,9 @@ fn failed_snapshot_commands_report_the_reason() {
 fn snapshots_survive_a_restart() {
     let upper = memory();
     let join = || {
-        let branch = layers::Branch { file_system: upper.clone(), mode: Some(ReadWrite), label: "upper".to_owned() };
-        layers::kind("union").unwrap().join(&[], vec![branch], None).unwrap()
+        let branch =
+            plyfs_layers::Branch { file_system: upper.clone(), mode: Some(ReadWrite), label: "upper".to_owned() };
+        plyfs_layers::kind("union").unwrap().join(&[], vec![branch], None).unwrap()
     };
     let tell = |union: &FileSystemRef, command: &str, name: &str| {
         let arguments = vec![("name".to_owned(), name.to_owned())];
@@ -507,13 +508,13 @@ fn random_operations_leave_snapshots_consistent() {
     }
     drop((union, scene));
     let mut findings = Vec::new();
-    let branch = |(index, (mode, file_system)): (usize, (_, FileSystemRef))| layers::Branch {
+    let branch = |(index, (mode, file_system)): (usize, (_, FileSystemRef))| plyfs_layers::Branch {
         file_system,
         mode: Some(mode),
         label: format!("branch {index}"),
     };
     let branches = branches.into_iter().enumerate().map(branch).collect();
-    layers::union::check(branches, &Default::default(), &mut |finding| findings.push(finding)).unwrap();
+    plyfs_layers::union::check(branches, &Default::default(), &mut |finding| findings.push(finding)).unwrap();
     assert_eq!(findings, [], "MODEL_SEED={seed}");
 }
 

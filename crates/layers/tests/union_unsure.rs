@@ -6,7 +6,7 @@ mod common;
 use common::unions::{Scene, at, joined_with, list, name, read, server, write};
 use common::{layer, memory};
 use conformance::faults::Below;
-use layers::BranchMode::{ReadOnly, ReadWrite};
+use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::{Errno, FileSystemRef, OpenFlags, RenameMode, SetAttributes, read_fully};
 
 const DATA_OFFSET: u64 = 1 << 20;

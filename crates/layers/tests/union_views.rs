@@ -14,8 +14,8 @@ use std::time::Duration;
 use common::unions::{Scene, joined, joined_with, list as list_all, read, scene, server};
 use common::{As, Shared, contents, list, memory, name, numbered, root, user};
 use fastrand::Rng;
-use layers::BranchMode;
 use operation::{Action, Operation};
+use plyfs_layers::BranchMode;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use side::Side;
 use vnode::layer;
@@ -599,13 +599,17 @@ fn views_can_be_defined_by_option() {
     let offered: [FileSystemRef; 3] = [memory(), memory(), memory()];
     let names = ["top", "one", "two"];
     let all = offered.clone();
-    let opener: layers::BranchOpener = Arc::new(move |text| {
+    let opener: plyfs_layers::BranchOpener = Arc::new(move |text| {
         let index = names.iter().position(|known| *known == text).ok_or("no such branch")?;
-        Ok(layers::Branch { file_system: all[index].clone(), mode: None, label: text.to_owned() })
+        Ok(plyfs_layers::Branch { file_system: all[index].clone(), mode: None, label: text.to_owned() })
     });
     let join = |views: &str| {
         let top = opener("top").unwrap();
-        layers::kind("union").unwrap().join(&[("views".to_owned(), views.to_owned())], vec![top], Some(opener.clone()))
+        plyfs_layers::kind("union").unwrap().join(
+            &[("views".to_owned(), views.to_owned())],
+            vec![top],
+            Some(opener.clone()),
+        )
     };
     let union = join("uid:1001=one; uid:1002 = two").unwrap();
     union.root().mkdir(&user(FIRST_VIEW_USER), name("d"), 0o755).unwrap();

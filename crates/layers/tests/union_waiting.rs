@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bases::dir::{DirectoryFileSystem, Options};
 use common::unions::{Scene, at, fill, joined, list, name, server};
 use common::{layer, memory};
-use layers::BranchMode::{ReadOnly, ReadWrite};
+use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::{Control, ControlError, Errno, FileSystemRef, OpenFlags, RenameMode};
 
 /// Longer than whatever is to be limited, and shorter than who waits for what never comes.

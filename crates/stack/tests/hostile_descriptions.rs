@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use stack::syntax;
+use plyfs_stack::syntax;
 use vnode::{Caller, CancellationSource, Control, ControlError, Errno, FileSystemRef, Name};
 
 /// A directory with a description, and the stack of that on memory.
@@ -19,7 +19,7 @@ fn mounted(text: &str, options: &str) -> Mounted {
     let path = directory.path().join("hostile.fist");
     std::fs::write(&path, text).unwrap();
     let expression = format!("mem: | {}{options}", path.display());
-    let file_system = stack::build(&syntax::parse(&expression).unwrap()).unwrap();
+    let file_system = plyfs_stack::build(&syntax::parse(&expression).unwrap()).unwrap();
     Mounted { _directory: directory, path, file_system }
 }
 
@@ -94,7 +94,7 @@ fn the_time_limit_is_a_number_of_seconds() {
         ("x", false),
     ] {
         let expression = format!("mem: | {}(time-limit={value})", path.display());
-        let built = stack::build(&syntax::parse(&expression).unwrap());
+        let built = plyfs_stack::build(&syntax::parse(&expression).unwrap());
         assert_eq!(built.is_ok(), is_fine, "{value}");
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bases::dir::{DirectoryFileSystem, Options};
+use plyfs_bases::dir::{DirectoryFileSystem, Options};
 use vnode::{Caller, Creation, FileSystem, Name, OpenFileRef, OpenFlags, VnodeRef};
 
 /// A fresh directory, served.
@@ -80,7 +80,7 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        bases::dir::restore_thread_credentials();
+        plyfs_bases::dir::restore_thread_credentials();
         // Lazily, with all that is mounted below.
         let _ = Command::new("umount").args(["-l", self.scratch.to_str().unwrap()]).status();
         let _ = std::fs::remove_dir(&self.scratch);

@@ -144,7 +144,7 @@ fn a_handle_of_an_object_outside_the_directory_is_stale() {
         }
         let above = fixture.path.parent().unwrap();
         std::fs::write(above.join("secret"), "x").unwrap();
-        let whole = bases::dir::DirectoryFileSystem::open(above, Default::default()).unwrap();
+        let whole = plyfs_bases::dir::DirectoryFileSystem::open(above, Default::default()).unwrap();
         let secret = whole.root().lookup(&root(), name("secret")).unwrap().vnode;
         assert_eq!(fixture.file_system.resolve(&secret.handle()).err(), Some(Errno::ESTALE));
         assert_eq!(fixture.file_system.resolve(&whole.root().handle()).err(), Some(Errno::ESTALE));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bases::dir::{DirectoryFileSystem, Options};
+use plyfs_bases::dir::{DirectoryFileSystem, Options};
 use vnode::{FileSystem, OpenFlags, RenameMode, SetAttributes, SetTime, Timestamp, VnodeRef};
 
 use crate::fixture::{Fixture, content, create_file, name, root, run};

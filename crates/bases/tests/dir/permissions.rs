@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bases::dir::{DirectoryFileSystem, Options};
+use plyfs_bases::dir::{DirectoryFileSystem, Options};
 use rustix::thread::CapabilitySet;
 use vnode::{
     AccessMode, Caller, Creation, Device, Errno, FileKind, FileSystem, Name, OpenFlags, RenameMode, SetAttributes,
@@ -97,7 +97,7 @@ fn umask_of_a_caller_is_restored() {
     Fixture::each(|fixture| {
         let directory = tempfile::tempdir().unwrap();
         let mode_of_own = |name: &str| {
-            bases::dir::restore_thread_credentials();
+            plyfs_bases::dir::restore_thread_credentials();
             let file = std::fs::File::create(directory.path().join(name)).unwrap();
             std::os::unix::fs::MetadataExt::mode(&file.metadata().unwrap()) & 0o777
         };
@@ -588,7 +588,7 @@ fn users_have_no_capabilities_of_the_servers() {
     assert!(maps.open(&root(), OpenFlags::READ).is_ok());
     assert_eq!(maps.open(&user(1_000, &[]), OpenFlags::READ).err(), Some(Errno::EACCES));
     assert!(maps.open(&root(), OpenFlags::READ).is_ok());
-    bases::dir::restore_thread_credentials();
+    plyfs_bases::dir::restore_thread_credentials();
 }
 
 #[test]
@@ -612,7 +612,7 @@ fn new_thread_has_the_credentials_of_the_server() {
             let (other, text) = (caller.clone(), format!("e{index}"));
             let act = vnode::as_server(move || {
                 let _ = root_directory.mkdir(&other, name(&text), 0o777);
-                bases::dir::restore_thread_credentials();
+                plyfs_bases::dir::restore_thread_credentials();
                 status()
             });
             let ended = rights(&std::thread::spawn(act).join().unwrap());

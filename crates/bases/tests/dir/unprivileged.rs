@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bases::dir::{DirectoryFileSystem, OpenError, Options};
+use plyfs_bases::dir::{DirectoryFileSystem, OpenError, Options};
 use vnode::{Errno, FileSystem, OpenFlags, RenameMode, SetAttributes};
 
 use crate::fixture::{Fixture, content, create_file, creation, entries, name, root, user};

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use cli::arguments::{Arguments, Completions, Helper, Man};
-use cli::exit::{Exit, Failure, Outcome};
-use cli::output::{print, report};
+use plyfs_cli::arguments::{Arguments, Completions, Helper, Man};
+use plyfs_cli::exit::{Exit, Failure, Outcome};
+use plyfs_cli::output::{print, report};
 
 /// The tools of plyfs, which executes them: plyfs completions, plyfs man, plyfs fist lsp.
 #[derive(Debug, Parser)]

@@ -22,7 +22,7 @@ use std::path::Path;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-pub(crate) use cli::output::{notify, print, report};
+pub(crate) use plyfs_cli::output::{notify, print, report};
 
 use crate::control::Request;
 use crate::control::client::{self, Mount};

@@ -7,19 +7,19 @@ pub(crate) mod red_zones;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use fist::builtins::{Attribute, Global, OperationValue};
-use fist::calls::{Calls, DataOwner, Host, Object};
-use fist::check::check;
-use fist::code::Argument;
-use fist::compiler::Compiled;
-use fist::memory::Memory;
-use fist::meter::{MAX_WORK, Meter};
-use fist::program::Program;
-use fist::trap::{Trap, TrapKind};
+use plyfs_fist::builtins::{Attribute, Global, OperationValue};
+use plyfs_fist::calls::{Calls, DataOwner, Host, Object};
+use plyfs_fist::check::check;
+use plyfs_fist::code::Argument;
+use plyfs_fist::compiler::Compiled;
+use plyfs_fist::memory::Memory;
+use plyfs_fist::meter::{MAX_WORK, Meter};
+use plyfs_fist::program::Program;
+use plyfs_fist::trap::{Trap, TrapKind};
 
 /// Checks a description that has no errors.
 pub(crate) fn program(name: &str, text: &str) -> Program {
-    let parsed = fist::parser::parse(text);
+    let parsed = plyfs_fist::parser::parse(text);
     assert!(parsed.diagnostics.is_empty(), "{text}\n{:#?}", parsed.diagnostics);
     let checked = check(&parsed.description, name);
     checked.program.unwrap_or_else(|| panic!("{text}\n{:#?}", checked.diagnostics))
@@ -27,7 +27,7 @@ pub(crate) fn program(name: &str, text: &str) -> Program {
 
 /// The codes of what is wrong with a description.
 pub(crate) fn codes(text: &str) -> Vec<&'static str> {
-    let parsed = fist::parser::parse(text);
+    let parsed = plyfs_fist::parser::parse(text);
     let checked = check(&parsed.description, "test");
     parsed.diagnostics.iter().chain(&checked.diagnostics).map(|diagnostic| diagnostic.code.name()).collect()
 }
@@ -239,7 +239,7 @@ pub(crate) fn interpret(
     output: &mut [u8],
 ) -> Result<i64, Trap> {
     let mut memory = Memory::new(&program.data, input, output).metered(notes.meter());
-    fist::interpreter::run(program, &mut memory, &mut Calls { program, host: notes }, function, values)
+    plyfs_fist::interpreter::run(program, &mut memory, &mut Calls { program, host: notes }, function, values)
 }
 
 /// Runs a function as it was compiled.

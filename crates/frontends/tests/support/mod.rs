@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use frontends::fuse::{Mount, MountOptions, UnmountMode};
+use plyfs_frontends::fuse::{Mount, MountOptions, UnmountMode};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;

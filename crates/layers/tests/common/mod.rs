@@ -29,7 +29,7 @@ pub(crate) fn small_memory(size: u64) -> FileSystemRef {
 /// A layer by name, with its options, on a file system.
 pub(crate) fn layer(name: &str, options: &[(&str, &str)], lower: FileSystemRef) -> FileSystemRef {
     let options: Vec<_> = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    layers::kind(name).unwrap().stack(&options, lower).unwrap_or_else(|error| panic!("{error}"))
+    plyfs_layers::kind(name).unwrap().stack(&options, lower).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The superuser.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use layers::{Branch, BranchMode, BranchOpener};
+use plyfs_layers::{Branch, BranchMode, BranchOpener};
 use vnode::{Caller, Control, ControlError, Creation, Errno, FileSystemRef, Name, OpenFlags, Result, VnodeRef};
 
 use super::memory;
@@ -75,7 +75,7 @@ pub(crate) fn joined_with(options: &[(&str, &str)], branches: Vec<(BranchMode, F
         label: format!("branch {index}"),
     };
     let named = branches.iter().enumerate().map(named).collect();
-    let union = layers::kind("union").unwrap().join(&options, named, Some(opener(&offered))).unwrap();
+    let union = plyfs_layers::kind("union").unwrap().join(&options, named, Some(opener(&offered))).unwrap();
     Scene { branches: branches.into_iter().map(|(_, branch)| branch).collect(), union, offered }
 }
 

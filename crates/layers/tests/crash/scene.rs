@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bases::dir::{DirectoryFileSystem, Options};
-use layers::{Branch, BranchMode};
+use plyfs_layers::{Branch, BranchMode};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, makedev, mknodat, setxattr, utimensat,
 };
@@ -127,7 +127,7 @@ impl<'a> Scene<'a> {
     pub(crate) fn union(&self) -> FileSystemRef {
         let options = self.options.split(',').filter_map(|option| option.split_once('='));
         let options: Vec<_> = options.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        layers::kind("union").unwrap().join(&options, self.branches(), None).unwrap()
+        plyfs_layers::kind("union").unwrap().join(&options, self.branches(), None).unwrap()
     }
 
     /// What is in the work directories, without the numbers.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use fastrand::Rng;
-use layers::Branch;
+use plyfs_layers::Branch;
 use vnode::layer::{Layer, LayerVnode, Operation, stack};
 use vnode::{Caller, Properties, Result};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bases::dir::{DirectoryFileSystem, Options};
 use fastrand::Rng;
-use layers::fork::{CommitOptions, Fork};
-use layers::{Branch, BranchMode};
+use plyfs_layers::fork::{CommitOptions, Fork};
+use plyfs_layers::{Branch, BranchMode};
 use vnode::{FileSystemRef, Timestamp};
 
 use super::commits::with_random_syncs;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use fastrand::Rng;
-use layers::Branch;
-use layers::union::{CheckOptions, Finding, Problem, check as check_branches};
+use plyfs_layers::Branch;
+use plyfs_layers::union::{CheckOptions, Finding, Problem, check as check_branches};
 use tempfile::TempDir;
 use vnode::{FileKind, FileSystemRef};
 
@@ -171,7 +171,7 @@ fn accept_intermediate_state(
 pub(crate) fn join(branches: Vec<Branch>, options: UnionOptions) -> Result<FileSystemRef, String> {
     let options = options.split(',').filter_map(|option| option.split_once('='));
     let options: Vec<_> = options.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    layers::kind("union").unwrap().join(&options, branches, None).map_err(|error| error.to_string())
+    plyfs_layers::kind("union").unwrap().join(&options, branches, None).map_err(|error| error.to_string())
 }
 
 /// Has the check find nothing that a union which has just been there leaves in anybody's way.

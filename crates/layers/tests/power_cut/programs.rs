@@ -3,7 +3,7 @@
 use std::fs;
 
 use fastrand::Rng;
-use layers::Branch;
+use plyfs_layers::Branch;
 use vnode::{Caller, FileSystemRef, OpenFlags};
 
 use super::commits::with_random_syncs;
@@ -219,7 +219,7 @@ pub(crate) fn cut_data_program(
     random: &mut Rng,
 ) -> Result<(), String> {
     let build = |mut branches: Vec<Branch>| {
-        let kind = layers::kind(layer).or_else(|| samples::kind(layer)).ok_or("there is no such layer")?;
+        let kind = plyfs_layers::kind(layer).or_else(|| samples::kind(layer)).ok_or("there is no such layer")?;
         kind.stack(&[], branches.remove(0).file_system).map_err(|error| error.to_string())
     };
     // Each layer writes its files by itself.

@@ -188,7 +188,7 @@ fn rules_below_see_what_rules_above_have_assigned() {
     );
     for collapse in ["yes", "no"] {
         let stack = format!("mem: | {lower}(collapse={collapse}) | {upper}(collapse={collapse})");
-        let file_system = stack::build(&stack::syntax::parse(&stack).unwrap()).unwrap();
+        let file_system = plyfs_stack::build(&plyfs_stack::syntax::parse(&stack).unwrap()).unwrap();
         let is_one = file_system.describe().iter().any(|member| member.details.contains("in one layer with"));
         assert_eq!(is_one, collapse == "yes");
         let root = file_system.root();
@@ -210,7 +210,7 @@ fn rules_that_set_attributes_are_no_one_layer_with_rules_for_asking() {
     for (body, expected) in [("$mode = 0700;", false), ("if ($mode) fistPrintf(\"set\");", true)] {
         let upper = file("upper.fist", &format!("%%\n%op:setattr:precall {{ {body} }}\n"));
         let stack = format!("mem: | {lower} | {upper}");
-        let file_system = stack::build(&stack::syntax::parse(&stack).unwrap()).unwrap();
+        let file_system = plyfs_stack::build(&plyfs_stack::syntax::parse(&stack).unwrap()).unwrap();
         let is_one = file_system.describe().iter().any(|member| member.details.contains("in one layer with"));
         assert_eq!(is_one, expected, "{body}");
     }

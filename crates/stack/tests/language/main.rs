@@ -11,7 +11,7 @@ mod trace;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use stack::syntax;
+use plyfs_stack::syntax;
 use vnode::{
     Attributes, Caller, Control, ControlError, Created, Creation, FileSystemRef, Name, OpenFlags, Result, VnodeRef,
 };
@@ -33,10 +33,10 @@ fn described(name: &str, text: &str, options: &[(&str, &str)]) -> Described {
     let path = directory.path().join(format!("{name}.fist"));
     std::fs::write(&path, text).expect("the description is written");
     let memory = syntax::parse("mem:").expect("an expression");
-    let count = stack::fan_out(&path).unwrap_or_else(|error| panic!("{text}\n{}", error.problem));
-    let below: Vec<_> = (0..count).map(|_| stack::build(&memory).expect("memory")).collect();
+    let count = plyfs_stack::fan_out(&path).unwrap_or_else(|error| panic!("{text}\n{}", error.problem));
+    let below: Vec<_> = (0..count).map(|_| plyfs_stack::build(&memory).expect("memory")).collect();
     let options: Vec<_> = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let file_system = stack::build_description(&path, &options, below.clone());
+    let file_system = plyfs_stack::build_description(&path, &options, below.clone());
     let file_system = file_system.unwrap_or_else(|error| panic!("{text}\n{}", error.problem));
     Described { _directory: directory, path, file_system, below }
 }

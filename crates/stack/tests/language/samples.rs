@@ -95,12 +95,12 @@ fn versionfs_keeps_its_versions_where_an_operation_is_refused() {
 #[test]
 fn unionfs_has_nothing_copied_after_half_a_rename() {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fist/unionfs.fist");
-    let build = |expression: &str| stack::build(&stack::syntax::parse(expression).unwrap()).unwrap();
+    let build = |expression: &str| plyfs_stack::build(&plyfs_stack::syntax::parse(expression).unwrap()).unwrap();
     let server = Caller::server();
     for tier in TIERS {
         let below = vec![build("mem:"), build("mem: | faulty(operations=rename, error=EXDEV)")];
         let options = [("tier".to_owned(), tier.to_owned())];
-        let mount = stack::build_description(&sample, &options, below.clone()).unwrap();
+        let mount = plyfs_stack::build_description(&sample, &options, below.clone()).unwrap();
         let (root, first, second) = (mount.root(), below[0].root(), below[1].root());
         for at in ["one", "two"] {
             write(&first, &server, at, b"newer").unwrap();
@@ -132,7 +132,7 @@ fn failing(called: &str, text: &str, options: &str) -> (tempfile::TempDir, FileS
     let path = directory.path().join(format!("{called}.fist"));
     std::fs::write(&path, text).unwrap();
     let expression = format!("mem: | faulty | {}({options})", path.display());
-    (directory, stack::build(&stack::syntax::parse(&expression).unwrap()).unwrap())
+    (directory, plyfs_stack::build(&plyfs_stack::syntax::parse(&expression).unwrap()).unwrap())
 }
 
 fn tell_faulty(mount: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> String {

@@ -10,7 +10,7 @@
 //! layer, and reaches branch objects by [`FanOutVnode::of`]. A mirror needs no more than a routing:
 //!
 //! ```
-//! use vnode::fan_out::{Changes, Routing};
+//! use plyfs_vnode::fan_out::{Changes, Routing};
 //!
 //! /// Keeps every branch the same.
 //! struct Mirror;

@@ -5,8 +5,8 @@
 //! a file system:
 //!
 //! ```
-//! use vnode::layer::{Layer, LayerVnode, Operation};
-//! use vnode::{Caller, Errno, Properties, Result};
+//! use plyfs_vnode::layer::{Layer, LayerVnode, Operation};
+//! use plyfs_vnode::{Caller, Errno, Properties, Result};
 //!
 //! /// Refuses every change.
 //! struct ReadOnly;

@@ -1,6 +1,6 @@
 //! No circle between source files: in each crate, the files that a file uses do not use that file in turn.
 //!
-//! `MODULES_SHOW=1 cargo test -p vnode --test architecture -- --nocapture` prints every circle that there still is, with the uses that
+//! `MODULES_SHOW=1 cargo test -p plyfs-vnode --test architecture -- --nocapture` prints every circle that there still is, with the uses that
 //! close it.
 
 use std::collections::BTreeSet;
