@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help build demo test test-all lint bench samples flame-graph faults hostile fuzz soak clean
+.PHONY: help build demo test test-all lint package bench samples flame-graph faults hostile fuzz soak clean
 
 help: ## Show these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -33,6 +33,10 @@ lint: ## Check format, lints, documentation and style, and that the seeded mista
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
 	@scripts/style
 	@scripts/faults --check
+
+package: ## Make the packages of the crates that are published, and build each from its package alone: target/package
+	@scripts/setup build
+	@scripts/package
 
 bench: build ## Time the workloads, the unions and descriptions on Plyfs, the lower file system and the peers; results in docs/bench
 	@scripts/bench-setup

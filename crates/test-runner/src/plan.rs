@@ -165,6 +165,7 @@ const FULL_TIER_ONLY: &[&str] = &[
     "ten minutes of soak on mounts of both transports",
     "the mounted tests on Linux 6.1, in a User-Mode Linux guest",
     "the sample FiST programs beside the same written by hand in Rust",
+    "the published crates, each built from its package alone",
 ];
 
 /// Tests that no tier has.
@@ -277,6 +278,9 @@ pub(crate) fn jobs(tier: Tier, programs: &[Program], results: &Path) -> anyhow::
             jobs.extend(of_title.map(|program| job(program, TransportState::Uring, *argument)));
         }
     }
+    if tier == Tier::All {
+        jobs.push(packages());
+    }
     if tier == Tier::All && can_mount() {
         jobs.push(soak());
         jobs.push(guest(results));
@@ -344,6 +348,11 @@ fn documentation_tests() -> Job {
 
 fn soak() -> Job {
     Job { state: TransportState::SetBeforeEachMount, weight: 100, ..command("soak", "scripts/soak".into(), &["10"]) }
+}
+
+/// Creates the job that builds the published crates from their packages, of the files as they are, committed or not.
+fn packages() -> Job {
+    Job { weight: 30, ..command("packages", "scripts/package".into(), &["--allow-dirty", "--offline"]) }
 }
 
 /// Creates the job for the mounted tests in a guest, whose runner stores its results where the host finds them.

@@ -1,10 +1,11 @@
-//! The house as ARCHITECTURE.md draws it: which crate knows which, no circle between the files of a crate, and pages that name what
-//! there is.
+//! The house as ARCHITECTURE.md draws it: which crate knows which, no circle between the files of a crate, pages that name what
+//! there is, and packages of what is published.
 
 mod circles;
 mod crates;
 mod files;
 mod metadata;
+mod packages;
 mod pages;
 mod references;
 mod source;
