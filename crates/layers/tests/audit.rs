@@ -344,7 +344,12 @@ impl Layer for Forgetful {
         Properties { names_untouched: false, ..Properties::TRANSPARENT }
     }
 
-    fn decode_name<'a>(&self, _: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>, Errno> {
+    fn decode_name<'a>(
+        &self,
+        _: &LayerVnode<Self>,
+        _: &Caller,
+        name: Name<'a>,
+    ) -> Result<Option<Cow<'a, [u8]>>, Errno> {
         if name.as_bytes().starts_with(b"file") { Err(Errno::EOPNOTSUPP) } else { Ok(Some(name.as_bytes().into())) }
     }
 }

@@ -2,12 +2,13 @@
 
 pub mod mirror;
 pub mod negate;
+pub mod veil;
 pub mod zstd;
 
 use layers::Kind;
 
 /// Registrations of these layers, for a stack builder.
-pub const KINDS: &[Kind] = &[mirror::KIND, negate::KIND, zstd::KIND];
+pub const KINDS: &[Kind] = &[mirror::KIND, negate::KIND, veil::KIND, zstd::KIND];
 
 /// Returns the registration of the layer of this name.
 pub fn kind(name: &str) -> Option<&'static Kind> {

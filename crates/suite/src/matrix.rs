@@ -13,7 +13,7 @@ use crate::plan::{DirectoryLayout, RunKind, RunPlan, UnionConfiguration, VIEW};
 const PROGRAMS: [&str; 4] = ["names.fist", "pages.fist", "rules.fist", "sizes.fist"];
 
 /// Sample layers on one file system.
-const SAMPLES: [&str; 2] = ["negate", "zstd"];
+const SAMPLES: [&str; 3] = ["negate", "veil", "zstd"];
 
 const ROUND_ROBIN: (&str, &str) = ("create", "round-robin");
 const MOST_FREE: (&str, &str) = ("create", "most-free");

@@ -114,7 +114,7 @@ impl Layer for Cryptfs {
         Ok(Cow::Owned(coded.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()))
     }
 
-    fn decode_name<'a>(&self, _: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
+    fn decode_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
         let digit = |digit: &u8| char::from(*digit).to_digit(16).filter(|_| !digit.is_ascii_uppercase());
         let digits: Option<Vec<_>> = name.as_bytes().iter().map(digit).collect();
         let Some(digits) = digits.filter(|digits| digits.len() % 2 == 0) else { return Ok(None) };

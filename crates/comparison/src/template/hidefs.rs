@@ -32,7 +32,7 @@ impl Layer for Hidefs {
         if name.as_bytes().starts_with(b".") { Err(Errno::ENOENT) } else { Ok(Cow::Borrowed(name.as_bytes())) }
     }
 
-    fn decode_name<'a>(&self, _: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
+    fn decode_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
         Ok((!name.as_bytes().starts_with(b".")).then_some(Cow::Borrowed(name.as_bytes())))
     }
 }

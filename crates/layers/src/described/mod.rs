@@ -329,7 +329,12 @@ impl Layer for FistLayer {
         self.members.load().encode_name(directory, caller, name)
     }
 
-    fn decode_name<'a>(&self, directory: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
+    fn decode_name<'a>(
+        &self,
+        directory: &LayerVnode<Self>,
+        _: &Caller,
+        name: Name<'a>,
+    ) -> Result<Option<Cow<'a, [u8]>>> {
         if !self.hooks.contains(Hook::NameFilter) {
             return Ok(Some(Cow::Borrowed(name.as_bytes())));
         }

@@ -47,7 +47,7 @@ impl Layer for ForkBase {
         }
     }
 
-    fn decode_name<'a>(&self, _: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
+    fn decode_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
         // A name that is too long to be stored cannot be shown in a union.
         Ok(whiteout::stored_name(name).ok())
     }

@@ -33,7 +33,7 @@ impl Layer for LongNames {
         Ok(Cow::Owned([name.as_bytes(), self.suffix.as_bytes()].concat()))
     }
 
-    fn decode_name<'a>(&self, _: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
+    fn decode_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
         let stripped = name.as_bytes().strip_suffix(self.suffix.as_bytes());
         Ok(stripped.filter(|name| !name.is_empty()).map(Cow::Borrowed))
     }

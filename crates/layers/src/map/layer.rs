@@ -84,7 +84,7 @@ impl Layer for Map {
         if self.hides(name) { Err(Errno::ENOENT) } else { Ok(Cow::Borrowed(name.as_bytes())) }
     }
 
-    fn decode_name<'a>(&self, _: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
+    fn decode_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
         Ok((!self.hides(name)).then_some(Cow::Borrowed(name.as_bytes())))
     }
 

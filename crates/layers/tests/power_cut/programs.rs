@@ -175,7 +175,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
 ];
 
 /// A data layer in the place of the union, by its name among the layers or the samples.
-pub(crate) const DATA_LAYERS: &[&str] = &["negate", "rot13", "zstd"];
+pub(crate) const DATA_LAYERS: &[&str] = &["negate", "rot13", "veil", "zstd"];
 
 const PLAIN_BRANCH: Branches = &[("rw", &["a/big", "b"])];
 

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::operation::Operation;
-use super::template::{Layer, LayerDirectory, LayerVnode};
-use crate::{Caller, DirectoryEntry, Name, OpenDirectory, OpenDirectoryRef, Result};
+use super::template::{Layer, LayerDirectory, LayerVnode, declared};
+use crate::{Caller, DirectoryEntry, OpenDirectory, OpenDirectoryRef, Result};
 
 impl<L: Layer> LayerDirectory<L> {
     /// Creates the open directory of `node` over an open lower directory.
@@ -35,16 +35,13 @@ impl<L: Layer> LayerDirectory<L> {
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let layer = self.node.layer();
-        let caller = layer.map_caller(caller);
-        if layer.properties().names_untouched {
-            return self.lower.read(&caller, cookie, sink);
+        let lower_caller = layer.map_caller(caller);
+        if declared(layer).names_untouched {
+            return self.lower.read(&lower_caller, cookie, sink);
         }
-        self.lower.read(&caller, cookie, &mut |entry| {
-            let Ok(Some(decoded)) = layer.decode_name(&self.node, entry.name) else { return ControlFlow::Continue(()) };
-            match Name::new(&decoded) {
-                Ok(name) => sink(DirectoryEntry { name, ..entry }),
-                Err(_) => ControlFlow::Continue(()),
-            }
+        self.lower.read(&lower_caller, cookie, &mut |entry| match self.node.decode(caller, entry.name) {
+            Some(name) => sink(DirectoryEntry { name: name.as_name(), ..entry }),
+            None => ControlFlow::Continue(()),
         })
     }
 }
@@ -60,7 +57,7 @@ impl<L: Layer> OpenDirectory for LayerDirectory<L> {
     }
 
     fn dots(&self) -> Option<[u64; 2]> {
-        self.node.layer().properties().attributes_untouched.then(|| self.lower.dots()).flatten()
+        declared(self.node.layer()).attributes_untouched.then(|| self.lower.dots()).flatten()
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {

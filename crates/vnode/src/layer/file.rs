@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::block_map::file::MappedFile;
 use super::blocks::Blocks;
 use super::operation::Operation;
+use super::state::LayerState;
 use super::template::{Layer, LayerFile, LayerVnode, declared, encodes};
 use crate::{
     AllocateMode, Attributes, Caller, Errno, Lock, LockOwner, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget,
@@ -17,7 +18,7 @@ impl<L: Layer> LayerFile<L> {
     /// Creates the open file of `node`, opened from above with `flags`, over an open lower file. If data is encoded and
     /// this file is open for writing, the lower file must be open for reading and writing, and not for appending.
     pub fn new(node: Arc<LayerVnode<L>>, lower: OpenFileRef, flags: OpenFlags) -> Self {
-        Self { node, lower, flags }
+        Self { node, lower, flags, state: Default::default() }
     }
 
     /// Returns the vnode that is open.
@@ -28,6 +29,11 @@ impl<L: Layer> LayerFile<L> {
     /// Returns the open lower file.
     pub fn lower(&self) -> &OpenFileRef {
         &self.lower
+    }
+
+    /// Returns the state that the layer keeps for this open file.
+    pub fn state(&self) -> &<L::State as LayerState>::File {
+        &self.state
     }
 
     /// Returns the flags with which it was opened from above.

@@ -1,11 +1,11 @@
 //! A layer on a file system, as a file system.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::template::{Layer, LayerVnode, Mount, declared};
 use crate::{
-    Claim, Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks,
+    Caller, Claim, Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks,
     LiveTable, Name, Notifier, Properties, Result, VnodeRef,
 };
 
@@ -16,6 +16,8 @@ pub fn stack<L: Layer>(layer: L, lower: FileSystemRef) -> FileSystemRef {
         lower,
         vnodes: LiveTable::default(),
         data_locks: KeyedLocks::default(),
+        name_locks: KeyedLocks::default(),
+        reported: Mutex::default(),
     })))
 }
 
@@ -123,15 +125,15 @@ impl<L: Layer> Notifier for Translator<L> {
 
     fn entry_changed(&self, directory: &Handle, name: Name<'_>) {
         let Some(mount) = self.mount.upgrade() else { return };
-        let decoded = mount.lower.resolve(directory).and_then(|lower| {
-            let node = mount.wrap(lower);
-            mount.layer.decode_name(&node, name).map(|decoded| decoded.map(|bytes| bytes.into_owned()))
+        let server = Caller::shared_server();
+        let changed = mount.lower.resolve(directory).and_then(|lower| {
+            let upper = mount.layer.upper_directory(server, &lower)?.unwrap_or(lower);
+            let node = mount.wrap(upper);
+            let name = node.try_decode(server, name)?.map(|name| name.as_name().to_owned());
+            Ok(name.map(|name| (node.lower.handle(), name)))
         });
-        match decoded {
-            Ok(Some(bytes)) => match Name::new(&bytes) {
-                Ok(name) => self.upper.entry_changed(directory, name),
-                Err(_) => self.upper.everything_changed(),
-            },
+        match changed {
+            Ok(Some((directory, name))) => self.upper.entry_changed(&directory, name.as_name()),
             Ok(None) => {}
             Err(_) => self.upper.everything_changed(),
         }

@@ -1,12 +1,15 @@
 //! The trait that a layer implements, each of its methods with a default that changes nothing, and the objects that it is given.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, Weak};
 
 use super::block_map::log::Log;
 use super::operation::Operation;
+use super::own_entries::{EntryOrigin, OwnEntries};
 use super::shape::{Block, BlockForm, DataShape};
+use super::state::LayerState;
 use crate::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
     DirectoryEntry, Entry, Errno, FileKind, FileSystemRef, Handle, KeyedLocks, LiveTable, Lock, LockOwner, Name,
@@ -17,7 +20,12 @@ use crate::{
 /// Returns what a layer by itself leaves untouched and needs.
 pub(crate) fn declared<L: Layer>(layer: &L) -> Properties {
     let declared = layer.properties();
-    Properties { data_untouched: declared.data_untouched && !encodes(layer), ..declared }
+    Properties {
+        data_untouched: declared.data_untouched && !encodes(layer),
+        names_untouched: declared.names_untouched && !layer.own_entries().exist,
+        attributes_untouched: declared.attributes_untouched && !layer.encodes_targets(),
+        ..declared
+    }
 }
 
 /// Returns whether a layer encodes data.
@@ -30,15 +38,14 @@ pub(crate) fn encodes<L: Layer>(layer: &L) -> bool {
 /// The operations have the semantics of those of [`crate::Vnode`] and [`crate::OpenFile`].
 #[allow(unused_variables, reason = "defaults name what they are given, and need little of it")]
 pub trait Layer: Send + Sync + Sized + 'static {
-    /// State that the layer keeps for each vnode, `()` for none. It lives as long as the vnode is referenced, and all
-    /// references share it.
-    type State: Default + Send + Sync + 'static;
+    /// State that the layer keeps for each vnode and each open file, `()` for none.
+    type State: LayerState;
 
-    /// Returns whether the layer keeps state at all: a layer that needs state only with some options avoids the table
+    /// Returns whether the layer keeps state for vnodes at all: a layer that needs state only with some options avoids the table
     /// of live vnodes with the others, where [`LayerVnode::state`] is then of no use. Called often, and must always
     /// return the same value. Default: true unless the type is zero-sized.
     fn keeps_state(&self) -> bool {
-        size_of::<Self::State>() != 0
+        size_of::<<Self::State as LayerState>::Vnode>() != 0
     }
 
     /// Returns the layer's kind, as a stack expression names it.
@@ -129,9 +136,167 @@ pub trait Layer: Send + Sync + Sized + 'static {
     /// `encode_name`. Default: unchanged.
     ///
     /// # Errors
-    /// An entry whose name cannot be decoded is hidden, and the template does not log the error: log it here.
-    fn decode_name<'a>(&self, directory: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
+    /// An entry whose name cannot be decoded is hidden; the template logs the first such error of each directory.
+    fn decode_name<'a>(
+        &self,
+        directory: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'a>,
+    ) -> Result<Option<Cow<'a, [u8]>>> {
         Ok(Some(Cow::Borrowed(name.as_bytes())))
+    }
+
+    /// Returns the lower directory that has the entry `name` of `directory`, if it is another than the one below `directory`:
+    /// for layers that distribute the entries of a directory. Declare `names_untouched: false`, and override
+    /// [`Layer::read_directory`], which lists one. Default: the one below.
+    ///
+    /// # Errors
+    /// The operation on the name fails with this error.
+    fn lower_directory(
+        &self,
+        directory: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+    ) -> Result<Option<VnodeRef>> {
+        Ok(None)
+    }
+
+    /// Returns the lower vnode of the directory that shows the entries of `lower`, if it is another than `lower`: the inverse of
+    /// [`Layer::lower_directory`]. Default: the same.
+    ///
+    /// # Errors
+    /// What needs the parent of an object fails with this error.
+    fn upper_directory(&self, caller: &Caller, lower: &VnodeRef) -> Result<Option<VnodeRef>> {
+        Ok(None)
+    }
+
+    /// Returns which entries below are the layer's own. Called often, and must always return the same value. Default: none.
+    fn own_entries(&self) -> OwnEntries {
+        OwnEntries::NONE
+    }
+
+    /// Returns whether lower entries of this name are the layer's own, in any directory. They are not shown, cannot be made from
+    /// above, and do not keep a directory from being removed or replaced: they are removed with it. Only with
+    /// [`OwnEntries::exist`]. Default: none.
+    fn is_own_entry(&self, name: Name<'_>) -> bool {
+        false
+    }
+
+    /// Makes the layer's own entries in a new lower directory, which nobody sees yet: one that fails, or a server that ends, leaves
+    /// nothing that is shown. Only with [`OwnEntries::in_new_directories`]. Default: makes none.
+    ///
+    /// # Errors
+    /// The directory is not made, and mkdir(2) fails with this error.
+    fn fill_directory(&self, lower: &VnodeRef) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes the layer's own entries that belong to the entry `name` of `directory`, which is about to be made, and may be there
+    /// already. Nobody else changes names of the directory meanwhile. Only with [`OwnEntries::beside_others`]. Default: makes none.
+    ///
+    /// # Errors
+    /// The entry is not made, and the operation fails with this error.
+    fn prepare_entry(
+        &self,
+        directory: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        origin: EntryOrigin<'_, Self>,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    /// Removes the layer's own entries that belonged to the entry `name` of `directory`, which is gone or was not made. Nobody
+    /// else changes names of the directory meanwhile. Only with [`OwnEntries::beside_others`]. Default: removes none.
+    ///
+    /// # Errors
+    /// The template logs it, unless it is `ENOENT`: the entry is gone in any case.
+    fn forget_entry(&self, directory: &LayerVnode<Self>, name: Name<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns whether targets of symlinks are encoded: `encode_target` and `decode_target` are then called for each that is
+    /// made or read, and a symlink's size is that of its decoded target. Default: no.
+    fn encodes_targets(&self) -> bool {
+        false
+    }
+
+    /// Returns the lower target of a symlink that is made in `directory`. Default: unchanged.
+    ///
+    /// # Errors
+    /// The symlink is not made, and symlink(2) fails with this error.
+    fn encode_target<'a>(
+        &self,
+        directory: &LayerVnode<Self>,
+        caller: &Caller,
+        target: &'a [u8],
+    ) -> Result<Cow<'a, [u8]>> {
+        Ok(Cow::Borrowed(target))
+    }
+
+    /// Returns the upper target of a symlink: the inverse of `encode_target`. Default: unchanged.
+    ///
+    /// # Errors
+    /// readlink(2) fails with this error; the symlink's size is then that of its lower target.
+    fn decode_target(&self, symlink: &LayerVnode<Self>, caller: &Caller, target: Vec<u8>) -> Result<Vec<u8>> {
+        Ok(target)
+    }
+
+    /// Returns whether names or values of extended attributes are encoded: the four hooks below are then called for each that is
+    /// set, read, listed or removed. What the kernel understands, `system.posix_acl_*` and `security.*`, is best left as it is.
+    /// Default: no.
+    fn encodes_xattrs(&self) -> bool {
+        false
+    }
+
+    /// Returns the lower name of an extended attribute. Default: unchanged.
+    ///
+    /// # Errors
+    /// The operation fails with this error: `ENODATA` for one that must not exist.
+    fn encode_xattr_name<'a>(&self, node: &LayerVnode<Self>, caller: &Caller, name: &'a [u8]) -> Result<Cow<'a, [u8]>> {
+        Ok(Cow::Borrowed(name))
+    }
+
+    /// Returns the upper name of the lower extended attribute `name`; `None` hides it. Must be the inverse of
+    /// `encode_xattr_name`. Default: unchanged.
+    ///
+    /// # Errors
+    /// One whose name cannot be decoded is hidden; the template logs the first such error of each object.
+    fn decode_xattr_name<'a>(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: &'a [u8],
+    ) -> Result<Option<Cow<'a, [u8]>>> {
+        Ok(Some(Cow::Borrowed(name)))
+    }
+
+    /// Returns the lower value of the extended attribute `name`. Default: unchanged.
+    ///
+    /// # Errors
+    /// setxattr(2) fails with this error.
+    fn encode_xattr_value<'a>(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: &[u8],
+        value: &'a [u8],
+    ) -> Result<Cow<'a, [u8]>> {
+        Ok(Cow::Borrowed(value))
+    }
+
+    /// Returns the upper value of the extended attribute `name`: the inverse of `encode_xattr_value`. Default: unchanged.
+    ///
+    /// # Errors
+    /// getxattr(2) fails with this error.
+    fn decode_xattr_value(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: &[u8],
+        value: Vec<u8>,
+    ) -> Result<Vec<u8>> {
+        Ok(value)
     }
 
     /// Changes attributes on their way up. The template translates sizes of encoded data. Declare
@@ -491,6 +656,14 @@ pub trait Layer: Send + Sync + Sized + 'static {
         file.forward_poll(caller, events)
     }
 
+    /// Prepares a file that was opened or created, and that nobody uses yet. Default: does nothing.
+    ///
+    /// # Errors
+    /// Opening fails with this error; a file that was created stays. [`Layer::release`] is called in any case.
+    fn opened(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<()> {
+        Ok(())
+    }
+
     /// Handles the release of the open file. Default: does nothing.
     fn release(&self, file: &LayerFile<Self>) {}
 }
@@ -503,13 +676,17 @@ pub(crate) struct Mount<L: Layer> {
     pub(crate) vnodes: LiveTable<LayerVnode<L>>,
     /// Locks on the blocks of each encoded file, since a write is a read-modify-write.
     pub(crate) data_locks: KeyedLocks<Handle>,
+    /// Locks on the names of each directory. Unused by layers without own entries.
+    pub(crate) name_locks: KeyedLocks<Handle>,
+    /// Lower objects of which an error was logged.
+    pub(crate) reported: Mutex<HashSet<Handle>>,
 }
 
 /// A vnode of the layer `L` over a vnode of the lower file system.
 pub struct LayerVnode<L: Layer> {
     pub(crate) mount: Arc<Mount<L>>,
     pub(crate) lower: VnodeRef,
-    pub(crate) state: L::State,
+    pub(crate) state: <L::State as LayerState>::Vnode,
     /// Block map of the file, if the layer gives files one and it was read.
     pub(crate) log: Mutex<Option<Box<Log>>>,
     /// This vnode.
@@ -521,6 +698,7 @@ pub struct LayerFile<L: Layer> {
     pub(crate) node: Arc<LayerVnode<L>>,
     pub(crate) lower: OpenFileRef,
     pub(crate) flags: OpenFlags,
+    pub(crate) state: <L::State as LayerState>::File,
 }
 
 /// An open directory of the layer `L` over one of the lower file system.

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::block_map::file::plain_size;
 use super::block_map::log::Log;
 use super::operation::Operation;
+use super::own_entries::EntryOrigin;
 use super::path;
-use super::template::{Layer, LayerDirectory, LayerFile, LayerVnode, Mount, encodes};
-use crate::name::NameCow;
+use super::state::LayerState;
+use super::template::{Layer, LayerDirectory, LayerFile, LayerVnode, Mount, declared, encodes};
 use crate::profile::enter_with;
 use crate::{
     AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, KeyedGuard, Name,
@@ -21,7 +22,7 @@ impl<L: Layer> LayerVnode<L> {
         Arc::new_cyclic(|this| Self {
             mount,
             lower,
-            state: L::State::default(),
+            state: Default::default(),
             log: Mutex::default(),
             this: Weak::clone(this),
         })
@@ -38,7 +39,7 @@ impl<L: Layer> LayerVnode<L> {
     }
 
     /// Returns the state that the layer keeps for this vnode.
-    pub fn state(&self) -> &L::State {
+    pub fn state(&self) -> &<L::State as LayerState>::Vnode {
         &self.state
     }
 
@@ -64,11 +65,6 @@ impl<L: Layer> LayerVnode<L> {
         layer.around(self, caller, &operation, || body(layer))
     }
 
-    /// Returns the lower name, checked again, since encoding may lengthen it.
-    fn encode<'a>(&self, caller: &Caller, name: Name<'a>) -> Result<NameCow<'a>> {
-        NameCow::new(self.layer().encode_name(self, caller, name)?)
-    }
-
     /// Converts lower attributes of this object to those seen above.
     ///
     /// # Errors
@@ -86,6 +82,16 @@ impl<L: Layer> LayerVnode<L> {
                 };
             }
         }
+        if attributes.kind == FileKind::Symlink && layer.encodes_targets() {
+            match self
+                .lower
+                .readlink(Caller::shared_server())
+                .and_then(|target| layer.decode_target(self, caller, target))
+            {
+                Ok(target) => attributes.size = target.len() as u64,
+                Err(error) => self.report_once(format_args!("the target cannot be decoded: {error}")),
+            }
+        }
         layer.map_attributes(caller, &mut attributes);
         Ok(attributes)
     }
@@ -99,6 +105,7 @@ impl<L: Layer> LayerVnode<L> {
         let node = self.mount.wrap(lower.entry.vnode);
         let attributes = node.attributes(caller, lower.entry.attributes)?;
         let file = Arc::new(LayerFile::new(Arc::clone(&node), lower.file, flags));
+        self.layer().opened(&file, caller)?;
         Ok(Created { entry: Entry { vnode: node, attributes }, file })
     }
 
@@ -170,30 +177,30 @@ impl<L: Layer> LayerVnode<L> {
     }
 
     pub fn forward_lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        let name = self.encode(caller, name)?;
-        self.entry(caller, self.lower.lookup(&self.layer().map_caller(caller), name.as_name())?)
+        let entry = self.locate(caller, name)?;
+        self.entry(caller, entry.directory().lookup(&self.layer().map_caller(caller), entry.name())?)
     }
 
     pub fn forward_parent(&self, caller: &Caller) -> Result<VnodeRef> {
-        Ok(self.mount.wrap(self.lower.parent(&self.layer().map_caller(caller))?))
+        let parent = self.lower.parent(&self.layer().map_caller(caller))?;
+        Ok(self.mount.wrap(self.layer().upper_directory(caller, &parent)?.unwrap_or(parent)))
     }
 
     pub fn forward_create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
-        let name = self.encode(caller, name)?;
-        let lower_caller = self.layer().map_caller(caller);
-        if !encodes(self.layer()) {
-            return self.created(caller, self.lower.create(&lower_caller, name.as_name(), how)?, how.flags);
+        let mut lower_how = *how;
+        if encodes(self.layer()) {
+            lower_how.flags = how.flags.for_rewriting().without(OpenFlags::TRUNCATE);
         }
-        let flags = how.flags.for_rewriting().without(OpenFlags::TRUNCATE);
-        let lower_how = Creation { flags, ..*how };
-        let mut created =
-            self.created(caller, self.lower.create(&lower_caller, name.as_name(), &lower_how)?, how.flags)?;
-        if how.flags.truncates() && created.entry.attributes.size > 0 {
+        let created = self.make_entry(caller, name, EntryOrigin::New, |entry, lower_caller| {
+            entry.directory().create(lower_caller, entry.name(), &lower_how)
+        })?;
+        let mut created = self.created(caller, created, how.flags)?;
+        if encodes(self.layer()) && how.flags.truncates() && created.entry.attributes.size > 0 {
             // The file existed before, and others may be writing: it is truncated under their lock, as the caller.
             let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
             let node = self.node_of(&created.entry.vnode)?;
             let _guard = node.lock_data(caller)?;
-            let attributes = node.lower.setattr(&lower_caller, &cut)?;
+            let attributes = node.lower.setattr(&self.layer().map_caller(caller), &cut)?;
             node.forget_log();
             created.entry.attributes = node.attributes(caller, attributes)?;
         }
@@ -201,8 +208,8 @@ impl<L: Layer> LayerVnode<L> {
     }
 
     pub fn forward_mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        let name = self.encode(caller, name)?;
-        self.entry(caller, self.lower.mkdir(&self.layer().map_caller(caller), name.as_name(), mode)?)
+        let made = self.make_entry(caller, name, EntryOrigin::New, |entry, _| self.make_filled(caller, entry, mode))?;
+        self.entry(caller, made)
     }
 
     pub fn forward_mknod(
@@ -213,30 +220,34 @@ impl<L: Layer> LayerVnode<L> {
         mode: u32,
         device: Device,
     ) -> Result<Entry> {
-        let name = self.encode(caller, name)?;
-        let lower_caller = self.layer().map_caller(caller);
-        self.entry(caller, self.lower.mknod(&lower_caller, name.as_name(), kind, mode, device)?)
+        let made = self.make_entry(caller, name, EntryOrigin::New, |entry, lower_caller| {
+            entry.directory().mknod(lower_caller, entry.name(), kind, mode, device)
+        })?;
+        self.entry(caller, made)
     }
 
     pub fn forward_symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        let name = self.encode(caller, name)?;
-        self.entry(caller, self.lower.symlink(&self.layer().map_caller(caller), name.as_name(), target)?)
+        let target = self.layer().encode_target(self, caller, target)?;
+        let made = self.make_entry(caller, name, EntryOrigin::New, |entry, lower_caller| {
+            entry.directory().symlink(lower_caller, entry.name(), &target)
+        })?;
+        self.entry(caller, made)
     }
 
     pub fn forward_link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        let target = self.lower_of(target)?;
-        let name = self.encode(caller, name)?;
-        self.entry(caller, self.lower.link(&self.layer().map_caller(caller), target, name.as_name())?)
+        let target = self.node_of(target)?;
+        let made = self.make_entry(caller, name, EntryOrigin::Linked(target), |entry, lower_caller| {
+            entry.directory().link(lower_caller, &target.lower, entry.name())
+        })?;
+        self.entry(caller, made)
     }
 
     pub fn forward_unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let name = self.encode(caller, name)?;
-        self.lower.unlink(&self.layer().map_caller(caller), name.as_name())
+        self.remove_entry(caller, name)
     }
 
     pub fn forward_rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let name = self.encode(caller, name)?;
-        self.lower.rmdir(&self.layer().map_caller(caller), name.as_name())
+        self.remove_directory(caller, name)
     }
 
     pub fn forward_rename(
@@ -247,15 +258,12 @@ impl<L: Layer> LayerVnode<L> {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        let to = self.node_of(to)?;
-        let name = self.encode(caller, name)?;
-        let to_name = to.encode(caller, to_name)?;
-        let lower_caller = self.layer().map_caller(caller);
-        self.lower.rename(&lower_caller, name.as_name(), &to.lower, to_name.as_name(), mode)
+        self.rename_entry(caller, name, self.node_of(to)?, to_name, mode)
     }
 
     pub fn forward_readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
-        self.lower.readlink(&self.layer().map_caller(caller))
+        let target = self.lower.readlink(&self.layer().map_caller(caller))?;
+        if self.layer().encodes_targets() { self.layer().decode_target(self, caller, target) } else { Ok(target) }
     }
 
     pub fn forward_open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
@@ -271,7 +279,9 @@ impl<L: Layer> LayerVnode<L> {
         } else {
             self.lower.open(&lower_caller, flags)?
         };
-        Ok(Arc::new(LayerFile::new(self.shared(), lower, flags)))
+        let file = Arc::new(LayerFile::new(self.shared(), lower, flags));
+        self.layer().opened(&file, caller)?;
+        Ok(file)
     }
 
     pub fn forward_open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
@@ -286,19 +296,51 @@ impl<L: Layer> LayerVnode<L> {
     }
 
     pub fn forward_getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
-        self.lower.getxattr(&self.layer().map_caller(caller), name)
+        let (layer, lower_caller) = (self.layer(), self.layer().map_caller(caller));
+        if !layer.encodes_xattrs() {
+            return self.lower.getxattr(&lower_caller, name);
+        }
+        let value = self.lower.getxattr(&lower_caller, &layer.encode_xattr_name(self, caller, name)?)?;
+        layer.decode_xattr_value(self, caller, name, value)
     }
 
     pub fn forward_setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        self.lower.setxattr(&self.layer().map_caller(caller), name, value, mode)
+        let (layer, lower_caller) = (self.layer(), self.layer().map_caller(caller));
+        if !layer.encodes_xattrs() {
+            return self.lower.setxattr(&lower_caller, name, value, mode);
+        }
+        let lower_name = layer.encode_xattr_name(self, caller, name)?;
+        self.lower.setxattr(&lower_caller, &lower_name, &layer.encode_xattr_value(self, caller, name, value)?, mode)
     }
 
     pub fn forward_listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
-        self.lower.listxattr(&self.layer().map_caller(caller))
+        let names = self.lower.listxattr(&self.layer().map_caller(caller))?;
+        if !self.layer().encodes_xattrs() {
+            return Ok(names);
+        }
+        let mut decoded = Vec::with_capacity(names.len());
+        for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            match self.layer().decode_xattr_name(self, caller, name) {
+                Ok(Some(name)) => {
+                    decoded.extend_from_slice(&name);
+                    decoded.push(0);
+                }
+                Ok(None) => {}
+                Err(error) => self.report_once(format_args!(
+                    "the extended attribute {} cannot be decoded and is not shown: {error}",
+                    String::from_utf8_lossy(name)
+                )),
+            }
+        }
+        Ok(decoded)
     }
 
     pub fn forward_removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
-        self.lower.removexattr(&self.layer().map_caller(caller), name)
+        let (layer, lower_caller) = (self.layer(), self.layer().map_caller(caller));
+        if !layer.encodes_xattrs() {
+            return self.lower.removexattr(&lower_caller, name);
+        }
+        self.lower.removexattr(&lower_caller, &layer.encode_xattr_name(self, caller, name)?)
     }
 
     pub fn forward_tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
@@ -324,7 +366,7 @@ impl<L: Layer> Vnode for LayerVnode<L> {
     }
 
     fn path(&self) -> Result<Vec<u8>> {
-        if self.layer().properties().names_untouched {
+        if declared(self.layer()).names_untouched {
             return self.lower.path();
         }
         path::decoded(self)
