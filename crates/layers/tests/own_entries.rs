@@ -266,7 +266,7 @@ impl Layer for Sidecar {
         directory: &LayerVnode<Self>,
         _: &Caller,
         entry: Name<'_>,
-        origin: EntryOrigin<'_, Self>,
+        origin: EntryOrigin<'_, LayerVnode<Self>>,
     ) -> Result<()> {
         if let EntryOrigin::Renamed(from, from_name) = origin {
             from.lower().lookup(&Caller::server(), name(&side(from_name))).expect("a name has its side file");

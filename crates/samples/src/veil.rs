@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use layers::Kind;
 use layers::options::{OptionProblem, OptionSpecification, Options, number};
 use once_cell::sync::OnceCell;
-use vnode::layer::{BlockForm, EntryOrigin, Layer, LayerVnode, OwnEntries, stack};
+use vnode::layer::{BlockForm, EntryOrigin, Layer, LayerVnode, MappedBlock, OwnEntries, stack};
 use vnode::{
     Caller, Creation, Errno, FileSystemRef, NAME_MAX, Name, OpenFlags, Properties, Result, StatFs, VnodeRef,
     read_fully, write_fully,
@@ -134,6 +134,12 @@ fn side_file(short: &[u8]) -> Vec<u8> {
     [short, SIDE_FILE].concat()
 }
 
+/// Returns the value that a block is veiled by: that of its file, in which no two blocks have the same.
+fn of_block(block: MappedBlock<'_>) -> Result<u64> {
+    let value: Value = block.file_header.try_into().map_err(|_| Errno::EBADMSG)?;
+    Ok(u64::from_le_bytes(value) ^ block.number)
+}
+
 impl Layer for Veil {
     type State = OnceCell<u64>;
 
@@ -167,7 +173,7 @@ impl Layer for Veil {
         directory: &LayerVnode<Self>,
         _: &Caller,
         plain: Name<'_>,
-        _: EntryOrigin<'_, Self>,
+        _: EntryOrigin<'_, LayerVnode<Self>>,
     ) -> Result<()> {
         let hidden = self.hide(Self::value(directory)?, plain.as_bytes());
         if hidden.len() <= NAME_MAX {
@@ -264,16 +270,20 @@ impl Layer for Veil {
         Some(16 << 10)
     }
 
+    fn new_file_header(&self, _: &LayerVnode<Self>, _: &Caller) -> Result<Vec<u8>> {
+        Ok(fastrand::u64(..).to_le_bytes().to_vec())
+    }
+
     fn encode_block(
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        number: u64,
+        block: MappedBlock<'_>,
         plain: &[u8],
         encoded: &mut Vec<u8>,
     ) -> Result<BlockForm> {
         encoded.extend_from_slice(plain);
-        self.apply(number, encoded);
+        self.apply(of_block(block)?, encoded);
         Ok(BlockForm::Encoded)
     }
 
@@ -281,13 +291,13 @@ impl Layer for Veil {
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        number: u64,
+        block: MappedBlock<'_>,
         _: BlockForm,
         stored: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
         plain.copy_from_slice(stored.get(..plain.len()).ok_or(Errno::EBADMSG)?);
-        self.apply(number, plain);
+        self.apply(of_block(block)?, plain);
         Ok(())
     }
 

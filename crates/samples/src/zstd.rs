@@ -2,7 +2,7 @@
 
 use layers::Kind;
 use layers::options::{OptionSpecification, Options, number};
-use vnode::layer::{BlockForm, Layer, LayerVnode, stack};
+use vnode::layer::{BlockForm, Layer, LayerVnode, MappedBlock, stack};
 use vnode::{Caller, Errno, Result};
 
 /// Registration of this layer.
@@ -48,7 +48,7 @@ impl Layer for Zstd {
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        _: u64,
+        _: MappedBlock<'_>,
         plain: &[u8],
         encoded: &mut Vec<u8>,
     ) -> Result<BlockForm> {
@@ -67,7 +67,7 @@ impl Layer for Zstd {
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        _: u64,
+        _: MappedBlock<'_>,
         form: BlockForm,
         stored: &[u8],
         plain: &mut [u8],

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use vnode::layer::{Block, BlockForm, DataShape, Holes, Layer, LayerFile, LayerVnode, Operation, stack};
+use vnode::layer::{Block, BlockForm, DataShape, Holes, Layer, LayerFile, LayerVnode, MappedBlock, Operation, stack};
 use vnode::{Caller, Errno, FileSystemRef, Properties, Result, SeekTarget};
 
 /// Every data layer of the tests, as its name and how to put it on with a block size.
@@ -318,11 +318,15 @@ impl Layer for Mapped {
         Some(self.block_size)
     }
 
+    fn new_file_header(&self, _: &LayerVnode<Self>, _: &Caller) -> Result<Vec<u8>> {
+        Ok(vec![fastrand::u8(..); 100])
+    }
+
     fn encode_block(
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        number: u64,
+        block: MappedBlock<'_>,
         plain: &[u8],
         encoded: &mut Vec<u8>,
     ) -> Result<BlockForm> {
@@ -331,10 +335,10 @@ impl Layer for Mapped {
             return Ok(BlockForm::Verbatim);
         }
         let used = plain.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        encoded.push(number as u8);
+        encoded.push(tag(block));
         encoded.extend(plain[..used].iter().map(|byte| byte ^ 0x55));
         if plain[0].is_multiple_of(2) {
-            encoded.push(number as u8);
+            encoded.push(tag(block));
         }
         Ok(BlockForm::Encoded)
     }
@@ -343,7 +347,7 @@ impl Layer for Mapped {
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        number: u64,
+        block: MappedBlock<'_>,
         form: BlockForm,
         stored: &[u8],
         plain: &mut [u8],
@@ -352,13 +356,17 @@ impl Layer for Mapped {
             plain.copy_from_slice(stored);
             return Ok(());
         }
-        assert_eq!(stored[0], number as u8, "a block is decoded under its own number");
+        assert_eq!(stored[0], tag(block), "a block is decoded under its own number, with the header of its file");
         let is_odd = stored.get(1).is_none_or(|first| (first ^ 0x55).is_multiple_of(2));
         let used = &stored[1..stored.len() - usize::from(is_odd)];
         plain[..used.len()].iter_mut().zip(used).for_each(|(to, from)| *to = from ^ 0x55);
         plain[used.len()..].fill(0);
         Ok(())
     }
+}
+
+fn tag(block: MappedBlock<'_>) -> u8 {
+    block.number as u8 ^ block.file_header[99]
 }
 
 /// Changes nothing, but takes its time before each write, so that what may happen in between does.

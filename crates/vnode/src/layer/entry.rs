@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::PoisonError;
 
-use super::own_entries::{EntryOrigin, is_temporary};
+use super::filled_directory::is_temporary;
+use super::own_entries::EntryOrigin;
 use super::template::{Layer, LayerVnode};
 use crate::name::NameCow;
 use crate::{AccessMode, Caller, Errno, FileKind, Handle, KeyedGuard, Name, RenameMode, Result, VnodeRef};
@@ -148,7 +149,7 @@ impl<L: Layer> LayerVnode<L> {
         &self,
         caller: &Caller,
         name: Name<'_>,
-        origin: EntryOrigin<'_, L>,
+        origin: EntryOrigin<'_, Self>,
         make: impl FnOnce(&LowerEntry<'_>, &Caller) -> Result<T>,
     ) -> Result<T> {
         let entry = self.locate_new(caller, name)?;
@@ -224,7 +225,7 @@ impl<L: Layer> LayerVnode<L> {
         caller: &Caller,
         name: Name<'_>,
         entry: &LowerEntry<'_>,
-        origin: EntryOrigin<'_, L>,
+        origin: EntryOrigin<'_, Self>,
     ) -> Result<()> {
         if !self.layer().own_entries().beside_others {
             return Ok(());

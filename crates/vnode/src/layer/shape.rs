@@ -72,6 +72,15 @@ pub struct Block {
     pub is_last: bool,
 }
 
+/// A block of a file with a [block map](super::Layer::block_map), as passed to the encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedBlock<'a> {
+    /// Its number, from 0.
+    pub number: u64,
+    /// The [bytes of the layer's own](super::Layer::new_file_header) that are stored with the file.
+    pub file_header: &'a [u8],
+}
+
 /// Form in which a block of a file with a [block map](super::Layer::block_map) is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockForm {

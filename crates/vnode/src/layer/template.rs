@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use super::block_map::log::Log;
 use super::operation::Operation;
 use super::own_entries::{EntryOrigin, OwnEntries};
-use super::shape::{Block, BlockForm, DataShape};
+use super::shape::{Block, BlockForm, DataShape, MappedBlock};
 use super::state::LayerState;
 use crate::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
@@ -201,7 +201,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         directory: &LayerVnode<Self>,
         caller: &Caller,
         name: Name<'_>,
-        origin: EntryOrigin<'_, Self>,
+        origin: EntryOrigin<'_, LayerVnode<Self>>,
     ) -> Result<()> {
         Ok(())
     }
@@ -370,6 +370,16 @@ pub trait Layer: Send + Sync + Sized + 'static {
         None
     }
 
+    /// Returns bytes of the layer's own for a new file with a block map, at most 4,096, such as a key: they are stored with the file,
+    /// with a checksum, and given to each encoding and decoding. Called again when a file that was truncated to nothing gets
+    /// data. Default: none.
+    ///
+    /// # Errors
+    /// The write fails with this error; nothing is written.
+    fn new_file_header(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
     /// Appends the encoding of a block to `encoded`, at most twice as long and 4,096 bytes more, or refuses: the block is then stored as
     /// it is. `plain` is a whole block, or a shorter one, which zeros may follow. Default: refuses.
     ///
@@ -379,7 +389,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         &self,
         node: &LayerVnode<Self>,
         caller: &Caller,
-        number: u64,
+        block: MappedBlock<'_>,
         plain: &[u8],
         encoded: &mut Vec<u8>,
     ) -> Result<BlockForm> {
@@ -395,7 +405,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         &self,
         node: &LayerVnode<Self>,
         caller: &Caller,
-        number: u64,
+        block: MappedBlock<'_>,
         form: BlockForm,
         stored: &[u8],
         plain: &mut [u8],

@@ -4,13 +4,14 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::format::{Extent, HEADER_BYTES, checksum, stored_bytes_max};
+use super::format::{Extent, OWN_BYTES_MAX, checksum, stored_bytes_max};
 use super::load::{load, read_exactly, verify};
 use super::log::{Draft, Log};
 use crate::layer::blocks::PUNCH;
 use crate::layer::scratch::Scratch;
-use crate::layer::shape::BlockForm;
+use crate::layer::shape::{BlockForm, MappedBlock};
 use crate::layer::template::{Layer, LayerVnode};
 use crate::{
     AllocateMode, Caller, Errno, Handle, KeyedGuard, OpenFile, Result, SeekTarget, SetAttributes, SetTime, write_fully,
@@ -210,6 +211,19 @@ impl<L: Layer> MappedFile<'_, L> {
         Ok(run(self.node.log().as_mut().ok_or(Errno::EIO)?))
     }
 
+    /// Returns the bytes of the layer's own in the header of the file, which are made for a new one.
+    fn own(&self) -> Result<Arc<[u8]>> {
+        if let Some(own) = self.with(|log| log.own.clone())? {
+            return Ok(own);
+        }
+        let own: Arc<[u8]> = self.node.layer().new_file_header(self.node, self.caller)?.into();
+        if own.len() > OWN_BYTES_MAX {
+            return Err(Errno::EFBIG);
+        }
+        self.with(|log| log.own = Some(own.clone()))?;
+        Ok(own)
+    }
+
     /// Reads a part of a block, zeros where it has none.
     fn read_block(&self, block: u64, from: usize, buffer: &mut [u8]) -> Result<()> {
         let Some(extent) = self.with(|log| log.map.get(&block).copied())? else {
@@ -245,6 +259,8 @@ impl<L: Layer> MappedFile<'_, L> {
 
     fn decode(&self, block: u64, extent: Extent, stored: &[u8], plain: &mut [u8]) -> Result<()> {
         let form = if extent.is_verbatim { BlockForm::Verbatim } else { BlockForm::Encoded };
+        let own = self.own()?;
+        let block = MappedBlock { number: block, file_header: &own };
         self.node.layer().decode_block(self.node, self.caller, block, form, stored, plain)
     }
 
@@ -262,7 +278,9 @@ impl<L: Layer> MappedFile<'_, L> {
 
     fn encode(&self, draft: &mut Draft, block: u64, plain: &[u8]) -> Result<()> {
         let mut encoded = Vec::new();
-        match self.node.layer().encode_block(self.node, self.caller, block, plain, &mut encoded)? {
+        let own = self.own()?;
+        let mapped = MappedBlock { number: block, file_header: &own };
+        match self.node.layer().encode_block(self.node, self.caller, mapped, plain, &mut encoded)? {
             BlockForm::Verbatim => draft.put(block, plain, plain.len(), true),
             BlockForm::Encoded if (1..=stored_bytes_max(plain.len())).contains(&encoded.len()) => {
                 draft.put(block, &encoded, plain.len(), false)
@@ -312,6 +330,7 @@ impl<L: Layer> MappedFile<'_, L> {
 
     /// Appends a record with what a draft changes, for a file of `size` bytes. If that fails, nothing has changed.
     fn commit(&self, draft: Draft, size: u64, kill_privileges: bool) -> Result<()> {
+        self.own()?;
         let (commit, lower_size) =
             self.with(|log| (log.commit(self.node.layer().kind(), draft, size), log.lower_size))?;
         let commit = commit?;
@@ -380,7 +399,7 @@ impl<L: Layer> MappedFile<'_, L> {
             return Ok(());
         }
         if self.with(|log| log.stable == 0 && log.end > 0)? {
-            let mut header = [0; HEADER_BYTES];
+            let mut header = vec![0; self.with(|log| log.header_bytes())? as usize];
             read_exactly(self.lower, &self.lower_caller, 0, &mut header)?;
             write_fully(self.lower, &self.lower_caller, 0, &header, false)?;
         }

@@ -14,13 +14,16 @@ pub(crate) const HEADER_BYTES: usize = 64;
 pub(crate) const ENTRY_BYTES: usize = 40;
 /// Size of the trailer of a record in bytes.
 pub(crate) const TRAILER_BYTES: usize = 64;
+/// Maximum number of bytes of the layer's own in a header.
+pub(crate) const OWN_BYTES_MAX: usize = 4096;
 /// Maximum size of a block in bytes.
 pub(crate) const BLOCK_BYTES_MAX: usize = 16 << 20;
 
 const HEADER_MAGIC: [u8; 8] = *b"PlyfsLog";
 const TRAILER_MAGIC: [u8; 8] = *b"PlyfsMap";
 const VERSION: u32 = 1;
-const KIND_BYTES: usize = 20;
+const KIND_BYTES: usize = 16;
+const CHECKSUM_BYTES: usize = 8;
 /// Bit of a trailer's number of entries: they are the whole map.
 const WHOLE: u32 = 1 << 31;
 /// Flag of an entry: the block is stored verbatim.
@@ -37,6 +40,8 @@ pub(crate) struct Header {
     pub(crate) first_end: u64,
     /// Length of the first record in bytes: a file where parts of it were never written was never whole.
     pub(crate) first_bytes: u32,
+    /// Number of bytes of the layer's own that follow the header.
+    pub(crate) own_bytes: u32,
     kind: [u8; KIND_BYTES],
 }
 
@@ -109,11 +114,12 @@ fn half(bytes: &[u8], at: usize) -> u32 {
 
 impl Header {
     /// Creates the header of a log of a layer of this kind.
-    pub(crate) fn new(kind: &str, block_size: usize, log: u64, first_end: u64, first_bytes: u32) -> Self {
+    pub(crate) fn new(kind: &str, block_size: usize, log: u64, first: (u64, u32), own_bytes: u32) -> Self {
+        let (first_end, first_bytes) = first;
         let mut name = [0; KIND_BYTES];
         let length = kind.len().min(KIND_BYTES);
         name[..length].copy_from_slice(&kind.as_bytes()[..length]);
-        Self { block_size, log, first_end, first_bytes, kind: name }
+        Self { block_size, log, first_end, first_bytes, own_bytes, kind: name }
     }
 
     /// Returns its bytes.
@@ -125,7 +131,8 @@ impl Header {
         bytes[16..24].copy_from_slice(&self.log.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.first_end.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.first_bytes.to_le_bytes());
-        bytes[36..56].copy_from_slice(&self.kind);
+        bytes[36..52].copy_from_slice(&self.kind);
+        bytes[52..56].copy_from_slice(&self.own_bytes.to_le_bytes());
         let sum = checksum(&bytes[..56]);
         bytes[56..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -150,13 +157,36 @@ impl Header {
             log: number(bytes, 16),
             first_end: number(bytes, 24),
             first_bytes: half(bytes, 32),
-            kind: bytes[36..56].try_into().expect("20 bytes"),
+            own_bytes: half(bytes, 52),
+            kind: bytes[36..52].try_into().expect("16 bytes"),
         };
-        match found.kind == Self::new(kind, 0, 0, 0, 0).kind && (1..=BLOCK_BYTES_MAX).contains(&found.block_size) {
-            true => HeaderState::Valid(found),
-            false => HeaderState::Foreign,
-        }
+        let is_known = found.kind == Self::new(kind, 0, 0, (0, 0), 0).kind
+            && (1..=BLOCK_BYTES_MAX).contains(&found.block_size)
+            && found.own_bytes as usize <= OWN_BYTES_MAX;
+        if is_known { HeaderState::Valid(found) } else { HeaderState::Foreign }
     }
+}
+
+/// Returns the number of bytes that so many bytes of the layer's own take behind a header, with their checksum.
+pub(crate) const fn own_area_bytes(own_bytes: usize) -> usize {
+    if own_bytes == 0 { 0 } else { (own_bytes + CHECKSUM_BYTES).next_multiple_of(ALIGNMENT as usize) }
+}
+
+/// Returns the area behind a header with these bytes of the layer's own.
+pub(crate) fn own_area(own: &[u8]) -> Vec<u8> {
+    let mut area = own.to_vec();
+    area.resize(own_area_bytes(own.len()), 0);
+    if let Some(end) = area.len().checked_sub(CHECKSUM_BYTES) {
+        let sum = checksum(&area[..end]);
+        area[end..].copy_from_slice(&sum.to_le_bytes());
+    }
+    area
+}
+
+/// Returns the bytes of the layer's own, so many, of such an area; `None` if they are others.
+pub(crate) fn own_of_area(area: &[u8], own_bytes: usize) -> Option<&[u8]> {
+    let Some(end) = area.len().checked_sub(CHECKSUM_BYTES) else { return Some(&[]) };
+    (number(area, end) == checksum(&area[..end])).then(|| &area[..own_bytes])
 }
 
 /// Returns the maximum number of bytes below of a block of this size: an encoding may make it longer.
@@ -362,7 +392,7 @@ mod tests {
 
     #[test]
     fn headers_are_ours_absent_or_foreign() {
-        let header = Header::new("zstd", 65536, 42, 256, 128);
+        let header = Header::new("zstd", 65536, 42, (256, 128), 0);
         let bytes = header.to_bytes();
         assert_eq!(Header::parse(&bytes, "zstd"), HeaderState::Valid(header));
         assert_eq!(Header::parse(&bytes, "lz4"), HeaderState::Foreign);

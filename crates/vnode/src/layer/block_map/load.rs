@@ -5,10 +5,11 @@
 //! there; a block of it that is not there is read from its version before.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::format::{
     ALIGNMENT, ENTRY_BYTES, Extent, HEADER_BYTES, Header, HeaderState, Record, RecordReader, TRAILER_BYTES, Trailer,
-    checksum,
+    checksum, own_area_bytes, own_of_area,
 };
 use super::log::{Log, RECORDS_FOLLOWED_MAX, RecordSpan};
 use crate::{Caller, Errno, OpenFile, Result, read_fully, zeros};
@@ -52,9 +53,14 @@ pub(crate) fn load(lower: &dyn OpenFile, kind: &str, block_size: usize, new_id: 
         HeaderState::Foreign => return Err(Errno::EBADMSG),
     };
     let reader = Reader { lower, header };
+    let own = reader.own(size)?;
     match reader.last_records(size)? {
+        // Without the bytes of the layer's own, nothing can be decoded: and nothing was promised.
+        Some(records) if own.is_none() && records[0].trailer.stable == 0 => Ok(empty()),
+        Some(_) if own.is_none() => Err(Errno::EBADMSG),
         Some(records) => {
             let mut log = build(&records, header, size);
+            log.own = own;
             let allocated = attributes.blocks.saturating_mul(512);
             if allocated > log.needed_bytes() + GAP_BYTES_MIN.max(log.needed_bytes() / 2) {
                 log.gaps().into_iter().for_each(|gap| log.free(gap));
@@ -67,6 +73,17 @@ pub(crate) fn load(lower: &dyn OpenFile, kind: &str, block_size: usize, new_id: 
 }
 
 impl Reader<'_> {
+    /// Returns the bytes of the layer's own in a file of `size` bytes, unless they are not there.
+    fn own(&self, size: u64) -> Result<Option<Arc<[u8]>>> {
+        let own_bytes = self.header.own_bytes as usize;
+        let mut area = vec![0; own_area_bytes(own_bytes)];
+        if size < (HEADER_BYTES + area.len()) as u64 {
+            return Ok(None);
+        }
+        read_exactly(self.lower, &Caller::server(), HEADER_BYTES as u64, &mut area)?;
+        Ok(own_of_area(&area, own_bytes).map(Arc::from))
+    }
+
     /// Returns whether parts of the first record of a file of `size` bytes have never reached the storage.
     fn never_was_whole(&self, size: u64) -> Result<bool> {
         let Header { first_end, first_bytes, .. } = self.header;

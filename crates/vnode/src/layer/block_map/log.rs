@@ -6,8 +6,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::format::{ALIGNMENT, Extent, HEADER_BYTES, Header, Record, Trailer, checksum, record_bytes};
+use super::format::{
+    ALIGNMENT, Extent, HEADER_BYTES, Header, Record, Trailer, checksum, own_area, own_area_bytes, record_bytes,
+};
 use super::ranges::Ranges;
 use crate::{Errno, Result};
 
@@ -38,6 +41,8 @@ pub(crate) struct Log {
     /// Identifier of the log, in its header and in each record.
     pub(crate) id: u64,
     pub(crate) block_size: usize,
+    /// Bytes of the layer's own in the header; `None` if they were not made yet.
+    pub(crate) own: Option<Arc<[u8]>>,
     /// Size of the file above in bytes.
     pub(crate) size: u64,
     /// Size of the lower file in bytes.
@@ -136,6 +141,7 @@ impl Log {
         Self {
             id,
             block_size,
+            own: None,
             size: 0,
             lower_size: 0,
             end: 0,
@@ -164,8 +170,8 @@ impl Log {
     /// `ENOMEM`; `EFBIG` for more blocks than a record can name.
     pub(crate) fn commit(&self, kind: &str, draft: Draft, size: u64) -> Result<Commit> {
         let start = self.end.next_multiple_of(ALIGNMENT);
-        let header = if start == 0 { HEADER_BYTES } else { 0 };
-        let data = start + header as u64;
+        let header = if start == 0 { self.header_bytes() } else { 0 };
+        let data = start + header;
         let Draft { bytes: blocks, mut changes } = draft;
         changes.values_mut().flatten().for_each(|extent| extent.position += data);
         let is_whole = self.needs_whole || !self.is_rooted || self.is_whole_due();
@@ -183,13 +189,24 @@ impl Log {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact((end - start) as usize).map_err(|_| Errno::ENOMEM)?;
         if header > 0 {
-            let header = Header::new(kind, self.block_size, self.id, end, record_bytes.try_into().unwrap_or(u32::MAX));
+            let first = (end, record_bytes.try_into().unwrap_or(u32::MAX));
+            let header = Header::new(kind, self.block_size, self.id, first, self.own().len() as u32);
             bytes.extend_from_slice(&header.to_bytes());
+            bytes.extend_from_slice(&own_area(self.own()));
         }
         bytes.extend_from_slice(&blocks);
         bytes.resize((end - start) as usize - record_bytes, 0);
         Record { trailer, entries }.write_to(self.id, &mut bytes);
         Ok(Commit { start, bytes, record_start: blocks_end, changes, trailer })
+    }
+
+    fn own(&self) -> &[u8] {
+        self.own.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the number of bytes of the header, with those of the layer's own.
+    pub(crate) fn header_bytes(&self) -> u64 {
+        (HEADER_BYTES + own_area_bytes(self.own().len())) as u64
     }
 
     /// Returns where the last record ends that may be on stable storage; 0 if none may.
@@ -364,7 +381,7 @@ impl Log {
         needed.extend(self.retained.iter().map(|(_, range)| range.clone()));
         needed.sort_by_key(|range| range.start);
         let mut gaps = Vec::new();
-        let mut end = HEADER_BYTES as u64;
+        let mut end = self.header_bytes();
         for range in needed {
             if range.start > end {
                 gaps.push(end..range.start);
