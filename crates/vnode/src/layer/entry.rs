@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::sync::PoisonError;
 
-use super::filled_directory::is_temporary;
-use super::own_entries::EntryOrigin;
+use super::own_entries::{EntryOrigin, is_temporary};
 use super::template::{Layer, LayerVnode};
 use crate::name::NameCow;
 use crate::{AccessMode, Caller, Errno, FileKind, Handle, KeyedGuard, Name, RenameMode, Result, VnodeRef};

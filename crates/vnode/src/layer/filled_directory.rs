@@ -1,36 +1,13 @@
 //! Lower directories with entries of the layer's own in them: how they are made, removed and replaced.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entry::LowerEntry;
+use super::own_entries::temporary_name;
 use super::template::{Layer, LayerVnode};
 use crate::{
     Caller, DirectoryEntry, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, SetAttributes, VnodeRef,
 };
-
-/// Number of names of temporary directories given so far.
-static TEMPORARIES: AtomicU64 = AtomicU64::new(0);
-/// Digits after the prefix of the name of a temporary directory.
-const DIGITS: usize = 16;
-
-fn prefix(kind: &str) -> String {
-    format!(".plyfs-{kind}-")
-}
-
-/// Returns whether this is the name of a directory that is being made or removed by a layer of this kind.
-pub(crate) fn is_temporary(kind: &str, name: Name<'_>) -> bool {
-    let digits = name.as_bytes().strip_prefix(prefix(kind).as_bytes());
-    digits.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
-}
-
-/// Returns a name for a directory that is being made or removed. What a server that ended left has others.
-fn temporary_name(kind: &str) -> Result<NameBuf> {
-    let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(|_| Errno::EIO)?;
-    let number = u64::from_ne_bytes(random).wrapping_add(TEMPORARIES.fetch_add(1, Ordering::Relaxed));
-    NameBuf::new(format!("{}{number:0DIGITS$x}", prefix(kind)).into_bytes())
-}
 
 /// Renames within a directory, to a name that is not used, as the server.
 fn rename_unused(directory: &VnodeRef, name: Name<'_>, to_name: Name<'_>) -> Result<()> {
