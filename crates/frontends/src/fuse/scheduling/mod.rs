@@ -5,3 +5,4 @@ pub(crate) mod budget;
 pub(crate) mod idle_prevention;
 pub(crate) mod policy;
 pub(crate) mod sched_idle;
+pub(crate) mod scheduler;

@@ -20,10 +20,8 @@ use super::protocol::request::RequestLayout;
 use super::protocol::wire;
 use super::reporting::rate_limit::LogRateLimit;
 use super::reporting::statistics::Statistics;
-use super::scheduling::affinity::CpuAffinity;
 use super::scheduling::budget::max_workers;
-use super::scheduling::idle_prevention::IdlePrevention;
-use super::scheduling::sched_idle::SchedIdleHandOff;
+use super::scheduling::scheduler::Scheduler;
 use super::transport::device::Device;
 pub(crate) use handler::{Handler, Outcome};
 pub(crate) use handshake::{SessionError, handshake};
@@ -53,11 +51,6 @@ impl<H: Handler> Session<H> {
     ) -> Result<Session<H>, SessionError> {
         let (starter, requests) = channel();
         let queues = if negotiated.has(wire::init::OVER_IO_URING) { cpus() } else { 0 };
-        let hand_off = (queues > 0).then(SchedIdleHandOff::new).flatten();
-        // A caller that sends many requests is identified by them; workers of the device would follow a caller that leaves
-        // them.
-        let affinity =
-            if hand_off.is_some() || !stay_awake.is_zero() { CpuAffinity::new() } else { CpuAffinity::disabled() };
         let shared = Arc::new(Shared {
             device,
             mount_point: mount_point.to_owned(),
@@ -66,9 +59,7 @@ impl<H: Handler> Session<H> {
             layout: RequestLayout { setxattr_long: negotiated.has(wire::init::SETXATTR_EXT) },
             message_bytes_max: negotiated.max_write as usize,
             statistics,
-            idle_prevention: IdlePrevention::new(stay_awake, affinity.allowed()),
-            affinity,
-            hand_off,
+            scheduler: Scheduler::new(queues > 0, stay_awake),
             lanes: std::iter::once(None).chain((0..queues).map(Some)).map(Lane::new).collect(),
             interrupts: Interrupts::default(),
             shares: WorkerShares::new(max_workers(), 1 + usize::from(queues)),

@@ -8,6 +8,7 @@ use crate::fuse::protocol::request::{DecodeError, Operation, Request, decode};
 use crate::fuse::protocol::wire::{InHeader, Opcode};
 use crate::fuse::reporting::statistics::{CounterSlot, FRONT_END, REQUESTS_PER_SAMPLE};
 use crate::fuse::reporting::trace;
+use crate::fuse::scheduling::scheduler::ScheduledWorker;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 use vnode::profile;
@@ -18,6 +19,7 @@ pub(crate) struct Service<'a, H: Handler> {
     pub(crate) shared: &'a Shared<H>,
     /// The worker's CPU, if it stays on one.
     pub(crate) cpu: Option<u16>,
+    pub(crate) scheduled: ScheduledWorker<'a>,
     pub(crate) counters: &'a CounterSlot,
     /// The request that it serves, by which interrupts find it.
     pub(crate) current_request: CurrentRequest<'a>,
@@ -48,8 +50,7 @@ impl<H: Handler> Service<'_, H> {
                 });
             }
         };
-        let caller_cpu = self.shared.affinity.request(request.pid, message.len(), self.cpu);
-        self.shared.idle_prevention.request(caller_cpu);
+        self.scheduled.request(request.pid, message.len());
         let trace = trace::start(&request);
         if let Operation::Interrupt { unique } = request.operation {
             // Before the handler checks its waits: a request about to wait either sees the interrupt or is seen by it.
@@ -63,10 +64,7 @@ impl<H: Handler> Service<'_, H> {
             trace.finish(outcome, reply);
         }
         ServeResult::Now(match outcome {
-            Outcome::Done => {
-                self.shared.affinity.reply(reply.payload().len());
-                Some(reply.finish(request.unique))
-            }
+            Outcome::Done => Some(reply.finish(request.unique)),
             Outcome::Failed(errno) => Some(reply.finish_error(request.unique, answerable(&request, errno))),
             Outcome::NoReply => None,
             Outcome::Deferred => return ServeResult::Deferred(request.unique),

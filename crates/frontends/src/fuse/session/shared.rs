@@ -7,10 +7,9 @@ use crate::fuse::interrupts::Interrupts;
 use crate::fuse::protocol::request::RequestLayout;
 use crate::fuse::reporting::rate_limit::LogRateLimit;
 use crate::fuse::reporting::statistics::Statistics;
-use crate::fuse::scheduling::affinity::CpuAffinity;
 use crate::fuse::scheduling::budget::max_workers;
-use crate::fuse::scheduling::idle_prevention::IdlePrevention;
-use crate::fuse::scheduling::sched_idle::{RequestRate, SchedIdleHandOff};
+use crate::fuse::scheduling::sched_idle::RequestRate;
+use crate::fuse::scheduling::scheduler::Scheduler;
 use crate::fuse::transport::device::Device;
 use crate::fuse::transport::uring::{Reserve, RingEntry};
 use std::path::PathBuf;
@@ -26,10 +25,7 @@ pub(crate) struct Shared<H: Handler> {
     pub(crate) writes_back: bool,
     pub(crate) message_bytes_max: usize,
     pub(crate) statistics: Arc<Statistics>,
-    pub(crate) affinity: CpuAffinity,
-    pub(crate) idle_prevention: IdlePrevention,
-    /// For the workers that have a CPU.
-    pub(crate) hand_off: Option<SchedIdleHandOff>,
+    pub(crate) scheduler: Scheduler,
     /// The first lane is that of the device.
     pub(crate) lanes: Vec<Lane>,
     pub(crate) interrupts: Interrupts,

@@ -5,7 +5,6 @@ use super::serving::{ServeResult, Service, refuse};
 use super::shared::{Shared, StartRequest, start_worker};
 use super::shares::{AdmissionDecision, ShareMember};
 use crate::fuse::scheduling::affinity::single_cpu;
-use crate::fuse::scheduling::sched_idle::HandOffWorker;
 use crate::fuse::transport::queue::{Queue, Received};
 use rustix::thread::sched_setaffinity;
 use std::sync::Arc;
@@ -16,14 +15,10 @@ const FAILURE_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 pub(crate) fn run_worker<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: impl Queue) {
     let cpu = shared.lanes[lane].cpu;
-    // Other workers stay on their CPU.
-    let _affinity_member = cpu.is_none().then(|| shared.affinity.join());
+    let scheduled = shared.scheduler.join(cpu, &shared.lanes[lane].request_rate);
     let (counters, current_request) = (shared.statistics.next_slot(), shared.interrupts.join());
-    let service = Service { shared, cpu, counters, current_request, requests: 0 };
-    let hand_off_worker =
-        cpu.and(shared.hand_off.as_ref()).map(|hand_off| hand_off.join(&shared.lanes[lane].request_rate));
-    let mut worker =
-        Worker { lane, queue, service, hand_off_worker, member: shared.shares.join(lane), ignores_idling: false };
+    let service = Service { shared, cpu, scheduled, counters, current_request, requests: 0 };
+    let mut worker = Worker { lane, queue, service, member: shared.shares.join(lane), ignores_idling: false };
     loop {
         match worker.receive(shared) {
             Step::Serve => {}
@@ -47,7 +42,6 @@ struct Worker<'a, H: Handler, Q> {
     lane: usize,
     queue: Q,
     service: Service<'a, H>,
-    hand_off_worker: Option<HandOffWorker<'a>>,
     member: ShareMember<'a>,
     /// It stays although it was idle: no worker could be signalled to end.
     ignores_idling: bool,
@@ -70,9 +64,7 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
     fn receive(&mut self, shared: &Shared<H>) -> Step {
         let idle_workers = &shared.lanes[self.lane].idle_workers;
         let received = self.queue.receive(!self.ignores_idling && idle_workers.exceeds_limit());
-        if let Some(hand_off_worker) = &self.hand_off_worker {
-            hand_off_worker.record_request(shared.affinity.has_single_caller());
-        }
+        self.service.scheduled.resume();
         match received {
             Received::Request => {
                 self.ignores_idling = false;
@@ -154,6 +146,7 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
             }
         };
         if let Some(aside) = self.member.next() {
+            self.service.scheduled.reply(length, false);
             if let Err(error) = self.queue.send_and_resume(length, aside) {
                 tracing::error!(%error, "the kernel refused a reply");
             }
@@ -161,10 +154,7 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
         }
         // Before the reply: its receiver may send the next request at once, and this worker is as good as waiting.
         idle_workers.add();
-        if let Some(hand_off_worker) = &self.hand_off_worker {
-            // A single caller stays here anyway while the other CPUs are kept awake.
-            hand_off_worker.prepare_reply(!shared.idle_prevention.is_active());
-        }
+        self.service.scheduled.reply(length, true);
         send(&mut self.queue, length);
         false
     }
