@@ -179,7 +179,7 @@ pub(crate) fn decisions(file_system: &dyn FileSystem, plan: &MountPlan) -> Strin
 
 /// Mounts on this directory, and returns when the mount is usable.
 pub(crate) fn mount(file_system: FileSystemRef, point: &MountPoint, plan: &MountPlan) -> Outcome<ServedMount> {
-    if file_system.properties().overlay && !plan.over {
+    if file_system.properties().needs.overlay && !plan.over {
         let message = "the stack is to be mounted over its base (mntstyle overlay): \
             write plyfs mount --over DIRECTORY and the layers";
         return Err(Failure::new(Exit::Usage, message));

@@ -17,7 +17,7 @@ use crate::{Failure, Outcome};
 ///
 /// Fails with a [`Failure`] that names the query and the result.
 pub fn check_access_control(file_system: &dyn FileSystem) -> Outcome {
-    let declared = file_system.properties().access_control;
+    let declared = file_system.properties().promises.access_control;
     if declared == AccessControl::NotShown {
         return Ok(());
     }
@@ -195,7 +195,7 @@ impl AccessFixture {
         directory.mkdir(server, Name::new(b"there")?, 0o755)?;
         let how = Creation { mode: 0o644, flags: OpenFlags::READ };
         let file = directory.create(server, Name::new(b"file")?, &how)?.entry.vnode;
-        Ok(Self { top, name, objects: [directory, file], is_read_only: file_system.properties().read_only })
+        Ok(Self { top, name, objects: [directory, file], is_read_only: file_system.properties().needs.read_only })
     }
 
     fn clear(&self) {

@@ -10,7 +10,7 @@ use std::os::fd::IntoRawFd;
 use std::sync::Arc;
 use support::{memory, mount_with};
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
-use vnode::{Caller, Errno, FileSystem, Name, OpenFlags, Properties, Result};
+use vnode::{Caller, Errno, FileSystem, Name, Needs, OpenFlags, Promises, Result};
 
 /// Fails as it is asked to.
 struct Failing;
@@ -25,8 +25,12 @@ impl Layer for Failing {
         "failing"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { needs_every_lookup: true, data_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, ..Promises::TRANSPARENT }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_lookup: true, ..Needs::NONE }
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

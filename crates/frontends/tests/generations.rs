@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
 use support::{memory, mount_with, unmount_when_unused};
 use vnode::layer::{Layer, stack};
-use vnode::{Attributes, Caller, Errno, FileKind, FileSystemRef, Name, OpenFlags, Properties, RenameMode};
+use vnode::{Attributes, Caller, Errno, FileKind, FileSystemRef, Name, OpenFlags, Promises, RenameMode};
 
 /// All files have one number, and nobody knows when they were made: as on a file system that gives numbers again.
 struct OneNumber;
@@ -23,8 +23,8 @@ impl Layer for OneNumber {
         "onenumber"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { attributes_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { attributes_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn map_attributes(&self, _: &Caller, attributes: &mut Attributes) {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use support::{memory, mount_with, until};
 use vnode::layer::{Layer, LayerVnode, Operation, stack};
-use vnode::{Caller, Creation, Name, Notifier, OpenFlags, Properties, Result};
+use vnode::{Caller, Creation, Name, Needs, Notifier, OpenFlags, Promises, Result};
 
 /// A layer in which look-ups of a name, and reads of files with a mode, block until it is released.
 #[derive(Clone, Default)]
@@ -45,8 +45,12 @@ impl Layer for Hanging {
         "hanging"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { needs_every_data_operation: true, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_data_operation: true, ..Needs::NONE }
     }
 
     fn set_notifier(&self, notifier: &Arc<dyn Notifier>) {

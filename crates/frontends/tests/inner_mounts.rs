@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use support::{Mounted, as_user, memory, mount_with};
 use vnode::layer::{Layer, LayerVnode, Operation, stack};
-use vnode::{Caller, Creation, Errno, FileSystemRef, Name, Notifier, OpenFlags, Properties, Result};
+use vnode::{Caller, Creation, Errno, FileSystemRef, Name, Needs, Notifier, OpenFlags, Promises, Result};
 
 /// A file system in memory, mounted on a directory. Unmounted when dropped.
 struct Inner(PathBuf);
@@ -125,8 +125,8 @@ impl Layer for NotifierProbe {
         "told"
     }
 
-    fn properties(&self) -> Properties {
-        Properties::TRANSPARENT
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn set_notifier(&self, notifier: &Arc<dyn Notifier>) {
@@ -188,8 +188,12 @@ impl Layer for Failing {
         "failing"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { needs_every_lookup: true, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_lookup: true, ..Needs::NONE }
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

@@ -19,7 +19,7 @@ use support::{
     set_lock, thousands_wait_for_a_lock, unmount_when_unused, until, wait_for_locks,
 };
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
-use vnode::{Caller, Errno, Lock, LockKind, LockOwner, Properties, Result};
+use vnode::{Caller, Errno, Lock, LockKind, LockOwner, Needs, Promises, Properties, Result};
 
 #[test]
 fn files_are_written_read_and_mapped_to_attributes() {
@@ -230,8 +230,12 @@ impl Layer for DeclaredProperties {
         "declares"
     }
 
-    fn properties(&self) -> Properties {
-        self.0
+    fn promises(&self) -> Promises {
+        self.0.promises
+    }
+
+    fn needs(&self) -> Needs {
+        self.0.needs
     }
 }
 
@@ -338,8 +342,8 @@ impl Layer for LateWrites {
         "late"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn write_at(
@@ -465,7 +469,7 @@ fn writers_may_write_with_the_writeback_cache() {
 fn writeback_cache_is_off_where_a_layer_sees_writes() {
     let options = MountOptions { write_back: true, ..MountOptions::default() };
     let directory = tempfile::tempdir().unwrap();
-    let watched = Properties { needs_every_data_operation: true, ..Properties::TRANSPARENT };
+    let watched = Properties { needs: Needs { every_data_operation: true, ..Needs::NONE }, ..Properties::TRANSPARENT };
     let refused =
         Mount::new(stack(DeclaredProperties(watched), memory()), directory.path(), &options).map(drop).unwrap_err();
     assert!(matches!(refused, MountError::NoWriteBack(_)), "{refused}");
@@ -704,8 +708,12 @@ impl Layer for MisbehavingLayer {
         "unruly"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { needs_every_lookup: true, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_lookup: true, ..Needs::NONE }
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {
@@ -985,8 +993,8 @@ impl Layer for SlowToUnlock {
         "slow to unlock"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { exclusive: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { exclusive: false, ..Promises::TRANSPARENT }
     }
 
     fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
@@ -1037,6 +1045,10 @@ impl Layer for Lockless {
 
     fn kind(&self) -> &'static str {
         "lockless"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn lock(&self, _: &LayerFile<Self>, _: &Caller, _: LockOwner, _: &Lock) -> Result<()> {
@@ -1118,6 +1130,10 @@ impl Layer for Counting {
 
     fn kind(&self) -> &'static str {
         "counting"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn release(&self, _: &LayerFile<Self>) {

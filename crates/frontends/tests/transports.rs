@@ -12,7 +12,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use support::{Mounted, Shared, as_user, memory, mount_with, thousands_wait_for_a_lock, until};
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
-use vnode::{Caller, Errno, OpenFileRef, OpenFlags, Properties, Result};
+use vnode::{Caller, Errno, OpenFileRef, OpenFlags, Promises, Result};
 
 const URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -97,6 +97,10 @@ impl Layer for Slow {
         "slow"
     }
 
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
     fn admit(&self, _: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
         match operation {
             Operation::Lookup(name) if name.as_bytes() == b"slow" => {
@@ -143,6 +147,10 @@ impl Layer for Gate {
 
     fn kind(&self) -> &'static str {
         "gate"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn open(&self, vnode: &LayerVnode<Self>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
@@ -250,6 +258,10 @@ impl Layer for Failing {
         "failing"
     }
 
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {
         let Operation::Lookup(name) = operation else { return Ok(()) };
         let number = std::str::from_utf8(name.as_bytes()).ok().and_then(|name| name.strip_prefix("error "));
@@ -305,8 +317,8 @@ impl Layer for LargeReads {
         "gathering"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {

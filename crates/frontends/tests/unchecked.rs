@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use support::{Mounted, as_user, copy_program, mount_directory, mount_with};
 use vnode::layer::{Layer, LayerVnode, Operation};
-use vnode::{AccessControl, Caller, Errno, Properties, Result, Vnode};
+use vnode::{AccessControl, Caller, Errno, Needs, Promises, Result, Vnode};
 
 fn unchecked() -> Option<(Mounted, tempfile::TempDir)> {
     mount_directory(MountOptions { default_permissions: Some(false), over: true, ..MountOptions::default() })
@@ -101,8 +101,8 @@ impl Layer for Refusing {
         "refusing"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { access_control: AccessControl::OpenAsShown, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { access_control: AccessControl::OpenAsShown, ..Promises::TRANSPARENT }
     }
 
     fn admit(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
@@ -172,8 +172,12 @@ impl Layer for Losing {
         "losing"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { nothing_to_flush: false, needs_every_data_operation: true, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_close: true, every_data_operation: true, ..Needs::NONE }
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

@@ -5,10 +5,10 @@ mod common;
 use common::{layer, memory};
 use conformance::check_access_control;
 use vnode::layer::{Layer, LayerVnode, Operation, stack};
-use vnode::{AccessControl, Attributes, Caller, Entry, Errno, FileSystemRef, Name, OpenFlags, Properties, Result};
+use vnode::{AccessControl, Attributes, Caller, Entry, Errno, FileSystemRef, Name, OpenFlags, Promises, Result};
 
 fn declared(file_system: &FileSystemRef) -> AccessControl {
-    file_system.properties().access_control
+    file_system.properties().promises.access_control
 }
 
 #[test]
@@ -57,8 +57,8 @@ impl Layer for Liar {
         "liar"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { access_control: self.1, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { access_control: self.1, ..Promises::TRANSPARENT }
     }
 
     fn admit(&self, _: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use vnode::layer::{Layer, LayerVnode, stack};
 use vnode::{
     AccessControl, Caller, Control, ControlError, Creation, Device, Errno, FileKind, FileSystemRef, Name, OpenFlags,
-    Properties, RenameMode, SetAttributes, XattrMode,
+    Promises, RenameMode, SetAttributes, XattrMode,
 };
 
 const NONE: SetAttributes =
@@ -109,8 +109,8 @@ fn strangers_who_are_denied_or_guess_are_reported_and_nobody_else() {
     assert_eq!(lines[2]["flags"], "O_RDWR");
     assert_eq!(lines[4]["mode"], "0777");
     let properties = audited.upper.properties();
-    assert!(properties.allows_passthrough() && properties.needs_failed_lookups);
-    assert!(!properties.needs_every_lookup && !properties.needs_fresh_attributes);
+    assert!(properties.allows_bypass() && properties.needs.failed_lookups);
+    assert!(!properties.needs.every_lookup && !properties.needs.fresh_attributes);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn rules_choose_by_operation_path_user_and_result() {
             ["unlink", "/home/notes", "ok", "", "", ""],
         ]
     );
-    assert!(!audited.upper.properties().needs_failed_lookups);
+    assert!(!audited.upper.properties().needs.failed_lookups);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn files_of_rules_are_read_and_their_mistakes_told() {
     let text = "# who reads what\nignore uid=1001\nreport operations=open:read:write result=ok path=\"home/*\"\n";
     std::fs::write(&path, text).unwrap();
     let audited = Audited::new(&[("rules", path.to_str().unwrap())]);
-    assert!(!audited.upper.properties().allows_passthrough());
+    assert!(!audited.upper.properties().allows_bypass());
     let notes = walk(&audited.upper, &root(), "home/notes").unwrap().vnode;
     let open = notes.open(&user(1000), OpenFlags::READ_WRITE).unwrap();
     open.write_at(&user(1000), 3, b"text", false).unwrap();
@@ -255,7 +255,7 @@ fn set_id_files_are_refused_to_users_and_not_to_root() {
     assert!(lines.iter().all(|line| line["refused_by"] == "refuse-setuid" && line["result"] == "EPERM"));
     assert_eq!((&lines[0]["operation"], &lines[0]["mode"]), (&"create".into(), &"4755".into()));
     assert_eq!(list(&home, &root()), ["notes", "private", "shared"]);
-    assert_eq!(audited.upper.properties().access_control, AccessControl::OpenAsShown);
+    assert_eq!(audited.upper.properties().promises.access_control, AccessControl::OpenAsShown);
 }
 
 #[test]
@@ -340,8 +340,8 @@ impl Layer for Forgetful {
         "forgetful"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { names_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { names_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn decode_name<'a>(

@@ -11,8 +11,8 @@ use common::{contents, create, memory, name, random, root, small_memory};
 use fastrand::Rng;
 use vnode::layer::{Layer, LayerFile, stack};
 use vnode::{
-    AllocateMode, Attributes, Caller, Control, Errno, FileSystemRef, OpenFileRef, OpenFlags, Result, SetAttributes,
-    SetTime, Timestamp, VnodeRef,
+    AllocateMode, Attributes, Caller, Control, Errno, FileSystemRef, OpenFileRef, OpenFlags, Promises, Result,
+    SetAttributes, SetTime, Timestamp, VnodeRef,
 };
 
 const BLOCK_SIZE: usize = 1000;
@@ -68,6 +68,10 @@ impl Layer for Recorder {
 
     fn kind(&self) -> &'static str {
         "recorder"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8], kill: bool) -> Result<usize> {

@@ -7,7 +7,7 @@ use plyfs_layers::OptionProblem;
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
     AccessControl, AccessMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, FileSystemRef, Name,
-    OpenFlags, RenameMode, Result, SetAttributes, SetTime, Timestamp, XattrMode,
+    OpenFlags, Promises, RenameMode, Result, SetAttributes, SetTime, Timestamp, XattrMode,
 };
 
 const NONE: SetAttributes =
@@ -53,9 +53,9 @@ fn one_owner_for_all_may_what_the_owner_may() {
     assert_eq!(file.setattr(&user(2000), &SetAttributes { mode: Some(0o600), ..NONE }).unwrap().mode, 0o600);
     assert_eq!(seen(&lower, &root(), "d/file"), (1000, 1000, 0o600));
     let properties = upper.properties();
-    assert!(properties.data_untouched && properties.names_untouched);
-    assert!(!properties.attributes_untouched && !properties.needs_fresh_attributes);
-    assert_eq!(properties.access_control, AccessControl::AsShown, "the view decides by what it shows");
+    assert!(properties.promises.data_untouched && properties.promises.names_untouched);
+    assert!(!properties.promises.attributes_untouched && !properties.needs.fresh_attributes);
+    assert_eq!(properties.promises.access_control, AccessControl::AsShown, "the view decides by what it shows");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn mirrored_users_see_themselves() {
     let file = walk(&upper, &user(7), "d/file").unwrap().vnode;
     assert_eq!(file.open(&user(7), OpenFlags::READ).map(drop), Err(Errno::EACCES));
     assert_eq!(walk(&lower, &root(), "d/file").unwrap().attributes.mtime.seconds, 5);
-    assert!(upper.properties().needs_fresh_attributes);
+    assert!(upper.properties().needs.fresh_attributes);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn new_objects_get_what_the_options_say() {
     let old = directory.create(&user(1000), name("file"), &how).unwrap();
     assert_eq!(ids(&old.entry.attributes), (1000, 1000, 0o640));
     assert_eq!(directory.mkdir(&user(3), name("x"), 0o700).map(drop), Err(Errno::EACCES));
-    assert!(upper.properties().attributes_untouched);
+    assert!(upper.properties().promises.attributes_untouched);
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn hidden_names_do_not_exist() {
     }
     assert_eq!(list(&below, &root()), [".secret", "file", "x.tmp"]);
     assert_eq!(file.path().unwrap(), b"d/file");
-    assert!(!upper.properties().names_untouched);
+    assert!(!upper.properties().promises.names_untouched);
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn denied_operations_are_denied_to_all() {
     }
     assert_eq!(rename("other", RenameMode::Replace), Ok(()));
     let reading = layer("map", &[("deny", "read")], below());
-    assert!(reading.properties().needs_every_data_operation);
+    assert!(reading.properties().needs.every_data_operation);
     let file = walk(&reading, &root(), "d/file").unwrap().vnode.open(&root(), OpenFlags::READ).unwrap();
     assert_eq!(file.read_at(&root(), 0, &mut [0; 4]), Err(Errno::EPERM));
 }
@@ -385,6 +385,10 @@ impl Layer for Latecomer {
 
     fn kind(&self) -> &'static str {
         "latecomer"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, wanted: Name<'_>) -> Result<Entry> {
@@ -450,6 +454,10 @@ impl Layer for FullQuota {
 
     fn kind(&self) -> &'static str {
         "full quota"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn setattr(&self, _: &LayerVnode<Self>, _: &Caller, _: &SetAttributes) -> Result<Attributes> {

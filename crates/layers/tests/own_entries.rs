@@ -9,8 +9,7 @@ use common::interrupted::Interrupted;
 use common::{memory, name, root};
 use vnode::layer::{EntryOrigin, Layer, LayerVnode, OwnEntries, stack};
 use vnode::{
-    Caller, Creation, Errno, FileKind, FileSystemRef, Name, NameBuf, OpenFlags, Properties, RenameMode, Result,
-    VnodeRef,
+    Caller, Creation, Errno, FileKind, FileSystemRef, Name, NameBuf, OpenFlags, Promises, RenameMode, Result, VnodeRef,
 };
 
 fn veil(lower: FileSystemRef) -> FileSystemRef {
@@ -249,8 +248,8 @@ impl Layer for Sidecar {
         "sidecar"
     }
 
-    fn properties(&self) -> Properties {
-        Properties::TRANSPARENT
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn own_entries(&self) -> OwnEntries {

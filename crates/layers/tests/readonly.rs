@@ -48,7 +48,7 @@ fn every_change_is_refused_and_nothing_changes() {
         assert_eq!(vnode.access(&caller, AccessMode::READ), Ok(()));
     }
     assert_eq!(list(&top, &root()), ["directory", "file"]);
-    assert!(upper.properties().read_only && upper.properties().data_untouched);
+    assert!(upper.properties().needs.read_only && upper.properties().promises.data_untouched);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::thread;
 
 use common::{create, memory, name, root};
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
-use vnode::{Caller, Errno, OpenFlags, RenameMode, Result};
+use vnode::{Caller, Errno, OpenFlags, Promises, RenameMode, Result};
 
 /// Counts look-ups in each directory and openings of each file, and tells by `getxattr`.
 struct Counting;
@@ -18,6 +18,10 @@ impl Layer for Counting {
 
     fn kind(&self) -> &'static str {
         "counting"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn observe(&self, node: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>, result: Result<()>) {
@@ -40,6 +44,10 @@ impl Layer for Releasing {
 
     fn kind(&self) -> &'static str {
         "releasing"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn release(&self, file: &LayerFile<Self>) {

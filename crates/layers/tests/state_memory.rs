@@ -3,6 +3,7 @@
 mod common;
 
 use common::{create, memory, name, root};
+use vnode::Promises;
 use vnode::layer::{Layer, stack};
 
 /// Bytes of state for each vnode.
@@ -26,6 +27,10 @@ impl Layer for Large {
 
     fn kind(&self) -> &'static str {
         "large"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 }
 

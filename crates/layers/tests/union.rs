@@ -10,7 +10,7 @@ use common::{memory, numbered};
 use plyfs_layers::Branch;
 use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::layer::{Layer, LayerVnode, Operation, stack};
-use vnode::{Caller, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, SetAttributes};
+use vnode::{Caller, Errno, FileKind, FileSystemRef, OpenFlags, Promises, RenameMode, SetAttributes};
 
 #[test]
 fn the_leftmost_wins_and_directories_merge() {
@@ -159,7 +159,7 @@ fn directories_of_several_branches_are_renamed_whole() {
 fn a_union_of_read_only_branches_refuses_every_change() {
     let scene = scene(&[(ReadOnly, &["a"]), (ReadOnly, &["b"])]);
     let root = scene.union.root();
-    assert!(scene.union.properties().read_only);
+    assert!(scene.union.properties().needs.read_only);
     assert_eq!(root.unlink(&server(), name("a")).err(), Some(Errno::EROFS));
     assert_eq!(root.mkdir(&server(), name("n"), 0o755).err(), Some(Errno::EROFS));
     assert_eq!(at(&scene.union, "b").unwrap().open(&server(), OpenFlags::WRITE).err(), Some(Errno::EROFS));
@@ -215,6 +215,10 @@ impl Layer for Failing {
 
     fn kind(&self) -> &'static str {
         "failing"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> vnode::Result<()> {

@@ -13,7 +13,7 @@ use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
     Attributes, Caller, Creation, Entry, Errno, FileSystemRef, Handle, Lock, LockFamily, LockKind, LockOwner, Name,
-    NameBuf, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, SetTime, Vnode,
+    NameBuf, OpenFileRef, OpenFlags, Promises, RenameMode, Result, SetAttributes, SetTime, Vnode,
 };
 
 fn read_text(file: &OpenFileRef) -> String {
@@ -314,6 +314,10 @@ impl Layer for Interleaved {
 
     fn kind(&self) -> &'static str {
         "interleaved"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {

@@ -23,8 +23,8 @@ use plyfs_layers::fork::{CommitError, CommitOptions, Conflict, ForeignChange, Fo
 use side::Side;
 use vnode::layer::{self, Layer, LayerVnode};
 use vnode::{
-    Attributes, Caller, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, SetTime,
-    Timestamp, VnodeRef, XattrMode,
+    Attributes, Caller, Errno, FileKind, FileSystemRef, OpenFlags, Promises, RenameMode, Result, SetAttributes,
+    SetTime, Timestamp, VnodeRef, XattrMode,
 };
 
 const STEPS: usize = 60;
@@ -234,6 +234,10 @@ impl Layer for FailAfter {
         "failing"
     }
 
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &layer::Operation<'_>) -> Result<()> {
         let counts = operation.modifies() && !matches!(operation, layer::Operation::Open(_));
         let left = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
@@ -321,6 +325,10 @@ impl Layer for SplitFileSystem {
 
     fn kind(&self) -> &'static str {
         "split"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn admit(&self, node: &LayerVnode<Self>, _: &Caller, operation: &layer::Operation<'_>) -> Result<()> {

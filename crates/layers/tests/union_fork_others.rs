@@ -13,7 +13,7 @@ use common::unions::{at, fill, list, name, read, server, write};
 use plyfs_layers::fork::{CommitError, CommitOptions, Committed, ForeignChange, Fork};
 use plyfs_layers::union::{Loss, Losses};
 use vnode::layer::{self, Layer, LayerVnode, Operation};
-use vnode::{Caller, Errno, FileSystemRef, RenameMode, Result, SetAttributes, Timestamp, XattrMode};
+use vnode::{Caller, Errno, FileSystemRef, Promises, RenameMode, Result, SetAttributes, Timestamp, XattrMode};
 
 type HookAction = Box<dyn FnOnce() -> Result<()> + Send>;
 
@@ -28,6 +28,10 @@ impl Layer for BeforeOperation {
 
     fn kind(&self) -> &'static str {
         "before"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {
@@ -390,6 +394,10 @@ impl Layer for AclWatch {
 
     fn kind(&self) -> &'static str {
         "watch"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn admit(&self, node: &LayerVnode<Self>, _: &Caller, _: &Operation<'_>) -> Result<()> {

@@ -14,8 +14,8 @@ use common::{list, memory, name, walk};
 use plyfs_layers::{Branch, BranchMode};
 use vnode::layer::{Layer, LayerVnode, Operation};
 use vnode::{
-    Caller, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, Vnode,
-    VnodeRef,
+    Caller, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, Promises, RenameMode, Result, SetAttributes,
+    Vnode, VnodeRef,
 };
 
 use BranchMode::{NoCreate, ReadOnly, ReadWrite};
@@ -114,6 +114,10 @@ impl Layer for SyncCounter {
 
     fn kind(&self) -> &'static str {
         "synchronized"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn observe(&self, node: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>, _: Result<()>) {

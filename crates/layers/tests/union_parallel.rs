@@ -13,7 +13,7 @@ use plyfs_layers::{Branch, BranchMode};
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
     Attributes, Caller, CancellationSource, Creation, Entry, Errno, FileSystemRef, Name, OpenDirectoryRef, OpenFlags,
-    Result, StatFs,
+    Promises, Result, StatFs,
 };
 
 /// How many branches are being asked, and the most that ever were.
@@ -59,6 +59,10 @@ impl Layer for SlowLayer {
 
     fn kind(&self) -> &'static str {
         "far"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {

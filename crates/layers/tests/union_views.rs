@@ -485,7 +485,7 @@ fn removed_view_leaves_its_branch_and_stale_files() {
     let (vnode, work) = (walk(&scene, FIRST_VIEW_USER, "top").unwrap(), walk(&scene, FIRST_VIEW_USER, "d").unwrap());
     assert_eq!(scene.tell("views", &[]).unwrap(), "uid:1001 = one\nuid:1002 = two\n");
     assert!(scene.tell("view-remove", &[("branch", "none")]).unwrap_err().to_string().contains("one, two"));
-    assert!(scene.union.properties().needs_every_lookup);
+    assert!(scene.union.properties().needs.every_lookup);
     assert_eq!(scene.tell("view-remove", &[("branch", "one")]).unwrap(), "uid:1002 = two\n");
     assert_eq!(text(&file, &one).err(), Some(Errno::ESTALE));
     assert_eq!(file.write_at(&one, 0, b"x", false).err(), Some(Errno::ESTALE));
@@ -508,7 +508,7 @@ fn removed_view_leaves_its_branch_and_stale_files() {
     for label in ["one", "two"] {
         scene.tell("view-remove", &[("branch", label)]).unwrap();
     }
-    assert!(!scene.union.properties().needs_every_lookup, "names may be cached again");
+    assert!(!scene.union.properties().needs.every_lookup, "names may be cached again");
 }
 
 #[test]
@@ -614,13 +614,13 @@ fn views_can_be_defined_by_option() {
     let union = join("uid:1001=one; uid:1002 = two").unwrap();
     union.root().mkdir(&user(FIRST_VIEW_USER), name("d"), 0o755).unwrap();
     assert_eq!((list_all(&offered[1], "").contains(&"d".to_owned()), list_all(&offered[0], "").len()), (true, 0));
-    assert!(union.properties().needs_every_lookup && union.properties().needs_fresh_attributes);
+    assert!(union.properties().needs.every_lookup && union.properties().needs.fresh_attributes);
     drop(union);
     for wrong in ["uid:1001", "uid:x=one", "gid:1=one", "uid:1=nowhere", "uid:1=top"] {
         let error = join(wrong).err().unwrap_or_else(|| panic!("{wrong}")).to_string();
         assert!(error.contains("views"), "{wrong}: {error}");
     }
-    assert!(!join("").unwrap().properties().needs_every_lookup);
+    assert!(!join("").unwrap().properties().needs.every_lookup);
 }
 
 /// Views work while others change what is below them, branches come and go, and views end.

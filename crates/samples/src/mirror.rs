@@ -9,7 +9,7 @@ use layers::options::{OptionError, OptionProblem, Options};
 use layers::{Branch, BranchMode, BranchOpener, Kind};
 use vnode::fan_out::{BranchHealth, Changes, MAX_BRANCHES, Routing, join};
 use vnode::layer::{Layer, stack};
-use vnode::{Caller, Errno, FileSystemRef, Result, VnodeRef, XattrMode};
+use vnode::{Caller, Errno, FileSystemRef, Promises, Result, VnodeRef, XattrMode};
 
 /// Registration of this layer.
 pub const KIND: Kind = Kind::joining("mirror", "keeps the same tree in several branches", &[], create);
@@ -61,6 +61,10 @@ impl Layer for Shown {
 
     fn kind(&self) -> &'static str {
         KIND.name
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 }
 

@@ -9,8 +9,8 @@ use layers::options::{OptionProblem, OptionSpecification, Options, number};
 use once_cell::sync::OnceCell;
 use vnode::layer::{BlockForm, EntryOrigin, Layer, LayerVnode, MappedBlock, OwnEntries, stack};
 use vnode::{
-    Caller, Creation, Errno, FileSystemRef, NAME_MAX, Name, OpenFlags, Properties, Result, StatFs, VnodeRef,
-    read_fully, write_fully,
+    Caller, Creation, Errno, FileSystemRef, NAME_MAX, Name, OpenFlags, Result, StatFs, VnodeRef, read_fully,
+    write_fully,
 };
 
 /// Registration of this layer.
@@ -149,10 +149,6 @@ impl Layer for Veil {
 
     fn details(&self) -> String {
         format!("key={}", self.key)
-    }
-
-    fn properties(&self) -> Properties {
-        Properties { names_untouched: false, ..Properties::TRANSPARENT }
     }
 
     fn own_entries(&self) -> OwnEntries {

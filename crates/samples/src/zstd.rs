@@ -3,7 +3,7 @@
 use layers::Kind;
 use layers::options::{OptionSpecification, Options, number};
 use vnode::layer::{BlockForm, Layer, LayerVnode, MappedBlock, stack};
-use vnode::{Caller, Errno, Result};
+use vnode::{Caller, Errno, Promises, Result};
 
 /// Registration of this layer.
 pub const KIND: Kind = Kind::over("zstd", "stores data compressed", OPTIONS, |pairs, lower| {
@@ -34,6 +34,10 @@ impl Layer for Zstd {
 
     fn kind(&self) -> &'static str {
         "zstd"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn details(&self) -> String {

@@ -27,11 +27,11 @@ fn title(member: &Description) -> String {
 }
 
 /// Returns the declarations as sentences. Omits for a layer what it leaves as it is below.
-fn declarations(properties: &Properties, whole: bool) -> Vec<String> {
+fn declarations(Properties { promises, needs }: &Properties, whole: bool) -> Vec<String> {
     let touched = [
-        (properties.data_untouched, "data"),
-        (properties.names_untouched, "names"),
-        (properties.attributes_untouched, "attributes"),
+        (promises.data_untouched, "data"),
+        (promises.names_untouched, "names"),
+        (promises.attributes_untouched, "attributes"),
     ];
     let named = |wanted: bool| touched.iter().filter(move |(untouched, _)| *untouched == wanted).map(|(_, name)| *name);
     let mut lines = Vec::new();
@@ -41,27 +41,27 @@ fn declarations(properties: &Properties, whole: bool) -> Vec<String> {
     if named(false).next().is_some() {
         lines.push(format!("changes: {}", crate::suggest::list(named(false))));
     }
-    match properties.access_control {
+    match promises.access_control {
         AccessControl::AsShown if whole => lines.push("admits whom the attributes that it shows admit".to_owned()),
         AccessControl::AsShown => {}
         AccessControl::OpenAsShown => lines.push("sees what is refused, or admits others".to_owned()),
         AccessControl::NotShown => lines.push("does not show whom it admits".to_owned()),
     }
-    let needs = [
-        (properties.needs_every_lookup, "has to see every look-up"),
-        (properties.needs_failed_lookups, "has to see failed look-ups"),
-        (properties.needs_every_data_operation, "has to see every read and write"),
-        (properties.needs_fresh_attributes, "attributes may change at any time"),
-        (properties.opens_differ, "one file opened twice may be two files below"),
-        (properties.folds_names, "finds objects by other spellings of their names"),
-        (properties.read_only, "read-only"),
-        (properties.overlay, "is mounted over its base"),
+    let sentences = [
+        (needs.every_lookup, "has to see every look-up"),
+        (needs.failed_lookups, "has to see failed look-ups"),
+        (needs.every_data_operation, "has to see every read and write"),
+        (needs.fresh_attributes, "attributes may change at any time"),
+        (!promises.opens_share_data, "one file opened twice may be two files below"),
+        (!promises.exact_names, "finds objects by other spellings of their names"),
+        (needs.read_only, "read-only"),
+        (needs.overlay, "is mounted over its base"),
     ];
-    lines.extend(needs.iter().filter(|(set, _)| *set).map(|(_, sentence)| (*sentence).to_owned()));
+    lines.extend(sentences.iter().filter(|(set, _)| *set).map(|(_, sentence)| (*sentence).to_owned()));
     let of_bases = [
-        (properties.exclusive, "nothing else can change the objects", "others may change the objects too"),
-        (properties.checks_credentials, "checks the caller's credentials itself", "acts as the server's user"),
-        (properties.persistent_handles, "handles stay valid over a restart", "handles are lost with the server"),
+        (promises.exclusive, "nothing else can change the objects", "others may change the objects too"),
+        (promises.checks_credentials, "checks the caller's credentials itself", "acts as the server's user"),
+        (promises.persistent_handles, "handles stay valid over a restart", "handles are lost with the server"),
     ];
     for (set, yes, no) in of_bases {
         match (set, whole) {

@@ -31,7 +31,7 @@ fn every_stack_admits_whom_it_declares_to_admit() {
         // The directory for temporary files may not support access control lists.
         let test_directory = if plan.in_memory { TestDirectory::plain() } else { TestDirectory::image(64) }.unwrap();
         let file_system = plan.build(&test_directory).unwrap_or_else(|error| panic!("{}: {error}", plan.title()));
-        declared.insert(file_system.properties().access_control);
+        declared.insert(file_system.properties().promises.access_control);
         if let Err(failure) = conformance::check_access_control(&*file_system) {
             failures.push(format!("{}: {failure}", plan.title()));
         }

@@ -12,7 +12,7 @@ pub trait FileSystem: Send + Sync + 'static {
     fn root(&self) -> VnodeRef;
 
     /// Returns the vnode for a handle issued by this file system, also by an earlier instance if
-    /// [`Properties::persistent_handles`] is declared. Checks existence only: a front end that accepts handles from
+    /// [`crate::Promises::persistent_handles`] is declared. Checks existence only: a front end that accepts handles from
     /// outside authenticates them.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ pub const HANDLE_MAX: usize = 48;
 /// The identity of a file system object: opaque bytes, equal only for equal objects.
 ///
 /// A vnode's handle never changes while the vnode is referenced. It stays valid across renames and, where
-/// [`crate::Properties::persistent_handles`] is set, across a restart of the server; [`crate::FileSystem::resolve`]
+/// [`crate::Promises::persistent_handles`] is set, across a restart of the server; [`crate::FileSystem::resolve`]
 /// turns it back into a vnode. It is never reused for another object, even after this one is gone (a base includes the
 /// generation number). A layer over one lower tree uses the lower handle unchanged; a fan-out layer creates its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

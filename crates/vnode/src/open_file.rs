@@ -64,7 +64,7 @@ pub trait OpenFile: Send + Sync + 'static {
     }
 
     /// Returns whether unchanged size, mtime and ctime imply unchanged data, where the
-    /// [properties](crate::Properties::times_tell_changes) leave this to individual files. Default: yes.
+    /// [promises](crate::Promises::times_tell_changes) leave this to individual files. Default: yes.
     fn times_tell_changes(&self) -> bool {
         true
     }
@@ -151,7 +151,7 @@ pub trait OpenFile: Send + Sync + 'static {
     }
 
     /// Returns the file of the base that holds exactly this data, for the kernel to read and write directly. Called
-    /// only where [`crate::Properties::allows_passthrough`] holds. Until its next operation the calling thread has the
+    /// only where [`crate::Properties::allows_bypass`] holds. Until its next operation the calling thread has the
     /// credentials with which the opener of the file writes: a system call that writes to the descriptor must be made
     /// at once. Default: none.
     fn backing(&self) -> Option<BorrowedFd<'_>> {

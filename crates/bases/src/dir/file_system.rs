@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{CWD, OFlags};
-use vnode::{Claim, Description, Errno, FileSystem, Handle, KeptAccessTimes, Properties, Result, VnodeRef};
+use vnode::{
+    Claim, Description, Errno, FileSystem, Handle, KeptAccessTimes, Needs, Promises, Properties, Result, VnodeRef,
+};
 
 use super::credentials::Credentials;
 use super::error::OpenError;
@@ -35,7 +37,7 @@ impl Default for Options {
 /// A directory of this machine as a file system.
 ///
 /// - As root with the usual capabilities it acts with the caller's credentials, so the lower file system performs the
-///   permission checks; otherwise it acts as the user that it runs as, and [`Properties::checks_credentials`] is false. A
+///   permission checks; otherwise it acts as the user that it runs as, and [`Promises::checks_credentials`] is false. A
 ///   thread keeps the credentials of its last operation until the next: see [`crate::dir::restore_thread_credentials`].
 /// - File systems mounted below the directory are crossed. Their inode numbers are mixed with the device number, so that
 ///   none collides with one of the directory's own file system. They stay busy once they have been visited. The stack's own
@@ -115,16 +117,21 @@ impl FileSystem for DirectoryFileSystem {
     }
 
     fn properties(&self) -> Properties {
+        let root = self.tree.mounts.root();
         Properties {
-            exclusive: self.options.exclusive,
-            checks_credentials: self.tree.credentials.assumes_callers(),
-            // A file system below this one, mounted now or later, may report errors at close.
-            nothing_to_flush: false,
-            reading_changes_times: self.tree.mounts.root().keeps_access_times()
-                && !self.tree.preserves_file_access_times(),
-            persistent_handles: self.tree.mounts.root().handles().is_some(),
-            folds_names: self.tree.mounts.root().folds_names(),
-            ..Properties::TRANSPARENT
+            promises: Promises {
+                exact_names: !root.folds_names(),
+                exclusive: self.options.exclusive,
+                checks_credentials: self.tree.credentials.assumes_callers(),
+                persistent_handles: root.handles().is_some(),
+                ..Promises::TRANSPARENT
+            },
+            needs: Needs {
+                // A file system below this one, mounted now or later, may report errors at close.
+                every_close: true,
+                access_times: root.keeps_access_times() && !self.tree.preserves_file_access_times(),
+                ..Needs::NONE
+            },
         }
     }
 

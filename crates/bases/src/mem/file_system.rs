@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use vnode::{
-    Claim, ClaimFlag, Control, ControlError, Description, Device, FileKind, FileSystem, Handle, Properties, Result,
-    VnodeRef,
+    Claim, ClaimFlag, Control, ControlError, Description, Device, FileKind, FileSystem, Handle, Needs, Promises,
+    Properties, Result, VnodeRef,
 };
 
 use super::inode::{Content, Inode, NewInode};
@@ -50,7 +50,10 @@ impl FileSystem for MemoryFileSystem {
     }
 
     fn properties(&self) -> Properties {
-        Properties { persistent_handles: false, has_backing_files: false, ..Properties::TRANSPARENT }
+        Properties {
+            promises: Promises { persistent_handles: false, has_backing_files: false, ..Promises::TRANSPARENT },
+            needs: Needs { access_times: true, ..Needs::NONE },
+        }
     }
 
     fn describe(&self) -> Vec<Description> {

@@ -34,7 +34,7 @@ fn a_users_base_acts_as_the_user() {
         let path = fixture.path.clone();
         as_user(1_000, move || {
             let file_system = DirectoryFileSystem::open(&path, Options::default()).unwrap();
-            assert!(!file_system.properties().checks_credentials);
+            assert!(!file_system.properties().promises.checks_credentials);
             let top = file_system.root();
             let roots = top.lookup(&root(), name("roots")).unwrap().vnode;
             assert_eq!(roots.open(&root(), OpenFlags::READ).err(), Some(Errno::EACCES));
@@ -127,7 +127,7 @@ fn the_root_of_a_namespace_without_changes_of_groups_acts_for_its_users() {
 
 fn act_for_users(served: &Path) {
     let file_system = DirectoryFileSystem::open(served, Options::default()).unwrap();
-    assert!(file_system.properties().checks_credentials);
+    assert!(file_system.properties().promises.checks_credentials);
     let (owner, stranger, top) = (user(1_000, &[7]), user(1_001, &[]), file_system.root());
     let (file, _) = create_file(&top, &owner, "owned", 0o600, b"x");
     let attributes = file.getattr(&owner).unwrap();

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use vnode::layer::{Layer, LayerDirectory, LayerFile, LayerVnode};
 use vnode::{
-    AccessControl, Attributes, Caller, Creation, DirectoryEntry, Entry, Errno, FileKind, Name, OpenFlags, Properties,
-    Result,
+    AccessControl, Attributes, Caller, Creation, DirectoryEntry, Entry, Errno, FileKind, Name, Needs, OpenFlags,
+    Promises, Result,
 };
 
 use super::ioctl;
@@ -45,14 +45,12 @@ impl Layer for Aclfs {
         "aclfs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties {
-            access_control: AccessControl::OpenAsShown,
-            needs_every_lookup: true,
-            needs_failed_lookups: true,
-            overlay: true,
-            ..Properties::TRANSPARENT
-        }
+    fn promises(&self) -> Promises {
+        Promises { access_control: AccessControl::OpenAsShown, ..Promises::TRANSPARENT }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_lookup: true, failed_lookups: true, overlay: true, ..Needs::NONE }
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {

@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock};
 use blowfish::Blowfish;
 use blowfish::cipher::{BlockEncrypt, KeyInit};
 use vnode::layer::{Block, DataShape, Holes, Layer, LayerFile, LayerVnode, Operation};
-use vnode::{Caller, Errno, FileKind, Name, Properties, Result, StatFs, TimesTell};
+use vnode::{Caller, Errno, FileKind, Name, Needs, Promises, Result, StatFs, TimesTell};
 
 use super::ioctl;
 
@@ -60,15 +60,21 @@ impl Layer for Cryptfs {
         "cryptfs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties {
+    fn promises(&self) -> Promises {
+        Promises {
             data_untouched: false,
             names_untouched: false,
-            // Another key makes other names and data of what is below.
-            needs_every_lookup: true,
-            needs_failed_lookups: true,
             times_tell_changes: TimesTell::OfNone,
-            ..Properties::TRANSPARENT
+            ..Promises::TRANSPARENT
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            // Another key makes other names and data of what is below.
+            every_lookup: true,
+            failed_lookups: true,
+            ..Needs::NONE
         }
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use vnode::layer::{Layer, LayerVnode, Operation};
-use vnode::{Caller, Errno, Name, Properties, Result};
+use vnode::{Caller, Errno, Name, Needs, Promises, Result};
 
 /// Hides names, and refuses changes.
 pub struct Hidefs;
@@ -15,8 +15,12 @@ impl Layer for Hidefs {
         "hidefs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { names_untouched: false, read_only: true, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { names_untouched: false, ..Promises::TRANSPARENT }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { read_only: true, ..Needs::NONE }
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Keepfs copies a file that is deleted to a hidden name: a file with several names keeps one copy of each.
 
 use vnode::layer::{Layer, LayerVnode};
-use vnode::{Caller, FileKind, Name, Properties, Result};
+use vnode::{Caller, FileKind, Name, Needs, Promises, Result};
 
 use super::copy::copy;
 
@@ -15,8 +15,12 @@ impl Layer for Keepfs {
         "keepfs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { exclusive: false, needs_every_lookup: true, needs_failed_lookups: true, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { exclusive: false, ..Promises::TRANSPARENT }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_lookup: true, failed_lookups: true, ..Needs::NONE }
     }
 
     fn unlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {

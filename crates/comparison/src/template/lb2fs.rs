@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use vnode::layer::{self, Layer, LayerFile, LayerVnode, Operation};
-use vnode::{Caller, Entry, Errno, FileSystemRef, Name, OpenFileRef, OpenFlags, Properties, Result};
+use vnode::{Caller, Entry, Errno, FileSystemRef, Name, Needs, OpenFileRef, OpenFlags, Promises, Result};
 
 use super::branches::Branches;
 
@@ -30,15 +30,12 @@ impl Layer for Lb2fs {
         "lb2fs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties {
-            shares_locks: false,
-            needs_every_lookup: true,
-            needs_failed_lookups: true,
-            needs_every_data_operation: true,
-            read_only: true,
-            ..Properties::TRANSPARENT
-        }
+    fn promises(&self) -> Promises {
+        Promises { shares_locks: false, ..Promises::TRANSPARENT }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_lookup: true, failed_lookups: true, every_data_operation: true, read_only: true, ..Needs::NONE }
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use vnode::layer::{Layer, LayerFile, LayerVnode};
-use vnode::{Attributes, Caller, Errno, FileKind, Name, Properties, Result, SetAttributes};
+use vnode::{Attributes, Caller, Errno, FileKind, Name, Needs, Promises, Result, SetAttributes};
 
 /// Counts what files grow by.
 pub struct Quotafs {
@@ -47,8 +47,12 @@ impl Layer for Quotafs {
         "quotafs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { needs_every_data_operation: true, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_data_operation: true, ..Needs::NONE }
     }
 
     fn write_at(

@@ -1,7 +1,7 @@
 //! Rot13fs moves letters of data by 13 places.
 
 use vnode::layer::{Block, DataShape, Holes, Layer, LayerVnode};
-use vnode::{Caller, Properties, Result};
+use vnode::{Caller, Promises, Result};
 
 /// Moves letters.
 pub struct Rot13fs;
@@ -13,8 +13,8 @@ impl Layer for Rot13fs {
         "rot13fs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn data_shape(&self) -> Option<DataShape> {

@@ -8,7 +8,7 @@ use chacha20poly1305::aead::AeadInPlace;
 use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce};
 use sha2::{Digest, Sha256};
 use vnode::layer::{Block, DataShape, Holes, Layer, LayerFile, LayerVnode, Operation};
-use vnode::{Caller, Errno, Properties, Result, TimesTell};
+use vnode::{Caller, Errno, Promises, Result, TimesTell};
 
 use super::ioctl;
 
@@ -47,8 +47,8 @@ impl Layer for Sealfs {
         "sealfs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { data_untouched: false, times_tell_changes: TimesTell::OfNone, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, times_tell_changes: TimesTell::OfNone, ..Promises::TRANSPARENT }
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Snoopfs tells of users who try to reach files of others.
 
 use vnode::layer::{Layer, LayerVnode};
-use vnode::{AccessControl, Caller, Entry, Errno, Name, Properties, Result};
+use vnode::{AccessControl, Caller, Entry, Errno, Name, Needs, Promises, Result};
 
 /// Tells of look-ups that failed.
 pub struct Snoopfs {
@@ -22,13 +22,12 @@ impl Layer for Snoopfs {
         "snoopfs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties {
-            needs_every_lookup: true,
-            needs_failed_lookups: true,
-            access_control: AccessControl::OpenAsShown,
-            ..Properties::TRANSPARENT
-        }
+    fn promises(&self) -> Promises {
+        Promises { access_control: AccessControl::OpenAsShown, ..Promises::TRANSPARENT }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_lookup: true, failed_lookups: true, ..Needs::NONE }
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {

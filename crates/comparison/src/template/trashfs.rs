@@ -2,7 +2,7 @@
 //! new name is taken, nothing is.
 
 use vnode::layer::{Layer, LayerVnode};
-use vnode::{Caller, Name, Properties, RenameMode, Result, VnodeRef};
+use vnode::{Caller, Name, Needs, Promises, RenameMode, Result, VnodeRef};
 
 /// What stands behind the names of what was deleted.
 const DELETED: &[u8] = b".deleted";
@@ -17,8 +17,12 @@ impl Layer for Trashfs {
         "trashfs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { exclusive: false, needs_every_lookup: true, needs_failed_lookups: true, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { exclusive: false, ..Promises::TRANSPARENT }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_lookup: true, failed_lookups: true, ..Needs::NONE }
     }
 
     fn unlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {

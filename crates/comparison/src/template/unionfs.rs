@@ -3,7 +3,9 @@
 use std::sync::OnceLock;
 
 use vnode::layer::{self, Layer, LayerVnode, Operation};
-use vnode::{Caller, Entry, Errno, FileSystemRef, Name, OpenDirectoryRef, Properties, RenameMode, Result, VnodeRef};
+use vnode::{
+    Caller, Entry, Errno, FileSystemRef, Name, Needs, OpenDirectoryRef, Promises, RenameMode, Result, VnodeRef,
+};
 
 use super::branches::Branches;
 use super::listing::{Listing, Names};
@@ -54,14 +56,12 @@ impl Layer for Unionfs {
         "unionfs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties {
-            exclusive: false,
-            shares_locks: false,
-            needs_every_lookup: true,
-            needs_failed_lookups: true,
-            ..Properties::TRANSPARENT
-        }
+    fn promises(&self) -> Promises {
+        Promises { exclusive: false, shares_locks: false, ..Promises::TRANSPARENT }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_lookup: true, failed_lookups: true, ..Needs::NONE }
     }
 
     /// Changes go to the first branch only, where that which was found in the second is not.

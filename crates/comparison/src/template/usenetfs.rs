@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
-    Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenDirectoryRef, Properties, RenameMode, Result,
-    VnodeRef,
+    Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, Needs, OpenDirectoryRef, Promises, RenameMode,
+    Result, VnodeRef,
 };
 
 use super::listing::{Listing, Names};
@@ -79,8 +79,12 @@ impl Layer for Usenetfs {
         "usenetfs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { exclusive: false, needs_every_lookup: true, needs_failed_lookups: true, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { exclusive: false, ..Promises::TRANSPARENT }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_lookup: true, failed_lookups: true, ..Needs::NONE }
     }
 
     fn lookup(&self, node: &Directory, caller: &Caller, name: Name<'_>) -> Result<Entry> {

@@ -1,7 +1,7 @@
 //! Uuencodefs writes data below as printable characters: each 3 bytes become 4.
 
 use vnode::layer::{Block, DataShape, Holes, Layer, LayerVnode};
-use vnode::{Caller, Properties, Result};
+use vnode::{Caller, Promises, Result};
 
 /// Bytes of a chunk.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -18,8 +18,8 @@ impl Layer for Uuencodefs {
         "uuencodefs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn data_shape(&self) -> Option<DataShape> {

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
-    Caller, Created, Creation, Entry, Errno, FileKind, Name, NameBuf, OpenFileRef, OpenFlags, Properties, RenameMode,
-    Result, VnodeRef,
+    Caller, Created, Creation, Entry, Errno, FileKind, Name, NameBuf, Needs, OpenFileRef, OpenFlags, Promises,
+    RenameMode, Result, VnodeRef,
 };
 
 use super::copy::copy;
@@ -70,8 +70,12 @@ impl Layer for Versionfs {
         format!("versions={}", self.versions)
     }
 
-    fn properties(&self) -> Properties {
-        Properties { exclusive: false, needs_every_lookup: true, needs_failed_lookups: true, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { exclusive: false, ..Promises::TRANSPARENT }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_lookup: true, failed_lookups: true, ..Needs::NONE }
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {

@@ -1,7 +1,7 @@
 //! Zstdfs compresses data, 64 KiB at a time. What a chunk does not need of its room below is a hole.
 
 use vnode::layer::{Block, DataShape, Holes, Layer, LayerVnode};
-use vnode::{Caller, Errno, Properties, Result};
+use vnode::{Caller, Errno, Promises, Result};
 
 /// Bytes of a chunk.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -20,8 +20,8 @@ impl Layer for Zstdfs {
         "zstdfs"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn data_shape(&self) -> Option<DataShape> {

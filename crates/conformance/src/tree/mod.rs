@@ -26,7 +26,7 @@ impl Tree {
     /// users where the base acts as the user it runs as.
     pub fn new(file_system: FileSystemRef) -> Self {
         let mut abilities = Abilities::complete().without(Ability::Kernel).without(Ability::Map);
-        if !file_system.properties().checks_credentials {
+        if !file_system.properties().promises.checks_credentials {
             abilities = abilities.without(Ability::Users);
         }
         Self { title: "tree".to_owned(), file_system, abilities }

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vnode::layer::Layer;
-use vnode::{FileSystemRef, Properties};
+use vnode::{FileSystemRef, Promises};
 
 /// A mount on a directory of its own, unmounted when dropped.
 pub(crate) struct Mounted {
@@ -130,8 +130,8 @@ impl Layer for Shared {
         "shared"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { exclusive: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { exclusive: false, ..Promises::TRANSPARENT }
     }
 }
 

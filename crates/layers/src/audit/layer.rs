@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use vnode::layer::{Layer, LayerVnode, Operation};
 use vnode::{
-    AccessControl, Caller, Control, ControlError, Created, Creation, Device, Entry, Errno, FileKind, Name, Properties,
-    RenameMode, Result, VnodeRef,
+    AccessControl, Caller, Control, ControlError, Created, Creation, Device, Entry, Errno, FileKind, Name, Needs,
+    Promises, RenameMode, Result, VnodeRef,
 };
 
 use super::event::{self, AuditEvent, Value};
@@ -47,21 +47,27 @@ impl Layer for Audit {
         self.details.clone()
     }
 
-    fn properties(&self) -> Properties {
-        let any = rules::OK | rules::DENIED | rules::FAILED | rules::OTHER;
-        let cached = ["getattr", "access", "readlink", "getxattr", "listxattr"];
-        Properties {
+    fn promises(&self) -> Promises {
+        Promises {
             // Nobody would report what the kernel refuses.
             access_control: match !self.refusals.is_disabled() || self.rules.reports_for_any_operation(rules::DENIED) {
                 true => AccessControl::OpenAsShown,
                 false => AccessControl::AsShown,
             },
-            needs_every_lookup: self.rules.reports_classes("lookup", OK),
-            needs_failed_lookups: self.rules.reports_classes("lookup", any & !OK),
-            needs_every_data_operation: ["read", "write"].iter().any(|data| self.rules.reports_classes(data, any)),
-            nothing_to_flush: !self.rules.reports_classes("flush", any),
-            needs_fresh_attributes: cached.iter().any(|operation| self.rules.reports_classes(operation, OK)),
-            ..Properties::TRANSPARENT
+            ..Promises::TRANSPARENT
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        let any = rules::OK | rules::DENIED | rules::FAILED | rules::OTHER;
+        let cached = ["getattr", "access", "readlink", "getxattr", "listxattr"];
+        Needs {
+            every_lookup: self.rules.reports_classes("lookup", OK),
+            failed_lookups: self.rules.reports_classes("lookup", any & !OK),
+            every_data_operation: ["read", "write"].iter().any(|data| self.rules.reports_classes(data, any)),
+            every_close: self.rules.reports_classes("flush", any),
+            fresh_attributes: cached.iter().any(|operation| self.rules.reports_classes(operation, OK)),
+            ..Needs::NONE
         }
     }
 

@@ -31,8 +31,8 @@ use vnode::fan_out::{self, PrimaryOnly};
 use vnode::layer::{self, Block, DataShape, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
 use vnode::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
-    DirectoryEntry, Entry, FileKind, FileSystemRef, KeyedGuard, KeyedLocks, Lock, LockOwner, Name, Notifier,
-    OpenDirectoryRef, OpenFileRef, OpenFlags, Properties, RenameMode, Result, SeekTarget, SetAttributes, StatFs,
+    DirectoryEntry, Entry, FileKind, FileSystemRef, KeyedGuard, KeyedLocks, Lock, LockOwner, Name, Needs, Notifier,
+    OpenDirectoryRef, OpenFileRef, OpenFlags, Promises, RenameMode, Result, SeekTarget, SetAttributes, StatFs,
     VnodeRef, XattrMode,
 };
 
@@ -80,7 +80,7 @@ pub fn stack(lowest_first: Vec<Prepared>, mut branches: Vec<FileSystemRef>) -> F
         let kind = module.kind.to_owned();
         module.modules_below = collapsed.len();
         module.lower_kinds = std::mem::replace(&mut lower_kinds, vec![kind]);
-        module.has_persistent_handles = lower.properties().persistent_handles;
+        module.has_persistent_handles = lower.properties().promises.persistent_handles;
         collapsed.insert(0, module);
     }
     layer::stack(FistLayer::new(collapsed), lower)
@@ -285,8 +285,12 @@ impl Layer for FistLayer {
         self.members.load().find_by_kind(target).is_some()
     }
 
-    fn properties(&self) -> Properties {
-        self.members.load().properties
+    fn promises(&self) -> Promises {
+        self.members.load().properties.promises
+    }
+
+    fn needs(&self) -> Needs {
+        self.members.load().properties.needs
     }
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {

@@ -18,7 +18,7 @@ use ::fist::target::Target;
 use ::fist::trap::{Trap, TrapKind};
 use ::fist::tree::{Access, Direction};
 use vnode::layer::Operation;
-use vnode::{AccessControl, Errno, Properties, Result, TimesTell};
+use vnode::{AccessControl, Errno, Needs, Promises, Properties, Result, TimesTell};
 
 use super::intern::intern;
 use super::options::{self, Tier};
@@ -365,7 +365,7 @@ fn compile(program: &Program, level: &Level, tier: Tier, kind: &str) -> Option<C
     compiled.inspect_err(|error| tracing::warn!(target: "fist", "{kind} is interpreted: {error}")).ok()
 }
 
-/// Returns what a module leaves untouched and needs.
+/// Returns what a module promises and needs.
 fn properties(program: &Program, rules: &[OperationRules]) -> Properties {
     let has = |name: &str| OPERATIONS.iter().zip(rules).any(|(kind, rules)| kind.name == name && !rules.is_empty());
     let is_replaced =
@@ -397,26 +397,30 @@ fn properties(program: &Program, rules: &[OperationRules]) -> Properties {
         (false, true) => AccessControl::OpenAsShown,
         (false, false) => AccessControl::AsShown,
     };
-    Properties {
+    let promises = Promises {
         exclusive: !changes_names,
         data_untouched: filters.data.is_none(),
         names_untouched: filters.name.is_none(),
         access_control,
-        needs_every_lookup: sees_lookups || changes_names || names_change,
-        needs_failed_lookups: has("lookup") || changes_names || names_change,
-        needs_every_data_operation: sees_data || level.access == Some(Access::WriteOnly),
-        needs_fresh_attributes: has("getattr") || has("access") || has("readlink"),
-        opens_differ: level.fan_out > 1 && is_replaced("open"),
-        nothing_to_flush: !has("flush"),
+        opens_share_data: level.fan_out <= 1 || !is_replaced("open"),
         // Settings made by an ioctl, such as a key, may change what names and data are.
         times_tell_changes: match filters.data.is_none() || level.ioctls.is_empty() {
             true => TimesTell::OfAll,
             false => TimesTell::OfNone,
         },
+        ..Promises::TRANSPARENT
+    };
+    let needs = Needs {
+        every_lookup: sees_lookups || changes_names || names_change,
+        failed_lookups: has("lookup") || changes_names || names_change,
+        every_data_operation: sees_data || level.access == Some(Access::WriteOnly),
+        fresh_attributes: has("getattr") || has("access") || has("readlink"),
+        every_close: has("flush"),
         overlay: level.is_overlay,
         read_only: level.access == Some(Access::ReadOnly),
-        ..Properties::TRANSPARENT
-    }
+        ..Needs::NONE
+    };
+    Properties { promises, needs }
 }
 
 /// Returns whether all rules for lookup are post rules, and do nothing unless the lookup has failed.

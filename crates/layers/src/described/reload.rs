@@ -63,11 +63,11 @@ impl FistLayer {
             || old.level().filters.data.is_some() != new.level().filters.data.is_some()
         {
             "it handles the data of files in another way"
-        } else if after.needs_every_data_operation && !before.needs_every_data_operation {
+        } else if after.needs.every_data_operation && !before.needs.every_data_operation {
             "it has rules for reading or writing, which the kernel does by itself now"
-        } else if !after.nothing_to_flush && before.nothing_to_flush {
+        } else if after.needs.every_close && !before.needs.every_close {
             "it has rules for closing files, of which the kernel does not tell now"
-        } else if after.read_only != before.read_only || after.overlay != before.overlay {
+        } else if after.needs.read_only != before.needs.read_only || after.needs.overlay != before.needs.overlay {
             "it is to be mounted in another way"
         } else if new.keeps_state && !self.keeps_state {
             "it keeps data of each object, which the mount does not"

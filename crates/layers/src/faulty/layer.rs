@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation};
-use vnode::{AllocateMode, Caller, Control, ControlError, Errno, OpenFileRef, Properties, Result, SeekTarget};
+use vnode::{AllocateMode, Caller, Control, ControlError, Errno, Needs, OpenFileRef, Promises, Result, SeekTarget};
 
 use super::fault_rules::{FaultEffect, FaultRules};
 use super::gate::OperationGate;
@@ -83,8 +83,12 @@ impl Layer for Faulty {
     }
 
     /// Declares that reads, writes and closes always come through, since rules may be set at any time.
-    fn properties(&self) -> Properties {
-        Properties { needs_every_data_operation: true, nothing_to_flush: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_data_operation: true, every_close: true, ..Needs::NONE }
     }
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {

@@ -221,7 +221,7 @@ impl Commit<'_> {
 
     /// Returns whether a copy in the fork is of an object that others have removed or moved away.
     fn is_removed(&self, copy: &Entry) -> Result<bool> {
-        if self.journal.is_resumed || !self.file_system.properties().persistent_handles {
+        if self.journal.is_resumed || !self.file_system.properties().promises.persistent_handles {
             return Ok(false);
         }
         let Some((identity, _)) = Identity::stored_origin(&copy.vnode)? else { return Ok(false) };

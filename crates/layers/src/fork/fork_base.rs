@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use vnode::layer::{Layer, LayerVnode};
-use vnode::{Caller, Errno, Name, Properties, Result, XattrMode};
+use vnode::{Caller, Errno, Name, Promises, Result, XattrMode};
 
 use crate::union::branch::whiteout::{self, EntryMeaning};
 
@@ -29,8 +29,8 @@ impl Layer for ForkBase {
         "fork"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { names_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { names_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn map_caller<'a>(&'a self, caller: &'a Caller) -> Cow<'a, Caller> {

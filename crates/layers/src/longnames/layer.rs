@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use vnode::layer::{Layer, LayerVnode};
-use vnode::{Caller, Name, Properties, Result, StatFs};
+use vnode::{Caller, Name, Promises, Result, StatFs};
 
 use super::options::NAME;
 
@@ -25,8 +25,8 @@ impl Layer for LongNames {
         format!("suffix={}", self.suffix)
     }
 
-    fn properties(&self) -> Properties {
-        Properties { names_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { names_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn encode_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {

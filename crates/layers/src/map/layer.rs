@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation};
 use vnode::{
-    AccessMode, AllocateMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, Name, OpenFileRef,
-    OpenFlags, Properties, RenameMode, Result, SetAttributes, Vnode, VnodeRef, XattrMode,
+    AccessMode, AllocateMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, Name, Needs, OpenFileRef,
+    OpenFlags, Promises, RenameMode, Result, SetAttributes, Vnode, VnodeRef, XattrMode,
 };
 
 use super::names::NameLocks;
@@ -34,16 +34,22 @@ impl Layer for Map {
         self.details.clone()
     }
 
-    fn properties(&self) -> Properties {
-        Properties {
+    fn promises(&self) -> Promises {
+        Promises {
             names_untouched: self.settings.hidden.is_none(),
             attributes_untouched: !self.has_view(),
             access_control: self.access_control(),
-            needs_every_lookup: self.denies("lookup"),
-            needs_failed_lookups: self.denies("lookup"),
-            needs_every_data_operation: self.denies("read") || self.denies("write"),
-            needs_fresh_attributes: self.settings.mirror.is_some() || self.denies("getattr"),
-            ..Properties::TRANSPARENT
+            ..Promises::TRANSPARENT
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            every_lookup: self.denies("lookup"),
+            failed_lookups: self.denies("lookup"),
+            every_data_operation: self.denies("read") || self.denies("write"),
+            fresh_attributes: self.settings.mirror.is_some() || self.denies("getattr"),
+            ..Needs::NONE
         }
     }
 

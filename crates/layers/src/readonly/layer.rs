@@ -1,7 +1,7 @@
 //! The layer `readonly`: refuses operations that modify the file system.
 
 use vnode::layer::{Layer, LayerVnode, Operation};
-use vnode::{Caller, Errno, FileKind, Properties, Result};
+use vnode::{Caller, Errno, FileKind, Needs, Promises, Result};
 
 use super::options::NAME;
 use crate::ioctl;
@@ -18,8 +18,12 @@ impl Layer for ReadOnly {
         NAME
     }
 
-    fn properties(&self) -> Properties {
-        Properties { read_only: true, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { read_only: true, ..Needs::NONE }
     }
 
     fn admit(&self, node: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

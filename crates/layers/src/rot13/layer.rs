@@ -1,7 +1,7 @@
 //! The layer `rot13`: encodes and decodes blocks of file data.
 
 use vnode::layer::{Block, DataShape, Holes, Layer, LayerVnode};
-use vnode::{Caller, Properties, Result};
+use vnode::{Caller, Promises, Result};
 
 use super::options::{BLOCK_SIZE, NAME};
 
@@ -24,8 +24,8 @@ impl Layer for Rot13 {
         if self.block_size == BLOCK_SIZE { String::new() } else { format!("block-size={}", self.block_size) }
     }
 
-    fn properties(&self) -> Properties {
-        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn data_shape(&self) -> Option<DataShape> {

@@ -135,7 +135,7 @@ impl Union {
         self.change(|groups, _| {
             let at = find_group(groups, which)?;
             let newest = &groups[at][0].member;
-            if mode != BranchMode::ReadOnly && newest.base.file_system.properties().read_only {
+            if mode != BranchMode::ReadOnly && newest.base.file_system.properties().needs.read_only {
                 return Err(refused(&format!("{} can only be read", newest.base.label)));
             }
             if mode == BranchMode::ReadOnly {

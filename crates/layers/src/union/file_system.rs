@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vnode::{
     AccessControl, Claim, ClaimFlag, Control, ControlError, Description, FileSystem, Handle, KeptAccessTimes, Name,
-    Notifier, Properties, Result, TimesTell, VnodeRef,
+    Needs, Notifier, Promises, Properties, Result, TimesTell, VnodeRef,
 };
 
 use super::branch::branches::{BranchSlot, Branches, UnusableBranch, UnusableReason};
@@ -101,32 +101,36 @@ impl FileSystem for UnionFileSystem {
         let slots = self.union.branches.slots();
         // A lock on a file in a branch would not apply to the copy that replaces it. A metadata-only copy has its data in
         // another branch, with times of their own.
-        let own = Properties {
+        let own = Promises {
             names_untouched: false,
             shares_locks: false,
             times_tell_changes: TimesTell::OfSome,
-            ..Properties::TRANSPARENT
+            ..Promises::TRANSPARENT
         };
-        let all = slots.iter().map(|slot| slot.member.base.file_system.properties());
-        // A read-only branch does not make the union read-only.
-        let all = all.fold(own, |all, one| all.stacked_on(Properties { read_only: false, ..one }));
+        let own = Properties { promises: own, needs: Needs::NONE };
+        let branches = slots.iter().map(|slot| slot.member.base.file_system.properties());
+        let has_backing_files = branches.clone().any(|branch| branch.promises.has_backing_files);
         let views = self.union.mount_state.views();
-        let all = views.iter().map(|view| view.file_system().properties()).fold(all, |all, one| all.stacked_on(one));
-        let read_only = slots.iter().all(|slot| !self.union.branches.may_change(&slot.member)) && views.is_empty();
+        let all = branches.chain(views.iter().map(|view| view.file_system().properties()));
+        let Properties { promises, needs } = all.fold(own, Properties::stacked_on);
         // The meaning of a name, and a directory's attributes, depend on the caller.
         let is_split = !views.is_empty();
-        let has_backing_files = slots.iter().any(|slot| slot.member.base.file_system.properties().has_backing_files);
-        let access_control = if is_split { AccessControl::NotShown } else { all.access_control };
         Properties {
-            read_only,
-            has_backing_files,
-            access_control,
-            needs_every_lookup: all.needs_every_lookup || is_split,
-            needs_failed_lookups: all.needs_failed_lookups || is_split,
-            needs_fresh_attributes: all.needs_fresh_attributes || is_split,
-            // Names of branches are exact in the union.
-            folds_names: false,
-            ..all
+            promises: Promises {
+                has_backing_files,
+                access_control: if is_split { AccessControl::NotShown } else { promises.access_control },
+                // Names of branches are exact in the union.
+                exact_names: true,
+                ..promises
+            },
+            needs: Needs {
+                // A read-only branch does not make the union read-only.
+                read_only: slots.iter().all(|slot| !self.union.branches.may_change(&slot.member)) && views.is_empty(),
+                every_lookup: needs.every_lookup || is_split,
+                failed_lookups: needs.failed_lookups || is_split,
+                fresh_attributes: needs.fresh_attributes || is_split,
+                ..needs
+            },
         }
     }
 
@@ -140,7 +144,10 @@ impl FileSystem for UnionFileSystem {
         members.extend(views.iter().flat_map(|view| view.file_system().describe()));
         let views = views.iter().map(|view| format!("{}={} (a view)", view.rules(), view.label()));
         let details: Vec<_> = details.into_iter().chain(views).collect();
-        let properties = Properties { names_untouched: false, ..Properties::TRANSPARENT };
+        let properties = Properties {
+            promises: Promises { names_untouched: false, ..Promises::TRANSPARENT },
+            ..Properties::TRANSPARENT
+        };
         members.push(Description { kind: NAME.to_owned(), details: details.join(", "), properties });
         members
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use vnode::layer::{Block, BlockForm, DataShape, Holes, Layer, LayerFile, LayerVnode, MappedBlock, Operation, stack};
-use vnode::{Caller, Errno, FileSystemRef, Properties, Result, SeekTarget};
+use vnode::{Caller, Errno, FileSystemRef, Promises, Result, SeekTarget};
 
 /// Every data layer of the tests, as its name and how to put it on with a block size.
 pub(crate) const CODECS: [(&str, PutOn); 7] = [
@@ -35,8 +35,8 @@ impl Layer for Plain {
         "plain"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn data_shape(&self) -> Option<DataShape> {
@@ -63,8 +63,8 @@ impl Layer for Xor {
         "xor"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn data_shape(&self) -> Option<DataShape> {
@@ -117,8 +117,8 @@ impl Layer for Checksum {
         "checksum"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn data_shape(&self) -> Option<DataShape> {
@@ -188,8 +188,8 @@ impl Layer for Packed {
         "packed"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn data_shape(&self) -> Option<DataShape> {
@@ -263,8 +263,8 @@ impl Layer for Ended {
         "ended"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn data_shape(&self) -> Option<DataShape> {
@@ -312,6 +312,10 @@ impl Layer for Mapped {
 
     fn kind(&self) -> &'static str {
         "mapped"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn block_map(&self) -> Option<usize> {
@@ -379,6 +383,10 @@ impl Layer for Slow {
         "slow"
     }
 
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
     fn write_at(
         &self,
         file: &LayerFile<Self>,
@@ -402,6 +410,10 @@ impl Layer for Stuck {
         "stuck"
     }
 
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
     fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
         if size <= file.lower().getattr(caller)?.size {
             Err(Errno::EIO)
@@ -423,6 +435,10 @@ impl Layer for Cutting {
 
     fn kind(&self) -> &'static str {
         "cutting"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn seek(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
@@ -458,6 +474,10 @@ impl Layer for Breaking {
 
     fn kind(&self) -> &'static str {
         "breaking"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

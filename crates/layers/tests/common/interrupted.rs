@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
-    Attributes, Caller, Created, Creation, Entry, Errno, Name, Properties, RenameMode, Result, SetAttributes, VnodeRef,
+    Attributes, Caller, Created, Creation, Entry, Errno, Name, Promises, RenameMode, Result, SetAttributes, VnodeRef,
     XattrMode,
 };
 
@@ -68,8 +68,8 @@ impl Layer for Interrupted {
         "interrupted"
     }
 
-    fn properties(&self) -> Properties {
-        Properties::TRANSPARENT
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn getattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Attributes> {

@@ -138,8 +138,8 @@ impl vnode::layer::Layer for As {
         "as"
     }
 
-    fn properties(&self) -> vnode::Properties {
-        vnode::Properties::TRANSPARENT
+    fn promises(&self) -> vnode::Promises {
+        vnode::Promises::TRANSPARENT
     }
 
     fn map_caller<'a>(&'a self, caller: &'a Caller) -> std::borrow::Cow<'a, Caller> {

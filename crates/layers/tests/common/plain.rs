@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use vnode::layer::{Layer, LayerVnode, stack};
 use vnode::{
-    Attributes, Caller, Device, Entry, Errno, FileKind, FileSystemRef, Name, Properties, RenameMode, Result,
+    Attributes, Caller, Device, Entry, Errno, FileKind, FileSystemRef, Name, Promises, RenameMode, Result,
     SetAttributes, Timestamp, VnodeRef, XattrMode,
 };
 
@@ -103,9 +103,9 @@ impl Layer for Plain {
         "plain"
     }
 
-    fn properties(&self) -> Properties {
+    fn promises(&self) -> Promises {
         let Lacks { exact_names, attributes, .. } = self.0;
-        Properties { folds_names: exact_names, persistent_handles: !attributes, ..Properties::TRANSPARENT }
+        Promises { exact_names: !exact_names, persistent_handles: !attributes, ..Promises::TRANSPARENT }
     }
 
     fn map_attributes(&self, _: &Caller, attributes: &mut Attributes) {

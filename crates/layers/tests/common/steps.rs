@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vnode::layer::{Layer, LayerVnode, Operation};
-use vnode::{Caller, CancellationSource, Result};
+use vnode::{Caller, CancellationSource, Promises, Result};
 
 use super::root;
 
@@ -39,6 +39,10 @@ impl Layer for Stepwise {
 
     fn kind(&self) -> &'static str {
         "stepwise"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn around<T>(

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use fastrand::Rng;
 use plyfs_layers::Branch;
 use vnode::layer::{Layer, LayerVnode, Operation, stack};
-use vnode::{Caller, Properties, Result};
+use vnode::{Caller, Promises, Result};
 
 use super::disks::sync;
 
@@ -26,8 +26,8 @@ impl Layer for DiskCommits {
         "commits"
     }
 
-    fn properties(&self) -> Properties {
-        Properties::TRANSPARENT
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn observe(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>, _: Result<()>) {

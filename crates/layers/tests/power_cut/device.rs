@@ -13,7 +13,7 @@ use fastrand::Rng;
 use frontends::fuse::{Mount, MountOptions, UnmountMode, Uring};
 use tempfile::TempDir;
 use vnode::layer::{Layer, LayerFile, stack};
-use vnode::{AllocateMode, Caller, Creation, Name, OpenFileRef, OpenFlags, Properties, Result};
+use vnode::{AllocateMode, Caller, Creation, Name, Needs, OpenFileRef, OpenFlags, Promises, Result};
 
 /// Unit that a disk writes whole or not at all, bytes.
 const SECTOR_BYTES: usize = 512;
@@ -93,8 +93,12 @@ impl Layer for RecordingLayer {
         "recorder"
     }
 
-    fn properties(&self) -> Properties {
-        Properties { needs_every_data_operation: true, ..Properties::TRANSPARENT }
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { every_data_operation: true, ..Needs::NONE }
     }
 
     fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8], kill: bool) -> Result<usize> {

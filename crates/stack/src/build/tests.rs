@@ -30,7 +30,7 @@ fn layers_are_stacked_bottom_up() {
 fn layers_stack_on_an_existing_file_system() {
     let base = build(&parse("mem:").unwrap()).unwrap();
     let stack = build_layers(base, &parse_layers("readonly").unwrap()).unwrap();
-    assert!(stack.properties().read_only);
+    assert!(stack.properties().needs.read_only);
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn what_is_made_and_found_has_the_name_that_a_rule_gives_it() {
         let expected = ["directory.new", "fifo.new", "file.new", "link.new", "symlink.new"];
         assert_eq!(names_in(&mount.root_below(0)), expected);
         let properties = mount.file_system.properties();
-        assert!(properties.needs_every_lookup && properties.needs_failed_lookups, "the kernel keeps no names");
+        assert!(properties.needs.every_lookup && properties.needs.failed_lookups, "the kernel keeps no names");
     });
     let rules = "%%\n%op:name:precall { $name = fistStrAdd(\"x\", $name); }\n%op:rename:precall { $toname = fistStrAdd(\"y\", $toname); }\n";
     in_both_tiers("names", rules, |mount| {

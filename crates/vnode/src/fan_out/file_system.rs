@@ -10,7 +10,7 @@ use super::object::FanOut;
 use super::routing::Routing;
 use crate::{
     Claim, Control, ControlError, Description, Errno, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks,
-    LiveTable, Name, Notifier, Properties, Result, VnodeRef,
+    LiveTable, Name, Needs, Notifier, Promises, Properties, Result, VnodeRef,
 };
 
 /// Joins these file systems into one, the one with the highest priority first.
@@ -65,25 +65,27 @@ impl FileSystem for FanOutFileSystem {
     }
 
     fn claim(&self) -> Result<Claim> {
-        let written = self.0.branches.iter().filter(|branch| !branch.properties().read_only);
+        let written = self.0.branches.iter().filter(|branch| !branch.properties().needs.read_only);
         Ok(Claim::all(written.map(|branch| branch.claim()).collect::<Result<Vec<_>>>()?))
     }
 
     fn properties(&self) -> Properties {
-        let all = self.0.branches.iter().map(|branch| branch.properties());
-        // Of several branches, the one that may be written receives the changes.
-        let joined = all
-            .reduce(|one, other| Properties { read_only: one.read_only && other.read_only, ..one.stacked_on(other) })
-            .unwrap_or(Properties::TRANSPARENT);
+        let branches = self.0.branches.iter().map(|branch| branch.properties());
+        let joined = branches.clone().reduce(Properties::stacked_on).unwrap_or(Properties::TRANSPARENT);
         let in_all = self.0.changes_all();
+        // Of several branches, the one that may be written receives the changes.
+        let read_only = branches.map(|branch| branch.needs.read_only).reduce(|one, other| one && other);
+        let is_missed = in_all && self.healthy().any(|branch| branch.properties().needs.read_only);
         Properties {
-            // Locks taken outside are those of one branch object only.
-            shares_locks: false,
-            read_only: joined.read_only || in_all && self.healthy().any(|branch| branch.properties().read_only),
-            // Nobody but this file system may write to one branch only.
-            has_backing_files: joined.has_backing_files && !in_all,
-            persistent_handles: joined.persistent_handles && !self.0.has_digests.load(Ordering::Relaxed),
-            ..joined
+            promises: Promises {
+                // Locks taken outside are those of one branch object only.
+                shares_locks: false,
+                // Nobody but this file system may write to one branch only.
+                has_backing_files: joined.promises.has_backing_files && !in_all,
+                persistent_handles: joined.promises.persistent_handles && !self.0.has_digests.load(Ordering::Relaxed),
+                ..joined.promises
+            },
+            needs: Needs { read_only: read_only == Some(true) || is_missed, ..joined.needs },
         }
     }
 

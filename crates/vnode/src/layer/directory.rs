@@ -36,7 +36,7 @@ impl<L: Layer> LayerDirectory<L> {
     ) -> Result<()> {
         let layer = self.node.layer();
         let lower_caller = layer.map_caller(caller);
-        if declared(layer).names_untouched {
+        if declared(layer).promises.names_untouched {
             return self.lower.read(&lower_caller, cookie, sink);
         }
         self.lower.read(&lower_caller, cookie, &mut |entry| match self.node.decode(caller, entry.name) {
@@ -57,7 +57,7 @@ impl<L: Layer> OpenDirectory for LayerDirectory<L> {
     }
 
     fn dots(&self) -> Option<[u64; 2]> {
-        declared(self.node.layer()).attributes_untouched.then(|| self.lower.dots()).flatten()
+        declared(self.node.layer()).promises.attributes_untouched.then(|| self.lower.dots()).flatten()
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {

@@ -228,7 +228,7 @@ impl<L: Layer> OpenFile for LayerFile<L> {
     }
 
     fn closing_tells(&self) -> bool {
-        !self.node.layer().properties().nothing_to_flush || self.lower.closing_tells()
+        self.node.layer().needs().every_close || self.lower.closing_tells()
     }
 
     fn times_tell_changes(&self) -> bool {
@@ -236,7 +236,7 @@ impl<L: Layer> OpenFile for LayerFile<L> {
     }
 
     fn backing(&self) -> Option<BorrowedFd<'_>> {
-        declared(self.node.layer()).allows_passthrough().then(|| self.lower.backing()).flatten()
+        declared(self.node.layer()).allows_bypass().then(|| self.lower.backing()).flatten()
     }
 
     fn as_any(&self) -> &dyn Any {

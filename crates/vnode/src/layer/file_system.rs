@@ -95,8 +95,8 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
 
     fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
         self.0.layer.set_notifier(&notifier);
-        let properties = declared(&self.0.layer);
-        if properties.names_untouched && properties.data_untouched {
+        let Properties { promises, .. } = declared(&self.0.layer);
+        if promises.names_untouched && promises.data_untouched {
             self.0.lower.set_notifier(notifier);
         } else {
             self.0.lower.set_notifier(Arc::new(Translator { mount: Arc::downgrade(&self.0), upper: notifier }));

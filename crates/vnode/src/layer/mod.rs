@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use plyfs_vnode::layer::{Layer, LayerVnode, Operation};
-//! use plyfs_vnode::{Caller, Errno, Properties, Result};
+//! use plyfs_vnode::{Caller, Errno, Needs, Promises, Result};
 //!
 //! /// Refuses every change.
 //! struct ReadOnly;
@@ -18,8 +18,12 @@
 //!         "readonly"
 //!     }
 //!
-//!     fn properties(&self) -> Properties {
-//!         Properties { read_only: true, ..Properties::TRANSPARENT }
+//!     fn promises(&self) -> Promises {
+//!         Promises::TRANSPARENT
+//!     }
+//!
+//!     fn needs(&self) -> Needs {
+//!         Needs { read_only: true, ..Needs::NONE }
 //!     }
 //!
 //!     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

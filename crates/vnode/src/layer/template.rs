@@ -12,20 +12,21 @@ use super::shape::{Block, BlockForm, DataShape, MappedBlock};
 use super::state::LayerState;
 use crate::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
-    DirectoryEntry, Entry, Errno, FileKind, FileSystemRef, Handle, KeyedLocks, LiveTable, Lock, LockOwner, Name,
-    Notifier, OpenDirectoryRef, OpenFileRef, OpenFlags, Properties, RenameMode, Result, SeekTarget, SetAttributes,
-    StatFs, VnodeRef, XattrMode,
+    DirectoryEntry, Entry, Errno, FileKind, FileSystemRef, Handle, KeyedLocks, LiveTable, Lock, LockOwner, Name, Needs,
+    Notifier, OpenDirectoryRef, OpenFileRef, OpenFlags, Promises, Properties, RenameMode, Result, SeekTarget,
+    SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
 /// Returns what a layer by itself leaves untouched and needs.
 pub(crate) fn declared<L: Layer>(layer: &L) -> Properties {
-    let declared = layer.properties();
-    Properties {
-        data_untouched: declared.data_untouched && !encodes(layer),
-        names_untouched: declared.names_untouched && !layer.own_entries().exist,
-        attributes_untouched: declared.attributes_untouched && !layer.encodes_targets(),
-        ..declared
-    }
+    let promises = layer.promises();
+    let promises = Promises {
+        data_untouched: promises.data_untouched && !encodes(layer),
+        names_untouched: promises.names_untouched && !layer.own_entries().exist,
+        attributes_untouched: promises.attributes_untouched && !layer.encodes_targets(),
+        ..promises
+    };
+    Properties { promises, needs: layer.needs() }
 }
 
 /// Returns whether a layer encodes data.
@@ -56,10 +57,16 @@ pub trait Layer: Send + Sync + Sized + 'static {
         String::new()
     }
 
-    /// Returns what the layer by itself leaves untouched and needs; data are touched in any case if they have a
-    /// [shape](Layer::data_shape). Default: touches nothing, needs nothing.
-    fn properties(&self) -> Properties {
-        Properties::TRANSPARENT
+    /// Returns what the layer by itself promises; data are touched in any case if they have a
+    /// [shape](Layer::data_shape). Default: leaves neither data nor names nor attributes untouched, and keeps the other
+    /// promises, as a layer does unless it admits callers by rules of its own or changes objects by itself.
+    fn promises(&self) -> Promises {
+        Promises::OPAQUE
+    }
+
+    /// Returns what the layer by itself needs. Default: nothing.
+    fn needs(&self) -> Needs {
+        Needs::NONE
     }
 
     /// Returns the members that the layer consists of, the lowest first, for the description of the stack. Default: the
@@ -124,7 +131,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         Cow::Borrowed(caller)
     }
 
-    /// Returns the lower name of `name` in `directory`. Declare `names_untouched: false`. Default: unchanged.
+    /// Returns the lower name of `name` in `directory`. Default: unchanged.
     ///
     /// # Errors
     /// `ENOENT` for a name that must not exist; a result that is not a valid name below fails as in [`Name::new`].
@@ -147,7 +154,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
     }
 
     /// Returns the lower directory that has the entry `name` of `directory`, if it is another than the one below `directory`:
-    /// for layers that distribute the entries of a directory. Declare `names_untouched: false`, and override
+    /// for layers that distribute the entries of a directory, which do not promise `names_untouched`, and override
     /// [`Layer::read_directory`], which lists one. Default: the one below.
     ///
     /// # Errors
@@ -300,7 +307,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
     }
 
     /// Changes attributes on their way up. The template translates sizes of encoded data. Declare
-    /// `attributes_untouched: false`, `needs_fresh_attributes` if they depend on the caller, and
+    /// [`Needs::fresh_attributes`] if they depend on the caller, and
     /// [`AccessControl::NotShown`](crate::AccessControl::NotShown) if owner or mode change and the lower ones still
     /// decide. Default: unchanged.
     fn map_attributes(&self, caller: &Caller, attributes: &mut Attributes) {}
@@ -605,7 +612,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         file.forward_truncate(caller, size, kill_privileges)
     }
 
-    /// See [`crate::OpenFile::flush`]. A layer that does something here declares `nothing_to_flush: false`.
+    /// See [`crate::OpenFile::flush`]. A layer that does something here declares [`Needs::every_close`].
     fn flush(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner) -> Result<()> {
         file.forward_flush(caller, owner)
     }

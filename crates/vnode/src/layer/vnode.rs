@@ -366,7 +366,7 @@ impl<L: Layer> Vnode for LayerVnode<L> {
     }
 
     fn path(&self) -> Result<Vec<u8>> {
-        if declared(self.layer()).names_untouched {
+        if declared(self.layer()).promises.names_untouched {
             return self.lower.path();
         }
         path::decoded(self)

@@ -74,6 +74,10 @@ fn long_targets_of_symlinks_count_as_space() {
 #[test]
 fn what_the_file_system_declares() {
     let properties = limited(1, 1).properties();
-    assert!(properties.exclusive && properties.checks_credentials && !properties.persistent_handles);
-    assert!(!properties.read_only && properties.data_untouched);
+    assert!(
+        properties.promises.exclusive
+            && properties.promises.checks_credentials
+            && !properties.promises.persistent_handles
+    );
+    assert!(!properties.needs.read_only && properties.promises.data_untouched);
 }

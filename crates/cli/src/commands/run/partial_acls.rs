@@ -6,7 +6,8 @@
 
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
-    Caller, Errno, FileKind, FileSystemRef, IdKind, Name, Result, SetAttributes, VnodeRef, XattrMode, has_machine_ids,
+    Caller, Errno, FileKind, FileSystemRef, IdKind, Name, Promises, Result, SetAttributes, VnodeRef, XattrMode,
+    has_machine_ids,
 };
 
 /// Name of the marker attribute.
@@ -37,6 +38,10 @@ impl Layer for PartialAcls {
 
     fn kind(&self) -> &'static str {
         "lists"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn getxattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {

@@ -58,7 +58,7 @@ mod tests {
     use crate::fuse::protocol::agreement::requested_features;
     use crate::fuse::protocol::negotiation::{NegotiationResult, negotiate};
     use crate::fuse::protocol::wire;
-    use vnode::AccessControl;
+    use vnode::{AccessControl, Needs, Promises};
 
     fn mounted(properties: &Properties, options: &MountOptions) -> CurrentDecisions {
         let mut decisions = decide(properties, options);
@@ -74,7 +74,10 @@ mod tests {
     #[test]
     fn unchanged_stack_keeps_its_decisions() {
         for allow_other in [false, true] {
-            let properties = Properties { checks_credentials: true, ..Properties::TRANSPARENT };
+            let properties = Properties {
+                promises: Promises { checks_credentials: true, ..Promises::TRANSPARENT },
+                ..Properties::TRANSPARENT
+            };
             let options = MountOptions { allow_other, ..MountOptions::default() };
             let current = mounted(&properties, &options);
             let before = Decisions::clone(&current.decisions());
@@ -87,18 +90,19 @@ mod tests {
 
     #[test]
     fn new_requirements_of_the_stack_apply() {
-        let before = Properties { needs_failed_lookups: false, ..Properties::TRANSPARENT };
+        let before = Properties { needs: Needs { failed_lookups: false, ..Needs::NONE }, ..Properties::TRANSPARENT };
         let current = mounted(&before, &MountOptions { default_permissions: Some(false), ..MountOptions::default() });
         assert!(
             current.decisions().negative_names && current.decisions().exclusive && !current.decisions().direct_io()
         );
         current.update_decisions(&Properties {
-            needs_failed_lookups: true,
-            needs_every_data_operation: true,
-            exclusive: false,
-            access_control: AccessControl::NotShown,
-            checks_credentials: false,
-            ..before
+            promises: Promises {
+                exclusive: false,
+                access_control: AccessControl::NotShown,
+                checks_credentials: false,
+                ..before.promises
+            },
+            needs: Needs { failed_lookups: true, every_data_operation: true, ..before.needs },
         });
         let after = current.decisions();
         assert!(!after.negative_names && !after.exclusive && after.direct_io() && after.passthrough.is_err());

@@ -64,7 +64,7 @@ impl Mount {
         file_system.keep_access_times(options.flags.kept_access_times());
         let properties = file_system.properties();
         // The kernel then returns EROFS also where it does not ask the stack, as for access(2).
-        let flags = MountFlags { read_only: options.flags.read_only || properties.read_only, ..options.flags };
+        let flags = MountFlags { read_only: options.flags.read_only || properties.needs.read_only, ..options.flags };
         let mut decisions = decide(&properties, options);
         if let Some(error) = unmet_requirement(&decisions, options) {
             return Err(error);

@@ -166,7 +166,7 @@ const DEFAULT_STAY_AWAKE: Duration = Duration::from_micros(50);
 /// Decides by a stack's properties and the options, as if the kernel had every feature: [`explain`](crate::fuse::explain) queries
 /// the running kernel, and [`Mount::decisions`](crate::fuse::Mount::decisions) returns what was negotiated with it.
 pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
-    let exclusive = properties.exclusive || options.over;
+    let exclusive = properties.promises.exclusive || options.over;
     let uring = match options.uring {
         Uring::Off => Err(TURNED_OFF),
         Uring::Auto => uring::offered(),
@@ -177,21 +177,22 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
     let name_timeout = options.name_timeout.unwrap_or(timeout);
     let attribute_timeout = options.attribute_timeout.unwrap_or(timeout);
     // A kernel that caches times does not report who caused their change.
-    let base_checks = properties.checks_credentials && !options.write_back;
+    let base_checks = properties.promises.checks_credentials && !options.write_back;
     let checks_without_acls = options.default_permissions.unwrap_or(!base_checks);
     // Access that the base would grant by an access control list must not be refused by the mode alone.
-    let checks_with_lists =
-        options.default_permissions.is_none() && options.allow_other && properties.access_control.kernel_may_check();
+    let checks_with_lists = options.default_permissions.is_none()
+        && options.allow_other
+        && properties.promises.access_control.may_be_checked_above();
     let default_permissions = checks_without_acls || checks_with_lists;
     let names = name_caching(properties, default_permissions);
-    let forward_locks = options.forward_locks.unwrap_or(!exclusive && properties.shares_locks);
-    let attribute_timeout = if properties.needs_fresh_attributes { Duration::ZERO } else { attribute_timeout };
+    let forward_locks = options.forward_locks.unwrap_or(!exclusive && properties.promises.shares_locks);
+    let attribute_timeout = if properties.needs.fresh_attributes { Duration::ZERO } else { attribute_timeout };
     Decisions {
         names,
         names_without_acls: name_caching(properties, checks_without_acls),
-        needs_every_lookup: properties.needs_every_lookup,
+        needs_every_lookup: properties.needs.every_lookup,
         name_timeout: if names == NameCaching::Never { Duration::ZERO } else { name_timeout },
-        negative_names: names != NameCaching::Never && !properties.needs_failed_lookups,
+        negative_names: names != NameCaching::Never && !properties.needs.failed_lookups,
         attribute_timeout,
         default_permissions,
         allows_others: options.allow_other,
@@ -202,19 +203,19 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         synchronous: options.flags.synchronous,
         synchronous_directories: options.flags.synchronous || options.flags.synchronous_directories,
         write_back: write_back(properties, options),
-        needs_fresh_attributes: properties.needs_fresh_attributes,
-        times_tell_changes: match properties.attributes_untouched && !properties.needs_fresh_attributes {
-            true => properties.times_tell_changes,
+        needs_fresh_attributes: properties.needs.fresh_attributes,
+        times_tell_changes: match properties.promises.attributes_untouched && !properties.needs.fresh_attributes {
+            true => properties.promises.times_tell_changes,
             false => TimesTell::OfNone,
         },
         // If attributes are never cached, that is because something changes on its own.
         drops_changed_data: !exclusive || attribute_timeout.is_zero(),
-        needs_every_data_operation: properties.needs_every_data_operation,
-        opens_differ: properties.opens_differ,
-        reading_changes_times: properties.reading_changes_times,
+        needs_every_data_operation: properties.needs.every_data_operation,
+        opens_differ: !properties.promises.opens_share_data,
+        reading_changes_times: properties.needs.access_times,
         forward_locks,
         forward_flocks: forward_locks,
-        flushes: !properties.nothing_to_flush,
+        flushes: properties.needs.every_close,
         stay_awake: options.stay_awake.unwrap_or(if yields { Duration::ZERO } else { DEFAULT_STAY_AWAKE }),
         uring,
         withheld: options.withheld,
@@ -223,12 +224,12 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
 
 /// Returns the names that may be cached, depending on whether the kernel checks permissions.
 fn name_caching(properties: &Properties, kernel_checks: bool) -> NameCaching {
-    match properties.access_control {
-        _ if properties.needs_every_lookup => NameCaching::Never,
+    match properties.promises.access_control {
+        _ if properties.needs.every_lookup => NameCaching::Never,
         AccessControl::NotShown => NameCaching::Never,
         AccessControl::AsShown if kernel_checks => NameCaching::Always,
         // A kernel check that an option enables does not replace the stack's own check, if it has one.
-        AccessControl::OpenAsShown if kernel_checks && !properties.checks_credentials => NameCaching::Always,
+        AccessControl::OpenAsShown if kernel_checks && !properties.promises.checks_credentials => NameCaching::Always,
         AccessControl::AsShown | AccessControl::OpenAsShown => NameCaching::SearchableByAll,
     }
 }
@@ -236,11 +237,11 @@ fn name_caching(properties: &Properties, kernel_checks: bool) -> NameCaching {
 fn passthrough(properties: &Properties, options: &MountOptions) -> Result<(), &'static str> {
     if !options.passthrough {
         Err(TURNED_OFF)
-    } else if !properties.data_untouched {
+    } else if !properties.promises.data_untouched {
         Err("the stack changes data")
-    } else if properties.needs_every_data_operation {
+    } else if properties.needs.every_data_operation {
         Err(STACK_SEES_ALL_DATA)
-    } else if !properties.has_backing_files {
+    } else if !properties.promises.has_backing_files {
         Err("the base has no files of the kernel's")
     } else if options.write_back {
         Err("the kernel keeps writes instead, by an option")
@@ -257,9 +258,9 @@ const STACK_SEES_ALL_DATA: &str = "the stack must see every read and write";
 fn write_back(properties: &Properties, options: &MountOptions) -> Result<(), Option<&'static str>> {
     if !options.write_back {
         Err(None)
-    } else if properties.needs_every_data_operation {
+    } else if properties.needs.every_data_operation {
         Err(Some(STACK_SEES_ALL_DATA))
-    } else if properties.times_tell_changes != TimesTell::OfAll || properties.needs_fresh_attributes {
+    } else if properties.promises.times_tell_changes != TimesTell::OfAll || properties.needs.fresh_attributes {
         Err(Some("the stack changes files by itself"))
     } else {
         Ok(())
@@ -380,21 +381,35 @@ fn timeout_text(timeout: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vnode::{Needs, Promises};
 
-    const REGULAR: Properties = Properties { exclusive: false, ..Properties::TRANSPARENT };
+    const REGULAR: Properties =
+        Properties { promises: Promises { exclusive: false, ..Promises::TRANSPARENT }, ..Properties::TRANSPARENT };
 
     #[test]
     fn times_reveal_changes_unless_the_stack_hides_them() {
         let reveals = |properties: &Properties| decide(properties, &MountOptions::default()).times_tell_changes;
         let every = [TimesTell::OfNone, TimesTell::OfSome, TimesTell::OfAll];
         for times_tell_changes in every {
-            assert_eq!(reveals(&Properties { times_tell_changes, ..REGULAR }), times_tell_changes);
+            assert_eq!(
+                reveals(&Properties { promises: Promises { times_tell_changes, ..REGULAR.promises }, ..REGULAR }),
+                times_tell_changes
+            );
             let with = |other: TimesTell| times_tell_changes.stacked_on(other);
             assert_eq!(every.map(with), every.map(|other| other.min(times_tell_changes)));
         }
-        assert_eq!(reveals(&Properties { data_untouched: false, ..REGULAR }), TimesTell::OfAll);
-        assert_eq!(reveals(&Properties { attributes_untouched: false, ..REGULAR }), TimesTell::OfNone);
-        assert_eq!(reveals(&Properties { needs_fresh_attributes: true, ..REGULAR }), TimesTell::OfNone);
+        assert_eq!(
+            reveals(&Properties { promises: Promises { data_untouched: false, ..REGULAR.promises }, ..REGULAR }),
+            TimesTell::OfAll
+        );
+        assert_eq!(
+            reveals(&Properties { promises: Promises { attributes_untouched: false, ..REGULAR.promises }, ..REGULAR }),
+            TimesTell::OfNone
+        );
+        assert_eq!(
+            reveals(&Properties { needs: Needs { fresh_attributes: true, ..REGULAR.needs }, ..REGULAR }),
+            TimesTell::OfNone
+        );
     }
 
     #[test]
@@ -415,11 +430,17 @@ mod tests {
         decisions.drop_acls();
         assert!(!decisions.default_permissions && !decisions.posix_acl);
         assert_eq!(decisions.names, NameCaching::SearchableByAll);
-        let reporting = Properties { access_control: AccessControl::OpenAsShown, ..REGULAR };
+        let reporting = Properties {
+            promises: Promises { access_control: AccessControl::OpenAsShown, ..REGULAR.promises },
+            ..REGULAR
+        };
         let decisions = decide(&reporting, &others);
         assert!(!decisions.default_permissions);
         assert_eq!(decisions.names, NameCaching::SearchableByAll);
-        let unshown = Properties { access_control: AccessControl::NotShown, ..REGULAR };
+        let unshown = Properties {
+            promises: Promises { access_control: AccessControl::NotShown, ..REGULAR.promises },
+            ..REGULAR
+        };
         let decisions = decide(&unshown, &others);
         assert!(!decisions.default_permissions && decisions.guards_others());
         assert_eq!(
@@ -431,13 +452,16 @@ mod tests {
         let names = |properties: &Properties| decide(properties, &requested).names;
         assert_eq!(names(&REGULAR), NameCaching::Always);
         assert_eq!(names(&reporting), NameCaching::SearchableByAll);
-        assert_eq!(names(&Properties { checks_credentials: false, ..reporting }), NameCaching::Always);
+        assert_eq!(
+            names(&Properties { promises: Promises { checks_credentials: false, ..reporting.promises }, ..reporting }),
+            NameCaching::Always
+        );
         assert_eq!(names(&unshown), NameCaching::Never);
     }
 
     #[test]
     fn mapped_attributes_allow_name_caching() {
-        let mapped = Properties { attributes_untouched: false, ..REGULAR };
+        let mapped = Properties { promises: Promises { attributes_untouched: false, ..REGULAR.promises }, ..REGULAR };
         assert_eq!(decide(&mapped, &MountOptions::default()).names, NameCaching::SearchableByAll);
         let mut decisions = decide(&mapped, &MountOptions { allow_other: true, ..MountOptions::default() });
         assert_eq!(decisions.names, NameCaching::Always);
@@ -456,7 +480,7 @@ mod tests {
 
     #[test]
     fn shared_locks_are_forwarded_to_the_base() {
-        let exclusive_locks = Properties { shares_locks: false, ..REGULAR };
+        let exclusive_locks = Properties { promises: Promises { shares_locks: false, ..REGULAR.promises }, ..REGULAR };
         assert!(!decide(&exclusive_locks, &MountOptions::default()).forward_locks);
         let wanted = MountOptions { forward_locks: Some(true), ..MountOptions::default() };
         assert!(decide(&exclusive_locks, &wanted).forward_locks);
@@ -468,30 +492,33 @@ mod tests {
         let given = MountOptions { name_timeout: seconds(5), attribute_timeout: seconds(7), ..MountOptions::default() };
         let decisions = decide(&REGULAR, &given);
         assert_eq!((Some(decisions.name_timeout), Some(decisions.attribute_timeout)), (seconds(5), seconds(7)));
-        let observing = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
+        let observing =
+            Properties { needs: Needs { every_lookup: true, fresh_attributes: true, ..REGULAR.needs }, ..REGULAR };
         let decisions = decide(&observing, &given);
         assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (Duration::ZERO, Duration::ZERO));
     }
 
     #[test]
     fn required_visibility_disables_caching() {
-        let observing = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
+        let observing =
+            Properties { needs: Needs { every_lookup: true, fresh_attributes: true, ..REGULAR.needs }, ..REGULAR };
         let decisions = decide(&observing, &MountOptions::default());
         assert_eq!(decisions.names, NameCaching::Never);
         assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (Duration::ZERO, Duration::ZERO));
         assert!(!decisions.negative_names);
-        let failed = Properties { needs_failed_lookups: true, ..REGULAR };
+        let failed = Properties { needs: Needs { failed_lookups: true, ..REGULAR.needs }, ..REGULAR };
         let decisions = decide(&failed, &MountOptions::default());
         assert!(!decisions.negative_names);
         assert_eq!(decisions.names, NameCaching::SearchableByAll);
-        let data = Properties { needs_every_data_operation: true, ..REGULAR };
+        let data = Properties { needs: Needs { every_data_operation: true, ..REGULAR.needs }, ..REGULAR };
         let decisions = decide(&data, &MountOptions::default());
         assert!(decisions.direct_io() && decisions.passthrough.is_err());
     }
 
     #[test]
     fn kernel_checks_permissions_for_a_base_that_does_not() {
-        let unprivileged = Properties { checks_credentials: false, ..REGULAR };
+        let unprivileged =
+            Properties { promises: Promises { checks_credentials: false, ..REGULAR.promises }, ..REGULAR };
         let exclusive_locks = decide(&unprivileged, &MountOptions::default());
         assert!(exclusive_locks.default_permissions && !exclusive_locks.posix_acl);
         assert_eq!(exclusive_locks.names, NameCaching::Always);
@@ -501,7 +528,7 @@ mod tests {
 
     #[test]
     fn explanations_name_the_reason() {
-        let encrypted = Properties { data_untouched: false, ..REGULAR };
+        let encrypted = Properties { promises: Promises { data_untouched: false, ..REGULAR.promises }, ..REGULAR };
         let text = decide(&encrypted, &MountOptions::default()).to_string();
         assert!(text.contains("by the stack, through the page cache: the stack changes data\n"), "{text}");
         assert!(text.contains("data cached: while a file's times stay as they are; written: at once\n"), "{text}");
@@ -532,16 +559,25 @@ mod tests {
         let back = MountOptions { write_back: true, ..MountOptions::default() };
         let kept = |properties: &Properties| decide(properties, &back).write_back;
         assert!(kept(&REGULAR).is_ok() && decide(&REGULAR, &MountOptions::default()).write_back == Err(None));
-        assert!(matches!(kept(&Properties { needs_every_data_operation: true, ..REGULAR }), Err(Some(_))));
+        assert!(matches!(
+            kept(&Properties { needs: Needs { every_data_operation: true, ..REGULAR.needs }, ..REGULAR }),
+            Err(Some(_))
+        ));
         for times_tell_changes in [TimesTell::OfSome, TimesTell::OfNone] {
-            assert!(matches!(kept(&Properties { times_tell_changes, ..REGULAR }), Err(Some(_))));
+            assert!(matches!(
+                kept(&Properties { promises: Promises { times_tell_changes, ..REGULAR.promises }, ..REGULAR }),
+                Err(Some(_))
+            ));
         }
-        assert!(matches!(kept(&Properties { needs_fresh_attributes: true, ..REGULAR }), Err(Some(_))));
+        assert!(matches!(
+            kept(&Properties { needs: Needs { fresh_attributes: true, ..REGULAR.needs }, ..REGULAR }),
+            Err(Some(_))
+        ));
     }
 
     #[test]
     fn base_without_backing_files_has_no_passthrough() {
-        let memory = Properties { has_backing_files: false, ..REGULAR };
+        let memory = Properties { promises: Promises { has_backing_files: false, ..REGULAR.promises }, ..REGULAR };
         assert!(decide(&memory, &MountOptions::default()).passthrough.is_err());
     }
 }

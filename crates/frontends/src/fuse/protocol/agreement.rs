@@ -87,9 +87,10 @@ mod tests {
     use crate::fuse::protocol::features::Features;
     use crate::fuse::protocol::negotiation::{NegotiationResult, negotiate};
     use crate::fuse::protocol::wire;
-    use vnode::Properties;
+    use vnode::{Promises, Properties};
 
-    const REGULAR: Properties = Properties { exclusive: false, ..Properties::TRANSPARENT };
+    const REGULAR: Properties =
+        Properties { promises: Promises { exclusive: false, ..Promises::TRANSPARENT }, ..Properties::TRANSPARENT };
     /// Features introduced after Linux 6.1.
     const LATER: u64 = init::CREATE_SUPP_GROUP
         | init::HAS_EXPIRE_ONLY
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn differing_opens_are_uncached_without_passthrough() {
-        let properties = Properties { opens_differ: true, ..REGULAR };
+        let properties = Properties { promises: Promises { opens_share_data: false, ..REGULAR.promises }, ..REGULAR };
         let decisions = corrected(&properties, &MountOptions::default(), 37, !LATER);
         assert!(decisions.direct_io());
         assert!(decisions.to_string().contains("by the stack, uncached: "), "{decisions}");

@@ -153,8 +153,10 @@ fn offer_of_release(release: &str) -> wire::InitIn {
 mod tests {
     use super::*;
     use crate::fuse::protocol::features::Features;
+    use vnode::{Needs, Promises};
 
-    const REGULAR: Properties = Properties { exclusive: false, ..Properties::TRANSPARENT };
+    const REGULAR: Properties =
+        Properties { promises: Promises { exclusive: false, ..Promises::TRANSPARENT }, ..Properties::TRANSPARENT };
 
     fn is_root() -> bool {
         rustix::process::geteuid().is_root()
@@ -204,7 +206,7 @@ mod tests {
 
     #[test]
     fn failing_mount_is_explained_with_its_error() {
-        let seen = Properties { needs_every_data_operation: true, ..REGULAR };
+        let seen = Properties { needs: Needs { every_data_operation: true, ..REGULAR.needs }, ..REGULAR };
         let options = MountOptions { write_back: true, ..MountOptions::default() };
         let text = explain(&seen, &options).to_string();
         assert!(text.starts_with("mounting fails: the kernel cannot keep writes: "), "{text}");

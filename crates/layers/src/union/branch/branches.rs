@@ -375,7 +375,8 @@ pub(crate) fn open_branch(
         let history = History::of(&root)?;
         let layers = history.layers();
         let numbers = register.register(&label, BranchLocation::of(&file_system));
-        let mode = if file_system.properties().read_only { BranchMode::ReadOnly } else { mode.unwrap_or(default) };
+        let mode =
+            if file_system.properties().needs.read_only { BranchMode::ReadOnly } else { mode.unwrap_or(default) };
         let (label, mode, history) = (label.clone(), Mutex::new(mode), Mutex::new(history));
         let health = BranchHealth::new(&root);
         let (claim, is_recovered) = (Mutex::default(), AtomicBool::new(false));

@@ -53,7 +53,7 @@ pub(crate) fn claim_branch(
     timeout: Duration,
 ) -> std::result::Result<Option<Claim>, UnusableBranch> {
     let mode = branch.mode.unwrap_or(default);
-    if mode == BranchMode::ReadOnly || branch.file_system.properties().read_only || is_only_described() {
+    if mode == BranchMode::ReadOnly || branch.file_system.properties().needs.read_only || is_only_described() {
         return Ok(None);
     }
     let claim = retry_while_busy(timeout, || branch.file_system.claim());

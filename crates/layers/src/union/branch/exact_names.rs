@@ -11,8 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use hashbrown::HashSet;
 use vnode::layer::{self, Layer, LayerVnode};
 use vnode::{
-    Caller, Created, Creation, Description, Device, Entry, Errno, FileKind, FileSystemRef, Name, RenameMode, Result,
-    Timestamp, VnodeRef,
+    Caller, Created, Creation, Description, Device, Entry, Errno, FileKind, FileSystemRef, Name, Promises, RenameMode,
+    Result, Timestamp, VnodeRef,
 };
 
 /// Maximum number of cached names; larger directories are read for each query.
@@ -20,7 +20,7 @@ const MAX_LISTED_NAMES: usize = 1 << 15;
 
 /// The file system with exact names.
 pub(crate) fn with_exact_names(file_system: FileSystemRef) -> FileSystemRef {
-    if file_system.properties().folds_names { layer::stack(ExactNames, file_system) } else { file_system }
+    if !file_system.properties().promises.exact_names { layer::stack(ExactNames, file_system) } else { file_system }
 }
 
 /// Layer on a branch that folds names. It is internal to the union, and not listed in any description.
@@ -113,6 +113,10 @@ impl Layer for ExactNames {
 
     fn kind(&self) -> &'static str {
         "exact names"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
     }
 
     fn describe(&self) -> Vec<Description> {

@@ -59,7 +59,7 @@ pub(crate) struct BranchLocation {
 impl BranchLocation {
     /// The location of a branch.
     pub(crate) fn of(branch: &FileSystemRef) -> Self {
-        let is_lasting = branch.properties().persistent_handles;
+        let is_lasting = branch.properties().promises.persistent_handles;
         Self { fsid: branch.fsid(), root: is_lasting.then(|| branch.root().handle()) }
     }
 

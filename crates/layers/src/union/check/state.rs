@@ -183,7 +183,8 @@ impl BranchCheck<'_> {
             return false;
         };
         let found = || member.file_system.resolve(&lower).map_err(|error| member.reported_error(error));
-        member.file_system.properties().persistent_handles && matches!(found(), Err(Errno::ESTALE | Errno::ENOENT))
+        member.file_system.properties().promises.persistent_handles
+            && matches!(found(), Err(Errno::ESTALE | Errno::ENOENT))
     }
 
     fn state_directory(&self) -> Result<Option<VnodeRef>> {

@@ -110,7 +110,7 @@ impl Union {
     fn is_original(&self, file: &Instance, mark: &MetacopyMark, origin: Option<&Identity>) -> Result<bool> {
         let Some(origin) = origin else { return mark.matches(&file.vnode) };
         let base = &file.member.base;
-        if self.knows_branch_of(origin) && base.file_system.properties().persistent_handles {
+        if self.knows_branch_of(origin) && base.file_system.properties().promises.persistent_handles {
             let own = match Identity::stored_origin(&file.vnode)? {
                 Some((own, _)) => own,
                 None => Identity::native(base, &file.vnode.handle(), file.ino)?,
