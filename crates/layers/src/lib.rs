@@ -28,8 +28,7 @@ pub mod union;
 #[cfg(feature = "union")]
 mod views;
 
-#[cfg(any(feature = "fist", feature = "union"))]
-mod copies;
+pub mod copies;
 #[cfg(any(feature = "audit", feature = "map"))]
 mod globs;
 #[cfg(any(feature = "audit", feature = "fist", feature = "map", feature = "readonly", feature = "union"))]

@@ -16,7 +16,7 @@ const SYNC_INTERVAL_BYTES: u64 = 256 << 20;
 ///
 /// # Errors
 /// Returns the errors of copying, and those of the writer's cancellation, which is checked between parts.
-pub(crate) fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: u64) -> Result<()> {
+pub fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: u64) -> Result<()> {
     let server = Caller::server().cancelled_with(writer);
     // The target comes last: after this the thread has the credentials with which the opener of the target writes.
     if let (Some(source), Some(target)) = (from.backing(), to.backing())

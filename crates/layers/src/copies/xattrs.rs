@@ -7,13 +7,13 @@ use super::is_refusal;
 const POSIX_ACL_PREFIX: &[u8] = b"system.posix_acl_";
 const CAPABILITY_XATTR: &[u8] = b"security.capability";
 /// Extended attribute with the access control list of an object.
-pub(crate) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+pub const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 /// Copies the wanted extended attributes as the reader sees them; `lost` receives those that the copy does not keep.
 ///
 /// # Errors
 /// Also fails if the copy keeps no access control lists or capabilities, and such are wanted.
-pub(crate) fn copy_xattrs(
+pub fn copy_xattrs(
     (original, reader): (&VnodeRef, &Caller),
     (copy, writer): (&VnodeRef, &Caller),
     is_wanted: impl Fn(&[u8]) -> bool,
@@ -40,17 +40,17 @@ pub(crate) fn copy_xattrs(
 }
 
 /// Returns whether the attribute decides what a process may do with the object, or with the object's privileges.
-pub(crate) fn decides_access(name: &[u8]) -> bool {
+pub fn decides_access(name: &[u8]) -> bool {
     name.starts_with(POSIX_ACL_PREFIX) || name == CAPABILITY_XATTR
 }
 
 /// Returns whether the attribute is a security module's label of the object, such as `security.selinux`.
-pub(crate) fn is_label(name: &[u8]) -> bool {
+pub fn is_label(name: &[u8]) -> bool {
     name.starts_with(b"security.") && name != CAPABILITY_XATTR
 }
 
 /// Returns whether the attribute is specific to one file system, such as the access control lists of NFSv4, for which
 /// other file systems have the mode.
-pub(crate) fn is_of_file_system(name: &[u8]) -> bool {
+pub fn is_of_file_system(name: &[u8]) -> bool {
     name.starts_with(b"system.") && !name.starts_with(POSIX_ACL_PREFIX)
 }
