@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use vnode::mount_table::{Mount, OWN, mounts, unescape};
+use procfs::mount_table::{self, Mount, mounts, unescape};
 
 /// One mount of the caller's mount namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +33,13 @@ impl MountEntry {
 
 /// Returns all mounts, in the order in which they were made.
 pub(crate) fn read() -> Vec<MountEntry> {
-    let table = fs::read(OWN).unwrap_or_default();
+    let table = mount_table::read().unwrap_or_default();
     mounts(&table).map(entry).collect()
 }
 
 /// Returns the mount points of file systems that processes serve through FUSE.
 pub(crate) fn fuse_mount_points() -> Vec<PathBuf> {
-    let table = fs::read(OWN).unwrap_or_default();
+    let table = mount_table::read().unwrap_or_default();
     mounts(&table).filter(Mount::is_fuse).map(|mount| path(mount.mount_point)).collect()
 }
 

@@ -4,11 +4,12 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use procfs::DescriptorPath;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::{Uid, geteuid};
 
@@ -45,7 +46,7 @@ impl RuntimeDirectory {
 
     /// Returns a path that resolves to it regardless of renames, in this process, as long as the value lives.
     pub(crate) fn descriptor_path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+        DescriptorPath::new(&self.file).as_path().to_owned()
     }
 
     /// Returns the uid of its owner.

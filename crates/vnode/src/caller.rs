@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, getsid};
+use procfs::Status;
 use rustix::thread::CapabilitySet;
 
 use crate::{Cancellation, Result, process, process_files};
@@ -339,28 +340,18 @@ fn recent_groups(ids: Ids) -> Result<Arc<[u32]>> {
         {
             return Ok(Arc::clone(groups));
         }
-        let Some(status) = process_files::of_process(ids.0, "status")? else { return Ok(Arc::new([])) };
-        let groups = groups_in(&status);
+        let Some(status) = process_files::status(ids.0)? else { return Ok(Arc::new([])) };
+        let groups: Arc<[u32]> = status.groups().collect();
         *place = is_bound(&status, ids.1).then(|| (ids, Instant::now(), Arc::clone(&groups)));
         Ok(groups)
     })
 }
 
-/// Returns the rest of the line of /proc/PID/status that begins with `key`.
-fn line<'a>(status: &'a str, key: &str) -> &'a str {
-    status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default()
-}
-
-fn groups_in(status: &str) -> Arc<[u32]> {
-    line(status, "Groups:").split_ascii_whitespace().filter_map(|group| group.parse().ok()).collect()
-}
-
 /// Returns whether the process can neither change its groups nor become one that can, except through a set-user-ID
 /// program, which shows in its IDs: all its user IDs are `uid`, not the superuser's, and it has no capabilities.
-fn is_bound(status: &str, uid: u32) -> bool {
-    let mut ids = line(status, "Uid:").split_ascii_whitespace();
-    let capabilities = u64::from_str_radix(line(status, "CapPrm:").trim(), 16);
-    uid != 0 && ids.all(|id| id.parse() == Ok(uid)) && capabilities == Ok(0)
+fn is_bound(status: &Status, uid: u32) -> bool {
+    let own = procfs::Ids { real: uid, effective: uid, saved: uid, file_system: uid };
+    uid != 0 && status.uids() == Some(own) && status.permitted_capabilities() == Some(0)
 }
 
 /// Returns the session by getsid(2): /proc does not report on a process inside an execve(2) that waits for us.
@@ -373,7 +364,7 @@ fn session_of(pid: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use procfs::Process;
 
     use super::*;
 
@@ -401,14 +392,37 @@ mod tests {
 
     #[test]
     fn only_processes_without_privileges_are_bound_to_their_groups() {
-        let status =
-            |uids: &str, capabilities: &str| format!("Uid:\t{uids}\nGroups:\t4 24 \nCapPrm:\t{capabilities}\n");
+        let status = |uids: &str, capabilities: &str| {
+            Status::from(format!("Uid:\t{uids}\nCapPrm:\t{capabilities}\n").into_bytes())
+        };
         assert!(is_bound(&status("5\t5\t5\t5", "0000000000000000"), 5));
         assert!(!is_bound(&status("5\t5\t5\t5", "0000000000000040"), 5));
         assert!(!is_bound(&status("0\t5\t0\t5", "0000000000000000"), 5), "as set-uid servers are for their users");
         assert!(!is_bound(&status("0\t0\t0\t0", "0000000000000000"), 0));
-        assert!(!is_bound("", 5));
-        assert_eq!(&*groups_in(&status("5", "0")), &[4, 24]);
+        assert!(!is_bound(&Status::from(Vec::new()), 5));
+    }
+
+    /// A process may give itself any name.
+    #[test]
+    fn the_groups_of_a_process_whose_name_is_not_text_are_found() {
+        let script = "import sys; open('/proc/self/comm', 'wb').write(b'\\xff'); print(flush=True); sys.stdin.read()";
+        let mut command = std::process::Command::new("python3");
+        let piped = std::process::Stdio::piped;
+        if rustix::process::getuid().is_root() {
+            command = std::process::Command::new("setpriv");
+            command.args(["--groups", "70001,70002", "python3"]);
+        }
+        let Ok(mut process) = command.args(["-c", script]).stdin(piped()).stdout(piped()).spawn() else {
+            eprintln!("skipped: this needs python3");
+            return;
+        };
+        std::io::Read::read_exact(process.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        let found = Caller::process(process.id(), 5, 5, 0).groups().to_vec();
+        let expected: Vec<u32> = Process::Numbered(process.id()).status().unwrap().unwrap().groups().collect();
+        drop(process.stdin.take());
+        process.wait().unwrap();
+        assert_eq!(found, expected);
+        assert!(!rustix::process::getuid().is_root() || found == [70_001, 70_002]);
     }
 
     /// More processes of one user than the cache has slots: at least two share one, whatever their IDs.
@@ -420,7 +434,7 @@ mod tests {
             let mut command = std::process::Command::new("setpriv");
             command.args(["--reuid", &ids[0], "--regid", &ids[1], "--groups", &ids[2], "sleep", "60"]).spawn().unwrap()
         };
-        if !line(&fs::read_to_string("/proc/self/status").unwrap(), "Uid:").trim().starts_with('0') {
+        if !rustix::process::getuid().is_root() {
             eprintln!("skipped: starting processes of another user needs root");
             return;
         }
@@ -429,9 +443,9 @@ mod tests {
         let found: Vec<_> = processes
             .iter()
             .map(|(group, process)| {
-                let status = || fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap_or_default();
+                let status = || process_files::status(process.id()).unwrap();
                 let deadline = Instant::now() + Duration::from_secs(30);
-                while !is_bound(&status(), uid) && Instant::now() < deadline {
+                while !status().is_some_and(|status| is_bound(&status, uid)) && Instant::now() < deadline {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 (*group, Caller::process(process.id(), uid, uid, 0).groups().to_vec())
@@ -457,8 +471,7 @@ mod tests {
 
     #[test]
     fn the_servers_own_threads_are_superusers_whoever_they_act_for() {
-        let status = fs::read_to_string("/proc/self/status").unwrap();
-        let permitted = u64::from_str_radix(line(&status, "CapPrm:").trim(), 16).unwrap();
+        let permitted = Process::Own.status().unwrap().unwrap().permitted_capabilities().unwrap();
         let (begin, thread) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let acting = std::thread::spawn(move || {
@@ -496,9 +509,9 @@ mod tests {
         assert_eq!(identified, [Err(crate::Errno::EMFILE); 2]);
         assert_eq!(without, (0, 0));
         assert_eq!([superuser.identify(), user.identify()], [Ok(()); 2]);
-        let own = fs::read_to_string("/proc/self/status").unwrap();
-        assert_eq!(superuser.capabilities(), u64::from_str_radix(line(&own, "CapEff:").trim(), 16).unwrap());
-        assert_eq!(**user.groups(), *groups_in(&own));
+        let own = Process::Own.status().unwrap().unwrap();
+        assert_eq!(Some(superuser.capabilities()), own.effective_capabilities());
+        assert_eq!(**user.groups(), *own.groups().collect::<Vec<_>>());
     }
 
     #[test]

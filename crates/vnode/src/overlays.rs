@@ -9,8 +9,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::mount_table::{Mount, MountTable, mounts, unescape};
-use crate::process_files::of_process;
+use procfs::Process;
+use procfs::mount_table::{Mount, MountTable, mounts, unescape};
+
+use crate::process_files::unless_short;
 use crate::{Errno, Result};
 
 /// The server's mount table, and whether it has an overlay over FUSE.
@@ -31,8 +33,8 @@ pub(crate) fn may_ask_by(pid: u32, is_in_own_user_namespace: bool) -> Result<boo
     if in_own_table()? {
         return Ok(true);
     }
-    let table = if is_in_own_user_namespace { of_process(pid, "mountinfo")? } else { None };
-    Ok(table.is_some_and(|table| is_in(table.as_bytes())))
+    let table = if is_in_own_user_namespace { unless_short(Process::Numbered(pid).mount_table())? } else { None };
+    Ok(table.is_some_and(|table| is_in(&table)))
 }
 
 fn in_own_table() -> Result<bool> {

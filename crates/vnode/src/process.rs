@@ -4,15 +4,15 @@
 //! /proc/PID/ns/user does.
 
 use std::cell::RefCell;
-use std::fs;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use procfs::{IdKind, IdMap, Ids, Process, SignalSet, Status};
 use rustix::process::Pid;
 use rustix::thread::CapabilitySet;
 
-use crate::process_files::of_process;
-use crate::{Errno, Result, overlays};
+use crate::process_files::unless_short;
+use crate::{Errno, Result, overlays, process_files};
 
 /// Returns the effective capabilities of a process or thread in the server's user namespace when it acts with user ID
 /// 0: none if it is in another namespace.
@@ -40,16 +40,15 @@ fn capabilities_beside(pid: u32, overlay_may_act: impl FnOnce(bool) -> Result<bo
     if is_own && effective.contains(OF_SUPERUSER) {
         return Ok(Some(effective.bits()));
     }
-    let Some(status) = of_process(pid, "status")? else { return Ok(None) };
-    let status = Status::parse(&status);
-    if status.is_of_server {
+    let Some(status) = process_files::status(pid)? else { return Ok(None) };
+    if status.process() == Some(std::process::id()) {
         // Threads of the server drop their effective capabilities while they act for others, and take on the IDs of
         // those.
-        Ok(status.permitted)
-    } else if status.file_system_uid != Some(0) && overlay_may_act(is_own)? {
+        Ok(status.permitted_capabilities())
+    } else if status.uids().is_none_or(|ids| ids.file_system != 0) && overlay_may_act(is_own)? {
         Ok(None)
     } else {
-        let own = if is_own { status.acting_as_superuser(effective) } else { CapabilitySet::empty() };
+        let own = if is_own { acting_as_superuser(&status, effective) } else { CapabilitySet::empty() };
         Ok(Some(own.bits()))
     }
 }
@@ -65,38 +64,14 @@ pub(crate) fn has_in_any_namespace(pid: u32, capability: CapabilitySet) -> bool 
 pub(crate) const OF_SUPERUSER: CapabilitySet =
     CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER).union(CapabilitySet::FSETID);
 
-/// Fields of /proc/PID/status.
-struct Status {
-    /// Set if it is a thread of this process.
-    is_of_server: bool,
-    uid: Option<u32>,
-    file_system_uid: Option<u32>,
-    permitted: Option<u64>,
-}
-
-impl Status {
-    fn parse(status: &str) -> Self {
-        let field = |key| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim();
-        let uid = |index| field("Uid:").split_ascii_whitespace().nth(index)?.parse().ok();
-        Self {
-            is_of_server: field("Tgid:").parse() == Ok(std::process::id()),
-            uid: uid(0),
-            file_system_uid: uid(3),
-            permitted: u64::from_str_radix(field("CapPrm:"), 16).ok(),
-        }
-    }
-
-    /// Returns the capabilities that a process with these effective capabilities has in a request with user ID 0. A
-    /// process of another user makes such a request by access(2), which checks for the real user, who has all that are
-    /// permitted; in a core dump; or with credentials that another process has lent it through an io_uring, whose
-    /// capabilities cannot be determined: they count as none.
-    fn acting_as_superuser(&self, effective: CapabilitySet) -> CapabilitySet {
-        match self.permitted {
-            Some(permitted) if self.file_system_uid != Some(0) && self.uid == Some(0) => {
-                CapabilitySet::from_bits_retain(permitted)
-            }
-            _ => effective,
-        }
+/// Returns the capabilities that a process with these effective capabilities has in a request with user ID 0. A process of
+/// another user makes such a request by access(2), which checks for the real user, who has all that are permitted; in a core
+/// dump; or with credentials that another process has lent it through an io_uring, whose capabilities cannot be determined: they
+/// count as none.
+fn acting_as_superuser(status: &Status, effective: CapabilitySet) -> CapabilitySet {
+    match (status.permitted_capabilities(), status.uids()) {
+        (Some(permitted), Some(Ids { real: 0, file_system: 1.., .. })) => CapabilitySet::from_bits_retain(permitted),
+        _ => effective,
     }
 }
 
@@ -144,9 +119,9 @@ fn is_in_own_namespace(pid: u32, effective: CapabilitySet) -> Result<Option<bool
 }
 
 fn has_own_map(pid: u32) -> Result<Option<bool>> {
-    static OWN: LazyLock<Option<String>> = LazyLock::new(|| fs::read_to_string("/proc/self/uid_map").ok());
+    static OWN: LazyLock<Option<IdMap>> = LazyLock::new(|| Process::Own.id_map(IdKind::User).ok().flatten());
     match &*OWN {
-        Some(own) => Ok(of_process(pid, "uid_map")?.map(|map| map == *own)),
+        Some(own) => Ok(unless_short(Process::Numbered(pid).id_map(IdKind::User))?.map(|map| map == *own)),
         // Without /proc, or in a kernel without user namespaces.
         None => Ok(Some(true)),
     }
@@ -165,7 +140,7 @@ pub(crate) enum Fate {
 
 /// Returns the fate of a thread, by its pending signals.
 pub(crate) fn fate(thread: u32) -> Fate {
-    match of_process(thread, "status") {
+    match process_files::status(thread) {
         Ok(Some(status)) if is_dying(&status) => Fate::Dying,
         Ok(None) => Fate::Gone,
         _ => Fate::Alive,
@@ -175,7 +150,7 @@ pub(crate) fn fate(thread: u32) -> Fate {
 /// Returns whether the thread with this status is being killed. The kernel turns every signal that ends a process into
 /// a SIGKILL that is pending for each of its threads, except for those that dump core first: these stay what they are,
 /// and a debugger can intervene.
-fn is_dying(status: &str) -> bool {
+fn is_dying(status: &Status) -> bool {
     const KILL: u64 = mask(&[libc::SIGKILL]);
     const DUMPING: u64 = mask(&[
         libc::SIGQUIT,
@@ -189,11 +164,10 @@ fn is_dying(status: &str) -> bool {
         libc::SIGXFSZ,
         libc::SIGSYS,
     ]);
-    let field = |key| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim();
-    let signals = |key| u64::from_str_radix(field(key), 16).unwrap_or(0);
-    let pending = signals("SigPnd:") | signals("ShdPnd:");
-    let kept = signals("SigBlk:") | signals("SigIgn:") | signals("SigCgt:");
-    pending & KILL != 0 || (pending & DUMPING & !kept != 0 && field("TracerPid:") == "0")
+    let signals = |set| status.signals(set).unwrap_or(0);
+    let pending = signals(SignalSet::PendingForThread) | signals(SignalSet::PendingForProcess);
+    let kept = signals(SignalSet::Blocked) | signals(SignalSet::Ignored) | signals(SignalSet::Caught);
+    pending & KILL != 0 || (pending & DUMPING & !kept != 0 && status.tracer() == Some(0))
 }
 
 /// Returns the mask of these signals, in the format of /proc.
@@ -208,6 +182,7 @@ const fn mask(signals: &[i32]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::process::{Child, Command};
 
     use super::*;
@@ -216,7 +191,7 @@ mod tests {
     fn start(privileges: &[&str], program: &[&str]) -> Child {
         let process = Command::new("setpriv").args(privileges).args(program).spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(30);
-        while fs::read_to_string(format!("/proc/{}/comm", process.id())).unwrap().trim() != program[0] {
+        while Process::Numbered(process.id()).name().unwrap().unwrap() != program[0].as_bytes() {
             assert!(Instant::now() < deadline, "it does not start");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -237,15 +212,15 @@ mod tests {
             .is_some_and(|found| CapabilitySet::from_bits_retain(found).contains(OF_SUPERUSER))
     }
 
-    fn namespace(process: &str) -> Option<std::path::PathBuf> {
-        fs::read_link(format!("/proc/{process}/ns/user")).ok()
+    fn namespace(process: Process) -> Option<std::ffi::OsString> {
+        process.namespace("user").ok().flatten()
     }
 
     /// Queries continuously, so that a result is always cached, until the process is in its namespace.
     fn ask_until_it_leaves(process: &Child, go: &std::path::Path) -> Vec<bool> {
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut answers = Vec::new();
-        while namespace(&process.id().to_string()) == namespace("self") {
+        while namespace(Process::Numbered(process.id())) == namespace(Process::Own) {
             assert!(Instant::now() < deadline, "no namespace was made");
             answers.push(is_superuser(process));
             if answers.len() == 1000 {
@@ -309,12 +284,12 @@ mod tests {
         let without = ["--euid", "65534", "--bounding-set=-all", "--inh-caps=-all"];
         for (privileges, has_any) in [(&other[..], true), (&without[..], false)] {
             let mut process = start(privileges, &["sleep", "60"]);
-            let status = fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+            let status = Process::Numbered(process.id()).status().unwrap().unwrap();
             let found = found(&process, false);
             process.kill().unwrap();
             process.wait().unwrap();
-            assert_eq!(found, Status::parse(&status).permitted, "{status}");
-            assert_eq!(found != Some(0), has_any, "{status}");
+            assert_eq!(found, status.permitted_capabilities(), "{status:?}");
+            assert_eq!(found != Some(0), has_any, "{status:?}");
         }
     }
 }

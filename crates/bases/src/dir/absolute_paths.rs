@@ -2,9 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 
+use procfs::DescriptorPath;
 use vnode::Result;
 
-use super::{errno, system};
+use super::errno;
 
 /// Returns whether the kernel knows a path of the object that is outside the root. It knows none for a file that was opened
 /// by handle while no name of it is in its dentry cache, and reports `/`.
@@ -28,6 +29,6 @@ pub(crate) fn root_prefix(root: BorrowedFd<'_>) -> Result<Vec<u8>> {
 
 /// Returns the path of an object from the process's root, as the kernel knows it.
 pub(crate) fn absolute_path(descriptor: BorrowedFd<'_>) -> Result<Vec<u8>> {
-    let link = system::DescriptorPath::new(descriptor);
+    let link = DescriptorPath::new(descriptor);
     Ok(rustix::fs::readlink(link.as_c_str(), Vec::new()).map_err(errno)?.into_bytes())
 }

@@ -5,6 +5,7 @@
 use std::ffi::{CStr, c_int};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use procfs::DescriptorPath;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timestamps, Uid,
 };
@@ -15,7 +16,7 @@ use rustix::path::Arg;
 use super::credentials::AssumedCredentials;
 use super::handle::FileHandle;
 use super::status::Status;
-use super::system::{self, DescriptorPath};
+use super::system;
 
 /// `O_PATH` on the object itself, whatever its kind.
 pub(crate) const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

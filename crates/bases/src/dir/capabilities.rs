@@ -12,8 +12,9 @@
 
 use std::sync::{LazyLock, OnceLock};
 
+use procfs::mount_table;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-use vnode::{Caller, Result, mount_table};
+use vnode::{Caller, Result};
 
 use super::errno;
 
@@ -67,7 +68,7 @@ impl AllowedCapabilities {
             let all = permitted();
             let kept = ALWAYS_KEPT.iter().fold(CapabilitySet::empty(), |kept, (one, _)| kept | *one);
             let kept = if hides_processes() { kept | HIDDEN_PROCESS_CAPABILITY } else { kept };
-            let sets_groups = !std::fs::read("/proc/self/setgroups").is_ok_and(|answer| answer.starts_with(b"deny"));
+            let sets_groups = !procfs::denies_setgroups();
             let allowed = Self { server_set: all - RESOURCE_CAPABILITIES, user_set: all & kept, sets_groups, all };
             all.contains(CapabilitySet::SETUID | CapabilitySet::SETGID).then_some(allowed)
         })
@@ -121,7 +122,7 @@ pub(crate) fn set_effective(wanted: CapabilitySet) -> Result<()> {
 
 /// Returns whether /proc is mounted so that it hides processes of other users (proc(5)).
 fn hides_processes() -> bool {
-    let table = std::fs::read(mount_table::OWN).unwrap_or_default();
+    let table = mount_table::read().unwrap_or_default();
     mount_table::mounts(&table).filter(|mount| *mount.mount_point == *b"/proc").any(|mount| {
         let mut options = mount.file_system_options.split(|&byte| byte == b',');
         options.any(|option| option.starts_with(b"hidepid=") && !option.ends_with(b"0") && !option.ends_with(b"f"))

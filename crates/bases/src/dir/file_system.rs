@@ -61,7 +61,7 @@ impl DirectoryFileSystem {
     /// # Errors
     /// [`OpenError`].
     pub fn open(path: &Path, options: Options) -> std::result::Result<Self, OpenError> {
-        if !Path::new("/proc/self/fd").is_dir() {
+        if !procfs::is_mounted() {
             return Err(OpenError::NoProc);
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

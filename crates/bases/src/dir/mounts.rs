@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use procfs::mount_table;
 use rustix::fs::OFlags;
-use vnode::{Errno, FileKind, Result, mount_table};
+use vnode::{Errno, FileKind, Result};
 
 use super::calls::PATH_ONLY;
 use super::credentials::AssumedCredentials;
@@ -389,14 +390,14 @@ impl Mounts {
 
 /// Returns the mount IDs of everything mounted, as far as the server sees it; `None` if that cannot be determined now.
 fn mounted() -> Option<HashSet<u64>> {
-    let table = std::fs::read(mount_table::OWN).ok()?;
+    let table = mount_table::read().ok()?;
     Some(mount_table::mounts(&table).map(|mount| mount.number).collect())
 }
 
 /// Returns whether the object with this status is on a FUSE mount, according to the mount table: the mount itself would query its
 /// server. A mount that is no longer in the table may have been one.
 fn is_on_fuse_mount(status: &Status) -> bool {
-    let Ok(table) = std::fs::read(mount_table::OWN) else { return false };
+    let Ok(table) = mount_table::read() else { return false };
     // An overlay reports other devices than the one in the table. Linux before 5.8 reports no mount ID.
     let is_it = |mount: &mount_table::Mount<'_>| match status.mount_id() {
         0 => mount.device == status.device(),

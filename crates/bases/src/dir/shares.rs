@@ -154,7 +154,7 @@ fn held() -> MutexGuard<'static, HeldCounts> {
 /// Raises the limit as far as allowed: for root beyond its hard limit, up to the system's maximum for any process.
 fn raise_limit() -> usize {
     let maximum = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    let of_system = std::fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
+    let of_system = procfs::parameter("fs/nr_open").and_then(|text| text.parse().ok());
     // Refused without the capability, and in some containers; then the present limit has to suffice.
     let _ = [of_system.unwrap_or(0).max(maximum), maximum]
         .into_iter()

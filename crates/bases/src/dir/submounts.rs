@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use vnode::mount_table::{Mount, MountTable, mounts};
+use procfs::mount_table::{Mount, MountTable, mounts};
 
 use super::absolute_paths::absolute_path;
 use super::calls::PATH_ONLY;

@@ -1,7 +1,7 @@
 //! System calls that rustix lacks, or has in an unsuitable form: the only unsafe code of this base.
 
 use std::ffi::{CStr, c_int, c_long};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno as SystemError;
 use rustix::path::Arg;
@@ -214,46 +214,4 @@ pub(crate) unsafe fn ioctl(descriptor: BorrowedFd<'_>, command: u32, data: &mut 
 pub(crate) fn close(descriptor: OwnedFd) -> SystemResult<()> {
     // SAFETY: the number is that of an owned descriptor, released here.
     checked(c_long::from(unsafe { libc::close(descriptor.into_raw_fd()) })).map(drop)
-}
-
-/// The path for reopening a descriptor's object, or for naming it in calls that have no descriptor form: a /proc link that
-/// the kernel follows straight to the object, also for an `O_PATH` descriptor of a symlink.
-pub(crate) struct DescriptorPath {
-    bytes: [u8; 32],
-}
-
-impl DescriptorPath {
-    /// Creates the path of `descriptor`, valid while it is open.
-    pub(crate) fn new(descriptor: impl AsFd) -> Self {
-        const PREFIX: &[u8] = b"/proc/self/fd/";
-        let mut bytes = [0; 32];
-        bytes[..PREFIX.len()].copy_from_slice(PREFIX);
-        let mut number = descriptor.as_fd().as_raw_fd() as u32;
-        let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
-        for index in (PREFIX.len()..PREFIX.len() + digits).rev() {
-            bytes[index] = b'0' + (number % 10) as u8;
-            number /= 10;
-        }
-        Self { bytes }
-    }
-
-    /// Returns the path as a C string.
-    pub(crate) fn as_c_str(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.bytes).expect("14 bytes and at most 10 digits leave room for the NUL")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn descriptor_paths_are_decimal() {
-        for number in [0, 7, 10, 4_096, i32::MAX] {
-            // SAFETY: the number is only formatted; no call is made with it.
-            let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-            let path = DescriptorPath::new(descriptor);
-            assert_eq!(path.as_c_str().to_str().unwrap(), format!("/proc/self/fd/{number}"));
-        }
-    }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use procfs::Process;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -125,8 +126,8 @@ fn probe_state(mount_point: &Path) -> MountState {
 
 /// Returns whether the process has a mount namespace of its own, so that its mount need not be in ours.
 fn has_other_mount_namespace(pid: u32) -> bool {
-    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-    of("self") != of(&pid.to_string())
+    let of = |process: Process| process.namespace("mnt").ok().flatten();
+    of(Process::Own) != of(Process::Numbered(pid))
 }
 
 fn table(lines: &[MountStatus]) -> String {

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::{self, ScopedJoinHandle};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
+use procfs::DescriptorPath;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, unlinkat};
 use rustix::io::Errno;
@@ -232,8 +232,7 @@ fn connection(directory: &RuntimeDirectory, name: OsString) -> io::Result<UnixSt
     }
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    let connected =
-        connect_socket(&socket, &SocketAddrUnix::new(format!("/proc/self/fd/{}", socket_file.as_raw_fd()))?);
+    let connected = connect_socket(&socket, &SocketAddrUnix::new(DescriptorPath::new(&socket_file).as_path())?);
     if connected == Err(Errno::CONNREFUSED) && directory.is_own() {
         let _ = unlinkat(directory, &name, AtFlags::empty());
     }

@@ -71,9 +71,7 @@ pub(crate) fn process_name(caller: &Caller) -> Vec<u8> {
     if caller.pid == 0 {
         return Vec::new();
     }
-    let mut name = std::fs::read(format!("/proc/{}/comm", caller.pid)).unwrap_or_default();
-    name.pop_if(|last| *last == b'\n');
-    name
+    procfs::Process::Numbered(caller.pid).name().ok().flatten().unwrap_or_default()
 }
 
 /// A JSON object under construction.

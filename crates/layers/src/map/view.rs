@@ -140,7 +140,7 @@ impl ObjectView<'_> {
 
 /// Returns whether the kernel protects files from links; where that cannot be determined, they are protected.
 fn are_links_protected() -> bool {
-    !std::fs::read("/proc/sys/fs/protected_hardlinks").is_ok_and(|switch| switch.starts_with(b"0"))
+    procfs::parameter("fs/protected_hardlinks").is_none_or(|switch| switch != "0")
 }
 
 /// Returns whether the extended attribute is an ACL, which names lower IDs and grants permissions that are not in the

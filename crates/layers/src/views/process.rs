@@ -1,14 +1,14 @@
 //! Processes as the kernel describes them: number, parent, session and program.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use std::{fs, io};
 
+use procfs::Stat;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno as SystemError;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// A process, distinct from any later one with the same number.
@@ -27,14 +27,15 @@ impl Process {
         // The pidfd is opened first: what is read describes whoever has the number then, and if that is another process, the
         // first counts as ended.
         let pidfd = PidFd::new(pid).map(Arc::new);
-        Some(Self { pid, start_time: stat_field(pid, START_TIME)?, pidfd })
+        Some(Self { pid, start_time: stat(pid)?.start_time()?, pidfd })
     }
 
     /// Returns whether the process still has its number, even if only as a zombie.
     pub(crate) fn still_exists(&self) -> bool {
         let is_alive = self.is_alive();
-        let stat = ProcStat::of(self.pid).ok().flatten();
-        stat.is_some_and(|stat| stat.field(START_TIME) == Some(self.start_time) && (is_alive || !stat.is_running()))
+        let is_same =
+            |stat: Stat| stat.start_time() == Some(self.start_time) && (is_alive || !has_running_thread(&stat));
+        stat(self.pid).is_some_and(is_same)
     }
 
     /// Returns whether it runs and is in this session, as far as that is known now.
@@ -60,9 +61,9 @@ impl Process {
 
     /// Start time of the process that has this number now, if it runs and is in this session.
     fn start_time_in(pid: u32, session: u32) -> io::Result<Option<u64>> {
-        let Some(stat) = ProcStat::of(pid)? else { return Ok(None) };
-        let is_in = stat.is_running() && stat.field(SESSION) == Some(session.into());
-        Ok(stat.field(START_TIME).filter(|_| is_in))
+        let Some(stat) = procfs::Process::Numbered(pid).stat()? else { return Ok(None) };
+        let is_in = has_running_thread(&stat) && stat.session() == Some(session);
+        Ok(stat.start_time().filter(|_| is_in))
     }
 }
 
@@ -99,23 +100,22 @@ impl PidFd {
 
 /// Session of a process or thread; `None` if it has ended, or if the session belongs to another container.
 pub(crate) fn session(thread: u32) -> Option<u32> {
-    stat_field(thread, SESSION)?.try_into().ok().filter(|session| *session != 0)
+    stat(thread)?.session().filter(|session| *session != 0)
 }
 
 /// The process that a thread belongs to.
 pub(crate) fn process_of(thread: u32) -> Option<u32> {
-    let status = fs::read(format!("/proc/{thread}/status")).ok()?;
-    String::from_utf8_lossy(&status).lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+    procfs::Process::Numbered(thread).status().ok()??.process()
 }
 
 /// Parent of a process; 0 if it is not visible.
 pub(crate) fn parent(process: u32) -> Option<u32> {
-    stat_field(process, PARENT)?.try_into().ok()
+    stat(process)?.parent()
 }
 
 /// Returns whether a process runs; also `true` if that is unknown now.
 pub(crate) fn is_running(process: u32) -> bool {
-    ProcStat::of(process).map_or(true, |stat| stat.is_some_and(|stat| stat.is_running()))
+    procfs::Process::Numbered(process).stat().map_or(true, |stat| stat.is_some_and(|stat| has_running_thread(&stat)))
 }
 
 /// Any visible process that runs in a session.
@@ -124,9 +124,8 @@ pub(crate) fn is_running(process: u32) -> bool {
 /// The reason why that is unknown now.
 pub(crate) fn any_in_session(session: u32) -> io::Result<Option<Process>> {
     let mut unknown = None;
-    for entry in fs::read_dir("/proc")? {
-        let Some(process) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        match Process::in_session(process, session) {
+    for process in procfs::all_processes()? {
+        match Process::in_session(process?, session) {
             Ok(None) => {}
             Ok(found) => return Ok(found),
             Err(error) => unknown = Some(error),
@@ -137,8 +136,7 @@ pub(crate) fn any_in_session(session: u32) -> io::Result<Option<Process>> {
 
 /// All visible processes.
 pub(crate) fn all_processes() -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    procfs::all_processes().into_iter().flatten().flatten().collect()
 }
 
 /// A query for a thread's program, and the channel for the result.
@@ -150,7 +148,7 @@ static PROGRAM_RESOLVER: LazyLock<Sender<ProgramQuery>> = LazyLock::new(|| {
     let (queries, requests) = channel::<ProgramQuery>();
     let resolve = move || {
         for (thread, replies) in requests {
-            let path = fs::read_link(format!("/proc/{thread}/exe")).ok();
+            let path = procfs::Process::Numbered(thread).executable().ok().flatten();
             // The receiver may have given up.
             let _ = replies.send(path.map(|path| path.into_os_string().into_vec()));
         }
@@ -172,47 +170,13 @@ pub(crate) fn executable(thread: u32) -> Option<Vec<u8>> {
     reply.recv().ok()?
 }
 
-/// Indexes of fields of /proc/PID/stat; 0 is the field after the name.
-const STATE: usize = 0;
-const PARENT: usize = 1;
-const SESSION: usize = 3;
-const THREAD_COUNT: usize = 17;
-const START_TIME: usize = 19;
-
-/// A snapshot of /proc/PID/stat.
-struct ProcStat(String);
-
-impl ProcStat {
-    /// Reads the state of a process or thread; `None` if it has ended.
-    fn of(process: u32) -> io::Result<Option<Self>> {
-        match fs::read(format!("/proc/{process}/stat")) {
-            // A process can give itself any name, even one that is not text.
-            Ok(stat) => Ok(Some(Self(String::from_utf8_lossy(&stat).into_owned()))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) if SystemError::from_io_error(&error) == Some(SystemError::SRCH) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Returns whether any of its threads runs. The first may have ended before others, and stays until they have.
-    fn is_running(&self) -> bool {
-        const ENDED_STATES: [&str; 2] = ["Z", "X"];
-        !self.text(STATE).is_some_and(|state| ENDED_STATES.contains(&state)) || self.field(THREAD_COUNT) > Some(1)
-    }
-
-    fn text(&self, field: usize) -> Option<&str> {
-        // The name may contain spaces and parentheses.
-        let (_, fields) = self.0.rsplit_once(')')?;
-        fields.split_ascii_whitespace().nth(field)
-    }
-
-    fn field(&self, field: usize) -> Option<u64> {
-        self.text(field)?.parse().ok()
-    }
+/// Returns whether any thread of a process runs. The first may have ended before others, and stays until they have.
+fn has_running_thread(stat: &Stat) -> bool {
+    !matches!(stat.state(), Some(b'Z' | b'X')) || stat.thread_count() > Some(1)
 }
 
-fn stat_field(process: u32, field: usize) -> Option<u64> {
-    ProcStat::of(process).ok()??.field(field)
+fn stat(process: u32) -> Option<Stat> {
+    procfs::Process::Numbered(process).stat().ok()?
 }
 
 fn number(process: u32) -> Option<Pid> {
@@ -251,7 +215,7 @@ mod tests {
         let mut child = command.args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
         let id = child.id();
         let pidfd = PidFd::new(id).unwrap();
-        while ProcStat::of(id).unwrap().unwrap().text(STATE) != Some("Z") {
+        while stat(id).unwrap().state() != Some(b'Z') {
             std::thread::yield_now();
         }
         assert!(is_running(id) && pidfd.is_alive() && process_of(id) == Some(id));

@@ -1,7 +1,6 @@
 //! The server of a mount: from opening the stack to the end of the process.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -231,9 +230,7 @@ fn log_panics() {
     }));
 }
 
-/// Returns the resident memory in bytes, from the second number of /proc/self/statm; 0 if that is not available.
+/// Returns the resident memory in bytes; 0 if that is not available.
 fn resident_bytes() -> u64 {
-    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or_default() * rustix::param::page_size() as u64
+    procfs::Process::Own.resident_bytes().ok().flatten().unwrap_or_default()
 }

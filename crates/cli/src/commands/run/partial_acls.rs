@@ -4,11 +4,9 @@
 //! A file with such a list has a marker attribute, which its copies get like every attribute: replacing the file by a copy
 //! would revoke the permissions of the others.
 
+use procfs::{IdKind, has_machine_ids};
 use vnode::layer::{Layer, LayerVnode};
-use vnode::{
-    Caller, Errno, FileKind, FileSystemRef, IdKind, Name, Promises, Result, SetAttributes, VnodeRef, XattrMode,
-    has_machine_ids,
-};
+use vnode::{Caller, Errno, FileKind, FileSystemRef, Name, Promises, Result, SetAttributes, VnodeRef, XattrMode};
 
 /// Name of the marker attribute.
 const MARKER_XATTR: &[u8] = b"user.plyfs-list-names-others";

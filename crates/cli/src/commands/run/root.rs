@@ -6,9 +6,10 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use procfs::DescriptorPath;
 use rustix::fs::{Mode, mkdirat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create, fsconfig_set_string,
@@ -81,7 +82,7 @@ fn cover(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 fn descriptor_path(descriptor: BorrowedFd<'_>) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
+    DescriptorPath::new(descriptor).as_path().to_owned()
 }
 
 fn failed(what: &str, error: &dyn std::fmt::Display) -> Failure {

@@ -8,11 +8,12 @@ use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use procfs::DescriptorPath;
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -326,7 +327,7 @@ impl PrivateDirectory {
 
 /// Returns a path by which the kernel finds the open file.
 fn descriptor_path(file: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+    DescriptorPath::new(file).as_path().to_owned()
 }
 
 fn not_removed(path: &Path, error: &dyn std::fmt::Display) -> Failure {

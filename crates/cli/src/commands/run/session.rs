@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
 
+use procfs::{Process, SignalSet};
 use rustix::fs::StatVfsMountFlags;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Gid, Pid, PidfdFlags, Signal, Uid, getegid, geteuid, pidfd_open, pidfd_send_signal};
@@ -251,8 +252,8 @@ fn path_below(root: &Path, path: &Path) -> PathBuf {
 
 /// Returns the signals that are forwarded: those that are not already ignored, as under nohup(1).
 fn signals_to_forward() -> Outcome<SignalsInfo<WithRawSiginfo>> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    let status = Process::Own.status().unwrap_or_default();
+    let ignored = status.and_then(|status| status.signals(SignalSet::Ignored));
     let is_ignored = |signal: &i32| ignored.unwrap_or_default() >> (signal - 1) & 1 == 1;
     let watched: Vec<i32> = FORWARDED_SIGNALS.into_iter().filter(|signal| !is_ignored(signal)).collect();
     watched

@@ -5,9 +5,10 @@
 //! in a mount namespace that is neither the server's nor the caller's are not visible here.
 
 use crate::fuse::mounting::mount_point::ListedMount;
+use procfs::Process;
+use procfs::mount_table::{self, Mount, mounts};
 use std::collections::HashMap;
 use vnode::Errno;
-use vnode::mount_table::{Mount, OWN, mounts};
 
 /// The mounts inside one mount.
 pub(crate) struct InnerMounts {
@@ -38,10 +39,10 @@ impl InnerMounts {
     /// Returns whether something may be mounted on an object of this name or below it, as the server or the process sees it.
     fn may_contain_mount(&self, name: &[u8], process: u32) -> bool {
         let Some(device) = self.device else { return true };
-        let has_mount_below_name =
-            |table: &str| std::fs::read(table).map(|table| has_mount_below_name(&table, device, name));
-        has_mount_below_name(OWN).unwrap_or(true)
-            || (process != 0 && has_mount_below_name(&format!("/proc/{process}/mountinfo")).unwrap_or(false))
+        let has_mount_below_name = |table: Vec<u8>| has_mount_below_name(&table, device, name);
+        let of_process = || Process::Numbered(process).mount_table().unwrap_or_default();
+        mount_table::read().map_or(true, has_mount_below_name)
+            || (process != 0 && of_process().is_some_and(has_mount_below_name))
     }
 }
 

@@ -6,7 +6,6 @@
 
 use super::Dispatcher;
 use crate::fuse::nodes::Node;
-use std::fs;
 use std::sync::atomic::Ordering;
 use vnode::{AccessMode, Caller, Entry, Errno, FileKind, Name, Result};
 
@@ -26,7 +25,7 @@ pub(crate) enum NameGuard {
 pub(crate) const FOLLOW_BY_OWNER_ONLY: u64 = 1;
 
 /// The switch for symlink protection, see proc_sys_fs(5).
-const PROTECTED_SYMLINKS: &str = "/proc/sys/fs/protected_symlinks";
+const PROTECTED_SYMLINKS: &str = "fs/protected_symlinks";
 
 impl Dispatcher {
     /// Returns whether objects of this kind are guarded in this mount.
@@ -96,7 +95,7 @@ impl Dispatcher {
         let is_protected = self.is_guarded(FileKind::Symlink)
             && node.state_bits.load(Ordering::Acquire) & FOLLOW_BY_OWNER_ONLY != 0
             && node.vnode.getattr(&self.server)?.uid != caller.uid
-            && fs::read(PROTECTED_SYMLINKS).is_ok_and(|switch| !switch.starts_with(b"0"));
+            && procfs::parameter(PROTECTED_SYMLINKS).is_some_and(|switch| switch != "0");
         if is_protected { Err(Errno::EACCES) } else { Ok(()) }
     }
 

@@ -3,16 +3,16 @@
 
 use super::flags::MountFlags;
 use super::helper::unmount_by_helper;
+use procfs::{DescriptorPath, mount_id, mount_table};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use vnode::mount_table;
 
 /// Modes of unmounting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl MountPoint {
     }
 
     fn from_descriptor(descriptor: OwnedFd) -> io::Result<Self> {
-        let mount = mount_of(descriptor.as_fd())?;
+        let mount = mount_id(descriptor.as_fd())?;
         let path = std::fs::read_link(proc_path_of(descriptor.as_fd()))?;
         Ok(Self { descriptor, path, mount })
     }
@@ -122,7 +122,7 @@ impl MountPoint {
         let parent = openat2(CWD, parent, PATH_ONLY, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
         let flags = PATH_ONLY | OFlags::NOFOLLOW;
         let found = rustix::fs::openat(&parent, name, flags, Mode::empty())?;
-        match mount_of(found.as_fd())? == self.mount {
+        match mount_id(found.as_fd())? == self.mount {
             true => Ok((parent, name.to_owned())),
             false => Err(Errno::BUSY.into()),
         }
@@ -136,15 +136,7 @@ impl AsFd for MountPoint {
 }
 
 fn proc_path_of(descriptor: BorrowedFd<'_>) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
-}
-
-/// Returns the id of the mount that contains this descriptor. Unlike statx(2), reading it involves no file system, not even
-/// for a permission check.
-fn mount_of(descriptor: BorrowedFd<'_>) -> io::Result<u64> {
-    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()))?;
-    let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
-    number.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
+    DescriptorPath::new(descriptor).as_path().to_owned()
 }
 
 /// A mount that is attached to the mount tree.
@@ -162,7 +154,7 @@ pub(crate) struct ListedMount {
 
 /// Returns the mounts that are attached to the mount tree, in the order in which they were made.
 pub(crate) fn listed_mounts() -> Vec<ListedMount> {
-    let table = std::fs::read(mount_table::OWN).unwrap_or_default();
+    let table = mount_table::read().unwrap_or_default();
     mount_table::mounts(&table).map(ListedMount::of).collect()
 }
 

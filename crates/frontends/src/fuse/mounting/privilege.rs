@@ -1,7 +1,7 @@
 //! Check for the machine's root: the root of a user namespace may mount, and has none of root's other
 //! privileges.
 
-use vnode::{IdKind, has_machine_ids};
+use procfs::{IdKind, has_machine_ids};
 
 /// Returns whether the process is the superuser, with a user id that is not mapped by a user namespace. If /proc is missing,
 /// the user id is trusted.

@@ -10,6 +10,7 @@
 //! Per-CPU workers, which io_uring has, need not follow: they run where their callers run, and their CPU is that of the
 //! caller. The other workers then serve requests for which nobody waits, and are kept off the caller's CPU.
 
+use procfs::Process;
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -244,13 +245,9 @@ impl CallerLocator {
     }
 }
 
-/// Returns the CPU on which a thread last ran: the 39th field of its `stat`, counted from after its name, which may contain
-/// anything.
+/// Returns the CPU on which a thread last ran.
 fn cpu_of_thread(thread: u32) -> Option<usize> {
-    const FIELDS_AFTER_NAME: usize = 36;
-    let stat = std::fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    let cpu = rest.split_ascii_whitespace().nth(FIELDS_AFTER_NAME)?.parse().ok()?;
+    let cpu = Process::Numbered(thread).stat().ok()??.cpu()?;
     (cpu < CpuSet::MAX_CPU).then_some(cpu)
 }
 

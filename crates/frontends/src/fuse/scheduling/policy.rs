@@ -1,5 +1,6 @@
 //! Scheduling policies of threads, and counts of voluntary context switches.
 
+use procfs::Process;
 use rustix::thread::Pid;
 use std::io;
 use std::mem::MaybeUninit;
@@ -52,11 +53,8 @@ pub(crate) fn sleep_count() -> u64 {
 
 /// Returns how often another thread of this process has slept, and whether it is runnable; `None` if it is gone.
 pub(crate) fn read_progress(thread: Pid) -> Option<(u64, bool)> {
-    let number = thread.as_raw_nonzero();
-    let status = std::fs::read_to_string(format!("/proc/self/task/{number}/status")).ok()?;
-    let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-    let wants_to_run = value("State:")?.starts_with('R');
-    Some((value("voluntary_ctxt_switches:")?.parse().ok()?, wants_to_run))
+    let status = Process::ThreadOfOwn(thread.as_raw_nonzero().get().unsigned_abs()).status().ok()??;
+    Some((status.voluntary_switches()?, status.state()? == b'R'))
 }
 
 #[cfg(test)]
@@ -66,9 +64,8 @@ pub(crate) mod tests {
     use std::time::Duration;
 
     /// Returns the number of the calling thread's policy as reported by the kernel: 5 is SCHED_IDLE.
-    pub(crate) fn policy_number() -> String {
-        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        stat.rsplit(')').next().unwrap().split_whitespace().nth(38).unwrap().to_owned()
+    pub(crate) fn policy_number() -> u64 {
+        Process::OwnThread.stat().unwrap().unwrap().policy().unwrap()
     }
 
     #[test]
@@ -88,10 +85,10 @@ pub(crate) mod tests {
             assert!(has_default_policy());
             set_policy(gettid(), SchedulingPolicy::Idle).unwrap();
             assert!(!has_default_policy());
-            assert_eq!(policy_number(), "5");
+            assert_eq!(policy_number(), 5);
             if rustix::process::geteuid().is_root() {
                 set_policy(gettid(), SchedulingPolicy::Other).unwrap();
-                assert_eq!(policy_number(), "0");
+                assert_eq!(policy_number(), 0);
             }
         });
         thread.join().unwrap();

@@ -332,10 +332,10 @@ mod tests {
     fn stalled_worker_loses_the_policy() {
         after_many(|_, _, hand_off_worker| {
             hand_off_worker.record_request(false);
-            assert_eq!(policy_number(), "0");
+            assert_eq!(policy_number(), 0);
             hand_off_worker.prepare_reply(true);
             let deadline = Instant::now() + Duration::from_secs(60);
-            while policy_number() != "0" {
+            while policy_number() != 0 {
                 assert!(Instant::now() < deadline, "the guard does not come");
             }
             true
@@ -353,7 +353,7 @@ mod tests {
                     let request_rate = RequestRate::default();
                     let hand_off_worker = hand_off.join(&request_rate);
                     (0..=REQUESTS_PER_SECOND_MIN).for_each(|_| hand_off_worker.prepare_reply(true));
-                    let is_as_expected = policy_number() == "5" && check(&hand_off, &request_rate, &hand_off_worker);
+                    let is_as_expected = policy_number() == 5 && check(&hand_off, &request_rate, &hand_off_worker);
                     hand_off_worker.leave_sched_idle();
                     if is_as_expected {
                         return;
@@ -368,9 +368,9 @@ mod tests {
     fn single_caller_is_served_under_the_policy() {
         after_many(|_, _, hand_off_worker| {
             hand_off_worker.record_request(true);
-            let is_kept = policy_number() == "5";
+            let is_kept = policy_number() == 5;
             hand_off_worker.prepare_reply(false);
-            assert_eq!(policy_number(), "0", "it does not yield now");
+            assert_eq!(policy_number(), 0, "it does not yield now");
             is_kept
         });
     }
@@ -380,9 +380,9 @@ mod tests {
         after_many(|_, _, hand_off_worker| {
             hand_off_worker.state.revoke(REVOKED_WHILE_ASLEEP);
             hand_off_worker.record_request(true);
-            assert_eq!(policy_number(), "0");
+            assert_eq!(policy_number(), 0);
             hand_off_worker.prepare_reply(true);
-            policy_number() == "5"
+            policy_number() == 5
         });
     }
 

@@ -8,8 +8,9 @@
 
 use std::sync::OnceLock;
 
+use procfs::{IdKind, has_machine_ids};
 use rustix::thread::CapabilitySet;
-use vnode::{Attributes, Caller, Errno, IdKind, Result, VnodeRef, XattrMode, has_machine_ids};
+use vnode::{Attributes, Caller, Errno, Result, VnodeRef, XattrMode};
 
 use crate::union::operations::xattrs::{self, attribute};
 

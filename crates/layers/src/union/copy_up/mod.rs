@@ -483,7 +483,6 @@ fn umask_of(caller: &Caller) -> u32 {
     if caller.pid == 0 || caller.umask != 0 {
         return caller.umask;
     }
-    let status = std::fs::read_to_string(format!("/proc/{}/status", caller.pid)).unwrap_or_default();
-    let umask = status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
-    umask.unwrap_or(OWNER_ONLY_UMASK)
+    let status = procfs::Process::Numbered(caller.pid).status().unwrap_or_default();
+    status.and_then(|status| status.umask()).unwrap_or(OWNER_ONLY_UMASK)
 }

@@ -91,8 +91,6 @@ impl Parking {
 
 /// Returns whether the kernel is configured to end connections whose requests are not answered in time (Linux 6.15).
 fn has_time_limit() -> bool {
-    let is_set = |name: &str| {
-        std::fs::read_to_string(format!("/proc/sys/fs/fuse/{name}")).is_ok_and(|seconds| seconds.trim() != "0")
-    };
+    let is_set = |name: &str| procfs::parameter(&format!("fs/fuse/{name}")).is_some_and(|seconds| seconds != "0");
     is_set("default_request_timeout") || is_set("max_request_timeout")
 }

@@ -7,7 +7,15 @@ use std::io::{Read, Result, Seek};
 use rustix::event::{PollFd, PollFlags};
 
 /// Path of the mount table of the calling thread's mount namespace.
-pub const OWN: &str = "/proc/thread-self/mountinfo";
+const OWN: &str = "/proc/thread-self/mountinfo";
+
+/// Reads the mount table of the calling thread's mount namespace, for [`mounts`].
+///
+/// # Errors
+/// Those of open(2) and read(2).
+pub fn read() -> Result<Vec<u8>> {
+    crate::read::read(OWN)
+}
 
 /// One mount, parsed from its line in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,9 +112,9 @@ impl MountTable {
 
     /// Returns whether the table has changed since the last call; the kernel reports each change once.
     pub fn has_changed(&self) -> bool {
-        let mut asked = [PollFd::new(&self.0, PollFlags::PRI)];
-        let told = rustix::event::poll(&mut asked, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 }));
-        told.is_ok_and(|count| count > 0)
+        let mut descriptors = [PollFd::new(&self.0, PollFlags::PRI)];
+        let ready = rustix::event::poll(&mut descriptors, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 }));
+        ready.is_ok_and(|count| count > 0)
     }
 
     /// Reads the current table, for [`mounts`].
@@ -154,9 +162,18 @@ mod tests {
         assert!(matches!(unescape(b"plain"), Cow::Borrowed(b"plain")));
     }
 
+    /// Any user may mount something with such a name, in a namespace of their own or by a set-user-ID helper.
+    #[test]
+    fn lines_that_are_not_text_or_not_understood_hide_no_other() {
+        let table = b"36 35 98:7 / /mnt/\xff rw - ext4 /dev/a rw\nnonsense\n37 35 98:8 / /b rw - tmpfs  rw\n";
+        let found: Vec<_> = mounts(table).map(|mount| (mount.number, mount.mount_point.into_owned())).collect();
+        assert_eq!(found, [(36, b"/mnt/\xff".to_vec()), (37, b"/b".to_vec())]);
+    }
+
     #[test]
     fn the_root_is_mounted() {
         let table = MountTable::open().unwrap().read().unwrap();
+        assert_eq!(table, read().unwrap());
         assert!(mounts(&table).any(|mount| *mount.mount_point == *b"/"));
     }
 }
