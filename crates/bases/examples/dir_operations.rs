@@ -149,7 +149,5 @@ fn memory(file_system: &DirectoryFileSystem, files: usize) {
 
 /// Resident memory in KiB.
 fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
+    procfs::Process::Own.status().unwrap().unwrap().resident_bytes().unwrap() as usize >> 10
 }

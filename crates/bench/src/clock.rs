@@ -38,8 +38,8 @@ pub(crate) struct ClockReading {
 impl ClockReading {
     /// Returns the current moment.
     pub(crate) fn now() -> Self {
-        let status = std::fs::read_to_string("/proc/stat").ok();
-        Self { at: Instant::now(), idle: status.and_then(|status| idle_time(&status)) }
+        let idle = procfs::idle_time();
+        Self { at: Instant::now(), idle }
     }
 
     /// Returns the time used since then. Without `/proc/stat`, CPUs appear to have been idle.
@@ -52,25 +52,9 @@ impl ClockReading {
     }
 }
 
-/// Returns the time for which CPUs were idle, waited for storage, or were taken by others who share the machine: the columns
-/// idle, iowait and steal of proc_stat(5), in hundredths of a second.
-fn idle_time(status: &str) -> Option<Duration> {
-    let all = status.lines().next()?.strip_prefix("cpu ")?;
-    let columns: Vec<u64> = all.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let hundredths = columns.get(3)? + columns.get(4)? + columns.get(7)?;
-    Some(Duration::from_millis(hundredths * 10))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn time_that_is_not_idle_is_busy() {
-        let status = "cpu  10 20 30 400 50 6 7 8 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n";
-        assert_eq!(idle_time(status), Some(Duration::from_millis(4580)));
-        assert_eq!(idle_time("cpu  1 2 3"), None);
-    }
 
     #[test]
     fn busy_loop_uses_a_cpu() {

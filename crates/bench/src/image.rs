@@ -119,13 +119,7 @@ fn run_quietly(command: &mut Command) -> Result<()> {
 
 /// Fails unless the image, and as much again for page cache while it is used, fit into memory.
 fn require_memory(bytes: u64) -> Result<()> {
-    let information = std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
-    let available = information
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))
-        .and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok())
-        .context("no MemAvailable in /proc/meminfo")?
-        << 10;
+    let available = procfs::available_memory().context("no MemAvailable in /proc/meminfo")?;
     if available < bytes + (2 << 30) {
         bail!(
             "{} MiB of memory are free, too few for a file system of {} MiB: use a smaller --image-gib",

@@ -139,11 +139,6 @@ fn wait_until_stable(server: u32) -> Result<u64> {
 }
 
 fn resident_bytes(process: u32) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).context("the server is gone")?;
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok())
-        .map(|kibibytes| kibibytes << 10)
-        .context("the server has no resident memory")
+    let status = procfs::Process::Numbered(process).status()?.context("the server is gone")?;
+    status.resident_bytes().context("the server has no resident memory")
 }

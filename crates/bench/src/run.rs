@@ -101,7 +101,7 @@ pub(crate) fn interleave(
     sizes: &Sizes,
     rounds: u32,
 ) -> WorkloadResult {
-    let (quick, load_average) = (!sizes.compile, load_average());
+    let (quick, load_average) = (!sizes.compile, procfs::load_average());
     let mut result = WorkloadResult { rounds, quick, load_average, ..WorkloadResult::default() };
     if let (Some(first), false) = (subjects.first(), subjects.iter().any(|subject| subject.name == NATIVE)) {
         result.reference.clone_from(&first.name);
@@ -209,9 +209,4 @@ fn measure(
         samples.push(Sample { step: TOTAL, operations: 0, seconds, processor_seconds, requests });
     }
     Ok(samples)
-}
-
-/// Returns the load average of the last minute: the influence of others on the figures.
-fn load_average() -> Option<f64> {
-    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

@@ -1,6 +1,6 @@
 //! One subject during one workload: its directories, its mount, its server, and the durations measured.
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -57,7 +57,7 @@ impl<'a> Session<'a> {
             std::fs::create_dir(directory).with_context(|| format!("cannot make {}", directory.display()))?;
         }
         let lower = open_directory(&directories.data)?;
-        let lower_path = PathBuf::from(format!("/proc/self/fd/{}", lower.as_raw_fd()));
+        let lower_path = procfs::DescriptorPath::new(&lower).as_path().to_owned();
         let log = image.root().join(format!("log{number}"));
         let output = image.root().join(format!("output{number}"));
         Ok(Self {

@@ -161,8 +161,7 @@ impl Subject {
         match self.style {
             MountStyle::Directory => None,
             MountStyle::Command => {
-                let file_systems = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-                (!file_systems.contains("\toverlay\n")).then(|| "the kernel has no overlayfs".to_owned())
+                (!procfs::has_file_system("overlay")).then(|| "the kernel has no overlayfs".to_owned())
             }
             MountStyle::Server | MountStyle::ServerOver => (!is_program(&self.program)).then(|| match self.family {
                 PLYFS => format!("no {}: build it, or say where it is by --plyfs", self.program.display()),

@@ -360,6 +360,5 @@ fn memory_of_large_messages_is_released() {
 
 /// What this process occupies in memory (proc_pid_statm(5)).
 fn resident_bytes() -> usize {
-    let pages = fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
+    procfs::Process::Own.resident_bytes().unwrap().unwrap() as usize
 }

@@ -36,9 +36,7 @@ impl Layer for Large {
 
 /// The resident memory of this process in bytes; `None` where /proc is not there.
 fn resident() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
+    procfs::Process::Own.status().ok()??.resident_bytes()
 }
 
 #[test]

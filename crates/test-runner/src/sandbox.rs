@@ -2,12 +2,15 @@
 //! mounts, which are removed with them.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use procfs::Process;
+use procfs::mount_table::{self, Mount};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, getpid, pidfd_open, pidfd_send_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
@@ -16,11 +19,11 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 #[derive(Debug)]
 pub(crate) struct JobSandbox {
     /// The identifier of the namespace in /proc, if it was created.
-    namespace: Option<PathBuf>,
+    namespace: Option<OsString>,
     /// Value of the environment variable of the job's processes, including those that create a namespace of their own.
     mark: String,
     /// The devices of FUSE mounts that already existed.
-    mounted: HashSet<String>,
+    mounted: HashSet<u64>,
 }
 
 /// Directory in which tests use memory. Root's is out of reach of the machine's other users.
@@ -28,7 +31,6 @@ const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Name of the environment variable with the mark.
 const JOB_VARIABLE: &str = "PLYFS_TEST_JOB";
-const MOUNT_TABLE: &str = "/proc/thread-self/mountinfo";
 
 impl JobSandbox {
     /// Creates one for this thread and for anything that it starts from now on. Mounts that the machine adds or removes are
@@ -46,7 +48,8 @@ impl JobSandbox {
         unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.context("making a mount namespace")?;
         let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         mount_change("/", flags).context("keeping mounts in a mount namespace")?;
-        let namespace = std::fs::read_link("/proc/thread-self/ns/mnt").context("reading /proc/thread-self/ns/mnt")?;
+        let namespace = Process::OwnThread.namespace("mnt").context("reading /proc/thread-self/ns/mnt")?;
+        let namespace = namespace.context("/proc has no /proc/thread-self/ns/mnt")?;
         if Path::new(SHARED_MEMORY).is_dir() {
             // Set-id bits and devices have effect here, as on most file systems: in stacks above others they are not shown.
             mount("none", SHARED_MEMORY, "tmpfs", MountFlags::empty(), Some(c"mode=1777"))
@@ -70,9 +73,7 @@ impl JobSandbox {
         // Visible in this namespace only. It may already be mounted.
         let _ = mount("none", CONNECTIONS, "fusectl", MountFlags::empty(), None);
         for device in fuse_mounts().difference(&self.mounted) {
-            if let Some((_, minor)) = device.split_once(':') {
-                let _ = std::fs::write(format!("{CONNECTIONS}/{minor}/abort"), "1");
-            }
+            let _ = std::fs::write(format!("{CONNECTIONS}/{}/abort", rustix::fs::minor(*device)), "1");
         }
     }
 
@@ -101,14 +102,14 @@ impl JobSandbox {
     pub(crate) fn kill_all(&self) -> anyhow::Result<usize> {
         let mark = format!("{JOB_VARIABLE}={}", self.mark);
         let is_of_job = |process: Pid| {
-            let of_process = |name: &str| format!("/proc/{}/{name}", process.as_raw_nonzero());
-            let namespace = || std::fs::read_link(of_process("ns/mnt")).ok();
+            let process = Process::Numbered(process.as_raw_nonzero().get().unsigned_abs());
+            let namespace = || process.namespace("mnt").ok().flatten();
             let is_marked = || {
-                let environment = std::fs::read(of_process("environ")).unwrap_or_default();
-                environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+                let environment = process.environment().unwrap_or_default().unwrap_or_default();
+                environment.iter().any(|variable| variable == mark.as_bytes())
             };
             // Processes that have ended are reaped by their parents.
-            let has_ended = || std::fs::read(of_process("cmdline")).is_ok_and(|line| line.is_empty());
+            let has_ended = || matches!(process.has_command_line(), Ok(Some(false)));
             let is_of_job = self.namespace.is_some() && namespace() == self.namespace || is_marked();
             is_of_job && !has_ended()
         };
@@ -119,22 +120,16 @@ impl JobSandbox {
                 let _ = pidfd_send_signal(process_fd, Signal::KILL);
             }
         };
-        let entries = std::fs::read_dir("/proc").context("looking for processes in /proc")?;
-        let names = entries.flatten().map(|entry| entry.file_name());
-        let processes = names.filter_map(|name| Pid::from_raw(name.to_str()?.parse().ok()?));
+        let processes = procfs::all_processes().context("looking for processes in /proc")?;
+        let processes = processes.flatten().filter_map(|process| Pid::from_raw(process.try_into().ok()?));
         let survivors: Vec<Pid> = processes.filter(|process| *process != getpid() && is_of_job(*process)).collect();
         survivors.iter().copied().for_each(kill);
         Ok(survivors.len())
     }
 }
 
-/// Returns the devices, MAJOR:MINOR, of FUSE mounts in the namespace of this thread.
-fn fuse_mounts() -> HashSet<String> {
-    let table = std::fs::read_to_string(MOUNT_TABLE).unwrap_or_default();
-    let device = |line: &str| {
-        let (mount, file_system) = line.split_once(" - ")?;
-        let is_fuse = file_system.split(' ').next().is_some_and(|kind| kind == "fuse" || kind.starts_with("fuse."));
-        is_fuse.then(|| mount.split(' ').nth(2).map(str::to_owned))?
-    };
-    table.lines().filter_map(device).collect()
+/// Returns the devices of FUSE mounts in the namespace of this thread.
+fn fuse_mounts() -> HashSet<u64> {
+    let table = mount_table::read().unwrap_or_default();
+    mount_table::mounts(&table).filter(Mount::is_fuse).map(|mount| mount.device).collect()
 }
