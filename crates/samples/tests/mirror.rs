@@ -202,6 +202,20 @@ fn lack_of_descriptors_for_a_moment_makes_no_branch_fail() {
 }
 
 #[test]
+fn lack_of_descriptors_while_names_are_stored_makes_no_branch_fail() {
+    for (broken, expected) in [(0, Err(Errno::EMFILE)), (1, Ok(()))] {
+        let branches = [breakable(), breakable()];
+        let top = mirror_of(&branches).unwrap().root();
+        let open = top.open_directory(&root()).unwrap();
+        break_with(&branches[broken], &[("operations", "opendir"), ("error", "EMFILE"), ("times", "3")]);
+        assert_eq!(open.fsync(&root(), false), expected, "{broken}");
+        break_with(&branches[broken], &[]);
+        write(&top, "later", b"x").unwrap();
+        assert_eq!(read(&branches[broken].root(), "later").unwrap(), b"x");
+    }
+}
+
+#[test]
 fn reading_a_changed_file_changes_the_access_time_that_is_shown() {
     let branches = [breakable(), breakable()];
     // The second answers faster.

@@ -167,7 +167,7 @@ impl FanOut {
     /// is cancelled or not.
     ///
     /// # Errors
-    /// The first, if all fail; that of a cancelled caller.
+    /// The first, if all fail; that of a cancelled caller, or of a process that lacks resources.
     pub(crate) fn store<S>(
         &self,
         caller: &Caller,
@@ -175,10 +175,13 @@ impl FanOut {
         store: impl Fn(&Caller, &S) -> Result<()>,
     ) -> Result<()> {
         let uncancelled = caller.uncancelled();
-        let attempt = |_, subject: &S, is_stored| store(if is_stored { &uncancelled } else { caller }, subject);
+        let attempt = |_, subject: &S, is_stored| match is_stored {
+            true => patiently(|| store(&uncancelled, subject)),
+            false => store(caller, subject),
+        };
         let branches = self.health.healthy().filter(|branch| subjects[*branch].is_some());
-        // A cancelled caller says nothing about the branch.
-        self.in_each(branches, subjects, attempt, |error, is_stored| is_stored || error != Errno::EINTR).map(drop)
+        // A cancelled caller, or a process without resources, says nothing about the branch.
+        self.in_each(branches, subjects, attempt, |error, is_stored| is_stored || !is_transient(error)).map(drop)
     }
 
     /// Opens several subjects, which changes nothing: in every healthy branch, or in none.
@@ -258,10 +261,13 @@ impl FanOut {
 const ATTEMPTS: u32 = 100;
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Returns whether the error is due to the caller or to resources that this process lacks, and not to a branch.
+fn is_transient(error: Errno) -> bool {
+    matches!(error, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EINTR | Errno::EAGAIN)
+}
+
 /// Tries again where this process lacks resources for a moment.
 fn patiently<T>(attempt: impl Fn() -> Result<T>) -> Result<T> {
-    let is_transient =
-        |error| matches!(error, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EINTR | Errno::EAGAIN);
     for _ in 1..ATTEMPTS {
         match attempt() {
             Err(error) if is_transient(error) => std::thread::sleep(RETRY_INTERVAL),
