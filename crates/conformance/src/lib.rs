@@ -1,10 +1,8 @@
-//! Named tests of file-system behaviour, run over any vnode tree and over any mounted path.
+//! Named tests of file system behaviour, run over any vnode tree and over any mounted path.
 //!
-//! Each [`Test`] is written once against a [`Subject`]: something that hands out
-//! [`Client`]s, which behave as processes do (credentials, working directory, umask,
-//! open files). [`Mounted`] is a directory of the running system, [`Tree`] a vnode tree. What a subject cannot
-//! do is declared as data ([`Abilities`]): a test that needs it is counted as not applicable,
-//! never left out silently.
+//! Each [`Test`] is written once against a [`Subject`], which provides [`Client`]s that behave as processes do (credentials,
+//! working directory, umask, open files). [`Mounted`] is a directory of the running system, [`Tree`] a vnode tree. A subject
+//! declares its [`Abilities`]: a test that requires a missing one is counted as not applicable, never silently skipped.
 //!
 //! ```no_run
 //! let subject = plyfs_conformance::Mounted::new("/mnt/scratch".as_ref()).unwrap();

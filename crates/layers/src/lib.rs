@@ -2,8 +2,8 @@
 //!
 //! Every module has the same shape: the layer, its options, a `KIND` that registers it, and `create`, which builds the
 //! layer from options as given in a stack expression. [`kinds`] lists all layers, so that stack builders iterate over
-//! it and know no layer by name. Two modules are no layers and build on `union`: `fork`, a union for programs, and `views`, its
-//! views for some processes.
+//! it and know no layer by name. Two modules are not layers but build on `union`: `fork`, a union for the changes of one command,
+//! and `views`, which give selected processes a branch of their own.
 
 pub mod options;
 

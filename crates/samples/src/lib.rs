@@ -1,4 +1,4 @@
-//! Layers as they are written outside of the project: small, whole, and in the matrix of the conformance tests.
+//! Sample layers, as written outside of the project: small, complete, and in the matrix of the conformance tests.
 
 pub mod mirror;
 pub mod negate;

@@ -1,7 +1,7 @@
-//! Infrastructure for runs over whole stacks: stacks built from descriptions, directories for their lower files, mounts.
+//! Infrastructure for runs over whole stacks: stacks built from recipes, directories for their lower files, mounts.
 //!
 //! The runs themselves are this crate's tests. `tests/conformance.rs` runs every conformance test over every stack of
-//! the matrix, by its vnodes and through a mount, each as one counted test.
+//! the matrix, through its vnodes and through a mount, each as one counted test.
 
 pub mod access;
 pub mod cover;
