@@ -124,8 +124,8 @@ fn mounting_table(times: &BTreeMap<String, Vec<f64>>) -> String {
 
 fn markdown(machine: &Machine, text: &str) -> String {
     format!(
-        "# Descriptions in FiST\n\nBy `bench fist`: Linux {}, {} processors, {} GiB, {}. `empty.fist` describes nothing; \
-         `snoopfs.fist`\nwatches look-ups; `rot13fs.fist` filters data in compiled code, as the layer `rot13` does in Rust.\n\
+        "# FiST programs\n\nBy `bench fist`: Linux {}, {} CPUs, {} GiB, {}. `empty.fist` has no rules;\n`snoopfs.fist` observes \
+         lookups; `rot13fs.fist` filters data in compiled code, as the layer `rot13` does in Rust.\n\
          \n```text{text}```\n",
         machine.kernel, machine.cores, machine.memory_gib, machine.file_system
     )

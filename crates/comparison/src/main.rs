@@ -1,21 +1,21 @@
-//! Prints the table of the samples' sizes, in Markdown: as descriptions, on the layer template and from scratch.
+//! Prints the table of the samples' sizes, in Markdown: in FiST, on the layer template and from scratch.
 
 use std::path::Path;
 
 use comparison::sizes::{SAMPLES, Sizes, Ways};
 
 const HEAD: &str = "\
-# Lines of the samples
+# Line counts of the samples
 
-Each sample of `examples/fist` as a description, as a layer in Rust on the layer template, and from scratch on the crate
-`fuser` alone, all under the same tests (`crates/comparison`); FiST, section 7.1, has the same table of C.
+Each sample of `examples/fist` in FiST, as a layer in Rust on the layer template, and from scratch on the crate `fuser`
+alone, all under the same tests (`crates/comparison`); FiST, section 7.1, has the same table for C.
 
 | Sample | FiST | Template | shared | Scratch | shared | Template : FiST | Scratch : FiST |
 |---|---:|---:|---:|---:|---:|---:|---:|";
 
 const NOTE: &str = "\
-Lines that are neither blank nor comments only, without tests. Shared lines are in files that serve several samples: each
-sample is counted with those that it needs, and the last row counts each file once. Ratios are with shared lines.";
+Lines that are neither blank nor contain only a comment, without tests. Shared lines are in files that several samples use: each
+sample is counted with those that it needs, and the last row counts each file once. Ratios include shared lines.";
 
 fn main() {
     let ways = Ways::new(Path::new(env!("CARGO_MANIFEST_DIR")));

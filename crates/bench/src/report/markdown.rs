@@ -42,7 +42,7 @@ fn medians(text: &mut String, results: &BenchResults) {
 
 /// Writes the CPU time of the whole machine: the work of a server or the kernel besides the program is part of the cost.
 fn cpu_time(text: &mut String, results: &BenchResults) {
-    line(text, "\n## Processor time of the whole machine in seconds (medians)\n".to_owned());
+    line(text, "\n## CPU time of the whole machine in seconds (medians)\n".to_owned());
     grid(text, results, |step, subject| {
         Some(table::seconds(step, step.subjects.get(subject)?.processor_seconds_median()?))
     });

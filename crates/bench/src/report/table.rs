@@ -8,7 +8,7 @@ use crate::measure::{StepFigures, StepResult, WorkloadResult};
 pub(crate) fn one(name: &str, result: &WorkloadResult, subjects: &[&str]) -> String {
     let title = format!("{name}: seconds (median of {}) and ratio to {}", result.rounds, result.reference);
     let times = render(&title, result, subjects, |step, figures| timed(seconds(step, figures.seconds_median), figures));
-    let processors = format!("{name}: processor time of the whole machine in seconds");
+    let processors = format!("{name}: CPU time of the whole machine in seconds");
     let busy = |step: &StepResult, figures: &StepFigures| {
         figures.processor_seconds_median().map_or("-".to_owned(), |busy| seconds(step, busy))
     };
