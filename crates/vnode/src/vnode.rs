@@ -48,7 +48,7 @@ pub struct Creation {
 /// One object of a file system. Objects of one file system are equal if their handles are.
 ///
 /// Operations that a kind of object does not support return what the defaults here return; a base implements those that
-/// it supports. Each begins with [`enter`](crate::profile::enter), so that its time is accounted separately.
+/// it supports. Others get the object from [`profile::vnode`](crate::profile::vnode), so that its time is accounted.
 pub trait Vnode: Send + Sync + 'static {
     /// The persistent identity. Cheap: no system call.
     fn handle(&self) -> Handle;

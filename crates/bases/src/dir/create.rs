@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
-use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFlags, Result};
+use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFlags, Result, profile};
 
 use super::attributes::mode_bits;
 use super::calls::PATH_ONLY;
@@ -81,7 +81,7 @@ fn open_existing(
     directory.tree().preserve_access_time(thread, FileKind::Regular, opened.as_fd());
     let file = File::new(Arc::clone(&node), caller, share.of(opened), flags);
     let attributes = if flags.truncates() { file.attributes()? } else { attributes };
-    Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
+    Ok(Created { entry: Entry { vnode: profile::vnode(node), attributes }, file: profile::open_file(Arc::new(file)) })
 }
 
 /// Returns the vnode, attributes and open file of a newly created file.
@@ -96,7 +96,7 @@ fn opened_entry(
     let (node, attributes) = directory.tree().entry_of(thread, descriptor.as_fd(), location)?;
     directory.tree().preserve_access_time(thread, FileKind::Regular, descriptor.as_fd());
     let file = File::new(Arc::clone(&node), caller, descriptor, flags);
-    Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
+    Ok(Created { entry: Entry { vnode: profile::vnode(node), attributes }, file: profile::open_file(Arc::new(file)) })
 }
 
 /// Creates an unnamed file.
@@ -118,7 +118,7 @@ pub(crate) fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Resu
     node.pin(pin);
     directory.tree().preserve_access_time(thread, FileKind::Regular, new_file.as_fd());
     let file = File::new(Arc::clone(&node), caller, share.of(new_file), how.flags);
-    Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
+    Ok(Created { entry: Entry { vnode: profile::vnode(node), attributes }, file: profile::open_file(Arc::new(file)) })
 }
 
 /// Creates a directory.
@@ -165,7 +165,7 @@ pub(crate) fn link(directory: &Node, caller: &Caller, target: &Node, name: Name<
     let (object, descriptor) = (target.descriptor(thread)?, directory.descriptor(thread)?);
     thread.charge_space(caller, |acting| acting.link_at(&object, &descriptor, name.as_bytes()))?;
     let (node, attributes) = directory.tree().entry_of(thread, object.as_fd(), location(directory, name))?;
-    Ok(Entry { vnode: node, attributes })
+    Ok(Entry { vnode: profile::vnode(node), attributes })
 }
 
 /// Creates an object by a call that returns no descriptor for it, and looks it up. Removals by this server wait meanwhile;
@@ -185,7 +185,7 @@ fn create_and_look_up(
     for _ in 0..CREATE_ATTEMPTS_MAX {
         thread.create(caller, |acting| call(acting, descriptor.as_fd()))?;
         match tree.entry(thread, caller, directory, descriptor.as_fd(), name) {
-            Ok((vnode, attributes)) => return Ok(Entry { vnode, attributes }),
+            Ok((node, attributes)) => return Ok(Entry { vnode: profile::vnode(node), attributes }),
             Err(Errno::ENOENT) => {}
             Err(error) => return Err(error),
         }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
-use vnode::profile::enter;
+use vnode::profile::{self, Part};
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, FileKind, Lock, LockFamily, LockOwner, OpenFile, OpenFileRef, OpenFlags,
     Result, SeekTarget,
@@ -71,7 +71,7 @@ pub(crate) fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<Ope
     };
     make_blocking(&opened, flags)?;
     node.tree().preserve_access_time(thread, FileKind::Regular, opened.as_fd());
-    Ok(Arc::new(File::new(node.reference(), caller, share.of(opened), flags)))
+    Ok(profile::open_file(Arc::new(File::new(node.reference(), caller, share.of(opened), flags))))
 }
 
 /// Clears `O_NONBLOCK`, so that reads and writes behave as on any other file: file systems may interpret the flag.
@@ -187,9 +187,12 @@ impl File {
     }
 }
 
+impl Part for File {
+    const PART: &'static str = KIND;
+}
+
 impl OpenFile for File {
     fn read_at(&self, _caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let _profile = enter(KIND);
         // A signal or a network file system may cut a read short before the end of the file.
         vnode::transfer_fully(buffer.len(), |done| {
             uninterrupted(|| rustix::io::pread(&self.descriptor, &mut buffer[done..], offset + done as u64))
@@ -197,7 +200,6 @@ impl OpenFile for File {
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        let _profile = enter(KIND);
         let thread = &mut self.thread();
         if self.flags.writes() && !data.is_empty() {
             self.clear_privileges(thread, caller, kill_privileges)?;
@@ -207,12 +209,10 @@ impl OpenFile for File {
     }
 
     fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
-        let _profile = enter(KIND);
         self.attributes()
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        let _profile = enter(KIND);
         if i64::try_from(size).is_err() {
             return Err(Errno::EFBIG);
         }
@@ -225,7 +225,6 @@ impl OpenFile for File {
     }
 
     fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
-        let _profile = enter(KIND);
         self.node.tree().locks.release(&self.node, owner);
         if self.closing_tells() {
             // Closing another descriptor of the file reports what closing this one would.
@@ -240,7 +239,6 @@ impl OpenFile for File {
     }
 
     fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {
-        let _profile = enter(KIND);
         match data_only {
             true => rustix::fs::fdatasync(&self.descriptor),
             false => rustix::fs::fsync(&self.descriptor),
@@ -249,14 +247,12 @@ impl OpenFile for File {
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
-        let _profile = enter(KIND);
         let thread = &mut self.thread();
         let flags = FallocateFlags::from_bits_retain(mode.bits());
         self.act_for_writer(thread, caller)?.allocate(&self.descriptor, flags, offset, length).map_err(errno)
     }
 
     fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
-        let _profile = enter(KIND);
         // Moves the descriptor's own offset, which nothing else here uses.
         let target = match target {
             SeekTarget::Data => SeekFrom::Data(offset),
@@ -273,7 +269,6 @@ impl OpenFile for File {
         mut to_offset: u64,
         length: u64,
     ) -> Result<u64> {
-        let _profile = enter(KIND);
         let to = to.as_any().downcast_ref::<File>().ok_or(Errno::EXDEV)?;
         let thread = &mut to.thread();
         let acting = to.act_for_writer(thread, caller)?;
@@ -295,7 +290,6 @@ impl OpenFile for File {
     }
 
     fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
-        let _profile = enter(KIND);
         let (file, thread) = (self.descriptor.as_fd(), &mut self.thread());
         match lock.family {
             LockFamily::Flock => self.locks.flock(thread, caller, file, owner, lock.kind),
@@ -307,7 +301,6 @@ impl OpenFile for File {
     }
 
     fn test_lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
-        let _profile = enter(KIND);
         match lock.family {
             LockFamily::Flock => Err(Errno::EINVAL),
             LockFamily::Posix => self.node.tree().locks.test(&self.node, self.descriptor.as_fd(), owner, lock),
@@ -315,7 +308,6 @@ impl OpenFile for File {
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
-        let _profile = enter(KIND);
         ioctl::of_descriptor(&mut self.thread(), self.descriptor.as_fd(), caller, command, input, output)
     }
 

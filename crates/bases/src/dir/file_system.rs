@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, OFlags};
 use vnode::{
     Claim, Description, Errno, FileSystem, Handle, KeptAccessTimes, Needs, Promises, Properties, Result, VnodeRef,
+    profile,
 };
 
 use super::credentials::Credentials;
@@ -86,11 +87,11 @@ impl DirectoryFileSystem {
 
 impl FileSystem for DirectoryFileSystem {
     fn root(&self) -> VnodeRef {
-        Arc::clone(&self.root) as VnodeRef
+        profile::vnode(Arc::clone(&self.root))
     }
 
     fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
-        Ok(self.tree.resolve(&WireHandle::decode(handle)?)? as VnodeRef)
+        Ok(profile::vnode(self.tree.resolve(&WireHandle::decode(handle)?)?))
     }
 
     fn sync(&self) -> Result<()> {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, RenameFlags};
-use vnode::{Caller, Entry, Errno, FileKind, KeyedGuard, Name, RenameMode, Result};
+use vnode::{Caller, Entry, Errno, FileKind, KeyedGuard, Name, RenameMode, Result, profile};
 
 use super::calls::PATH_ONLY;
 use super::credentials::AssumedCredentials;
@@ -20,8 +20,8 @@ pub(crate) fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Resul
     require_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
-    let (vnode, attributes) = directory.tree().entry(thread, caller, directory, descriptor.as_fd(), name)?;
-    Ok(Entry { vnode, attributes })
+    let (node, attributes) = directory.tree().entry(thread, caller, directory, descriptor.as_fd(), name)?;
+    Ok(Entry { vnode: profile::vnode(node), attributes })
 }
 
 /// Returns `ENOTDIR` for anything but a directory: an `O_PATH` descriptor of something else would fail the same way, but

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{OFlags, SeekFrom};
-use vnode::profile::enter;
+use vnode::profile::Part;
 use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, OpenDirectory, Result};
 
 use super::KIND;
@@ -148,6 +148,10 @@ impl Directory {
     }
 }
 
+impl Part for Directory {
+    const PART: &'static str = KIND;
+}
+
 impl OpenDirectory for Directory {
     fn read(
         &self,
@@ -155,7 +159,6 @@ impl OpenDirectory for Directory {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _profile = enter(KIND);
         let mut offset =
             if (SMALL_OFFSETS..=SMALL_OFFSETS + 2).contains(&cookie) { cookie - SMALL_OFFSETS } else { cookie };
         let mut first = true;
@@ -187,7 +190,6 @@ impl OpenDirectory for Directory {
     }
 
     fn dots(&self) -> Option<[u64; 2]> {
-        let _profile = enter(KIND);
         // The parent is on another file system, or does not exist.
         if self.node.is_root() || self.mount.index != 0 {
             return None;
@@ -199,7 +201,6 @@ impl OpenDirectory for Directory {
     }
 
     fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {
-        let _profile = enter(KIND);
         match data_only {
             true => rustix::fs::fdatasync(&self.descriptor),
             false => rustix::fs::fsync(&self.descriptor),

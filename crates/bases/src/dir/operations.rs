@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use vnode::profile::enter;
+use vnode::profile::{self, Part};
 use vnode::{
     AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
     OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
@@ -13,6 +13,10 @@ use super::KIND;
 use super::node::Node;
 use super::open_directory::Directory;
 use super::{attributes, create, errno, file, ioctl, names, paths, xattrs};
+
+impl Part for Node {
+    const PART: &'static str = KIND;
+}
 
 impl Vnode for Node {
     fn handle(&self) -> Handle {
@@ -36,64 +40,52 @@ impl Vnode for Node {
     }
 
     fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
-        let _profile = enter(KIND);
         attributes::get(self)
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |caller| attributes::set(self, caller, changes))
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |caller| check_access(self, caller, mode))
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |caller| names::lookup(self, caller, name))
     }
 
     fn parent(&self, caller: &Caller) -> Result<VnodeRef> {
-        let _profile = enter(KIND);
         paths::parent(self, caller)
     }
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |by| create::create(self, caller, by, name, how))
     }
 
     fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |caller| create::mkdir(self, caller, name, mode))
     }
 
     fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |caller| create::mknod(self, caller, name, kind, mode, device))
     }
 
     fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |caller| create::symlink(self, caller, name, target))
     }
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        let _profile = enter(KIND);
         let target = as_own_node(self, target)?;
         let both = [(self, CHANGE_ENTRIES), (target, AccessMode::EXISTS)];
         with_owner_override_of(&both, caller, |caller| create::link(self, caller, target, name))
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |caller| names::unlink(self, caller, name))
     }
 
     fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |caller| names::rmdir(self, caller, name))
     }
 
@@ -105,59 +97,50 @@ impl Vnode for Node {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        let _profile = enter(KIND);
         let to = as_own_node(self, to)?;
         let both = [(self, CHANGE_ENTRIES), (to, CHANGE_ENTRIES)];
         with_owner_override_of(&both, caller, |caller| names::rename(self, caller, name, to, to_name, mode))
     }
 
     fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
-        let _profile = enter(KIND);
         paths::readlink(self, caller)
     }
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |caller| file::open(self, caller, flags))
     }
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
-        let _profile = enter(KIND);
-        with_owner_override(self, caller, |caller| Ok(Arc::new(Directory::open(self, caller)?) as OpenDirectoryRef))
+        with_owner_override(self, caller, |caller| {
+            Ok(profile::open_directory(Arc::new(Directory::open(self, caller)?)))
+        })
     }
 
     fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
-        let _profile = enter(KIND);
         attributes::statfs(self)
     }
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |caller| xattrs::get(self, caller, name))
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |caller| xattrs::set(self, caller, name, value, mode))
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
-        let _profile = enter(KIND);
         xattrs::list(self, caller)
     }
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |caller| xattrs::remove(self, caller, name))
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
-        let _profile = enter(KIND);
         with_owner_override(self, caller, |caller| create::tmpfile(self, caller, how))
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
-        let _profile = enter(KIND);
         ioctl::of_node(self, caller, command, input, output)
     }
 }

@@ -1,10 +1,9 @@
 //! Locations of objects: their path, their parent, and a symlink's target.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
 use rustix::fs::{OFlags, ResolveFlags};
-use vnode::{Caller, Errno, FileKind, Result, VnodeRef};
+use vnode::{Caller, Errno, FileKind, Result, VnodeRef, profile};
 
 use super::absolute_paths::{absolute_path, root_prefix};
 use super::calls::PATH_ONLY;
@@ -55,7 +54,7 @@ pub(crate) fn parent(node: &Node, caller: &Caller) -> Result<VnodeRef> {
         return Err(Errno::ENOTDIR);
     }
     if node.is_root() {
-        return Ok(node.reference());
+        return Ok(profile::vnode(node.reference()));
     }
     let thread = &mut node.tree().credentials.thread();
     let descriptor = node.descriptor(thread)?;
@@ -63,11 +62,11 @@ pub(crate) fn parent(node: &Node, caller: &Caller) -> Result<VnodeRef> {
         return Err(Errno::ENOENT);
     }
     if let Some(parent) = node.known_parent() {
-        return Ok(parent);
+        return Ok(profile::vnode(parent));
     }
     let parent = open_parent(&thread.act_for(caller)?, descriptor.as_fd(), node.tree().root())?;
     let (parent, _) = node.tree().entry_of(thread, parent.as_fd(), LookupLocation::Unnamed)?;
-    Ok(parent as Arc<_>)
+    Ok(profile::vnode(parent))
 }
 
 /// Opens the parent of a directory. Whatever is mounted over the root, perhaps our own stack, is not entered.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFileRef, Result, VnodeRef};
+use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFileRef, Result, VnodeRef, profile};
 
 use super::data::Data;
 use super::file::MemoryFile;
@@ -144,7 +144,7 @@ impl Inode {
 }
 
 fn open_new_file(inode: &Arc<Inode>, how: &Creation) -> OpenFileRef {
-    Arc::new(MemoryFile::new(inode.clone(), how.flags))
+    profile::open_file(Arc::new(MemoryFile::new(inode.clone(), how.flags)))
 }
 
 /// Checks whether the caller may create an object by that name in a directory, in the order of Linux's checks.

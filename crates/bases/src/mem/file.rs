@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use vnode::profile::enter;
+use vnode::profile::{self, Part};
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, OpenFile, OpenFileRef,
     OpenFlags, Result, SeekTarget, zeros,
@@ -53,7 +53,7 @@ impl Inode {
         } else {
             check_open(&self.read().metadata, caller, flags, reads | writes)?;
         }
-        Ok(Arc::new(MemoryFile::new(self.to_arc(), flags)))
+        Ok(profile::open_file(Arc::new(MemoryFile::new(self.to_arc(), flags))))
     }
 }
 
@@ -129,9 +129,12 @@ impl MemoryFile {
     }
 }
 
+impl Part for MemoryFile {
+    const PART: &'static str = KIND;
+}
+
 impl OpenFile for MemoryFile {
     fn read_at(&self, _caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let _profile = enter(KIND);
         if !self.flags.reads() {
             return Err(Errno::EBADF);
         }
@@ -144,7 +147,6 @@ impl OpenFile for MemoryFile {
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        let _profile = enter(KIND);
         self.require_writable()?;
         if data.is_empty() {
             return Ok(0);
@@ -156,12 +158,10 @@ impl OpenFile for MemoryFile {
     }
 
     fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
-        let _profile = enter(KIND);
         Ok(self.inode.attributes())
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        let _profile = enter(KIND);
         if !self.flags.writes() {
             return Err(Errno::EINVAL);
         }
@@ -169,7 +169,6 @@ impl OpenFile for MemoryFile {
     }
 
     fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
-        let _profile = enter(KIND);
         self.inode.release_locks(|table| table.release_ranges(owner));
         Ok(())
     }
@@ -179,7 +178,6 @@ impl OpenFile for MemoryFile {
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
-        let _profile = enter(KIND);
         self.require_writable()?;
         if length == 0 {
             return Err(Errno::EINVAL);
@@ -200,12 +198,10 @@ impl OpenFile for MemoryFile {
     }
 
     fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
-        let _profile = enter(KIND);
         self.inode.read().data()?.seek(offset, target)
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
-        let _profile = enter(KIND);
         let to = to.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?;
         if !Arc::ptr_eq(&self.inode.volume, &to.inode.volume) {
             return Err(Errno::EXDEV);
@@ -242,7 +238,6 @@ impl OpenFile for MemoryFile {
     }
 
     fn lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
-        let _profile = enter(KIND);
         let admitted = match (lock.family, lock.kind) {
             (LockFamily::Posix, LockKind::Shared) => self.flags.reads(),
             (LockFamily::Posix, LockKind::Exclusive) => self.flags.writes(),
@@ -258,7 +253,6 @@ impl OpenFile for MemoryFile {
     }
 
     fn test_lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
-        let _profile = enter(KIND);
         Ok(self.inode.with_locks(|table| table.conflict(owner, lock)))
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use vnode::{
     Claim, ClaimFlag, Control, ControlError, Description, Device, FileKind, FileSystem, Handle, Needs, Promises,
-    Properties, Result, VnodeRef,
+    Properties, Result, VnodeRef, profile,
 };
 
 use super::inode::{Content, Inode, NewInode};
@@ -38,11 +38,11 @@ impl MemoryFileSystem {
 
 impl FileSystem for MemoryFileSystem {
     fn root(&self) -> VnodeRef {
-        self.root.clone()
+        profile::vnode(self.root.clone())
     }
 
     fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
-        Ok(self.root.volume.resolve(handle)?)
+        Ok(profile::vnode(self.root.volume.resolve(handle)?))
     }
 
     fn claim(&self) -> Result<Claim> {

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
-use vnode::{Attributes, Caller, Device, Entry, Errno, FileKind, Handle, LockTable, Result, Timestamp, VnodeRef};
+use vnode::{
+    Attributes, Caller, Device, Entry, Errno, FileKind, Handle, LockTable, Result, Timestamp, VnodeRef, profile,
+};
 
 use super::data::{Data, PAGE_SIZE};
 use super::directory::{Directory, ListedObject};
@@ -182,7 +184,7 @@ impl Inode {
 
     /// Returns the inode as the result of a look-up.
     pub(crate) fn entry(&self) -> Entry {
-        Entry { vnode: self.to_arc(), attributes: self.attributes() }
+        Entry { vnode: profile::vnode(self.to_arc()), attributes: self.attributes() }
     }
 
     /// Returns the inode of a vnode of this file system.

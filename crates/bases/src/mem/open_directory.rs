@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use vnode::profile::enter;
+use vnode::profile::Part;
 use vnode::{Caller, DirectoryEntry, Name, OpenDirectory, Result};
 
 use super::KIND;
@@ -15,6 +15,10 @@ pub(crate) struct MemoryDirectory {
     pub(crate) inode: Arc<Inode>,
 }
 
+impl Part for MemoryDirectory {
+    const PART: &'static str = KIND;
+}
+
 impl OpenDirectory for MemoryDirectory {
     fn read(
         &self,
@@ -22,7 +26,6 @@ impl OpenDirectory for MemoryDirectory {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _profile = enter(KIND);
         self.inode.update_access_time();
         let mut position = cookie;
         loop {

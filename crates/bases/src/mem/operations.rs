@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use vnode::profile::enter;
+use vnode::profile::{self, Part};
 use vnode::{
     AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
     OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
@@ -18,6 +18,10 @@ use super::remove::find;
 
 /// Maximum number of attempts to follow a path upwards after a rename moved a part of it.
 const PATH_ATTEMPTS: usize = 100;
+
+impl Part for Inode {
+    const PART: &'static str = KIND;
+}
 
 impl Vnode for Inode {
     fn handle(&self) -> Handle {
@@ -37,48 +41,40 @@ impl Vnode for Inode {
     }
 
     fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
-        let _profile = enter(KIND);
         Ok(self.attributes())
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        let _profile = enter(KIND);
         self.change_attributes(caller, changes)
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
-        let _profile = enter(KIND);
         permissions::check(&self.read().metadata, caller, mode.bits())
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        let _profile = enter(KIND);
         let inode = find(&self.read(), caller, name)?;
         let attributes = inode.attributes();
-        Ok(Entry { vnode: inode, attributes })
+        Ok(Entry { vnode: profile::vnode(inode), attributes })
     }
 
     fn parent(&self, _caller: &Caller) -> Result<VnodeRef> {
-        let _profile = enter(KIND);
         self.read().directory()?;
         if self.is_root() {
-            return Ok(self.to_arc());
+            return Ok(profile::vnode(self.to_arc()));
         }
-        Ok(self.parent_directory().ok_or(Errno::ENOENT)?)
+        Ok(profile::vnode(self.parent_directory().ok_or(Errno::ENOENT)?))
     }
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
-        let _profile = enter(KIND);
         self.create_file(caller, name, how)
     }
 
     fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        let _profile = enter(KIND);
         self.create_named(caller, name, FileKind::Directory, mode, Device::default())
     }
 
     fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
-        let _profile = enter(KIND);
         match kind {
             FileKind::Directory | FileKind::Symlink => Err(Errno::EINVAL),
             _ => self.create_named(caller, name, kind, mode, device),
@@ -86,22 +82,18 @@ impl Vnode for Inode {
     }
 
     fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        let _profile = enter(KIND);
         self.create_symlink(caller, name, target)
     }
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        let _profile = enter(KIND);
         self.add_link_to(caller, target, name)
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let _profile = enter(KIND);
         self.remove_file(caller, name)
     }
 
     fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let _profile = enter(KIND);
         self.remove_directory(caller, name)
     }
 
@@ -113,12 +105,10 @@ impl Vnode for Inode {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        let _profile = enter(KIND);
         self.move_entry(caller, name, self.of_same_volume(to)?, to_name, mode)
     }
 
     fn readlink(&self, _caller: &Caller) -> Result<Vec<u8>> {
-        let _profile = enter(KIND);
         let target = match &self.read().content {
             Content::Symlink(target) => target.to_vec(),
             _ => return Err(Errno::EINVAL),
@@ -128,45 +118,37 @@ impl Vnode for Inode {
     }
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
-        let _profile = enter(KIND);
         self.open_file(caller, flags)
     }
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
-        let _profile = enter(KIND);
         let state = self.read();
         state.directory()?;
         permissions::check(&state.metadata, caller, permissions::READ)?;
-        Ok(Arc::new(MemoryDirectory { inode: self.to_arc() }))
+        Ok(profile::open_directory(Arc::new(MemoryDirectory { inode: self.to_arc() })))
     }
 
     fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
-        let _profile = enter(KIND);
         Ok(self.volume.statfs())
     }
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
-        let _profile = enter(KIND);
         self.get_xattr(caller, name)
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        let _profile = enter(KIND);
         self.set_xattr(caller, name, value, mode)
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
-        let _profile = enter(KIND);
         Ok(self.list_xattrs(caller))
     }
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
-        let _profile = enter(KIND);
         self.remove_xattr(caller, name)
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
-        let _profile = enter(KIND);
         self.create_unnamed(caller, how)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vnode::{
     AccessControl, Claim, ClaimFlag, Control, ControlError, Description, FileSystem, Handle, KeptAccessTimes, Name,
-    Needs, Notifier, Promises, Properties, Result, TimesTell, VnodeRef,
+    Needs, Notifier, Promises, Properties, Result, TimesTell, VnodeRef, profile,
 };
 
 use super::branch::branches::{BranchSlot, Branches, UnusableBranch, UnusableReason};
@@ -77,13 +77,13 @@ impl UnionFileSystem {
 
 impl FileSystem for UnionFileSystem {
     fn root(&self) -> VnodeRef {
-        Arc::clone(&self.root) as VnodeRef
+        profile::vnode(Arc::clone(&self.root))
     }
 
     fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
         let _guard = self.union.operation_guard();
         let (union, handle) = self.union.resolve_view_handle(handle)?;
-        Ok(union.resolve(&handle)?)
+        Ok(profile::vnode(union.resolve(&handle)?))
     }
 
     fn sync(&self) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use vnode::profile::enter;
+use vnode::profile::Part;
 use vnode::{Caller, DirectoryEntry, OpenDirectory, OpenDirectoryRef, Result};
 
 use crate::union::node::Node;
@@ -45,6 +45,10 @@ impl PerViewListing {
     }
 }
 
+impl Part for PerViewListing {
+    const PART: &'static str = NAME;
+}
+
 impl OpenDirectory for PerViewListing {
     fn read(
         &self,
@@ -52,12 +56,10 @@ impl OpenDirectory for PerViewListing {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _working = enter(NAME);
         self.of(caller)?.read(caller, cookie, sink)
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
-        let _working = enter(NAME);
         self.of(caller)?.fsync(caller, data_only)
     }
 }

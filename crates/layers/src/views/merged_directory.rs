@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, NameBuf, Result, Vnode, VnodeRef};
+use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, NameBuf, Result, Vnode, VnodeRef, profile};
 
 use super::{DUPLICATE_HANDLE, ViewSelection};
 use crate::union::branch::whiteout;
@@ -119,11 +119,11 @@ impl Node {
         {
             *lock(&view_aliases.representative) = Weak::new();
         }
-        Entry { vnode: representative, ..entry }
+        Entry { vnode: profile::vnode(representative), ..entry }
     }
 
     /// The vnode by which a directory is presented when it is not looked up by a name.
-    pub(crate) fn present_parent(self: Arc<Self>) -> VnodeRef {
+    pub(crate) fn present_parent(self: Arc<Self>) -> Arc<Node> {
         if self.is_root()
             && let Some(common) = self.union.mount_state.common_union()
         {

@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Result, SetAttributes, VnodeRef, XattrMode};
+use vnode::{
+    AccessMode, Attributes, Caller, Entry, Errno, FileKind, Result, SetAttributes, VnodeRef, XattrMode, profile,
+};
 
 use super::xattrs;
 use crate::union::branch::whiteout;
@@ -43,7 +45,7 @@ impl Node {
     /// The entry for a look-up.
     pub(crate) fn entry(self: Arc<Self>, attributes: Attributes) -> Entry {
         let attributes = self.visible_attributes(attributes);
-        Entry { vnode: self, attributes }
+        Entry { vnode: profile::vnode(self), attributes }
     }
 
     /// The present attributes.

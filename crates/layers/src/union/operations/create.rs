@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use vnode::{
     AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFlags, Result,
-    VnodeRef,
+    VnodeRef, profile,
 };
 
 use super::file::UnionFile;
@@ -36,7 +36,7 @@ impl Node {
             match made {
                 Ok((node, file, attributes)) => {
                     let file = UnionFile::new(Arc::clone(&node), file, how.flags);
-                    return Ok(Created { entry: node.entry(attributes), file });
+                    return Ok(Created { entry: node.entry(attributes), file: profile::open_file(file) });
                 }
                 Err(Errno::EEXIST) if !how.flags.is_exclusive() => {}
                 Err(error) => return Err(error),
@@ -79,7 +79,7 @@ impl Node {
         let node = self.union.node_of_new(&target, &created.entry)?;
         node.set_location(NodeLocation::Nowhere);
         let file = UnionFile::new(Arc::clone(&node), created.file, how.flags);
-        Ok(Created { entry: node.entry(created.entry.attributes), file })
+        Ok(Created { entry: node.entry(created.entry.attributes), file: profile::open_file(file) })
     }
 
     /// Creates a directory.

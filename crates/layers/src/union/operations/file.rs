@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 
-use vnode::profile::enter;
+use vnode::profile::{self, Part};
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, Lock, LockKind, LockOwner, OpenFile, OpenFileRef, OpenFlags, Result,
     SeekTarget, VnodeRef,
@@ -101,7 +101,7 @@ impl UnionFile {
             // The kernel may write and synchronize the data directly.
             opened.sync_with_arrival(&server)?;
         }
-        Ok(opened)
+        Ok(profile::open_file(opened))
     }
 
     /// The open file of the present object. No operation guard and no lock may be held.
@@ -281,29 +281,28 @@ impl Drop for UnionFile {
     }
 }
 
+impl Part for UnionFile {
+    const PART: &'static str = NAME;
+}
+
 impl OpenFile for UnionFile {
     fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let _working = enter(NAME);
         self.run_query(|file| file.read_at(caller, offset, buffer))
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        let _working = enter(NAME);
         self.run_change(caller, data.len() as u64, |file| file.write_at(caller, offset, data, kill_privileges))
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
-        let _working = enter(NAME);
         Ok(self.node.visible_attributes(self.run_query(|file| file.getattr(caller))?))
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        let _working = enter(NAME);
         self.run_change(caller, 0, |file| file.truncate(caller, size, kill_privileges))
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
-        let _working = enter(NAME);
         self.node.locks.release(owner);
         self.run_query(|file| file.flush(caller, owner))
     }
@@ -321,7 +320,6 @@ impl OpenFile for UnionFile {
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
-        let _working = enter(NAME);
         if !self.node.needs_arrival_sync() {
             return self.run_query(|file| file.fsync(caller, data_only));
         }
@@ -329,17 +327,14 @@ impl OpenFile for UnionFile {
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
-        let _working = enter(NAME);
         self.run_change(caller, length, |file| file.allocate(caller, mode, offset, length))
     }
 
     fn seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
-        let _working = enter(NAME);
         self.run_query(|file| file.seek(caller, offset, target))
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
-        let _working = enter(NAME);
         let to = to.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?;
         if !to.flags.writes() {
             return Err(Errno::EBADF);
@@ -349,7 +344,6 @@ impl OpenFile for UnionFile {
     }
 
     fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
-        let _working = enter(NAME);
         if self.node.union.view_state.is_some() {
             return Err(LOCKS_UNSUPPORTED_IN_VIEW);
         }
@@ -358,7 +352,6 @@ impl OpenFile for UnionFile {
     }
 
     fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
-        let _working = enter(NAME);
         if self.node.union.view_state.is_some() {
             return Err(LOCKS_UNSUPPORTED_IN_VIEW);
         }
@@ -367,7 +360,6 @@ impl OpenFile for UnionFile {
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
-        let _working = enter(NAME);
         if !ioctl::changes(command) {
             return self.run_query(|file| file.ioctl(caller, command, input, output));
         }
@@ -380,7 +372,6 @@ impl OpenFile for UnionFile {
     }
 
     fn poll(&self, caller: &Caller, events: u32) -> Result<u32> {
-        let _working = enter(NAME);
         self.run_query(|file| file.poll(caller, events))
     }
 

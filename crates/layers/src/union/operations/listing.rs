@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashSet, HashTable};
-use vnode::profile::enter;
+use vnode::profile::Part;
 use vnode::{
     Caller, Cancellation, DirectoryEntry, Errno, FileKind, Name, NameBuf, OpenDirectory, OpenDirectoryRef, Result,
 };
@@ -360,6 +360,10 @@ fn cookie_of(hashed: u64) -> u64 {
     FIRST_COOKIE + (hashed >> 2)
 }
 
+impl Part for DirectoryListing {
+    const PART: &'static str = NAME;
+}
+
 impl OpenDirectory for DirectoryListing {
     fn read(
         &self,
@@ -367,13 +371,11 @@ impl OpenDirectory for DirectoryListing {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _working = enter(NAME);
         let _guard = self.node.begin_operation()?;
         self.read_guarded(caller, cookie, sink)
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
-        let _working = enter(NAME);
         self.node.run_query(|node| {
             for instance in node.instances().iter() {
                 if node.union.branches.may_change(&instance.member) {

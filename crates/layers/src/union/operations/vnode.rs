@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use vnode::profile::enter;
+use vnode::profile::{self, Part};
 use vnode::{
     AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
     OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
@@ -17,6 +17,10 @@ use crate::union::branch::whiteout::{self, EntryMeaning};
 use crate::union::node::{Node, NodeLocation};
 use crate::union::settings::NAME;
 use crate::views::PerViewListing;
+
+impl Part for Node {
+    const PART: &'static str = NAME;
+}
 
 impl Vnode for Node {
     fn handle(&self) -> Handle {
@@ -52,12 +56,10 @@ impl Vnode for Node {
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
-        let _working = enter(NAME);
         self.for_caller(caller)?.run_query(|node| node.attributes(caller))
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        let _working = enter(NAME);
         // Set-id bits are cleared by writes, through whatever open file.
         let only_clears = SetAttributes { kill_privileges: true, ..SetAttributes::default() };
         let node = if *changes == only_clears { self.for_caller(caller)? } else { self.for_change_by(caller)? };
@@ -65,67 +67,57 @@ impl Vnode for Node {
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
-        let _working = enter(NAME);
         self.for_caller(caller)?.run_query(|node| node.check_access(caller, mode))
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        let _working = enter(NAME);
         let node = self.for_caller(caller)?;
         let _guard = node.begin_operation()?;
         Ok(self.present_entry(name, node.look_up(caller, name)?))
     }
 
     fn parent(&self, caller: &Caller) -> Result<VnodeRef> {
-        let _working = enter(NAME);
         self.require_directory()?;
         let node = self.for_caller(caller)?;
         let _guard = node.begin_operation()?;
         if node.is_root() {
-            return Ok(self.reference());
+            return Ok(profile::vnode(self.reference()));
         }
         node.find_location()?;
         match node.location() {
-            NodeLocation::At(above) => Ok(above.directory.present_parent()),
+            NodeLocation::At(above) => Ok(profile::vnode(above.directory.present_parent())),
             _ => Err(Errno::ENOENT),
         }
     }
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
-        let _working = enter(NAME);
         self.for_caller(caller)?.run_change(|node| node.create_file(caller, name, how))
     }
 
     fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        let _working = enter(NAME);
         let node = self.for_caller(caller)?;
         node.run_change(|node| Ok(self.present_entry(name, node.make_directory(caller, name, mode)?)))
     }
 
     fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
-        let _working = enter(NAME);
         self.for_caller(caller)?.run_change(|node| node.make_special(caller, name, kind, mode, device))
     }
 
     fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        let _working = enter(NAME);
         self.for_caller(caller)?.run_change(|node| node.make_symlink(caller, name, target))
     }
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        let _working = enter(NAME);
         let lease_retry = LeaseRetry::for_blocked_callers(Errno::EAGAIN);
         self.for_caller(caller)?
             .run_change_within(lease_retry, |node| node.make_link(caller, &node.translate(target)?, name))
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let _working = enter(NAME);
         self.for_caller(caller)?.run_change(|node| node.unlink_name(caller, name))
     }
 
     fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let _working = enter(NAME);
         self.for_caller(caller)?.run_change(|node| {
             node.detach(name, true)?;
             node.remove_directory(caller, name)
@@ -140,7 +132,6 @@ impl Vnode for Node {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        let _working = enter(NAME);
         // The kernel blocks all other renames between directories meanwhile: a program that gets `EXDEV` copies by itself.
         let lease_retry = LeaseRetry::for_blocked_callers(Errno::EXDEV);
         self.for_caller(caller)?.run_change_within(lease_retry, |node| {
@@ -155,12 +146,10 @@ impl Vnode for Node {
     }
 
     fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
-        let _working = enter(NAME);
         self.reference().run_query(|node| node.leftmost().vnode.readlink(caller))
     }
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
-        let _working = enter(NAME);
         match self.kind {
             FileKind::Regular => {
                 self.check_visible_to(caller)?;
@@ -175,51 +164,42 @@ impl Vnode for Node {
     }
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
-        let _working = enter(NAME);
         self.for_caller(caller)?.run_query(|node| {
             if self.union.mount_state.has_had_views() {
-                return Ok(
-                    Arc::new(PerViewListing::open(self.reference(), Arc::clone(node), caller)?) as OpenDirectoryRef
-                );
+                let listing = PerViewListing::open(self.reference(), Arc::clone(node), caller)?;
+                return Ok(profile::open_directory(Arc::new(listing)));
             }
-            Ok(Arc::new(DirectoryListing::open(Arc::clone(node), caller)?))
+            Ok(profile::open_directory(Arc::new(DirectoryListing::open(Arc::clone(node), caller)?)))
         })
     }
 
     fn statfs(&self, caller: &Caller) -> Result<StatFs> {
-        let _working = enter(NAME);
         let node = self.for_caller(caller)?;
         let _guard = node.union.operation_guard();
         node.union.space(caller).map_err(|error| node.reported_error(error))
     }
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
-        let _working = enter(NAME);
         self.for_caller(caller)?.run_query(|node| node.xattr(caller, name))
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        let _working = enter(NAME);
         self.for_change_by(caller)?.run_change(|node| node.set_xattr(caller, name, value, mode))
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
-        let _working = enter(NAME);
         self.for_caller(caller)?.run_query(|node| node.xattr_names(caller))
     }
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
-        let _working = enter(NAME);
         self.for_change_by(caller)?.run_change(|node| node.remove_xattr(caller, name))
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
-        let _working = enter(NAME);
         self.for_caller(caller)?.run_change(|node| node.make_unnamed(caller, how))
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
-        let _working = enter(NAME);
         let node = if ioctl::changes(command) { self.for_change_by(caller)? } else { self.for_caller(caller)? };
         retry_while_leased(|| {
             let _guard = node.begin_operation()?;

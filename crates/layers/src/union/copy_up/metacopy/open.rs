@@ -3,14 +3,12 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use vnode::profile::enter;
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, Lock, LockOwner, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget,
     VnodeRef, read_fully,
 };
 
 use crate::union::branch::lease::open_without_wait;
-use crate::union::settings::NAME;
 
 /// An open metadata-only copy. Opening it for writing in its own branch would have filled in the data.
 pub(crate) struct MetadataOnlyFile {
@@ -43,7 +41,6 @@ impl MetadataOnlyFile {
 
 impl OpenFile for MetadataOnlyFile {
     fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let _working = enter(NAME);
         if !self.flags.reads() {
             return self.own.read_at(caller, offset, buffer);
         }
@@ -59,27 +56,22 @@ impl OpenFile for MetadataOnlyFile {
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        let _working = enter(NAME);
         self.for_refused_change()?.write_at(caller, offset, data, kill_privileges)
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        let _working = enter(NAME);
         self.for_refused_change()?.truncate(caller, size, kill_privileges)
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
-        let _working = enter(NAME);
         self.for_refused_change()?.allocate(caller, mode, offset, length)
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
-        let _working = enter(NAME);
         self.own.getattr(caller)
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
-        let _working = enter(NAME);
         self.own.flush(caller, owner)
     }
 
@@ -93,7 +85,6 @@ impl OpenFile for MetadataOnlyFile {
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
-        let _working = enter(NAME);
         // The data may have been written a moment ago, and then been frozen by a snapshot.
         match self.data.fsync(&Caller::server(), data_only) {
             // In a read-only branch there is nothing to synchronize.
@@ -103,7 +94,6 @@ impl OpenFile for MetadataOnlyFile {
     }
 
     fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
-        let _working = enter(NAME);
         if offset >= self.size {
             return Err(Errno::ENXIO);
         }
@@ -115,7 +105,6 @@ impl OpenFile for MetadataOnlyFile {
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
-        let _working = enter(NAME);
         if !self.flags.reads() {
             return self.own.copy_range(caller, offset, to, to_offset, length);
         }
@@ -128,23 +117,19 @@ impl OpenFile for MetadataOnlyFile {
     }
 
     fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
-        let _working = enter(NAME);
         self.own.lock(caller, owner, lock)
     }
 
     fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
-        let _working = enter(NAME);
         self.own.test_lock(caller, owner, lock)
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
-        let _working = enter(NAME);
         let file = if crate::ioctl::asks_for_data(command) { &self.data } else { &self.own };
         file.ioctl(caller, command, input, output)
     }
 
     fn poll(&self, caller: &Caller, events: u32) -> Result<u32> {
-        let _working = enter(NAME);
         self.own.poll(caller, events)
     }
 

@@ -1,9 +1,4 @@
-//! Time accounting of requests: each part of a stack records when it works, and some requests are sampled.
-//!
-//! A base or a layer that implements [`Vnode`](crate::Vnode), [`OpenFile`](crate::OpenFile) or
-//! [`OpenDirectory`](crate::OpenDirectory) itself calls [`enter`] first in each operation, with its kind; layers built
-//! on [`Layer`](crate::layer::Layer) need not. The time of calls below is charged to the parts below. A part that has
-//! its own threads work is charged for the time that it waits for them.
+//! Time accounting of a sampled request: which part of the stack works, and since when.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -24,7 +19,7 @@ thread_local! {
 
 /// Records that this part of the stack works on the thread's request, until the result is dropped.
 #[inline]
-pub fn enter(part: &'static str) -> Working {
+pub(crate) fn enter(part: &'static str) -> Working {
     enter_with(|| part)
 }
 
@@ -40,7 +35,7 @@ pub(crate) fn enter_with(part: impl FnOnce() -> &'static str) -> Working {
 
 /// Guard that marks a part of the stack as working.
 #[must_use]
-pub struct Working {
+pub(crate) struct Working {
     is_watched: bool,
 }
 
