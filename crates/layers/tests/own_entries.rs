@@ -4,12 +4,17 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::interrupted::Interrupted;
-use common::{memory, name, root};
-use vnode::layer::{EntryOrigin, Layer, LayerVnode, OwnEntries, stack};
+use common::{memory, name, root, user};
+use vnode::layer::{EntryOrigin, Layer, LayerFile, LayerVnode, OwnEntries, stack};
 use vnode::{
-    Caller, Creation, Errno, FileKind, FileSystemRef, Name, NameBuf, OpenFlags, Promises, RenameMode, Result, VnodeRef,
+    Caller, Creation, Entry, Errno, FileKind, FileSystemRef, Name, NameBuf, OpenFlags, Promises, RenameMode, Result,
+    SetAttributes, VnodeRef,
 };
 
 fn veil(lower: FileSystemRef) -> FileSystemRef {
@@ -335,4 +340,187 @@ fn each_name_has_its_own_entry_beside_it_whatever_happens() {
             assert_eq!(stored, expected, "step {step}");
         }
     }
+}
+
+type Attack = Box<dyn Fn(&VnodeRef, Name<'_>) + Send + Sync>;
+
+/// What somebody does below after a directory was made, or could not be removed.
+#[derive(Clone)]
+struct Hostile {
+    after_mkdir: Arc<Mutex<Option<Attack>>>,
+    after_rmdir: Arc<Mutex<Option<Attack>>>,
+}
+
+impl Hostile {
+    fn none() -> Self {
+        Self { after_mkdir: Arc::default(), after_rmdir: Arc::default() }
+    }
+}
+
+impl Layer for Hostile {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "hostile"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
+    fn mkdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        let made = node.forward_mkdir(caller, name, mode)?;
+        let attack = self.after_mkdir.lock().unwrap().take();
+        attack.inspect(|attack| attack(node.lower(), name));
+        Ok(made)
+    }
+
+    fn rmdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
+        let result = node.forward_rmdir(caller, name);
+        let attack = self.after_rmdir.lock().unwrap().take();
+        attack.inspect(|attack| attack(node.lower(), name));
+        result
+    }
+}
+
+#[test]
+fn nobody_has_the_server_write_to_another_file() {
+    let (lower, hostile) = (memory(), Hostile::none());
+    let file_system = veil(stack(hostile.clone(), lower.clone()));
+    // A file of user 1 with a name where only user 1 may change names, and another in a directory that all may change.
+    let home = lower.root().mkdir(&user(1), name("home"), 0o700).unwrap().vnode;
+    let (precious, file) = common::create(&home, &user(1), "precious", 0o600);
+    file.write_at(&user(1), 0, b"precious", false).unwrap();
+    let caller = Caller::with_groups(1, 1, &[], 0);
+    let shared = lower.root().mkdir(&caller, name("shared"), 0o777).unwrap().vnode;
+    shared.link(&user(1), &precious, name("name")).unwrap();
+    *hostile.after_mkdir.lock().unwrap() = Some(Box::new(move |directory: &VnodeRef, made: Name<'_>| {
+        let made = directory.lookup(&user(2), made).unwrap().vnode;
+        shared.rename(&user(2), name("name"), &made, name(".veil"), RenameMode::Replace).unwrap();
+    }));
+    let _ = file_system.root().mkdir(&user(2), name("directory"), 0o755);
+    assert_eq!(common::contents(&precious, &root()), b"precious");
+}
+
+#[test]
+fn nobody_has_the_server_move_what_is_anothers_in_a_sticky_directory() {
+    let (lower, hostile) = (memory(), Hostile::none());
+    let file_system = veil(stack(hostile.clone(), lower.clone()));
+    let sticky = SetAttributes { mode: Some(0o1777), ..SetAttributes::default() };
+    lower.root().setattr(&root(), &sticky).unwrap();
+    file_system.root().mkdir(&user(2), name("directory"), 0o755).unwrap();
+    *hostile.after_rmdir.lock().unwrap() = Some(Box::new(|directory: &VnodeRef, own: Name<'_>| {
+        directory.rename(&user(2), own, directory, name("elsewhere"), RenameMode::Replace).unwrap();
+        // User 1 makes something by the name that is free now.
+        let made = directory.mkdir(&user(1), own, 0o755).unwrap().vnode;
+        common::create(&made, &user(1), "data", 0o644);
+        assert!(directory.rename(&user(2), own, directory, name("other"), RenameMode::Replace).is_err());
+    }));
+    let result = file_system.root().rmdir(&user(2), name("directory"));
+    let names = common::list(&lower.root(), &root());
+    let hidden = names.iter().find(|text| text.starts_with(".plyfs-veil-"));
+    assert_eq!(hidden, None, "what user 1 has made is hidden; rmdir {result:?}, {names:?}");
+}
+
+#[test]
+fn removing_a_directory_takes_time_by_its_entries_not_by_their_square() {
+    let (lower, counted) = (memory(), Interrupted::default());
+    let file_system = veil(stack(counted.clone(), lower.clone()));
+    file_system.root().mkdir(&root(), name("directory"), 0o755).unwrap();
+    let stored = common::list(&lower.root(), &root()).into_iter().find(|text| text != ".veil").unwrap();
+    let stored = lower.root().lookup(&root(), name(&stored)).unwrap().vnode;
+    assert_eq!(stored.kind(), FileKind::Directory);
+    const COUNT: u64 = 500;
+    for number in 0..COUNT {
+        stored.mkdir(&root(), name(&format!(".plyfs-veil-{number:016x}")), 0o755).unwrap();
+    }
+    counted.fail(0, false);
+    file_system.root().rmdir(&root(), name("directory")).unwrap();
+    assert!(counted.calls() < 20 * COUNT, "{} calls for {COUNT} entries", counted.calls());
+}
+
+#[test]
+fn a_listing_over_a_union_ends_while_names_change() {
+    let scene = common::unions::joined(vec![(plyfs_layers::BranchMode::ReadWrite, memory())]);
+    let file_system = veil(scene.union.clone());
+    let top = file_system.root().mkdir(&root(), name("top"), 0o755).unwrap().vnode;
+    for letter in ["a", "b", "c", "d"] {
+        common::create(&top, &root(), &letter.repeat(200), 0o644);
+    }
+    let (done, is_done) = channel();
+    for thread in 0..3 {
+        let (top, done) = (top.clone(), done.clone());
+        std::thread::spawn(move || {
+            for _ in 0..300 {
+                if thread == 0 {
+                    common::list(&top, &root());
+                } else {
+                    let file = format!("file {thread}");
+                    common::create(&top, &root(), &file, 0o644);
+                    top.unlink(&root(), name(&file)).unwrap();
+                }
+                done.send(()).unwrap();
+            }
+        });
+    }
+    for step in 0..3 * 300 {
+        is_done
+            .recv_timeout(Duration::from_secs(20))
+            .unwrap_or_else(|_| panic!("all wait for each other after {step} steps"));
+    }
+}
+
+#[test]
+fn a_directory_whose_making_failed_late_is_there_and_of_use_or_not_there() {
+    for call in 1.. {
+        let (lower, interrupted) = (memory(), Interrupted::default());
+        let file_system = veil(stack(interrupted.clone(), lower.clone()));
+        interrupted.fail(call, true);
+        let result = file_system.root().mkdir(&root(), name("directory"), 0o755).map(drop);
+        let is_over = interrupted.calls() < call;
+        interrupted.fail(0, false);
+        drop(file_system);
+        let found = veil(lower).root().lookup(&root(), name("directory"));
+        if let Ok(found) = found {
+            let how = vnode::Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+            let made = found.vnode.create(&root(), name("file"), &how).map(drop);
+            assert_eq!(made, Ok(()), "call {call}: {result:?}");
+        }
+        if is_over {
+            break;
+        }
+    }
+}
+
+/// Counts how often files below are synchronized.
+#[derive(Clone, Default)]
+struct Syncs(Arc<AtomicUsize>);
+
+impl Layer for Syncs {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "syncs"
+    }
+
+    fn fsync(&self, file: &LayerFile<Self>, caller: &Caller, data_only: bool) -> Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        file.forward_fsync(caller, data_only)
+    }
+}
+
+/// Without its value no name in a directory can be read. What is written and not synchronized has no bytes after a power cut,
+/// whatever was synchronized of other files.
+#[test]
+fn the_value_of_a_directory_is_stored_before_anything_in_it_can_be() {
+    let syncs = Syncs::default();
+    let file_system = veil(stack(syncs.clone(), memory()));
+    let top = file_system.root().mkdir(&root(), name("top"), 0o755).unwrap().vnode;
+    let (_, file) = common::create(&top, &root(), &"long".repeat(50), 0o644);
+    file.write_at(&root(), 0, b"data", false).unwrap();
+    let before = syncs.0.load(Ordering::Relaxed);
+    file.fsync(&root(), false).unwrap();
+    top.open_directory(&root()).unwrap().fsync(&root(), false).unwrap();
+    let after = syncs.0.load(Ordering::Relaxed);
+    assert!(before >= 3 || after - before >= 4, "{before} own files were synchronized, then {} files", after - before);
 }

@@ -7,11 +7,10 @@ use std::borrow::Cow;
 use layers::Kind;
 use layers::options::{OptionProblem, OptionSpecification, Options, number};
 use once_cell::sync::OnceCell;
-use vnode::layer::{BlockForm, EntryOrigin, Layer, LayerVnode, MappedBlock, OwnEntries, stack};
-use vnode::{
-    Caller, Creation, Errno, FileSystemRef, NAME_MAX, Name, OpenFlags, Result, StatFs, VnodeRef, read_fully,
-    write_fully,
+use vnode::layer::{
+    BlockForm, EntryOrigin, Layer, LayerVnode, MappedBlock, OwnEntries, read_own_file, stack, write_own_file,
 };
+use vnode::{Caller, Errno, FileSystemRef, NAME_MAX, Name, Result, StatFs, VnodeRef};
 
 /// Registration of this layer.
 pub const KIND: Kind = Kind::over("veil", "hides names and data from a glance", OPTIONS, |pairs, lower| {
@@ -42,25 +41,13 @@ fn name(bytes: &[u8]) -> Result<Name<'_>> {
     Name::new(bytes)
 }
 
-fn make_file(directory: &VnodeRef, name: Name<'_>, content: &[u8]) -> Result<()> {
-    let how = Creation { mode: 0o600, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
-    let file = directory.create(&Caller::server(), name, &how)?.file;
-    write_fully(&*file, &Caller::server(), 0, content, false)
-}
-
-fn read_file(directory: &VnodeRef, name: Name<'_>, content: &mut [u8]) -> Result<usize> {
-    let server = Caller::server();
-    let file = directory.lookup(&server, name)?.vnode.open(&server, OpenFlags::READ)?;
-    read_fully(&*file, &server, 0, content)
-}
-
-fn make_value(directory: &VnodeRef) -> Result<()> {
-    make_file(directory, name(VALUE)?, &fastrand::u64(..).to_le_bytes())
+fn make_value(directory: &VnodeRef, caller: &Caller) -> Result<()> {
+    write_own_file("veil", directory, caller, name(VALUE)?, &fastrand::u64(..).to_le_bytes())
 }
 
 fn prepare_root(lower: &FileSystemRef) -> Result<()> {
     match lower.root().lookup(&Caller::server(), name(VALUE)?) {
-        Err(Errno::ENOENT) => make_value(&lower.root()),
+        Err(Errno::ENOENT) => make_value(&lower.root(), &Caller::server()),
         result => result.map(drop),
     }
 }
@@ -113,7 +100,7 @@ impl Veil {
     fn value(directory: &LayerVnode<Self>) -> Result<u64> {
         let read = || {
             let mut value = Value::default();
-            match read_file(directory.lower(), name(VALUE)?, &mut value)? {
+            match read_own_file(directory.lower(), name(VALUE)?, &mut value)? {
                 8 => Ok(u64::from_le_bytes(value)),
                 _ => Err(Errno::EBADMSG),
             }
@@ -160,14 +147,14 @@ impl Layer for Veil {
         name == VALUE || name.first() == Some(&LONG) && name.ends_with(SIDE_FILE)
     }
 
-    fn fill_directory(&self, lower: &VnodeRef) -> Result<()> {
-        make_value(lower)
+    fn fill_directory(&self, lower: &VnodeRef, caller: &Caller) -> Result<()> {
+        make_value(lower, caller)
     }
 
     fn prepare_entry(
         &self,
         directory: &LayerVnode<Self>,
-        _: &Caller,
+        caller: &Caller,
         plain: Name<'_>,
         _: EntryOrigin<'_, LayerVnode<Self>>,
     ) -> Result<()> {
@@ -177,9 +164,9 @@ impl Layer for Veil {
         }
         let (side_file, mut stored) = (side_file(&short(&hidden)), [0; 2 * NAME_MAX]);
         // One that is there is not written again: a server that stops then would leave the object that has it without a name.
-        match read_file(directory.lower(), name(&side_file)?, &mut stored) {
+        match read_own_file(directory.lower(), name(&side_file)?, &mut stored) {
             Ok(length) if stored[..length] == hidden => Ok(()),
-            _ => make_file(directory.lower(), name(&side_file)?, &hidden),
+            _ => write_own_file("veil", directory.lower(), caller, name(&side_file)?, &hidden),
         }
     }
 
@@ -207,7 +194,7 @@ impl Layer for Veil {
             return self.show(value, stored.as_bytes()).map(|plain| Some(plain.into()));
         }
         let mut hidden = [0; 2 * NAME_MAX];
-        let length = read_file(directory.lower(), name(&side_file(stored.as_bytes()))?, &mut hidden)?;
+        let length = read_own_file(directory.lower(), name(&side_file(stored.as_bytes()))?, &mut hidden)?;
         self.show(value, &hidden[..length]).map(|plain| Some(plain.into()))
     }
 

@@ -214,7 +214,11 @@ impl FanOut {
                     has_succeeded = true;
                 }
                 Err(error) if is_tolerable(error, has_succeeded) => failures.push((branch, error)),
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // Those may have done it all the same, and this one has not.
+                    failures.into_iter().for_each(|(branch, error)| self.fail(branch, error));
+                    return Err(error);
+                }
             }
         }
         match failures.first() {

@@ -111,6 +111,8 @@ impl Vnode for FanOutVnode {
     }
 
     fn parent(&self, caller: &Caller) -> Result<VnodeRef> {
+        // Not while the object is moved in one branch and not yet in another.
+        let _names = self.keep_names(caller)?;
         let (branch, parent) =
             self.read(ReadOrder::PrimaryFirst, |branch, object| Ok((branch, object.parent(caller)?)))?;
         let objects = match self.fan_out.changes_all() {
@@ -129,8 +131,18 @@ impl Vnode for FanOutVnode {
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         let _names = self.keep_names(caller)?;
-        let (made, _guard) = self.change(caller, |caller, _, object| object.create(caller, name, how))?;
-        self.created(Some(name), made, how.flags)
+        let truncates = self.fan_out.changes_all() && how.flags.truncates();
+        let lower_how =
+            Creation { flags: if truncates { how.flags.without(OpenFlags::TRUNCATE) } else { how.flags }, ..*how };
+        let (made, guard) = self.change(caller, |caller, _, object| object.create(caller, name, &lower_how))?;
+        let mut created = self.created(Some(name), made, how.flags)?;
+        drop(guard);
+        if truncates && created.entry.attributes.size > 0 {
+            // The file existed before: in all branches it is truncated before or after what others write to it.
+            let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
+            created.entry.attributes = created.entry.vnode.setattr(caller, &cut)?;
+        }
+        Ok(created)
     }
 
     fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {

@@ -7,6 +7,9 @@ use super::operation::Operation;
 use super::template::{Layer, LayerDirectory, LayerVnode, declared};
 use crate::{Caller, DirectoryEntry, OpenDirectory, OpenDirectoryRef, Result};
 
+/// Number of entries that are read below before they are decoded.
+const ENTRIES_AT_ONCE: usize = 128;
+
 impl<L: Layer> LayerDirectory<L> {
     /// Creates the open directory of `node` over an open lower directory.
     pub fn new(node: Arc<LayerVnode<L>>, lower: OpenDirectoryRef) -> Self {
@@ -39,10 +42,29 @@ impl<L: Layer> LayerDirectory<L> {
         if declared(layer).promises.names_untouched {
             return self.lower.read(&lower_caller, cookie, sink);
         }
-        self.lower.read(&lower_caller, cookie, &mut |entry| match self.node.decode(caller, entry.name) {
-            Some(name) => sink(DirectoryEntry { name: name.as_name(), ..entry }),
-            None => ControlFlow::Continue(()),
-        })
+        // Decoding may read below, where the lower directory may be locked while it gives its entries.
+        let mut next = cookie;
+        loop {
+            let mut entries = Vec::new();
+            self.lower.read(&lower_caller, next, &mut |DirectoryEntry { name, ino, kind, cookie }| {
+                if entries.len() == ENTRIES_AT_ONCE {
+                    return ControlFlow::Break(());
+                }
+                entries.push((name.to_owned(), ino, kind, cookie));
+                ControlFlow::Continue(())
+            })?;
+            let is_last = entries.len() < ENTRIES_AT_ONCE;
+            for (name, ino, kind, cookie) in entries {
+                next = cookie;
+                let Some(decoded) = self.node.decode(caller, name.as_name()) else { continue };
+                if sink(DirectoryEntry { name: decoded.as_name(), ino, kind, cookie }).is_break() {
+                    return Ok(());
+                }
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
     }
 }
 

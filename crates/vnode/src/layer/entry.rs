@@ -1,6 +1,7 @@
 //! Where an entry is below, and which entry of a directory one below is.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::PoisonError;
 
 use super::own_entries::{EntryOrigin, is_temporary};
@@ -88,12 +89,20 @@ impl<L: Layer> LayerVnode<L> {
 
     /// Logs what is wrong with the lower object, unless something was logged of it before.
     pub(crate) fn report_once(&self, message: std::fmt::Arguments<'_>) {
-        let mut reported = self.mount.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        if reported.len() > REPORTED_MAX || !reported.insert(self.lower.handle()) {
+        let is_news =
+            |reported: &HashSet<Handle>| reported.len() <= REPORTED_MAX && !reported.contains(&self.lower.handle());
+        let lock = || self.mount.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_news(&lock()) {
             return;
         }
-        let kind = self.layer().kind();
+        // Without the lock: it may have to be read below.
         let path = self.lower.path().unwrap_or_default();
+        let mut reported = lock();
+        if !is_news(&reported) {
+            return;
+        }
+        reported.insert(self.lower.handle());
+        let kind = self.layer().kind();
         tracing::warn!("{kind}: in /{}: {message}", String::from_utf8_lossy(&path));
         if reported.len() > REPORTED_MAX {
             tracing::warn!("{kind}: further objects of which something cannot be decoded are not logged");
@@ -176,7 +185,7 @@ impl<L: Layer> LayerVnode<L> {
         let (_guards, victim) = self.lock_target(caller, &self.lower, &entry)?;
         let removed = entry.directory().rmdir(&self.layer().map_caller(caller), entry.name());
         match (removed, victim) {
-            (Err(Errno::ENOTEMPTY | Errno::EEXIST), Some(victim)) => self.remove_filled(&entry, &victim)?,
+            (Err(Errno::ENOTEMPTY | Errno::EEXIST), Some(victim)) => self.remove_filled(caller, &entry, &victim)?,
             (result, _) => result?,
         }
         self.settle(name, &entry);
@@ -207,7 +216,7 @@ impl<L: Layer> LayerVnode<L> {
             let renamed = from.directory().rename(&lower_caller, from.name(), into.directory(), into.name(), mode);
             match (renamed, target) {
                 (Err(Errno::ENOTEMPTY | Errno::EEXIST), Some(target)) if mode == RenameMode::Replace => {
-                    self.replace_filled(&from, &into, &target)
+                    self.replace_filled(caller, &from, &into, &target)
                 }
                 (result, _) => result,
             }

@@ -9,16 +9,31 @@ use crate::{
     Caller, DirectoryEntry, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, SetAttributes, VnodeRef,
 };
 
-/// Renames within a directory, to a name that is not used, as the server.
-fn rename_unused(directory: &VnodeRef, name: Name<'_>, to_name: Name<'_>) -> Result<()> {
-    let server = Caller::server();
-    match directory.rename(&server, name, directory, to_name, RenameMode::NoReplace) {
+/// Number of entries of the layer's own that a directory may have, and still be removed with them.
+const OWN_ENTRIES_MAX: usize = 1 << 16;
+
+/// Renames within a directory, to a name that is not used.
+fn rename_unused(caller: &Caller, directory: &VnodeRef, name: Name<'_>, to_name: Name<'_>) -> Result<()> {
+    match directory.rename(caller, name, directory, to_name, RenameMode::NoReplace) {
         // NFS knows no such mode.
-        Err(Errno::EINVAL) => directory.rename(&server, name, directory, to_name, RenameMode::Replace),
+        Err(Errno::EINVAL) => directory.rename(caller, name, directory, to_name, RenameMode::Replace),
         result => result,
     }
 }
 
+/// Returns whether this name leads to this object.
+fn leads_to(directory: &VnodeRef, name: Name<'_>, object: &VnodeRef) -> bool {
+    directory.lookup(&Caller::server(), name).is_ok_and(|entry| entry.vnode.handle() == object.handle())
+}
+
+/// A directory that is emptied: its name in the one before, and the entries that are left, with whether they may be directories.
+struct Emptied {
+    directory: VnodeRef,
+    name: Option<NameBuf>,
+    entries: std::vec::IntoIter<(NameBuf, bool)>,
+}
+
+/// Renames are made as the caller, so that the lower file system checks what the name leads to by then; those that undo others too.
 impl<L: Layer> LayerVnode<L> {
     /// Makes a lower directory, with the layer's own entries in it, if it gets some.
     pub(crate) fn make_filled(&self, caller: &Caller, entry: &LowerEntry<'_>, mode: u32) -> Result<Entry> {
@@ -34,17 +49,24 @@ impl<L: Layer> LayerVnode<L> {
         }
         let temporary = temporary_name(self.layer().kind())?;
         let made = directory.mkdir(&lower_caller, temporary.as_name(), mode)?;
-        let filled = self.fill(&made);
-        if let Err(error) = filled.and_then(|()| rename_unused(directory, temporary.as_name(), name)) {
-            self.dispose(directory, temporary.as_name(), &made.vnode);
-            return Err(error);
+        let placed = self
+            .fill(&made, caller)
+            .and_then(|()| rename_unused(&lower_caller.uncancelled(), directory, temporary.as_name(), name));
+        match placed {
+            // It may have been renamed all the same.
+            Err(error) if !leads_to(directory, name, &made.vnode) => {
+                if leads_to(directory, temporary.as_name(), &made.vnode) {
+                    self.dispose(directory, temporary.as_name(), &made.vnode);
+                }
+                Err(error)
+            }
+            _ => Ok(directory.lookup(&lower_caller, name).unwrap_or(made)),
         }
-        Ok(directory.lookup(&lower_caller, name).unwrap_or(made))
     }
 
     /// Makes the layer's own entries in a new lower directory, also as a user whose umask leaves no access to it.
-    fn fill(&self, made: &Entry) -> Result<()> {
-        let fill = || self.layer().fill_directory(&made.vnode);
+    fn fill(&self, made: &Entry, caller: &Caller) -> Result<()> {
+        let fill = || self.layer().fill_directory(&made.vnode, caller);
         let set_mode = |mode| {
             let changes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
             made.vnode.setattr(&Caller::server(), &changes)
@@ -62,14 +84,19 @@ impl<L: Layer> LayerVnode<L> {
     /// Removes a directory below that has entries of the layer's own only, and is locked.
     ///
     /// # Errors
-    /// `ENOTEMPTY` if it has others.
-    pub(crate) fn remove_filled(&self, entry: &LowerEntry<'_>, victim: &VnodeRef) -> Result<()> {
-        self.check_removable(victim)?;
+    /// `ENOTEMPTY` if it has others, or the name leads to another directory by now.
+    pub(crate) fn remove_filled(&self, caller: &Caller, entry: &LowerEntry<'_>, victim: &VnodeRef) -> Result<()> {
+        self.check_removable(caller, victim)?;
+        let lower_caller = self.layer().map_caller(caller).uncancelled();
         let temporary = temporary_name(self.layer().kind())?;
-        rename_unused(entry.directory(), entry.name(), temporary.as_name())?;
+        rename_unused(&lower_caller, entry.directory(), entry.name(), temporary.as_name())?;
         // What another program has made there meanwhile is not lost.
-        if let Err(error) = self.check_removable(victim) {
-            rename_unused(entry.directory(), temporary.as_name(), entry.name())?;
+        let checked = match leads_to(entry.directory(), temporary.as_name(), victim) {
+            true => self.check_removable(&lower_caller, victim),
+            false => Err(Errno::ENOTEMPTY),
+        };
+        if let Err(error) = checked {
+            rename_unused(&lower_caller, entry.directory(), temporary.as_name(), entry.name())?;
             return Err(error);
         }
         self.dispose(entry.directory(), temporary.as_name(), victim);
@@ -80,24 +107,40 @@ impl<L: Layer> LayerVnode<L> {
     /// of them, if the lower file system can exchange names.
     ///
     /// # Errors
-    /// `ENOTEMPTY` if the other has other entries.
-    pub(crate) fn replace_filled(&self, from: &LowerEntry<'_>, to: &LowerEntry<'_>, victim: &VnodeRef) -> Result<()> {
-        self.check_removable(victim)?;
-        let (server, temporary) = (Caller::server(), temporary_name(self.layer().kind())?);
-        let temporary = temporary.as_name();
-        let rename = |mode| from.directory().rename(&server, from.name(), to.directory(), to.name(), mode);
+    /// `ENOTEMPTY` if the other has other entries, or the name leads to another directory by now.
+    pub(crate) fn replace_filled(
+        &self,
+        caller: &Caller,
+        from: &LowerEntry<'_>,
+        to: &LowerEntry<'_>,
+        victim: &VnodeRef,
+    ) -> Result<()> {
+        self.check_removable(caller, victim)?;
+        let lower_caller = self.layer().map_caller(caller).uncancelled();
+        let rename = |mode| from.directory().rename(&lower_caller, from.name(), to.directory(), to.name(), mode);
         match rename(RenameMode::Exchange) {
             Ok(()) => {
-                if let Err(error) = self.remove_filled(from, victim) {
+                let removed = match leads_to(from.directory(), from.name(), victim) {
+                    true => self.remove_filled(caller, from, victim),
+                    false => Err(Errno::ENOTEMPTY),
+                };
+                if let Err(error) = removed {
                     rename(RenameMode::Exchange)?;
                     return Err(error);
                 }
                 Ok(())
             }
-            Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
-                rename_unused(to.directory(), to.name(), temporary)?;
-                if let Err(error) = self.check_removable(victim).and_then(|()| rename(RenameMode::Replace)) {
-                    rename_unused(to.directory(), temporary, to.name())?;
+            // Who may replace a directory may not always write to it, as moving it to another one needs.
+            Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::EACCES) => {
+                let temporary = temporary_name(self.layer().kind())?;
+                let temporary = temporary.as_name();
+                rename_unused(&lower_caller, to.directory(), to.name(), temporary)?;
+                let checked = match leads_to(to.directory(), temporary, victim) {
+                    true => self.check_removable(&lower_caller, victim),
+                    false => Err(Errno::ENOTEMPTY),
+                };
+                if let Err(error) = checked.and_then(|()| rename(RenameMode::Replace)) {
+                    rename_unused(&lower_caller, to.directory(), temporary, to.name())?;
                     return Err(error);
                 }
                 self.dispose(to.directory(), temporary, victim);
@@ -119,53 +162,55 @@ impl<L: Layer> LayerVnode<L> {
     /// Removes the layer's own entries in a lower directory, directories with what is in them.
     fn clear(&self, directory: &VnodeRef) -> Result<()> {
         let server = Caller::server();
-        // Directories that are emptied, each with its name in the one before: of any depth, since what is below may be hostile.
-        let mut path: Vec<(VnodeRef, Option<NameBuf>)> = vec![(directory.clone(), None)];
-        'directories: while let Some((directory, own_name)) = path.last() {
-            for (name, inner) in self.list_own(directory)? {
-                if let Some(inner) = inner {
-                    path.push((inner, Some(name)));
-                    continue 'directories;
+        let emptied = |directory: VnodeRef, name| {
+            let entries = self.list_own(&directory)?.into_iter();
+            Ok::<_, Errno>(Emptied { directory, name, entries })
+        };
+        // Of any depth, since what is below may be hostile.
+        let mut path = vec![emptied(directory.clone(), None)?];
+        while let Some(top) = path.last_mut() {
+            let Some((name, may_be_directory)) = top.entries.next() else {
+                let name = path.pop().and_then(|done| done.name);
+                if let (Some(parent), Some(name)) = (path.last(), name) {
+                    parent.directory.rmdir(&server, name.as_name())?;
                 }
-                directory.unlink(&server, name.as_name())?;
-            }
-            let own_name = own_name.clone();
-            path.pop();
-            if let (Some((parent, _)), Some(name)) = (path.last(), own_name) {
-                parent.rmdir(&server, name.as_name())?;
+                continue;
+            };
+            let inner = may_be_directory.then(|| top.directory.lookup(&server, name.as_name())).transpose()?;
+            match inner.filter(|inner| inner.vnode.kind() == FileKind::Directory) {
+                Some(inner) => path.push(emptied(inner.vnode, Some(name))?),
+                None => top.directory.unlink(&server, name.as_name())?,
             }
         }
         Ok(())
     }
 
-    /// Checks that a lower directory has entries of the layer's own only, and these too.
-    fn check_removable(&self, directory: &VnodeRef) -> Result<()> {
-        let mut directories = vec![directory.clone()];
+    /// Checks that a lower directory has entries of the layer's own only, these too, and not more than anybody needs.
+    fn check_removable(&self, caller: &Caller, directory: &VnodeRef) -> Result<()> {
+        let (mut directories, mut left) = (vec![directory.clone()], OWN_ENTRIES_MAX);
         while let Some(directory) = directories.pop() {
-            directories.extend(self.list_own(&directory)?.into_iter().filter_map(|(_, inner)| inner));
+            let entries = self.list_own(&directory)?;
+            left = left.checked_sub(entries.len()).ok_or(Errno::ENOTEMPTY)?;
+            for (name, _) in entries.into_iter().filter(|(_, may_be_directory)| *may_be_directory) {
+                caller.cancellation().check()?;
+                let inner = directory.lookup(&Caller::server(), name.as_name())?.vnode;
+                directories.extend(Some(inner).filter(|inner| inner.kind() == FileKind::Directory));
+            }
         }
         Ok(())
     }
 
-    /// Returns the entries of a lower directory, with those that are directories.
+    /// Returns the entries of a lower directory, with whether they may be directories.
     ///
     /// # Errors
-    /// `ENOTEMPTY` if one is not the layer's own.
-    fn list_own(&self, directory: &VnodeRef) -> Result<Vec<(NameBuf, Option<VnodeRef>)>> {
+    /// `ENOTEMPTY` if one is not the layer's own, or there are too many.
+    fn list_own(&self, directory: &VnodeRef) -> Result<Vec<(NameBuf, bool)>> {
         let (server, mut entries, mut has_others) = (Caller::server(), Vec::new(), false);
         directory.open_directory(&server)?.read(&server, 0, &mut |entry: DirectoryEntry<'_>| {
-            has_others |= !self.is_own(entry.name);
-            entries.push((entry.name.to_owned(), entry.kind));
+            has_others |= !self.is_own(entry.name) || entries.len() == OWN_ENTRIES_MAX;
+            entries.push((entry.name.to_owned(), entry.kind.is_none_or(|kind| kind == FileKind::Directory)));
             if has_others { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        if has_others {
-            return Err(Errno::ENOTEMPTY);
-        }
-        let with_directory = |(name, kind): (NameBuf, Option<FileKind>)| {
-            let may_be_directory = kind.is_none_or(|kind| kind == FileKind::Directory);
-            let inner = may_be_directory.then(|| directory.lookup(&server, name.as_name())).transpose()?;
-            Ok((name, inner.map(|entry| entry.vnode).filter(|inner| inner.kind() == FileKind::Directory)))
-        };
-        entries.into_iter().map(with_directory).collect()
+        if has_others { Err(Errno::ENOTEMPTY) } else { Ok(entries) }
     }
 }

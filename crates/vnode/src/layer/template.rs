@@ -189,12 +189,13 @@ pub trait Layer: Send + Sync + Sized + 'static {
         false
     }
 
-    /// Makes the layer's own entries in a new lower directory, which nobody sees yet: one that fails, or a server that ends, leaves
+    /// Makes the layer's own entries in a new lower directory, which nobody sees yet and `caller` has asked for. What has to be
+    /// there with the directory after a power cut is synchronized, as [`super::write_own_file`] does. One that fails, or a server that ends, leaves
     /// nothing that is shown. Only with [`OwnEntries::in_new_directories`]. Default: makes none.
     ///
     /// # Errors
     /// The directory is not made, and mkdir(2) fails with this error.
-    fn fill_directory(&self, lower: &VnodeRef) -> Result<()> {
+    fn fill_directory(&self, lower: &VnodeRef, caller: &Caller) -> Result<()> {
         Ok(())
     }
 

@@ -1,0 +1,151 @@
+//! A fan-out whose changes go to all branches: they stay the same, whoever works beside and whatever breaks.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{create, memory, name, root};
+use vnode::fan_out::{Changes, Routing, join};
+use vnode::layer::{Layer, LayerFile, LayerVnode, stack};
+use vnode::{Caller, Errno, FileSystemRef, Name, OpenFlags, RenameMode, Result, VnodeRef};
+
+/// Does something before the next rename or creation.
+#[derive(Clone, Default)]
+struct Before(Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+
+impl Layer for Before {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "before"
+    }
+
+    fn rename(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        from: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let action = self.0.lock().unwrap().take();
+        if let Some(action) = action {
+            action();
+        }
+        node.forward_rename(caller, from, to, to_name, mode)
+    }
+
+    fn create(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        how: &vnode::Creation,
+    ) -> Result<vnode::Created> {
+        let action = self.0.lock().unwrap().take();
+        if let Some(action) = action {
+            action();
+        }
+        node.forward_create(caller, name, how)
+    }
+}
+
+struct InAll;
+
+impl Routing for InAll {
+    fn changes(&self) -> Changes {
+        Changes::InAll
+    }
+}
+
+#[test]
+fn a_parent_that_is_asked_for_during_a_rename_mixes_no_branches() {
+    let (first, second, before) = (memory(), memory(), Before::default());
+    let mirror = join(vec![first.clone(), stack(before.clone(), second.clone())], InAll);
+    let top = mirror.root();
+    let make = |directory: &VnodeRef, text: &str| directory.mkdir(&root(), name(text), 0o755).unwrap().vnode;
+    let (one, two) = (make(&top, "one"), make(&top, "two"));
+    let moved = make(&one, "moved");
+    create(&one, &root(), "precious", 0o644);
+    create(&two, &root(), "precious", 0o644);
+    // What a listing of the moved directory does, for its entry `..`.
+    *before.0.lock().unwrap() = Some(Box::new(move || {
+        let (done, is_done) = channel();
+        std::thread::spawn(move || {
+            let _ = moved.parent(&root());
+            let _ = done.send(());
+        });
+        let _ = is_done.recv_timeout(Duration::from_millis(300));
+    }));
+    one.rename(&root(), name("moved"), &two, name("moved"), RenameMode::Replace).unwrap();
+    two.unlink(&root(), name("precious")).unwrap();
+    let is_there = |branch: &FileSystemRef, path: &str| common::walk(branch, &root(), path).is_ok();
+    assert!(is_there(&first, "one/precious") && !is_there(&first, "two/precious"));
+    assert!(is_there(&second, "one/precious"), "removed in the second branch, where nobody has removed it");
+    assert!(!is_there(&second, "two/precious"));
+}
+
+/// A branch whose writes fail from some time on, after they were made or without.
+#[derive(Clone, Default)]
+struct Broken {
+    is_broken: Arc<AtomicBool>,
+    is_full: Arc<AtomicBool>,
+}
+
+impl Layer for Broken {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "broken"
+    }
+
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(Errno::ENOSPC);
+        }
+        let written = file.forward_write_at(caller, offset, data, kill)?;
+        if self.is_broken.load(Ordering::Relaxed) { Err(Errno::EIO) } else { Ok(written) }
+    }
+}
+
+#[test]
+fn a_branch_that_may_have_what_another_refused_fails() {
+    let (broken, full) = (Broken::default(), Broken::default());
+    let (first, second) = (memory(), memory());
+    let mirror = join(vec![stack(broken.clone(), first.clone()), stack(full.clone(), second.clone())], InAll);
+    let (_, file) = create(&mirror.root(), &root(), "file", 0o644);
+    broken.is_broken.store(true, Ordering::Relaxed);
+    full.is_full.store(true, Ordering::Relaxed);
+    let written = file.write_at(&root(), 0, b"data", false);
+    broken.is_broken.store(false, Ordering::Relaxed);
+    full.is_full.store(false, Ordering::Relaxed);
+    file.write_at(&root(), 4, b"more", false).unwrap();
+    let of = |branch: &FileSystemRef| common::contents(&common::walk(branch, &root(), "file").unwrap().vnode, &root());
+    assert_eq!(written, Err(Errno::ENOSPC));
+    assert_eq!(of(&first), b"data", "it is not used any more");
+    assert_eq!(of(&second), b"\0\0\0\0more");
+    assert_eq!(common::contents(&common::walk(&mirror, &root(), "file").unwrap().vnode, &root()), of(&second));
+}
+
+#[test]
+fn a_truncating_creation_and_a_write_come_in_one_order_in_all_branches() {
+    let (first, second, before) = (memory(), memory(), Before::default());
+    let mirror = join(vec![first.clone(), stack(before.clone(), second.clone())], InAll);
+    let (_, file) = create(&mirror.root(), &root(), "file", 0o644);
+    *before.0.lock().unwrap() = Some(Box::new(move || {
+        let (done, is_done) = channel();
+        std::thread::spawn(move || {
+            let _ = done.send(file.write_at(&root(), 0, b"data", false));
+        });
+        let _ = is_done.recv_timeout(Duration::from_millis(300));
+    }));
+    let how = vnode::Creation { mode: 0o644, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
+    mirror.root().create(&root(), name("file"), &how).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let of = |branch: &FileSystemRef| common::contents(&common::walk(branch, &root(), "file").unwrap().vnode, &root());
+    assert_eq!(of(&first), of(&second));
+}
