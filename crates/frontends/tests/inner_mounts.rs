@@ -6,12 +6,12 @@ use plyfs_frontends::fuse::MountOptions;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use support::{Mounted, as_user, memory, mount_with};
+use support::{Mounted, NotifierProbe, as_user, memory, mount_with};
 use vnode::layer::{Layer, LayerVnode, Operation, stack};
-use vnode::{Caller, Creation, Errno, FileSystemRef, Name, Needs, Notifier, OpenFlags, Promises, Result};
+use vnode::{Caller, Creation, Errno, FileSystemRef, Name, Needs, OpenFlags, Promises, Result};
 
 /// A file system in memory, mounted on a directory. Unmounted when dropped.
 struct Inner(PathBuf);
@@ -114,26 +114,6 @@ fn names_are_revalidated_when_search_permission_is_removed() {
     assert!(as_user(1234, &format!("stat {}", mounted.path("d2/c/f").display())));
 }
 
-/// Gives the front end's notifier to a test, which changes what is below.
-#[derive(Clone, Default)]
-struct NotifierProbe(Arc<OnceLock<Arc<dyn Notifier>>>);
-
-impl Layer for NotifierProbe {
-    type State = ();
-
-    fn kind(&self) -> &'static str {
-        "told"
-    }
-
-    fn promises(&self) -> Promises {
-        Promises::TRANSPARENT
-    }
-
-    fn set_notifier(&self, notifier: &Arc<dyn Notifier>) {
-        let _ = self.0.set(Arc::clone(notifier));
-    }
-}
-
 fn create(below: &FileSystemRef, name: &str, data: &[u8]) {
     let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
     let name = Name::new(name.as_bytes()).unwrap();
@@ -166,7 +146,7 @@ fn invalidating_everything_keeps_names_and_inner_mounts() {
         if withheld.is_empty() {
             assert!(fs::metadata(mounted.path("gone")).is_ok(), "the kernel keeps no names: this tests nothing");
         }
-        notifier_slot.0.get().unwrap().everything_changed();
+        notifier_slot.notifier().everything_changed();
         assert!(mounted.mount.wait_until_notified(Duration::from_secs(10)));
 
         assert!(fs::metadata(mounted.path("gone")).is_err(), "a name that is gone, of a file that is in use");

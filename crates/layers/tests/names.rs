@@ -3,12 +3,10 @@
 mod common;
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex};
 
+use common::reporting::{Notes, Reporting};
 use common::{create, layer, list, memory, name, root, walk};
-use vnode::{
-    Errno, FileSystem, FileSystemRef, Handle, Name, NameBuf, Notifier, Properties, RenameMode, Result, VnodeRef,
-};
+use vnode::{Errno, FileSystem, FileSystemRef, Name, NameBuf, Notifier, RenameMode};
 
 #[test]
 fn names_are_longer_below_and_as_given_above() {
@@ -97,82 +95,16 @@ fn paths_are_those_above() {
     assert_eq!(file.path(), Err(Errno::ENOENT));
 }
 
-/// A file system that reports changes when a test has it do so.
-struct Reporting {
-    file_system: FileSystemRef,
-    notifier: Mutex<Option<Arc<dyn Notifier>>>,
-}
-
-impl Reporting {
-    fn notifier(&self) -> Arc<dyn Notifier> {
-        self.notifier.lock().unwrap().clone().unwrap()
-    }
-}
-
-impl FileSystem for Reporting {
-    fn root(&self) -> VnodeRef {
-        self.file_system.root()
-    }
-
-    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
-        self.file_system.resolve(handle)
-    }
-
-    fn properties(&self) -> Properties {
-        self.file_system.properties()
-    }
-
-    fn describe(&self) -> Vec<vnode::Description> {
-        self.file_system.describe()
-    }
-
-    fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
-        *self.notifier.lock().unwrap() = Some(notifier);
-    }
-}
-
-/// What a notifier was told, as text.
-#[derive(Default)]
-struct Notes(Mutex<Vec<String>>);
-
-impl Notes {
-    fn add(&self, note: String) {
-        self.0.lock().unwrap().push(note);
-    }
-
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
-    }
-}
-
-impl Notifier for Notes {
-    fn attributes_changed(&self, _: &Handle) {
-        self.add("attributes".to_owned());
-    }
-
-    fn data_changed(&self, _: &Handle, offset: u64, length: u64) {
-        self.add(format!("data {offset} {length}"));
-    }
-
-    fn entry_changed(&self, _: &Handle, name: Name<'_>) {
-        self.add(format!("entry {}", name.display()));
-    }
-
-    fn everything_changed(&self) {
-        self.add("everything".to_owned());
-    }
-}
-
 /// What is reported above these layers when a file below them changed.
 fn reported(put_on: impl Fn(FileSystemRef) -> FileSystemRef) -> Vec<String> {
-    let lower = Arc::new(Reporting { file_system: memory(), notifier: Mutex::default() });
-    let (upper, notes) = (put_on(lower.clone()), Arc::new(Notes::default()));
-    upper.set_notifier(notes.clone());
+    let lower = Reporting::new();
+    let upper = put_on(lower.clone());
+    let notes = Notes::of(&upper);
     let directory = lower.root().handle();
-    lower.notifier().entry_changed(&directory, name("file.long"));
-    lower.notifier().entry_changed(&directory, name("hidden"));
-    lower.notifier().data_changed(&directory, 10, 5);
-    lower.notifier().attributes_changed(&directory);
+    lower.notifiers.entry_changed(&directory, name("file.long"));
+    lower.notifiers.entry_changed(&directory, name("hidden"));
+    lower.notifiers.data_changed(&directory, 10, 5);
+    lower.notifiers.attributes_changed(&directory);
     notes.take()
 }
 

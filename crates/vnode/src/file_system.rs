@@ -59,11 +59,12 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(ControlError::UnknownTarget(command.target.clone()))
     }
 
-    /// Sets the receiver of notifications about changes that did not come from above. Called once, before the first
-    /// operation. Layers over other file systems pass it down, wrapped where names or handles change. Default: reports
-    /// nothing.
-    fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
-        drop(notifier);
+    /// Adds a receiver of notifications about changes that did not come from above. Each front end that serves the file
+    /// system adds its own, before its first operation, and all are told; one is a receiver as long as whoever added it
+    /// refers to it. Layers over other file systems keep their receivers, and are receivers below, where names or handles
+    /// change by translating. [`Notifiers`](crate::Notifiers) are such a list. Default: reports nothing.
+    fn add_notifier(&self, notifier: &Arc<dyn Notifier>) {
+        let _ = notifier;
     }
 
     /// Sets the directory on which the stack is about to be mounted, opened while it is still visible. Called before

@@ -10,10 +10,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use vnode::layer::Layer;
-use vnode::{FileSystemRef, Promises};
+use vnode::{FileSystemRef, Notifier, Promises};
 
 /// A mount on a directory of its own, unmounted when dropped.
 pub(crate) struct Mounted {
@@ -184,4 +184,31 @@ pub(crate) fn thousands_wait_for_a_lock(mounted: &Mounted) {
         flock(&holder, FlockOperation::Unlock).unwrap();
         waiters.into_iter().for_each(|waiter| waiter.join().unwrap().unwrap());
     });
+}
+
+/// Gives the stack's notifier to a test, which changes what is below.
+#[derive(Clone, Default)]
+pub(crate) struct NotifierProbe(Arc<OnceLock<Arc<dyn Notifier>>>);
+
+impl NotifierProbe {
+    /// The notifier, which tells all front ends.
+    pub(crate) fn notifier(&self) -> &Arc<dyn Notifier> {
+        self.0.get().expect("a layer is given its notifier when it is stacked")
+    }
+}
+
+impl Layer for NotifierProbe {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "told"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
+    fn set_notifier(&self, notifier: &Arc<dyn Notifier>) {
+        let _ = self.0.set(Arc::clone(notifier));
+    }
 }

@@ -4,12 +4,11 @@
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
 use std::time::Duration;
 
-use vnode::{AccessMode, Caller, Claim, Control, ControlError, Errno, KeptAccessTimes};
+use vnode::{AccessMode, Caller, Claim, Control, ControlError, Errno, KeptAccessTimes, Notifier};
 
 use super::branch::branches::{BranchBase, BranchMember, BranchSlot, UnusableBranch, UnusableReason, open_branch};
 use super::branch::claim;
 use super::branch::register::BranchRegister;
-use super::file_system::ChangeForwarder;
 use super::operations::file::UnionFile;
 use super::state::Union;
 use crate::{BranchMode, Refusal};
@@ -94,9 +93,7 @@ impl Union {
             if at > groups.len() {
                 return Err(bad_position(groups));
             }
-            if let Some(notifier) = &*self.notifier.lock().unwrap_or_else(PoisonError::into_inner) {
-                branch.file_system.set_notifier(Arc::new(ChangeForwarder(Arc::clone(notifier))));
-            }
+            self.notifications.forward_from(&*branch.file_system);
             if let Some(directory) = self.mount_point.get() {
                 branch.file_system.set_mount_point(std::os::fd::AsFd::as_fd(directory));
             }
@@ -200,8 +197,7 @@ impl Union {
 
     /// Flushes what programs have written to the branches, including the front end's caches.
     pub(crate) fn flush_to_branches(&self) -> Result<(), ControlError> {
-        let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match notifier.is_none_or(|notifier| notifier.write_back()) {
+        match self.notifications.receivers().write_back() {
             true => Ok(()),
             false => Err(refused("what programs have written does not arrive in the branches; nothing was changed")),
         }
@@ -283,12 +279,9 @@ pub(crate) struct BranchChange<'a> {
 }
 
 impl Union {
-    /// Notifies the front end that everything that it caches may be outdated. No operation may be waiting for this thread.
+    /// Notifies the front ends that everything that they cache may be outdated. No operation may be waiting for this thread.
     pub(crate) fn notify_everything_changed(&self) {
-        let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(notifier) = notifier {
-            notifier.everything_changed();
-        }
+        self.notifications.receivers().everything_changed();
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use vnode::{
-    AccessControl, Claim, ClaimFlag, Control, ControlError, Description, FileSystem, Handle, KeptAccessTimes, Name,
-    Needs, Notifier, Promises, Properties, Result, TimesTell, VnodeRef, profile,
+    AccessControl, Claim, ClaimFlag, Control, ControlError, Description, FileSystem, Handle, KeptAccessTimes, Needs,
+    Notifier, Promises, Properties, Result, TimesTell, VnodeRef, profile,
 };
 
 use super::branch::branches::{BranchSlot, Branches, UnusableBranch, UnusableReason};
@@ -186,15 +186,11 @@ impl FileSystem for UnionFileSystem {
         }
     }
 
-    fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
-        for slot in self.union.branches.slots().iter() {
-            slot.member.base.file_system.set_notifier(Arc::new(ChangeForwarder(Arc::clone(&notifier))));
-        }
-        for view in self.union.mount_state.views() {
-            view.file_system().set_notifier(Arc::new(ChangeForwarder(Arc::clone(&notifier))));
-            view.union().notify(Arc::clone(&notifier));
-        }
-        self.union.notify(notifier);
+    fn add_notifier(&self, notifier: &Arc<dyn Notifier>) {
+        let Union { notifications, branches, mount_state, .. } = &*self.union;
+        notifications.receivers().add(notifier);
+        branches.slots().iter().for_each(|slot| notifications.forward_from(&*slot.member.base.file_system));
+        mount_state.views().iter().for_each(|view| notifications.forward_from(view.file_system()));
     }
 }
 
@@ -213,29 +209,4 @@ pub(crate) fn branch_error(UnusableBranch { label, reason }: UnusableBranch) -> 
         UnusableReason::Refused(reason) => OptionProblem::RefusedBranch(reason),
     };
     OptionError { layer: NAME, key: label, problem }
-}
-
-/// Forwards the news that something has changed in a branch. What users see of it may depend on all branches.
-pub(crate) struct ChangeForwarder(pub(crate) Arc<dyn Notifier>);
-
-impl Notifier for ChangeForwarder {
-    fn write_back(&self) -> bool {
-        self.0.write_back()
-    }
-
-    fn attributes_changed(&self, _: &Handle) {
-        self.0.everything_changed();
-    }
-
-    fn data_changed(&self, _: &Handle, _: u64, _: u64) {
-        self.0.everything_changed();
-    }
-
-    fn entry_changed(&self, _: &Handle, _: Name<'_>) {
-        self.0.everything_changed();
-    }
-
-    fn everything_changed(&self) {
-        self.0.everything_changed();
-    }
 }

@@ -21,6 +21,7 @@ pub(crate) mod copy_up;
 pub(crate) mod file_system;
 pub(crate) mod identity;
 pub(crate) mod node;
+pub(crate) mod notifications;
 pub(crate) mod operations;
 mod options;
 pub(crate) mod settings;

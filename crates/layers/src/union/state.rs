@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use vnode::{Caller, Errno, FileKind, Handle, KeptAccessTimes, KeyedLocks, Name, Notifier, Result, StatFs};
+use vnode::{Caller, Errno, FileKind, Handle, KeptAccessTimes, KeyedLocks, Name, Result, StatFs};
 
 use super::branch::branches::{BranchMember, Branches};
 use super::branch::recovery::RecoverySchedule;
@@ -14,6 +14,7 @@ use super::cache::foreign_changes::ForeignChanges;
 use super::cache::recent_directories::RecentDirectories;
 use super::identity;
 use super::node::{Node, NodeTable};
+use super::notifications::Notifications;
 use super::operations::file::UnionFile;
 use super::settings::UnionSettings;
 use crate::BranchOpener;
@@ -32,7 +33,8 @@ pub(crate) struct Union {
     pub(crate) root: OnceLock<Weak<Node>>,
     /// Open files that the kernel may be reading and writing directly.
     pub(crate) direct_files: Mutex<HashMap<usize, Weak<UnionFile>>>,
-    pub(crate) notifier: Mutex<Option<Arc<dyn Notifier>>>,
+    /// Receivers of notifications, shared with the unions of its views.
+    pub(crate) notifications: Notifications,
     /// Labels of branches that were missing when the union was created.
     pub(crate) missing: Mutex<Vec<String>>,
     pub(crate) recent_directories: RecentDirectories,
@@ -74,7 +76,7 @@ impl Union {
             view_state: None,
             root: OnceLock::new(),
             direct_files: Mutex::default(),
-            notifier: Mutex::default(),
+            notifications: Notifications::default(),
             recent_directories: RecentDirectories::default(),
             recovery: RecoverySchedule::default(),
             is_retrying_merges: AtomicBool::new(false),
@@ -127,11 +129,6 @@ impl Union {
         let path = BranchMember::path_in_layer(&base, &object)?;
         let node = self.node_at_path(&path).map_err(|error| if error == Errno::EIO { error } else { Errno::ESTALE })?;
         if node.identity.handle == *handle { Ok(node) } else { Err(Errno::ESTALE) }
-    }
-
-    /// Sets the notifier that is informed of changes from now on.
-    pub(crate) fn notify(&self, notifier: Arc<dyn Notifier>) {
-        *self.notifier.lock().unwrap_or_else(PoisonError::into_inner) = Some(notifier);
     }
 
     /// Space in the leftmost writable branch, where most new objects are created.

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use vnode::{ControlError, FileSystem};
 
@@ -12,7 +12,6 @@ use crate::union::branch::branches::{Branches, open_branch};
 use crate::union::branch::claim;
 use crate::union::branch::register::{BranchLocation, BranchRegister};
 use crate::union::commands::{CommandArguments, cannot_be_used, refused};
-use crate::union::file_system::ChangeForwarder;
 use crate::union::settings::UnionSettings;
 use crate::union::state::Union;
 use crate::{Branch, BranchMode};
@@ -131,10 +130,7 @@ impl Union {
         let base = Arc::clone(&own[0].member.base);
         let mut slots = with_shared(own, &shared);
         let view_state = ViewState { base, is_removed: AtomicBool::new(false) };
-        let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(notifier) = &notifier {
-            file_system.set_notifier(Arc::new(ChangeForwarder(Arc::clone(notifier))));
-        }
+        self.notifications.forward_from(&*file_system);
         if let Some(directory) = self.mount_point.get() {
             file_system.set_mount_point(directory.as_fd());
         }
@@ -144,7 +140,7 @@ impl Union {
         let mut union = Union::new(Branches::from_slots(Vec::new(), Arc::default()), register.clone(), settings, None);
         union.mount_state = Arc::clone(&self.mount_state);
         union.view_state = Some(view_state);
-        union.notifier = Mutex::new(notifier);
+        union.notifications = self.notifications.clone();
         union.assign_modes(&mut slots);
         let union = Arc::new(union);
         union.replace_branches(slots, &register);

@@ -5,6 +5,7 @@
 pub(crate) mod codecs;
 pub(crate) mod interrupted;
 pub(crate) mod plain;
+pub(crate) mod reporting;
 pub(crate) mod steps;
 pub(crate) mod unions;
 

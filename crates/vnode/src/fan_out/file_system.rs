@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::handle::{MAX_BRANCHES, is_digest, of_branch, parse};
 use super::health::BranchHealth;
@@ -10,7 +10,7 @@ use super::object::FanOut;
 use super::routing::Routing;
 use crate::{
     Claim, Control, ControlError, Description, Errno, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks,
-    LiveTable, Name, Needs, Notifier, Promises, Properties, Result, VnodeRef,
+    LiveTable, Name, Needs, Notifier, Notifiers, Promises, Properties, Result, VnodeRef,
 };
 
 /// Joins these file systems into one, the one with the highest priority first.
@@ -29,6 +29,8 @@ pub fn join(branches: Vec<FileSystemRef>, routing: impl Routing) -> FileSystemRe
         names: KeyedLocks::default(),
         failing: Mutex::default(),
         has_digests: AtomicBool::new(false),
+        notifiers: Arc::default(),
+        branch_notifiers: OnceLock::new(),
     })))
 }
 
@@ -103,10 +105,12 @@ impl FileSystem for FanOutFileSystem {
         Err(ControlError::UnknownTarget(command.target.clone()))
     }
 
-    fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
-        for (branch, file_system) in self.0.branches.iter().enumerate() {
-            file_system.set_notifier(Arc::new(BranchNotifier { branch, notifier: Arc::clone(&notifier) }));
-        }
+    fn add_notifier(&self, notifier: &Arc<dyn Notifier>) {
+        let FanOut { branches, notifiers, branch_notifiers, .. } = &*self.0;
+        notifiers.add(notifier);
+        let of_branch = |branch| Arc::new(BranchNotifier { branch, upper: Arc::clone(notifiers) }) as Arc<dyn Notifier>;
+        let own = branch_notifiers.get_or_init(|| (0..branches.len()).map(of_branch).collect());
+        branches.iter().zip(own).for_each(|(branch, own)| branch.add_notifier(own));
     }
 
     fn set_mount_point(&self, directory: BorrowedFd<'_>) {
@@ -121,32 +125,32 @@ impl FileSystem for FanOutFileSystem {
 /// Passes on the notifications of changes in a branch.
 struct BranchNotifier {
     branch: usize,
-    notifier: Arc<dyn Notifier>,
+    upper: Arc<Notifiers>,
 }
 
 impl Notifier for BranchNotifier {
     fn write_back(&self) -> bool {
-        self.notifier.write_back()
+        self.upper.write_back()
     }
 
     fn attributes_changed(&self, object: &Handle) {
-        self.notifier.attributes_changed(&of_branch(self.branch, object));
+        self.upper.attributes_changed(&of_branch(self.branch, object));
     }
 
     fn data_changed(&self, object: &Handle, offset: u64, length: u64) {
-        self.notifier.data_changed(&of_branch(self.branch, object), offset, length);
+        self.upper.data_changed(&of_branch(self.branch, object), offset, length);
     }
 
     fn entry_changed(&self, directory: &Handle, name: Name<'_>) {
         if self.branch == 0 {
-            self.notifier.entry_changed(&of_branch(self.branch, directory), name);
+            self.upper.entry_changed(&of_branch(self.branch, directory), name);
         } else {
             // The directory may be known by its branch object in another branch.
-            self.notifier.everything_changed();
+            self.upper.everything_changed();
         }
     }
 
     fn everything_changed(&self) {
-        self.notifier.everything_changed();
+        self.upper.everything_changed();
     }
 }

@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use super::handle::{inode_number, is_digest, of_branch};
 use super::health::{BranchHealth, is_of_storage};
 use super::routing::{Changes, Routing};
 use crate::{
-    Attributes, Caller, Entry, Errno, FileSystemRef, Handle, KeyedGuard, KeyedLocks, LiveTable, Name, Result, VnodeRef,
+    Attributes, Caller, Entry, Errno, FileSystemRef, Handle, KeyedGuard, KeyedLocks, LiveTable, Name, Notifier,
+    Notifiers, Result, VnodeRef,
 };
 
 /// Branch objects of an object, by branch.
@@ -43,6 +44,10 @@ pub(crate) struct FanOut {
     pub(crate) failing: Mutex<()>,
     /// Whether objects have handles that are not valid after a restart.
     pub(crate) has_digests: AtomicBool,
+    /// Receivers of notifications.
+    pub(crate) notifiers: Arc<Notifiers>,
+    /// The receivers of each branch's notifications, once there are receivers above.
+    pub(crate) branch_notifiers: OnceLock<Vec<Arc<dyn Notifier>>>,
 }
 
 /// An object of a fan-out.

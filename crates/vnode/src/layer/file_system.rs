@@ -1,16 +1,18 @@
 //! A layer on a file system, as a file system.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::template::{Layer, LayerVnode, Mount, declared};
 use crate::{
     Caller, Claim, Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks,
-    LiveTable, Name, Notifier, Properties, Result, VnodeRef,
+    LiveTable, Name, Notifier, Notifiers, Properties, Result, VnodeRef,
 };
 
 /// Puts a layer on a file system.
 pub fn stack<L: Layer>(layer: L, lower: FileSystemRef) -> FileSystemRef {
+    let notifiers = Arc::new(Notifiers::default());
+    layer.set_notifier(&(Arc::clone(&notifiers) as Arc<dyn Notifier>));
     Arc::new(LayerFileSystem(Arc::new(Mount {
         layer,
         lower,
@@ -18,6 +20,8 @@ pub fn stack<L: Layer>(layer: L, lower: FileSystemRef) -> FileSystemRef {
         data_locks: KeyedLocks::default(),
         name_locks: KeyedLocks::default(),
         reported: Mutex::default(),
+        notifiers,
+        translator: OnceLock::new(),
     })))
 }
 
@@ -93,21 +97,24 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
         self.0.lower.keep_access_times(kept);
     }
 
-    fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
-        self.0.layer.set_notifier(&notifier);
-        let Properties { promises, .. } = declared(&self.0.layer);
-        if promises.names_untouched && promises.data_untouched {
-            self.0.lower.set_notifier(notifier);
-        } else {
-            self.0.lower.set_notifier(Arc::new(Translator { mount: Arc::downgrade(&self.0), upper: notifier }));
-        }
+    fn add_notifier(&self, notifier: &Arc<dyn Notifier>) {
+        let Mount { layer, lower, notifiers, translator, .. } = &*self.0;
+        notifiers.add(notifier);
+        let Properties { promises, .. } = declared(layer);
+        lower.add_notifier(translator.get_or_init(|| {
+            if promises.names_untouched && promises.data_untouched {
+                Arc::clone(notifiers) as Arc<dyn Notifier>
+            } else {
+                Arc::new(Translator { mount: Arc::downgrade(&self.0), upper: Arc::clone(notifiers) })
+            }
+        }));
     }
 }
 
 /// Passes notifications of the lower file system up in this layer's names and offsets.
 struct Translator<L: Layer> {
     mount: Weak<Mount<L>>,
-    upper: Arc<dyn Notifier>,
+    upper: Arc<Notifiers>,
 }
 
 impl<L: Layer> Notifier for Translator<L> {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::block_map::log::Log;
 use super::operation::Operation;
@@ -13,8 +13,8 @@ use super::state::LayerState;
 use crate::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
     DirectoryEntry, Entry, Errno, FileKind, FileSystemRef, Handle, KeyedLocks, LiveTable, Lock, LockOwner, Name, Needs,
-    Notifier, OpenDirectoryRef, OpenFileRef, OpenFlags, Promises, Properties, RenameMode, Result, SeekTarget,
-    SetAttributes, StatFs, VnodeRef, XattrMode,
+    Notifier, Notifiers, OpenDirectoryRef, OpenFileRef, OpenFlags, Promises, Properties, RenameMode, Result,
+    SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
 /// Returns what a layer by itself leaves untouched and needs.
@@ -89,8 +89,9 @@ pub trait Layer: Send + Sync + Sized + 'static {
         Err(ControlError::UnknownCommand { target, command })
     }
 
-    /// Sets the receiver of notifications about changes that did not come from above, as
-    /// [`crate::FileSystem::set_notifier`]: for a layer whose commands change what it shows. Default: reports nothing.
+    /// Sets the receiver of notifications about changes that did not come from above, which passes them on to all that
+    /// [`crate::FileSystem::add_notifier`] adds: for a layer whose commands change what it shows. Called once, before the
+    /// first operation. Default: reports nothing.
     fn set_notifier(&self, notifier: &Arc<dyn Notifier>) {}
 
     // Hooks.
@@ -698,6 +699,10 @@ pub(crate) struct Mount<L: Layer> {
     pub(crate) name_locks: KeyedLocks<Handle>,
     /// Lower objects of which an error was logged.
     pub(crate) reported: Mutex<HashSet<Handle>>,
+    /// Receivers of notifications.
+    pub(crate) notifiers: Arc<Notifiers>,
+    /// The layer as a receiver of the lower file system's notifications, once there are receivers above.
+    pub(crate) translator: OnceLock<Arc<dyn Notifier>>,
 }
 
 /// A vnode of the layer `L` over a vnode of the lower file system.

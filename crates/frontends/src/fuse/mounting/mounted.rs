@@ -26,7 +26,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use vnode::FileSystemRef;
+use vnode::{FileSystemRef, Notifier};
 
 /// A mounted stack. Threads of this process serve it until somebody unmounts it; dropping the value unmounts it, lazily if it
 /// is in use.
@@ -38,6 +38,8 @@ pub struct Mount {
     dispatcher: Arc<Dispatcher>,
     session: Session<Dispatcher>,
     statistics: Arc<Statistics>,
+    /// Receiver of the stack's notifications while it is mounted.
+    _notifier: Arc<KernelNotifier>,
 }
 
 impl Mount {
@@ -84,9 +86,15 @@ impl Mount {
         let served = serve(file_system, &device, &listed, options, &mut decisions);
         let served = served.and_then(|served| unmet_requirement(&decisions, options).map_or(Ok(served), Err));
         match served {
-            Ok((dispatcher, session, statistics)) => {
-                Ok(Mount { mount_point: listed.path, number: listed.mount, decisions, dispatcher, session, statistics })
-            }
+            Ok((dispatcher, session, statistics, notifier)) => Ok(Mount {
+                mount_point: listed.path,
+                number: listed.mount,
+                decisions,
+                dispatcher,
+                session,
+                statistics,
+                _notifier: notifier,
+            }),
             Err(error) => {
                 if let Err(left) = unmount(listed.mount, UnmountMode::Abort) {
                     tracing::error!(%left, "a mount that cannot be served stays on {}", listed.path.display());
@@ -217,7 +225,7 @@ impl Drop for Mount {
     }
 }
 
-type ServingState = (Arc<Dispatcher>, Session<Dispatcher>, Arc<Statistics>);
+type ServingState = (Arc<Dispatcher>, Session<Dispatcher>, Arc<Statistics>, Arc<KernelNotifier>);
 
 fn serve(
     file_system: FileSystemRef,
@@ -233,7 +241,7 @@ fn serve(
     let (notifications, _ends_with_its_senders) = NotificationSender::start(Arc::clone(device)).map_err(no_thread)?;
     let expiry = ExpiryQueue::default();
     let notifier = Arc::new(KernelNotifier::new(notifications.clone(), expiry.clone()));
-    file_system.set_notifier(notifier.clone());
+    file_system.add_notifier(&(Arc::clone(&notifier) as Arc<dyn Notifier>));
     log_negotiated(&negotiated);
     let dispatcher = Arc::new(Dispatcher::new(
         file_system,
@@ -255,7 +263,7 @@ fn serve(
         tracing::warn!(%error, "the queues of the processors cannot be set up: all requests come through the device");
         decisions.uring = Err("its queues could not be set up");
     }
-    Ok((dispatcher, session, statistics))
+    Ok((dispatcher, session, statistics, notifier))
 }
 
 /// Starts the thread that notifies the kernel of stale names; it ends with the connection.
