@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::{Cancellation, Result};
+use crate::{Cancellation, Result, Sharded};
 
 /// Number of tables, each with a mutex that is never held while a thread waits or works.
 const SHARDS: usize = 64;
@@ -18,7 +18,7 @@ const WHOLE: Range<u64> = 0..u64::MAX;
 /// One lock for each key.
 #[derive(Debug)]
 pub struct KeyedLocks<K> {
-    shards: [Shard<K>; SHARDS],
+    shards: Sharded<Shard<K>, SHARDS>,
     hasher: RandomState,
 }
 
@@ -53,9 +53,13 @@ pub struct KeyedGuard<'a, K: Eq> {
 
 impl<K> Default for KeyedLocks<K> {
     fn default() -> Self {
-        let queue = || Mutex::new(Queue { locks: Vec::new(), next: 0 });
-        let shard = || Shard { queue: queue(), released: Condvar::new() };
-        Self { shards: std::array::from_fn(|_| shard()), hasher: RandomState::new() }
+        Self { shards: Sharded::default(), hasher: RandomState::new() }
+    }
+}
+
+impl<K> Default for Shard<K> {
+    fn default() -> Self {
+        Self { queue: Mutex::new(Queue { locks: Vec::new(), next: 0 }), released: Condvar::new() }
     }
 }
 
@@ -112,7 +116,7 @@ impl<K: Eq + Hash> KeyedLocks<K> {
 
     /// Returns whether any caller holds a lock of this key, or waits for it.
     pub fn is_held(&self, key: K) -> bool {
-        let shard = &self.shards[self.hasher.hash_one(&key) as usize % SHARDS];
+        let shard = self.shards.of_number(self.hasher.hash_one(&key));
         shard.queue().locks.iter().any(|lock| lock.key == key)
     }
 
@@ -127,7 +131,7 @@ impl<K: Eq + Hash> KeyedLocks<K> {
         range: Range<u64>,
         is_write: bool,
     ) -> Result<KeyedGuard<'_, K>> {
-        let shard = &self.shards[self.hasher.hash_one(&key) as usize % SHARDS];
+        let shard = self.shards.of_number(self.hasher.hash_one(&key));
         let mut queue = shard.queue();
         let guard = KeyedGuard { shard, number: queue.join(key, range, is_write) };
         while queue.has_to_wait(guard.number) {

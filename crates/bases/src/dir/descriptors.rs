@@ -4,8 +4,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::shares::{self, may_retain};
 use hashbrown::HashMap;
+use vnode::Sharded;
+
+use super::shares::{self, may_retain};
 
 const SHARDS: usize = 16;
 /// Approximate number of other descriptors that the process has open.
@@ -16,7 +18,7 @@ static EXPECTED_DESCRIPTORS: AtomicUsize = AtomicUsize::new(0);
 
 /// The cache. Keys are the addresses of live vnodes: each vnode removes its own when it is dropped.
 pub(crate) struct DescriptorCache {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: Sharded<Mutex<Shard>, SHARDS>,
     capacity: usize,
 }
 
@@ -39,7 +41,7 @@ impl DescriptorCache {
     pub(crate) fn new(limit: usize) -> Self {
         let capacity = (limit / SHARDS).max(1);
         EXPECTED_DESCRIPTORS.fetch_add(capacity * SHARDS, Ordering::Relaxed);
-        Self { shards: Default::default(), capacity }
+        Self { shards: Sharded::default(), capacity }
     }
 
     /// Returns the cached descriptor of a vnode.
@@ -88,7 +90,7 @@ impl DescriptorCache {
 
     /// Closes all descriptors that are not in use, to make room for others.
     pub(crate) fn clear(&self) {
-        for shard in &self.shards {
+        for shard in self.shards.iter() {
             let _cleared = std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
@@ -101,7 +103,7 @@ impl DescriptorCache {
 
     fn shard(&self, key: usize) -> std::sync::MutexGuard<'_, Shard> {
         // The low bits of an address are always zero.
-        self.shards[(key >> 6) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards.of_number(key as u64 >> 6).lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,11 +9,11 @@
 use std::any::Any;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hashbrown::HashMap;
 use rustix::fs::{FlockOperation, OFlags};
-use vnode::{Caller, Errno, Lock, LockFamily, LockKind, LockOwner, LockRanges, OpenFlags, Result};
+use vnode::{Caller, Errno, LiveTable, Lock, LockFamily, LockKind, LockOwner, LockRanges, OpenFlags, Result};
 
 use super::credentials::ThreadCredentials;
 use super::shares::{DescriptorShare, HeldDescriptor};
@@ -22,7 +22,7 @@ use super::{errno, system};
 /// The POSIX locks of all files of a tree, by the addresses of their vnodes: a file is listed while it has any.
 #[derive(Default)]
 pub(crate) struct LockTables {
-    files: Mutex<HashMap<usize, Weak<FileTable>>>,
+    files: LiveTable<usize, FileTable>,
     /// Number of files listed, for callers that only need to know that there are none.
     count: AtomicUsize,
 }
@@ -106,23 +106,16 @@ impl LockTables {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.files().get(&key(node))?.upgrade()
+        self.files.find(&key(node))
     }
 
     fn find_or_insert<N: Any + Send + Sync>(self: &Arc<Self>, node: &Arc<N>) -> Arc<FileTable> {
-        let (mut files, key) = (self.files(), key(node));
-        if let Some(table) = files.get(&key).and_then(Weak::upgrade) {
-            return table;
-        }
-        let (tables, owners) = (Arc::clone(self), Mutex::default());
-        let table = Arc::new(FileTable { tables, key, owners, _node: Arc::clone(node) as _ });
-        files.insert(key, Arc::downgrade(&table));
-        self.count.store(files.len(), Ordering::Release);
-        table
-    }
-
-    fn files(&self) -> MutexGuard<'_, HashMap<usize, Weak<FileTable>>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        let key = key(node);
+        self.files.find_or_insert(&key, || {
+            self.count.fetch_add(1, Ordering::AcqRel);
+            let (tables, owners) = (Arc::clone(self), Mutex::default());
+            Arc::new(FileTable { tables, key, owners, _node: Arc::clone(node) as _ })
+        })
     }
 }
 
@@ -139,15 +132,8 @@ impl FileTable {
 
 impl Drop for FileTable {
     fn drop(&mut self) {
-        let mut files = self.tables.files();
-        // A new table may have replaced it by now.
-        if files.get(&self.key).is_some_and(|table| table.strong_count() == 0) {
-            files.remove(&self.key);
-        }
-        if files.is_empty() {
-            files.shrink_to_fit();
-        }
-        self.tables.count.store(files.len(), Ordering::Release);
+        self.tables.files.forget(&self.key);
+        self.tables.count.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use hashbrown::HashTable;
+use vnode::Sharded;
 
 const SHARDS: usize = 64;
 
 /// The table. It does not keep vnodes alive.
 pub(crate) struct VnodeTable<N> {
-    shards: [Mutex<HashTable<Slot<N>>>; SHARDS],
+    shards: Sharded<Mutex<HashTable<Slot<N>>>, SHARDS>,
 }
 
 struct Slot<N> {
@@ -25,7 +26,7 @@ pub(crate) fn fingerprint(mount: u16, ino: u64) -> u64 {
 impl<N> VnodeTable<N> {
     /// Creates an empty table.
     pub(crate) fn new() -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::new(HashTable::new())) }
+        Self { shards: Sharded::default() }
     }
 
     /// Returns the live vnode with that fingerprint that `matches`, or a new one from `make`. Two callers never get two
@@ -81,13 +82,8 @@ impl<N> VnodeTable<N> {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }
 
-    /// Returns the shard of a fingerprint. Shards have unequal sizes, up to a factor of two, so that they do not all double
-    /// their capacity at once.
     fn shard(&self, fingerprint: u64) -> MutexGuard<'_, HashTable<Slot<N>>> {
-        // Bits that the hash table itself uses neither for the slot nor for the tag; scaled to 0..=1.
-        let part = f64::from((fingerprint >> 25) as u32) / (f64::from(u32::MAX) + 1.0);
-        let index = (part * (1.34 - 0.34 * part) * SHARDS as f64) as usize;
-        self.shards[index.min(SHARDS - 1)].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards.of_hash(fingerprint).lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,11 +1,10 @@
 //! A volume: the state shared by all inodes of one file system.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use vnode::{Errno, Handle, Result, StatFs};
+use vnode::{Errno, Handle, LiveTable, Result, StatFs};
 
 use crate::allocator::return_free_memory;
 
@@ -16,16 +15,11 @@ use super::data::PAGE_SIZE;
 /// The inode number of the root directory: the first.
 pub(crate) const ROOT_NUMBER: u64 = 1;
 
-const SHARDS: usize = 64;
-
 /// Number of pages that must have become free before memory is returned: 64 MiB.
 const PAGES_WORTH_RETURNING: u64 = 16_384;
 
 /// Number of inodes that must have become free before memory is returned: each takes about 600 bytes with its name.
 const INODES_WORTH_RETURNING: u64 = 100_000;
-
-/// A shard of the inode table, by number.
-type Shard<I> = RwLock<HashMap<u64, Weak<I>>>;
 
 /// Budgets, numbers, the table of inodes, of type `I`, and the lock for renames across directories.
 pub(crate) struct Volume<I> {
@@ -38,7 +32,7 @@ pub(crate) struct Volume<I> {
     last_number: AtomicU64,
     last_open: AtomicU64,
     renames: Mutex<()>,
-    table: Box<[Shard<I>]>,
+    table: LiveTable<u64, I>,
 }
 
 impl<I> Volume<I> {
@@ -52,7 +46,7 @@ impl<I> Volume<I> {
             last_number: AtomicU64::new(ROOT_NUMBER - 1),
             last_open: AtomicU64::new(0),
             renames: Mutex::new(()),
-            table: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            table: LiveTable::default(),
         }
     }
 
@@ -89,8 +83,7 @@ impl<I> Volume<I> {
         if instance != self.instance {
             return Err(Errno::ESTALE);
         }
-        let shard = self.shard(number).read().unwrap_or_else(PoisonError::into_inner);
-        shard.get(&number).and_then(Weak::upgrade).ok_or(Errno::ESTALE)
+        self.table.find(&number).ok_or(Errno::ESTALE)
     }
 
     /// Reserves the memory of one more entry in the table, for the inode with this number.
@@ -98,19 +91,17 @@ impl<I> Volume<I> {
     /// # Errors
     /// `ENOSPC` without memory.
     pub(crate) fn reserve_entry(&self, number: u64) -> Result<()> {
-        let mut shard = self.shard(number).write().unwrap_or_else(PoisonError::into_inner);
-        shard.try_reserve(1).map_err(|_| Errno::ENOSPC)
+        self.table.reserve(&number).map_err(|_| Errno::ENOSPC)
     }
 
     /// Adds an inode to the table, by its number.
     pub(crate) fn register(&self, number: u64, inode: &Arc<I>) {
-        let mut shard = self.shard(number).write().unwrap_or_else(PoisonError::into_inner);
-        shard.insert(number, Arc::downgrade(inode));
+        self.table.insert(number, inode);
     }
 
     /// Removes an inode from the table.
     pub(crate) fn forget(&self, number: u64) {
-        self.shard(number).write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        self.table.forget(&number);
     }
 
     /// Returns free memory to the system if much has become free. Must not be called with a lock held: it may take long.
@@ -134,9 +125,5 @@ impl<I> Volume<I> {
             files_free: self.inodes.left(),
             name_max: vnode::NAME_MAX as u32,
         }
-    }
-
-    fn shard(&self, number: u64) -> &Shard<I> {
-        &self.table[number as usize % SHARDS]
     }
 }

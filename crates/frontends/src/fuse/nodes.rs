@@ -10,7 +10,7 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::SystemTime;
-use vnode::{Handle, VnodeRef};
+use vnode::{Handle, Sharded, VnodeRef};
 
 /// One object that the kernel knows.
 pub(crate) struct Node {
@@ -73,8 +73,8 @@ type IdBlocks = HashMap<u64, Box<IdBlock>>;
 pub(crate) struct NodeTable {
     root: Arc<Node>,
     next_id: AtomicU64,
-    by_id: Vec<RwLock<IdBlocks>>,
-    by_handle: Vec<Mutex<HashTable<Slot>>>,
+    by_id: Sharded<RwLock<IdBlocks>, SHARDS>,
+    by_handle: Sharded<Mutex<HashTable<Slot>>, SHARDS>,
     hasher: DefaultHashBuilder,
     count: AtomicU64,
     generation: u64,
@@ -87,8 +87,8 @@ impl NodeTable {
         let table = NodeTable {
             root: Arc::clone(&root),
             next_id: AtomicU64::new(ROOT_ID + 1),
-            by_id: (0..SHARDS).map(|_| RwLock::default()).collect(),
-            by_handle: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            by_id: Sharded::default(),
+            by_handle: Sharded::default(),
             hasher: DefaultHashBuilder::default(),
             count: AtomicU64::new(0),
             generation: new_generation(),
@@ -184,7 +184,7 @@ impl NodeTable {
     /// Returns the ids of all current nodes.
     pub(crate) fn ids(&self) -> Vec<u64> {
         let mut ids = Vec::new();
-        for shard in &self.by_id {
+        for shard in self.by_id.iter() {
             let blocks = shard.read().unwrap_or_else(PoisonError::into_inner);
             ids.extend(blocks.values().flat_map(|block| block.nodes.iter().flatten()).map(|node| node.id));
         }
@@ -226,20 +226,15 @@ impl NodeTable {
     }
 
     fn id_shard(&self, id: u64) -> &RwLock<IdBlocks> {
-        &self.by_id[(id / IDS_PER_BLOCK) as usize % SHARDS]
+        self.by_id.of_number(id / IDS_PER_BLOCK)
     }
 
     fn hash(&self, handle: &Handle) -> u64 {
         self.hasher.hash_one(handle.as_bytes())
     }
 
-    /// Returns the shard for a hash. Shards are of unequal sizes, by a factor of up to two, so that they do not all double
-    /// their capacity at once.
     fn handle_shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Slot>> {
-        // The table itself uses the lowest and the highest bits. The value is in [0, 1).
-        let part = f64::from((hash >> 25) as u32) / (f64::from(u32::MAX) + 1.0);
-        let index = (part * (1.34 - 0.34 * part) * SHARDS as f64) as usize;
-        self.by_handle[index.min(SHARDS - 1)].lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_handle.of_hash(hash).lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

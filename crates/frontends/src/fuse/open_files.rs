@@ -9,7 +9,7 @@ use super::protocol::wire::open_reply;
 use hashbrown::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use vnode::{Caller, OpenDirectoryRef, OpenFileRef, SetTime};
+use vnode::{Caller, OpenDirectoryRef, OpenFileRef, SetTime, Sharded};
 
 /// An open regular file.
 pub(crate) struct OpenedFile {
@@ -99,9 +99,9 @@ const SHARDS: usize = 32;
 /// All open files and directories of a mount.
 pub(crate) struct OpenFiles {
     next_handle: AtomicU64,
-    files: Vec<RwLock<HashMap<u64, Arc<OpenedFile>>>>,
-    directories: Vec<RwLock<HashMap<u64, Arc<OpenedDirectory>>>>,
-    nodes: Vec<Mutex<HashMap<u64, OpenNode>>>,
+    files: Sharded<RwLock<HashMap<u64, Arc<OpenedFile>>>, SHARDS>,
+    directories: Sharded<RwLock<HashMap<u64, Arc<OpenedDirectory>>>, SHARDS>,
+    nodes: Sharded<Mutex<HashMap<u64, OpenNode>>, SHARDS>,
 }
 
 /// The state of a node while it is open.
@@ -125,9 +125,9 @@ impl OpenFiles {
     pub(crate) fn new() -> OpenFiles {
         OpenFiles {
             next_handle: AtomicU64::new(1),
-            files: (0..SHARDS).map(|_| RwLock::default()).collect(),
-            directories: (0..SHARDS).map(|_| RwLock::default()).collect(),
-            nodes: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            files: Sharded::default(),
+            directories: Sharded::default(),
+            nodes: Sharded::default(),
         }
     }
 
@@ -266,27 +266,27 @@ impl OpenFiles {
 
     /// Drops everything: the kernel has ended the connection, and released its backing files.
     pub(crate) fn clear(&self) {
-        for shard in &self.files {
+        for shard in self.files.iter() {
             drop(std::mem::take(&mut *shard.write().unwrap_or_else(PoisonError::into_inner)));
         }
-        for shard in &self.directories {
+        for shard in self.directories.iter() {
             drop(std::mem::take(&mut *shard.write().unwrap_or_else(PoisonError::into_inner)));
         }
-        for shard in &self.nodes {
+        for shard in self.nodes.iter() {
             shard.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
 
     fn file_shard(&self, handle: u64) -> &RwLock<HashMap<u64, Arc<OpenedFile>>> {
-        &self.files[handle as usize % SHARDS]
+        self.files.of_number(handle)
     }
 
     fn directory_shard(&self, handle: u64) -> &RwLock<HashMap<u64, Arc<OpenedDirectory>>> {
-        &self.directories[handle as usize % SHARDS]
+        self.directories.of_number(handle)
     }
 
     fn node_shard(&self, node: u64) -> MutexGuard<'_, HashMap<u64, OpenNode>> {
-        self.nodes[node as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        self.nodes.of_number(node).lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct FanOut {
     pub(crate) routing: Box<dyn Routing>,
     pub(crate) health: BranchHealth,
     /// Live objects, so that all references to an object see the same branch objects.
-    pub(crate) live: LiveTable<FanOutVnode>,
+    pub(crate) live: LiveTable<Handle, FanOutVnode>,
     /// Locks of objects that are changed in several branches, so that all branches see the changes in one order.
     pub(crate) locks: KeyedLocks<Handle>,
     /// Read-locked while a name is made; write-locked while one is removed, moved or made for an object that has one already,

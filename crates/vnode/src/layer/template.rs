@@ -692,7 +692,7 @@ pub(crate) struct Mount<L: Layer> {
     pub(crate) layer: L,
     pub(crate) lower: FileSystemRef,
     /// Live vnodes, so that all references to one see the same state. Unused for layers without state.
-    pub(crate) vnodes: LiveTable<LayerVnode<L>>,
+    pub(crate) vnodes: LiveTable<Handle, LayerVnode<L>>,
     /// Locks on the blocks of each encoded file, since a write is a read-modify-write.
     pub(crate) data_locks: KeyedLocks<Handle>,
     /// Locks on the names of each directory. Unused by layers without own entries.

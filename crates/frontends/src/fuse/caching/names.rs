@@ -14,6 +14,8 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use vnode::Sharded;
+
 const SHARDS: usize = 64;
 /// Number of names in a directory from which on names of forgotten nodes are swept.
 const SWEEP_THRESHOLD_MIN: usize = 256;
@@ -27,7 +29,7 @@ pub(crate) struct Generation(u64);
 /// All names that the kernel may use without asking.
 pub(crate) struct CachedNames {
     generation: AtomicU64,
-    shards: Vec<Mutex<HashMap<u64, DirectoryNames>>>,
+    shards: Sharded<Mutex<HashMap<u64, DirectoryNames>>, SHARDS>,
     hasher: DefaultHashBuilder,
 }
 
@@ -80,11 +82,7 @@ impl DirectoryNames {
 
 impl CachedNames {
     pub(crate) fn new() -> CachedNames {
-        CachedNames {
-            generation: AtomicU64::new(0),
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: DefaultHashBuilder::default(),
-        }
+        CachedNames { generation: AtomicU64::new(0), shards: Sharded::default(), hasher: DefaultHashBuilder::default() }
     }
 
     /// Returns the generation of every result that is obtained from now on.
@@ -159,14 +157,14 @@ impl CachedNames {
     /// Takes all names, as [`CachedNames::take`].
     pub(crate) fn take_all(&self) -> Vec<(u64, DirectoryNames)> {
         let mut all = Vec::new();
-        for shard in &self.shards {
+        for shard in self.shards.iter() {
             all.extend(std::mem::take(&mut *lock(shard)));
         }
         all
     }
 
     fn shard(&self, directory: u64) -> MutexGuard<'_, HashMap<u64, DirectoryNames>> {
-        lock(&self.shards[directory as usize % SHARDS])
+        lock(self.shards.of_number(directory))
     }
 }
 
