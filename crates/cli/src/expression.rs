@@ -3,12 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use plyfs_cli::output::notify;
 use stack::syntax::{self, Base, Branch, BranchTree, Span, Spanned, Stack};
 use stack::{BuildError, BuildProblem, OpenBranch, OpenError};
 use vnode::FileSystemRef;
 
 use crate::exit::{Exit, Failure, Outcome};
+use crate::output::notify;
 
 /// An expression with its text, so that errors can show their location.
 #[derive(Clone, Debug)]

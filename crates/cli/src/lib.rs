@@ -1,6 +1,21 @@
-//! The command line, its exit codes and its messages, for the executables `plyfs` and `plyfs-tools`.
+//! The `plyfs` command as a library: its command line, what it does, its exit codes and its messages. The executable `plyfs` calls
+//! [`main`]; `plyfs-tools` uses the command line.
 
 pub mod arguments;
 pub mod exit;
 pub mod options;
 pub mod output;
+
+mod commands;
+mod control;
+mod daemon;
+mod expression;
+mod file_size;
+mod front_end;
+mod logging;
+mod mount_table;
+mod program;
+mod runtime_directory;
+mod shell;
+
+pub use program::main;

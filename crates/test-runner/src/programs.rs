@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// Package and target, such as `layers union_crash`; unit tests are `layers lib` or `cli plyfs`.
+    /// Package and target, such as `layers union_crash`; unit tests are `layers lib`, and `bench bench` for those of a program.
     pub title: String,
     /// The file to run.
     pub executable: PathBuf,

@@ -22,13 +22,12 @@ use std::path::Path;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-pub(crate) use plyfs_cli::output::{notify, print, report};
-
 use crate::control::Request;
 use crate::control::client::{self, Mount};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::MountPoint;
 use crate::mount_table;
+pub(crate) use crate::output::{notify, print, report};
 use progress::ProgressLine;
 
 /// Returns the running mount on this path.

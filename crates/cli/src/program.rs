@@ -1,0 +1,124 @@
+//! The program: from the words of the command line to the exit code.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::arguments::{Arguments, Command, Helper};
+use crate::commands;
+use crate::exit::{self, Failure, Outcome, mount_helper, run_command};
+
+/// Runs the `plyfs` command with the words of this process's command line, and returns its exit code.
+pub fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if is_helper_call(&words) {
+        return match Helper::try_parse_from(&words) {
+            Ok(arguments) => finish(commands::mount::run_helper(&arguments), mount_helper::number),
+            Err(error) => refuse(&error, mount_helper::number(exit::Exit::Usage)),
+        };
+    }
+    match Arguments::try_parse_from(&words) {
+        Ok(Arguments { command: Command::Run(arguments) }) => commands::run::run(&arguments)
+            .map_or_else(|failure| finish(Err(failure), run_command::number), ExitCode::from),
+        Ok(arguments) => finish(run(&arguments.command), exit::Exit::number),
+        Err(error) if words.get(1).is_some_and(|word| word == "run") => {
+            refuse(&error, run_command::number(exit::Exit::Usage))
+        }
+        Err(error) => refuse(&error, exit::Exit::Usage.number()),
+    }
+}
+
+fn run(command: &Command) -> Outcome {
+    match command {
+        Command::Mount(arguments) => commands::mount::run(arguments),
+        Command::Umount(arguments) => commands::umount::run(arguments),
+        Command::Status(arguments) => commands::status::run(arguments),
+        Command::Stats(arguments) => commands::stats::run(arguments),
+        Command::Top(arguments) => commands::top::run(arguments),
+        Command::LogLevel(arguments) => commands::log_level::run(arguments),
+        Command::Control(arguments) => commands::control::run(arguments),
+        Command::Union(command) => commands::union::run(command),
+        Command::Snapshot(command) => commands::snapshot::run(command),
+        Command::Run(arguments) => commands::run::run(arguments).map(drop),
+        Command::Explain(arguments) => commands::explain::run(arguments),
+        Command::Shell(arguments) => commands::shell::run(arguments),
+        Command::Fist(command) => commands::fist::run(command),
+        Command::Ioctl(arguments) => commands::ioctl::run(arguments),
+        Command::Completions(arguments) => commands::tools::completions(arguments),
+        Command::Man(arguments) => commands::tools::man(arguments),
+    }
+}
+
+/// Returns whether mount(8) or mount.fuse(8) called: recognised by the name of the helper, or by a stack in place of a command,
+/// which contains a character that no command name has.
+fn is_helper_call(words: &[OsString]) -> bool {
+    let name = words.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
+    let stack_first = |word: &OsString| word.as_bytes().iter().any(|byte| matches!(byte, b'/' | b':' | b'|'));
+    name == OsStr::new("mount.plyfs") || name == OsStr::new("mount.fuse.plyfs") || words.get(1).is_some_and(stack_first)
+}
+
+fn finish(outcome: Outcome, number: fn(exit::Exit) -> u8) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.is_silent() {
+                commands::report(&failure);
+            }
+            ExitCode::from(number(failure.exit))
+        }
+    }
+}
+
+/// Prints the message of the command-line parser: help and the version unchanged, an error as one line like all others.
+fn refuse(error: &clap::Error, number: u8) -> ExitCode {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return if error.use_stderr() { ExitCode::from(number) } else { ExitCode::SUCCESS };
+    }
+    commands::report(&Failure::new(exit::Exit::Usage, one_line(&error.to_string())));
+    ExitCode::from(number)
+}
+
+/// Returns the cause and the tips of the parser's message, without the usage below them.
+fn one_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let mut line = String::new();
+    for part in lines.filter(|line| !line.is_empty() && !line.starts_with("For more information")) {
+        let part = part.strip_prefix("error: ").or(part.strip_prefix("tip: ")).unwrap_or(part);
+        let separator = match line.chars().last() {
+            None => "",
+            Some(':') => " ",
+            Some(_) => "; ",
+        };
+        line.push_str(separator);
+        line.push_str(part);
+    }
+    line.push_str("; --help tells the usage");
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_the_parser_become_one_line() {
+        let message = |words: &[&str]| one_line(&Arguments::try_parse_from(words).unwrap_err().to_string());
+        assert_eq!(
+            message(&["plyfs", "mount", "mem:"]),
+            "the following required arguments were not provided: <MOUNTPOINT>; --help tells the usage"
+        );
+        assert_eq!(
+            message(&["plyfs", "statsu"]),
+            "unrecognized subcommand 'statsu'; some similar subcommands exist: 'status', 'stats'; --help tells the usage"
+        );
+        let unknown = message(&["plyfs", "mount", "mem:", "/mnt", "--trase"]);
+        assert!(unknown.starts_with("unexpected argument '--trase' found; "), "{unknown}");
+        let value = message(&["plyfs", "completions", "dish"]);
+        assert!(value.starts_with("invalid value 'dish' for '<SHELL>'; [possible values: "), "{value}");
+    }
+}
