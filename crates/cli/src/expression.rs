@@ -9,6 +9,7 @@ use vnode::FileSystemRef;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::notify;
+use crate::registry::registry;
 
 /// An expression with its text, so that errors can show their location.
 #[derive(Clone, Debug)]
@@ -22,7 +23,7 @@ impl Expression {
     pub(crate) fn read(argument: &OsStr) -> Outcome<Expression> {
         let text = syntax::from_argument(argument);
         let mut stack = syntax::parse(&text).map_err(|error| failure(&error.into(), &text))?;
-        stack::make_absolute(&mut stack, &working_directory()?);
+        registry().make_absolute(&mut stack, &working_directory()?);
         Ok(Expression { text, stack })
     }
 
@@ -31,7 +32,7 @@ impl Expression {
         let text = syntax::from_argument(argument);
         let layers = syntax::parse_layers(&text).map_err(|error| failure(&error.into(), &text))?;
         let mut stack = Stack { source: vec![directory_branch(directory.as_os_str().to_owned())], layers };
-        stack::make_absolute(&mut stack, &working_directory()?);
+        registry().make_absolute(&mut stack, &working_directory()?);
         Ok(Expression { text, stack })
     }
 
@@ -41,7 +42,7 @@ impl Expression {
             // A server that has detached from its terminal has its log.
             notify(&format_args!("warning: a branch is left out: {error}"));
         };
-        stack::build_reporting(&self.stack, warn).map_err(|error| failure(&error, &self.text))
+        registry().build_reporting(&self.stack, warn).map_err(|error| failure(&error, &self.text))
     }
 
     /// Builds the stack only to describe its members: changes nothing in it, even while it is mounted.
@@ -56,7 +57,7 @@ impl Expression {
 
     /// Opens the branches of the union that this is, or, without any layer, the branches that it names.
     pub(crate) fn build_branches(&self) -> Outcome<Vec<OpenBranch>> {
-        let branches = stack::build_branches(&self.stack).ok_or_else(|| {
+        let branches = registry().build_branches(&self.stack).ok_or_else(|| {
             let message = "this is no union; name its branches, or the stack as it is mounted";
             Failure::new(Exit::Expression, message)
         })?;
@@ -105,7 +106,7 @@ fn failure(error: &BuildError, text: &str) -> Failure {
         BuildProblem::Syntax(_) | BuildProblem::SeveralBranches | BuildProblem::ModeOfOnlyBranch(_) => Exit::Expression,
         BuildProblem::UnknownBase(_)
         | BuildProblem::NoPath(_)
-        | BuildProblem::UnknownLayer(_)
+        | BuildProblem::UnknownLayer { .. }
         | BuildProblem::Description(_)
         | BuildProblem::FanOut { .. }
         | BuildProblem::Option(_)

@@ -15,7 +15,9 @@ mod front_end;
 mod logging;
 mod mount_table;
 mod program;
+mod registry;
 mod runtime_directory;
 mod shell;
 
-pub use program::main;
+pub use program::{main, main_with};
+pub use stack::{Kind, Registry};

@@ -7,13 +7,22 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use stack::Registry;
 
 use crate::arguments::{Arguments, Command, Helper};
 use crate::commands;
 use crate::exit::{self, Failure, Outcome, mount_helper, run_command};
+use crate::registry;
 
 /// Runs the `plyfs` command with the words of this process's command line, and returns its exit code.
 pub fn main() -> ExitCode {
+    main_with(Registry::default())
+}
+
+/// Runs as [`main`], with the kinds of layers in a registry: those of Plyfs, and others. To be called once in a process, before it
+/// starts a thread.
+pub fn main_with(registry: Registry) -> ExitCode {
+    registry::set(registry);
     let words: Vec<OsString> = std::env::args_os().collect();
     if is_helper_call(&words) {
         return match Helper::try_parse_from(&words) {

@@ -20,7 +20,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Returns the registration of a layer on one file system.
+    /// Returns the registration of a layer on one file system. `build` gets only options that are among `options`, each once.
     pub const fn over(
         name: &'static str,
         summary: &'static str,
@@ -30,7 +30,7 @@ impl Kind {
         Self { name, summary, options, build: Build::Over(build) }
     }
 
-    /// Returns the registration of a fan-out layer. `build` gets the layer's options, its branches, the labels of missing
+    /// Returns the registration of a fan-out layer. `build` gets the layer's options as for [`Kind::over`], its branches, the labels of missing
     /// branches, and the opener of later ones.
     pub const fn joining(
         name: &'static str,
@@ -126,6 +126,7 @@ impl Kind {
     /// # Errors
     /// Fails if an option is unknown or has an invalid value.
     pub fn stack(&self, options: &[(String, String)], lower: FileSystemRef) -> Result<FileSystemRef, OptionError> {
+        Options::new(self.name, self.options, options)?;
         match self.build {
             Build::Over(build) => build(options, lower),
             Build::Joining(build) => {
@@ -166,6 +167,7 @@ impl Kind {
         opener: Option<BranchOpener>,
     ) -> Result<FileSystemRef, OptionError> {
         assert!(!branches.is_empty(), "a fan-out layer has at least one branch");
+        Options::new(self.name, self.options, options)?;
         match self.build {
             Build::Over(_) => panic!("`{}` does not join branches", self.name),
             Build::Joining(build) => build(options, branches, missing, opener),

@@ -30,7 +30,12 @@ pub enum BuildProblem {
     /// A kind of base that needs a path has none.
     NoPath(&'static str),
     /// There is no such layer.
-    UnknownLayer(String),
+    UnknownLayer {
+        /// The name.
+        name: String,
+        /// The layers that there are.
+        layers: Vec<&'static str>,
+    },
     /// Several branches without a layer that joins them.
     SeveralBranches,
     /// A mode on the only branch, or on a branch of a FiST program.
@@ -98,8 +103,8 @@ impl fmt::Display for BuildProblem {
                 write!(formatter, " (a path with a colon in it is written ./{name}:... or in double quotes)")
             }
             BuildProblem::NoPath(kind) => write!(formatter, "'{kind}:' needs a path; write {kind}:PATH"),
-            BuildProblem::UnknownLayer(name) => {
-                let names = || layers::kinds().iter().map(|kind| kind.name);
+            BuildProblem::UnknownLayer { name, layers } => {
+                let names = || layers.iter().copied();
                 write!(formatter, "there is no layer '{name}'; {}", remedy(name, names))
             }
             BuildProblem::SeveralBranches => write!(

@@ -29,7 +29,7 @@ fn layers_are_stacked_bottom_up() {
 #[test]
 fn layers_stack_on_an_existing_file_system() {
     let base = build(&parse("mem:").unwrap()).unwrap();
-    let stack = build_layers(base, &parse_layers("readonly").unwrap()).unwrap();
+    let stack = Registry::default().build_layers(base, &parse_layers("readonly").unwrap()).unwrap();
     assert!(stack.properties().needs.read_only);
 }
 
@@ -78,7 +78,7 @@ fn paths_become_absolute_and_nothing_else_does() {
     ];
     for (text, absolute) in cases {
         let mut stack = parse(text).unwrap();
-        make_absolute(&mut stack, Path::new("/home/me"));
+        Registry::default().make_absolute(&mut stack, Path::new("/home/me"));
         assert_eq!(stack.to_string(), absolute);
     }
 }
@@ -94,4 +94,44 @@ fn missing_branch_is_an_error_unless_omitted() {
     let union = build(&parse("/no/such=rw, mem:=rw, (/nor/this | readonly) | union(missing=skip)").unwrap()).unwrap();
     let text = crate::explain(union.as_ref());
     assert!(text.contains("mem:=rw") && !text.contains("/no/such") && !text.contains("/nor/this"), "{text}");
+}
+
+/// Returns a layer of this name from elsewhere.
+const fn locked(name: &'static str) -> layers::Kind {
+    layers::Kind::over(name, "refuses every change", &[], |pairs, lower| {
+        layers::kind("readonly").expect("the layer is built in").stack(pairs, lower)
+    })
+}
+
+#[test]
+fn layers_from_elsewhere_are_built_and_suggested() {
+    let registry = Registry::default().with_layer(locked("locked"));
+    let build = |text: &str| registry.build(&parse(text).unwrap());
+    assert!(build("mem: | locked").unwrap().properties().needs.read_only);
+    assert!(build("mem:, (mem: | locked) | union").is_ok());
+    let message = |text: &str| build(text).err().unwrap().problem.to_string();
+    assert_eq!(message("mem: | loked"), "there is no layer 'loked'; did you mean 'locked'?");
+    assert!(
+        message("mem: | locked(x=1)").starts_with("`locked` has no option `x`"),
+        "{}",
+        message("mem: | locked(x=1)")
+    );
+    assert!(error("mem: | locked").1.starts_with("there is no layer 'locked'"), "only that registry has it");
+    assert!(registry.layers().is_sorted_by_key(|kind| kind.name));
+}
+
+#[test]
+fn a_layer_from_elsewhere_replaces_one_of_the_same_name() {
+    let registry = Registry::default().with_layer(locked("rot13"));
+    assert!(registry.build(&parse("mem: | rot13").unwrap()).unwrap().properties().needs.read_only);
+    assert_eq!(registry.layers().len(), Registry::default().layers().len());
+}
+
+#[test]
+fn branches_added_later_may_have_layers_from_elsewhere() {
+    let registry = Registry::default().with_layer(locked("locked"));
+    let union = registry.build(&parse("mem: | union").unwrap()).unwrap();
+    let branch = ("branch".to_owned(), "(mem: | locked)=ro".to_owned());
+    let command = vnode::Control { target: "union".into(), command: "add".into(), arguments: vec![branch] };
+    assert!(union.control(&command).unwrap().contains("mem: | locked"));
 }

@@ -1,0 +1,260 @@
+//! Builds the parts of an expression: bases, branches, and the layers on them.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+
+use layers::OptionError;
+use layers::described::Prepared;
+use vnode::FileSystemRef;
+
+use super::error::{BuildError, BuildProblem};
+use super::loaded_program::LoadedProgram;
+use crate::kinds::{self, BaseError};
+use crate::registry::Registry;
+use crate::syntax::{Base, Branch, BranchTree, Layer, LayerName, Mode, Span, Spanned, Stack};
+
+/// Builds one stack of the kinds in a registry.
+pub(crate) struct Builder<'a> {
+    pub(crate) registry: &'a Registry,
+    /// Called with each branch that is left out because it does not exist.
+    pub(crate) report_missing: &'a mut dyn FnMut(&BuildError),
+}
+
+impl Builder<'_> {
+    /// Opens the bases and stacks the layers on them.
+    pub(crate) fn build(&mut self, stack: &Stack) -> Result<FileSystemRef, BuildError> {
+        match stack.layers.split_first() {
+            Some((first, others)) if self.registry.joins_branches(&first.value) => {
+                let joined = self.build_joined(&stack.source, &first.value)?;
+                self.registry.build_layers(joined, others)
+            }
+            Some((first, others)) if stack.source.len() > 1 && is_fist_program(&first.value) => {
+                let described = self.build_fan_out(&stack.source, &first.value)?;
+                self.registry.build_layers(described, others)
+            }
+            _ => {
+                let source = self.build_source(&stack.source)?;
+                self.registry.build_layers(source, &stack.layers)
+            }
+        }
+    }
+
+    /// Opens all branches and stacks a FiST program on them.
+    fn build_fan_out(&mut self, source: &[Spanned<Branch>], layer: &Layer) -> Result<FileSystemRef, BuildError> {
+        let LayerName::Description(path) = &layer.name.value else { unreachable!("the layer is a description") };
+        let program =
+            LoadedProgram::read_for_fan_out(path, source.len()).map_err(|problem| layer_error(problem, layer))?;
+        let pairs = options(layer)?;
+        let mut branches = Vec::with_capacity(source.len());
+        for branch in source {
+            if let Some(mode) = &branch.value.mode {
+                return Err(BuildError::new(BuildProblem::ModeOfOnlyBranch(mode.value), mode.span));
+            }
+            branches.push(self.build_tree(&branch.value.tree)?);
+        }
+        let prepared = program.prepare(path, &pairs).map_err(|error| option_error(error, layer))?;
+        Ok(layers::described::stack(vec![prepared], branches))
+    }
+
+    /// Opens all branches and joins them.
+    fn build_joined(&mut self, source: &[Spanned<Branch>], layer: &Layer) -> Result<FileSystemRef, BuildError> {
+        let (kind, pairs) = self.registry.kind_and_options(layer)?;
+        let omits_missing = kind.leaves_out_missing_branches(&pairs).map_err(|error| option_error(error, layer))?;
+        let (mut branches, mut missing, mut last) = (Vec::with_capacity(source.len()), Vec::new(), None);
+        for branch in source {
+            match self.open_branch(&branch.value) {
+                Ok(branch) => branches.push(branch),
+                Err(error) if omits_missing && error.is_missing() => {
+                    tracing::warn!(%error, "a branch is left out");
+                    (self.report_missing)(&error);
+                    missing.push(label(&branch.value));
+                    last = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if let (true, Some(error)) = (branches.is_empty(), last) {
+            return Err(error);
+        }
+        let registry = self.registry.clone();
+        let opener = Arc::new(move |text: &str| registry.open_branch(text));
+        kind.join_without(&pairs, branches, missing, Some(opener)).map_err(|error| option_error(error, layer))
+    }
+
+    /// Opens a branch.
+    pub(crate) fn open_branch(&mut self, branch: &Branch) -> Result<layers::Branch, BuildError> {
+        let Branch { tree, mode } = branch;
+        let mode = mode.as_ref().map(|mode| match mode.value {
+            Mode::ReadWrite => layers::BranchMode::ReadWrite,
+            Mode::ReadOnly => layers::BranchMode::ReadOnly,
+            Mode::NoCreate => layers::BranchMode::NoCreate,
+        });
+        Ok(layers::Branch { file_system: self.build_tree(tree)?, mode, label: label(branch) })
+    }
+
+    fn build_source(&mut self, source: &[Spanned<Branch>]) -> Result<FileSystemRef, BuildError> {
+        let [branch] = source else {
+            return Err(BuildError::new(BuildProblem::SeveralBranches, source[1].span));
+        };
+        if let Some(mode) = &branch.value.mode {
+            return Err(BuildError::new(BuildProblem::ModeOfOnlyBranch(mode.value), mode.span));
+        }
+        self.build_tree(&branch.value.tree)
+    }
+
+    fn build_tree(&mut self, tree: &BranchTree) -> Result<FileSystemRef, BuildError> {
+        match tree {
+            BranchTree::Stack(inner) => self.build(inner),
+            BranchTree::Base(base) => build_base(base),
+        }
+    }
+}
+
+impl Registry {
+    /// Stacks layers on a file system.
+    ///
+    /// # Errors
+    /// As [`Registry::build`].
+    pub fn build_layers(
+        &self,
+        mut file_system: FileSystemRef,
+        layers: &[Spanned<Layer>],
+    ) -> Result<FileSystemRef, BuildError> {
+        // FiST programs directly on each other may become one layer.
+        let mut programs = Vec::new();
+        for layer in layers {
+            match &layer.value.name.value {
+                LayerName::Description(path) => programs.push(prepare(path, &layer.value)?),
+                LayerName::Name(_) => {
+                    file_system = stack_programs(&mut programs, file_system);
+                    file_system = self.build_layer(file_system, &layer.value)?;
+                }
+            }
+        }
+        Ok(stack_programs(&mut programs, file_system))
+    }
+
+    /// Returns whether the layer joins branches.
+    pub(crate) fn joins_branches(&self, layer: &Layer) -> bool {
+        match &layer.name.value {
+            LayerName::Name(name) => self.layer(name).is_some_and(|kind| kind.joins_branches()),
+            LayerName::Description(_) => false,
+        }
+    }
+
+    fn build_layer(&self, lower: FileSystemRef, layer: &Layer) -> Result<FileSystemRef, BuildError> {
+        let (kind, pairs) = self.kind_and_options(layer)?;
+        kind.stack(&pairs, lower).map_err(|error| option_error(error, layer))
+    }
+
+    /// Returns the kind of a layer, and its options in the form that the kind takes.
+    fn kind_and_options(&self, layer: &Layer) -> Result<(&layers::Kind, Vec<Pair>), BuildError> {
+        let name = match &layer.name.value {
+            LayerName::Name(name) => name,
+            LayerName::Description(_) => unreachable!("descriptions are built by themselves"),
+        };
+        let Some(kind) = self.layer(name) else {
+            let layers = self.layers().iter().map(|kind| kind.name).collect();
+            return Err(BuildError::new(BuildProblem::UnknownLayer { name: name.clone(), layers }, layer.name.span));
+        };
+        Ok((kind, options(layer)?))
+    }
+
+    /// Opens a branch for a running stack, written as in an expression.
+    fn open_branch(&self, text: &str) -> Result<layers::Branch, String> {
+        let stack = crate::syntax::parse(text).map_err(|error| error.to_string())?;
+        match (&stack.source[..], &stack.layers[..]) {
+            ([branch], []) => {
+                let mut builder = Builder { registry: self, report_missing: &mut |_| {} };
+                builder.open_branch(&branch.value).map_err(|error| error.to_string())
+            }
+            _ => Err("one branch is expected, a stack of its own in parentheses".to_owned()),
+        }
+    }
+}
+
+fn is_fist_program(layer: &Layer) -> bool {
+    matches!(layer.name.value, LayerName::Description(_))
+}
+
+/// Returns the label of a branch: its expression, without a mode.
+fn label(branch: &Branch) -> String {
+    Branch { tree: branch.tree.clone(), mode: None }.to_string()
+}
+
+fn build_base(base: &Base) -> Result<FileSystemRef, BuildError> {
+    match &base.kind {
+        Some(kind) => open(&kind.value, kind.span, &base.location.value, base.location.span),
+        None => open(kinds::DIRECTORY, base.location.span, &base.location.value, base.location.span),
+    }
+}
+
+pub(crate) fn open(
+    name: &str,
+    name_span: Span,
+    location: &OsStr,
+    location_span: Span,
+) -> Result<FileSystemRef, BuildError> {
+    let Some(kind) = kinds::base(name) else {
+        return Err(BuildError::new(BuildProblem::UnknownBase(name.to_owned()), name_span));
+    };
+    if kind.location_is_path && location.is_empty() {
+        return Err(BuildError::new(BuildProblem::NoPath(kind.name), name_span));
+    }
+    (kind.open)(location).map_err(|error| {
+        let problem = match error {
+            BaseError::Directory(error) => BuildProblem::Directory(error),
+            BaseError::Location(message) => BuildProblem::Location(message),
+        };
+        BuildError::new(problem, location_span)
+    })
+}
+
+/// An option's key and value.
+type Pair = (String, String);
+
+/// Returns the options of a layer.
+fn options(layer: &Layer) -> Result<Vec<Pair>, BuildError> {
+    let mut pairs = Vec::new();
+    for argument in &layer.arguments {
+        let Some(value) = argument.value.value.to_str() else {
+            let problem = BuildProblem::NotUtf8 { key: argument.key.value.clone() };
+            return Err(BuildError::new(problem, argument.value.span));
+        };
+        pairs.push((argument.key.value.clone(), value.to_owned()));
+    }
+    Ok(pairs)
+}
+
+/// Reads a FiST program that is to be stacked on one file system.
+fn prepare(path: &Path, layer: &Layer) -> Result<Prepared, BuildError> {
+    let program = LoadedProgram::read_for_fan_out(path, 1).map_err(|problem| layer_error(problem, layer))?;
+    program.prepare(path, &options(layer)?).map_err(|error| option_error(error, layer))
+}
+
+/// Stacks the FiST programs, if there are any, on a file system.
+fn stack_programs(programs: &mut Vec<Prepared>, lower: FileSystemRef) -> FileSystemRef {
+    match programs.is_empty() {
+        true => lower,
+        false => layers::described::stack(std::mem::take(programs), vec![lower]),
+    }
+}
+
+fn layer_error(problem: BuildProblem, layer: &Layer) -> BuildError {
+    BuildError::new(problem, layer.name.span)
+}
+
+fn option_error(error: OptionError, layer: &Layer) -> BuildError {
+    let span = option_span(&error, layer);
+    BuildError::new(BuildProblem::Option(error), span)
+}
+
+/// Returns the location of an option error: the option's value, its key, or the layer for an option that is missing.
+fn option_span(error: &OptionError, layer: &Layer) -> Span {
+    match layer.arguments.iter().rfind(|argument| argument.key.value == error.key) {
+        Some(argument) if error.is_about_value() => argument.value.span,
+        Some(argument) => argument.key.span,
+        None => layer.name.span,
+    }
+}
