@@ -8,23 +8,24 @@ use vnode::{Attributes, Caller, Errno, FileKind, FileSystemRef, Name, NameBuf, R
 /// Maximum number of symlinks that the resolution of a path may follow, as on Linux.
 const MAX_SYMLINKS: u32 = 40;
 
-/// A tree and the caller that works in it.
+/// A file system as one caller sees it, by paths.
 #[derive(Clone)]
-pub(crate) struct CallerTree {
+pub struct CallerTree {
     file_system: FileSystemRef,
     /// The caller whose permissions apply.
     pub caller: Caller,
 }
 
-/// A vnode and the path by which it was reached from the root.
+/// A vnode and the path by which it was reached from the root. Holds the vnodes on the way, so that it stays valid when they are
+/// renamed.
 #[derive(Clone)]
-pub(crate) struct ResolvedPath {
+pub struct ResolvedPath {
     root: VnodeRef,
     steps: Vec<(NameBuf, VnodeRef)>,
 }
 
 /// One entry of a directory.
-pub(crate) struct DirectoryEntry {
+pub struct DirectoryEntry {
     /// The name.
     pub name: NameBuf,
     /// The kind, if the directory reports it.
@@ -33,22 +34,25 @@ pub(crate) struct DirectoryEntry {
 
 impl CallerTree {
     /// Returns the tree of a file system, for this caller.
-    pub(crate) fn new(file_system: FileSystemRef, caller: Caller) -> Self {
+    pub fn new(file_system: FileSystemRef, caller: Caller) -> Self {
         CallerTree { file_system, caller }
     }
 
     /// Returns the file system.
-    pub(crate) fn file_system(&self) -> &FileSystemRef {
+    pub fn file_system(&self) -> &FileSystemRef {
         &self.file_system
     }
 
     /// Returns the root directory.
-    pub(crate) fn root(&self) -> ResolvedPath {
+    pub fn root(&self) -> ResolvedPath {
         ResolvedPath { root: self.file_system.root(), steps: Vec::new() }
     }
 
     /// Resolves `path` relative to `from`: follows symlinks on the way, and in the last component if `follow`.
-    pub(crate) fn find(&self, from: &ResolvedPath, path: &[u8], follow: bool) -> Result<ResolvedPath> {
+    ///
+    /// # Errors
+    /// As [`Vnode::lookup`](vnode::Vnode::lookup); `ELOOP` after 40 symlinks.
+    pub fn find(&self, from: &ResolvedPath, path: &[u8], follow: bool) -> Result<ResolvedPath> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
@@ -88,7 +92,10 @@ impl CallerTree {
     }
 
     /// Returns the directory that contains the last component of `path`, or in which it may be created, and that component.
-    pub(crate) fn find_parent(&self, from: &ResolvedPath, path: &[u8]) -> Result<(ResolvedPath, NameBuf)> {
+    ///
+    /// # Errors
+    /// As [`CallerTree::find`]; `EBUSY` for the root, `EINVAL` for a path that ends in `.` or `..`.
+    pub fn find_parent(&self, from: &ResolvedPath, path: &[u8]) -> Result<(ResolvedPath, NameBuf)> {
         let trimmed = path.iter().rposition(|byte| *byte != b'/').map_or(&b""[..], |last| &path[..=last]);
         let slash = trimmed.iter().rposition(|byte| *byte == b'/');
         let (directory, name) = match slash {
@@ -109,19 +116,33 @@ impl CallerTree {
     }
 
     /// Looks up an object by name, without following it.
-    pub(crate) fn child(&self, directory: &ResolvedPath, name: Name<'_>) -> Result<ResolvedPath> {
+    ///
+    /// # Errors
+    /// As [`Vnode::lookup`](vnode::Vnode::lookup).
+    pub fn child(&self, directory: &ResolvedPath, name: Name<'_>) -> Result<ResolvedPath> {
         let entry = directory.vnode().lookup(&self.caller, name)?;
         Ok(directory.joined(name, entry.vnode))
     }
 
     /// Returns the attributes.
-    pub(crate) fn attributes(&self, object: &ResolvedPath) -> Result<Attributes> {
+    ///
+    /// # Errors
+    /// As [`Vnode::getattr`](vnode::Vnode::getattr).
+    pub fn attributes(&self, object: &ResolvedPath) -> Result<Attributes> {
         object.vnode().getattr(&self.caller)
     }
 
     /// Returns all entries of a directory, ordered by name.
-    pub(crate) fn list(&self, directory: &ResolvedPath) -> Result<Vec<DirectoryEntry>> {
-        let open = directory.vnode().open_directory(&self.caller)?;
+    ///
+    /// # Errors
+    /// As [`Vnode::open_directory`](vnode::Vnode::open_directory).
+    pub fn list(&self, directory: &ResolvedPath) -> Result<Vec<DirectoryEntry>> {
+        self.entries(directory.vnode())
+    }
+
+    /// Returns all entries of a directory, ordered by name.
+    pub(crate) fn entries(&self, directory: &VnodeRef) -> Result<Vec<DirectoryEntry>> {
+        let open = directory.open_directory(&self.caller)?;
         let mut entries = Vec::new();
         open.read(&self.caller, 0, &mut |entry| {
             entries.push(DirectoryEntry { name: entry.name.to_owned(), kind: entry.kind });
@@ -134,17 +155,17 @@ impl CallerTree {
 
 impl ResolvedPath {
     /// Returns the vnode at this location.
-    pub(crate) fn vnode(&self) -> &VnodeRef {
+    pub fn vnode(&self) -> &VnodeRef {
         self.steps.last().map_or(&self.root, |(_, vnode)| vnode)
     }
 
     /// Returns the last component; `None` for the root.
-    pub(crate) fn name(&self) -> Option<&NameBuf> {
+    pub fn name(&self) -> Option<&NameBuf> {
         self.steps.last().map(|(name, _)| name)
     }
 
     /// Returns the path from the root, starting with a slash.
-    pub(crate) fn path(&self) -> Vec<u8> {
+    pub fn path(&self) -> Vec<u8> {
         if self.steps.is_empty() {
             return b"/".to_vec();
         }
@@ -152,14 +173,14 @@ impl ResolvedPath {
     }
 
     /// Returns a location in this directory.
-    pub(crate) fn joined(&self, name: Name<'_>, vnode: VnodeRef) -> ResolvedPath {
+    pub fn joined(&self, name: Name<'_>, vnode: VnodeRef) -> ResolvedPath {
         let mut object = self.clone();
         object.steps.push((name.to_owned(), vnode));
         object
     }
 
     /// Returns whether this location is `other` or below it.
-    pub(crate) fn is_within(&self, other: &ResolvedPath) -> bool {
+    pub fn is_within(&self, other: &ResolvedPath) -> bool {
         let handle = other.vnode().handle();
         other.steps.is_empty() || self.steps.iter().any(|(_, vnode)| vnode.handle() == handle)
     }

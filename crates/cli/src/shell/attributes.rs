@@ -4,8 +4,8 @@ use vnode::{Attributes, Errno, FileKind, SetAttributes, XattrMode};
 
 use super::format;
 use super::listing::join;
-use super::resolution::ResolvedPath;
 use super::session::{CommandError, Session, WithPath, split_options};
+use plyfs::ResolvedPath;
 
 /// `chmod`
 pub(crate) fn chmod(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {

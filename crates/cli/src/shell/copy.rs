@@ -14,8 +14,8 @@ use vnode::{
 use super::content::{CHUNK_BYTES, write_all};
 use super::listing::join;
 use super::naming::directory_at;
-use super::resolution::{CallerTree, ResolvedPath};
 use super::session::{CommandError, Session, WithPath, split_options};
+use plyfs::{CallerTree, ResolvedPath};
 
 /// One invocation of a command that copies.
 struct Copier {

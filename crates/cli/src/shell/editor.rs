@@ -8,10 +8,10 @@ use rustyline::{Config, Context, Editor, Helper, Highlighter, Hinter};
 
 use vnode::FileKind;
 
-use super::resolution::{CallerTree, ResolvedPath};
 use super::session::{Command, Session};
 use super::words;
 use crate::exit::{Exit, Failure, Outcome};
+use plyfs::{CallerTree, ResolvedPath};
 
 /// Reads and runs commands until the end of the input or `exit`.
 pub(crate) fn run_interactive(session: &mut Session<'_>) -> Outcome {

@@ -3,8 +3,8 @@
 use vnode::{Attributes, FileKind};
 
 use super::format;
-use super::resolution::ResolvedPath;
 use super::session::{CommandError, Session, WithPath, split_options};
+use plyfs::ResolvedPath;
 
 /// The output style of `ls`.
 struct ListingStyle {

@@ -7,7 +7,6 @@ mod editor;
 mod format;
 mod listing;
 mod naming;
-mod resolution;
 mod session;
 mod words;
 

@@ -3,8 +3,8 @@
 use vnode::{Errno, FileKind, Name, NameBuf, RenameMode};
 
 use super::listing::join;
-use super::resolution::ResolvedPath;
 use super::session::{CommandError, Session, WithPath, split_options};
+use plyfs::ResolvedPath;
 
 /// `mv`
 pub(crate) fn mv(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), CommandError> {

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use stack::suggest;
 use vnode::{Caller, Errno, FileSystemRef};
 
-use super::resolution::{CallerTree, ResolvedPath};
 use super::{format, words};
+use plyfs::{CallerTree, ResolvedPath};
 
 /// One command of the shell.
 pub(crate) struct Command {
