@@ -52,6 +52,8 @@ pub enum Command {
     Run(Run),
     /// Build a stack without mounting it, and tell what it is made of and what follows for caching
     Explain(Explain),
+    /// List the layers that a stack can have, or show the options of one
+    Layers(Layers),
     /// Work in a stack without mounting it
     Shell(Shell),
     /// Begin, check, explain, test and reload descriptions of file systems in the language FiST
@@ -408,6 +410,14 @@ pub struct Explain {
     /// The stack
     #[arg(value_name = "STACK")]
     pub stack: OsString,
+}
+
+/// `plyfs layers`
+#[derive(Args, Debug)]
+pub struct Layers {
+    /// Only this layer, with its options
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
 }
 
 /// `plyfs shell`

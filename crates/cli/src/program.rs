@@ -54,6 +54,7 @@ fn run(command: &Command) -> Outcome {
         Command::Snapshot(command) => commands::snapshot::run(command),
         Command::Run(arguments) => commands::run::run(arguments).map(drop),
         Command::Explain(arguments) => commands::explain::run(arguments),
+        Command::Layers(arguments) => commands::layers::run(arguments),
         Command::Shell(arguments) => commands::shell::run(arguments),
         Command::Fist(command) => commands::fist::run(command),
         Command::Ioctl(arguments) => commands::ioctl::run(arguments),

@@ -998,6 +998,23 @@ fn scripts_and_pages_are_generated() {
         assert!(text.contains(".SH NAME"), "{page}");
     }
     assert!(fs::read_to_string(scratch.path("man/plyfs.1")).unwrap().contains("Exit codes"));
+    let list = run(["layers"]).succeeded();
+    for layer in list.lines().map(|line| line.split_whitespace().next().unwrap()) {
+        let page = fs::read_to_string(scratch.path("man").join(format!("plyfs-layer-{layer}.7"))).unwrap();
+        assert!(page.contains(".SH NAME"), "{layer}");
+        // Each option that the command tells is in the page, too.
+        let told = run(["layers", layer]).succeeded();
+        let options = told.lines().skip(3).filter_map(|line| Some(line.trim().split_once('=')?.0));
+        for option in options {
+            assert!(page.contains(&format!("\\fB{}\\fR=", option.replace('-', "\\-"))), "{layer} {option}: {page}");
+        }
+    }
+    assert!(list.lines().any(|line| line.trim_start().starts_with("union ")), "{list}");
+    let misspelt = run(["layers", "unoin"]);
+    assert_eq!(
+        (misspelt.code, misspelt.errors.as_str()),
+        (4, "plyfs: there is no layer 'unoin'; did you mean 'union'?\n")
+    );
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub enum Error {
         /// The expression, as it was given.
         expression: String,
         /// The problem, with its column in the expression.
-        error: BuildError,
+        error: Box<BuildError>,
     },
     /// The current directory, which relative paths in an expression begin at, cannot be found.
     CurrentDirectory(io::Error),
@@ -75,7 +75,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Build { error, .. } => Some(error),
+            Error::Build { error, .. } => Some(error.as_ref()),
             Error::CurrentDirectory(error) | Error::Unmount { error, .. } => Some(error),
             Error::Object { errno, .. } | Error::Sync(errno) => Some(errno),
             Error::Mount { error, .. } => Some(error),

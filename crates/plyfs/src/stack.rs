@@ -38,7 +38,7 @@ impl Stack {
     /// # Errors
     /// As [`Stack::open`].
     pub fn open_with(registry: &Registry, expression: &str) -> Result<Stack, Error> {
-        let failed = |error: BuildError| Error::Build { expression: expression.to_owned(), error };
+        let failed = |error: BuildError| Error::Build { expression: expression.to_owned(), error: Box::new(error) };
         let mut parsed = syntax::parse(expression).map_err(|error| failed(error.into()))?;
         registry.make_absolute(&mut parsed, &std::env::current_dir().map_err(Error::CurrentDirectory)?);
         let file_system = registry.build(&parsed).map_err(failed)?;

@@ -209,6 +209,8 @@ const JOB_WEIGHTS: &[(&str, u32)] = &[
     ("fist tiers", 35),
     ("layers union_model", 30),
     ("cli real_branches", 28),
+    // It builds the command once more.
+    ("cli layer_from_outside", 26),
     ("fist mutants", 25),
     ("bases mem_and_dir", 20),
     ("frontends lib", 15),

@@ -5,10 +5,12 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use plyfs_cli::arguments::{Arguments, Completions, Helper, Man};
 use plyfs_cli::exit::{Exit, Failure, Outcome};
 use plyfs_cli::output::{print, report};
+use plyfs_cli::{Kind, Registry};
 
 /// The tools of plyfs, which executes them: plyfs completions, plyfs man, plyfs fist lsp.
 #[derive(Debug, Parser)]
@@ -44,7 +46,7 @@ fn completions(arguments: &Completions) -> Outcome {
     print(&String::from_utf8_lossy(&script))
 }
 
-/// Writes the man pages: one for the command, one for each of its subcommands, one for the helper of mount(8).
+/// Writes the man pages: one for the command, one for each of its subcommands, one for the helper of mount(8), one for each layer.
 fn man(arguments: &Man) -> Outcome {
     let directory = &arguments.directory;
     let written = fs::create_dir_all(directory).and_then(|()| {
@@ -52,12 +54,39 @@ fn man(arguments: &Man) -> Outcome {
         clap_mangen::generate_to(Arguments::command().disable_help_subcommand(true), directory)?;
         let mut page = Vec::new();
         clap_mangen::Man::new(Helper::command()).section("8").render(&mut page)?;
-        fs::write(directory.join("mount.plyfs.8"), page)
+        fs::write(directory.join("mount.plyfs.8"), page)?;
+        Registry::default().layers().iter().try_for_each(|kind| {
+            fs::write(directory.join(format!("plyfs-layer-{}.7", kind.name)), layer_page(kind).render())
+        })
     });
     written.map_err(|error: io::Error| {
         let remedy = "name a directory that can be written";
         Failure::new(Exit::Failure, format!("cannot write man pages into {}: {error}; {remedy}", directory.display()))
     })
+}
+
+/// Returns the man page of a layer: what it does, and its options as the layer specifies them.
+fn layer_page(kind: &Kind) -> Roff {
+    let name = format!("plyfs-layer-{}", kind.name);
+    let below = if kind.joins_branches() { "BRANCH[=MODE], ..." } else { "BASE" };
+    let mut page = Roff::new();
+    page.control("TH", [name.as_str(), "7"]);
+    page.control("SH", ["NAME"]).text([roman(format!("{name} - {}", kind.summary))]);
+    page.control("SH", ["SYNOPSIS"]);
+    page.text([
+        roman(format!("{below} | ")),
+        bold(kind.name),
+        roman(if kind.options.is_empty() { "" } else { "(OPTION=VALUE, ...)" }),
+    ]);
+    if !kind.options.is_empty() {
+        page.control("SH", ["OPTIONS"]);
+    }
+    for option in kind.options {
+        page.control("TP", []).text([bold(option.key), roman("="), italic(option.value)]);
+        page.text([roman(option.summary)]);
+    }
+    page.control("SH", ["SEE ALSO"]).text([bold("plyfs"), roman("(1), "), bold("plyfs-layers"), roman("(1)")]);
+    page
 }
 
 /// Serves the editor over standard input and output.

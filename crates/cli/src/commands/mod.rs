@@ -4,6 +4,7 @@ pub(crate) mod control;
 pub(crate) mod explain;
 pub(crate) mod fist;
 pub(crate) mod ioctl;
+pub(crate) mod layers;
 pub(crate) mod log_level;
 pub(crate) mod mount;
 pub(crate) mod progress;

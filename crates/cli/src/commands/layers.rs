@@ -1,0 +1,76 @@
+//! `plyfs layers`: the layers that a stack can have, and the options of each.
+
+use stack::{BuildProblem, Kind};
+
+use super::{plain_table, print};
+use crate::arguments::Layers;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::registry::registry;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Layers) -> Outcome {
+    match &arguments.name {
+        None => print(&list(registry().layers())),
+        Some(name) => print(&describe(find(name)?)),
+    }
+}
+
+/// Returns the layer with this name.
+fn find(name: &str) -> Outcome<&'static Kind> {
+    registry().layer(name).ok_or_else(|| {
+        let layers = registry().layers().iter().map(|kind| kind.name).collect();
+        Failure::new(Exit::Unknown, BuildProblem::UnknownLayer { name: name.to_owned(), layers })
+    })
+}
+
+/// Returns a line for each layer: its name and what it does.
+fn list(layers: &[Kind]) -> String {
+    let mut table = plain_table();
+    for kind in layers {
+        table.add_row([kind.name, kind.summary]);
+    }
+    format!("{}\n", table.trim_fmt())
+}
+
+/// Returns what a layer does, how it is written in a stack, and a line for each of its options.
+fn describe(kind: &Kind) -> String {
+    let below = if kind.joins_branches() { "BRANCH[=MODE], ..." } else { "BASE" };
+    let options = if kind.options.is_empty() { "" } else { "(OPTION=VALUE, ...)" };
+    let mut text = format!("{}: {}\n\n  {below} | {}{options}\n", kind.name, kind.summary, kind.name);
+    if !kind.options.is_empty() {
+        let mut table = plain_table();
+        for option in kind.options {
+            table.add_row([format!("{}={}", option.key, option.value), option.summary.to_owned()]);
+        }
+        text.push_str(&format!("\n{}\n", table.trim_fmt()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_of_a_layer_is_described() {
+        for kind in registry().layers() {
+            let text = describe(kind);
+            assert!(text.starts_with(&format!("{}: {}\n", kind.name, kind.summary)), "{text}");
+            let lines: Vec<&str> = text.lines().collect();
+            for option in kind.options {
+                let form = format!("{}={}", option.key, option.value);
+                assert!(lines.iter().any(|line| line.contains(&form) && line.contains(option.summary)), "{text}");
+            }
+        }
+        assert!(list(registry().layers()).lines().count() == registry().layers().len());
+    }
+
+    #[test]
+    fn an_unknown_layer_is_an_error_with_a_suggestion() {
+        let failure = find("audti").unwrap_err();
+        assert_eq!(
+            (failure.exit, failure.message.as_str()),
+            (Exit::Unknown, "there is no layer 'audti'; did you mean 'audit'?")
+        );
+    }
+}
