@@ -13,8 +13,8 @@ use super::commit::Commit;
 use super::moved::{self, MovedDirectory};
 use super::outcome::{AtPath, CommitFailure, CommitStep, Conflict, ForeignChange, is_directory};
 use super::permissions::DirectoryPermissions;
+use crate::union::branch::identity::{self, Identity};
 use crate::union::branch::work;
-use crate::union::identity::{self, Identity};
 use crate::union::tree_path::TreePath;
 
 /// A directory of the fork and the one in the file system that it changes.

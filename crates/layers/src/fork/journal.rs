@@ -16,10 +16,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use vnode::{Attributes, Caller, Creation, Handle, NameBuf, OpenFileRef, OpenFlags, Result, Timestamp, VnodeRef};
 
 use super::permissions::DirectoryPermissions;
+use crate::union::branch::encoding;
 use crate::union::branch::losses::Losses;
 use crate::union::branch::register::LATER_VERSION;
 use crate::union::branch::work::{self, WorkDirectory};
-use crate::union::identity;
 
 /// Journal of a fork.
 pub(crate) struct Journal {
@@ -129,7 +129,7 @@ impl Journal {
 
     /// Records that a copy is complete, and about to take its place.
     pub(crate) fn record_copy(&mut self, object: &Handle, attributes: &Attributes, copy: JournaledCopy) -> Result<()> {
-        let (object_digits, base, path) = (digits(object), digits(&copy.handle), identity::to_hex(&copy.path));
+        let (object_digits, base, path) = (digits(object), digits(&copy.handle), encoding::to_hex(&copy.path));
         let (ctime, mtime) = (time_text(attributes.ctime), time_text(attributes.mtime));
         self.write(&format!("copy {object_digits} {ctime} {base} {mtime} {path}"))?;
         self.made.insert(copy.handle, attributes.mtime);
@@ -230,7 +230,7 @@ impl Journal {
         if losses.is_empty() || self.lost.get(&path) == Some(&losses) {
             return Ok(());
         }
-        self.write(&format!("lost {} {}", losses.words(), identity::to_hex(&path)))?;
+        self.write(&format!("lost {} {}", losses.words(), encoding::to_hex(&path)))?;
         self.lost.insert(path, losses);
         Ok(())
     }
@@ -253,7 +253,7 @@ impl Journal {
             ["begun", id] => (self.id, self.is_resumed) = ((*id).to_owned(), true),
             ["copy", object, changed, copy, written, path] => {
                 let (object, copied) = (handle(object)?, handle(copy)?);
-                let (changed, written, path) = (time(changed)?, time(written)?, identity::from_hex(path)?);
+                let (changed, written, path) = (time(changed)?, time(written)?, encoding::from_hex(path)?);
                 self.copies.insert((object, changed), JournaledCopy { handle: copied, path });
                 self.made.insert(copied, written);
             }
@@ -268,7 +268,7 @@ impl Journal {
             ["left", directory, changed] => drop(self.left.insert(handle(directory)?, Some(time(changed)?))),
             ["aside", directory] => drop(self.aside.insert(handle(directory)?)),
             ["staging", directory] => self.staging = Some(handle(directory)?),
-            ["lost", losses, path] => drop(self.lost.insert(identity::from_hex(path)?, Losses::parse_words(losses)?)),
+            ["lost", losses, path] => drop(self.lost.insert(encoding::from_hex(path)?, Losses::parse_words(losses)?)),
             _ => return None,
         }
         Some(())
@@ -276,11 +276,11 @@ impl Journal {
 }
 
 fn digits(handle: &Handle) -> String {
-    identity::to_hex(handle.as_bytes())
+    encoding::to_hex(handle.as_bytes())
 }
 
 fn handle(digits: &str) -> Option<Handle> {
-    Handle::new(&identity::from_hex(digits)?).ok()
+    Handle::new(&encoding::from_hex(digits)?).ok()
 }
 
 fn time_text(Timestamp { seconds, nanoseconds }: Timestamp) -> String {
@@ -313,6 +313,6 @@ mod tests {
         assert!(
             handle(object).is_some() && handle(base).is_some() && time(changed).is_some() && time(written).is_some()
         );
-        assert_eq!(identity::from_hex(path).unwrap(), b"file");
+        assert_eq!(encoding::from_hex(path).unwrap(), b"file");
     }
 }

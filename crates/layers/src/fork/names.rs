@@ -8,8 +8,8 @@ use std::sync::Arc;
 use vnode::{Caller, FileKind, Name, NameBuf, Result, SetAttributes, SetTime, VnodeRef};
 
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::identity::Identity;
 use crate::union::branch::{whiteout, work};
-use crate::union::identity::Identity;
 use crate::union::node::{Node, UNCOUNTED_NAMES};
 use crate::union::state::Union;
 

@@ -11,9 +11,10 @@ use std::time::Instant;
 use vnode::{Caller, Errno, FileKind, Handle, KeyedGuard, Name, NameBuf, OpenFileRef, Result, VnodeRef};
 
 use super::branch::branches::BranchMember;
+use super::branch::encoding::hash;
+use super::branch::identity::Identity;
 use super::cache::names::CachedNames;
 use super::copy_up::metacopy;
-use super::identity::{Identity, hash};
 use super::operations::locks::FileLocks;
 use super::state::Union;
 use crate::views::ViewAliases;

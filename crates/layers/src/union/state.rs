@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use vnode::{Caller, Errno, FileKind, Handle, KeptAccessTimes, KeyedLocks, Name, Notifier, Result, StatFs};
 
 use super::branch::branches::{BranchMember, Branches};
+use super::branch::identity;
 use super::branch::recovery::RecoverySchedule;
 use super::branch::register::BranchRegister;
 use super::cache::foreign_changes::ForeignChanges;
 use super::cache::recent_directories::RecentDirectories;
-use super::identity;
 use super::node::{Node, NodeTable};
 use super::operations::file::UnionFile;
 use super::settings::UnionSettings;

@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, NameBuf, Result, Vnode, VnodeRef, profile};
 
 use super::{DUPLICATE_HANDLE, ViewSelection};
+use crate::union::branch::identity::Identity;
 use crate::union::branch::whiteout;
-use crate::union::identity::Identity;
 use crate::union::node::{Instance, Node, NodeLocation, NodeTable, UNCOUNTED_NAMES};
 use crate::union::state::Union;
 

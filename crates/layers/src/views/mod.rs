@@ -28,11 +28,11 @@ use vnode::{Caller, Errno, HANDLE_MAX, Handle, Result};
 
 use crate::BranchMode;
 use crate::union::branch::branches::{BranchBase, BranchSlot, assign_modes};
+use crate::union::branch::identity;
+use crate::union::branch::identity::{DUPLICATE_HANDLE, Identity};
 use crate::union::branch::register::BranchRegister;
 use crate::union::cache::revalidation::revalidate_all;
 use crate::union::commands::Groups;
-use crate::union::identity;
-use crate::union::identity::{DUPLICATE_HANDLE, Identity};
 use crate::union::node::Node;
 use crate::union::operations::gate::OperationGate;
 use crate::union::state::Union;

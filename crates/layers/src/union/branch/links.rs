@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 use vnode::{Caller, Entry, Errno, Handle, Name, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::branches::BranchMember;
+use super::encoding;
+use super::identity::Identity;
 use super::verified::VerifiedOperations;
 use super::work::EntryPurpose;
 use crate::union::copy_up::DataExtent;
-use crate::union::identity;
-use crate::union::identity::Identity;
 use crate::union::node::{Instance, NameChanges, Node, UNCOUNTED_NAMES};
 use crate::union::operations::lookup::LookupResult;
 use crate::union::state::Union;
@@ -161,5 +161,5 @@ pub(crate) fn link_name(identity: &Identity) -> NameBuf {
 
 /// A handle in hexadecimal digits.
 pub(crate) fn handle_name(handle: &Handle) -> NameBuf {
-    NameBuf::new(identity::to_hex(handle.as_bytes()).into_bytes()).expect("a handle has a name's length at most")
+    NameBuf::new(encoding::to_hex(handle.as_bytes()).into_bytes()).expect("a handle has a name's length at most")
 }

@@ -5,8 +5,8 @@
 
 use vnode::{Caller, Creation, OpenFlags, Result, VnodeRef};
 
+use super::encoding;
 use super::work::{self, WorkDirectory};
-use crate::union::identity;
 
 /// Maximum size in bytes; further losses are not recorded.
 const MAX_LOSSES_BYTES: u64 = 1 << 20;
@@ -117,12 +117,12 @@ pub(crate) fn recorded(state: &VnodeRef) -> Result<Vec<(Vec<u8>, Losses)>> {
 }
 
 fn line(path: &[u8], losses: Losses) -> String {
-    format!("{} {}\n", losses.words(), identity::to_hex(path))
+    format!("{} {}\n", losses.words(), encoding::to_hex(path))
 }
 
 fn parse_line(line: &str) -> Option<(Vec<u8>, Losses)> {
     let (words, path) = line.split_once(' ')?;
-    Some((identity::from_hex(path)?, Losses::parse_words(words)?))
+    Some((encoding::from_hex(path)?, Losses::parse_words(words)?))
 }
 
 #[cfg(test)]

@@ -7,9 +7,11 @@
 
 pub(crate) mod branches;
 pub(crate) mod claim;
+pub(crate) mod encoding;
 pub(crate) mod exact_names;
 pub(crate) mod health;
 pub(crate) mod history;
+pub(crate) mod identity;
 pub(crate) mod lease;
 pub(crate) mod links;
 pub(crate) mod losses;
@@ -23,3 +25,4 @@ pub(crate) mod whiteout;
 pub(crate) mod whiteout_device;
 pub(crate) mod work;
 pub(crate) mod write_order;
+pub(crate) mod xattrs;

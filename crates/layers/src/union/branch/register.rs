@@ -12,8 +12,8 @@ use std::collections::HashMap;
 
 use vnode::{Errno, FileSystemRef, Handle, Result, VnodeRef};
 
+use super::encoding::{self, hash};
 use super::work::{self, WorkDirectory};
-use crate::union::identity::{self, hash};
 
 /// Maximum size of a register in bytes.
 const MAX_REGISTER_BYTES: u64 = 1 << 20;
@@ -176,7 +176,7 @@ impl BranchRegister {
     pub(crate) fn to_text(&self) -> String {
         let line = |RegisterLine { numbers: BranchNumbers { tag, serial, identifier }, location, label, .. }: &RegisterLine| {
             let fsid = location.fsid.map_or("-".to_owned(), |fsid| format!("{fsid:016x}"));
-            let root = location.root.map_or("-".to_owned(), |root| identity::to_hex(root.as_bytes()));
+            let root = location.root.map_or("-".to_owned(), |root| encoding::to_hex(root.as_bytes()));
             format!("{tag} {serial} {identifier:016x} {fsid} {root} {label}\n")
         };
         std::iter::once(format!("{HEADER}\n")).chain(self.lines.iter().map(line)).collect()
@@ -215,7 +215,7 @@ impl RegisterLine {
         let numbers =
             BranchNumbers { tag: tag.parse().ok()?, serial: serial.parse().ok()?, identifier: number(identifier)? };
         let fsid = if fsid == "-" { None } else { Some(number(fsid)?) };
-        let root = if root == "-" { None } else { Some(Handle::new(&identity::from_hex(root)?).ok()?) };
+        let root = if root == "-" { None } else { Some(Handle::new(&encoding::from_hex(root)?).ok()?) };
         Some(Self { numbers, location: BranchLocation { fsid, root }, label: label.to_owned(), is_in_use: false })
     }
 }

@@ -10,11 +10,11 @@ use std::fmt::Write as _;
 use vnode::{Caller, Creation, Errno, Handle, Name, NameBuf, OpenFlags, Result, VnodeRef};
 
 use super::branches::BranchMember;
+use super::encoding;
 use super::verified::VerifiedOperations;
 use super::whiteout;
 use super::work::{self, EntryPurpose};
 use super::write_order::sync_directory;
-use crate::union::identity;
 use crate::union::operations::remove::remove_marked_directory;
 use crate::union::state::Union;
 
@@ -115,8 +115,8 @@ impl RecordedObject {
     }
 
     fn encode(&self, verb: &str, text: &mut String) {
-        let path = self.path.as_ref().map_or("-".to_owned(), |path| format!("/{}", identity::to_hex(path)));
-        let (directory, name) = (identity::to_hex(self.directory.as_bytes()), identity::to_hex(self.name.as_bytes()));
+        let path = self.path.as_ref().map_or("-".to_owned(), |path| format!("/{}", encoding::to_hex(path)));
+        let (directory, name) = (encoding::to_hex(self.directory.as_bytes()), encoding::to_hex(self.name.as_bytes()));
         // Writing to a string does not fail.
         let device = if self.leaves_device { " device" } else { "" };
         let _ = writeln!(text, "{verb} {} {directory} {path} {name} {}{device}", self.branch, self.ino);
@@ -126,11 +126,11 @@ impl RecordedObject {
         let (words, leaves_device) = words.strip_suffix(&["device"]).map_or((words, false), |words| (words, true));
         let [branch, directory, path, name, ino] = words else { return None };
         let path = match path.strip_prefix('/') {
-            Some(path) => Some(identity::from_hex(path)?),
+            Some(path) => Some(encoding::from_hex(path)?),
             None => None,
         };
         let (directory, name) =
-            (Handle::new(&identity::from_hex(directory)?).ok()?, NameBuf::new(identity::from_hex(name)?).ok()?);
+            (Handle::new(&encoding::from_hex(directory)?).ok()?, NameBuf::new(encoding::from_hex(name)?).ok()?);
         let (branch, ino) = (branch.parse().ok()?, ino.parse().ok()?);
         Some(Self { branch, directory, path, name, ino, leaves_device })
     }

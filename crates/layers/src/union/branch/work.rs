@@ -21,9 +21,9 @@ use super::verified::VerifiedOperations;
 use super::whiteout::{self, STATE_DIRECTORY};
 use super::whiteout_device;
 use super::write_order::sync_directory;
+use super::xattrs;
+use crate::union::branch::identity::Identity;
 use crate::union::copy_up::metacopy;
-use crate::union::identity::Identity;
-use crate::union::operations::xattrs;
 use crate::union::snapshots::direct_files;
 
 /// Purpose of an entry in the work directory, encoded as the prefix of its name, so that a leftover name records what was not

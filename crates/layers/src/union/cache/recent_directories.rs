@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 use vnode::{AccessMode, Attributes, Caller, Name, Result};
 
-use crate::union::identity::hash;
+use crate::union::branch::encoding::hash;
 use crate::union::node::Node;
 
 /// Maximum number of cached directories.

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use vnode::{Caller, ControlError, Entry, Errno, Handle, Name, NameBuf, Result, VnodeRef};
 
 use super::{BranchCheck, Finding, Problem, below};
+use crate::union::branch::encoding;
+use crate::union::branch::identity::{self, Identity};
 use crate::union::branch::losses::{self, Losses};
 use crate::union::branch::whiteout::STATE_DIRECTORY;
 use crate::union::branch::work::{self, EntryPurpose, WorkDirectory};
 use crate::union::branch::{links, rename_records};
-use crate::union::identity::{self, Identity};
 
 impl BranchCheck<'_> {
     /// Finds unfinished work. All of it is repaired at once, as the next union to use the branch would.
@@ -208,7 +209,7 @@ fn errno_of(error: ControlError) -> Errno {
 
 /// Returns whether it is a file whose name encodes an identity.
 fn is_link(name: &[u8], entry: &Entry) -> bool {
-    let bytes = std::str::from_utf8(name).ok().and_then(identity::from_hex);
+    let bytes = std::str::from_utf8(name).ok().and_then(encoding::from_hex);
     let handle = bytes.and_then(|bytes| Handle::new(&bytes).ok());
     !entry.attributes.is_directory() && handle.is_some_and(|handle| identity::split_handle(&handle).is_some())
 }

@@ -7,10 +7,10 @@ use vnode::progress::object_done;
 use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, Result, VnodeRef};
 
 use super::{BranchCheck, Problem};
+use crate::union::branch::identity::Identity;
 use crate::union::branch::whiteout::{self, EntryMeaning, MARK_PREFIX, STATE_DIRECTORY, WhiteoutFormat};
 use crate::union::branch::work;
 use crate::union::copy_up::metacopy::{self, NameInBranches};
-use crate::union::identity::Identity;
 use crate::union::node::Instance;
 use crate::union::operations::lookup::root_of;
 use crate::union::tree_path::TreePath;

@@ -16,11 +16,11 @@ use std::sync::{Arc, RwLockReadGuard};
 use vnode::{Caller, Errno, FileKind, NameBuf, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef};
 
 use super::branch::branches::BranchMember;
+use super::branch::identity::Identity;
 use super::branch::lease::open_without_wait;
 use super::branch::links;
 use super::branch::verified::VerifiedOperations;
 use super::branch::write_order::sync_directory;
-use super::identity::Identity;
 use super::node::{Instance, NameChanges, Node, NodeLocation, ParentEntry, UNCOUNTED_NAMES};
 use super::settings::{CopyOwnership, CopyPermissions};
 use super::state::Union;

@@ -8,8 +8,7 @@ use vnode::{
     AccessMode, Attributes, Caller, Entry, Errno, FileKind, Result, SetAttributes, VnodeRef, XattrMode, profile,
 };
 
-use super::xattrs;
-use crate::union::branch::whiteout;
+use crate::union::branch::{whiteout, xattrs};
 use crate::union::copy_up::DataExtent;
 use crate::union::node::{Instance, Node, UNCOUNTED_NAMES};
 

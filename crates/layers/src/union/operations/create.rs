@@ -13,11 +13,11 @@ use super::lookup::SearchResult;
 use super::placement::FullBranches;
 use super::remove::remove_marked_directory;
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::identity::Identity;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
 use crate::union::branch::whiteout_device;
 use crate::union::copy_up::DataExtent;
-use crate::union::identity::Identity;
 use crate::union::node::{Instance, NameChanges, Node, NodeLocation, UNCOUNTED_NAMES};
 use crate::union::state::Union;
 

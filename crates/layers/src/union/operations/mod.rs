@@ -17,4 +17,3 @@ pub(crate) mod placement;
 pub(crate) mod remove;
 pub(crate) mod rename;
 pub(crate) mod vnode;
-pub(crate) mod xattrs;

@@ -6,7 +6,7 @@
 use rustix::thread::CapabilitySet;
 use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime};
 
-use super::xattrs::attribute;
+use crate::union::branch::xattrs::attribute;
 use crate::union::node::Node;
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use vnode::{Caller, Creation, Errno, Name, NameBuf, OpenFlags, RenameMode, Result, Vnode, VnodeRef};
 
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::encoding;
 use crate::union::branch::register::LATER_VERSION;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
 use crate::union::branch::work::{self, EntryPurpose};
 use crate::union::copy_up::{copy_consistently, keeping_times};
-use crate::union::identity;
 use crate::union::node::{Instance, Node, NodeLocation};
 
 /// First line of a record.
@@ -137,7 +137,7 @@ pub(crate) fn write_record(member: &BranchMember, kept: &[DirectFileCopy]) -> Re
         let NodeLocation::At(above) = one.node.location() else { continue };
         let directory = above.directory.instance_in(&one.member).ok_or(Errno::ESTALE)?.path()?;
         let below = directory.strip_prefix(&root[..]).ok_or(Errno::ESTALE)?;
-        let digits = [one.copy.as_bytes(), below, above.stored.as_bytes()].map(identity::to_hex);
+        let digits = [one.copy.as_bytes(), below, above.stored.as_bytes()].map(encoding::to_hex);
         // Writing to a string does not fail.
         let _ = writeln!(text, "{} /{} {} {}", digits[0], digits[1], digits[2], one.node.leftmost().ino);
     }
@@ -197,10 +197,10 @@ impl FileLocation {
     fn decode(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split(' ').collect();
         let [copy, directory, name, ino] = words[..] else { return None };
-        let name_of = |digits| NameBuf::new(identity::from_hex(digits)?).ok();
+        let name_of = |digits| NameBuf::new(encoding::from_hex(digits)?).ok();
         Some(Self {
             copy: name_of(copy)?,
-            directory: identity::from_hex(directory.strip_prefix('/')?)?,
+            directory: encoding::from_hex(directory.strip_prefix('/')?)?,
             name: name_of(name)?,
             ino: ino.parse().ok()?,
         })

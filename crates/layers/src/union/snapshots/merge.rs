@@ -10,12 +10,12 @@ use vnode::progress::object_done;
 use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef};
 
 use crate::union::branch::branches::{BranchMember, BranchSlot};
+use crate::union::branch::identity::Identity;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout::{self, EntryMeaning};
 use crate::union::branch::work::EntryPurpose;
 use crate::union::branch::{links, work};
 use crate::union::copy_up::{copy_attributes, replace_attributes};
-use crate::union::identity::Identity;
 use crate::union::node::{Instance, UNCOUNTED_NAMES};
 use crate::union::operations::lookup::LookupResult;
 use crate::union::state::Union;

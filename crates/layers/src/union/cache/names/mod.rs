@@ -18,8 +18,8 @@ use hashbrown::HashSet;
 use vnode::{Attributes, Caller, FileKind, Name, Result, Timestamp, VnodeRef};
 
 use super::directory_marks::is_settled;
+use crate::union::branch::encoding::hash;
 use crate::union::branch::whiteout;
-use crate::union::identity::hash;
 use budget::{BudgetCharge, NameBudget};
 
 /// Number of names that can be read for about the cost of one miss.

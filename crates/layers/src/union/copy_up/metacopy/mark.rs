@@ -8,7 +8,7 @@ use vnode::{Attributes, Caller, Errno, Result, Timestamp, VnodeRef};
 
 use crate::union::branch::trust::TrustedAttribute as Trusted;
 use crate::union::branch::whiteout::{MAX_REDIRECT_BYTES as PATH_MAX, OVERLAY_REDIRECT as REDIRECT, WhiteoutFormat};
-use crate::union::operations::xattrs;
+use crate::union::branch::xattrs;
 
 const OWN_MARK: Trusted = Trusted::new(b"trusted.plyfs.metacopy", b"user.plyfs.metacopy");
 const OVERLAY_MARK: Trusted = Trusted::new(b"trusted.overlay.metacopy", b"user.overlay.metacopy");

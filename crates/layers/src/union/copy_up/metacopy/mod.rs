@@ -16,9 +16,9 @@ use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, OpenFileRef, OpenFlag
 use super::{DataExtent, TruncateStep};
 use crate::BranchMode;
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::identity::Identity;
 use crate::union::branch::lease::open_without_wait;
 use crate::union::branch::whiteout;
-use crate::union::identity::Identity;
 use crate::union::node::{Instance, Node, NodeLocation};
 use crate::union::state::Union;
 pub(crate) use fill::restore_mtime;

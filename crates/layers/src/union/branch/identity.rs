@@ -6,9 +6,10 @@
 
 use vnode::{Caller, Handle, Name, Result, VnodeRef};
 
-use super::branch::branches::BranchBase;
-use super::branch::trust::TrustedAttribute;
-use super::operations::xattrs;
+use super::branches::BranchBase;
+use super::encoding::hash;
+use super::trust::TrustedAttribute;
+use super::xattrs;
 
 /// Identity of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,30 +130,9 @@ pub(crate) fn tagged_ino(tag: u16, ino: u64) -> u64 {
     mixed & (u64::MAX >> 1) | 1 << (INO_BITS + 15)
 }
 
-/// Bytes as hexadecimal digits.
-pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Bytes of hexadecimal digits; `None` for anything else.
-pub(crate) fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    let pairs = digits.as_bytes().chunks(2);
-    pairs
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?, 16).ok())
-        .collect()
-}
-
-/// Hash that never changes (FNV-1a, with a final mix of its bits).
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    let hash = bytes.iter().fold(OFFSET, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
-    let hash = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    hash ^ hash >> 29
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::encoding::from_hex;
     use super::*;
 
     #[test]
