@@ -18,8 +18,10 @@ use vnode::{Attributes, Caller, Creation, Handle, NameBuf, OpenFileRef, OpenFlag
 use super::permissions::DirectoryPermissions;
 use crate::union::branch::encoding;
 use crate::union::branch::losses::Losses;
-use crate::union::branch::register::LATER_VERSION;
-use crate::union::branch::work::{self, WorkDirectory};
+use crate::union::branch::objects;
+use crate::union::branch::state_directory;
+use crate::union::branch::state_directory::LATER_VERSION;
+use crate::union::branch::work::WorkDirectory;
 
 /// Journal of a fork.
 pub(crate) struct Journal {
@@ -56,8 +58,8 @@ impl Journal {
     pub(crate) fn open(work: &WorkDirectory) -> Result<Self> {
         let server = Caller::server();
         let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
-        let created = work.state()?.create(&server, work::own_name(WorkDirectory::COMMIT), &creation)?;
-        let text = work::read_all(&created.entry, u64::MAX)?;
+        let created = work.state()?.create(&server, state_directory::own_name(state_directory::COMMIT), &creation)?;
+        let text = objects::read_all(&created.entry, u64::MAX)?;
         // A partly written event did not happen.
         let end = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         let mut journal = Self {
@@ -88,8 +90,8 @@ impl Journal {
     /// # Errors
     /// As [`Journal::open`].
     pub(crate) fn open_existing(root: &VnodeRef, work: &WorkDirectory) -> Result<Option<Self>> {
-        let Some(state) = work::state_of(root)? else { return Ok(None) };
-        let is_there = work::find(&state, work::own_name(WorkDirectory::COMMIT))?.is_some();
+        let Some(state) = state_directory::state_of(root)? else { return Ok(None) };
+        let is_there = objects::find(&state, state_directory::own_name(state_directory::COMMIT))?.is_some();
         if is_there { Self::open(work).map(Some) } else { Ok(None) }
     }
 
@@ -242,7 +244,7 @@ impl Journal {
 
     fn write(&mut self, line: &str) -> Result<()> {
         let line = format!("{line}\n");
-        work::write_all(&*self.file, self.end, line.as_bytes())?;
+        objects::write_all(&*self.file, self.end, line.as_bytes())?;
         self.end += line.len() as u64;
         Ok(())
     }

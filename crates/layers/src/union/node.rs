@@ -13,8 +13,8 @@ use vnode::{Caller, Errno, FileKind, Handle, KeyedGuard, Name, NameBuf, OpenFile
 use super::branch::branches::BranchMember;
 use super::branch::encoding::hash;
 use super::branch::identity::Identity;
+use super::branch::metacopy_mark;
 use super::cache::names::CachedNames;
-use super::copy_up::metacopy;
 use super::operations::locks::FileLocks;
 use super::state::Union;
 use crate::views::ViewAliases;
@@ -286,8 +286,8 @@ impl Node {
     /// a snapshot, its open files follow. So they do if its data have been filled in meanwhile.
     pub(crate) fn record_revalidated(&self, generation: u64, instances: Vec<Instance>, names: u32) {
         let is_another = self.leftmost().vnode.handle() != instances[0].vnode.handle();
-        let has_data_now =
-            self.is_read_elsewhere.load(Ordering::Relaxed) && metacopy::is_marked(&instances[0].vnode) == Ok(false);
+        let has_data_now = self.is_read_elsewhere.load(Ordering::Relaxed)
+            && metacopy_mark::is_marked(&instances[0].vnode) == Ok(false);
         if !self.set_instances_at(generation, instances) {
             return;
         }

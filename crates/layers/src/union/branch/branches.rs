@@ -6,15 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use vnode::{Caller, Claim, Errno, FileSystemRef, Name, Result, VnodeRef};
 
+use super::directory_marks::MarkCache;
 use super::exact_names::with_exact_names;
 use super::health::BranchHealth;
 use super::history::{self, History};
 use super::losses::Losses;
 use super::parallel::BranchLatency;
 use super::register::{self, BranchIdentifiers, BranchLocation, BranchNumbers, BranchRegister};
+use super::state_directory;
 use super::whiteout::WhiteoutWriter;
 use super::work::{self, WorkDirectory};
-use crate::union::cache::directory_marks::MarkCache;
 use crate::{Branch, BranchMode, Refusal};
 
 /// A branch as configured: one tree, or the several layers into which snapshots have divided it.
@@ -93,10 +94,10 @@ impl std::fmt::Display for UnusableReason {
 
 impl UnusableBranch {
     fn of(branch: &Branch, error: Errno) -> Self {
-        let is_believed = work::has_trusted_state(&branch.file_system.root());
+        let is_believed = state_directory::has_trusted_state(&branch.file_system.root());
         let reason = match error {
             _ if is_believed == Ok(false) => UnusableReason::Refused(Refusal::StateOfOthers),
-            register::LATER_VERSION => UnusableReason::Refused(Refusal::LaterVersion),
+            state_directory::LATER_VERSION => UnusableReason::Refused(Refusal::LaterVersion),
             register::NOT_TEXT => UnusableReason::Refused(Refusal::UnknownRegister),
             work::ATTRIBUTES_LOST => UnusableReason::Refused(Refusal::WithoutMarks),
             error => UnusableReason::Error(error),

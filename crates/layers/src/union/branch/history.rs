@@ -8,8 +8,10 @@ use std::ops::ControlFlow;
 
 use vnode::{Caller, Errno, NameBuf, Result, VnodeRef};
 
+use super::objects;
+use super::state_directory;
 use super::whiteout::STATE_DIRECTORY;
-use super::work::{self, WorkDirectory};
+use super::work::WorkDirectory;
 
 /// Maximum size of a history in bytes.
 const MAX_HISTORY_BYTES: u64 = 1 << 20;
@@ -65,7 +67,7 @@ impl History {
 
     /// Writes the history completely or not at all.
     pub(crate) fn write(&self, work: &WorkDirectory) -> Result<()> {
-        work.write_state(WorkDirectory::HISTORY, self.to_text().as_bytes())
+        work.write_state(state_directory::HISTORY, self.to_text().as_bytes())
     }
 
     fn to_text(&self) -> String {
@@ -104,8 +106,8 @@ pub(crate) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
         return Ok(root.clone());
     }
     let server = Caller::server();
-    let state = work::state_of(root)?.ok_or(Errno::ENOENT)?;
-    let layers = state.lookup(&server, work::own_name(WorkDirectory::LAYERS))?.vnode;
+    let state = state_directory::state_of(root)?.ok_or(Errno::ENOENT)?;
+    let layers = state.lookup(&server, state_directory::own_name(state_directory::LAYERS))?.vnode;
     Ok(layers.lookup(&server, layer_name(layer).as_name())?.vnode)
 }
 
@@ -114,13 +116,13 @@ pub(crate) fn layer_path(layer: u32) -> Vec<u8> {
     if layer == 0 {
         return Vec::new();
     }
-    [STATE_DIRECTORY, b"/", WorkDirectory::LAYERS, b"/", layer_name(layer).as_bytes()].concat()
+    [STATE_DIRECTORY, b"/", state_directory::LAYERS, b"/", layer_name(layer).as_bytes()].concat()
 }
 
 /// Creates the root of a new layer. Remains of an unfinished one are removed.
 pub(crate) fn make_layer(work: &WorkDirectory, layer: u32) -> Result<VnodeRef> {
     let (layers, name) = (layers_directory(work)?, layer_name(layer));
-    match work::remove_tree(&layers, name.as_name()) {
+    match objects::remove_tree(&layers, name.as_name()) {
         Ok(()) | Err(Errno::ENOENT) => {}
         Err(error) => return Err(error),
     }
@@ -146,7 +148,7 @@ pub(crate) fn discard_unknown(work: &WorkDirectory, history: &History) -> Result
         }
         ControlFlow::Continue(())
     })?;
-    unknown.iter().try_for_each(|name| work::remove_tree(&layers, name.as_name()))
+    unknown.iter().try_for_each(|name| objects::remove_tree(&layers, name.as_name()))
 }
 
 /// Present time.
@@ -156,7 +158,7 @@ pub(crate) fn current_time() -> i64 {
 }
 
 fn layers_directory(work: &WorkDirectory) -> Result<VnodeRef> {
-    work.state_directory(WorkDirectory::LAYERS)
+    work.state_directory(state_directory::LAYERS)
 }
 
 fn layer_name(layer: u32) -> NameBuf {
@@ -164,8 +166,8 @@ fn layer_name(layer: u32) -> NameBuf {
 }
 
 fn read(root: &VnodeRef) -> Result<Option<String>> {
-    match work::state_of(root)? {
-        Some(state) => work::read_state_file(&state, WorkDirectory::HISTORY, MAX_HISTORY_BYTES),
+    match state_directory::state_of(root)? {
+        Some(state) => state_directory::read_state_file(&state, state_directory::HISTORY, MAX_HISTORY_BYTES),
         None => Ok(None),
     }
 }

@@ -11,9 +11,9 @@ use vnode::{Caller, Entry, Errno, Handle, Name, NameBuf, RenameMode, Result, Vno
 
 use super::branches::BranchMember;
 use super::encoding;
+use super::entry_purpose::EntryPurpose;
 use super::identity::Identity;
 use super::verified::VerifiedOperations;
-use super::work::EntryPurpose;
 use crate::union::copy_up::DataExtent;
 use crate::union::node::{Instance, NameChanges, Node, UNCOUNTED_NAMES};
 use crate::union::operations::lookup::LookupResult;

@@ -6,7 +6,8 @@
 use vnode::{Caller, Creation, OpenFlags, Result, VnodeRef};
 
 use super::encoding;
-use super::work::{self, WorkDirectory};
+use super::objects;
+use super::state_directory;
 
 /// Maximum size in bytes; further losses are not recorded.
 const MAX_LOSSES_BYTES: u64 = 1 << 20;
@@ -102,16 +103,22 @@ impl Losses {
 pub(crate) fn record(state: &VnodeRef, path: &[u8], losses: Losses) -> Result<()> {
     let server = Caller::server();
     let file = state
-        .create(&server, work::own_name(WorkDirectory::LOSSES), &Creation { mode: 0o600, flags: OpenFlags::WRITE })?
+        .create(
+            &server,
+            state_directory::own_name(state_directory::LOSSES),
+            &Creation { mode: 0o600, flags: OpenFlags::WRITE },
+        )?
         .file;
     let (line, size) = (line(path, losses), file.getattr(&server)?.size);
-    if size + line.len() as u64 > MAX_LOSSES_BYTES { Ok(()) } else { work::write_all(&*file, size, line.as_bytes()) }
+    if size + line.len() as u64 > MAX_LOSSES_BYTES { Ok(()) } else { objects::write_all(&*file, size, line.as_bytes()) }
 }
 
 /// Recorded losses of a branch: paths, and what is missing there.
 pub(crate) fn recorded(state: &VnodeRef) -> Result<Vec<(Vec<u8>, Losses)>> {
-    let Some(file) = work::find(state, work::own_name(WorkDirectory::LOSSES))? else { return Ok(Vec::new()) };
-    let text = work::read_all(&file, MAX_LOSSES_BYTES)?;
+    let Some(file) = objects::find(state, state_directory::own_name(state_directory::LOSSES))? else {
+        return Ok(Vec::new());
+    };
+    let text = objects::read_all(&file, MAX_LOSSES_BYTES)?;
     // A line that was not written to its end is ignored.
     Ok(String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect())
 }

@@ -7,18 +7,25 @@
 
 pub(crate) mod branches;
 pub(crate) mod claim;
+pub(crate) mod direct_file_record;
+pub(crate) mod directory_marks;
 pub(crate) mod encoding;
+pub(crate) mod entry_purpose;
 pub(crate) mod exact_names;
 pub(crate) mod health;
 pub(crate) mod history;
 pub(crate) mod identity;
 pub(crate) mod lease;
+pub(crate) mod leftovers;
 pub(crate) mod links;
 pub(crate) mod losses;
+pub(crate) mod metacopy_mark;
+pub(crate) mod objects;
 pub(crate) mod parallel;
 pub(crate) mod recovery;
 pub(crate) mod register;
 pub(crate) mod rename_records;
+pub(crate) mod state_directory;
 pub(crate) mod trust;
 pub(crate) mod verified;
 pub(crate) mod whiteout;

@@ -11,10 +11,12 @@ use vnode::{Caller, Creation, Errno, Handle, Name, NameBuf, OpenFlags, Result, V
 
 use super::branches::BranchMember;
 use super::encoding;
+use super::entry_purpose::EntryPurpose;
+use super::objects;
+use super::objects::sync_directory;
+use super::state_directory;
 use super::verified::VerifiedOperations;
 use super::whiteout;
-use super::work::{self, EntryPurpose};
-use super::write_order::sync_directory;
 use crate::union::operations::remove::remove_marked_directory;
 use crate::union::state::Union;
 
@@ -65,7 +67,7 @@ impl RecordContent {
     fn parse(text: &str) -> Self {
         match RenameRecord::decode(text) {
             Some(record) => Self::Complete(Box::new(record)),
-            None if work::is_later_version(text, RECORD_HEADER) => Self::LaterVersion,
+            None if state_directory::is_later_version(text, RECORD_HEADER) => Self::LaterVersion,
             None => Self::Incomplete,
         }
     }
@@ -243,7 +245,7 @@ fn if_exists<T>(member: &BranchMember, answer: Result<T>) -> Result<Option<T>> {
 /// Records in a work directory.
 pub(crate) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, RecordContent)>> {
     let mut found = Vec::new();
-    for (name, _) in work::entries(work)? {
+    for (name, _) in objects::entries(work)? {
         if EntryPurpose::of(name.as_bytes()) == Some(EntryPurpose::Record) {
             let text = read(work, name.as_name())?;
             found.push((name, RecordContent::parse(&text)));
@@ -279,7 +281,7 @@ fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
     let server = Caller::server();
     let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
     let file = work.create(&server, name, &creation)?.file;
-    work::write_all(&*file, 0, text)?;
+    objects::write_all(&*file, 0, text)?;
     file.fsync(&server, false)
 }
 
@@ -288,7 +290,7 @@ fn read(work: &VnodeRef, name: Name<'_>) -> Result<String> {
     if entry.attributes.is_directory() || entry.attributes.size > MAX_RECORD_BYTES {
         return Ok(String::new());
     }
-    Ok(String::from_utf8(work::read_all(&entry, MAX_RECORD_BYTES)?).unwrap_or_default())
+    Ok(String::from_utf8(objects::read_all(&entry, MAX_RECORD_BYTES)?).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -6,19 +6,11 @@
 
 use std::sync::atomic::Ordering;
 
-use vnode::{Caller, Errno, Result, VnodeRef};
+use vnode::{Result, VnodeRef};
 
 use super::branches::BranchMember;
+use super::objects::sync_directory;
 use crate::union::node::{Node, NodeLocation};
-
-/// Synchronizes the names in a directory of a branch. A file system that does not support that is assumed to have done it.
-pub(crate) fn sync_directory(directory: &VnodeRef) -> Result<()> {
-    let server = Caller::server();
-    match directory.open_directory(&server)?.fsync(&server, false) {
-        Err(Errno::EROFS | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => Ok(()),
-        synchronized => synchronized,
-    }
-}
 
 /// Returns whether changes in a directory of one branch and in a directory of another may reach the disk in another order. For
 /// branches on one disk they cannot.

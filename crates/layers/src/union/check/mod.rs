@@ -16,8 +16,8 @@ use vnode::{Errno, OpenFileRef, Result};
 
 use super::branch::branches::{BranchMember, BranchSlot, UnusableBranch, UnusableReason};
 use super::branch::claim;
+use super::branch::state_directory;
 use super::branch::whiteout::STATE_DIRECTORY;
-use super::branch::work::WorkDirectory;
 use super::file_system::UnionFileSystem;
 use super::settings::UnionSettings;
 use super::state::Union;
@@ -183,7 +183,7 @@ impl<'a> BranchCheck<'a> {
         let path = match self.member.layer {
             0 => path,
             layer => below(
-                &[STATE_DIRECTORY, b"/", WorkDirectory::LAYERS, b"/", layer.to_string().as_bytes()].concat(),
+                &[STATE_DIRECTORY, b"/", state_directory::LAYERS, b"/", layer.to_string().as_bytes()].concat(),
                 &path,
             ),
         };

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use vnode::{Caller, Errno, RenameMode, Result, SetAttributes, SetTime, VnodeRef};
 
-use super::attributes::{copy_attributes, copy_permissions, keeping_times};
+use super::attributes::{copy_attributes, copy_permissions};
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::objects::keeping_times;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::node::{Instance, NameChanges, Node, NodeLocation, ParentEntry, UNCOUNTED_NAMES};
 

@@ -19,12 +19,12 @@ use super::branch::branches::BranchMember;
 use super::branch::identity::Identity;
 use super::branch::lease::open_without_wait;
 use super::branch::links;
+use super::branch::objects::{keeping_times, sync_directory};
 use super::branch::verified::VerifiedOperations;
-use super::branch::write_order::sync_directory;
 use super::node::{Instance, NameChanges, Node, NodeLocation, ParentEntry, UNCOUNTED_NAMES};
 use super::settings::{CopyOwnership, CopyPermissions};
 use super::state::Union;
-pub(crate) use attributes::{copy_attributes, keeping_times, replace_attributes};
+pub(crate) use attributes::{copy_attributes, replace_attributes};
 use object::{CompletedCopy, CopyParameters, copy_of};
 pub(crate) use object::{copy_consistently, copy_object};
 

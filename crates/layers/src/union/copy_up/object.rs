@@ -7,15 +7,15 @@ use vnode::{
 use crate::copies::copy_data;
 
 use super::attributes::{copy_attributes, remove_surplus};
-use super::metacopy::{NewMetacopyMark, is_marked};
 use super::{DataExtent, MAX_ATTEMPTS};
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::entry_purpose::EntryPurpose;
 use crate::union::branch::identity::Identity;
 use crate::union::branch::lease::open_without_wait;
 use crate::union::branch::losses::Losses;
+use crate::union::branch::metacopy_mark::{NewMetacopyMark, is_marked};
 use crate::union::branch::whiteout;
 use crate::union::branch::whiteout_device;
-use crate::union::branch::work::EntryPurpose;
 use crate::union::node::{Instance, UNCOUNTED_NAMES};
 use crate::union::settings::CopyPermissions;
 

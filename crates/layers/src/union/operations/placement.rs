@@ -8,8 +8,9 @@ use vnode::{Caller, Cancellation, Errno, Name, Result, StatFs, VnodeRef};
 
 use super::lookup::root_of;
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::objects;
 use crate::union::branch::parallel::ParallelQueries;
-use crate::union::branch::{whiteout, work};
+use crate::union::branch::whiteout;
 use crate::union::copy_up::DataExtent;
 use crate::union::node::{Instance, Node, NodeLocation, ParentEntry};
 use crate::union::settings::CreatePolicy;
@@ -230,7 +231,7 @@ impl LowerVisibility {
         if whiteout::has_whiteout_file(&instance.vnode, stored)? {
             return Ok(Self::Hidden);
         }
-        let Some(found) = work::find(&instance.vnode, stored)? else { return Ok(Self::Nothing) };
+        let Some(found) = objects::find(&instance.vnode, stored)? else { return Ok(Self::Nothing) };
         let leads_on = found.attributes.is_directory()
             && !whiteout::is_opaque(&found.vnode)?
             && whiteout::redirect(&found.vnode)?.is_none();

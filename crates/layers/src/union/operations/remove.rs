@@ -8,11 +8,12 @@ use vnode::{AccessMode, Attributes, Caller, Cancellation, Errno, FileKind, Name,
 use super::lookup::{LookupResult, SearchResult};
 use super::permission::check_removal;
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::objects;
+use crate::union::branch::objects::sync_directory;
 use crate::union::branch::parallel::ParallelQueries;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout::{self, EntryMeaning};
-use crate::union::branch::work;
-use crate::union::branch::write_order::{are_unordered, sync_directory};
+use crate::union::branch::write_order::are_unordered;
 use crate::union::cache::names::NamePresence;
 use crate::union::copy_up::DataExtent;
 use crate::union::node::{Instance, NameChanges, Node, UNCOUNTED_NAMES, instances_from};
@@ -357,7 +358,7 @@ impl NameContents {
     }
 
     fn query_branch(instance: &Instance, stored: Name<'_>, names: NamePresence) -> Result<Self> {
-        let found = if names.may_have_object { work::find(&instance.vnode, stored)? } else { None };
+        let found = if names.may_have_object { objects::find(&instance.vnode, stored)? } else { None };
         let object = match found {
             // It is the whiteout.
             Some(entry) if whiteout::is_whiteout_device(&entry)? => {
@@ -425,7 +426,7 @@ fn drop_directory_ends(reached: &mut Vec<(&Instance, ReachedObject)>, is_whole: 
 /// Returns whether the directory has no entries that users could see.
 fn has_only_marks(directory: &VnodeRef) -> Result<bool> {
     let server = Caller::server();
-    for (name, kind) in work::entries(directory)? {
+    for (name, kind) in objects::entries(directory)? {
         if !matches!(whiteout::meaning(name.as_bytes()), EntryMeaning::Object(_)) {
             continue;
         }

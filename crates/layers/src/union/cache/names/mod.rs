@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashSet;
 use vnode::{Attributes, Caller, FileKind, Name, Result, Timestamp, VnodeRef};
 
-use super::directory_marks::is_settled;
+use crate::union::branch::directory_marks::is_settled;
 use crate::union::branch::encoding::hash;
 use crate::union::branch::whiteout;
 use budget::{BudgetCharge, NameBudget};

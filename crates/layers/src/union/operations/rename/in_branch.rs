@@ -6,10 +6,11 @@ use vnode::{Caller, Errno, FileKind, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::endpoint::RenameEndpoint;
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::objects::sync_directory;
 use crate::union::branch::rename_records::{self, RenameRecord};
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout::{self, WhiteoutFormat};
-use crate::union::branch::write_order::{are_unordered, sync_directory};
+use crate::union::branch::write_order::are_unordered;
 use crate::union::node::Instance;
 use crate::union::operations::lookup::LookupResult;
 use crate::union::operations::remove::{ReachedObject, reachable_objects};

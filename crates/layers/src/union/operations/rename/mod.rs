@@ -14,9 +14,9 @@ use vnode::{AccessMode, Caller, Errno, FileKind, Name, NameBuf, RenameMode, Resu
 
 use super::lookup::{LookupResult, SearchResult};
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::objects::sync_directory;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
-use crate::union::branch::write_order::sync_directory;
 use crate::union::copy_up::DataExtent;
 use crate::union::node::{Instance, Node, NodeLocation};
 use crate::union::settings::DeletionPolicy;
