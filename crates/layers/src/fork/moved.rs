@@ -4,8 +4,8 @@ use vnode::{Entry, Errno, Name, NameBuf, Result, VnodeRef};
 
 use super::changes::{ChangedObject, DirectoryChanges, LowerPart};
 use super::outcome::{AtPath, CommitStep, is_directory};
-use crate::union::branch::links;
 use crate::union::branch::objects;
+use crate::union::copy_up::links;
 use crate::union::tree_path::TreePath;
 
 /// A directory that the fork has moved.

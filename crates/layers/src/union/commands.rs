@@ -233,6 +233,19 @@ impl Union {
         Ok(self.list_branches())
     }
 
+    /// Releases those of these branches that the union may no longer change.
+    fn release_lost_claims(&self, before: &[BranchSlot]) {
+        let now = self.branches.slots();
+        for slot in before {
+            let base = &slot.member.base;
+            let is_there = now.iter().any(|other| Arc::ptr_eq(&other.member.base, base));
+            if !is_there || base.mode() == BranchMode::ReadOnly {
+                slot.member.work.close();
+                base.release_claim();
+            }
+        }
+    }
+
     /// Waits for all operations in progress, and blocks new ones until the result is dropped.
     ///
     /// # Errors

@@ -10,8 +10,9 @@ use vnode::{
 };
 
 use super::branch::branches::{BranchSlot, Branches, UnusableBranch, UnusableReason};
-use super::branch::{claim, parallel};
+use super::branch::claim;
 use super::node::Node;
+use super::operations::parallel;
 use super::settings::{NAME, UnionSettings};
 use super::state::Union;
 use crate::{Branch, BranchOpener, OptionError, OptionProblem};
@@ -237,5 +238,18 @@ impl Notifier for ChangeForwarder {
 
     fn everything_changed(&self) {
         self.0.everything_changed();
+    }
+}
+
+impl Union {
+    /// Stores these claims in the branches, in their order.
+    pub(crate) fn store_claims(
+        &self,
+        claims: Vec<Option<Claim>>,
+        timeout: Duration,
+    ) -> std::result::Result<(), UnusableBranch> {
+        let slots = self.branches.slots();
+        let branches = slots.chunk_by(BranchSlot::is_same_branch);
+        branches.zip(claims).try_for_each(|(layers, claim)| claim::store(layers, claim, timeout))
     }
 }

@@ -29,9 +29,9 @@ pub(crate) mod tree_path;
 
 use crate::Kind;
 use crate::kind::Build;
-pub use branch::claim::only_described;
 pub use branch::losses::{Loss, Losses};
 pub use branch::objects::remove_tree;
+pub use branch::only_described::only_described;
 pub use branch::trust::attributes_of_marks;
 pub use check::{CheckError, CheckOptions, Finding, Problem, check};
 pub use file_system::UnionFileSystem;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use vnode::Result;
 
 use super::branches::{BranchMember, BranchSlot};
-use super::claim::is_only_described;
+use super::only_described::is_only_described;
 use crate::union::state::Union;
 
 /// Time after which a failed recovery is retried, by an operation that changes something.

@@ -10,9 +10,10 @@ use crate::union::branch::entry_purpose::EntryPurpose;
 use crate::union::branch::identity::{self, Identity};
 use crate::union::branch::losses::{self, Losses};
 use crate::union::branch::objects;
+use crate::union::branch::rename_records;
 use crate::union::branch::state_directory;
 use crate::union::branch::whiteout::STATE_DIRECTORY;
-use crate::union::branch::{links, rename_records};
+use crate::union::copy_up::links;
 
 impl BranchCheck<'_> {
     /// Finds unfinished work. All of it is repaired at once, as the next union to use the branch would.

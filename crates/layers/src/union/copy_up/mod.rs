@@ -4,8 +4,10 @@
 //! A copy is completed in the work directory and then renamed into place, so users see the old object or the new one, never a
 //! part.
 
+mod arrival;
 mod attributes;
 mod directories;
+pub(crate) mod links;
 pub(crate) mod metacopy;
 mod object;
 
@@ -18,7 +20,6 @@ use vnode::{Caller, Errno, FileKind, NameBuf, OpenFileRef, OpenFlags, RenameMode
 use super::branch::branches::BranchMember;
 use super::branch::identity::Identity;
 use super::branch::lease::open_without_wait;
-use super::branch::links;
 use super::branch::objects::{keeping_times, sync_directory};
 use super::branch::verified::VerifiedOperations;
 use super::node::{Instance, NameChanges, Node, NodeLocation, ParentEntry, UNCOUNTED_NAMES};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use vnode::{Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
 
+use super::parallel::ParallelQueries;
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::identity::{self, Identity};
-use crate::union::branch::parallel::ParallelQueries;
 use crate::union::branch::whiteout::{self, DirectoryMarks};
 use crate::union::cache::names::{self, UNKNOWN_PRESENCE};
 use crate::union::node::{Instance, Node, NodeLocation, UNCOUNTED_NAMES};

@@ -6,12 +6,14 @@
 
 pub(crate) mod attributes;
 pub(crate) mod create;
+pub(crate) mod failures;
 pub(crate) mod file;
 pub(crate) mod gate;
 pub(crate) mod helpers;
 pub(crate) mod listing;
 pub(crate) mod locks;
 pub(crate) mod lookup;
+pub(crate) mod parallel;
 pub(crate) mod permission;
 pub(crate) mod placement;
 pub(crate) mod remove;

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use vnode::{Caller, Cancellation, Errno, Name, Result, StatFs, VnodeRef};
 
 use super::lookup::root_of;
+use super::parallel::ParallelQueries;
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::objects;
-use crate::union::branch::parallel::ParallelQueries;
 use crate::union::branch::whiteout;
 use crate::union::copy_up::DataExtent;
 use crate::union::node::{Instance, Node, NodeLocation, ParentEntry};

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use vnode::{AccessMode, Attributes, Caller, Cancellation, Errno, FileKind, Name, RenameMode, Result, VnodeRef};
 
 use super::lookup::{LookupResult, SearchResult};
+use super::parallel::ParallelQueries;
 use super::permission::check_removal;
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::objects;
 use crate::union::branch::objects::sync_directory;
-use crate::union::branch::parallel::ParallelQueries;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout::{self, EntryMeaning};
 use crate::union::branch::write_order::are_unordered;

@@ -14,9 +14,9 @@ use std::time::Duration;
 use vnode::{Caller, Control, ControlError, Errno, NameBuf, Result, Vnode};
 
 use super::branch::branches::{BranchMember, BranchSlot, Branches};
-use super::branch::claim::is_only_described;
 use super::branch::history::{self, History, Snapshot};
 use super::branch::lease::command_errno;
+use super::branch::only_described::is_only_described;
 use super::branch::register::BranchRegister;
 use super::commands::{CommandArguments, Groups, refused};
 use super::copy_up::copy_attributes;
@@ -322,7 +322,7 @@ impl Union {
         let is_new = history.merging.is_none();
         if let Err(error) = merge.fill_metacopies() {
             if !is_new {
-                lower.base.set_half_merged(true);
+                lower.base.health.set_half_merged(true);
                 self.retry_merges_in_background();
             }
             return Err(ControlError::Failed(command_errno(error)));
@@ -340,7 +340,7 @@ impl Union {
         }
         // A failure rarely repeats, and halfway users would miss what is in transit.
         if let Err(error) = if is_new { merge.run() } else { merge.rerun() }.or_else(|_| merge.rerun()) {
-            lower.base.set_half_merged(true);
+            lower.base.health.set_half_merged(true);
             self.retry_merges_in_background();
             return Err(match error {
                 Errno::ESTALE => refused(
@@ -350,7 +350,7 @@ impl Union {
                 error => ControlError::Failed(command_errno(error)),
             });
         }
-        lower.base.set_half_merged(false);
+        lower.base.health.set_half_merged(false);
         history.merging = None;
         history.snapshots.remove(position);
         match history.snapshots.get_mut(position) {

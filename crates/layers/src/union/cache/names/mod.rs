@@ -12,13 +12,14 @@ mod budget;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hashbrown::HashSet;
 use vnode::{Attributes, Caller, FileKind, Name, Result, Timestamp, VnodeRef};
 
 use crate::union::branch::directory_marks::is_settled;
 use crate::union::branch::encoding::hash;
+use crate::union::branch::health::CACHE_LIFETIME;
 use crate::union::branch::whiteout;
 use budget::{BudgetCharge, NameBudget};
 
@@ -30,9 +31,6 @@ const INITIAL_READ_LIMIT: u32 = 512;
 const MAX_DIRECTORY_NAMES: u32 = 1 << 15;
 /// Maximum number of names in the caches of all directories together. One takes up to 20 bytes.
 const MAX_CACHED_NAMES: usize = 1 << 20;
-/// Time after which a directory is checked for others' changes. A branch that was found healthy is trusted for as long when it
-/// reports that something does not exist.
-pub(crate) const CACHE_LIFETIME: Duration = Duration::from_millis(20);
 /// Maximum number of changed names before the directory is read again.
 const MAX_CHANGED_NAMES: usize = 4096;
 

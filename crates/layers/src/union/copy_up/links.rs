@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering;
 
 use vnode::{Caller, Entry, Errno, Handle, Name, NameBuf, RenameMode, Result, VnodeRef};
 
-use super::branches::BranchMember;
-use super::encoding;
-use super::entry_purpose::EntryPurpose;
-use super::identity::Identity;
-use super::verified::VerifiedOperations;
-use crate::union::copy_up::DataExtent;
+use super::DataExtent;
+use crate::union::branch::branches::BranchMember;
+use crate::union::branch::encoding;
+use crate::union::branch::entry_purpose::EntryPurpose;
+use crate::union::branch::identity::Identity;
+use crate::union::branch::verified::VerifiedOperations;
 use crate::union::node::{Instance, NameChanges, Node, UNCOUNTED_NAMES};
 use crate::union::operations::lookup::LookupResult;
 use crate::union::state::Union;
