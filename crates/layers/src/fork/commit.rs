@@ -26,7 +26,7 @@ use crate::union::branch::objects::{self, keeping_times};
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
 use crate::union::copy_up::{copy_object, replace_attributes};
-use crate::union::node::Instance;
+use crate::union::state::instance::Instance;
 use crate::union::tree_path::TreePath;
 
 /// Maximum length in bytes of a path recorded in the journal: for a tree that is deep enough, all paths together would not fit

@@ -10,8 +10,7 @@ use crate::union::branch::branches::BranchMember;
 use crate::union::branch::objects;
 use crate::union::branch::whiteout;
 use crate::union::copy_up::DataExtent;
-use crate::union::node::Node;
-use crate::union::state::Union;
+use crate::union::state::{Node, Union};
 
 /// Copies the lower part of the directory at this user-visible path; returns whether it was a moved one.
 pub(crate) fn copy_lower_part(union: &Arc<Union>, upper: &Arc<BranchMember>, path: &[u8]) -> Result<bool> {

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use vnode::{Caller, FileKind, Name, NameBuf, Result, SetAttributes, SetTime, VnodeRef};
 
 use crate::union::branch::branches::BranchMember;
-use crate::union::branch::identity::Identity;
+use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};
 use crate::union::branch::objects;
 use crate::union::branch::whiteout;
-use crate::union::node::{Node, UNCOUNTED_NAMES};
-use crate::union::state::Union;
+use crate::union::state::{Node, Union};
 
 /// Links up all of them.
 pub(crate) fn link_up_names(union: &Arc<Union>, upper: &Arc<BranchMember>) -> Result<()> {

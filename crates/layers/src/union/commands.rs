@@ -10,8 +10,7 @@ use super::branch::branches::{BranchBase, BranchMember, BranchSlot, UnusableBran
 use super::branch::claim;
 use super::branch::register::BranchRegister;
 use super::file_system::ChangeForwarder;
-use super::operations::file::UnionFile;
-use super::state::Union;
+use super::state::{Node, Union};
 use crate::{BranchMode, Refusal};
 
 /// Maximum number of blocking files that a message names.
@@ -269,8 +268,8 @@ impl Union {
         if files.is_empty() {
             return Ok(());
         }
-        let name = |file: &Arc<UnionFile>| {
-            let path = vnode::Vnode::path(&*file.node).unwrap_or_default();
+        let name = |node: &Arc<Node>| {
+            let path = vnode::Vnode::path(&**node).unwrap_or_default();
             String::from_utf8_lossy(&path).into_owned()
         };
         let names: Vec<String> = files.iter().take(MAX_NAMED_FILES).map(name).collect();
@@ -278,10 +277,10 @@ impl Union {
         Err(refused(&format!("{} files of {} are open: {}{more}", files.len(), member.base.label, names.join(", "))))
     }
 
-    /// Open files of a branch that the kernel may be reading and writing directly.
-    pub(crate) fn direct_files_in(&self, member: &Arc<BranchMember>) -> Vec<Arc<UnionFile>> {
-        let files: Vec<Arc<UnionFile>> = self.direct_files().values().filter_map(std::sync::Weak::upgrade).collect();
-        files.into_iter().filter(|file| Arc::ptr_eq(&file.node.leftmost().member, member)).collect()
+    /// Objects of a branch with open files that the kernel may be reading and writing directly, once for each file.
+    pub(crate) fn direct_files_in(&self, member: &Arc<BranchMember>) -> Vec<Arc<Node>> {
+        let files: Vec<Arc<Node>> = self.direct_files().values().filter_map(std::sync::Weak::upgrade).collect();
+        files.into_iter().filter(|node| Arc::ptr_eq(&node.leftmost().member, member)).collect()
     }
 }
 

@@ -11,10 +11,9 @@ use vnode::{
 
 use super::branch::branches::{BranchSlot, Branches, UnusableBranch, UnusableReason};
 use super::branch::claim;
-use super::node::Node;
 use super::operations::parallel;
 use super::settings::{NAME, UnionSettings};
-use super::state::Union;
+use super::state::{Node, Union};
 use crate::{Branch, BranchOpener, OptionError, OptionProblem};
 
 /// Upper bound on how long dropping a union waits for branch queries whose results are no longer needed.

@@ -19,7 +19,6 @@ mod check;
 pub(crate) mod commands;
 pub(crate) mod copy_up;
 pub(crate) mod file_system;
-pub(crate) mod node;
 pub(crate) mod operations;
 mod options;
 pub(crate) mod settings;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use vnode::{ControlError, FileSystem};
 
 use super::rule::RULE_SUBJECTS;
-use super::{View, ViewRule, ViewState, with_shared};
+use super::{ViewRule, with_shared};
 use crate::union::branch::branches::{Branches, open_branch};
 use crate::union::branch::claim;
 use crate::union::branch::register::{BranchLocation, BranchRegister};
@@ -15,6 +15,7 @@ use crate::union::commands::{CommandArguments, cannot_be_used, refused};
 use crate::union::file_system::ChangeForwarder;
 use crate::union::settings::UnionSettings;
 use crate::union::state::Union;
+use crate::union::state::{View, ViewState};
 use crate::{Branch, BranchMode};
 
 type CommandResult = Result<String, ControlError>;
@@ -104,7 +105,7 @@ impl Union {
             self.mount_state.views().into_iter().filter(|other| !Arc::ptr_eq(&other.union, &view.union)).collect();
         self.mount_state.set_views(left);
         for union in self.mount_state.views().iter().map(|view| view.union()).chain([self]) {
-            union.table.directories().iter().for_each(|directory| directory.forget_represented(&view.union));
+            union.directories().iter().for_each(|directory| directory.forget_represented(&view.union));
         }
         view.union.branches.bump_generation();
         view.union.release_own_claims();

@@ -28,6 +28,8 @@ pub(crate) const NATIVE_HANDLE: u8 = 1;
 pub(crate) const DUPLICATE_HANDLE: u8 = 5;
 /// Inode numbers below this many bits are kept; the tag is put above them.
 const INO_BITS: u32 = 47;
+/// Value that means that names are not counted.
+pub(crate) const UNCOUNTED_NAMES: u32 = u32::MAX;
 /// Attribute in which a copied file stores its origin.
 const ORIGIN: TrustedAttribute = TrustedAttribute::new(b"trusted.plyfs.origin", b"user.plyfs.origin");
 

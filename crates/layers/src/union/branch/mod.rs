@@ -22,7 +22,6 @@ pub(crate) mod losses;
 pub(crate) mod metacopy_mark;
 pub(crate) mod objects;
 pub(crate) mod only_described;
-pub(crate) mod recovery;
 pub(crate) mod register;
 pub(crate) mod rename_records;
 pub(crate) mod state_directory;

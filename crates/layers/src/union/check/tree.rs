@@ -12,8 +12,8 @@ use crate::union::branch::metacopy_mark;
 use crate::union::branch::objects;
 use crate::union::branch::whiteout::{self, EntryMeaning, MARK_PREFIX, STATE_DIRECTORY, WhiteoutFormat};
 use crate::union::copy_up::metacopy::NameInBranches;
-use crate::union::node::Instance;
-use crate::union::operations::lookup::root_of;
+use crate::union::operations::identity::root_of;
+use crate::union::state::instance::Instance;
 use crate::union::tree_path::TreePath;
 
 /// A directory of the branch that is to be checked.

@@ -6,19 +6,9 @@ use vnode::Result;
 
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::objects::sync_directory;
-use crate::union::node::{Node, NodeLocation};
+use crate::union::state::{Node, NodeLocation};
 
 impl Node {
-    /// Records that it was copied to a branch, or its data were filled in there, which may not be on disk yet.
-    pub(crate) fn record_arrival(&self) {
-        self.needs_arrival_sync.store(true, Ordering::Release);
-    }
-
-    /// Returns whether it may have been copied to its branch since that was last synchronized.
-    pub(crate) fn needs_arrival_sync(&self) -> bool {
-        self.needs_arrival_sync.load(Ordering::Acquire)
-    }
-
     /// Synchronizes this object's arrival in a branch, with the ancestors that were created there for it.
     ///
     /// # Errors

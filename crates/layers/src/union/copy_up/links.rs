@@ -13,11 +13,12 @@ use super::DataExtent;
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::encoding;
 use crate::union::branch::entry_purpose::EntryPurpose;
-use crate::union::branch::identity::Identity;
+use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};
 use crate::union::branch::verified::VerifiedOperations;
-use crate::union::node::{Instance, NameChanges, Node, UNCOUNTED_NAMES};
 use crate::union::operations::lookup::LookupResult;
-use crate::union::state::Union;
+use crate::union::state::guards::NameChanges;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, Union};
 
 impl Union {
     /// The copy of a file with several names in a branch, if one was made through another of them.

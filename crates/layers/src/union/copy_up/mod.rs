@@ -18,13 +18,14 @@ use std::sync::{Arc, RwLockReadGuard};
 use vnode::{Caller, Errno, FileKind, NameBuf, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef};
 
 use super::branch::branches::BranchMember;
-use super::branch::identity::Identity;
+use super::branch::identity::{Identity, UNCOUNTED_NAMES};
 use super::branch::lease::open_without_wait;
 use super::branch::objects::{keeping_times, sync_directory};
 use super::branch::verified::VerifiedOperations;
-use super::node::{Instance, NameChanges, Node, NodeLocation, ParentEntry, UNCOUNTED_NAMES};
 use super::settings::{CopyOwnership, CopyPermissions};
-use super::state::Union;
+use super::state::guards::NameChanges;
+use super::state::instance::Instance;
+use super::state::{Node, NodeLocation, ParentEntry, Union};
 pub(crate) use attributes::{copy_attributes, replace_attributes};
 use object::{CompletedCopy, CopyParameters, copy_of};
 pub(crate) use object::{copy_consistently, copy_object};
@@ -375,7 +376,7 @@ impl Node {
     fn check_movable_original(&self, original: &Instance) -> Result<()> {
         let names = self.visible_attributes(original.vnode.getattr(&Caller::server())?).nlink;
         let is_direct =
-            self.union.direct_files_in(&original.member).iter().any(|file| std::ptr::eq(&raw const *file.node, self));
+            self.union.direct_files_in(&original.member).iter().any(|node| std::ptr::eq(&raw const **node, self));
         if names > 1 || is_direct { Err(Errno::EXDEV) } else { Ok(()) }
     }
 
@@ -418,7 +419,7 @@ impl Node {
     ) -> Result<()> {
         if !self.identity.store_origin(writer, copy, names)? {
             let native = Identity::native(&target.base, &copy.handle(), 0)?;
-            self.union.table.add_handle(&native.handle, self);
+            self.add_handle(&native.handle);
         }
         Ok(())
     }

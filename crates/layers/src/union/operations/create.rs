@@ -13,13 +13,14 @@ use super::lookup::SearchResult;
 use super::placement::FullBranches;
 use super::remove::remove_marked_directory;
 use crate::union::branch::branches::BranchMember;
-use crate::union::branch::identity::Identity;
+use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
 use crate::union::branch::whiteout_device;
 use crate::union::copy_up::DataExtent;
-use crate::union::node::{Instance, NameChanges, Node, NodeLocation, UNCOUNTED_NAMES};
-use crate::union::state::Union;
+use crate::union::state::guards::NameChanges;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation, Union};
 
 /// Maximum number of attempts if an obstacle changes meanwhile.
 const MAX_ATTEMPTS: usize = 16;
@@ -296,7 +297,7 @@ impl Union {
         let identity = self.require_view_room(Identity::native(&member.base, &vnode.handle(), attributes.ino)?)?;
         let instance = Instance::new(member, vnode.clone(), attributes.ino);
         let found = (self.branches.generation(), vec![instance]);
-        let node = self.table.find_or_insert(self, (identity, UNCOUNTED_NAMES), attributes.kind, found);
+        let node = self.find_or_insert((identity, UNCOUNTED_NAMES), attributes.kind, found);
         node.record_own_data(node.copy_count());
         Ok(node)
     }

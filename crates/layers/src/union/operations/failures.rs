@@ -10,8 +10,7 @@ use vnode::{Errno, FileKind};
 use crate::BranchMode;
 use crate::union::branch::branches::BranchSlot;
 use crate::union::branch::health::may_indicate_failure;
-use crate::union::node::Node;
-use crate::union::state::Union;
+use crate::union::state::{Node, Union};
 
 /// Time for which a list of the branches waits for a response.
 const LIST_TIMEOUT: Duration = Duration::from_millis(500);

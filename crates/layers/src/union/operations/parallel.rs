@@ -8,7 +8,7 @@ use vnode::{Cancellation, Errno, Result};
 
 use super::helpers;
 use crate::union::branch::latency::{QueryThread, QueryThreads};
-use crate::union::node::Instance;
+use crate::union::state::instance::Instance;
 
 /// Minimum number of instances, and (`MIN_HELPED_MICROS`) minimum time in microseconds that all together are expected
 /// to take, for which a helper is woken.

@@ -6,14 +6,15 @@ use std::sync::atomic::Ordering;
 
 use vnode::{Caller, Cancellation, Errno, Name, Result, StatFs, VnodeRef};
 
-use super::lookup::root_of;
+use super::identity::root_of;
 use super::parallel::ParallelQueries;
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::objects;
 use crate::union::branch::whiteout;
 use crate::union::copy_up::DataExtent;
-use crate::union::node::{Instance, Node, NodeLocation, ParentEntry};
 use crate::union::settings::CreatePolicy;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation, ParentEntry, Union};
 
 /// Branches without space for a new object.
 #[derive(Default)]
@@ -213,6 +214,15 @@ impl Node {
         };
         members.extend(instances.iter().filter(is_candidate).map(|instance| Arc::clone(&instance.member)));
         Ok(members)
+    }
+}
+
+impl Union {
+    /// Space in the leftmost writable branch, where most new objects are created.
+    pub(crate) fn space(&self, caller: &Caller) -> Result<StatFs> {
+        let slots = self.branches.slots();
+        let member = slots.iter().map(|slot| &slot.member).find(|member| self.branches.may_create(member));
+        member.unwrap_or(&slots[0].member).root.statfs(caller)
     }
 }
 

@@ -9,6 +9,7 @@ use super::lookup::{LookupResult, SearchResult};
 use super::parallel::ParallelQueries;
 use super::permission::check_removal;
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::identity::UNCOUNTED_NAMES;
 use crate::union::branch::objects;
 use crate::union::branch::objects::sync_directory;
 use crate::union::branch::verified::VerifiedOperations;
@@ -16,9 +17,10 @@ use crate::union::branch::whiteout::{self, EntryMeaning};
 use crate::union::branch::write_order::are_unordered;
 use crate::union::cache::names::NamePresence;
 use crate::union::copy_up::DataExtent;
-use crate::union::node::{Instance, NameChanges, Node, UNCOUNTED_NAMES, instances_from};
 use crate::union::settings::DeletionPolicy;
-use crate::union::state::Union;
+use crate::union::state::guards::NameChanges;
+use crate::union::state::instance::{Instance, instances_from};
+use crate::union::state::{Node, Union};
 
 /// Maximum number of attempts if the object to be removed changes meanwhile.
 const MAX_ATTEMPTS: usize = 16;

@@ -8,7 +8,8 @@ use vnode::{Attributes, Caller, Entry, Errno, FileKind, NameBuf, OpenFlags, Resu
 
 use crate::union::branch::objects;
 use crate::union::branch::whiteout::{self, EntryMeaning};
-use crate::union::node::{Instance, Node};
+use crate::union::state::Node;
+use crate::union::state::instance::Instance;
 use crate::union::tree_path::TreePath;
 
 /// Maximum number of attempts if the object of a name changes meanwhile, before it is compared as it is.

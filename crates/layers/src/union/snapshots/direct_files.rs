@@ -18,7 +18,8 @@ use crate::union::branch::objects::keeping_times;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
 use crate::union::copy_up::copy_consistently;
-use crate::union::node::{Instance, Node, NodeLocation};
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation};
 
 /// A file that is still being written, and its copy for a snapshot.
 pub(crate) struct DirectFileCopy {

@@ -11,16 +11,16 @@ use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, V
 
 use crate::union::branch::branches::{BranchMember, BranchSlot};
 use crate::union::branch::entry_purpose::EntryPurpose;
-use crate::union::branch::identity::Identity;
+use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};
 use crate::union::branch::objects;
 use crate::union::branch::state_directory;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout::{self, EntryMeaning};
 use crate::union::copy_up::links;
 use crate::union::copy_up::{copy_attributes, replace_attributes};
-use crate::union::node::{Instance, UNCOUNTED_NAMES};
 use crate::union::operations::lookup::LookupResult;
 use crate::union::state::Union;
+use crate::union::state::instance::Instance;
 
 /// A merge in progress.
 pub(crate) struct LayerMerge<'a> {

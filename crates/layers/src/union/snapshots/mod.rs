@@ -20,9 +20,8 @@ use super::branch::only_described::is_only_described;
 use super::branch::register::BranchRegister;
 use super::commands::{CommandArguments, Groups, refused};
 use super::copy_up::copy_attributes;
-use super::node::NodeLocation;
 use super::settings::NAME;
-use super::state::Union;
+use super::state::{NodeLocation, Union};
 use crate::BranchMode;
 use direct_files::DirectFileCopy;
 use merge::LayerMerge;
@@ -135,18 +134,17 @@ impl Union {
     /// Copies files that the kernel may be writing directly: the copies are for the snapshot, and the files stay in use.
     fn copy_direct_files(&self, member: &Arc<BranchMember>) -> std::result::Result<Vec<DirectFileCopy>, ControlError> {
         let mut kept: Vec<DirectFileCopy> = Vec::new();
-        for file in self.direct_files_in(member) {
-            let node = Arc::clone(&file.node);
+        for node in self.direct_files_in(member) {
             if kept.iter().any(|kept| Arc::ptr_eq(&kept.node, &node))
                 || matches!(node.location(), NodeLocation::Nowhere)
             {
                 continue;
             }
-            match DirectFileCopy::new(node, member) {
+            match DirectFileCopy::new(Arc::clone(&node), member) {
                 Ok(one) => kept.push(one),
                 Err(error) => {
                     kept.iter().for_each(|kept| member.work.discard(&kept.copy));
-                    let path = file.node.path().unwrap_or_default();
+                    let path = node.path().unwrap_or_default();
                     let path = String::from_utf8_lossy(&path).into_owned();
                     return Err(refused(&match error {
                         Errno::EMLINK => format!("{path} is open and has several names; close it"),

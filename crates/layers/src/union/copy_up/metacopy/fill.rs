@@ -16,7 +16,7 @@ use crate::union::branch::metacopy_mark;
 use crate::union::branch::metacopy_mark::is_marked;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::copy_up::TruncateStep;
-use crate::union::node::Instance;
+use crate::union::state::instance::Instance;
 
 const CAPABILITY: &[u8] = b"security.capability";
 const SET_ID: u32 = 0o6000;

@@ -20,8 +20,8 @@ use crate::union::branch::lease::open_without_wait;
 use crate::union::branch::metacopy_mark;
 use crate::union::branch::metacopy_mark::{MetacopyMark, NewMetacopyMark, is_marked};
 use crate::union::branch::whiteout;
-use crate::union::node::{Instance, Node, NodeLocation};
-use crate::union::state::Union;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation, Union};
 pub(crate) use open::MetadataOnlyFile;
 
 /// A name in directories of several branches, leftmost first.
@@ -247,7 +247,7 @@ impl Node {
             }
             self.record_arrival();
             self.copy_count.fetch_add(1, Ordering::Release);
-            self.union.mount_state.invalidate_views(&self.union);
+            self.union.invalidate_views();
         }
         self.move_followers();
         Ok(())

@@ -11,9 +11,9 @@ use crate::union::branch::rename_records::{self, RenameRecord};
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout::{self, WhiteoutFormat};
 use crate::union::branch::write_order::are_unordered;
-use crate::union::node::Instance;
 use crate::union::operations::lookup::LookupResult;
 use crate::union::operations::remove::{ReachedObject, reachable_objects};
+use crate::union::state::instance::Instance;
 
 /// A completed rename.
 struct CompletedRename {

@@ -7,13 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
 use std::thread;
 use std::time::Duration;
 
-use vnode::{Caller, Errno, FileKind, Name, Result, VnodeRef};
+use vnode::{Caller, Errno, FileKind, Name, Result};
 
-use crate::union::branch::branches::BranchMember;
+use super::lookup::LookupResult;
 use crate::union::branch::lease::{LEASE_CONFLICT, LeaseRetry};
-use crate::union::node::{Instance, Node, NodeLocation, ParentEntry};
-use crate::union::operations::lookup::LookupResult;
-use crate::union::state::Union;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation, ParentEntry, Union};
 
 /// Time after which a directory is looked up again at its location: it may have been created or removed in another branch.
 const REVALIDATION_INTERVAL: Duration = Duration::from_secs(1);
@@ -58,14 +57,6 @@ fn spawn_revalidation(left: &Arc<Mutex<Vec<Arc<Node>>>>, sender: &Sender<()>) {
         }
     };
     let _ = thread::Builder::new().name("refresh".to_owned()).spawn(revalidate);
-}
-
-impl Union {
-    /// Begins an operation: the set of branches stays the same until the result is dropped. Must not be called by a holder of
-    /// an operation guard.
-    pub(crate) fn operation_guard(&self) -> RwLockReadGuard<'_, ()> {
-        self.mount_state.operation_guard()
-    }
 }
 
 impl Node {
@@ -205,7 +196,7 @@ impl Node {
         let (natural, names) = self.union.identity(&found.instances, found.kind())?;
         if natural.handle != self.identity.handle {
             // The branch of its identity is gone. While it is in use it keeps its identity.
-            self.union.table.add_handle(&natural.handle, self);
+            self.add_handle(&natural.handle);
         }
         if self.kind == FileKind::Directory {
             self.set_instances_at(found.generation, found.instances);
@@ -237,17 +228,5 @@ impl Union {
         let slots = self.branches.slots();
         let layer = slots.iter().rfind(|slot| Arc::ptr_eq(&slot.member.base, &instance.member.base))?;
         Some(Instance { member: Arc::clone(&layer.member), ..instance.clone() })
-    }
-}
-
-impl Instance {
-    /// Returns whether both are the same object of the same branch.
-    pub(crate) fn is_same(&self, other: &Instance) -> bool {
-        self.is_object(&other.member, &other.vnode)
-    }
-
-    /// Returns whether it is that object of that branch.
-    pub(crate) fn is_object(&self, member: &Arc<BranchMember>, vnode: &VnodeRef) -> bool {
-        Arc::ptr_eq(&self.member, member) && self.vnode.handle() == vnode.handle()
     }
 }
