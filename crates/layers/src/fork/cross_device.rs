@@ -9,7 +9,7 @@ use super::names;
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::objects;
 use crate::union::branch::whiteout;
-use crate::union::copy_up::DataExtent;
+use crate::union::copy_up::extent::DataExtent;
 use crate::union::state::{Node, Union};
 
 /// Copies the lower part of the directory at this user-visible path; returns whether it was a moved one.

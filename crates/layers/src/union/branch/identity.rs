@@ -6,8 +6,8 @@
 
 use vnode::{Caller, Handle, Name, Result, VnodeRef};
 
-use super::branches::BranchBase;
 use super::encoding::hash;
+use super::register::BranchNumbers;
 use super::trust::TrustedAttribute;
 use super::xattrs;
 
@@ -34,14 +34,14 @@ pub(crate) const UNCOUNTED_NAMES: u32 = u32::MAX;
 const ORIGIN: TrustedAttribute = TrustedAttribute::new(b"trusted.plyfs.origin", b"user.plyfs.origin");
 
 impl Identity {
-    /// Identity of an object that was not copied from another branch.
+    /// Identity of an object of the branch with these numbers that was not copied from another.
     ///
     /// # Errors
     /// `EOVERFLOW` if the handle in the branch is too long to be part of one of the union.
-    pub(crate) fn native(base: &BranchBase, lower: &Handle, ino: u64) -> Result<Self> {
-        let tag = base.numbers.tag.to_le_bytes();
+    pub(crate) fn native(branch: &BranchNumbers, lower: &Handle, ino: u64) -> Result<Self> {
+        let tag = branch.tag.to_le_bytes();
         let handle = Handle::new(&[&[NATIVE_HANDLE], &tag[..], lower.as_bytes()].concat())?;
-        Ok(Self { handle, ino: tagged_ino(base.numbers.tag, ino), branch: base.numbers.identifier })
+        Ok(Self { handle, ino: tagged_ino(branch.tag, ino), branch: branch.identifier })
     }
 
     /// Identity of an object whose native identity is this one, while another object that claims it is in use. It is valid for
@@ -62,11 +62,11 @@ impl Identity {
         Self { handle, ino: tagged_ino(u16::MAX, hash(&bytes)), ..*self }
     }
 
-    /// Returns whether it is the native identity of an object with this handle in a branch.
-    pub(crate) fn is_native(&self, base: &BranchBase, lower: &Handle) -> bool {
+    /// Returns whether it is the native identity of an object with this handle in the branch with these numbers.
+    pub(crate) fn is_native(&self, branch: &BranchNumbers, lower: &Handle) -> bool {
         match self.handle.as_bytes() {
             [NATIVE_HANDLE, low, high, own @ ..] => {
-                u16::from_le_bytes([*low, *high]) == base.numbers.tag && own == lower.as_bytes()
+                u16::from_le_bytes([*low, *high]) == branch.tag && own == lower.as_bytes()
             }
             _ => false,
         }

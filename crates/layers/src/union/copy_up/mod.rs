@@ -7,6 +7,7 @@
 mod arrival;
 mod attributes;
 mod directories;
+pub(crate) mod extent;
 pub(crate) mod links;
 pub(crate) mod metacopy;
 mod object;
@@ -27,23 +28,9 @@ use super::state::guards::NameChanges;
 use super::state::instance::Instance;
 use super::state::{Node, NodeLocation, ParentEntry, Union};
 pub(crate) use attributes::{copy_attributes, replace_attributes};
+use extent::{DataExtent, MAX_ATTEMPTS, TruncateStep};
 use object::{CompletedCopy, CopyParameters, copy_of};
 pub(crate) use object::{copy_consistently, copy_object};
-
-/// Amount of a file's data that is copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DataExtent {
-    /// All data.
-    All,
-    /// The first bytes: the remainder is about to be truncated.
-    UpTo(u64),
-    /// No data, if possible: they are not about to be changed.
-    Nothing,
-}
-
-/// The truncating step of the operation, applied to a copy before it becomes visible, so that no truncated file is visible if
-/// the operation fails.
-pub(crate) type TruncateStep<'a> = &'a dyn Fn(&VnodeRef) -> Result<()>;
 
 /// Opens a copy, as a [`TruncateStep`] by `O_TRUNC`.
 pub(crate) struct TruncatingOpen<'a> {
@@ -69,8 +56,6 @@ impl<'a> TruncatingOpen<'a> {
     }
 }
 
-/// Maximum number of attempts if the object moves while its copy is made.
-const MAX_ATTEMPTS: usize = 16;
 impl Union {
     /// Returns whether objects in the member may be changed, in place or in a copy.
     pub(crate) fn can_write(&self, member: &BranchMember) -> bool {
@@ -418,7 +403,7 @@ impl Node {
         names: u32,
     ) -> Result<()> {
         if !self.identity.store_origin(writer, copy, names)? {
-            let native = Identity::native(&target.base, &copy.handle(), 0)?;
+            let native = Identity::native(&target.base.numbers, &copy.handle(), 0)?;
             self.add_handle(&native.handle);
         }
         Ok(())

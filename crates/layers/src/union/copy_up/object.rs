@@ -7,7 +7,7 @@ use vnode::{
 use crate::copies::copy_data;
 
 use super::attributes::{copy_attributes, remove_surplus};
-use super::{DataExtent, MAX_ATTEMPTS};
+use super::extent::{DataExtent, MAX_ATTEMPTS};
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::entry_purpose::EntryPurpose;
 use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};

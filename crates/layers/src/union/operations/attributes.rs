@@ -10,7 +10,7 @@ use vnode::{
 
 use crate::union::branch::identity::UNCOUNTED_NAMES;
 use crate::union::branch::{whiteout, xattrs};
-use crate::union::copy_up::DataExtent;
+use crate::union::copy_up::extent::DataExtent;
 use crate::union::state::instance::Instance;
 use crate::union::state::{Node, NodeLocation};
 

@@ -17,7 +17,7 @@ use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
 use crate::union::branch::whiteout_device;
-use crate::union::copy_up::DataExtent;
+use crate::union::copy_up::extent::DataExtent;
 use crate::union::state::guards::NameChanges;
 use crate::union::state::instance::Instance;
 use crate::union::state::{Node, NodeLocation, Union};
@@ -294,7 +294,8 @@ impl Union {
     /// The vnode of an object that was just created in a branch.
     fn node_of_new(self: &Arc<Self>, member: &Arc<BranchMember>, entry: &Entry) -> Result<Arc<Node>> {
         let Entry { vnode, attributes } = entry;
-        let identity = self.require_view_room(Identity::native(&member.base, &vnode.handle(), attributes.ino)?)?;
+        let identity =
+            self.require_view_room(Identity::native(&member.base.numbers, &vnode.handle(), attributes.ino)?)?;
         let instance = Instance::new(member, vnode.clone(), attributes.ino);
         let found = (self.branches.generation(), vec![instance]);
         let node = self.find_or_insert((identity, UNCOUNTED_NAMES), attributes.kind, found);

@@ -14,8 +14,9 @@ use vnode::{
 use super::placement::is_full;
 use crate::ioctl;
 use crate::union::branch::lease::{LEASE_CONFLICT, LeaseRetry, retry_while_leased};
+use crate::union::copy_up::TruncatingOpen;
+use crate::union::copy_up::extent::DataExtent;
 use crate::union::copy_up::metacopy::MetadataOnlyFile;
-use crate::union::copy_up::{DataExtent, TruncatingOpen};
 use crate::union::settings::CopyOwnership;
 use crate::union::settings::NAME;
 use crate::union::state::Node;

@@ -99,12 +99,12 @@ impl Union {
             {
                 return Ok((self.require_view_room(identity)?, UNCOUNTED_NAMES));
             }
-            let native = Identity::native(&oldest.member.base, &oldest.vnode.handle(), oldest.ino)?;
+            let native = Identity::native(&oldest.member.base.numbers, &oldest.vnode.handle(), oldest.ino)?;
             return Ok((self.require_view_room(native)?, UNCOUNTED_NAMES));
         }
         let instance = instances.first().ok_or(Errno::ESTALE)?;
         let Instance { member, vnode, ino, .. } = instance;
-        let native = Identity::native(&member.base, &vnode.handle(), *ino)?;
+        let native = Identity::native(&member.base.numbers, &vnode.handle(), *ino)?;
         if !member.work.was_written()
             || self.table.find(&native.handle).is_some_and(|node| node.leftmost().is_same(instance))
         {
@@ -162,7 +162,7 @@ impl Node {
         {
             return None;
         }
-        if identity.is_native(&member.base, &vnode.handle()) {
+        if identity.is_native(&member.base.numbers, &vnode.handle()) {
             return self.is_not_copy_of(claimant).then(|| identity.duplicate());
         }
         let is_known = |one: &Instance| self.instance_in(&one.member).map(|own| own.handle() == one.vnode.handle());
@@ -173,7 +173,7 @@ impl Node {
             }
             _ => !self.leftmost().is_same(claimant),
         };
-        if is_another { Identity::native(&member.base, &vnode.handle(), *ino).ok() } else { None }
+        if is_another { Identity::native(&member.base.numbers, &vnode.handle(), *ino).ok() } else { None }
     }
 
     /// Returns whether this object is not in fact a copy of a file that is known by its own handle: the copy would hide that

@@ -414,7 +414,7 @@ impl Node {
         if !is_elsewhere(&claimed)? {
             return Ok(claimed);
         }
-        let native = Identity::native(&leftmost.member.base, &leftmost.vnode.handle(), leftmost.ino)?;
+        let native = Identity::native(&leftmost.member.base.numbers, &leftmost.vnode.handle(), leftmost.ino)?;
         // The other may consist only of the lower part, which is all that is here.
         Ok(if is_elsewhere(&native)? { claimed.at_location(&self.identity.handle, stored) } else { native })
     }

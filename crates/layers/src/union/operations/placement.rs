@@ -11,7 +11,7 @@ use super::parallel::ParallelQueries;
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::objects;
 use crate::union::branch::whiteout;
-use crate::union::copy_up::DataExtent;
+use crate::union::copy_up::extent::DataExtent;
 use crate::union::settings::CreatePolicy;
 use crate::union::state::instance::Instance;
 use crate::union::state::{Node, NodeLocation, ParentEntry, Union};

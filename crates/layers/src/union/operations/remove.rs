@@ -16,7 +16,7 @@ use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout::{self, EntryMeaning};
 use crate::union::branch::write_order::are_unordered;
 use crate::union::cache::names::NamePresence;
-use crate::union::copy_up::DataExtent;
+use crate::union::copy_up::extent::DataExtent;
 use crate::union::settings::DeletionPolicy;
 use crate::union::state::guards::NameChanges;
 use crate::union::state::instance::{Instance, instances_from};

@@ -415,7 +415,7 @@ impl LayerMerge<'_> {
     fn identity_of(&self, object: &VnodeRef, ino: u64) -> Result<Identity> {
         match Identity::stored_origin(object)? {
             Some((identity, _)) => Ok(identity),
-            None => Identity::native(&self.lower.base, &object.handle(), ino),
+            None => Identity::native(&self.lower.base.numbers, &object.handle(), ino),
         }
     }
 

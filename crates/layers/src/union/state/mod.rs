@@ -261,8 +261,8 @@ impl Node {
         instances: Arc<[Instance]>,
     ) -> Arc<Self> {
         // Copies made earlier are not known as such.
-        let is_copy =
-            kind != FileKind::Directory && !identity.is_native(&instances[0].member.base, &instances[0].vnode.handle());
+        let is_copy = kind != FileKind::Directory
+            && !identity.is_native(&instances[0].member.base.numbers, &instances[0].vnode.handle());
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             union: Arc::clone(union),

@@ -21,7 +21,7 @@ use crate::union::branch::directory_marks::is_settled;
 use crate::union::branch::encoding::hash;
 use crate::union::branch::health::CACHE_LIFETIME;
 use crate::union::branch::whiteout;
-use budget::{BudgetCharge, NameBudget};
+use budget::{BudgetCharge, EvictableCache, NameBudget};
 
 /// Number of names that can be read for about the cost of one miss.
 const NAMES_PER_MISS: u32 = 16;
@@ -278,12 +278,6 @@ impl NameCache {
         }
     }
 
-    fn forget(&self) {
-        if self.read().is_some() {
-            self.replace(&mut self.write(), None);
-        }
-    }
-
     /// Number of misses before the directory is read.
     fn miss_threshold(&self) -> u32 {
         1 + self.size.load(Ordering::Relaxed) / NAMES_PER_MISS
@@ -317,7 +311,8 @@ impl NameCache {
     fn set(&self, contents: &mut Option<Box<CacheContents>>, to: Option<CacheContents>) {
         *contents = to.map(Box::new);
         if contents.is_some() && !self.is_queued.swap(true, Ordering::SeqCst) {
-            self.budget.enqueue(Weak::clone(&self.this));
+            let cache: Weak<dyn EvictableCache> = self.this.clone();
+            self.budget.enqueue(cache);
         }
     }
 
@@ -334,6 +329,22 @@ impl NameCache {
 
     fn read(&self) -> RwLockReadGuard<'_, Option<Box<CacheContents>>> {
         self.contents.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EvictableCache for NameCache {
+    fn take_used(&self) -> bool {
+        self.is_used.swap(false, Ordering::Relaxed)
+    }
+
+    fn leave_queue(&self) {
+        self.is_queued.store(false, Ordering::SeqCst);
+    }
+
+    fn forget(&self) {
+        if self.read().is_some() {
+            self.replace(&mut self.write(), None);
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::union::branch::lease::open_without_wait;
 use crate::union::branch::metacopy_mark;
 use crate::union::branch::metacopy_mark::is_marked;
 use crate::union::branch::verified::VerifiedOperations;
-use crate::union::copy_up::TruncateStep;
+use crate::union::copy_up::extent::TruncateStep;
 use crate::union::state::instance::Instance;
 
 const CAPABILITY: &[u8] = b"security.capability";

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, OpenFileRef, OpenFlags, Result, VnodeRef};
 
-use super::{DataExtent, TruncateStep};
+use super::extent::{DataExtent, TruncateStep};
 use crate::BranchMode;
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::identity::Identity;
@@ -112,7 +112,7 @@ impl Union {
         if self.knows_branch_of(origin) && base.file_system.properties().promises.persistent_handles {
             let own = match Identity::stored_origin(&file.vnode)? {
                 Some((own, _)) => own,
-                None => Identity::native(base, &file.vnode.handle(), file.ino)?,
+                None => Identity::native(&base.numbers, &file.vnode.handle(), file.ino)?,
             };
             return Ok(own.handle == origin.handle);
         }

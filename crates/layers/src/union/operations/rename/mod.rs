@@ -17,7 +17,7 @@ use crate::union::branch::branches::BranchMember;
 use crate::union::branch::objects::sync_directory;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
-use crate::union::copy_up::DataExtent;
+use crate::union::copy_up::extent::DataExtent;
 use crate::union::settings::DeletionPolicy;
 use crate::union::state::instance::Instance;
 use crate::union::state::{Node, NodeLocation};
