@@ -1,6 +1,10 @@
 //! The layer of FiST modules: what they declare and what their rules do, on the layer template.
 //!
 //! Operations without rules cost no more than the template does, and data without a filter bypass the layer.
+//!
+//! From the bottom: `module` (one loaded FiST module), `members` (those that are collapsed into one layer, as `collapse` permits),
+//! `layer` (the state of the layer and of its objects), `host` (what rules call while they run), then what runs them: `filters`,
+//! `invocation`, `listing`, and `dispatch`, which leads an operation through the members. This file has the operations.
 
 mod arguments;
 mod block_sizes;

@@ -5,7 +5,7 @@ use vnode::{Entry, Errno, Name, NameBuf, Result, VnodeRef};
 use super::changes::{ChangedObject, DirectoryChanges, LowerPart};
 use super::outcome::{AtPath, CommitStep, is_directory};
 use crate::union::branch::objects;
-use crate::union::copy_up::links;
+use crate::union::lookup::shared_copies;
 use crate::union::tree_path::TreePath;
 
 /// A directory that the fork has moved.
@@ -43,7 +43,7 @@ impl MovedDirectory {
 
     /// Its name while in transit.
     pub(crate) fn key(&self) -> NameBuf {
-        links::handle_name(&self.upper.handle())
+        shared_copies::handle_name(&self.upper.handle())
     }
 }
 

@@ -5,13 +5,14 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use vnode::{
-    AccessControl, Claim, ClaimFlag, Control, ControlError, Description, FileSystem, Handle, KeptAccessTimes, Name,
-    Needs, Notifier, Promises, Properties, Result, TimesTell, VnodeRef, profile,
+    AccessControl, Claim, ClaimFlag, Control, ControlError, Description, FileSystem, Handle, KeptAccessTimes, Needs,
+    Notifier, Promises, Properties, Result, TimesTell, VnodeRef, profile,
 };
 
 use super::branch::branches::{BranchSlot, Branches, UnusableBranch, UnusableReason};
 use super::branch::claim;
-use super::operations::parallel;
+use super::change_forwarder::ChangeForwarder;
+use super::lookup::parallel;
 use super::settings::{NAME, UnionSettings};
 use super::state::{Node, Union};
 use crate::{Branch, BranchOpener, OptionError, OptionProblem};
@@ -213,31 +214,6 @@ pub(crate) fn branch_error(UnusableBranch { label, reason }: UnusableBranch) -> 
         UnusableReason::Refused(reason) => OptionProblem::RefusedBranch(reason),
     };
     OptionError { layer: NAME, key: label, problem }
-}
-
-/// Forwards the news that something has changed in a branch. What users see of it may depend on all branches.
-pub(crate) struct ChangeForwarder(pub(crate) Arc<dyn Notifier>);
-
-impl Notifier for ChangeForwarder {
-    fn write_back(&self) -> bool {
-        self.0.write_back()
-    }
-
-    fn attributes_changed(&self, _: &Handle) {
-        self.0.everything_changed();
-    }
-
-    fn data_changed(&self, _: &Handle, _: u64, _: u64) {
-        self.0.everything_changed();
-    }
-
-    fn entry_changed(&self, _: &Handle, _: Name<'_>) {
-        self.0.everything_changed();
-    }
-
-    fn everything_changed(&self) {
-        self.0.everything_changed();
-    }
 }
 
 impl Union {

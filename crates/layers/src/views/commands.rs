@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use vnode::{ControlError, FileSystem};
 
+use super::ViewRule;
 use super::rule::RULE_SUBJECTS;
-use super::{ViewRule, with_shared};
 use crate::union::branch::branches::{Branches, open_branch};
 use crate::union::branch::claim;
 use crate::union::branch::register::{BranchLocation, BranchRegister};
-use crate::union::commands::{CommandArguments, cannot_be_used, refused};
-use crate::union::file_system::ChangeForwarder;
+use crate::union::change::with_shared;
+use crate::union::change_forwarder::ChangeForwarder;
+use crate::union::command_arguments::{CommandArguments, cannot_be_used, refused};
 use crate::union::settings::UnionSettings;
 use crate::union::state::Union;
 use crate::union::state::{View, ViewState};

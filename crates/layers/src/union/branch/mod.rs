@@ -1,9 +1,12 @@
-//! The branches: the trees of a union, what is stored in each beside its users' objects, and how one is read and changed.
+//! The branches: the trees of a union, what is stored in each beside its users' objects, and how one is read and changed. Nothing
+//! here knows the union, or its objects.
 //!
-//! `branches` has the trees and their modes. The state directory of a branch: `register` (which branch it is), `work` (objects
-//! that are not visible yet, or no longer), `rename_records`, `links` (copies of files with several names), `losses`,
-//! `history` (its snapshots). Marks: `whiteout`, `whiteout_device`, and `trust` (which of them are believed). Availability:
-//! `claim`, `health`, `recovery`, `parallel` (latency). Safe access: `exact_names`, `verified`, `lease`, `write_order`.
+//! From the bottom: **Objects** of a branch: `objects` (as the server reads and changes them), `xattrs`, `verified`, `lease`,
+//! `exact_names`, `encoding`. **Marks**: `trust` (which are believed), `whiteout`, `whiteout_device`, `metacopy_mark`,
+//! `directory_marks`. **The state directory**: `state_directory`, `register` (which branch it is), `identity` (what a copy is known
+//! by), `losses`, `entry_purpose`, `direct_file_record`, `leftovers` (what is undone), `work` (objects that are not visible yet, or
+//! no longer), `history` (snapshots). **Availability**: `health`, `latency`. `branches` has the trees and their modes; above it are
+//! `claim`, `only_described`, `rename_records` and `write_order`.
 
 pub(crate) mod branches;
 pub(crate) mod claim;

@@ -13,12 +13,7 @@ use super::branches::BranchMember;
 use super::encoding;
 use super::entry_purpose::EntryPurpose;
 use super::objects;
-use super::objects::sync_directory;
 use super::state_directory;
-use super::verified::VerifiedOperations;
-use super::whiteout;
-use crate::union::operations::remove::remove_marked_directory;
-use crate::union::state::Union;
 
 /// First line of a record.
 const RECORD_HEADER: &str = "plyfs rename 2";
@@ -91,7 +86,7 @@ impl RecordedObject {
     ///
     /// # Errors
     /// Errors that leave this undecided: the remaining work stays recorded.
-    fn directory_in(&self, member: &BranchMember) -> Result<Option<VnodeRef>> {
+    pub(crate) fn directory_in(&self, member: &BranchMember) -> Result<Option<VnodeRef>> {
         if let Some(directory) = if_exists(member, member.base.file_system.resolve(&self.directory))? {
             return Ok(Some(directory));
         }
@@ -106,7 +101,7 @@ impl RecordedObject {
     }
 
     /// The directory and whether the object is a directory, if the object is there.
-    fn find(&self, member: &BranchMember) -> Result<Option<(VnodeRef, bool)>> {
+    pub(crate) fn find(&self, member: &BranchMember) -> Result<Option<(VnodeRef, bool)>> {
         let Some(directory) = self.directory_in(member)? else { return Ok(None) };
         let found = directory.lookup(&Caller::server(), self.name.as_name());
         match found.map_err(|error| member.reported_error(error)) {
@@ -185,54 +180,6 @@ impl RenameRecord {
     }
 }
 
-impl Union {
-    /// Finishes interrupted renames in a branch.
-    pub(crate) fn recover_in(&self, member: &BranchMember) -> Result<()> {
-        let work = member.work.directory()?;
-        for (name, record) in records(&work)? {
-            let is_done = match record {
-                RecordContent::Complete(record) => self.finish_rename(member, &record)?,
-                RecordContent::Incomplete => true,
-                RecordContent::LaterVersion => {
-                    let (branch, record) = (&member.base.label, String::from_utf8_lossy(name.as_bytes()));
-                    tracing::warn!(branch, %record, "a later version of plyfs has begun a rename, and has to finish it");
-                    false
-                }
-            };
-            if is_done {
-                work.unlink_verified(&Caller::server(), name.as_name())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Completes the work of a record; returns whether nothing is left.
-    fn finish_rename(&self, member: &BranchMember, record: &RenameRecord) -> Result<bool> {
-        if record.moved.find(member)?.is_none() {
-            return Ok(true);
-        }
-        let mut is_all = true;
-        for removed in &record.removed {
-            match self.branches.newest_of(removed.branch) {
-                Some(other) => {
-                    remove_recorded(&other, removed)?;
-                    if other.is_unordered_with(member) {
-                        sync_removal(&other, removed)?;
-                    }
-                }
-                // The branch is not in the union now; when it is again, this remains to be done.
-                None => is_all = false,
-            }
-        }
-        if let Some(device) = &record.device
-            && let Some(directory) = device.directory_in(member)?
-        {
-            member.work.place_user_device(&directory, device.name.as_name(), &Caller::server(), None)?;
-        }
-        Ok(is_all)
-    }
-}
-
 /// The result, or `None` if the error says that the object no longer exists.
 fn if_exists<T>(member: &BranchMember, answer: Result<T>) -> Result<Option<T>> {
     match answer.map_err(|error| member.reported_error(error)) {
@@ -252,29 +199,6 @@ pub(crate) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, RecordContent)>> 
         }
     }
     Ok(found)
-}
-
-/// Synchronizes the removal of an object to disk.
-pub(crate) fn sync_removal(member: &BranchMember, object: &RecordedObject) -> Result<()> {
-    object.directory_in(member)?.map_or(Ok(()), |directory| sync_directory(&directory))
-}
-
-/// Removes an object if it is still there.
-pub(crate) fn remove_recorded(member: &BranchMember, object: &RecordedObject) -> Result<()> {
-    match object.find(member)? {
-        Some((directory, _)) if object.leaves_device => {
-            match member.work.replace_by_device(&directory, object.name.as_name()) {
-                Err(error) if whiteout::is_unsupported(error) => {
-                    member.whiteouts.add_file(&directory, object.name.as_name())?;
-                    remove_marked_directory(member, &directory, object.name.as_name())
-                }
-                done => done,
-            }
-        }
-        Some((directory, true)) => remove_marked_directory(member, &directory, object.name.as_name()),
-        Some((directory, false)) => directory.unlink_verified(&Caller::server(), object.name.as_name()),
-        None => Ok(()),
-    }
 }
 
 fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {

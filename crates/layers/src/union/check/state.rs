@@ -13,7 +13,7 @@ use crate::union::branch::objects;
 use crate::union::branch::rename_records;
 use crate::union::branch::state_directory;
 use crate::union::branch::whiteout::STATE_DIRECTORY;
-use crate::union::copy_up::links;
+use crate::union::lookup::shared_copies;
 
 impl BranchCheck<'_> {
     /// Finds unfinished work. All of it is repaired at once, as the next union to use the branch would.
@@ -140,7 +140,7 @@ impl BranchCheck<'_> {
             let entry = directory.lookup(&Caller::server(), name.as_name())?;
             let problem = if is_link(name.as_bytes(), &entry) {
                 match Identity::stored_origin(&entry.vnode)? {
-                    Some((identity, names)) if links::link_name(&identity) == name => {
+                    Some((identity, names)) if shared_copies::link_name(&identity) == name => {
                         right.push((name, entry, identity, names));
                         continue;
                     }

@@ -12,7 +12,7 @@ use crate::union::branch::metacopy_mark;
 use crate::union::branch::objects;
 use crate::union::branch::whiteout::{self, EntryMeaning, MARK_PREFIX, STATE_DIRECTORY, WhiteoutFormat};
 use crate::union::copy_up::metacopy::NameInBranches;
-use crate::union::operations::identity::root_of;
+use crate::union::lookup::identity::root_of;
 use crate::union::state::instance::Instance;
 use crate::union::tree_path::TreePath;
 

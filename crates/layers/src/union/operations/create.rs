@@ -9,7 +9,6 @@ use vnode::{
 };
 
 use super::file::UnionFile;
-use super::lookup::SearchResult;
 use super::placement::FullBranches;
 use super::remove::remove_marked_directory;
 use crate::union::branch::branches::BranchMember;
@@ -18,6 +17,7 @@ use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
 use crate::union::branch::whiteout_device;
 use crate::union::copy_up::extent::DataExtent;
+use crate::union::lookup::search::SearchResult;
 use crate::union::state::guards::NameChanges;
 use crate::union::state::instance::Instance;
 use crate::union::state::{Node, NodeLocation, Union};

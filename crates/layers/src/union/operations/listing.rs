@@ -16,11 +16,11 @@ use vnode::{
     Caller, Cancellation, DirectoryEntry, Errno, FileKind, Name, NameBuf, OpenDirectory, OpenDirectoryRef, Result,
 };
 
-use super::parallel::ParallelQueries;
 use crate::union::branch::encoding::hash;
 use crate::union::branch::identity::tagged_ino;
 use crate::union::branch::whiteout::{self, EntryMeaning};
 use crate::union::cache::names::{DirectoryScan, DirectoryTimes, cache_key, may_be_device};
+use crate::union::lookup::parallel::ParallelQueries;
 use crate::union::settings::NAME;
 use crate::union::state::Node;
 use crate::union::state::instance::Instance;

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 
 use vnode::{Caller, Cancellation, Errno, Name, Result, StatFs, VnodeRef};
 
-use super::identity::root_of;
-use super::parallel::ParallelQueries;
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::objects;
 use crate::union::branch::whiteout;
 use crate::union::copy_up::extent::DataExtent;
+use crate::union::lookup::identity::root_of;
+use crate::union::lookup::parallel::ParallelQueries;
 use crate::union::settings::CreatePolicy;
 use crate::union::state::instance::Instance;
 use crate::union::state::{Node, NodeLocation, ParentEntry, Union};

@@ -5,8 +5,6 @@ use std::sync::atomic::Ordering;
 
 use vnode::{AccessMode, Attributes, Caller, Cancellation, Errno, FileKind, Name, RenameMode, Result, VnodeRef};
 
-use super::lookup::{LookupResult, SearchResult};
-use super::parallel::ParallelQueries;
 use super::permission::check_removal;
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::identity::UNCOUNTED_NAMES;
@@ -17,6 +15,8 @@ use crate::union::branch::whiteout::{self, EntryMeaning};
 use crate::union::branch::write_order::are_unordered;
 use crate::union::cache::names::NamePresence;
 use crate::union::copy_up::extent::DataExtent;
+use crate::union::lookup::parallel::ParallelQueries;
+use crate::union::lookup::search::{LookupResult, SearchResult};
 use crate::union::settings::DeletionPolicy;
 use crate::union::state::guards::NameChanges;
 use crate::union::state::instance::{Instance, instances_from};

@@ -16,9 +16,9 @@ use crate::union::branch::objects;
 use crate::union::branch::state_directory;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout::{self, EntryMeaning};
-use crate::union::copy_up::links;
 use crate::union::copy_up::{copy_attributes, replace_attributes};
-use crate::union::operations::lookup::LookupResult;
+use crate::union::lookup::search::LookupResult;
+use crate::union::lookup::shared_copies;
 use crate::union::state::Union;
 use crate::union::state::instance::Instance;
 
@@ -482,7 +482,7 @@ impl LayerMerge<'_> {
                     continue;
                 }
                 let identity = self.identity_of(&vnode, attributes.ino)?;
-                let copy = copies.get(&links::link_name(&identity));
+                let copy = copies.get(&shared_copies::link_name(&identity));
                 if let Some(copy) = copy.filter(|copy| copy.handle() != vnode.handle()) {
                     visit(&directory, name.as_name(), &vnode, copy)?;
                 }
@@ -570,7 +570,7 @@ fn moved_directories(root: &VnodeRef, taken: &HashSet<NameBuf>) -> Result<Vec<Mo
             // A sibling's name, as overlayfs may write it: it cannot be located once its directory has been merged.
             return Err(Errno::EXDEV);
         }
-        let key = links::handle_name(&entry.vnode.handle());
+        let key = shared_copies::handle_name(&entry.vnode.handle());
         if lower_path.is_some() || taken.contains(&key) {
             found.push(MovedUpperDirectory {
                 shared,
@@ -605,7 +605,7 @@ fn forget_copies(links: &VnodeRef, entry: &Entry) -> Result<()> {
                 left.push(entry.vnode.lookup(&server, name.as_name())?);
             }
         } else if let Some((identity, _)) = Identity::stored_origin(&entry.vnode)? {
-            match links.unlink_verified(&server, links::link_name(&identity).as_name()) {
+            match links.unlink_verified(&server, shared_copies::link_name(&identity).as_name()) {
                 Err(Errno::ENOENT) => {}
                 result => result?,
             }

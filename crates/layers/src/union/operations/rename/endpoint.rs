@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vnode::{Caller, Errno, Name, Result, VnodeRef};
 
 use crate::union::branch::branches::BranchMember;
-use crate::union::operations::lookup::SearchResult;
+use crate::union::lookup::search::SearchResult;
 use crate::union::state::Node;
 use crate::union::state::instance::Instance;
 

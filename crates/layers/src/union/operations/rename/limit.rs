@@ -4,7 +4,7 @@ use vnode::{Caller, Errno, RenameMode, Result};
 
 use super::endpoint::RenameEndpoint;
 use crate::union::branch::whiteout;
-use crate::union::operations::lookup::SearchResult;
+use crate::union::lookup::search::SearchResult;
 use crate::union::state::instance::{Instance, instances_from};
 
 /// Lowest position at which the source may be so that no object of the target's name hides it.

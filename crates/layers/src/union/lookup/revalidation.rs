@@ -3,14 +3,13 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use vnode::{Caller, Errno, FileKind, Name, Result};
 
-use super::lookup::LookupResult;
-use crate::union::branch::lease::{LEASE_CONFLICT, LeaseRetry};
+use super::search::LookupResult;
 use crate::union::state::instance::Instance;
 use crate::union::state::{Node, NodeLocation, ParentEntry, Union};
 
@@ -60,45 +59,6 @@ fn spawn_revalidation(left: &Arc<Mutex<Vec<Arc<Node>>>>, sender: &Sender<()>) {
 }
 
 impl Node {
-    /// Begins an operation on the object.
-    ///
-    /// # Errors
-    /// `ESTALE` if it was in a branch that has been removed.
-    pub(crate) fn begin_operation(self: &Arc<Self>) -> Result<RwLockReadGuard<'_, ()>> {
-        let guard = self.union.operation_guard();
-        self.revalidate()?;
-        Ok(guard)
-    }
-
-    /// Runs a read-only operation.
-    pub(crate) fn run_query<T>(self: &Arc<Self>, read: impl FnOnce(&Arc<Self>) -> Result<T>) -> Result<T> {
-        self.begin_operation().and_then(|_guard| read(self)).map_err(|error| self.reported_error(error))
-    }
-
-    /// Runs an operation that changes something. If a branch turns out to have become read-only, runs it once more with the
-    /// branch treated as if it had been configured so (Unionfs, section 2).
-    pub(crate) fn run_change<T>(self: &Arc<Self>, change: impl Fn(&Arc<Self>) -> Result<T>) -> Result<T> {
-        self.run_change_within(LeaseRetry::for_single_caller(), change)
-    }
-
-    /// Like [`Node::run_change`], with another bound on the wait for a conflicting lease.
-    pub(crate) fn run_change_within<T>(
-        self: &Arc<Self>,
-        mut lease_retry: LeaseRetry,
-        change: impl Fn(&Arc<Self>) -> Result<T>,
-    ) -> Result<T> {
-        loop {
-            self.union.retry_recovery();
-            self.union.apply_foreign_changes();
-            let changed = self.begin_operation().and_then(|_guard| change(self));
-            match changed {
-                Err(Errno::EROFS) if self.union.detect_read_only_branches() => {}
-                Err(LEASE_CONFLICT) => lease_retry.wait()?,
-                changed => return changed.map_err(|error| self.reported_error(error)),
-            }
-        }
-    }
-
     /// Revalidates the object after changes of the branches.
     pub(crate) fn revalidate(self: &Arc<Self>) -> Result<()> {
         let is_old = self.kind == FileKind::Directory && self.is_check_due();

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use vnode::Result;
 
-use crate::union::branch::branches::{BranchMember, BranchSlot};
-use crate::union::branch::only_described::is_only_described;
-use crate::union::state::Union;
+use super::branch::branches::{BranchMember, BranchSlot};
+use super::branch::only_described::is_only_described;
+use super::state::Union;
 
 /// Upper bound on how long that waits for operations in progress.
 const RETRY_TIMEOUT: Duration = Duration::from_millis(100);

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::union::state::Union;
+use super::state::Union;
 
 /// Upper bound on how long an operation that applies others' changes waits for those in progress.
 const MODE_CHANGE_TIMEOUT: Duration = Duration::from_millis(100);
