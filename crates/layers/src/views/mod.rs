@@ -2,7 +2,7 @@
 //!
 //! Each view is an almost independent union: of a private branch, the only one that it writes, and the branches of the
 //! mount's union, which it only reads. All share one lock for operations, so that branches change for all at once;
-//! changes that the mount's union makes below a view make the view revalidate ([`Union::invalidate_views`]).
+//! changes that the mount's union makes below a view make the view revalidate ([`crate::union::state::Union::invalidate_views`]).
 //!
 //! **Invariants.** An object other than a directory has a vnode in each view, through which only that view opens and
 //! changes it, and an open file stays in the view in which it was opened. A directory that several have at one location

@@ -12,7 +12,7 @@ use super::whiteout::STATE_DIRECTORY;
 /// Error passed up for a record that a later version has written. No file system returns it.
 pub(crate) const LATER_VERSION: Errno = Errno::EPROTO;
 
-/// Name of the work directory itself. Every other entry of the state directory has its name here too: the check
+/// Name of the work directory. Every other entry of the state directory has its name here too: the check
 /// reports all others as unknown.
 pub(crate) const WORK: &[u8] = b"work";
 /// Directory of names that lead to copies of files with several names.
@@ -21,10 +21,10 @@ pub(crate) const LINKS: &[u8] = b"links";
 pub(crate) const LOCK: &[u8] = b"lock";
 /// Name of the file that [`super::register`] reads.
 pub(crate) const REGISTER: &[u8] = b"branches";
-/// Marker file of [`WorkDirectory::has_copied_directories`].
+/// Marker file of [`has_copied_directories`](super::work::WorkDirectory::has_copied_directories).
 pub(crate) const COPIED_DIRECTORIES: &[u8] = b"directories";
-/// Marker file of [`WorkDirectory::has_metacopies`]. It has the attribute [`ATTRIBUTES_MARK`]: if that is missing,
-/// the branch was copied without its attributes, and the metadata-only copies have lost theirs too.
+/// Marker file of [`has_metacopies`](super::work::WorkDirectory::has_metacopies). It has an attribute: if that is missing, the
+/// branch was copied without its attributes, and the metadata-only copies have lost theirs too.
 pub(crate) const METACOPIES: &[u8] = b"metacopies";
 /// Name of the file that [`super::history`] reads.
 pub(crate) const HISTORY: &[u8] = b"history";

@@ -88,7 +88,8 @@ impl Node {
         self.location.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn take_above(&mut self) -> Option<Arc<Node>> {
+    /// Removes the location; returns its directory, if it has one.
+    pub(crate) fn take_above(&mut self) -> Option<Arc<Node>> {
         let location = self.location.get_mut().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut location.current, NodeLocation::Nowhere) {
             NodeLocation::At(above) => Some(above.directory),

@@ -103,7 +103,8 @@ pub(crate) struct Node {
     pub(crate) is_read_elsewhere: AtomicBool,
     /// Whether the object or its data may have reached the branch since that was last synchronized.
     pub(crate) needs_arrival_sync: AtomicBool,
-    /// Number of names that lead to the original of a copied file with several; otherwise [`UNCOUNTED_NAMES`].
+    /// Number of names that lead to the original of a copied file with several; otherwise
+    /// [`UNCOUNTED_NAMES`](super::branch::identity::UNCOUNTED_NAMES).
     pub(crate) original_names: AtomicU32,
     /// Whether its last name was removed, but only hidden in its branch.
     pub(crate) is_hidden: AtomicBool,
