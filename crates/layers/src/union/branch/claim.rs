@@ -12,6 +12,7 @@ use vnode::{Claim, Errno, Result};
 use super::branches::{BranchBase, BranchSlot, UnusableBranch, UnusableReason};
 use super::history::History;
 use super::only_described::is_only_described;
+use super::state_directory::LATER_VERSION;
 use crate::{Branch, BranchMode, Refusal};
 
 /// Upper bound on how long a new union waits for one that is ending.
@@ -94,6 +95,7 @@ pub(crate) fn reclaim(layers: &[BranchSlot], claim: Claim) -> std::result::Resul
 fn claim_error(label: &str, error: Errno) -> UnusableBranch {
     let reason = match error {
         Errno::EBUSY => UnusableReason::Refused(Refusal::InUse),
+        LATER_VERSION => UnusableReason::Refused(Refusal::LaterVersion),
         error => UnusableReason::Error(error),
     };
     UnusableBranch { label: label.to_owned(), reason }

@@ -16,7 +16,7 @@ use vnode::{Errno, OpenFileRef, Result};
 
 use super::branch::branches::{BranchMember, BranchSlot, UnusableBranch, UnusableReason};
 use super::branch::claim;
-use super::branch::state_directory;
+use super::branch::state_directory::{self, LATER_VERSION};
 use super::branch::whiteout::STATE_DIRECTORY;
 use super::file_system::UnionFileSystem;
 use super::settings::UnionSettings;
@@ -109,6 +109,7 @@ pub fn check(
     let slots = changeable();
     let failed = |slot: &BranchSlot, errno| match errno {
         Errno::EBUSY => CheckError::InUse(slot.member.base.label.clone()),
+        LATER_VERSION => CheckError::Refused(slot.member.base.label.clone(), Refusal::LaterVersion),
         errno => CheckError::Branch(slot.member.base.label.clone(), errno),
     };
     // Prevents others from beginning to write meanwhile.
