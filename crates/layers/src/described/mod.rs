@@ -35,8 +35,8 @@ use vnode::fan_out::{self, PrimaryOnly};
 use vnode::layer::{Block, DataShape, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
 use vnode::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
-    DirectoryEntry, Entry, FileKind, FileSystemRef, Lock, LockOwner, Name, Needs, Notifier, OpenDirectoryRef, OpenFileRef,
-    OpenFlags, Promises, RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
+    DirectoryEntry, Entry, FileKind, FileSystemRef, Lock, LockOwner, Name, Needs, Notifier, OpenDirectoryRef,
+    OpenFileRef, OpenFlags, Promises, RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
 use crate::OptionError;
