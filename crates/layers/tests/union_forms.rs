@@ -1,12 +1,14 @@
-//! What a later version says in a branch of what the branch is known by: whichever branch it is, and whenever that comes, a union
-//! leaves it as it is.
+//! What another version says in the records of a branch: what a later one says stays as it is, whichever branch it is and whenever
+//! that comes; what an earlier one says is read, and written anew when it changes.
 
 mod common;
 
 use common::memory;
-use common::unions::{at, fill, name, server, write};
-use plyfs_layers::{Branch, BranchMode};
-use vnode::{FileSystemRef, OpenFlags, SetAttributes, VnodeRef};
+use common::plain::{Lacks, NOTHING, without};
+use common::unions::{at, fill, list, name, server, write};
+use plyfs_layers::union::{CheckError, CheckOptions, check};
+use plyfs_layers::{Branch, BranchMode, Refusal};
+use vnode::{Control, ControlError, FileSystemRef, OpenFlags, SetAttributes, SetTime, VnodeRef};
 
 use BranchMode::{ReadOnly, ReadWrite};
 
@@ -90,4 +92,131 @@ fn register_of_later_version_is_refused_at_run_time() {
     let changed = at(&union, "third").unwrap().setattr(&server(), &mode);
     assert!(changed.is_err());
     assert_eq!(said(&branches[0], "branches"), LATER_REGISTER);
+}
+
+#[test]
+fn history_of_later_version_is_refused_in_any_branch() {
+    for (branch, modes) in (0..2).flat_map(|branch| MODES.map(|modes| (branch, modes))) {
+        let branches = written();
+        say(&branches[branch], "history", LATER_HISTORY);
+        let refused = join(&branches, modes).err().unwrap_or_else(|| panic!("branch {branch}, {modes:?}"));
+        assert!(refused.contains("later version"), "{refused}");
+        assert_eq!(said(&branches[branch], "history"), LATER_HISTORY, "branch {branch}, {modes:?}");
+    }
+}
+
+/// A history that nobody knows how to read.
+const LATER_HISTORY: &[u8] = b"plyfs history 2\nsomething\n";
+
+#[test]
+fn history_of_later_version_is_refused_when_a_branch_becomes_writable() {
+    let branches = written();
+    let union = join(&branches, [ReadWrite, ReadOnly]).unwrap();
+    say(&branches[1], "history", LATER_HISTORY);
+    let refused = command(&union, "mode", &[("branch", "branch 1"), ("mode", "rw")]).unwrap_err().to_string();
+    assert!(refused.contains("later version"), "{refused}");
+    assert_eq!(said(&branches[1], "history"), LATER_HISTORY);
+}
+
+/// The text without its first line, as it was before records had a version.
+fn without_version(text: &[u8]) -> &[u8] {
+    &text[text.iter().position(|&byte| byte == b'\n').unwrap() + 1..]
+}
+
+#[test]
+fn history_without_a_version_is_read_and_gets_one_when_it_changes() {
+    let branches = written();
+    let union = join(&branches, [ReadWrite, ReadOnly]).unwrap();
+    command(&union, "snapshot-take", &[("name", "first")]).unwrap();
+    let listed = command(&union, "snapshots", &[]).unwrap();
+    drop(union);
+    let new = said(&branches[0], "history");
+    let old = without_version(&new);
+    assert_eq!([b"plyfs history 1\n", old].concat(), new);
+    say(&branches[0], "history", old);
+    let union = join(&branches, [ReadWrite, ReadOnly]).unwrap();
+    assert_eq!(command(&union, "snapshots", &[]).unwrap(), listed);
+    assert_eq!(said(&branches[0], "history"), old, "what is only read stays");
+    command(&union, "snapshot-take", &[("name", "second")]).unwrap();
+    let changed = said(&branches[0], "history");
+    assert!(changed.starts_with(b"plyfs history 1\n0 "), "{}", changed.escape_ascii());
+    drop(union);
+    let union = join(&branches, [ReadWrite, ReadOnly]).unwrap();
+    let listed = command(&union, "snapshots", &[]).unwrap();
+    assert!(listed.contains("first") && listed.contains("second"), "{listed}");
+}
+
+/// A union over a branch that cannot keep owners: what comes there loses its own.
+fn with_losses(branches: &[FileSystemRef; 2]) -> FileSystemRef {
+    let upper = without(Lacks { owners: true, ..NOTHING }, branches[0].clone());
+    join(&[upper, branches[1].clone()], [ReadWrite, ReadOnly]).unwrap()
+}
+
+/// Two branches: what comes from the right one, files of a user, loses its owner in the left one.
+fn owned() -> [FileSystemRef; 2] {
+    let branches = [memory(), memory()];
+    let rights = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
+    branches[0].root().setattr(&server(), &rights).unwrap();
+    let owner = SetAttributes { uid: Some(5), gid: Some(5), ..SetAttributes::default() };
+    for file in ["first", "second", "third"] {
+        fill(&branches[1], 1, file);
+        at(&branches[1], file).unwrap().setattr(&server(), &owner).unwrap();
+    }
+    branches
+}
+
+fn touch(union: &FileSystemRef, file: &str) {
+    let mtime = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
+    at(union, file).unwrap().setattr(&server(), &mtime).unwrap();
+}
+
+#[test]
+fn losses_without_a_version_are_read_and_get_one_when_one_is_added() {
+    let branches = owned();
+    let union = with_losses(&branches);
+    touch(&union, "first");
+    assert_eq!(said(&branches[0], "losses"), b"plyfs losses 1\nowner 6669727374\n");
+    touch(&union, "second");
+    drop(union);
+    let new = said(&branches[0], "losses");
+    assert_eq!(new, b"plyfs losses 1\nowner 6669727374\nowner 7365636f6e64\n");
+    say(&branches[0], "losses", without_version(&new));
+    let union = with_losses(&branches);
+    assert_eq!(said(&branches[0], "losses"), without_version(&new), "what is only read stays");
+    touch(&union, "third");
+    assert_eq!(said(&branches[0], "losses"), [&new[..], b"owner 7468697264\n"].concat());
+    touch(&union, "third");
+    assert_eq!(list(&branches[0], ".wh..wh.plyfs/work"), [""; 0]);
+}
+
+#[test]
+fn losses_of_later_version_stay_and_the_copy_is_made() {
+    const LATER_LOSSES: &[u8] = b"plyfs losses 2\nsomething\n";
+    let branches = owned();
+    let union = with_losses(&branches);
+    touch(&union, "first");
+    say(&branches[0], "losses", LATER_LOSSES);
+    touch(&union, "second");
+    assert!(at(&branches[0], "second").is_ok());
+    assert_eq!(said(&branches[0], "losses"), LATER_LOSSES);
+    drop(union);
+    let label = |index: usize| format!("branch {index}");
+    let branch = |(index, mode): (usize, BranchMode)| Branch {
+        file_system: branches[index].clone(),
+        mode: Some(mode),
+        label: label(index),
+    };
+    let checked = |losses| {
+        let options = CheckOptions { losses, ..CheckOptions::default() };
+        check([(0, ReadWrite), (1, ReadOnly)].map(branch).into(), &options, &mut |_| {})
+    };
+    assert!(matches!(checked(true), Err(CheckError::Refused(_, Refusal::LaterVersion))));
+    assert!(checked(false).is_ok());
+    assert_eq!(said(&branches[0], "losses"), LATER_LOSSES);
+}
+
+/// Sends a union a command.
+fn command(union: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> Result<String, ControlError> {
+    let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    union.control(&Control { target: "union".to_owned(), command: command.to_owned(), arguments })
 }

@@ -5,16 +5,11 @@ use ::fist::meter::Meter;
 use vnode::layer::{Block, LayerVnode};
 use vnode::{Caller, Errno, Name, Result};
 
-use super::FistLayer;
+use super::block_sizes::PAGE_BYTES;
 use super::host::RuleContext;
+use super::layer::FistLayer;
 use super::module::LoadedModule;
 
-/// Size of a page of data in bytes.
-pub(crate) const PAGE_BYTES: usize = 4096;
-/// Size of a chunk of data in bytes, for filters that change sizes.
-pub(crate) const CHUNK_BYTES: usize = 64 << 10;
-/// Maximum number of bytes by which encoding may lengthen a chunk, including its length prefix.
-pub(crate) const MAX_CHUNK_OVERHEAD: usize = 64 << 10;
 /// Size in bytes of the prefix with the length of an encoded chunk: one more than its length, little-endian.
 const LENGTH_PREFIX_BYTES: usize = 4;
 /// Number of bytes that an encoded name may take before it is rejected as too long.

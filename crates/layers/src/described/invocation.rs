@@ -3,8 +3,8 @@
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{Caller, Errno, Result};
 
-use super::FistLayer;
 use super::host::{RuleContext, RuleRequest};
+use super::layer::FistLayer;
 use super::module::LoadedModule;
 use super::outcome::Outcome;
 

@@ -1,14 +1,22 @@
 //! The layer of FiST modules: what they declare and what their rules do, on the layer template.
 //!
 //! Operations without rules cost no more than the template does, and data without a filter bypass the layer.
+//!
+//! From the bottom: `module` (one loaded FiST module), `members` (those that are collapsed into one layer, as `collapse` permits),
+//! `layer` (the state of the layer and of its objects), `host` (what rules call while they run), then what runs them: `filters`,
+//! `invocation`, `listing`, and `dispatch`, which leads an operation through the members. This file has the operations.
 
 mod arguments;
+mod block_sizes;
 mod collapse;
+mod collected_names;
+mod dispatch;
 mod filters;
 mod hooks;
 mod host;
 mod intern;
 mod invocation;
+mod layer;
 mod listing;
 mod members;
 mod module;
@@ -20,25 +28,21 @@ mod trace;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::ThreadId;
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-
-use ::fist::budget::Lease;
 use ::fist::ir;
 use vnode::fan_out::{self, PrimaryOnly};
-use vnode::layer::{self, Block, DataShape, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
+use vnode::layer::{Block, DataShape, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
 use vnode::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
-    DirectoryEntry, Entry, FileKind, FileSystemRef, KeyedGuard, KeyedLocks, Lock, LockOwner, Name, Needs, Notifier,
-    OpenDirectoryRef, OpenFileRef, OpenFlags, Promises, RenameMode, Result, SeekTarget, SetAttributes, StatFs,
-    VnodeRef, XattrMode,
+    DirectoryEntry, Entry, FileKind, FileSystemRef, Lock, LockOwner, Name, Needs, Notifier, OpenDirectoryRef,
+    OpenFileRef, OpenFlags, Promises, RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
 use crate::OptionError;
-use hooks::{Hook, HookMask};
+use hooks::Hook;
 use invocation::Forward;
+use layer::{FistLayer, ObjectState};
 use members::CollapsedMembers;
 use module::LoadedModule;
 use outcome::Outcome;
@@ -75,7 +79,7 @@ pub fn stack(lowest_first: Vec<Prepared>, mut branches: Vec<FileSystemRef>) -> F
     let mut collapsed: Vec<LoadedModule> = Vec::new();
     for Prepared(mut module) in lowest_first {
         if collapsed.iter().any(|lower| collapse::barrier(&module, lower).is_some()) {
-            lower = layer::stack(FistLayer::new(std::mem::take(&mut collapsed)), lower);
+            lower = vnode::layer::stack(FistLayer::new(std::mem::take(&mut collapsed)), lower);
         }
         let kind = module.kind.to_owned();
         module.modules_below = collapsed.len();
@@ -83,84 +87,12 @@ pub fn stack(lowest_first: Vec<Prepared>, mut branches: Vec<FileSystemRef>) -> F
         module.has_persistent_handles = lower.properties().promises.persistent_handles;
         collapsed.insert(0, module);
     }
-    layer::stack(FistLayer::new(collapsed), lower)
+    vnode::layer::stack(FistLayer::new(collapsed), lower)
 }
 
 /// Returns the name of a lower file system: the kind of its topmost member.
 fn kind_of(lower: &FileSystemRef) -> String {
     lower.describe().last().map(|member| member.kind.clone()).unwrap_or_default()
-}
-
-/// The layer of one or more collapsed FiST modules.
-pub struct FistLayer {
-    /// Current members; a command replaces one by another.
-    members: ArcSwap<CollapsedMembers>,
-    /// The hook mask: for other operations the members need not be consulted.
-    hooks: HookMask,
-    /// Whether objects keep state; this cannot change.
-    keeps_state: bool,
-    notifier: OnceLock<Arc<dyn Notifier>>,
-    /// Lock held by an operation where operations are performed one at a time.
-    serial: KeyedLocks<()>,
-    /// Thread that holds the lock.
-    serial_thread: Mutex<Option<ThreadId>>,
-}
-
-/// Guard of the current operation where operations are performed one at a time.
-struct SerialGuard<'a> {
-    thread: &'a Mutex<Option<ThreadId>>,
-    _lock: KeyedGuard<'a, ()>,
-}
-
-impl Drop for SerialGuard<'_> {
-    fn drop(&mut self) {
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
-
-/// State of each object in use, allocated separately when there is any, since most FiST modules keep none.
-#[derive(Default)]
-pub struct ObjectState(OnceLock<Box<ObjectData>>);
-
-/// State kept for an object.
-#[derive(Default)]
-struct ObjectData {
-    /// The `%per_vnode` fields for each member; empty until they are first used.
-    fields: Mutex<Vec<VnodeFields>>,
-    /// Lookup location of the object.
-    location: Mutex<LookupLocation>,
-}
-
-/// The `%per_vnode` fields of an object.
-#[derive(Default)]
-struct VnodeFields {
-    /// Number of the layout of the fields.
-    layout: u64,
-    bytes: Vec<u8>,
-    /// Lease of the memory that the fields take from the mount's budget.
-    _lease: Lease,
-}
-
-/// Lookup location of an object.
-#[derive(Default)]
-struct LookupLocation {
-    name: Vec<u8>,
-    /// Lower directory.
-    directory: Option<VnodeRef>,
-}
-
-impl ObjectState {
-    fn data(&self) -> &ObjectData {
-        self.0.get_or_init(Box::default)
-    }
-
-    fn set_location(&self, name: Name<'_>, directory: &VnodeRef) {
-        let mut location = self.data().location.lock().unwrap_or_else(PoisonError::into_inner);
-        if location.name != name.as_bytes() {
-            location.name = name.as_bytes().to_vec();
-        }
-        location.directory = Some(VnodeRef::clone(directory));
-    }
 }
 
 /// Performs an operation as its rules say or, without rules, as the template does: with the arguments that rules have
@@ -186,38 +118,6 @@ macro_rules! with_rules {
 }
 
 impl FistLayer {
-    fn new(modules: Vec<LoadedModule>) -> FistLayer {
-        let members = CollapsedMembers::new(modules.into_iter().map(Arc::new).collect());
-        let (keeps_state, hooks) = (members.keeps_state, HookMask::new(members.hook_mask()));
-        FistLayer {
-            members: ArcSwap::from_pointee(members),
-            hooks,
-            keeps_state,
-            notifier: OnceLock::new(),
-            serial: KeyedLocks::default(),
-            serial_thread: Mutex::default(),
-        }
-    }
-
-    /// Excludes other operations with rules while one runs, where a module requests this. Operations that follow from
-    /// that one in its thread belong to it, such as the release of a file that was opened to change the size.
-    ///
-    /// # Errors
-    /// Returns `EINTR` if the caller is killed while it waits.
-    fn lock_serial(&self, members: &CollapsedMembers, caller: &Caller) -> Result<Option<SerialGuard<'_>>> {
-        if !members.is_serial {
-            return Ok(None);
-        }
-        let own = Some(std::thread::current().id());
-        let holder = || self.serial_thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if *holder() == own {
-            return Ok(None);
-        }
-        let lock = self.serial.write_unless(caller.cancellation(), ())?;
-        *holder() = own;
-        Ok(Some(SerialGuard { thread: &self.serial_thread, _lock: lock }))
-    }
-
     /// Performs an operation that has rules or is logged; returns `nothing` where a rule reports success without
     /// performing it.
     fn run_with_rules<T: Outcome>(

@@ -7,9 +7,10 @@ use ::fist::program::{Field, Structure, Type};
 use ::fist::report::{Colours, report};
 use vnode::{ControlError, Properties};
 
+use super::collapse;
+use super::layer::FistLayer;
 use super::members::CollapsedMembers;
 use super::module::LoadedModule;
-use super::{FistLayer, collapse};
 
 impl FistLayer {
     /// Rereads a module's program from its file, and runs the new one from then on.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use vnode::layer::{LayerVnode, Operation as O};
 use vnode::{Caller, Creation, Errno, Name, Result, SetAttributes, SetTime};
 
-use super::FistLayer;
+use super::layer::FistLayer;
 
 /// Logs an operation and its result.
 pub(crate) fn log(

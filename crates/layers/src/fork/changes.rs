@@ -6,8 +6,8 @@ use vnode::progress::object_done;
 use vnode::{Caller, Entry, Errno, NameBuf, Result, VnodeRef};
 
 use super::outcome::is_directory;
+use crate::union::branch::objects;
 use crate::union::branch::whiteout::{self, EntryMeaning, STATE_DIRECTORY};
-use crate::union::branch::work;
 use crate::union::tree_path::TreePath;
 
 /// Changes in a directory, by the names in branches.
@@ -49,7 +49,7 @@ impl DirectoryChanges {
     pub(crate) fn of(directory: &VnodeRef, path: &TreePath) -> Result<Self> {
         let server = Caller::server();
         let (mut found, mut hidden) = (Vec::new(), HashSet::new());
-        for (name, _) in work::entries(directory)? {
+        for (name, _) in objects::entries(directory)? {
             object_done();
             match whiteout::meaning(name.as_bytes()) {
                 _ if name.as_bytes() == STATE_DIRECTORY => {}

@@ -22,10 +22,11 @@ use super::permissions::DirectoryPermissions;
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::lease::retry_while_leased;
 use crate::union::branch::losses::Losses;
+use crate::union::branch::objects::{self, keeping_times};
 use crate::union::branch::verified::VerifiedOperations;
-use crate::union::branch::{whiteout, work};
-use crate::union::copy_up::{copy_object, keeping_times, replace_attributes};
-use crate::union::node::Instance;
+use crate::union::branch::whiteout;
+use crate::union::copy_up::{copy_object, replace_attributes};
+use crate::union::state::instance::Instance;
 use crate::union::tree_path::TreePath;
 
 /// Maximum length in bytes of a path recorded in the journal: for a tree that is deep enough, all paths together would not fit
@@ -192,7 +193,7 @@ impl<'a> Commit<'a> {
             pair.gone = gone;
             if pair.hides {
                 let kept: HashSet<&NameBuf> = objects.iter().map(|object| &object.name).collect();
-                let names = work::entries(&pair.base).at(&pair.path)?.into_iter().map(|(name, _)| name);
+                let names = objects::entries(&pair.base).at(&pair.path)?.into_iter().map(|(name, _)| name);
                 pair.gone.extend(names.filter(|name| !kept.contains(name)));
             }
             pairs.push(pair);
@@ -202,7 +203,7 @@ impl<'a> Commit<'a> {
 
     /// Makes the file system have an object of the fork at this name.
     fn put_object(&mut self, target: NamedEntry<'_>, object: &Entry, inherits: bool, path: &TreePath) -> CommitStep {
-        let there = work::find(target.0, target.1.as_name()).at(path)?;
+        let there = objects::find(target.0, target.1.as_name()).at(path)?;
         let known = self.journal.copy_of(&object.vnode.handle(), &object.attributes);
         if let (Some(known), Some(there)) = (&known, &there)
             && there.vnode.handle() == known.handle
@@ -282,7 +283,7 @@ impl<'a> Commit<'a> {
 
     /// Looks again at the place that an object is about to take, and returns what is there: it must be as it was `before`.
     fn recheck(&self, target: NamedEntry<'_>, before: Option<&Entry>, path: &TreePath) -> CommitStep<Option<Entry>> {
-        let there = work::find(target.0, target.1.as_name()).at(path)?;
+        let there = objects::find(target.0, target.1.as_name()).at(path)?;
         if self.options.force {
             return Ok(there);
         }
@@ -326,12 +327,12 @@ impl<'a> Commit<'a> {
     /// # Errors
     /// `ENOTEMPTY` for any other directory that is not empty.
     pub(crate) fn remove_temporary(&self, directory: &VnodeRef, name: &NameBuf) -> Result<()> {
-        match work::find(directory, name.as_name())? {
+        match objects::find(directory, name.as_name())? {
             None => Ok(()),
             Some(there) if is_directory(&there) && !self.journal.is_aside(&there.vnode.handle()) => {
                 directory.rmdir_verified(&Caller::server(), name.as_name())
             }
-            Some(_) => work::remove_tree(directory, name.as_name()),
+            Some(_) => objects::remove_tree(directory, name.as_name()),
         }
     }
 
@@ -342,7 +343,7 @@ impl<'a> Commit<'a> {
         name: &NameBuf,
         path: &TreePath,
     ) -> CommitStep<VnodeRef> {
-        let there = work::find(base, name.as_name()).at(path)?;
+        let there = objects::find(base, name.as_name()).at(path)?;
         if let Some(there) = there.as_ref().filter(|there| is_directory(there)) {
             let is_known = self.journal.permissions_of(&there.vnode.handle()).is_some();
             if is_known || self.options.force {
@@ -368,7 +369,7 @@ impl<'a> Commit<'a> {
     fn make_directory(&mut self, (directory, name): NamedEntry<'_>) -> Result<VnodeRef> {
         let made = directory.mkdir(&Caller::server(), name.as_name(), 0o700)?.vnode;
         // Others who may rename there could already have replaced it.
-        if !work::entries(&made)?.is_empty() {
+        if !objects::entries(&made)?.is_empty() {
             return Err(Errno::EBUSY);
         }
         self.journal.record_permissions(&made.handle(), Some(DirectoryPermissions::of(&made)?))?;
@@ -381,7 +382,7 @@ impl<'a> Commit<'a> {
         let server = Caller::server();
         for name in &pair.gone {
             let path = pair.path.join(name.as_name());
-            let Some(there) = work::find(&pair.base, name.as_name()).at(&path)? else { continue };
+            let Some(there) = objects::find(&pair.base, name.as_name()).at(&path)? else { continue };
             self.refuse_changed(&there, &path)?;
             self.done += 1;
             if is_directory(&there) {
@@ -458,7 +459,7 @@ impl<'a> Commit<'a> {
 
     /// Removes what an interrupted commit has left in a directory.
     fn remove_leftovers(&self, directory: &VnodeRef) -> Result<()> {
-        let names = work::entries(directory)?.into_iter().map(|(name, _)| name);
+        let names = objects::entries(directory)?.into_iter().map(|(name, _)| name);
         let mut left = names.filter(|name| self.journal.is_temporary(name));
         left.try_for_each(|name| {
             keeping_times(directory, || match self.remove_temporary(directory, &name) {

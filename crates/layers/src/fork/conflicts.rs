@@ -13,8 +13,8 @@ use super::commit::Commit;
 use super::moved::{self, MovedDirectory};
 use super::outcome::{AtPath, CommitFailure, CommitStep, Conflict, ForeignChange, is_directory};
 use super::permissions::DirectoryPermissions;
-use crate::union::branch::work;
-use crate::union::identity::{self, Identity};
+use crate::union::branch::identity::{self, Identity};
+use crate::union::branch::objects;
 use crate::union::tree_path::TreePath;
 
 /// A directory of the fork and the one in the file system that it changes.
@@ -70,7 +70,7 @@ impl Commit<'_> {
             let mut removed = gone;
             if let (true, Some(base)) = (pair.hides, &pair.base) {
                 let kept: HashSet<&NameBuf> = objects.iter().map(|object| &object.name).collect();
-                let names = work::entries(base).at(&pair.path)?.into_iter().map(|(name, _)| name);
+                let names = objects::entries(base).at(&pair.path)?.into_iter().map(|(name, _)| name);
                 removed.extend(names.filter(|name| !kept.contains(name)));
             }
             for name in removed.into_iter().filter(|name| !self.journal.is_temporary(name)) {
@@ -149,7 +149,7 @@ impl Commit<'_> {
     }
 
     fn there(&self, pair: &ComparedDirectory, name: &NameBuf) -> Result<Option<Entry>> {
-        pair.base.as_ref().map_or(Ok(None), |base| work::find(base, name.as_name()))
+        pair.base.as_ref().map_or(Ok(None), |base| objects::find(base, name.as_name()))
     }
 
     fn check_directory(&mut self, pair: &ComparedDirectory, found: &mut ConflictSearch) -> Result<()> {

@@ -7,10 +7,10 @@ use vnode::{Caller, FileKind, Name, Result, VnodeRef};
 
 use super::names;
 use crate::union::branch::branches::BranchMember;
-use crate::union::branch::{whiteout, work};
-use crate::union::copy_up::DataExtent;
-use crate::union::node::Node;
-use crate::union::state::Union;
+use crate::union::branch::objects;
+use crate::union::branch::whiteout;
+use crate::union::copy_up::extent::DataExtent;
+use crate::union::state::{Node, Union};
 
 /// Copies the lower part of the directory at this user-visible path; returns whether it was a moved one.
 pub(crate) fn copy_lower_part(union: &Arc<Union>, upper: &Arc<BranchMember>, path: &[u8]) -> Result<bool> {
@@ -26,7 +26,7 @@ pub(crate) fn copy_lower_part(union: &Arc<Union>, upper: &Arc<BranchMember>, pat
     while let Some(node) = open.pop() {
         let located = node.ensure_directory_in(&server, upper)?;
         let vnode = Arc::clone(&node) as VnodeRef;
-        for (name, _) in work::entries(&vnode)? {
+        for (name, _) in objects::entries(&vnode)? {
             let entry = vnode.lookup(&server, name.as_name())?;
             let Some(inner) = entry.vnode.as_any().downcast_ref::<Node>().map(Node::reference) else { continue };
             if inner.kind == FileKind::Directory {

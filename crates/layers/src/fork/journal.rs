@@ -16,10 +16,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use vnode::{Attributes, Caller, Creation, Handle, NameBuf, OpenFileRef, OpenFlags, Result, Timestamp, VnodeRef};
 
 use super::permissions::DirectoryPermissions;
+use crate::union::branch::encoding;
 use crate::union::branch::losses::Losses;
-use crate::union::branch::register::LATER_VERSION;
-use crate::union::branch::work::{self, WorkDirectory};
-use crate::union::identity;
+use crate::union::branch::objects;
+use crate::union::branch::state_directory;
+use crate::union::branch::state_directory::LATER_VERSION;
+use crate::union::branch::work::WorkDirectory;
 
 /// Journal of a fork.
 pub(crate) struct Journal {
@@ -56,8 +58,8 @@ impl Journal {
     pub(crate) fn open(work: &WorkDirectory) -> Result<Self> {
         let server = Caller::server();
         let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
-        let created = work.state()?.create(&server, work::own_name(WorkDirectory::COMMIT), &creation)?;
-        let text = work::read_all(&created.entry, u64::MAX)?;
+        let created = work.state()?.create(&server, state_directory::own_name(state_directory::COMMIT), &creation)?;
+        let text = objects::read_all(&created.entry, u64::MAX)?;
         // A partly written event did not happen.
         let end = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         let mut journal = Self {
@@ -88,8 +90,8 @@ impl Journal {
     /// # Errors
     /// As [`Journal::open`].
     pub(crate) fn open_existing(root: &VnodeRef, work: &WorkDirectory) -> Result<Option<Self>> {
-        let Some(state) = work::state_of(root)? else { return Ok(None) };
-        let is_there = work::find(&state, work::own_name(WorkDirectory::COMMIT))?.is_some();
+        let Some(state) = state_directory::state_of(root)? else { return Ok(None) };
+        let is_there = objects::find(&state, state_directory::own_name(state_directory::COMMIT))?.is_some();
         if is_there { Self::open(work).map(Some) } else { Ok(None) }
     }
 
@@ -129,7 +131,7 @@ impl Journal {
 
     /// Records that a copy is complete, and about to take its place.
     pub(crate) fn record_copy(&mut self, object: &Handle, attributes: &Attributes, copy: JournaledCopy) -> Result<()> {
-        let (object_digits, base, path) = (digits(object), digits(&copy.handle), identity::to_hex(&copy.path));
+        let (object_digits, base, path) = (digits(object), digits(&copy.handle), encoding::to_hex(&copy.path));
         let (ctime, mtime) = (time_text(attributes.ctime), time_text(attributes.mtime));
         self.write(&format!("copy {object_digits} {ctime} {base} {mtime} {path}"))?;
         self.made.insert(copy.handle, attributes.mtime);
@@ -230,7 +232,7 @@ impl Journal {
         if losses.is_empty() || self.lost.get(&path) == Some(&losses) {
             return Ok(());
         }
-        self.write(&format!("lost {} {}", losses.words(), identity::to_hex(&path)))?;
+        self.write(&format!("lost {} {}", losses.words(), encoding::to_hex(&path)))?;
         self.lost.insert(path, losses);
         Ok(())
     }
@@ -242,7 +244,7 @@ impl Journal {
 
     fn write(&mut self, line: &str) -> Result<()> {
         let line = format!("{line}\n");
-        work::write_all(&*self.file, self.end, line.as_bytes())?;
+        objects::write_all(&*self.file, self.end, line.as_bytes())?;
         self.end += line.len() as u64;
         Ok(())
     }
@@ -253,7 +255,7 @@ impl Journal {
             ["begun", id] => (self.id, self.is_resumed) = ((*id).to_owned(), true),
             ["copy", object, changed, copy, written, path] => {
                 let (object, copied) = (handle(object)?, handle(copy)?);
-                let (changed, written, path) = (time(changed)?, time(written)?, identity::from_hex(path)?);
+                let (changed, written, path) = (time(changed)?, time(written)?, encoding::from_hex(path)?);
                 self.copies.insert((object, changed), JournaledCopy { handle: copied, path });
                 self.made.insert(copied, written);
             }
@@ -268,7 +270,7 @@ impl Journal {
             ["left", directory, changed] => drop(self.left.insert(handle(directory)?, Some(time(changed)?))),
             ["aside", directory] => drop(self.aside.insert(handle(directory)?)),
             ["staging", directory] => self.staging = Some(handle(directory)?),
-            ["lost", losses, path] => drop(self.lost.insert(identity::from_hex(path)?, Losses::parse_words(losses)?)),
+            ["lost", losses, path] => drop(self.lost.insert(encoding::from_hex(path)?, Losses::parse_words(losses)?)),
             _ => return None,
         }
         Some(())
@@ -276,11 +278,11 @@ impl Journal {
 }
 
 fn digits(handle: &Handle) -> String {
-    identity::to_hex(handle.as_bytes())
+    encoding::to_hex(handle.as_bytes())
 }
 
 fn handle(digits: &str) -> Option<Handle> {
-    Handle::new(&identity::from_hex(digits)?).ok()
+    Handle::new(&encoding::from_hex(digits)?).ok()
 }
 
 fn time_text(Timestamp { seconds, nanoseconds }: Timestamp) -> String {
@@ -313,6 +315,6 @@ mod tests {
         assert!(
             handle(object).is_some() && handle(base).is_some() && time(changed).is_some() && time(written).is_some()
         );
-        assert_eq!(identity::from_hex(path).unwrap(), b"file");
+        assert_eq!(encoding::from_hex(path).unwrap(), b"file");
     }
 }

@@ -4,7 +4,8 @@ use vnode::{Entry, Errno, Name, NameBuf, Result, VnodeRef};
 
 use super::changes::{ChangedObject, DirectoryChanges, LowerPart};
 use super::outcome::{AtPath, CommitStep, is_directory};
-use crate::union::branch::{links, work};
+use crate::union::branch::objects;
+use crate::union::lookup::shared_copies;
 use crate::union::tree_path::TreePath;
 
 /// A directory that the fork has moved.
@@ -42,7 +43,7 @@ impl MovedDirectory {
 
     /// Its name while in transit.
     pub(crate) fn key(&self) -> NameBuf {
-        links::handle_name(&self.upper.handle())
+        shared_copies::handle_name(&self.upper.handle())
     }
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn locate(root: &VnodeRef, path: &[u8]) -> Result<Option<LocatedEntry
     for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
         let directory = found.map_or_else(|| root.clone(), |place| place.entry.vnode);
         let name = NameBuf::new(name.to_vec())?;
-        match work::find(&directory, name.as_name()) {
+        match objects::find(&directory, name.as_name()) {
             Ok(Some(entry)) => found = Some(LocatedEntry { directory, name, entry }),
             Ok(None) | Err(Errno::ENOTDIR) => return Ok(None),
             Err(error) => return Err(error),

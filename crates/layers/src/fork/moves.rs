@@ -11,10 +11,11 @@ use super::changes::{DirectoryChanges, LowerPart, join, visible_path};
 use super::commit::Commit;
 use super::moved::{MovedDirectory, depth, find_moved, locate, tree_path};
 use super::outcome::{AtPath, CommitError, CommitFailure, CommitStep, ForeignChange, is_directory};
+use crate::union::branch::objects;
+use crate::union::branch::objects::keeping_times;
+use crate::union::branch::objects::sync_directory;
 use crate::union::branch::verified::VerifiedOperations;
-use crate::union::branch::write_order::sync_directory;
-use crate::union::branch::{whiteout, work};
-use crate::union::copy_up::keeping_times;
+use crate::union::branch::whiteout;
 use crate::union::tree_path::TreePath;
 
 impl Commit<'_> {
@@ -111,12 +112,12 @@ impl Commit<'_> {
                 return Ok(None);
             };
             let known = |there: &Entry| self.journal.permissions_of(&there.vnode.handle()).is_some();
-            match work::find(&base, part.as_name())?.filter(|there| is_directory(there) && known(there)) {
+            match objects::find(&base, part.as_name())?.filter(|there| is_directory(there) && known(there)) {
                 Some(entry) => (upper, base, path) = (object.entry.vnode, entry.vnode, object.path),
                 None => return Ok(None),
             }
         }
-        Ok(if work::find(&base, moved.name.as_name())?.is_none() { Some(base) } else { None })
+        Ok(if objects::find(&base, moved.name.as_name())?.is_none() { Some(base) } else { None })
     }
 
     fn place_lower_part(&mut self, moved: &MovedDirectory) -> CommitStep {
@@ -126,12 +127,12 @@ impl Commit<'_> {
         }
         let rest = self.journal.moved_to(&moved.upper.handle());
         let target = self.target_for(moved)?;
-        let there = work::find(&target, moved.name.as_name()).at(at)?;
+        let there = objects::find(&target, moved.name.as_name()).at(at)?;
         if there.as_ref().is_some_and(|there| Some(there.vnode.handle()) == rest) {
             return self.record_arrived(moved, &target);
         }
         let staging = self.staging().at(at)?;
-        let staged = work::find(&staging, moved.key().as_name()).at(at)?;
+        let staged = objects::find(&staging, moved.key().as_name()).at(at)?;
         if staged.is_none_or(|staged| Some(staged.vnode.handle()) != rest) {
             return Err(CommitFailure::conflict(at.clone(), ForeignChange::Removed));
         }
@@ -185,7 +186,7 @@ impl Commit<'_> {
     }
 
     fn existing_staging(&self) -> Result<Option<VnodeRef>> {
-        let there = work::find(&self.root, self.staging_name().as_name())?.map(|entry| entry.vnode);
+        let there = objects::find(&self.root, self.staging_name().as_name())?.map(|entry| entry.vnode);
         Ok(there.filter(|there| Some(there.handle()) == self.journal.staging()))
     }
 
@@ -193,8 +194,8 @@ impl Commit<'_> {
     pub(crate) fn remove_staging(&self) -> CommitStep {
         let (path, name) = (self.staging_path(), self.staging_name());
         let Some(staging) = self.existing_staging().at(&path)? else { return Ok(()) };
-        for (name, _) in work::entries(&staging).at(&path)? {
-            let there = work::find(&staging, name.as_name()).at(&path)?;
+        for (name, _) in objects::entries(&staging).at(&path)? {
+            let there = objects::find(&staging, name.as_name()).at(&path)?;
             if !there.is_some_and(|there| self.journal.is_moved(&there.vnode.handle())) {
                 self.remove_temporary(&staging, &name).at(&join(&path, &name))?;
             }
@@ -209,8 +210,8 @@ impl Commit<'_> {
         let wanted: HashSet<Handle> =
             moved.iter().filter_map(|directory| self.journal.moved_to(&directory.upper.handle())).collect();
         let mut stranded = Vec::new();
-        for (name, _) in work::entries(&staging).at(&path)? {
-            let there = work::find(&staging, name.as_name()).at(&path)?.map(|there| there.vnode.handle());
+        for (name, _) in objects::entries(&staging).at(&path)? {
+            let there = objects::find(&staging, name.as_name()).at(&path)?.map(|there| there.vnode.handle());
             if there.is_some_and(|there| self.journal.is_moved(&there) && !wanted.contains(&there)) {
                 stranded.push(join(&path, &name));
             }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use vnode::{Caller, FileKind, Name, NameBuf, Result, SetAttributes, SetTime, VnodeRef};
 
 use crate::union::branch::branches::BranchMember;
-use crate::union::branch::{whiteout, work};
-use crate::union::identity::Identity;
-use crate::union::node::{Node, UNCOUNTED_NAMES};
-use crate::union::state::Union;
+use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};
+use crate::union::branch::objects;
+use crate::union::branch::whiteout;
+use crate::union::state::{Node, Union};
 
 /// Links up all of them.
 pub(crate) fn link_up_names(union: &Arc<Union>, upper: &Arc<BranchMember>) -> Result<()> {
@@ -41,7 +41,7 @@ pub(crate) fn link_up_names(union: &Arc<Union>, upper: &Arc<BranchMember>) -> Re
 fn shared_copies(upper: &BranchMember) -> Result<HashSet<u64>> {
     let mut copied = HashSet::new();
     let Some(links) = upper.work.existing_links()? else { return Ok(copied) };
-    for (name, _) in work::entries(&links)? {
+    for (name, _) in objects::entries(&links)? {
         let copy = links.lookup(&Caller::server(), name.as_name())?;
         match Identity::stored_origin(&copy.vnode)? {
             Some((identity, names)) if names != 0 && names != UNCOUNTED_NAMES => copied.insert(identity.ino),

@@ -2,8 +2,8 @@
 
 use vnode::{Caller, Result, VnodeRef};
 
+use crate::union::branch::encoding;
 use crate::union::branch::whiteout;
-use crate::union::identity;
 
 /// Permissions of one directory at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl DirectoryPermissions {
             mode: attributes.mode,
             uid: attributes.uid,
             gid: attributes.gid,
-            attributes: identity::hash(&text.collect::<Vec<u8>>()),
+            attributes: encoding::hash(&text.collect::<Vec<u8>>()),
         })
     }
 

@@ -7,7 +7,7 @@ use vnode::{Entry, Handle};
 use super::commit::Commit;
 use super::conflicts::ConflictSearch;
 use super::outcome::{AtPath, CommitStep, ForeignChange, is_directory};
-use crate::union::branch::work;
+use crate::union::branch::objects;
 use crate::union::tree_path::TreePath;
 
 /// A directory that is to be removed.
@@ -49,10 +49,10 @@ impl Commit<'_> {
             }
             let here = Some(directories.len());
             directories.push(RemovedDirectory { path: path.clone(), above, is_changed, is_explained: false });
-            let entries = work::entries(&there.vnode).at(&path)?;
+            let entries = objects::entries(&there.vnode).at(&path)?;
             for (name, _) in entries.into_iter().filter(|(name, _)| !self.journal.is_temporary(name)) {
                 let path = path.join(name.as_name());
-                open.extend(work::find(&there.vnode, name.as_name()).at(&path)?.map(|entry| (path, entry, here)));
+                open.extend(objects::find(&there.vnode, name.as_name()).at(&path)?.map(|entry| (path, entry, here)));
             }
         }
         // Children before parents.

@@ -1,23 +1,17 @@
 //! Changes of the branches while programs run (Unionfs, section 3.7): no operation is in progress meanwhile, and objects are
 //! revalidated when they are next used.
 
-use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use vnode::{AccessMode, Caller, Claim, Control, ControlError, Errno, KeptAccessTimes, Notifier};
+use vnode::{Claim, Control, ControlError, KeptAccessTimes};
 
-use super::branch::branches::{BranchBase, BranchMember, BranchSlot, UnusableBranch, UnusableReason, open_branch};
+use super::branch::branches::{BranchBase, BranchSlot, open_branch};
 use super::branch::claim;
-use super::branch::register::BranchRegister;
-use super::operations::file::UnionFile;
+use super::change::Groups;
+use super::command_arguments::{CommandArguments, cannot_be_used, missing_argument, refused};
 use super::state::Union;
-use crate::{BranchMode, Refusal};
-
-/// Maximum number of blocking files that a message names.
-const MAX_NAMED_FILES: usize = 3;
-
-/// Upper bound on how long a change waits for operations in progress; the sender of the command waits a little longer.
-const CHANGE_TIMEOUT: Duration = Duration::from_secs(4);
+use crate::BranchMode;
 
 type CommandResult = Result<String, ControlError>;
 
@@ -54,26 +48,12 @@ impl Union {
         *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = labels;
     }
 
-    /// The missing branches, one line each, for the list.
-    pub(crate) fn missing_lines(&self) -> Vec<String> {
-        let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        missing.iter().map(|label| format!("{label}=missing")).collect()
-    }
-
     /// Forgets a missing branch; returns whether it was one.
     fn forget_missing(&self, which: &str) -> bool {
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = missing.len();
         missing.retain(|label| label != which);
         missing.len() < before
-    }
-
-    /// The branches, one a line, highest priority first, followed by the missing ones.
-    fn list_branches(&self) -> String {
-        let slots = self.branches.slots();
-        let newest = slots.chunk_by(BranchSlot::is_same_branch).map(|group| &group[0]);
-        let lines = newest.map(|slot| format!("{}={}", slot.member.base.label, slot.state()));
-        lines.chain(self.missing_lines()).map(|line| line + "\n").collect()
     }
 
     /// Adds a branch at a position, or as the last.
@@ -176,159 +156,6 @@ impl Union {
             Ok(())
         })
     }
-
-    /// Finds read-write branches that have become read-only underneath, and treats them as such from now on; returns whether
-    /// there were any. No operation guard may be held.
-    pub(crate) fn detect_read_only_branches(&self) -> bool {
-        let is_read_only = |slot: &&BranchSlot| {
-            let wanted = AccessMode::WRITE;
-            slot.mode != BranchMode::ReadOnly && slot.member.root.access(&Caller::server(), wanted) == Err(Errno::EROFS)
-        };
-        let found: Vec<BranchSlot> = self.branches.slots().iter().filter(is_read_only).cloned().collect();
-        if found.is_empty() {
-            return false;
-        }
-        let changed = self.change(|_, _| {
-            found.iter().for_each(|slot| slot.member.base.set_mode(BranchMode::ReadOnly));
-            Ok(())
-        });
-        changed.is_ok()
-    }
-
-    /// Flushes what programs have written to the branches, including the front end's caches.
-    pub(crate) fn flush_to_branches(&self) -> Result<(), ControlError> {
-        match self.notifications.receivers().write_back() {
-            true => Ok(()),
-            false => Err(refused("what programs have written does not arrive in the branches; nothing was changed")),
-        }
-    }
-
-    /// Changes the branches completely or not at all. Returns the list of branches.
-    pub(crate) fn change(
-        &self,
-        change: impl FnOnce(&mut Groups, &mut BranchRegister) -> Result<(), ControlError>,
-    ) -> CommandResult {
-        self.change_within(CHANGE_TIMEOUT, change)
-    }
-
-    /// Like [`Union::change`], with another bound on the wait for operations in progress.
-    pub(crate) fn change_within(
-        &self,
-        timeout: Duration,
-        change: impl FnOnce(&mut Groups, &mut BranchRegister) -> Result<(), ControlError>,
-    ) -> CommandResult {
-        let mut branches = self.begin_change_within(timeout)?;
-        let mut groups = branches.groups();
-        let mut register = branches.register.clone();
-        change(&mut groups, &mut register)?;
-        let before = self.branches.slots().to_vec();
-        *branches.register = register;
-        branches.install(groups);
-        self.release_lost_claims(&before);
-        branches.finish();
-        Ok(self.list_branches())
-    }
-
-    /// Waits for all operations in progress, and blocks new ones until the result is dropped.
-    ///
-    /// # Errors
-    /// `Refused` if one does not end; nobody else waits for it meanwhile.
-    pub(crate) fn begin_change(&self) -> Result<BranchChange<'_>, ControlError> {
-        self.begin_change_within(CHANGE_TIMEOUT)
-    }
-
-    fn begin_change_within(&self, timeout: Duration) -> Result<BranchChange<'_>, ControlError> {
-        let guard = self.mount_state.exclusive_guard(timeout).ok_or_else(|| {
-            refused("an operation under way does not end, as where a branch does not answer; nothing was changed")
-        })?;
-        let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(BranchChange { union: self, register, _guard: guard })
-    }
-
-    /// `Refused` if the kernel may be reading or writing files of the branch directly: it would not notice that they are
-    /// copied, or must not be written.
-    pub(crate) fn check_no_direct_files(&self, member: &Arc<BranchMember>) -> Result<(), ControlError> {
-        let files = self.direct_files_in(member);
-        if files.is_empty() {
-            return Ok(());
-        }
-        let name = |file: &Arc<UnionFile>| {
-            let path = vnode::Vnode::path(&*file.node).unwrap_or_default();
-            String::from_utf8_lossy(&path).into_owned()
-        };
-        let names: Vec<String> = files.iter().take(MAX_NAMED_FILES).map(name).collect();
-        let more = if files.len() > MAX_NAMED_FILES { ", …" } else { "" };
-        Err(refused(&format!("{} files of {} are open: {}{more}", files.len(), member.base.label, names.join(", "))))
-    }
-
-    /// Open files of a branch that the kernel may be reading and writing directly.
-    pub(crate) fn direct_files_in(&self, member: &Arc<BranchMember>) -> Vec<Arc<UnionFile>> {
-        let files: Vec<Arc<UnionFile>> = self.direct_files().values().filter_map(std::sync::Weak::upgrade).collect();
-        files.into_iter().filter(|file| Arc::ptr_eq(&file.node.leftmost().member, member)).collect()
-    }
-}
-
-/// Layers grouped by branch, newest first.
-pub(crate) type Groups = Vec<Vec<BranchSlot>>;
-
-/// Exclusive access to the branches.
-pub(crate) struct BranchChange<'a> {
-    union: &'a Union,
-    pub(crate) register: MutexGuard<'a, BranchRegister>,
-    _guard: RwLockWriteGuard<'a, ()>,
-}
-
-impl Union {
-    /// Notifies the front ends that everything that they cache may be outdated. No operation may be waiting for this thread.
-    pub(crate) fn notify_everything_changed(&self) {
-        self.notifications.receivers().everything_changed();
-    }
-}
-
-impl BranchChange<'_> {
-    /// The present branches.
-    pub(crate) fn groups(&self) -> Groups {
-        self.union.branches.slots().chunk_by(BranchSlot::is_same_branch).map(<[BranchSlot]>::to_vec).collect()
-    }
-
-    /// Replaces the branches.
-    pub(crate) fn install(&self, groups: Groups) {
-        self.union.install(groups, &self.register);
-    }
-
-    /// Allows operations again, and notifies the front end.
-    pub(crate) fn finish(self) {
-        // In branches that may be changed from now on.
-        self.union.recover();
-        let union = self.union;
-        drop(self);
-        union.notify_everything_changed();
-    }
-}
-
-/// Arguments of a command.
-pub(crate) struct CommandArguments<'a>(pub(crate) &'a Control);
-
-impl CommandArguments<'_> {
-    pub(crate) fn get(&self, key: &str) -> Option<&str> {
-        self.0.arguments.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
-    }
-
-    pub(crate) fn required(&self, key: &str) -> Result<&str, ControlError> {
-        self.get(key).ok_or_else(|| missing_argument(key))
-    }
-
-    fn position(&self) -> Result<Option<usize>, ControlError> {
-        let parse = |text: &str| text.parse().map_err(|_| ControlError::BadArgument(format!("at={text} is no place")));
-        self.get("at").map(parse).transpose()
-    }
-
-    fn mode(&self) -> Result<BranchMode, ControlError> {
-        let text = self.required("mode")?;
-        let modes = [BranchMode::ReadWrite, BranchMode::ReadOnly, BranchMode::NoCreate];
-        let found = modes.into_iter().find(|mode| mode.to_string() == text);
-        found.ok_or_else(|| ControlError::BadArgument(format!("mode={text}: a branch is rw, ro or nc")))
-    }
 }
 
 /// Position of the branch that is named by its stack expression or its number from 0.
@@ -343,22 +170,4 @@ fn find_group(groups: &[Vec<BranchSlot>], which: &str) -> Result<usize, ControlE
 
 fn bad_position(groups: &[Vec<BranchSlot>]) -> ControlError {
     ControlError::BadArgument(format!("there are {} branches, counted from 0", groups.len()))
-}
-
-fn missing_argument(key: &str) -> ControlError {
-    ControlError::BadArgument(format!("{key}= is missing"))
-}
-
-/// Error for an unusable branch.
-pub(crate) fn cannot_be_used(UnusableBranch { label, reason }: &UnusableBranch) -> ControlError {
-    let remedy = match reason {
-        UnusableReason::Refused(Refusal::InUse) => "; unmount the other, or use it here as `ro`",
-        UnusableReason::Refused(Refusal::OtherSnapshots) => "; remove it and add it again",
-        _ => "",
-    };
-    refused(&format!("{label} cannot be used: {reason}{remedy}"))
-}
-
-pub(crate) fn refused(reason: &str) -> ControlError {
-    ControlError::Refused(reason.to_owned())
 }

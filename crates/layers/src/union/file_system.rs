@@ -10,10 +10,10 @@ use vnode::{
 };
 
 use super::branch::branches::{BranchSlot, Branches, UnusableBranch, UnusableReason};
-use super::branch::{claim, parallel};
-use super::node::Node;
+use super::branch::claim;
+use super::lookup::parallel;
 use super::settings::{NAME, UnionSettings};
-use super::state::Union;
+use super::state::{Node, Union};
 use crate::{Branch, BranchOpener, OptionError, OptionProblem};
 
 /// Upper bound on how long dropping a union waits for branch queries whose results are no longer needed.
@@ -209,4 +209,17 @@ pub(crate) fn branch_error(UnusableBranch { label, reason }: UnusableBranch) -> 
         UnusableReason::Refused(reason) => OptionProblem::RefusedBranch(reason),
     };
     OptionError { layer: NAME, key: label, problem }
+}
+
+impl Union {
+    /// Stores these claims in the branches, in their order.
+    pub(crate) fn store_claims(
+        &self,
+        claims: Vec<Option<Claim>>,
+        timeout: Duration,
+    ) -> std::result::Result<(), UnusableBranch> {
+        let slots = self.branches.slots();
+        let branches = slots.chunk_by(BranchSlot::is_same_branch);
+        branches.zip(claims).try_for_each(|(layers, claim)| claim::store(layers, claim, timeout))
+    }
 }

@@ -8,22 +8,32 @@
 //! removed after an object has been created. Unfinished work is in the work directory. The lock of a directory is taken after
 //! its parent's, and a file's before any directory's.
 //!
-//! **Where to read.** `state` (what all vnodes share), `node` (a vnode: an `identity`, and its instances in the branches),
-//! then by room: `branch` (a tree and its state directory), `operations` (those of the vnode interface), `copy_up`, `cache`,
-//! `snapshots`. `file_system` creates a union from its `options`; `commands` change its branches while it runs; `check` examines
-//! branches that no union has. `crate::views` and `crate::fork` build on it.
+//! **Where to read.** By room, from the bottom; each names only those before it:
+//! 1. `branch`: one tree and its state directory, and the set of all; `settings` of the union.
+//! 2. `cache`: names in the branches.
+//! 3. `state`: the types `Union` and `Node`, which refer to each other, and what changes nothing but them.
+//! 4. `lookup`: which objects the branches have, and which nodes these are.
+//! 5. `copy_up`: objects that are changed come to a branch that may be.
+//! 6. `operations`: those of the vnode interface. What differs between views of a mount is in `crate::views`.
+//! 7. `change`: the set of branches is replaced while no operation is in progress, because of `foreign_changes` too. `recovery`
+//!    finishes what an earlier server has left.
+//! 8. `snapshots`: layers of a branch are frozen, merged and restored.
+//! 9. `commands` to a running union, `file_system`, which creates it from its `options`, and `check`, which examines branches that
+//!    no union has. `crate::fork` builds on all.
 
 pub(crate) mod branch;
 pub(crate) mod cache;
+pub(crate) mod change;
 mod check;
+pub(crate) mod command_arguments;
 pub(crate) mod commands;
 pub(crate) mod copy_up;
 pub(crate) mod file_system;
-pub(crate) mod identity;
-pub(crate) mod node;
-pub(crate) mod notifications;
+mod foreign_changes;
+pub(crate) mod lookup;
 pub(crate) mod operations;
 mod options;
+mod recovery;
 pub(crate) mod settings;
 pub(crate) mod snapshots;
 pub(crate) mod state;
@@ -31,10 +41,10 @@ pub(crate) mod tree_path;
 
 use crate::Kind;
 use crate::kind::Build;
-pub use branch::claim::only_described;
 pub use branch::losses::{Loss, Losses};
+pub use branch::objects::remove_tree;
+pub use branch::only_described::only_described;
 pub use branch::trust::attributes_of_marks;
-pub use branch::work::remove_tree;
 pub use check::{CheckError, CheckOptions, Finding, Problem, check};
 pub use file_system::UnionFileSystem;
 pub use options::create;

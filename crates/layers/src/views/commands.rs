@@ -6,14 +6,16 @@ use std::sync::{Arc, PoisonError};
 
 use vnode::{ControlError, FileSystem};
 
+use super::ViewRule;
 use super::rule::RULE_SUBJECTS;
-use super::{View, ViewRule, ViewState, with_shared};
 use crate::union::branch::branches::{Branches, open_branch};
 use crate::union::branch::claim;
 use crate::union::branch::register::{BranchLocation, BranchRegister};
-use crate::union::commands::{CommandArguments, cannot_be_used, refused};
+use crate::union::change::with_shared;
+use crate::union::command_arguments::{CommandArguments, cannot_be_used, refused};
 use crate::union::settings::UnionSettings;
 use crate::union::state::Union;
+use crate::union::state::{View, ViewState};
 use crate::{Branch, BranchMode};
 
 type CommandResult = Result<String, ControlError>;
@@ -103,7 +105,7 @@ impl Union {
             self.mount_state.views().into_iter().filter(|other| !Arc::ptr_eq(&other.union, &view.union)).collect();
         self.mount_state.set_views(left);
         for union in self.mount_state.views().iter().map(|view| view.union()).chain([self]) {
-            union.table.directories().iter().for_each(|directory| directory.forget_represented(&view.union));
+            union.directories().iter().for_each(|directory| directory.forget_represented(&view.union));
         }
         view.union.branches.bump_generation();
         view.union.release_own_claims();

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use vnode::profile::Part;
 use vnode::{Caller, DirectoryEntry, OpenDirectory, OpenDirectoryRef, Result};
 
-use crate::union::node::Node;
 use crate::union::operations::listing::DirectoryListing;
 use crate::union::settings::NAME;
+use crate::union::state::Node;
 
 /// An open directory that processes of several views may read.
 pub(crate) struct PerViewListing {

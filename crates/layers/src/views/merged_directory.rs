@@ -13,35 +13,17 @@
 //! kernel then removes. In both cases the operation returns `ESTALE` once, at which the kernel looks the name up again
 //! and retries once.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, NameBuf, Result, Vnode, VnodeRef, profile};
+use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, Result, Vnode, VnodeRef, profile};
 
-use super::{DUPLICATE_HANDLE, ViewSelection};
+use crate::union::branch::identity::UNCOUNTED_NAMES;
 use crate::union::branch::whiteout;
-use crate::union::identity::Identity;
-use crate::union::node::{Instance, Node, NodeLocation, NodeTable, UNCOUNTED_NAMES};
-use crate::union::state::Union;
-
-/// Relation of a directory's vnode to other views.
-#[derive(Default)]
-pub(crate) struct ViewAliases {
-    /// The directories that it represents in other unions, one of each.
-    represented: Mutex<Vec<Arc<Node>>>,
-    /// Views' directories in it that were the first of their name.
-    first: Mutex<HashMap<NameBuf, Weak<Node>>>,
-    /// The vnode of another union by which it was last presented.
-    representative: Mutex<Weak<Node>>,
-    /// Whether it is excluded from being presented by another's vnode.
-    is_detached: AtomicBool,
-    /// Alias vnode that is presented instead of this one, so that the kernel has something else to remove.
-    alias: Mutex<Weak<Node>>,
-    /// Of an alias, the directory that it stands for.
-    original: OnceLock<Arc<Node>>,
-}
+use crate::union::state::instance::Instance;
+use crate::union::state::mount::ViewSelection;
+use crate::union::state::{Node, NodeLocation, Union, ViewAliases};
 
 /// Minimum number of remembered names at which unused ones are dropped.
 const PRUNE_THRESHOLD: usize = 64;
@@ -346,18 +328,6 @@ impl Node {
 
     fn view_aliases(&self) -> &ViewAliases {
         self.view_aliases.get_or_init(Box::default)
-    }
-}
-
-impl NodeTable {
-    /// The identity of a view's directory that was found with this identity and these instances. A directory in use may have
-    /// been left at its former location, with the part that is private to the view, while others moved its lower part, and its
-    /// identity.
-    pub(crate) fn distinct_identity(&self, identity: Identity, instances: &[Instance]) -> Identity {
-        let bytes = [&[DUPLICATE_HANDLE], &identity.handle.as_bytes()[1..]].concat();
-        let other = Identity { handle: Handle::new(&bytes).expect("it is as long as before"), ..identity };
-        let is_known_as = |identity: &Identity| self.find(&identity.handle).map(|node| node.has_instance_in(instances));
-        if is_known_as(&other) == Some(true) || is_known_as(&identity) == Some(false) { other } else { identity }
     }
 }
 

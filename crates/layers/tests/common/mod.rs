@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 pub(crate) mod codecs;
+pub(crate) mod image;
 pub(crate) mod interrupted;
 pub(crate) mod plain;
 pub(crate) mod reporting;

@@ -3,6 +3,7 @@
 mod copy;
 mod files;
 mod objects;
+mod values;
 
 use std::sync::PoisonError;
 
@@ -16,9 +17,11 @@ use vnode::layer::{LayerVnode, Operation};
 use vnode::{Attributes, Caller, Entry, Errno, Name, RenameMode, Result, VnodeRef};
 
 use super::arguments::AssignedArguments;
-use super::listing::CollectedNames;
+use super::block_sizes::PAGE_BYTES;
+use super::collected_names::CollectedNames;
+use super::layer::FistLayer;
 use super::module::{LoadedModule, OperationRules};
-use super::{FistLayer, trace};
+use super::trace;
 
 /// Number of rule runs of an operation after which the clock is checked before each further one, since each by itself
 /// may be too short for the clock to be checked.
@@ -253,7 +256,7 @@ impl Host for RuleContext<'_> {
             Global::Process => self.caller.pid.into(),
             Global::Session => self.caller.session().into(),
             Global::Time => vnode::Timestamp::now().seconds,
-            Global::PageSize => super::filters::PAGE_BYTES as i64,
+            Global::PageSize => PAGE_BYTES as i64,
             Global::BlockSize => {
                 self.node.lower().statfs(&Caller::server()).map_or(4096, |statfs| i64::from(statfs.block_size))
             }
@@ -261,7 +264,7 @@ impl Host for RuleContext<'_> {
     }
 
     fn operation_number(&mut self, value: OperationValue) -> i64 {
-        self.current().map_or(-1, |operation| objects::number(&operation, value))
+        self.current().map_or(-1, |operation| values::number(&operation, value))
     }
 
     fn operation_text(&mut self, value: OperationValue) -> Vec<u8> {
@@ -324,7 +327,7 @@ impl Host for RuleContext<'_> {
             return self.identity(object).unwrap_or(-1);
         }
         let Some(attributes) = self.attributes(object) else { return -1 };
-        objects::attribute(attribute, &attributes)
+        values::attribute(attribute, &attributes)
     }
 
     fn attribute_text(&mut self, attribute: Attribute, object: &Object) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use ::fist::budget::Lease;
-use ::fist::builtins::{Attribute, OperationValue};
+use ::fist::builtins::OperationValue;
 use ::fist::calls::Object;
 use ::fist::code::Role;
 use ::fist::trap::TrapKind;
@@ -11,7 +11,7 @@ use vnode::fan_out::FanOutVnode;
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
 
-use super::super::{FistLayer, VnodeFields};
+use super::super::layer::{FistLayer, VnodeFields};
 use super::{LowerObject, RuleContext};
 
 /// Returns whether an error says that the object does not exist, rather than that this cannot be determined.
@@ -298,46 +298,4 @@ impl RuleContext<'_> {
         let location = node.state().data().location.lock().unwrap_or_else(PoisonError::into_inner);
         location.name.clone()
     }
-}
-
-/// Returns a numeric attribute; -1 for others.
-pub(crate) fn attribute(attribute: Attribute, attributes: &Attributes) -> i64 {
-    match attribute {
-        Attribute::Kind => attributes.kind.mode_bits().into(),
-        Attribute::Mode => attributes.mode.into(),
-        Attribute::Owner => attributes.uid.into(),
-        Attribute::OwningGroup => attributes.gid.into(),
-        Attribute::Size => attributes.size as i64,
-        Attribute::AccessTime => attributes.atime.seconds,
-        Attribute::ModificationTime => attributes.mtime.seconds,
-        Attribute::ChangeTime => attributes.ctime.seconds,
-        Attribute::Links => attributes.nlink.into(),
-        Attribute::Inode => attributes.ino as i64,
-        Attribute::Name | Attribute::FileSystem | Attribute::Identity => -1,
-    }
-}
-
-/// Returns a numeric argument of an operation; -1 if it has none.
-pub(crate) fn number(operation: &Operation<'_>, value: OperationValue) -> i64 {
-    use Operation as O;
-    use OperationValue as V;
-    let number = match (value, operation) {
-        (V::NewMode, O::Create { how, .. } | O::TemporaryFile(how)) => Some(how.mode.into()),
-        (V::NewMode, O::MakeDirectory { mode, .. } | O::MakeNode { mode, .. }) => Some((*mode).into()),
-        (V::NewMode, O::SetAttributes(changes)) => changes.mode.map(i64::from),
-        (V::NewOwner, O::SetAttributes(changes)) => changes.uid.map(i64::from),
-        (V::NewGroup, O::SetAttributes(changes)) => changes.gid.map(i64::from),
-        (V::NewSize, O::SetAttributes(changes)) => changes.size.map(|size| size as i64),
-        (V::NewSize, O::Truncate { size }) => Some(*size as i64),
-        (V::Offset, O::Read { offset, .. } | O::Write { offset, .. } | O::Allocate { offset, .. })
-        | (V::Offset, O::Seek { offset, .. } | O::CopyRange { offset, .. }) => Some(*offset as i64),
-        (V::Length, O::Read { length, .. } | O::Write { length, .. }) => Some(*length as i64),
-        (V::Length, O::Allocate { length, .. } | O::CopyRange { length, .. }) => Some(*length as i64),
-        (V::Flags, O::Open(flags)) => Some(flags.bits().into()),
-        (V::Flags, O::Create { how, .. } | O::TemporaryFile(how)) => Some(how.flags.bits().into()),
-        (V::Flags, O::Allocate { mode, .. }) => Some(mode.bits().into()),
-        (V::Flags, O::Access(mode)) => Some(mode.bits().into()),
-        _ => None,
-    };
-    number.unwrap_or(-1)
 }

@@ -6,15 +6,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use vnode::{Caller, Claim, Errno, FileSystemRef, Name, Result, VnodeRef};
 
+use super::directory_marks::MarkCache;
 use super::exact_names::with_exact_names;
 use super::health::BranchHealth;
 use super::history::{self, History};
+use super::latency::BranchLatency;
 use super::losses::Losses;
-use super::parallel::BranchLatency;
+use super::only_described::is_only_described;
 use super::register::{self, BranchIdentifiers, BranchLocation, BranchNumbers, BranchRegister};
+use super::state_directory;
 use super::whiteout::WhiteoutWriter;
 use super::work::{self, WorkDirectory};
-use crate::union::cache::directory_marks::MarkCache;
 use crate::{Branch, BranchMode, Refusal};
 
 /// A branch as configured: one tree, or the several layers into which snapshots have divided it.
@@ -93,10 +95,10 @@ impl std::fmt::Display for UnusableReason {
 
 impl UnusableBranch {
     fn of(branch: &Branch, error: Errno) -> Self {
-        let is_believed = work::has_trusted_state(&branch.file_system.root());
+        let is_believed = state_directory::has_trusted_state(&branch.file_system.root());
         let reason = match error {
             _ if is_believed == Ok(false) => UnusableReason::Refused(Refusal::StateOfOthers),
-            register::LATER_VERSION => UnusableReason::Refused(Refusal::LaterVersion),
+            state_directory::LATER_VERSION => UnusableReason::Refused(Refusal::LaterVersion),
             register::NOT_TEXT => UnusableReason::Refused(Refusal::UnknownRegister),
             work::ATTRIBUTES_LOST => UnusableReason::Refused(Refusal::WithoutMarks),
             error => UnusableReason::Error(error),
@@ -232,6 +234,12 @@ impl BranchSlot {
         Self { member: Arc::clone(member), mode: BranchMode::ReadOnly }
     }
 
+    /// The branch's mode as it is listed.
+    pub(crate) fn state(&self) -> String {
+        let note = if self.member.base.health.is_failed() { " (failed)" } else { "" };
+        format!("{}{note}", self.mode)
+    }
+
     /// Returns whether both are layers of one branch; such layers are adjacent.
     pub(crate) fn is_same_branch(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.member.base, &other.member.base)
@@ -284,6 +292,30 @@ impl BranchMember {
         }
     }
 
+    /// Returns whether the branch has failed. A failed branch is checked again after a while.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.base.health.has_failed()
+    }
+
+    /// # Errors
+    /// `EIO` if the branch has failed.
+    pub(crate) fn require_available(&self) -> Result<()> {
+        if self.has_failed() { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// Verifies a branch's report that something does not exist.
+    ///
+    /// # Errors
+    /// `EIO` if the branch has failed.
+    pub(crate) fn verify_absence(&self) -> Result<()> {
+        self.base.health.verify_absence()
+    }
+
+    /// As [`BranchBase::reported_error`].
+    pub(crate) fn reported_error(&self, error: Errno) -> Errno {
+        self.base.reported_error(error)
+    }
+
     /// Sort key: lower for older ones.
     pub(crate) fn age(&self) -> (u32, u32) {
         (self.base.numbers.serial, self.layer)
@@ -317,6 +349,19 @@ impl BranchBase {
     /// Returns whether it may be changed and has layers that belong to snapshots.
     pub(crate) fn has_snapshots(&self) -> bool {
         self.mode() != BranchMode::ReadOnly && !self.history().snapshots.is_empty()
+    }
+
+    /// The error to report to users where the branch has returned this one: `EIO` if it has failed.
+    pub(crate) fn reported_error(&self, error: Errno) -> Errno {
+        self.health.reported_error(error)
+    }
+
+    /// Checks a branch that is added or gets another mode: the state that an unfinished merge of its layers has left is not
+    /// shown until the merge is finished, which requires that the branch may be changed.
+    pub(crate) fn check_pending_merge(&self) {
+        if self.history().merging.is_some() && !is_only_described() {
+            self.health.set_half_merged(true);
+        }
     }
 
     /// Keeps a claim on it.
@@ -378,7 +423,7 @@ pub(crate) fn open_branch(
         let mode =
             if file_system.properties().needs.read_only { BranchMode::ReadOnly } else { mode.unwrap_or(default) };
         let (label, mode, history) = (label.clone(), Mutex::new(mode), Mutex::new(history));
-        let health = BranchHealth::new(&root);
+        let health = BranchHealth::new(&label, &root);
         let (claim, is_recovered) = (Mutex::default(), AtomicBool::new(false));
         let base = BranchBase { numbers, label, file_system, root, mode, history, health, claim, is_recovered };
         let base = Arc::new(base);

@@ -4,8 +4,6 @@
 //! there. Where it does not, and for unions of earlier versions, the lock in its state directory serves, once the branch has
 //! been written.
 
-use std::cell::Cell;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,35 +11,14 @@ use vnode::{Claim, Errno, Result};
 
 use super::branches::{BranchBase, BranchSlot, UnusableBranch, UnusableReason};
 use super::history::History;
-use crate::union::state::Union;
+use super::only_described::is_only_described;
+use super::state_directory::LATER_VERSION;
 use crate::{Branch, BranchMode, Refusal};
 
 /// Upper bound on how long a new union waits for one that is ending.
 pub(crate) const CLAIM_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
-
-thread_local! {
-    static IS_ONLY_DESCRIBED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Creates stacks that are only to be described, on this thread: unions in them leave their branches unchanged, and available
-/// to their present users. Nothing may be changed through them.
-pub fn only_described<T>(make: impl FnOnce() -> T) -> T {
-    struct RestoreOnDrop(bool);
-    impl Drop for RestoreOnDrop {
-        fn drop(&mut self) {
-            IS_ONLY_DESCRIBED.set(self.0);
-        }
-    }
-    let _restore = RestoreOnDrop(IS_ONLY_DESCRIBED.replace(true));
-    make()
-}
-
-/// Returns whether what is created on this thread is only to be described.
-pub(crate) fn is_only_described() -> bool {
-    IS_ONLY_DESCRIBED.get()
-}
 
 /// Claims a branch that is about to be added, before anything in it is read; `None` for a read-only one.
 ///
@@ -118,6 +95,7 @@ pub(crate) fn reclaim(layers: &[BranchSlot], claim: Claim) -> std::result::Resul
 fn claim_error(label: &str, error: Errno) -> UnusableBranch {
     let reason = match error {
         Errno::EBUSY => UnusableReason::Refused(Refusal::InUse),
+        LATER_VERSION => UnusableReason::Refused(Refusal::LaterVersion),
         error => UnusableReason::Error(error),
     };
     UnusableBranch { label: label.to_owned(), reason }
@@ -130,32 +108,6 @@ fn retry_while_busy<T>(timeout: Duration, attempt: impl Fn() -> Result<T>) -> Re
         match attempt() {
             Err(Errno::EBUSY) if Instant::now() < deadline => thread::sleep(RETRY_INTERVAL),
             done => return done,
-        }
-    }
-}
-
-impl Union {
-    /// Stores these claims in the branches, in their order.
-    pub(crate) fn store_claims(
-        &self,
-        claims: Vec<Option<Claim>>,
-        timeout: Duration,
-    ) -> std::result::Result<(), UnusableBranch> {
-        let slots = self.branches.slots();
-        let branches = slots.chunk_by(BranchSlot::is_same_branch);
-        branches.zip(claims).try_for_each(|(layers, claim)| store(layers, claim, timeout))
-    }
-
-    /// Releases those of these branches that the union may no longer change.
-    pub(crate) fn release_lost_claims(&self, before: &[BranchSlot]) {
-        let now = self.branches.slots();
-        for slot in before {
-            let base = &slot.member.base;
-            let is_there = now.iter().any(|other| Arc::ptr_eq(&other.member.base, base));
-            if !is_there || base.mode() == BranchMode::ReadOnly {
-                slot.member.work.close();
-                base.release_claim();
-            }
         }
     }
 }

@@ -1,15 +1,21 @@
 //! The history of a branch: its layers, each of which has the changes made since a snapshot froze the one below it.
 //!
 //! The first layer is the branch itself. Later ones are directories `.wh..wh.plyfs/layers/NUMBER` in it, ordered only by the
-//! file `.wh..wh.plyfs/history`: a line for each snapshot, oldest first, with the layer that it froze, its time and its name,
-//! and a last line with the layer that is written and, after it, one that is being merged.
+//! file `.wh..wh.plyfs/history`: the form's version, a line for each snapshot, oldest first, with the layer that it froze, its time
+//! and its name, and a last line with the layer that is written and, after it, one that is being merged. Earlier versions wrote
+//! no version.
 
 use std::ops::ControlFlow;
 
 use vnode::{Caller, Errno, NameBuf, Result, VnodeRef};
 
+use super::objects;
+use super::state_directory::{self, LATER_VERSION};
 use super::whiteout::STATE_DIRECTORY;
-use super::work::{self, WorkDirectory};
+use super::work::WorkDirectory;
+
+/// First line.
+const HEADER: &str = "plyfs history 1";
 
 /// Maximum size of a history in bytes.
 const MAX_HISTORY_BYTES: u64 = 1 << 20;
@@ -39,12 +45,9 @@ impl History {
     /// Reads the history of the branch with this root.
     ///
     /// # Errors
-    /// Errors from reading it; `EIO` if it is malformed.
+    /// Errors from reading it; [`LATER_VERSION`] if it has a form of later versions, `EIO` if it is malformed.
     pub(crate) fn of(root: &VnodeRef) -> Result<Self> {
-        match read(root)? {
-            None => Ok(Self::default()),
-            Some(text) => Self::parse(&text).ok_or(Errno::EIO),
-        }
+        read(root)?.map_or_else(|| Ok(Self::default()), |text| Self::parse(&text))
     }
 
     /// All layers, newest first.
@@ -65,17 +68,28 @@ impl History {
 
     /// Writes the history completely or not at all.
     pub(crate) fn write(&self, work: &WorkDirectory) -> Result<()> {
-        work.write_state(WorkDirectory::HISTORY, self.to_text().as_bytes())
+        work.write_state(state_directory::HISTORY, self.to_text().as_bytes())
     }
 
     fn to_text(&self) -> String {
         let line = |snapshot: &Snapshot| format!("{} {} {}\n", snapshot.layer, snapshot.taken, snapshot.name);
         let lines: String = self.snapshots.iter().map(line).collect();
         let merging = self.merging.map(|layer| format!(" {layer}")).unwrap_or_default();
-        format!("{lines}{}{merging}\n", self.current)
+        format!("{HEADER}\n{lines}{}{merging}\n", self.current)
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// # Errors
+    /// As [`History::of`].
+    fn parse(text: &str) -> Result<Self> {
+        match text.split_once('\n') {
+            Some((HEADER, lines)) => Self::parse_lines(lines).ok_or(Errno::EIO),
+            _ if state_directory::is_later_version(text, HEADER) => Err(LATER_VERSION),
+            // The form without a version.
+            _ => Self::parse_lines(text).ok_or(Errno::EIO),
+        }
+    }
+
+    fn parse_lines(text: &str) -> Option<Self> {
         let (lines, current) = match text.strip_suffix('\n')?.rsplit_once('\n') {
             Some((lines, current)) => (lines, current),
             None => ("", text.trim_end()),
@@ -104,8 +118,8 @@ pub(crate) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
         return Ok(root.clone());
     }
     let server = Caller::server();
-    let state = work::state_of(root)?.ok_or(Errno::ENOENT)?;
-    let layers = state.lookup(&server, work::own_name(WorkDirectory::LAYERS))?.vnode;
+    let state = state_directory::state_of(root)?.ok_or(Errno::ENOENT)?;
+    let layers = state.lookup(&server, state_directory::own_name(state_directory::LAYERS))?.vnode;
     Ok(layers.lookup(&server, layer_name(layer).as_name())?.vnode)
 }
 
@@ -114,13 +128,13 @@ pub(crate) fn layer_path(layer: u32) -> Vec<u8> {
     if layer == 0 {
         return Vec::new();
     }
-    [STATE_DIRECTORY, b"/", WorkDirectory::LAYERS, b"/", layer_name(layer).as_bytes()].concat()
+    [STATE_DIRECTORY, b"/", state_directory::LAYERS, b"/", layer_name(layer).as_bytes()].concat()
 }
 
 /// Creates the root of a new layer. Remains of an unfinished one are removed.
 pub(crate) fn make_layer(work: &WorkDirectory, layer: u32) -> Result<VnodeRef> {
     let (layers, name) = (layers_directory(work)?, layer_name(layer));
-    match work::remove_tree(&layers, name.as_name()) {
+    match objects::remove_tree(&layers, name.as_name()) {
         Ok(()) | Err(Errno::ENOENT) => {}
         Err(error) => return Err(error),
     }
@@ -146,7 +160,7 @@ pub(crate) fn discard_unknown(work: &WorkDirectory, history: &History) -> Result
         }
         ControlFlow::Continue(())
     })?;
-    unknown.iter().try_for_each(|name| work::remove_tree(&layers, name.as_name()))
+    unknown.iter().try_for_each(|name| objects::remove_tree(&layers, name.as_name()))
 }
 
 /// Present time.
@@ -156,7 +170,7 @@ pub(crate) fn current_time() -> i64 {
 }
 
 fn layers_directory(work: &WorkDirectory) -> Result<VnodeRef> {
-    work.state_directory(WorkDirectory::LAYERS)
+    work.state_directory(state_directory::LAYERS)
 }
 
 fn layer_name(layer: u32) -> NameBuf {
@@ -164,8 +178,8 @@ fn layer_name(layer: u32) -> NameBuf {
 }
 
 fn read(root: &VnodeRef) -> Result<Option<String>> {
-    match work::state_of(root)? {
-        Some(state) => work::read_state_file(&state, WorkDirectory::HISTORY, MAX_HISTORY_BYTES),
+    match state_directory::state_of(root)? {
+        Some(state) => state_directory::read_state_file(&state, state_directory::HISTORY, MAX_HISTORY_BYTES),
         None => Ok(None),
     }
 }
@@ -180,13 +194,30 @@ mod tests {
         for snapshots in [vec![], vec![snapshot(0, "a b")], vec![snapshot(0, "x"), snapshot(5, "y"), snapshot(2, "z")]]
         {
             let history = History { snapshots, current: 9, merging: None };
-            assert_eq!(History::parse(&history.to_text()), Some(history.clone()));
+            assert_eq!(History::parse(&history.to_text()), Ok(history.clone()));
             let merging = History { merging: Some(5), ..history.clone() };
-            assert_eq!(History::parse(&merging.to_text()), Some(merging));
+            assert_eq!(History::parse(&merging.to_text()), Ok(merging));
             assert_eq!((history.layers()[0], history.next_layer()), (9, 10));
         }
-        for wrong in ["", "x\n", "0 7 a\n", "0 7 a\n0\n", "0 a\n1\n"] {
-            assert_eq!(History::parse(wrong), None, "{wrong:?}");
+        for wrong in ["", "x\n", "0 7 a\n", "0 7 a\n0\n", "0 a\n1\n", "plyfs history x\n1\n", "plyfs history 0\n1\n"] {
+            assert_eq!(History::parse(wrong), Err(Errno::EIO), "{wrong:?}");
+            assert_eq!(History::parse(&format!("{HEADER}\n{wrong}")), Err(Errno::EIO), "{wrong:?} after the version");
+        }
+        assert_eq!(History::parse(HEADER), Err(Errno::EIO));
+    }
+
+    #[test]
+    fn history_without_a_version_is_read() {
+        let text = "0 7 a b\n3 8 c\n9 5\n";
+        let history = History::parse(text).unwrap();
+        assert_eq!((history.layers(), history.merging, history.find("a b")), (vec![9, 3, 0], Some(5), Some(0)));
+        assert_eq!(history.to_text(), format!("{HEADER}\n{text}"));
+    }
+
+    #[test]
+    fn history_of_a_later_version_is_reported() {
+        for text in ["plyfs history 2\n1\n", "plyfs history 10", "plyfs history 2\nanything"] {
+            assert_eq!(History::parse(text), Err(LATER_VERSION), "{text:?}");
         }
     }
 
@@ -195,9 +226,9 @@ mod tests {
     fn documented_history_round_trips() {
         const FORMAT_DOCUMENTATION: &str =
             include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
-        let text = FORMAT_DOCUMENTATION.split_once("```\n0 1795762871 ").unwrap().1.split_once("```").unwrap().0;
-        let text = format!("0 1795762871 {text}");
+        let text = FORMAT_DOCUMENTATION.split_once("```\nplyfs history 1\n0 ").unwrap().1.split_once("```").unwrap().0;
+        let text = format!("{HEADER}\n0 {text}");
         let history = History::parse(&text).unwrap();
-        assert_eq!((history.layers(), text.len(), history.to_text()), (vec![1, 0], 21, text));
+        assert_eq!((history.layers(), text.len(), history.to_text()), (vec![1, 0], 37, text));
     }
 }

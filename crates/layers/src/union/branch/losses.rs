@@ -1,12 +1,17 @@
 //! Losses of copies: attributes that a branch could not preserve, recorded in its state directory.
 //!
-//! The file `.wh..wh.plyfs/losses` has a line for each such copy: the losses, separated by commas, and the path in the branch
-//! in hexadecimal digits. Nothing depends on it: it only documents what is missing.
+//! The file `.wh..wh.plyfs/losses` has the form's version, and a line for each such copy: the losses, separated by commas, and the
+//! path in the branch in hexadecimal digits. Nothing depends on it: it only documents what is missing. Earlier versions wrote no
+//! version; what a later one has written is neither read nor changed.
 
-use vnode::{Caller, Creation, OpenFlags, Result, VnodeRef};
+use vnode::{Caller, Creation, Entry, OpenFlags, Result, VnodeRef, read_fully};
 
-use super::work::{self, WorkDirectory};
-use crate::union::identity;
+use super::encoding;
+use super::objects;
+use super::state_directory::{self, LATER_VERSION};
+
+/// First line.
+const HEADER: &str = "plyfs losses 1";
 
 /// Maximum size in bytes; further losses are not recorded.
 const MAX_LOSSES_BYTES: u64 = 1 << 20;
@@ -99,30 +104,61 @@ impl Losses {
 }
 
 /// Records what the copy at a path of the branch lacks. Without space for it, nothing is recorded.
+///
+/// # Errors
+/// Storage errors; [`LATER_VERSION`] if the record has a form of later versions: it stays as it is.
 pub(crate) fn record(state: &VnodeRef, path: &[u8], losses: Losses) -> Result<()> {
     let server = Caller::server();
-    let file = state
-        .create(&server, work::own_name(WorkDirectory::LOSSES), &Creation { mode: 0o600, flags: OpenFlags::WRITE })?
-        .file;
-    let (line, size) = (line(path, losses), file.getattr(&server)?.size);
-    if size + line.len() as u64 > MAX_LOSSES_BYTES { Ok(()) } else { work::write_all(&*file, size, line.as_bytes()) }
+    let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
+    let created = state.create(&server, state_directory::own_name(state_directory::LOSSES), &creation)?;
+    let (line, size) = (line(path, losses), created.file.getattr(&server)?.size);
+    let mut first = [0; HEADER.len() + 1];
+    let length = read_fully(&*created.file, &server, 0, &mut first)?;
+    if &first[..length] != format!("{HEADER}\n").as_bytes() {
+        return rewrite(state, &created.entry, &line);
+    }
+    if size + line.len() as u64 > MAX_LOSSES_BYTES {
+        return Ok(());
+    }
+    objects::write_all(&*created.file, size, line.as_bytes())
+}
+
+/// Writes a record anew that has no version yet, with one more line: completely or not at all.
+fn rewrite(state: &VnodeRef, file: &Entry, added: &str) -> Result<()> {
+    let known: String = read(file)?.iter().map(|(path, losses)| line(path, *losses)).collect();
+    let text = format!("{HEADER}\n{known}{added}");
+    if text.len() as u64 > MAX_LOSSES_BYTES {
+        return Ok(());
+    }
+    state_directory::write_state_file(state, state_directory::LOSSES, text.as_bytes())
 }
 
 /// Recorded losses of a branch: paths, and what is missing there.
+///
+/// # Errors
+/// Storage errors, and [`LATER_VERSION`].
 pub(crate) fn recorded(state: &VnodeRef) -> Result<Vec<(Vec<u8>, Losses)>> {
-    let Some(file) = work::find(state, work::own_name(WorkDirectory::LOSSES))? else { return Ok(Vec::new()) };
-    let text = work::read_all(&file, MAX_LOSSES_BYTES)?;
-    // A line that was not written to its end is ignored.
-    Ok(String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect())
+    let file = objects::find(state, state_directory::own_name(state_directory::LOSSES))?;
+    file.map_or(Ok(Vec::new()), |file| read(&file))
+}
+
+fn read(file: &Entry) -> Result<Vec<(Vec<u8>, Losses)>> {
+    let text = objects::read_all(file, MAX_LOSSES_BYTES)?;
+    let text = String::from_utf8_lossy(&text);
+    if state_directory::is_later_version(&text, HEADER) {
+        return Err(LATER_VERSION);
+    }
+    // A line that was not written to its end is ignored, and so is the version.
+    Ok(text.lines().filter_map(parse_line).collect())
 }
 
 fn line(path: &[u8], losses: Losses) -> String {
-    format!("{} {}\n", losses.words(), identity::to_hex(path))
+    format!("{} {}\n", losses.words(), encoding::to_hex(path))
 }
 
 fn parse_line(line: &str) -> Option<(Vec<u8>, Losses)> {
     let (words, path) = line.split_once(' ')?;
-    Some((identity::from_hex(path)?, Losses::parse_words(words)?))
+    Some((encoding::from_hex(path)?, Losses::parse_words(words)?))
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use std::collections::HashMap;
 
 use vnode::{Errno, FileSystemRef, Handle, Result, VnodeRef};
 
-use super::work::{self, WorkDirectory};
-use crate::union::identity::{self, hash};
+use super::encoding::hash;
+use super::state_directory::{self, LATER_VERSION};
+use super::{encoding, objects};
 
 /// Maximum size of a register in bytes.
 const MAX_REGISTER_BYTES: u64 = 1 << 20;
@@ -22,9 +23,6 @@ const MAX_REGISTER_BYTES: u64 = 1 << 20;
 const HEADER: &str = "plyfs branches 2";
 /// First line of the form without root handles.
 const HEADER_WITHOUT_ROOTS: &str = "plyfs branches 1";
-
-/// Error passed up for a register of unknown form. No file system returns it.
-pub(crate) const LATER_VERSION: Errno = Errno::EPROTO;
 
 /// Error passed up for a register that is not text. No file system returns it.
 pub(crate) const NOT_TEXT: Errno = Errno::new(libc::EMEDIUMTYPE);
@@ -95,9 +93,11 @@ impl BranchRegister {
     /// Errors from reading it: without it, objects would get other numbers. [`LATER_VERSION`] if it has a form of later
     /// versions, [`NOT_TEXT`].
     pub(crate) fn of(root: &VnodeRef) -> Result<Option<Self>> {
-        let Some(state) = work::state_of(root)? else { return Ok(None) };
-        let Some(file) = work::find(&state, work::own_name(WorkDirectory::REGISTER))? else { return Ok(None) };
-        let text = String::from_utf8(work::read_all(&file, MAX_REGISTER_BYTES)?).map_err(|_| NOT_TEXT)?;
+        let Some(state) = state_directory::state_of(root)? else { return Ok(None) };
+        let Some(file) = objects::find(&state, state_directory::own_name(state_directory::REGISTER))? else {
+            return Ok(None);
+        };
+        let text = String::from_utf8(objects::read_all(&file, MAX_REGISTER_BYTES)?).map_err(|_| NOT_TEXT)?;
         Self::parse(&text)
     }
 
@@ -176,7 +176,7 @@ impl BranchRegister {
     pub(crate) fn to_text(&self) -> String {
         let line = |RegisterLine { numbers: BranchNumbers { tag, serial, identifier }, location, label, .. }: &RegisterLine| {
             let fsid = location.fsid.map_or("-".to_owned(), |fsid| format!("{fsid:016x}"));
-            let root = location.root.map_or("-".to_owned(), |root| identity::to_hex(root.as_bytes()));
+            let root = location.root.map_or("-".to_owned(), |root| encoding::to_hex(root.as_bytes()));
             format!("{tag} {serial} {identifier:016x} {fsid} {root} {label}\n")
         };
         std::iter::once(format!("{HEADER}\n")).chain(self.lines.iter().map(line)).collect()
@@ -191,7 +191,7 @@ impl BranchRegister {
         match form {
             HEADER => read(RegisterLine::parse),
             HEADER_WITHOUT_ROOTS => read(RegisterLine::without_root),
-            _ if work::is_later_version(text, HEADER) => Err(LATER_VERSION),
+            _ if state_directory::is_later_version(text, HEADER) => Err(LATER_VERSION),
             _ => Ok(None),
         }
     }
@@ -215,7 +215,7 @@ impl RegisterLine {
         let numbers =
             BranchNumbers { tag: tag.parse().ok()?, serial: serial.parse().ok()?, identifier: number(identifier)? };
         let fsid = if fsid == "-" { None } else { Some(number(fsid)?) };
-        let root = if root == "-" { None } else { Some(Handle::new(&identity::from_hex(root)?).ok()?) };
+        let root = if root == "-" { None } else { Some(Handle::new(&encoding::from_hex(root)?).ok()?) };
         Some(Self { numbers, location: BranchLocation { fsid, root }, label: label.to_owned(), is_in_use: false })
     }
 }

@@ -10,13 +10,10 @@ use std::fmt::Write as _;
 use vnode::{Caller, Creation, Errno, Handle, Name, NameBuf, OpenFlags, Result, VnodeRef};
 
 use super::branches::BranchMember;
-use super::verified::VerifiedOperations;
-use super::whiteout;
-use super::work::{self, EntryPurpose};
-use super::write_order::sync_directory;
-use crate::union::identity;
-use crate::union::operations::remove::remove_marked_directory;
-use crate::union::state::Union;
+use super::encoding;
+use super::entry_purpose::EntryPurpose;
+use super::objects;
+use super::state_directory;
 
 /// First line of a record.
 const RECORD_HEADER: &str = "plyfs rename 2";
@@ -65,7 +62,7 @@ impl RecordContent {
     fn parse(text: &str) -> Self {
         match RenameRecord::decode(text) {
             Some(record) => Self::Complete(Box::new(record)),
-            None if work::is_later_version(text, RECORD_HEADER) => Self::LaterVersion,
+            None if state_directory::is_later_version(text, RECORD_HEADER) => Self::LaterVersion,
             None => Self::Incomplete,
         }
     }
@@ -89,7 +86,7 @@ impl RecordedObject {
     ///
     /// # Errors
     /// Errors that leave this undecided: the remaining work stays recorded.
-    fn directory_in(&self, member: &BranchMember) -> Result<Option<VnodeRef>> {
+    pub(crate) fn directory_in(&self, member: &BranchMember) -> Result<Option<VnodeRef>> {
         if let Some(directory) = if_exists(member, member.base.file_system.resolve(&self.directory))? {
             return Ok(Some(directory));
         }
@@ -104,7 +101,7 @@ impl RecordedObject {
     }
 
     /// The directory and whether the object is a directory, if the object is there.
-    fn find(&self, member: &BranchMember) -> Result<Option<(VnodeRef, bool)>> {
+    pub(crate) fn find(&self, member: &BranchMember) -> Result<Option<(VnodeRef, bool)>> {
         let Some(directory) = self.directory_in(member)? else { return Ok(None) };
         let found = directory.lookup(&Caller::server(), self.name.as_name());
         match found.map_err(|error| member.reported_error(error)) {
@@ -115,8 +112,8 @@ impl RecordedObject {
     }
 
     fn encode(&self, verb: &str, text: &mut String) {
-        let path = self.path.as_ref().map_or("-".to_owned(), |path| format!("/{}", identity::to_hex(path)));
-        let (directory, name) = (identity::to_hex(self.directory.as_bytes()), identity::to_hex(self.name.as_bytes()));
+        let path = self.path.as_ref().map_or("-".to_owned(), |path| format!("/{}", encoding::to_hex(path)));
+        let (directory, name) = (encoding::to_hex(self.directory.as_bytes()), encoding::to_hex(self.name.as_bytes()));
         // Writing to a string does not fail.
         let device = if self.leaves_device { " device" } else { "" };
         let _ = writeln!(text, "{verb} {} {directory} {path} {name} {}{device}", self.branch, self.ino);
@@ -126,11 +123,11 @@ impl RecordedObject {
         let (words, leaves_device) = words.strip_suffix(&["device"]).map_or((words, false), |words| (words, true));
         let [branch, directory, path, name, ino] = words else { return None };
         let path = match path.strip_prefix('/') {
-            Some(path) => Some(identity::from_hex(path)?),
+            Some(path) => Some(encoding::from_hex(path)?),
             None => None,
         };
         let (directory, name) =
-            (Handle::new(&identity::from_hex(directory)?).ok()?, NameBuf::new(identity::from_hex(name)?).ok()?);
+            (Handle::new(&encoding::from_hex(directory)?).ok()?, NameBuf::new(encoding::from_hex(name)?).ok()?);
         let (branch, ino) = (branch.parse().ok()?, ino.parse().ok()?);
         Some(Self { branch, directory, path, name, ino, leaves_device })
     }
@@ -183,54 +180,6 @@ impl RenameRecord {
     }
 }
 
-impl Union {
-    /// Finishes interrupted renames in a branch.
-    pub(crate) fn recover_in(&self, member: &BranchMember) -> Result<()> {
-        let work = member.work.directory()?;
-        for (name, record) in records(&work)? {
-            let is_done = match record {
-                RecordContent::Complete(record) => self.finish_rename(member, &record)?,
-                RecordContent::Incomplete => true,
-                RecordContent::LaterVersion => {
-                    let (branch, record) = (&member.base.label, String::from_utf8_lossy(name.as_bytes()));
-                    tracing::warn!(branch, %record, "a later version of plyfs has begun a rename, and has to finish it");
-                    false
-                }
-            };
-            if is_done {
-                work.unlink_verified(&Caller::server(), name.as_name())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Completes the work of a record; returns whether nothing is left.
-    fn finish_rename(&self, member: &BranchMember, record: &RenameRecord) -> Result<bool> {
-        if record.moved.find(member)?.is_none() {
-            return Ok(true);
-        }
-        let mut is_all = true;
-        for removed in &record.removed {
-            match self.branches.newest_of(removed.branch) {
-                Some(other) => {
-                    remove_recorded(&other, removed)?;
-                    if other.is_unordered_with(member) {
-                        sync_removal(&other, removed)?;
-                    }
-                }
-                // The branch is not in the union now; when it is again, this remains to be done.
-                None => is_all = false,
-            }
-        }
-        if let Some(device) = &record.device
-            && let Some(directory) = device.directory_in(member)?
-        {
-            member.work.place_user_device(&directory, device.name.as_name(), &Caller::server(), None)?;
-        }
-        Ok(is_all)
-    }
-}
-
 /// The result, or `None` if the error says that the object no longer exists.
 fn if_exists<T>(member: &BranchMember, answer: Result<T>) -> Result<Option<T>> {
     match answer.map_err(|error| member.reported_error(error)) {
@@ -243,7 +192,7 @@ fn if_exists<T>(member: &BranchMember, answer: Result<T>) -> Result<Option<T>> {
 /// Records in a work directory.
 pub(crate) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, RecordContent)>> {
     let mut found = Vec::new();
-    for (name, _) in work::entries(work)? {
+    for (name, _) in objects::entries(work)? {
         if EntryPurpose::of(name.as_bytes()) == Some(EntryPurpose::Record) {
             let text = read(work, name.as_name())?;
             found.push((name, RecordContent::parse(&text)));
@@ -252,34 +201,11 @@ pub(crate) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, RecordContent)>> 
     Ok(found)
 }
 
-/// Synchronizes the removal of an object to disk.
-pub(crate) fn sync_removal(member: &BranchMember, object: &RecordedObject) -> Result<()> {
-    object.directory_in(member)?.map_or(Ok(()), |directory| sync_directory(&directory))
-}
-
-/// Removes an object if it is still there.
-pub(crate) fn remove_recorded(member: &BranchMember, object: &RecordedObject) -> Result<()> {
-    match object.find(member)? {
-        Some((directory, _)) if object.leaves_device => {
-            match member.work.replace_by_device(&directory, object.name.as_name()) {
-                Err(error) if whiteout::is_unsupported(error) => {
-                    member.whiteouts.add_file(&directory, object.name.as_name())?;
-                    remove_marked_directory(member, &directory, object.name.as_name())
-                }
-                done => done,
-            }
-        }
-        Some((directory, true)) => remove_marked_directory(member, &directory, object.name.as_name()),
-        Some((directory, false)) => directory.unlink_verified(&Caller::server(), object.name.as_name()),
-        None => Ok(()),
-    }
-}
-
 fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
     let server = Caller::server();
     let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
     let file = work.create(&server, name, &creation)?.file;
-    work::write_all(&*file, 0, text)?;
+    objects::write_all(&*file, 0, text)?;
     file.fsync(&server, false)
 }
 
@@ -288,7 +214,7 @@ fn read(work: &VnodeRef, name: Name<'_>) -> Result<String> {
     if entry.attributes.is_directory() || entry.attributes.size > MAX_RECORD_BYTES {
         return Ok(String::new());
     }
-    Ok(String::from_utf8(work::read_all(&entry, MAX_RECORD_BYTES)?).unwrap_or_default())
+    Ok(String::from_utf8(objects::read_all(&entry, MAX_RECORD_BYTES)?).unwrap_or_default())
 }
 
 #[cfg(test)]

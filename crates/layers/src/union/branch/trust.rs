@@ -12,7 +12,7 @@ use procfs::{IdKind, has_machine_ids};
 use rustix::thread::CapabilitySet;
 use vnode::{Attributes, Caller, Errno, Result, VnodeRef, XattrMode};
 
-use crate::union::operations::xattrs::{self, attribute};
+use super::xattrs::{self, attribute};
 
 /// A mark, with the names of its attribute.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ use vnode::{Caller, Device, Entry, Errno, FileKind, Name, NameBuf, RenameMode, R
 use super::trust::TrustedAttribute;
 use super::verified::VerifiedOperations;
 use super::whiteout_device::has_number;
-use crate::union::operations::xattrs::{attribute, attributes};
+use super::xattrs::{attribute, attributes};
 
 /// Prefix of the name of every mark.
 pub(crate) const MARK_PREFIX: &[u8] = b".wh.";

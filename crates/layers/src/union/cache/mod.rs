@@ -1,7 +1,4 @@
-//! Caches of what the branches have: names, directories' marks and listed directories; and when they are looked up again.
+//! Caches of what the branches have: names, and directories that were listed.
 
-pub(crate) mod directory_marks;
-pub(crate) mod foreign_changes;
 pub(crate) mod names;
 pub(crate) mod recent_directories;
-pub(crate) mod revalidation;

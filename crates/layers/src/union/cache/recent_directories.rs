@@ -7,10 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
-use vnode::{AccessMode, Attributes, Caller, Name, Result};
-
-use crate::union::identity::hash;
-use crate::union::node::Node;
 
 /// Maximum number of cached directories.
 const MAX_RECENT_DIRECTORIES: usize = 256;
@@ -18,31 +14,41 @@ const MAX_RECENT_DIRECTORIES: usize = 256;
 const ENTRY_LIFETIME: Duration = Duration::from_secs(1);
 
 /// The most recently found directories.
-#[derive(Default)]
-pub(crate) struct RecentDirectories {
+pub(crate) struct RecentDirectories<N> {
     /// Whether the cache is on. It must be emptied in the end: it keeps the union alive, which keeps the cache.
     is_enabled: AtomicBool,
-    entries: Mutex<RecentEntries>,
+    entries: Mutex<RecentEntries<N>>,
 }
 
-#[derive(Default)]
-struct RecentEntries {
-    found: HashMap<EntryKey, RecentEntry>,
+struct RecentEntries<N> {
+    found: HashMap<EntryKey, RecentEntry<N>>,
     /// Order of insertion.
     order: VecDeque<EntryKey>,
 }
 
 /// Address of the parent, and hash of the name in it.
-type EntryKey = (usize, u64);
+pub(crate) type EntryKey = (usize, u64);
 
-struct RecentEntry {
-    node: Arc<Node>,
+struct RecentEntry<N> {
+    node: Arc<N>,
     /// The parent's change counter when it was found.
     changed: u64,
     found_at: Instant,
 }
 
-impl RecentDirectories {
+impl<N> Default for RecentDirectories<N> {
+    fn default() -> Self {
+        Self { is_enabled: AtomicBool::new(false), entries: Mutex::default() }
+    }
+}
+
+impl<N> Default for RecentEntries<N> {
+    fn default() -> Self {
+        Self { found: HashMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<N> RecentDirectories<N> {
     /// Turns the cache on.
     pub(crate) fn enable(&self) {
         self.is_enabled.store(true, Ordering::Relaxed);
@@ -61,7 +67,9 @@ impl RecentDirectories {
         self.clear();
     }
 
-    fn insert(&self, key: EntryKey, found: RecentEntry) {
+    /// Caches a directory, found when its parent had this change counter.
+    pub(crate) fn insert(&self, key: EntryKey, node: Arc<N>, changed: u64) {
+        let found = RecentEntry { node, changed, found_at: Instant::now() };
         let mut gone = Vec::new();
         {
             let RecentEntries { found: known, order } = &mut *self.lock_entries();
@@ -79,7 +87,8 @@ impl RecentDirectories {
         drop(gone);
     }
 
-    fn get(&self, key: EntryKey, changed: u64) -> Option<Arc<Node>> {
+    /// A directory that was found a moment ago, if its parent has not changed since.
+    pub(crate) fn get(&self, key: EntryKey, changed: u64) -> Option<Arc<N>> {
         if !self.is_enabled() {
             return None;
         }
@@ -88,53 +97,18 @@ impl RecentDirectories {
         Some(Arc::clone(&found.node))
     }
 
-    fn is_enabled(&self) -> bool {
+    /// Returns whether the cache is on.
+    pub(crate) fn is_enabled(&self) -> bool {
         self.is_enabled.load(Ordering::Relaxed)
     }
 
-    fn lock_entries(&self) -> MutexGuard<'_, RecentEntries> {
+    fn lock_entries(&self) -> MutexGuard<'_, RecentEntries<N>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl RecentEntry {
+impl<N> RecentEntry<N> {
     fn is_fresh(&self) -> bool {
         self.found_at.elapsed() < ENTRY_LIFETIME
-    }
-}
-
-impl Node {
-    /// Caches a directory that was found here. The caller holds the lock.
-    pub(crate) fn cache_recent(self: &Arc<Self>, stored: Name<'_>, node: Arc<Node>) {
-        if !self.union.recent_directories.is_enabled() {
-            return;
-        }
-        let found = RecentEntry { node, changed: self.change_count(), found_at: Instant::now() };
-        self.union.recent_directories.insert(self.recent_key(stored), found);
-    }
-
-    /// A directory that was found here a moment ago, if nothing has changed. The caller holds the lock.
-    pub(crate) fn recent_directory(
-        self: &Arc<Self>,
-        caller: &Caller,
-        stored: Name<'_>,
-    ) -> Result<Option<(Arc<Node>, Attributes)>> {
-        let Some(node) = self.union.recent_directories.get(self.recent_key(stored), self.change_count()) else {
-            return Ok(None);
-        };
-        if !node.was_last_at(self, stored)
-            || node.generation.load(Ordering::Acquire) != self.union.branches.generation()
-        {
-            return Ok(None);
-        }
-        if !caller.is_superuser() {
-            self.leftmost().vnode.access(caller, AccessMode::EXECUTE)?;
-        }
-        let attributes = node.leftmost().vnode.getattr(&Caller::server())?;
-        Ok((attributes.nlink > 0).then_some((node, attributes)))
-    }
-
-    fn recent_key(self: &Arc<Self>, stored: Name<'_>) -> EntryKey {
-        (Arc::as_ptr(self) as usize, hash(stored.as_bytes()))
     }
 }

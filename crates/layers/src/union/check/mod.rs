@@ -16,8 +16,8 @@ use vnode::{Errno, OpenFileRef, Result};
 
 use super::branch::branches::{BranchMember, BranchSlot, UnusableBranch, UnusableReason};
 use super::branch::claim;
+use super::branch::state_directory::{self, LATER_VERSION};
 use super::branch::whiteout::STATE_DIRECTORY;
-use super::branch::work::WorkDirectory;
 use super::file_system::UnionFileSystem;
 use super::settings::UnionSettings;
 use super::state::Union;
@@ -109,6 +109,7 @@ pub fn check(
     let slots = changeable();
     let failed = |slot: &BranchSlot, errno| match errno {
         Errno::EBUSY => CheckError::InUse(slot.member.base.label.clone()),
+        LATER_VERSION => CheckError::Refused(slot.member.base.label.clone(), Refusal::LaterVersion),
         errno => CheckError::Branch(slot.member.base.label.clone(), errno),
     };
     // Prevents others from beginning to write meanwhile.
@@ -183,7 +184,7 @@ impl<'a> BranchCheck<'a> {
         let path = match self.member.layer {
             0 => path,
             layer => below(
-                &[STATE_DIRECTORY, b"/", WorkDirectory::LAYERS, b"/", layer.to_string().as_bytes()].concat(),
+                &[STATE_DIRECTORY, b"/", state_directory::LAYERS, b"/", layer.to_string().as_bytes()].concat(),
                 &path,
             ),
         };

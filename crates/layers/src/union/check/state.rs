@@ -5,18 +5,23 @@ use std::collections::{BTreeMap, HashMap};
 use vnode::{Caller, ControlError, Entry, Errno, Handle, Name, NameBuf, Result, VnodeRef};
 
 use super::{BranchCheck, Finding, Problem, below};
+use crate::union::branch::encoding;
+use crate::union::branch::entry_purpose::EntryPurpose;
+use crate::union::branch::identity::{self, Identity};
 use crate::union::branch::losses::{self, Losses};
+use crate::union::branch::objects;
+use crate::union::branch::rename_records;
+use crate::union::branch::state_directory;
 use crate::union::branch::whiteout::STATE_DIRECTORY;
-use crate::union::branch::work::{self, EntryPurpose, WorkDirectory};
-use crate::union::branch::{links, rename_records};
-use crate::union::identity::{self, Identity};
+use crate::union::lookup::shared_copies;
 
 impl BranchCheck<'_> {
     /// Finds unfinished work. All of it is repaired at once, as the next union to use the branch would.
     pub(crate) fn check_work(&mut self) -> Result<()> {
         let Some(state) = self.state_directory()? else { return Ok(()) };
-        let part = state.lookup(&Caller::server(), work::own_name(WorkDirectory::TEMPORARY)).is_ok();
-        let directory = existing_directory(state.lookup(&Caller::server(), work::own_name(WorkDirectory::WORK)))?;
+        let part = state.lookup(&Caller::server(), state_directory::own_name(state_directory::TEMPORARY)).is_ok();
+        let directory =
+            existing_directory(state.lookup(&Caller::server(), state_directory::own_name(state_directory::WORK)))?;
         let unfinished = directory.as_ref().map_or(Ok(Vec::new()), unfinished)?;
         if self.options.repair && !self.is_frozen() {
             self.union.recover_in(self.member)?;
@@ -27,14 +32,18 @@ impl BranchCheck<'_> {
         if part {
             // Written again and renamed, or blocking that.
             let repair = self.options.repair.then_some(Ok(()));
-            self.report_finding(below(STATE_DIRECTORY, WorkDirectory::TEMPORARY), Problem::LeftOver, repair);
+            self.report_finding(below(STATE_DIRECTORY, state_directory::TEMPORARY), Problem::LeftOver, repair);
         }
         let Some(directory) = directory else { return Ok(()) };
         for (name, problem) in unfinished {
             let stays = || directory.lookup(&Caller::server(), name.as_name()).is_ok();
             // Work for a branch outside this union has to wait for it, and a rename in a frozen layer waits forever.
             let repair = self.options.repair.then(|| if stays() { Err(Errno::ENODEV) } else { Ok(()) });
-            self.report_finding(below(&below(STATE_DIRECTORY, WorkDirectory::WORK), name.as_bytes()), problem, repair);
+            self.report_finding(
+                below(&below(STATE_DIRECTORY, state_directory::WORK), name.as_bytes()),
+                problem,
+                repair,
+            );
         }
         Ok(())
     }
@@ -44,7 +53,7 @@ impl BranchCheck<'_> {
         let Some(layer) = self.member.base.history().merging else { return false };
         let repair = self.options.repair.then(|| self.union.finish_merges().map_err(errno_of));
         let stays = repair != Some(Ok(()));
-        let path = [STATE_DIRECTORY, b"/", WorkDirectory::LAYERS, b"/", layer.to_string().as_bytes()].concat();
+        let path = [STATE_DIRECTORY, b"/", state_directory::LAYERS, b"/", layer.to_string().as_bytes()].concat();
         (self.report)(Finding {
             branch: self.member.base.label.clone(),
             path,
@@ -57,26 +66,27 @@ impl BranchCheck<'_> {
     /// Finds foreign objects.
     pub(crate) fn check_state(&mut self) -> Result<()> {
         let Some(state) = self.state_directory()? else { return Ok(()) };
-        for (name, _) in work::entries(&state)? {
-            let remove = || work::remove_tree(&state, name.as_name());
+        for (name, _) in objects::entries(&state)? {
+            let remove = || objects::remove_tree(&state, name.as_name());
             let entry = state.lookup(&Caller::server(), name.as_name())?;
             let known = match name.as_bytes() {
-                WorkDirectory::WORK | WorkDirectory::LINKS | WorkDirectory::LAYERS | WorkDirectory::MERGE_TRANSIT => {
-                    entry.attributes.is_directory()
-                }
-                WorkDirectory::LOCK
-                | WorkDirectory::REGISTER
-                | WorkDirectory::HISTORY
-                | WorkDirectory::TEMPORARY
-                | WorkDirectory::COPIED_DIRECTORIES
-                | WorkDirectory::METACOPIES
-                | WorkDirectory::LOSSES
-                | WorkDirectory::COMMIT => !entry.attributes.is_directory(),
+                state_directory::WORK
+                | state_directory::LINKS
+                | state_directory::LAYERS
+                | state_directory::MERGE_TRANSIT => entry.attributes.is_directory(),
+                state_directory::LOCK
+                | state_directory::REGISTER
+                | state_directory::HISTORY
+                | state_directory::TEMPORARY
+                | state_directory::COPIED_DIRECTORIES
+                | state_directory::METACOPIES
+                | state_directory::LOSSES
+                | state_directory::COMMIT => !entry.attributes.is_directory(),
                 _ => false,
             };
             if !known {
                 self.report_problem(below(STATE_DIRECTORY, name.as_bytes()), Problem::Unknown, remove);
-            } else if name.as_bytes() == WorkDirectory::METACOPIES && self.options.idle && !self.has_metacopies {
+            } else if name.as_bytes() == state_directory::METACOPIES && self.options.idle && !self.has_metacopies {
                 self.report_problem(below(STATE_DIRECTORY, name.as_bytes()), Problem::NoMetacopies, remove);
             }
         }
@@ -109,12 +119,12 @@ impl BranchCheck<'_> {
 
     /// Finds layers that are missing from the history.
     fn check_layers(&mut self) -> Result<()> {
-        let Some(directory) = self.own(WorkDirectory::LAYERS)? else { return Ok(()) };
+        let Some(directory) = self.own(state_directory::LAYERS)? else { return Ok(()) };
         let known = self.member.base.history().layers();
-        for (name, _) in work::entries(&directory)? {
+        for (name, _) in objects::entries(&directory)? {
             if !known.iter().any(|layer| layer.to_string().as_bytes() == name.as_bytes()) {
-                let path = below(&below(STATE_DIRECTORY, WorkDirectory::LAYERS), name.as_bytes());
-                self.report_problem(path, Problem::LeftOver, || work::remove_tree(&directory, name.as_name()));
+                let path = below(&below(STATE_DIRECTORY, state_directory::LAYERS), name.as_bytes());
+                self.report_problem(path, Problem::LeftOver, || objects::remove_tree(&directory, name.as_name()));
             }
         }
         Ok(())
@@ -122,15 +132,15 @@ impl BranchCheck<'_> {
 
     /// Finds names of copied files that lead to the wrong file, or that nobody needs.
     fn check_links(&mut self) -> Result<()> {
-        let Some(directory) = self.own(WorkDirectory::LINKS)? else { return Ok(()) };
+        let Some(directory) = self.own(state_directory::LINKS)? else { return Ok(()) };
         let (mut right, mut misplaced) = (Vec::new(), Vec::new());
         // Number of an inode's names here that are to be removed.
         let mut wrong: HashMap<u64, u32> = HashMap::new();
-        for (name, _) in work::entries(&directory)? {
+        for (name, _) in objects::entries(&directory)? {
             let entry = directory.lookup(&Caller::server(), name.as_name())?;
             let problem = if is_link(name.as_bytes(), &entry) {
                 match Identity::stored_origin(&entry.vnode)? {
-                    Some((identity, names)) if links::link_name(&identity) == name => {
+                    Some((identity, names)) if shared_copies::link_name(&identity) == name => {
                         right.push((name, entry, identity, names));
                         continue;
                     }
@@ -160,7 +170,7 @@ impl BranchCheck<'_> {
 
     /// If its branch is added again, the original's other names lead to the copy again.
     fn report_link_of_no_branch(&mut self, name: &NameBuf) {
-        let path = below(&below(STATE_DIRECTORY, WorkDirectory::LINKS), name.as_bytes());
+        let path = below(&below(STATE_DIRECTORY, state_directory::LINKS), name.as_bytes());
         self.report_problem(path, Problem::LinkOfNoBranch, || Err(Errno::ENODEV));
     }
 
@@ -172,8 +182,8 @@ impl BranchCheck<'_> {
     }
 
     fn report_link(&mut self, directory: &VnodeRef, name: &NameBuf, problem: Problem) {
-        let path = below(&below(STATE_DIRECTORY, WorkDirectory::LINKS), name.as_bytes());
-        self.report_problem(path, problem, || work::remove_tree(directory, name.as_name()));
+        let path = below(&below(STATE_DIRECTORY, state_directory::LINKS), name.as_bytes());
+        self.report_problem(path, problem, || objects::remove_tree(directory, name.as_name()));
     }
 
     /// Returns whether the branch of an identity is in the union and has lost the object.
@@ -188,13 +198,13 @@ impl BranchCheck<'_> {
     }
 
     fn state_directory(&self) -> Result<Option<VnodeRef>> {
-        existing_directory(self.member.root.lookup(&Caller::server(), work::own_name(STATE_DIRECTORY)))
+        existing_directory(self.member.root.lookup(&Caller::server(), state_directory::own_name(STATE_DIRECTORY)))
     }
 
     /// A directory in the state directory, if the branch has it.
     fn own(&self, name: &'static [u8]) -> Result<Option<VnodeRef>> {
         let Some(state) = self.state_directory()? else { return Ok(None) };
-        existing_directory(state.lookup(&Caller::server(), work::own_name(name)))
+        existing_directory(state.lookup(&Caller::server(), state_directory::own_name(name)))
     }
 }
 
@@ -208,7 +218,7 @@ fn errno_of(error: ControlError) -> Errno {
 
 /// Returns whether it is a file whose name encodes an identity.
 fn is_link(name: &[u8], entry: &Entry) -> bool {
-    let bytes = std::str::from_utf8(name).ok().and_then(identity::from_hex);
+    let bytes = std::str::from_utf8(name).ok().and_then(encoding::from_hex);
     let handle = bytes.and_then(|bytes| Handle::new(&bytes).ok());
     !entry.attributes.is_directory() && handle.is_some_and(|handle| identity::split_handle(&handle).is_some())
 }
@@ -216,7 +226,7 @@ fn is_link(name: &[u8], entry: &Entry) -> bool {
 /// Unfinished entries of a work directory.
 fn unfinished(directory: &VnodeRef) -> Result<Vec<(NameBuf, Problem)>> {
     let mut found = Vec::new();
-    for (name, _) in work::entries(directory)? {
+    for (name, _) in objects::entries(directory)? {
         match EntryPurpose::of(name.as_bytes()) {
             Some(EntryPurpose::Record) => {}
             Some(_) => found.push((name, Problem::LeftOver)),

@@ -7,12 +7,13 @@ use vnode::progress::object_done;
 use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, Result, VnodeRef};
 
 use super::{BranchCheck, Problem};
+use crate::union::branch::identity::Identity;
+use crate::union::branch::metacopy_mark;
+use crate::union::branch::objects;
 use crate::union::branch::whiteout::{self, EntryMeaning, MARK_PREFIX, STATE_DIRECTORY, WhiteoutFormat};
-use crate::union::branch::work;
-use crate::union::copy_up::metacopy::{self, NameInBranches};
-use crate::union::identity::Identity;
-use crate::union::node::Instance;
-use crate::union::operations::lookup::root_of;
+use crate::union::copy_up::metacopy::NameInBranches;
+use crate::union::lookup::identity::root_of;
+use crate::union::state::instance::Instance;
 use crate::union::tree_path::TreePath;
 
 /// A directory of the branch that is to be checked.
@@ -51,7 +52,7 @@ impl BranchCheck<'_> {
         known: &mut IdentityOwners,
         stack: &mut Vec<CheckedDirectory>,
     ) -> Result<()> {
-        for (stored, _) in work::entries(&checked.own.vnode)? {
+        for (stored, _) in objects::entries(&checked.own.vnode)? {
             if checked.path.is_root() && stored.as_bytes() == STATE_DIRECTORY {
                 continue;
             }
@@ -185,7 +186,7 @@ impl BranchCheck<'_> {
         if whiteout::is_opaque_file(file)? {
             self.report_problem(path.to_bytes(), Problem::OpaqueFile, || whiteout::remove_opaque(file));
         }
-        if whiteout::has_redirect(file)? && !metacopy::is_marked(file)? {
+        if whiteout::has_redirect(file)? && !metacopy_mark::is_marked(file)? {
             self.report_problem(path.to_bytes(), Problem::MovedFile, || whiteout::remove_redirect(file));
         }
         self.check_data(checked, stored, &path, entry)?;
@@ -203,7 +204,7 @@ impl BranchCheck<'_> {
         if entry.attributes.kind != FileKind::Regular {
             return Ok(());
         }
-        let Some(mark) = metacopy::MetacopyMark::of(&entry.vnode)? else { return Ok(()) };
+        let Some(mark) = metacopy_mark::MetacopyMark::of(&entry.vnode)? else { return Ok(()) };
         self.has_metacopies = true;
         if !mark.is_trusted {
             self.report_problem(path.to_bytes(), Problem::DataUnbelieved, || Err(Errno::EPERM));

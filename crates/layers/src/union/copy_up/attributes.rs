@@ -1,10 +1,11 @@
 //! Attributes of copies: owner, permissions, access control lists, extended attributes and times.
 
-use vnode::{Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime, Timestamp, VnodeRef, XattrMode};
+use vnode::{Attributes, Caller, Errno, FileKind, Result, SetAttributes, Timestamp, VnodeRef, XattrMode};
 
 use crate::copies;
 
 use crate::union::branch::losses::{Loss, Losses};
+use crate::union::branch::objects::times_of;
 use crate::union::branch::whiteout;
 use crate::union::settings::CopyPermissions;
 
@@ -186,24 +187,6 @@ fn copy_xattrs(writer: &Caller, original: &VnodeRef, copy: &VnodeRef, with_right
         };
     })?;
     Ok(lost)
-}
-
-/// Changes a directory without a change of its times that users could see.
-pub(crate) fn keeping_times(directory: &VnodeRef, change: impl FnOnce() -> Result<()>) -> Result<()> {
-    let server = Caller::server();
-    let before = directory.getattr(&server)?;
-    change()?;
-    // The change is made; a failure to restore the times must not be reported as its failure.
-    let _ = directory.setattr(&server, &times_of(&before));
-    Ok(())
-}
-
-fn times_of(attributes: &Attributes) -> SetAttributes {
-    SetAttributes {
-        atime: Some(SetTime::To(attributes.atime)),
-        mtime: Some(SetTime::To(attributes.mtime)),
-        ..SetAttributes::default()
-    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use vnode::{Caller, Errno, RenameMode, Result, SetAttributes, SetTime, VnodeRef};
 
-use super::attributes::{copy_attributes, copy_permissions, keeping_times};
+use super::attributes::{copy_attributes, copy_permissions};
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::identity::UNCOUNTED_NAMES;
+use crate::union::branch::objects::keeping_times;
 use crate::union::branch::verified::VerifiedOperations;
-use crate::union::node::{Instance, NameChanges, Node, NodeLocation, ParentEntry, UNCOUNTED_NAMES};
+use crate::union::state::guards::NameChanges;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation, ParentEntry};
 
 impl Node {
     /// The directory in a branch, created there with all its ancestors if necessary.

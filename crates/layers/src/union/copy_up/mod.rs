@@ -4,8 +4,11 @@
 //! A copy is completed in the work directory and then renamed into place, so users see the old object or the new one, never a
 //! part.
 
+mod arrival;
 mod attributes;
 mod directories;
+pub(crate) mod extent;
+pub(crate) mod links;
 pub(crate) mod metacopy;
 mod object;
 
@@ -16,32 +19,18 @@ use std::sync::{Arc, RwLockReadGuard};
 use vnode::{Caller, Errno, FileKind, NameBuf, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef};
 
 use super::branch::branches::BranchMember;
+use super::branch::identity::{Identity, UNCOUNTED_NAMES};
 use super::branch::lease::open_without_wait;
-use super::branch::links;
+use super::branch::objects::{keeping_times, sync_directory};
 use super::branch::verified::VerifiedOperations;
-use super::branch::write_order::sync_directory;
-use super::identity::Identity;
-use super::node::{Instance, NameChanges, Node, NodeLocation, ParentEntry, UNCOUNTED_NAMES};
 use super::settings::{CopyOwnership, CopyPermissions};
-use super::state::Union;
-pub(crate) use attributes::{copy_attributes, keeping_times, replace_attributes};
+use super::state::guards::NameChanges;
+use super::state::instance::Instance;
+use super::state::{Node, NodeLocation, ParentEntry, Union};
+pub(crate) use attributes::{copy_attributes, replace_attributes};
+use extent::{DataExtent, MAX_ATTEMPTS, TruncateStep};
 use object::{CompletedCopy, CopyParameters, copy_of};
 pub(crate) use object::{copy_consistently, copy_object};
-
-/// Amount of a file's data that is copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DataExtent {
-    /// All data.
-    All,
-    /// The first bytes: the remainder is about to be truncated.
-    UpTo(u64),
-    /// No data, if possible: they are not about to be changed.
-    Nothing,
-}
-
-/// The truncating step of the operation, applied to a copy before it becomes visible, so that no truncated file is visible if
-/// the operation fails.
-pub(crate) type TruncateStep<'a> = &'a dyn Fn(&VnodeRef) -> Result<()>;
 
 /// Opens a copy, as a [`TruncateStep`] by `O_TRUNC`.
 pub(crate) struct TruncatingOpen<'a> {
@@ -67,8 +56,6 @@ impl<'a> TruncatingOpen<'a> {
     }
 }
 
-/// Maximum number of attempts if the object moves while its copy is made.
-const MAX_ATTEMPTS: usize = 16;
 impl Union {
     /// Returns whether objects in the member may be changed, in place or in a copy.
     pub(crate) fn can_write(&self, member: &BranchMember) -> bool {
@@ -374,7 +361,7 @@ impl Node {
     fn check_movable_original(&self, original: &Instance) -> Result<()> {
         let names = self.visible_attributes(original.vnode.getattr(&Caller::server())?).nlink;
         let is_direct =
-            self.union.direct_files_in(&original.member).iter().any(|file| std::ptr::eq(&raw const *file.node, self));
+            self.union.direct_files_in(&original.member).iter().any(|node| std::ptr::eq(&raw const **node, self));
         if names > 1 || is_direct { Err(Errno::EXDEV) } else { Ok(()) }
     }
 
@@ -416,8 +403,8 @@ impl Node {
         names: u32,
     ) -> Result<()> {
         if !self.identity.store_origin(writer, copy, names)? {
-            let native = Identity::native(&target.base, &copy.handle(), 0)?;
-            self.union.table.add_handle(&native.handle, self);
+            let native = Identity::native(&target.base.numbers, &copy.handle(), 0)?;
+            self.add_handle(&native.handle);
         }
         Ok(())
     }

@@ -7,17 +7,17 @@ use vnode::{
 use crate::copies::copy_data;
 
 use super::attributes::{copy_attributes, remove_surplus};
-use super::metacopy::{NewMetacopyMark, is_marked};
-use super::{DataExtent, MAX_ATTEMPTS};
+use super::extent::{DataExtent, MAX_ATTEMPTS};
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::entry_purpose::EntryPurpose;
+use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};
 use crate::union::branch::lease::open_without_wait;
 use crate::union::branch::losses::Losses;
+use crate::union::branch::metacopy_mark::{NewMetacopyMark, is_marked};
 use crate::union::branch::whiteout;
 use crate::union::branch::whiteout_device;
-use crate::union::branch::work::EntryPurpose;
-use crate::union::identity::Identity;
-use crate::union::node::{Instance, UNCOUNTED_NAMES};
 use crate::union::settings::CopyPermissions;
+use crate::union::state::instance::Instance;
 
 /// Makes a copy in the work directory of a branch, with an identity, of a file that others may be writing: the copy has the
 /// state of the file at one point in time.

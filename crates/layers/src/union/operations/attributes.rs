@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use vnode::{
-    AccessMode, Attributes, Caller, Entry, Errno, FileKind, Result, SetAttributes, VnodeRef, XattrMode, profile,
+    AccessMode, Attributes, Caller, Entry, Errno, FileKind, Name, Result, SetAttributes, VnodeRef, XattrMode, profile,
 };
 
-use super::xattrs;
-use crate::union::branch::whiteout;
-use crate::union::copy_up::DataExtent;
-use crate::union::node::{Instance, Node, UNCOUNTED_NAMES};
+use crate::union::branch::identity::UNCOUNTED_NAMES;
+use crate::union::branch::{whiteout, xattrs};
+use crate::union::copy_up::extent::DataExtent;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation};
 
 impl Node {
     /// User-visible form of the leftmost instance's attributes.
@@ -56,6 +57,20 @@ impl Node {
             member.verify_absence()?;
         }
         Ok(self.visible_attributes(attributes))
+    }
+
+    /// Records that the name there is gone. An object with other names is at one of those.
+    pub(crate) fn record_name_removed(&self, directory: &Node, stored: Name<'_>) {
+        if self.forget_name(directory, stored) && !self.has_names() {
+            self.set_location(NodeLocation::Nowhere);
+        }
+    }
+
+    /// Returns whether names lead to it, known or not; also `true` on errors, since an object without names is not copied.
+    fn has_names(&self) -> bool {
+        self.kind != FileKind::Directory
+            && !self.is_hidden.load(Ordering::Relaxed)
+            && self.attributes(&Caller::server()).map_or(true, |attributes| attributes.nlink > 0)
     }
 
     /// Changes the attributes, in a copy if the branch must not be changed.

@@ -9,17 +9,18 @@ use vnode::{
 };
 
 use super::file::UnionFile;
-use super::lookup::SearchResult;
 use super::placement::FullBranches;
 use super::remove::remove_marked_directory;
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
 use crate::union::branch::whiteout_device;
-use crate::union::copy_up::DataExtent;
-use crate::union::identity::Identity;
-use crate::union::node::{Instance, NameChanges, Node, NodeLocation, UNCOUNTED_NAMES};
-use crate::union::state::Union;
+use crate::union::copy_up::extent::DataExtent;
+use crate::union::lookup::search::SearchResult;
+use crate::union::state::guards::NameChanges;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation, Union};
 
 /// Maximum number of attempts if an obstacle changes meanwhile.
 const MAX_ATTEMPTS: usize = 16;
@@ -293,10 +294,11 @@ impl Union {
     /// The vnode of an object that was just created in a branch.
     fn node_of_new(self: &Arc<Self>, member: &Arc<BranchMember>, entry: &Entry) -> Result<Arc<Node>> {
         let Entry { vnode, attributes } = entry;
-        let identity = self.require_view_room(Identity::native(&member.base, &vnode.handle(), attributes.ino)?)?;
+        let identity =
+            self.require_view_room(Identity::native(&member.base.numbers, &vnode.handle(), attributes.ino)?)?;
         let instance = Instance::new(member, vnode.clone(), attributes.ino);
         let found = (self.branches.generation(), vec![instance]);
-        let node = self.table.find_or_insert(self, (identity, UNCOUNTED_NAMES), attributes.kind, found);
+        let node = self.find_or_insert((identity, UNCOUNTED_NAMES), attributes.kind, found);
         node.record_own_data(node.copy_count());
         Ok(node)
     }

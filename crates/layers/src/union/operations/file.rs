@@ -14,11 +14,13 @@ use vnode::{
 use super::placement::is_full;
 use crate::ioctl;
 use crate::union::branch::lease::{LEASE_CONFLICT, LeaseRetry, retry_while_leased};
+use crate::union::copy_up::TruncatingOpen;
+use crate::union::copy_up::extent::DataExtent;
 use crate::union::copy_up::metacopy::MetadataOnlyFile;
-use crate::union::copy_up::{DataExtent, TruncatingOpen};
-use crate::union::node::Node;
 use crate::union::settings::CopyOwnership;
 use crate::union::settings::NAME;
+use crate::union::state::Node;
+use crate::union::state::file_locks::LockFollower;
 
 /// Reported for locks in a view, which concern nobody else: in a branch that the view only reads they would block others, who
 /// may not know that the view exists. So the front end keeps them, per file and view.
@@ -281,6 +283,13 @@ impl Drop for UnionFile {
     }
 }
 
+impl LockFollower for UnionFile {
+    fn follow(&self) {
+        // A file that cannot be opened reports so when it is used.
+        let _ = self.lower();
+    }
+}
+
 impl Part for UnionFile {
     const PART: &'static str = NAME;
 }
@@ -348,7 +357,8 @@ impl OpenFile for UnionFile {
             return Err(LOCKS_UNSUPPORTED_IN_VIEW);
         }
         let (_guard, file) = retry_while_leased(|| self.lower_to_lock())?;
-        self.node.locks.set(&self.this, &file, caller, owner, lock)
+        let through: Weak<dyn LockFollower> = self.this.clone();
+        self.node.locks.set(&through, &file, caller, owner, lock)
     }
 
     fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
@@ -387,22 +397,12 @@ impl OpenFile for UnionFile {
         }
         let backing = self.opened.file.backing()?;
         if !self.is_direct.swap(true, Ordering::Relaxed) {
-            union.direct_files().insert(self.address(), Weak::clone(&self.this));
+            union.direct_files().insert(self.address(), Arc::downgrade(&self.node));
         }
         Some(backing)
     }
 
     fn as_any(&self) -> &dyn Any {
         self
-    }
-}
-
-impl Node {
-    /// Moves the open files that must follow, after the object has been copied.
-    pub(crate) fn move_followers(&self) {
-        for follower in self.locks.followers() {
-            // A follower that cannot be opened reports so when it is used.
-            let _ = follower.lower();
-        }
     }
 }

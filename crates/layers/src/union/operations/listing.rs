@@ -16,12 +16,14 @@ use vnode::{
     Caller, Cancellation, DirectoryEntry, Errno, FileKind, Name, NameBuf, OpenDirectory, OpenDirectoryRef, Result,
 };
 
-use crate::union::branch::parallel::ParallelQueries;
+use crate::union::branch::encoding::hash;
+use crate::union::branch::identity::tagged_ino;
 use crate::union::branch::whiteout::{self, EntryMeaning};
 use crate::union::cache::names::{DirectoryScan, DirectoryTimes, cache_key, may_be_device};
-use crate::union::identity::{hash, tagged_ino};
-use crate::union::node::{Instance, Node};
+use crate::union::lookup::parallel::ParallelQueries;
 use crate::union::settings::NAME;
+use crate::union::state::Node;
+use crate::union::state::instance::Instance;
 
 /// An open directory.
 pub(crate) struct DirectoryListing {
@@ -184,7 +186,7 @@ impl Node {
             None | Some(FileKind::CharacterDevice) => false,
             // The lower part of a moved directory may have been there before it.
             Some(FileKind::Directory) => {
-                union.table.identities_follow_locations()
+                union.identities_follow_locations()
                     && !member.work.has_copied_directories()
                     && union.branches.position(member) == Some(union.branches.slots().len() - 1)
             }

@@ -1,20 +1,15 @@
 //! The operations of the vnode interface on a union, by group; each goes from the user's name to instances in the branches.
 //!
-//! `vnode` passes each operation to its group: `lookup`, `listing`, `attributes`, `xattrs`, `create`, `remove`, `rename`, `file`
-//! (with `locks`). Before anything is copied or created come `permission` and `placement`. The `gate` separates operations from
-//! changes of the branches; `helpers` are threads that share the work of one operation.
+//! `vnode` passes each operation to its group: `listing`, `attributes`, `create`, `remove`, `rename`, `file`. `run` holds the
+//! branches in place meanwhile. Before anything is copied or created come `permission` and `placement`.
 
 pub(crate) mod attributes;
 pub(crate) mod create;
 pub(crate) mod file;
-pub(crate) mod gate;
-pub(crate) mod helpers;
 pub(crate) mod listing;
-pub(crate) mod locks;
-pub(crate) mod lookup;
 pub(crate) mod permission;
 pub(crate) mod placement;
 pub(crate) mod remove;
 pub(crate) mod rename;
+mod run;
 pub(crate) mod vnode;
-pub(crate) mod xattrs;

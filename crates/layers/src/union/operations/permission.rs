@@ -6,8 +6,8 @@
 use rustix::thread::CapabilitySet;
 use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime};
 
-use super::xattrs::attribute;
-use crate::union::node::Node;
+use crate::union::branch::xattrs::attribute;
+use crate::union::state::Node;
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";

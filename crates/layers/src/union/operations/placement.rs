@@ -6,13 +6,15 @@ use std::sync::atomic::Ordering;
 
 use vnode::{Caller, Cancellation, Errno, Name, Result, StatFs, VnodeRef};
 
-use super::lookup::root_of;
 use crate::union::branch::branches::BranchMember;
-use crate::union::branch::parallel::ParallelQueries;
-use crate::union::branch::{whiteout, work};
-use crate::union::copy_up::DataExtent;
-use crate::union::node::{Instance, Node, NodeLocation, ParentEntry};
+use crate::union::branch::objects;
+use crate::union::branch::whiteout;
+use crate::union::copy_up::extent::DataExtent;
+use crate::union::lookup::identity::root_of;
+use crate::union::lookup::parallel::ParallelQueries;
 use crate::union::settings::CreatePolicy;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation, ParentEntry, Union};
 
 /// Branches without space for a new object.
 #[derive(Default)]
@@ -215,6 +217,15 @@ impl Node {
     }
 }
 
+impl Union {
+    /// Space in the leftmost writable branch, where most new objects are created.
+    pub(crate) fn space(&self, caller: &Caller) -> Result<StatFs> {
+        let slots = self.branches.slots();
+        let member = slots.iter().map(|slot| &slot.member).find(|member| self.branches.may_create(member));
+        member.unwrap_or(&slots[0].member).root.statfs(caller)
+    }
+}
+
 /// Effect of one of a directory's instances on the visibility of the lower ones' objects of a name.
 enum LowerVisibility {
     /// It has nothing of that name: all are visible.
@@ -230,7 +241,7 @@ impl LowerVisibility {
         if whiteout::has_whiteout_file(&instance.vnode, stored)? {
             return Ok(Self::Hidden);
         }
-        let Some(found) = work::find(&instance.vnode, stored)? else { return Ok(Self::Nothing) };
+        let Some(found) = objects::find(&instance.vnode, stored)? else { return Ok(Self::Nothing) };
         let leads_on = found.attributes.is_directory()
             && !whiteout::is_opaque(&found.vnode)?
             && whiteout::redirect(&found.vnode)?.is_none();

@@ -5,19 +5,22 @@ use std::sync::atomic::Ordering;
 
 use vnode::{AccessMode, Attributes, Caller, Cancellation, Errno, FileKind, Name, RenameMode, Result, VnodeRef};
 
-use super::lookup::{LookupResult, SearchResult};
 use super::permission::check_removal;
 use crate::union::branch::branches::BranchMember;
-use crate::union::branch::parallel::ParallelQueries;
+use crate::union::branch::identity::UNCOUNTED_NAMES;
+use crate::union::branch::objects;
+use crate::union::branch::objects::sync_directory;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout::{self, EntryMeaning};
-use crate::union::branch::work;
-use crate::union::branch::write_order::{are_unordered, sync_directory};
+use crate::union::branch::write_order::are_unordered;
 use crate::union::cache::names::NamePresence;
-use crate::union::copy_up::DataExtent;
-use crate::union::node::{Instance, NameChanges, Node, UNCOUNTED_NAMES, instances_from};
+use crate::union::copy_up::extent::DataExtent;
+use crate::union::lookup::parallel::ParallelQueries;
+use crate::union::lookup::search::{LookupResult, SearchResult};
 use crate::union::settings::DeletionPolicy;
-use crate::union::state::Union;
+use crate::union::state::guards::NameChanges;
+use crate::union::state::instance::{Instance, instances_from};
+use crate::union::state::{Node, Union};
 
 /// Maximum number of attempts if the object to be removed changes meanwhile.
 const MAX_ATTEMPTS: usize = 16;
@@ -357,7 +360,7 @@ impl NameContents {
     }
 
     fn query_branch(instance: &Instance, stored: Name<'_>, names: NamePresence) -> Result<Self> {
-        let found = if names.may_have_object { work::find(&instance.vnode, stored)? } else { None };
+        let found = if names.may_have_object { objects::find(&instance.vnode, stored)? } else { None };
         let object = match found {
             // It is the whiteout.
             Some(entry) if whiteout::is_whiteout_device(&entry)? => {
@@ -425,7 +428,7 @@ fn drop_directory_ends(reached: &mut Vec<(&Instance, ReachedObject)>, is_whole: 
 /// Returns whether the directory has no entries that users could see.
 fn has_only_marks(directory: &VnodeRef) -> Result<bool> {
     let server = Caller::server();
-    for (name, kind) in work::entries(directory)? {
+    for (name, kind) in objects::entries(directory)? {
         if !matches!(whiteout::meaning(name.as_bytes()), EntryMeaning::Object(_)) {
             continue;
         }

@@ -14,8 +14,8 @@ use super::listing::DirectoryListing;
 use crate::ioctl;
 use crate::union::branch::lease::{LeaseRetry, retry_while_leased};
 use crate::union::branch::whiteout::{self, EntryMeaning};
-use crate::union::node::{Node, NodeLocation};
 use crate::union::settings::NAME;
+use crate::union::state::{Node, NodeLocation};
 use crate::views::PerViewListing;
 
 impl Part for Node {

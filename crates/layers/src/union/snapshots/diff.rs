@@ -6,9 +6,10 @@ use std::sync::Arc;
 use vnode::progress::object_done;
 use vnode::{Attributes, Caller, Entry, Errno, FileKind, NameBuf, OpenFlags, Result, VnodeRef, read_fully, zeros};
 
+use crate::union::branch::objects;
 use crate::union::branch::whiteout::{self, EntryMeaning};
-use crate::union::branch::work;
-use crate::union::node::{Instance, Node};
+use crate::union::state::Node;
+use crate::union::state::instance::Instance;
 use crate::union::tree_path::TreePath;
 
 /// Maximum number of attempts if the object of a name changes meanwhile, before it is compared as it is.
@@ -203,7 +204,7 @@ fn changed_names(older: &Node, newer: &Node) -> Result<Option<BTreeSet<NameBuf>>
     for Instance { member, vnode, .. } in left {
         // A file that was copied by one of its names is changed at all of them.
         if let Some(links) = member.work.existing_links()?
-            && !work::entries(&links)?.is_empty()
+            && !objects::entries(&links)?.is_empty()
         {
             return Ok(None);
         }
@@ -233,7 +234,7 @@ fn entries(directory: &Arc<Node>, names: Option<&BTreeSet<NameBuf>>) -> Result<B
 
 /// Names in a directory; none if it is gone.
 fn names_in(directory: &VnodeRef) -> Result<Vec<NameBuf>> {
-    match work::entries(directory) {
+    match objects::entries(directory) {
         Err(Errno::ENOENT | Errno::ESTALE) => Ok(Vec::new()),
         entries => Ok(entries?.into_iter().map(|(name, _)| name).collect()),
     }
@@ -241,7 +242,7 @@ fn names_in(directory: &VnodeRef) -> Result<Vec<NameBuf>> {
 
 /// The object that has the name now, unless it is gone.
 fn entry_of(directory: &Arc<Node>, name: &NameBuf) -> Result<Option<Entry>> {
-    match work::find(&(Arc::clone(directory) as VnodeRef), name.as_name()) {
+    match objects::find(&(Arc::clone(directory) as VnodeRef), name.as_name()) {
         // The directory itself is gone.
         Err(Errno::ESTALE) => Ok(None),
         found => found,

@@ -6,24 +6,20 @@
 //! puts such a file back: then the snapshot has everything that was written to it up to the interruption, and nothing of that
 //! is lost.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use vnode::{Caller, Creation, Errno, Name, NameBuf, OpenFlags, RenameMode, Result, Vnode, VnodeRef};
+use vnode::{Caller, Errno, Name, NameBuf, RenameMode, Result, Vnode, VnodeRef};
 
 use crate::union::branch::branches::BranchMember;
-use crate::union::branch::register::LATER_VERSION;
+use crate::union::branch::direct_file_record;
+use crate::union::branch::direct_file_record::FileLocation;
+use crate::union::branch::entry_purpose::EntryPurpose;
+use crate::union::branch::objects::keeping_times;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
-use crate::union::branch::work::{self, EntryPurpose};
-use crate::union::copy_up::{copy_consistently, keeping_times};
-use crate::union::identity;
-use crate::union::node::{Instance, Node, NodeLocation};
-
-/// First line of a record.
-const RECORD_HEADER: &str = "plyfs kept 1";
-/// Maximum size of a record in bytes.
-const MAX_RECORD_BYTES: u64 = 64 << 20;
+use crate::union::copy_up::copy_consistently;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation};
 
 /// A file that is still being written, and its copy for a snapshot.
 pub(crate) struct DirectFileCopy {
@@ -132,113 +128,18 @@ pub(crate) fn write_record(member: &BranchMember, kept: &[DirectFileCopy]) -> Re
         return Ok(None);
     }
     let root = member.root.path()?;
-    let mut text = format!("{RECORD_HEADER}\n");
+    let mut locations = Vec::with_capacity(kept.len());
     for one in kept {
         let NodeLocation::At(above) = one.node.location() else { continue };
         let directory = above.directory.instance_in(&one.member).ok_or(Errno::ESTALE)?.path()?;
-        let below = directory.strip_prefix(&root[..]).ok_or(Errno::ESTALE)?;
-        let digits = [one.copy.as_bytes(), below, above.stored.as_bytes()].map(identity::to_hex);
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{} /{} {} {}", digits[0], digits[1], digits[2], one.node.leftmost().ino);
+        let directory = directory.strip_prefix(&root[..]).ok_or(Errno::ESTALE)?.to_vec();
+        let (copy, name, ino) = (one.copy.clone(), above.stored, one.node.leftmost().ino);
+        locations.push(FileLocation { copy, directory, name, ino });
     }
-    text.push_str("end\n");
     let (work, name) = (member.work.directory()?, member.work.unused_name_for(EntryPurpose::DirectFiles));
-    let written = write(&work, name.as_name(), text.as_bytes());
+    let written = direct_file_record::write_record(&work, name.as_name(), &locations);
     if written.is_err() {
         member.work.discard(&name);
     }
     written.map(|()| Some(name))
-}
-
-fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
-    let server = Caller::server();
-    let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
-    let file = work.create(&server, name, &creation)?.file;
-    work::write_all(&*file, 0, text)?;
-    file.fsync(&server, false)
-}
-
-/// Puts back the files that were in transit when a server was interrupted, in the layer with this root. A record that was not
-/// written to its end is ignored: nothing was in transit.
-///
-/// # Errors
-/// Errors from putting them back, and [`LATER_VERSION`] for a record of a later version: the record and the files stay.
-pub(crate) fn restore_interrupted(root: &VnodeRef, work: &VnodeRef, record: Name<'_>) -> Result<()> {
-    let entry = work.lookup(&Caller::server(), record)?;
-    if entry.attributes.is_directory() || entry.attributes.size > MAX_RECORD_BYTES {
-        return Ok(());
-    }
-    let text = String::from_utf8(work::read_all(&entry, MAX_RECORD_BYTES)?).unwrap_or_default();
-    if work::is_later_version(&text, RECORD_HEADER) {
-        return Err(LATER_VERSION);
-    }
-    let locations = decode_record(&text).unwrap_or_default();
-    locations.iter().try_for_each(|location| location.restore(root, work))
-}
-
-/// Former location of a file.
-#[derive(Debug, PartialEq, Eq)]
-struct FileLocation {
-    /// Name of its copy in the work directory.
-    copy: NameBuf,
-    /// Path of its directory from the root of the layer.
-    directory: Vec<u8>,
-    name: NameBuf,
-    ino: u64,
-}
-
-/// The locations in a record, if it is complete.
-fn decode_record(text: &str) -> Option<Vec<FileLocation>> {
-    let body = text.strip_prefix(RECORD_HEADER)?.strip_prefix('\n')?.strip_suffix("end\n")?;
-    body.lines().map(FileLocation::decode).collect()
-}
-
-impl FileLocation {
-    fn decode(line: &str) -> Option<Self> {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [copy, directory, name, ino] = words[..] else { return None };
-        let name_of = |digits| NameBuf::new(identity::from_hex(digits)?).ok();
-        Some(Self {
-            copy: name_of(copy)?,
-            directory: identity::from_hex(directory.strip_prefix('/')?)?,
-            name: name_of(name)?,
-            ino: ino.parse().ok()?,
-        })
-    }
-
-    /// Puts the file back if it is where its copy was, or the copy if nothing is at the location.
-    fn restore(&self, root: &VnodeRef, work: &VnodeRef) -> Result<()> {
-        let server = Caller::server();
-        let Some(there) = work::find(work, self.copy.as_name())? else { return Ok(()) };
-        let mut directory = root.clone();
-        for name in self.directory.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
-            directory = directory.lookup(&server, Name::new(name)?)?.vnode;
-        }
-        let (copy, name) = (self.copy.as_name(), self.name.as_name());
-        if there.attributes.ino != self.ino && work::find(&directory, name)?.is_some() {
-            return Ok(());
-        }
-        keeping_times(&directory, || work.rename_verified(&server, copy, &directory, name, RenameMode::Replace))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn truncated_record_is_ignored() {
-        let text = format!("{RECORD_HEADER}\n61 / 62 7\n6162 /612f62 ff {}\nend\n", u64::MAX);
-        let location = |copy: &[u8], directory: &[u8], name: &[u8], ino| {
-            let name_of = |bytes: &[u8]| NameBuf::new(bytes.to_vec()).unwrap();
-            FileLocation { copy: name_of(copy), directory: directory.to_vec(), name: name_of(name), ino }
-        };
-        assert_eq!(
-            decode_record(&text),
-            Some(vec![location(b"a", b"", b"b", 7), location(b"ab", b"a/b", b"\xff", u64::MAX)])
-        );
-        for length in 0..text.len() {
-            assert_eq!(decode_record(&text[..length]), None, "cut after {length} bytes");
-        }
-    }
 }

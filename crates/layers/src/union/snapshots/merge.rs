@@ -10,15 +10,17 @@ use vnode::progress::object_done;
 use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef};
 
 use crate::union::branch::branches::{BranchMember, BranchSlot};
+use crate::union::branch::entry_purpose::EntryPurpose;
+use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};
+use crate::union::branch::objects;
+use crate::union::branch::state_directory;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout::{self, EntryMeaning};
-use crate::union::branch::work::EntryPurpose;
-use crate::union::branch::{links, work};
 use crate::union::copy_up::{copy_attributes, replace_attributes};
-use crate::union::identity::Identity;
-use crate::union::node::{Instance, UNCOUNTED_NAMES};
-use crate::union::operations::lookup::LookupResult;
+use crate::union::lookup::search::LookupResult;
+use crate::union::lookup::shared_copies;
 use crate::union::state::Union;
+use crate::union::state::instance::Instance;
 
 /// A merge in progress.
 pub(crate) struct LayerMerge<'a> {
@@ -99,7 +101,7 @@ impl LayerMerge<'_> {
         self.lower.work.undo_unfinished()?;
         // Lower parts in transit are identified by the handles of their directories, which a copy of the branch does not
         // preserve.
-        let taken = Self::keys_in_transit(&self.lower.work.state_directory(work::WorkDirectory::MERGE_TRANSIT)?)?;
+        let taken = Self::keys_in_transit(&self.lower.work.state_directory(state_directory::MERGE_TRANSIT)?)?;
         let directories = moved_directories(&self.upper.root, &taken)?;
         let known: HashSet<&NameBuf> = directories.iter().map(|directory| &directory.key).collect();
         if taken.iter().any(|key| !known.contains(key)) {
@@ -110,7 +112,7 @@ impl LayerMerge<'_> {
 
     /// Keys of the lower parts that were taken out and have not reached their places.
     fn keys_in_transit(directory: &VnodeRef) -> Result<HashSet<NameBuf>> {
-        Ok(work::entries(directory)?.into_iter().map(|(name, _)| name).collect())
+        Ok(objects::entries(directory)?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// Moves all changes.
@@ -163,7 +165,7 @@ impl LayerMerge<'_> {
     fn prepare_pair(&self, mut pair: DirectoryPair) -> Result<PreparedPair> {
         let DirectoryPair { upper, lower, below, .. } = &mut pair;
         if whiteout::is_opaque(upper)? {
-            for (name, _) in work::entries(lower)? {
+            for (name, _) in objects::entries(lower)? {
                 if whiteout::meaning(name.as_bytes()) != EntryMeaning::Mark {
                     self.remove_object(lower, name.as_name())?;
                 }
@@ -172,13 +174,13 @@ impl LayerMerge<'_> {
             below.clear();
         }
         // Whiteouts first: a whiteout beside its object says that the object hides the lower branches.
-        let (objects, marks): (Vec<_>, Vec<_>) = work::entries(upper)?
+        let (objects, marks): (Vec<_>, Vec<_>) = objects::entries(upper)?
             .into_iter()
             .map(|(name, _)| name)
             .partition(|name| matches!(whiteout::meaning(name.as_bytes()), EntryMeaning::Object(_)));
         for name in marks {
             let Some(stored) = whiteout::hidden_name(name.as_bytes()) else { continue };
-            match work::find(upper, stored)? {
+            match objects::find(upper, stored)? {
                 None => self.hide(lower, stored, below)?,
                 Some(entry) if entry.attributes.is_directory() => {
                     whiteout::set_opaque(&entry.vnode, self.format())?;
@@ -201,12 +203,12 @@ impl LayerMerge<'_> {
     ) -> Result<Option<DirectoryPair>> {
         let server = Caller::server();
         object_done();
-        let Some(entry) = work::find(upper, name)? else { return Ok(None) };
+        let Some(entry) = objects::find(upper, name)? else { return Ok(None) };
         if whiteout::is_whiteout_device(&entry)? {
             self.hide(lower, name, below)?;
             return upper.unlink_verified(&server, name).map(|()| None);
         }
-        let there = work::find(lower, name)?;
+        let there = objects::find(lower, name)?;
         let merges = there.as_ref().is_some_and(|there| there.attributes.is_directory())
             && entry.attributes.is_directory()
             && !whiteout::is_opaque(&entry.vnode)?;
@@ -245,7 +247,7 @@ impl LayerMerge<'_> {
 
     /// Removes the lower layer's object of that name, and hides the branches below.
     fn hide(&self, lower: &VnodeRef, name: Name<'_>, below: &[Instance]) -> Result<()> {
-        if work::find(lower, name)?.is_some() {
+        if objects::find(lower, name)?.is_some() {
             self.remove_object(lower, name)?;
         }
         whiteout::remove(lower, name)?;
@@ -255,7 +257,7 @@ impl LayerMerge<'_> {
     /// Moves the lower parts of moved directories within the lower layer. First all are taken out of their places, since one
     /// may move to where another was.
     fn move_lower_parts(&self) -> Result<()> {
-        let transit = self.lower.work.state_directory(work::WorkDirectory::MERGE_TRANSIT)?;
+        let transit = self.lower.work.state_directory(state_directory::MERGE_TRANSIT)?;
         let taken = Self::keys_in_transit(&transit)?;
         let directories = moved_directories(&self.upper.root, &taken)?;
         // Deepest first: a path stays valid as long as nothing above it has moved.
@@ -281,7 +283,7 @@ impl LayerMerge<'_> {
     /// its path from the lower layer to the branches below may differ from the path from the upper layer.
     fn detach_lower_part(&self, directory: &MovedUpperDirectory, transit: &VnodeRef) -> Result<()> {
         let Some(path) = &directory.lower_path else { return Ok(()) };
-        if work::find(transit, directory.key.as_name())?.is_some() {
+        if objects::find(transit, directory.key.as_name())?.is_some() {
             // Done by an interrupted merge.
             return Ok(());
         }
@@ -318,7 +320,7 @@ impl LayerMerge<'_> {
         transit: &VnodeRef,
     ) -> Result<()> {
         let server = Caller::server();
-        if work::find(transit, directory.key.as_name())?.is_none() {
+        if objects::find(transit, directory.key.as_name())?.is_none() {
             return Ok(());
         }
         let Some((name, above)) = path.split_last() else { return Ok(()) };
@@ -333,7 +335,7 @@ impl LayerMerge<'_> {
         whiteout::remove(&upper, name.as_name())?;
         whiteout::remove_opaque(&moved)?;
         whiteout::remove_redirect(&moved)?;
-        if work::find(&lower, name.as_name())?.is_some() {
+        if objects::find(&lower, name.as_name())?.is_some() {
             self.remove_object(&lower, name.as_name())?;
         }
         transit.rename_verified(&server, directory.key.as_name(), &lower, name.as_name(), RenameMode::NoReplace)?;
@@ -352,7 +354,7 @@ impl LayerMerge<'_> {
                 (in_lower, below) = (None, further(name.as_bytes()));
                 continue;
             };
-            match work::find(&above, name.as_name())? {
+            match objects::find(&above, name.as_name())? {
                 Some(entry) if entry.attributes.is_directory() => {
                     below = match whiteout::redirect(&entry.vnode)? {
                         Some(elsewhere) if elsewhere.starts_with(b"/") => Some(elsewhere),
@@ -377,7 +379,7 @@ impl LayerMerge<'_> {
     /// hides what the upper one hides. The lower part of a moved directory is already in place.
     fn ensure_directory_like(&self, upper: &VnodeRef, lower: &VnodeRef, name: Name<'_>) -> Result<VnodeRef> {
         let server = Caller::server();
-        let there = work::find(lower, name)?;
+        let there = objects::find(lower, name)?;
         let directory = upper.lookup(&server, name)?.vnode;
         let is_opaque = hides(upper, name, &directory)?;
         if let Some(entry) = there.as_ref().filter(|entry| !is_opaque && entry.attributes.is_directory()) {
@@ -413,7 +415,7 @@ impl LayerMerge<'_> {
     fn identity_of(&self, object: &VnodeRef, ino: u64) -> Result<Identity> {
         match Identity::stored_origin(object)? {
             Some((identity, _)) => Ok(identity),
-            None => Identity::native(&self.lower.base, &object.handle(), ino),
+            None => Identity::native(&self.lower.base.numbers, &object.handle(), ino),
         }
     }
 
@@ -431,7 +433,7 @@ impl LayerMerge<'_> {
             let copy = links.lookup(&Caller::server(), name.as_name())?.vnode;
             Ok((name, copy))
         };
-        work::entries(&links)?.into_iter().map(copy).collect()
+        objects::entries(&links)?.into_iter().map(copy).collect()
     }
 
     /// Gives each of these copies' originals in the lower layer one more name, out of sight, so that each name that is left
@@ -469,7 +471,7 @@ impl LayerMerge<'_> {
     ) -> Result<()> {
         let mut stack = Vec::from_iter((!copies.is_empty()).then(|| self.lower.root.clone()));
         while let Some(directory) = stack.pop() {
-            for (name, _) in work::entries(&directory)? {
+            for (name, _) in objects::entries(&directory)? {
                 if name.as_bytes() == whiteout::STATE_DIRECTORY {
                     continue;
                 }
@@ -480,7 +482,7 @@ impl LayerMerge<'_> {
                     continue;
                 }
                 let identity = self.identity_of(&vnode, attributes.ino)?;
-                let copy = copies.get(&links::link_name(&identity));
+                let copy = copies.get(&shared_copies::link_name(&identity));
                 if let Some(copy) = copy.filter(|copy| copy.handle() != vnode.handle()) {
                     visit(&directory, name.as_name(), &vnode, copy)?;
                 }
@@ -518,7 +520,7 @@ impl LayerMerge<'_> {
     /// Removes an object from the lower layer. If it is the only copy of a file with several names, all of these names have
     /// been removed: removing one would have made a copy in the upper layer.
     fn remove_object(&self, directory: &VnodeRef, name: Name<'_>) -> Result<()> {
-        if let Some(entry) = work::find(directory, name)? {
+        if let Some(entry) = objects::find(directory, name)? {
             self.forget_older_copies(&entry)?;
         }
         let taken = self.lower.work.stash(directory, name)?;
@@ -568,7 +570,7 @@ fn moved_directories(root: &VnodeRef, taken: &HashSet<NameBuf>) -> Result<Vec<Mo
             // A sibling's name, as overlayfs may write it: it cannot be located once its directory has been merged.
             return Err(Errno::EXDEV);
         }
-        let key = links::handle_name(&entry.vnode.handle());
+        let key = shared_copies::handle_name(&entry.vnode.handle());
         if lower_path.is_some() || taken.contains(&key) {
             found.push(MovedUpperDirectory {
                 shared,
@@ -590,7 +592,7 @@ fn subdirectories(directory: &VnodeRef) -> Result<Vec<NameBuf>> {
     let may_be = |(name, kind): &(NameBuf, Option<FileKind>)| {
         matches!(kind, None | Some(FileKind::Directory)) && name.as_bytes() != whiteout::STATE_DIRECTORY
     };
-    Ok(work::entries(directory)?.into_iter().filter(may_be).map(|(name, _)| name).collect())
+    Ok(objects::entries(directory)?.into_iter().filter(may_be).map(|(name, _)| name).collect())
 }
 
 /// Removes the link entries of the copies of a file, or of all files in a directory.
@@ -599,11 +601,11 @@ fn forget_copies(links: &VnodeRef, entry: &Entry) -> Result<()> {
     let mut left = vec![entry.clone()];
     while let Some(entry) = left.pop() {
         if entry.attributes.is_directory() {
-            for (name, _) in work::entries(&entry.vnode)? {
+            for (name, _) in objects::entries(&entry.vnode)? {
                 left.push(entry.vnode.lookup(&server, name.as_name())?);
             }
         } else if let Some((identity, _)) = Identity::stored_origin(&entry.vnode)? {
-            match links.unlink_verified(&server, links::link_name(&identity).as_name()) {
+            match links.unlink_verified(&server, shared_copies::link_name(&identity).as_name()) {
                 Err(Errno::ENOENT) => {}
                 result => result?,
             }

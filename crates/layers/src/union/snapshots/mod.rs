@@ -14,15 +14,15 @@ use std::time::Duration;
 use vnode::{Caller, Control, ControlError, Errno, NameBuf, Result, Vnode};
 
 use super::branch::branches::{BranchMember, BranchSlot, Branches};
-use super::branch::claim::is_only_described;
 use super::branch::history::{self, History, Snapshot};
 use super::branch::lease::command_errno;
+use super::branch::only_described::is_only_described;
 use super::branch::register::BranchRegister;
-use super::commands::{CommandArguments, Groups, refused};
+use super::change::Groups;
+use super::command_arguments::{CommandArguments, refused};
 use super::copy_up::copy_attributes;
-use super::node::NodeLocation;
 use super::settings::NAME;
-use super::state::Union;
+use super::state::{NodeLocation, Union};
 use crate::BranchMode;
 use direct_files::DirectFileCopy;
 use merge::LayerMerge;
@@ -135,18 +135,17 @@ impl Union {
     /// Copies files that the kernel may be writing directly: the copies are for the snapshot, and the files stay in use.
     fn copy_direct_files(&self, member: &Arc<BranchMember>) -> std::result::Result<Vec<DirectFileCopy>, ControlError> {
         let mut kept: Vec<DirectFileCopy> = Vec::new();
-        for file in self.direct_files_in(member) {
-            let node = Arc::clone(&file.node);
+        for node in self.direct_files_in(member) {
             if kept.iter().any(|kept| Arc::ptr_eq(&kept.node, &node))
                 || matches!(node.location(), NodeLocation::Nowhere)
             {
                 continue;
             }
-            match DirectFileCopy::new(node, member) {
+            match DirectFileCopy::new(Arc::clone(&node), member) {
                 Ok(one) => kept.push(one),
                 Err(error) => {
                     kept.iter().for_each(|kept| member.work.discard(&kept.copy));
-                    let path = file.node.path().unwrap_or_default();
+                    let path = node.path().unwrap_or_default();
                     let path = String::from_utf8_lossy(&path).into_owned();
                     return Err(refused(&match error {
                         Errno::EMLINK => format!("{path} is open and has several names; close it"),
@@ -322,7 +321,7 @@ impl Union {
         let is_new = history.merging.is_none();
         if let Err(error) = merge.fill_metacopies() {
             if !is_new {
-                lower.base.set_half_merged(true);
+                lower.base.health.set_half_merged(true);
                 self.retry_merges_in_background();
             }
             return Err(ControlError::Failed(command_errno(error)));
@@ -340,7 +339,7 @@ impl Union {
         }
         // A failure rarely repeats, and halfway users would miss what is in transit.
         if let Err(error) = if is_new { merge.run() } else { merge.rerun() }.or_else(|_| merge.rerun()) {
-            lower.base.set_half_merged(true);
+            lower.base.health.set_half_merged(true);
             self.retry_merges_in_background();
             return Err(match error {
                 Errno::ESTALE => refused(
@@ -350,7 +349,7 @@ impl Union {
                 error => ControlError::Failed(command_errno(error)),
             });
         }
-        lower.base.set_half_merged(false);
+        lower.base.health.set_half_merged(false);
         history.merging = None;
         history.snapshots.remove(position);
         match history.snapshots.get_mut(position) {

@@ -5,12 +5,22 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::NameCache;
-
 /// Cost of a cached directory besides its names.
 const DIRECTORY_COST_NAMES: usize = 16;
 /// Minimum number of caches in the queue at which dead ones are removed.
 const MIN_SWEEP_LENGTH: usize = 1024;
+
+/// A cache that holds names of a budget.
+pub(crate) trait EvictableCache: Send + Sync {
+    /// Returns whether it has been used since this was last called.
+    fn take_used(&self) -> bool;
+
+    /// Records that it is no longer queued: anything that it caches from here on queues it again.
+    fn leave_queue(&self);
+
+    /// Drops its contents.
+    fn forget(&self);
+}
 
 /// A limit on the number of names, and the caches that hold them.
 pub(crate) struct NameBudget {
@@ -21,7 +31,7 @@ pub(crate) struct NameBudget {
 
 /// Caches that may hold names, each once, in order of insertion.
 struct CacheQueue {
-    queue: VecDeque<Weak<NameCache>>,
+    queue: VecDeque<Weak<dyn EvictableCache>>,
     sweep_at: usize,
 }
 
@@ -32,7 +42,7 @@ impl NameBudget {
     }
 
     /// Queues a cache that now holds something.
-    pub(crate) fn enqueue(&self, cache: Weak<NameCache>) {
+    pub(crate) fn enqueue(&self, cache: Weak<dyn EvictableCache>) {
         let mut caches = self.lock();
         if caches.queue.len() >= caches.sweep_at {
             caches.queue.retain(|cache| cache.strong_count() > 0);
@@ -50,18 +60,17 @@ impl NameBudget {
     }
 
     /// Removes the next cache to be evicted from the queue.
-    fn next(&self) -> Option<Arc<NameCache>> {
+    fn next(&self) -> Option<Arc<dyn EvictableCache>> {
         let mut caches = self.lock();
         // A cache in use is skipped, once.
         for _ in 0..=2 * caches.queue.len() {
             let cache = caches.queue.pop_front()?;
             let Some(found) = cache.upgrade() else { continue };
-            if found.is_used.swap(false, Ordering::Relaxed) {
+            if found.take_used() {
                 caches.queue.push_back(cache);
                 continue;
             }
-            // Anything that it caches from here on queues it again.
-            found.is_queued.store(false, Ordering::SeqCst);
+            found.leave_queue();
             return Some(found);
         }
         None

@@ -12,15 +12,16 @@ mod budget;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hashbrown::HashSet;
 use vnode::{Attributes, Caller, FileKind, Name, Result, Timestamp, VnodeRef};
 
-use super::directory_marks::is_settled;
+use crate::union::branch::directory_marks::is_settled;
+use crate::union::branch::encoding::hash;
+use crate::union::branch::health::CACHE_LIFETIME;
 use crate::union::branch::whiteout;
-use crate::union::identity::hash;
-use budget::{BudgetCharge, NameBudget};
+use budget::{BudgetCharge, EvictableCache, NameBudget};
 
 /// Number of names that can be read for about the cost of one miss.
 const NAMES_PER_MISS: u32 = 16;
@@ -30,9 +31,6 @@ const INITIAL_READ_LIMIT: u32 = 512;
 const MAX_DIRECTORY_NAMES: u32 = 1 << 15;
 /// Maximum number of names in the caches of all directories together. One takes up to 20 bytes.
 const MAX_CACHED_NAMES: usize = 1 << 20;
-/// Time after which a directory is checked for others' changes. A branch that was found healthy is trusted for as long when it
-/// reports that something does not exist.
-pub(crate) const CACHE_LIFETIME: Duration = Duration::from_millis(20);
 /// Maximum number of changed names before the directory is read again.
 const MAX_CHANGED_NAMES: usize = 4096;
 
@@ -280,12 +278,6 @@ impl NameCache {
         }
     }
 
-    fn forget(&self) {
-        if self.read().is_some() {
-            self.replace(&mut self.write(), None);
-        }
-    }
-
     /// Number of misses before the directory is read.
     fn miss_threshold(&self) -> u32 {
         1 + self.size.load(Ordering::Relaxed) / NAMES_PER_MISS
@@ -319,7 +311,8 @@ impl NameCache {
     fn set(&self, contents: &mut Option<Box<CacheContents>>, to: Option<CacheContents>) {
         *contents = to.map(Box::new);
         if contents.is_some() && !self.is_queued.swap(true, Ordering::SeqCst) {
-            self.budget.enqueue(Weak::clone(&self.this));
+            let cache: Weak<dyn EvictableCache> = self.this.clone();
+            self.budget.enqueue(cache);
         }
     }
 
@@ -336,6 +329,22 @@ impl NameCache {
 
     fn read(&self) -> RwLockReadGuard<'_, Option<Box<CacheContents>>> {
         self.contents.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EvictableCache for NameCache {
+    fn take_used(&self) -> bool {
+        self.is_used.swap(false, Ordering::Relaxed)
+    }
+
+    fn leave_queue(&self) {
+        self.is_queued.store(false, Ordering::SeqCst);
+    }
+
+    fn forget(&self) {
+        if self.read().is_some() {
+            self.replace(&mut self.write(), None);
+        }
     }
 }
 

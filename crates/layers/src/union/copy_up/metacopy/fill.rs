@@ -6,16 +6,17 @@
 
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, OpenFile, OpenFileRef, OpenFlags, Result, SetAttributes, SetTime,
-    Timestamp, VnodeRef, XattrMode,
+    VnodeRef, XattrMode,
 };
 
-use super::mark::{self, is_marked};
 use crate::copies::copy_data;
+use crate::union::branch::entry_purpose::EntryPurpose;
 use crate::union::branch::lease::open_without_wait;
+use crate::union::branch::metacopy_mark;
+use crate::union::branch::metacopy_mark::is_marked;
 use crate::union::branch::verified::VerifiedOperations;
-use crate::union::branch::work::EntryPurpose;
-use crate::union::copy_up::TruncateStep;
-use crate::union::node::Instance;
+use crate::union::copy_up::extent::TruncateStep;
+use crate::union::state::instance::Instance;
 
 const CAPABILITY: &[u8] = b"security.capability";
 const SET_ID: u32 = 0o6000;
@@ -34,7 +35,7 @@ pub(crate) fn fill(writer: &Caller, copy: &Instance, data: &VnodeRef) -> Result<
     let is_noted = work.link_verified(writer, vnode, note.as_name()).is_ok();
     let filled = write(writer, vnode, data, &before, before.size);
     let restored = restore(vnode, &before, capability);
-    let done = filled.and(restored).and_then(|()| mark::remove(vnode));
+    let done = filled.and(restored).and_then(|()| metacopy_mark::remove(vnode));
     if is_noted {
         member.work.discard(&note);
     }
@@ -78,7 +79,7 @@ fn truncate_copy(
     if let Some(data) = data {
         write(writer, copy, data, &copy.getattr(&server)?, size)?;
     }
-    mark::remove(copy)
+    metacopy_mark::remove(copy)
 }
 
 /// Returns whether a truncated copy looks as after truncate(2) except for its data: nothing else changes with these.
@@ -90,19 +91,6 @@ pub(crate) fn can_truncate(copy: &Instance, size: u64) -> Result<bool> {
 /// Returns whether a write clears privileges of the file that could not be restored atomically.
 pub(crate) fn loses_privileges(file: &VnodeRef, attributes: &Attributes) -> Result<bool> {
     Ok(attributes.mode & SET_ID != 0 || capability(file)?.is_some())
-}
-
-/// Restores the modification time of a file whose data have not been filled in.
-///
-/// # Errors
-/// Errors from finding out whether they have been.
-pub(crate) fn restore_mtime(file: &VnodeRef, mtime: Timestamp) -> Result<()> {
-    if is_marked(file)? {
-        let times = SetAttributes { mtime: Some(SetTime::To(mtime)), ..SetAttributes::default() };
-        // The remaining recovery does not depend on it.
-        let _ = file.setattr(&Caller::server(), &times);
-    }
-    Ok(())
 }
 
 fn write(writer: &Caller, copy: &VnodeRef, data: &VnodeRef, before: &Attributes, size: u64) -> Result<()> {

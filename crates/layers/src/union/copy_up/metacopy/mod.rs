@@ -6,23 +6,22 @@
 //! does not change the branches below one with such copies.
 
 mod fill;
-mod mark;
 mod open;
 
 use std::sync::atomic::Ordering;
 
 use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, OpenFileRef, OpenFlags, Result, VnodeRef};
 
-use super::{DataExtent, TruncateStep};
+use super::extent::{DataExtent, TruncateStep};
 use crate::BranchMode;
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::identity::Identity;
 use crate::union::branch::lease::open_without_wait;
+use crate::union::branch::metacopy_mark;
+use crate::union::branch::metacopy_mark::{MetacopyMark, NewMetacopyMark, is_marked};
 use crate::union::branch::whiteout;
-use crate::union::identity::Identity;
-use crate::union::node::{Instance, Node, NodeLocation};
-use crate::union::state::Union;
-pub(crate) use fill::restore_mtime;
-pub(crate) use mark::{MetacopyMark, NewMetacopyMark, is_marked};
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation, Union};
 pub(crate) use open::MetadataOnlyFile;
 
 /// A name in directories of several branches, leftmost first.
@@ -113,7 +112,7 @@ impl Union {
         if self.knows_branch_of(origin) && base.file_system.properties().promises.persistent_handles {
             let own = match Identity::stored_origin(&file.vnode)? {
                 Some((own, _)) => own,
-                None => Identity::native(base, &file.vnode.handle(), file.ino)?,
+                None => Identity::native(&base.numbers, &file.vnode.handle(), file.ino)?,
             };
             return Ok(own.handle == origin.handle);
         }
@@ -154,7 +153,7 @@ impl Union {
         let links = member.work.existing_links()?;
         let mut stack: Vec<VnodeRef> = links.into_iter().chain([member.root.clone()]).collect();
         while let Some(directory) = stack.pop() {
-            for (name, kind) in crate::union::branch::work::entries(&directory)? {
+            for (name, kind) in crate::union::branch::objects::entries(&directory)? {
                 let may_be_either = matches!(kind, None | Some(FileKind::Directory | FileKind::Regular));
                 if !may_be_either || name.as_bytes() == whiteout::STATE_DIRECTORY {
                     continue;
@@ -248,7 +247,7 @@ impl Node {
             }
             self.record_arrival();
             self.copy_count.fetch_add(1, Ordering::Release);
-            self.union.mount_state.invalidate_views(&self.union);
+            self.union.invalidate_views();
         }
         self.move_followers();
         Ok(())
@@ -287,7 +286,7 @@ impl Node {
         let name = mark.path.as_deref().unwrap_or(above.stored.as_bytes());
         let path = [&above.directory.lower_path(&copy.member)?, &b"/"[..], name].concat();
         let writer = Caller::server().at_expense_of(caller);
-        if mark::set_path(&writer, &copy.vnode, &path)? {
+        if metacopy_mark::set_path(&writer, &copy.vnode, &path)? {
             Ok(())
         } else {
             self.fill_data(caller, DataExtent::All, None)

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use vnode::{Caller, Errno, Name, Result, VnodeRef};
 
 use crate::union::branch::branches::BranchMember;
-use crate::union::node::{Instance, Node};
-use crate::union::operations::lookup::SearchResult;
+use crate::union::lookup::search::SearchResult;
+use crate::union::state::Node;
+use crate::union::state::instance::Instance;
 
 /// A name in a directory of the union.
 #[derive(Clone, Copy)]

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use vnode::{Caller, Errno, FileKind, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::endpoint::RenameEndpoint;
+use super::recovery;
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::objects::sync_directory;
 use crate::union::branch::rename_records::{self, RenameRecord};
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout::{self, WhiteoutFormat};
-use crate::union::branch::write_order::{are_unordered, sync_directory};
-use crate::union::node::Instance;
-use crate::union::operations::lookup::LookupResult;
+use crate::union::branch::write_order::are_unordered;
+use crate::union::lookup::search::LookupResult;
 use crate::union::operations::remove::{ReachedObject, reachable_objects};
+use crate::union::state::instance::Instance;
 
 /// A completed rename.
 struct CompletedRename {
@@ -89,11 +91,11 @@ impl BranchRename<'_> {
     /// is on disk as well: only then may the record be dropped.
     fn remove_in(&self, member: &BranchMember, object: &rename_records::RecordedObject) -> Result<bool> {
         if !member.is_unordered_with(self.member) {
-            return rename_records::remove_recorded(member, object).map(|()| true);
+            return recovery::remove_recorded(member, object).map(|()| true);
         }
         self.sync_target()?;
-        rename_records::remove_recorded(member, object)?;
-        Ok(rename_records::sync_removal(member, object).is_ok())
+        recovery::remove_recorded(member, object)?;
+        Ok(recovery::sync_removal(member, object).is_ok())
     }
 
     /// Puts the device into the source's place. If that fails, the next union of these branches finds the record.
@@ -152,7 +154,7 @@ impl BranchRename<'_> {
             }
             exchanged => exchanged.map_err(give_up)?,
         }
-        if let Err(error) = rename_records::remove_recorded(self.member, &emptied) {
+        if let Err(error) = recovery::remove_recorded(self.member, &emptied) {
             // Everything is undone; if it cannot be, the record stays.
             return Err(if self.exchange().is_ok() { give_up(error) } else { error });
         }

@@ -4,8 +4,8 @@ use vnode::{Caller, Errno, RenameMode, Result};
 
 use super::endpoint::RenameEndpoint;
 use crate::union::branch::whiteout;
-use crate::union::node::{Instance, instances_from};
-use crate::union::operations::lookup::SearchResult;
+use crate::union::lookup::search::SearchResult;
+use crate::union::state::instance::{Instance, instances_from};
 
 /// Lowest position at which the source may be so that no object of the target's name hides it.
 pub(crate) fn lowest_position(target: RenameEndpoint<'_>, there: &SearchResult, mode: RenameMode) -> Result<usize> {

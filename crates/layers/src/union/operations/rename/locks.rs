@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use vnode::{Name, Result};
 
 use super::endpoint::RenameEndpoint;
-use crate::union::node::{NameChanges, NodeWriteGuard};
+use crate::union::state::guards::{NameChanges, NodeWriteGuard};
 
 /// Locks of both directories, and before them the one that serializes moves, so that no directory is moved into itself.
 pub(crate) struct RenameLocks<'a> {

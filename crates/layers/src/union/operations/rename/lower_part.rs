@@ -6,8 +6,8 @@ use vnode::{Caller, Errno, Name, Result};
 
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::whiteout;
-use crate::union::node::{Instance, Node, NodeLocation};
-use crate::union::state::Union;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation, Union};
 
 impl Node {
     /// Stores in a directory of several branches a redirect to its lower part, so that a whiteout of its name hides nothing of

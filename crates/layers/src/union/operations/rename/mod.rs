@@ -6,20 +6,22 @@ pub(crate) mod in_branch;
 mod limit;
 mod locks;
 pub(crate) mod lower_part;
+mod recovery;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use vnode::{AccessMode, Caller, Errno, FileKind, Name, NameBuf, RenameMode, Result};
 
-use super::lookup::{LookupResult, SearchResult};
 use crate::union::branch::branches::BranchMember;
+use crate::union::branch::objects::sync_directory;
 use crate::union::branch::verified::VerifiedOperations;
 use crate::union::branch::whiteout;
-use crate::union::branch::write_order::sync_directory;
-use crate::union::copy_up::DataExtent;
-use crate::union::node::{Instance, Node, NodeLocation};
+use crate::union::copy_up::extent::DataExtent;
+use crate::union::lookup::search::{LookupResult, SearchResult};
 use crate::union::settings::DeletionPolicy;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation};
 use endpoint::RenameEndpoint;
 use in_branch::BranchRename;
 use limit::{lowest_position, lowest_position_below};

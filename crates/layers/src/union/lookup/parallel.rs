@@ -1,86 +1,21 @@
 //! Parallel queries of several branches: if branches are slow, as over a network, an operation takes as long as the slowest of
 //! them, not as all together; and if it has many to query, another CPU helps.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
-use vnode::{Cancellation, Errno, Latency, Result};
+use vnode::{Cancellation, Errno, Result};
 
-use crate::union::node::Instance;
-use crate::union::operations::helpers;
+use super::helpers;
+use crate::union::branch::latency::{QueryThread, QueryThreads};
+use crate::union::state::instance::Instance;
 
-/// Latency in microseconds from which a branch is slow: having a thread query it costs a tenth of that.
-const SLOW_LATENCY_MICROS: u32 = 500;
 /// Minimum number of instances, and (`MIN_HELPED_MICROS`) minimum time in microseconds that all together are expected
 /// to take, for which a helper is woken.
 const MIN_HELPED_INSTANCES: usize = 4;
 const MIN_HELPED_MICROS: u32 = 50;
-/// Maximum number of threads that query slow branches at a time.
-const MAX_QUERY_THREADS: usize = 64;
 /// Number of polls for a result that another thread is fetching before the waiting thread sleeps.
 const MAX_POLLS: usize = 64;
-
-/// Number of these threads.
-static QUERY_THREADS: AtomicUsize = AtomicUsize::new(0);
-
-/// Latency of a branch.
-#[derive(Default)]
-pub(crate) struct BranchLatency {
-    queries: Latency,
-    threads: Arc<QueryThreads>,
-}
-
-/// Threads that are querying a branch. They may continue when their result is no longer needed.
-#[derive(Default)]
-struct QueryThreads {
-    count: Mutex<usize>,
-    thread_ended: Condvar,
-}
-
-/// One of these threads, also counted in [`QUERY_THREADS`], until it is dropped.
-struct QueryThread(Arc<QueryThreads>);
-
-impl BranchLatency {
-    /// Runs a query of the branch, and records how long it takes.
-    pub(crate) fn measure<T>(&self, query: impl FnOnce() -> T) -> T {
-        self.queries.measure(query)
-    }
-
-    /// Waits until no thread is querying the branch, at most for the given time.
-    pub(crate) fn wait_idle(&self, limit: Duration) {
-        let count = lock(&self.threads.count);
-        drop(self.threads.thread_ended.wait_timeout_while(count, limit, |count| *count > 0));
-    }
-
-    /// Expected latency, in microseconds.
-    fn expected(&self) -> u32 {
-        self.queries.micros()
-    }
-
-    /// Returns whether the latency is so high that having a thread run the query adds little.
-    pub(crate) fn is_slow(&self) -> bool {
-        self.expected() >= SLOW_LATENCY_MICROS
-    }
-}
-
-impl QueryThread {
-    /// `None` if there are too many already.
-    fn new(threads: &Arc<QueryThreads>) -> Option<Self> {
-        *lock(&threads.count) += 1;
-        let thread_guard = Self(Arc::clone(threads));
-        (QUERY_THREADS.fetch_add(1, Ordering::Relaxed) < MAX_QUERY_THREADS).then_some(thread_guard)
-    }
-}
-
-impl Drop for QueryThread {
-    fn drop(&mut self) {
-        QUERY_THREADS.fetch_sub(1, Ordering::Relaxed);
-        *lock(&self.0.count) -= 1;
-        self.0.thread_ended.notify_all();
-    }
-}
 
 /// Results of queries that run in parallel: each is run by whoever takes it first, a thread of its own if it goes to a slow
 /// branch, a helper, which starts from the last one, or the caller.
@@ -321,19 +256,11 @@ pub(crate) fn for_each<T: Sync>(all: &[T], act: impl Fn(&T) -> Result<()> + Sync
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
 
     use super::*;
 
-    #[test]
-    fn latency_follows_measurements() {
-        let latency = BranchLatency::default();
-        assert!(!latency.is_slow());
-        (0..4).for_each(|_| latency.measure(|| thread::sleep(Duration::from_millis(2))));
-        assert!(latency.is_slow());
-        (0..100).for_each(|_| latency.measure(|| ()));
-        assert!(!latency.is_slow());
-    }
     /// Number of `count` queries that a helper has run; each is run once, by it or by the caller.
     fn helped(count: usize) -> usize {
         let asked = Arc::new((0..count).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
@@ -355,20 +282,6 @@ mod tests {
         drop(answers);
         assert!(asked.iter().all(|count| count.load(Ordering::SeqCst) == 1));
         helped
-    }
-
-    #[test]
-    fn wait_idle_waits_for_the_last_query_thread() {
-        let (latency, thread_ended) = (BranchLatency::default(), Arc::new(AtomicUsize::new(0)));
-        let (thread_guard, left) = (QueryThread::new(&latency.threads).unwrap(), Arc::clone(&thread_ended));
-        latency.wait_idle(Duration::from_millis(1));
-        thread::spawn(move || {
-            thread::sleep(Duration::from_millis(20));
-            left.store(1, Ordering::SeqCst);
-            drop(thread_guard);
-        });
-        latency.wait_idle(Duration::from_secs(60));
-        assert_eq!(thread_ended.load(Ordering::SeqCst), 1);
     }
 
     #[test]

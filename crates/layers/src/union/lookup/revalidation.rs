@@ -3,17 +3,15 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use vnode::{Caller, Errno, FileKind, Name, Result, VnodeRef};
+use vnode::{Caller, Errno, FileKind, Name, Result};
 
-use crate::union::branch::branches::BranchMember;
-use crate::union::branch::lease::{LEASE_CONFLICT, LeaseRetry};
-use crate::union::node::{Instance, Node, NodeLocation, ParentEntry};
-use crate::union::operations::lookup::LookupResult;
-use crate::union::state::Union;
+use super::search::LookupResult;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation, ParentEntry, Union};
 
 /// Time after which a directory is looked up again at its location: it may have been created or removed in another branch.
 const REVALIDATION_INTERVAL: Duration = Duration::from_secs(1);
@@ -60,54 +58,7 @@ fn spawn_revalidation(left: &Arc<Mutex<Vec<Arc<Node>>>>, sender: &Sender<()>) {
     let _ = thread::Builder::new().name("refresh".to_owned()).spawn(revalidate);
 }
 
-impl Union {
-    /// Begins an operation: the set of branches stays the same until the result is dropped. Must not be called by a holder of
-    /// an operation guard.
-    pub(crate) fn operation_guard(&self) -> RwLockReadGuard<'_, ()> {
-        self.mount_state.operation_guard()
-    }
-}
-
 impl Node {
-    /// Begins an operation on the object.
-    ///
-    /// # Errors
-    /// `ESTALE` if it was in a branch that has been removed.
-    pub(crate) fn begin_operation(self: &Arc<Self>) -> Result<RwLockReadGuard<'_, ()>> {
-        let guard = self.union.operation_guard();
-        self.revalidate()?;
-        Ok(guard)
-    }
-
-    /// Runs a read-only operation.
-    pub(crate) fn run_query<T>(self: &Arc<Self>, read: impl FnOnce(&Arc<Self>) -> Result<T>) -> Result<T> {
-        self.begin_operation().and_then(|_guard| read(self)).map_err(|error| self.reported_error(error))
-    }
-
-    /// Runs an operation that changes something. If a branch turns out to have become read-only, runs it once more with the
-    /// branch treated as if it had been configured so (Unionfs, section 2).
-    pub(crate) fn run_change<T>(self: &Arc<Self>, change: impl Fn(&Arc<Self>) -> Result<T>) -> Result<T> {
-        self.run_change_within(LeaseRetry::for_single_caller(), change)
-    }
-
-    /// Like [`Node::run_change`], with another bound on the wait for a conflicting lease.
-    pub(crate) fn run_change_within<T>(
-        self: &Arc<Self>,
-        mut lease_retry: LeaseRetry,
-        change: impl Fn(&Arc<Self>) -> Result<T>,
-    ) -> Result<T> {
-        loop {
-            self.union.retry_recovery();
-            self.union.apply_foreign_changes();
-            let changed = self.begin_operation().and_then(|_guard| change(self));
-            match changed {
-                Err(Errno::EROFS) if self.union.detect_read_only_branches() => {}
-                Err(LEASE_CONFLICT) => lease_retry.wait()?,
-                changed => return changed.map_err(|error| self.reported_error(error)),
-            }
-        }
-    }
-
     /// Revalidates the object after changes of the branches.
     pub(crate) fn revalidate(self: &Arc<Self>) -> Result<()> {
         let is_old = self.kind == FileKind::Directory && self.is_check_due();
@@ -205,7 +156,7 @@ impl Node {
         let (natural, names) = self.union.identity(&found.instances, found.kind())?;
         if natural.handle != self.identity.handle {
             // The branch of its identity is gone. While it is in use it keeps its identity.
-            self.union.table.add_handle(&natural.handle, self);
+            self.add_handle(&natural.handle);
         }
         if self.kind == FileKind::Directory {
             self.set_instances_at(found.generation, found.instances);
@@ -237,17 +188,5 @@ impl Union {
         let slots = self.branches.slots();
         let layer = slots.iter().rfind(|slot| Arc::ptr_eq(&slot.member.base, &instance.member.base))?;
         Some(Instance { member: Arc::clone(&layer.member), ..instance.clone() })
-    }
-}
-
-impl Instance {
-    /// Returns whether both are the same object of the same branch.
-    pub(crate) fn is_same(&self, other: &Instance) -> bool {
-        self.is_object(&other.member, &other.vnode)
-    }
-
-    /// Returns whether it is that object of that branch.
-    pub(crate) fn is_object(&self, member: &Arc<BranchMember>, vnode: &VnodeRef) -> bool {
-        Arc::ptr_eq(&self.member, member) && self.vnode.handle() == vnode.handle()
     }
 }

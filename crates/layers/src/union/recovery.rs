@@ -1,47 +1,16 @@
 //! Recovery: finishes interrupted work of an earlier server in branches that may be changed, once for each branch, and as soon
 //! as that is possible.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use vnode::Result;
 
-use super::branches::{BranchMember, BranchSlot};
-use super::claim::is_only_described;
-use crate::union::state::Union;
+use super::branch::branches::{BranchMember, BranchSlot};
+use super::branch::only_described::is_only_described;
+use super::state::Union;
 
-/// Time after which a failed recovery is retried, by an operation that changes something.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Upper bound on how long that waits for operations in progress.
 const RETRY_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// Whether recovery is incomplete, and when it was last tried.
-#[derive(Default)]
-pub(crate) struct RecoverySchedule {
-    is_due: AtomicBool,
-    last_attempt: Mutex<Option<Instant>>,
-}
-
-impl RecoverySchedule {
-    fn record_attempt(&self, is_complete: bool) {
-        *self.last_attempt.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        self.is_due.store(!is_complete, Ordering::Relaxed);
-    }
-
-    /// Returns whether to try now; `true` for one caller only.
-    fn begin_retry(&self) -> bool {
-        if !self.is_due.load(Ordering::Relaxed) {
-            return false;
-        }
-        let mut last_attempt = self.last_attempt.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = last_attempt.is_none_or(|attempt| attempt.elapsed() >= RETRY_INTERVAL);
-        if is_due {
-            *last_attempt = Some(Instant::now());
-        }
-        is_due
-    }
-}
 
 impl Union {
     /// Finishes interrupted work in branches that may be changed, and in the layers of theirs that belong to snapshots, unless
@@ -95,7 +64,7 @@ impl Union {
             self.recover();
             // Objects that were removed or renamed that late are looked up again.
             self.branches.bump_generation();
-            self.mount_state.invalidate_views(self);
+            self.invalidate_views();
             drop(guard);
             self.notify_everything_changed();
         }

@@ -4,11 +4,11 @@
 //! the root of the lower branches. With overlayfs's whiteouts it has the kernel's form: `overlay.metacopy`, and the path in
 //! `overlay.redirect`, which the kernel omits as long as the file has its first name.
 
-use vnode::{Attributes, Caller, Errno, Result, Timestamp, VnodeRef};
+use vnode::{Attributes, Caller, Errno, Result, SetAttributes, SetTime, Timestamp, VnodeRef};
 
-use crate::union::branch::trust::TrustedAttribute as Trusted;
-use crate::union::branch::whiteout::{MAX_REDIRECT_BYTES as PATH_MAX, OVERLAY_REDIRECT as REDIRECT, WhiteoutFormat};
-use crate::union::operations::xattrs;
+use super::trust::TrustedAttribute as Trusted;
+use super::whiteout::{MAX_REDIRECT_BYTES as PATH_MAX, OVERLAY_REDIRECT as REDIRECT, WhiteoutFormat};
+use super::xattrs;
 
 const OWN_MARK: Trusted = Trusted::new(b"trusted.plyfs.metacopy", b"user.plyfs.metacopy");
 const OVERLAY_MARK: Trusted = Trusted::new(b"trusted.overlay.metacopy", b"user.overlay.metacopy");
@@ -118,6 +118,19 @@ pub(crate) fn remove(file: &VnodeRef) -> Result<()> {
     if REDIRECT.is_in(&names) {
         // It means nothing without the other.
         let _ = REDIRECT.remove(file);
+    }
+    Ok(())
+}
+
+/// Restores the modification time of a file whose data have not been filled in.
+///
+/// # Errors
+/// Errors from finding out whether they have been.
+pub(crate) fn restore_mtime(file: &VnodeRef, mtime: Timestamp) -> Result<()> {
+    if is_marked(file)? {
+        let times = SetAttributes { mtime: Some(SetTime::To(mtime)), ..SetAttributes::default() };
+        // The remaining recovery does not depend on it.
+        let _ = file.setattr(&Caller::server(), &times);
     }
     Ok(())
 }

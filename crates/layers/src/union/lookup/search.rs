@@ -1,16 +1,19 @@
 //! Look-up of a name in the branches (Unionfs, section 3.2).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use vnode::{Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
+use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Handle, Name, Result};
 
+use super::parallel::ParallelQueries;
 use crate::union::branch::branches::BranchMember;
-use crate::union::branch::parallel::ParallelQueries;
+use crate::union::branch::encoding::hash;
+use crate::union::branch::identity::{self, Identity};
 use crate::union::branch::whiteout::{self, DirectoryMarks};
 use crate::union::cache::names::{self, UNKNOWN_PRESENCE};
-use crate::union::identity::{self, Identity};
-use crate::union::node::{Instance, Node, NodeLocation, UNCOUNTED_NAMES};
-use crate::union::state::Union;
+use crate::union::cache::recent_directories::EntryKey;
+use crate::union::state::instance::Instance;
+use crate::union::state::{Node, NodeLocation, Union};
 
 /// Number of misses after which the remaining branches are queried in parallel.
 const MISSES_BEFORE_QUERY_ALL: usize = 2;
@@ -297,7 +300,7 @@ impl Union {
         if let (Some(found), Some(rest)) = (found, rest)
             && rest.kind() == FileKind::Directory
         {
-            self.table.record_moved_directory();
+            self.record_moved_directory();
             found.instances.extend(rest.instances);
         }
         Ok(true)
@@ -336,68 +339,10 @@ impl Union {
         Ok(found)
     }
 
-    /// Roots of the branches, as instances of the union's root.
-    pub(crate) fn roots(&self) -> Vec<Instance> {
-        self.branches.slots().iter().map(|slot| root_of(&slot.member)).collect()
-    }
-
-    /// Roots of the branches below a branch.
-    pub(crate) fn roots_right_of(&self, member: &BranchMember) -> Vec<Instance> {
-        let slots = self.branches.slots();
-        let from = self.branches.position(member).map_or(slots.len(), |position| position + 1);
-        slots[from..].iter().map(|slot| root_of(&slot.member)).collect()
-    }
-
     /// Returns whether the object found has a live vnode.
     fn is_live(&self, found: &LookupResult) -> Result<bool> {
         let (identity, _) = self.identity(&found.instances, found.kind())?;
         Ok(self.table.find(&identity.handle).is_some())
-    }
-
-    /// The identity of an object with these instances, and the number of names that lead to its original if it is a copy. An
-    /// object that claims the identity of a live one, and is another, has an identity of its own.
-    pub(crate) fn identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
-        let claimed = self.claimed_identity(instances, kind)?;
-        match self.table.native_identity_if_taken(&claimed.0, kind, instances) {
-            Some(own) => Ok((self.require_view_room(own)?, UNCOUNTED_NAMES)),
-            None => Ok(claimed),
-        }
-    }
-
-    /// The identity that an object with these instances claims.
-    pub(crate) fn claimed_identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
-        if kind == FileKind::Directory {
-            let oldest = instances.iter().min_by_key(|instance| instance.member.age()).ok_or(Errno::ESTALE)?;
-            if oldest.member.work.has_copied_directories()
-                && let Some((identity, _)) = self.stored_origin(&oldest.vnode)?
-            {
-                return Ok((self.require_view_room(identity)?, UNCOUNTED_NAMES));
-            }
-            let native = Identity::native(&oldest.member.base, &oldest.vnode.handle(), oldest.ino)?;
-            return Ok((self.require_view_room(native)?, UNCOUNTED_NAMES));
-        }
-        let instance = instances.first().ok_or(Errno::ESTALE)?;
-        let Instance { member, vnode, ino, .. } = instance;
-        let native = Identity::native(&member.base, &vnode.handle(), *ino)?;
-        if !member.work.was_written()
-            || self.table.find(&native.handle).is_some_and(|node| node.leftmost().is_same(instance))
-        {
-            return Ok((self.require_view_room(native)?, UNCOUNTED_NAMES));
-        }
-        let (identity, names) = self.stored_origin(vnode)?.unwrap_or((native, UNCOUNTED_NAMES));
-        Ok((self.require_view_room(identity)?, names))
-    }
-
-    /// The stored origin of a copied object, if this union or one of the same branches stored it, and the number of names that
-    /// lead to its original.
-    pub(crate) fn stored_origin(&self, object: &VnodeRef) -> Result<Option<(Identity, u32)>> {
-        Ok(Identity::stored_origin(object)?.filter(|(identity, _)| self.knows_branch_of(identity)))
-    }
-
-    /// Returns whether the branch of an identity is known here by its tag.
-    pub(crate) fn knows_branch_of(&self, identity: &Identity) -> bool {
-        identity::split_handle(&identity.handle)
-            .is_some_and(|(tag, _)| self.branches.has_identifier(tag, identity.branch))
     }
 }
 
@@ -428,11 +373,6 @@ impl Instance {
     }
 }
 
-/// Root of a branch, as an instance of the union's root.
-pub(crate) fn root_of(member: &Arc<BranchMember>) -> Instance {
-    Instance::new(member, member.root.clone(), member.root_ino)
-}
-
 impl Node {
     /// Searches for a name as it is in the branches. The caller holds the lock.
     pub(crate) fn search(&self, caller: &Caller, stored: Name<'_>) -> Result<SearchResult> {
@@ -443,7 +383,7 @@ impl Node {
     pub(crate) fn node_of(self: &Arc<Self>, found: LookupResult, stored: Name<'_>) -> Result<Arc<Node>> {
         let identity = self.identity_of(&found, stored)?;
         let instances = (found.generation, found.instances.clone());
-        Ok(self.union.table.find_or_insert(&self.union, identity, found.kind(), instances))
+        Ok(self.union.find_or_insert(identity, found.kind(), instances))
     }
 
     /// Like [`Node::identity_of`], but prefers the identity that the live vnode had before the branches were changed.
@@ -474,7 +414,7 @@ impl Node {
         if !is_elsewhere(&claimed)? {
             return Ok(claimed);
         }
-        let native = Identity::native(&leftmost.member.base, &leftmost.vnode.handle(), leftmost.ino)?;
+        let native = Identity::native(&leftmost.member.base.numbers, &leftmost.vnode.handle(), leftmost.ino)?;
         // The other may consist only of the lower part, which is all that is here.
         Ok(if is_elsewhere(&native)? { claimed.at_location(&self.identity.handle, stored) } else { native })
     }
@@ -527,5 +467,68 @@ impl Node {
         let attributes = found.attributes;
         let child = self.child(found, stored)?;
         Ok(child.entry(attributes))
+    }
+}
+
+impl Union {
+    /// The object at a path of user-visible names, below the root.
+    pub(crate) fn node_at_path(self: &Arc<Self>, path: &[u8]) -> Result<Arc<Node>> {
+        let server = Caller::server();
+        let mut node = self.root_node();
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            node.revalidate()?;
+            let found = node.look_up(&server, Name::new(name)?)?;
+            node = found.vnode.as_any().downcast_ref::<Node>().ok_or(Errno::ESTALE)?.reference();
+        }
+        Ok(node)
+    }
+
+    /// The vnode of a handle. The caller holds an operation guard.
+    pub(crate) fn resolve(self: &Arc<Self>, handle: &Handle) -> Result<Arc<Node>> {
+        if let Some(node) = self.table.find(handle) {
+            node.revalidate()?;
+            return Ok(node);
+        }
+        let (tag, lower) = identity::split_handle(handle).ok_or(Errno::ESTALE)?;
+        let base = self.branches.by_tag(tag).ok_or(Errno::ESTALE)?;
+        let object = base.file_system.resolve(&lower).map_err(|error| base.reported_error(error))?;
+        let path = BranchMember::path_in_layer(&base, &object)?;
+        let node = self.node_at_path(&path).map_err(|error| if error == Errno::EIO { error } else { Errno::ESTALE })?;
+        if node.identity.handle == *handle { Ok(node) } else { Err(Errno::ESTALE) }
+    }
+}
+
+impl Node {
+    /// Caches a directory that was found here. The caller holds the lock.
+    pub(crate) fn cache_recent(self: &Arc<Self>, stored: Name<'_>, node: Arc<Node>) {
+        if !self.union.recent_directories.is_enabled() {
+            return;
+        }
+        self.union.recent_directories.insert(self.recent_key(stored), node, self.change_count());
+    }
+
+    /// A directory that was found here a moment ago, if nothing has changed. The caller holds the lock.
+    pub(crate) fn recent_directory(
+        self: &Arc<Self>,
+        caller: &Caller,
+        stored: Name<'_>,
+    ) -> Result<Option<(Arc<Node>, Attributes)>> {
+        let Some(node) = self.union.recent_directories.get(self.recent_key(stored), self.change_count()) else {
+            return Ok(None);
+        };
+        if !node.was_last_at(self, stored)
+            || node.generation.load(Ordering::Acquire) != self.union.branches.generation()
+        {
+            return Ok(None);
+        }
+        if !caller.is_superuser() {
+            self.leftmost().vnode.access(caller, AccessMode::EXECUTE)?;
+        }
+        let attributes = node.leftmost().vnode.getattr(&Caller::server())?;
+        Ok((attributes.nlink > 0).then_some((node, attributes)))
+    }
+
+    fn recent_key(self: &Arc<Self>, stored: Name<'_>) -> EntryKey {
+        (Arc::as_ptr(self) as usize, hash(stored.as_bytes()))
     }
 }

@@ -4,37 +4,13 @@
 //! written to it, that directories were copied there, that files have their data elsewhere) is checked here: a few names at its
 //! root, once a second.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use crate::union::state::Union;
-
-/// Time for which the last check is trusted.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+use super::state::Union;
 
 /// Upper bound on how long an operation that applies others' changes waits for those in progress.
 const MODE_CHANGE_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// Time of the last check of the branches, and actions required by its result.
-#[derive(Default)]
-pub(crate) struct ForeignChanges {
-    last_check: Mutex<Option<Instant>>,
-    /// Whether modes have to be set again, since they depend on what others have written to another branch.
-    is_mode_update_due: AtomicBool,
-}
-
-impl ForeignChanges {
-    /// Returns whether to check now; `true` for one caller only.
-    fn begin_check(&self) -> bool {
-        let mut last_check = self.last_check.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = last_check.is_none_or(|last_check| last_check.elapsed() >= CHECK_INTERVAL);
-        if is_due {
-            *last_check = Some(Instant::now());
-        }
-        is_due
-    }
-}
 
 impl Union {
     /// Checks the branches that others may write, if it is time. The caller may hold an operation guard.
@@ -63,7 +39,7 @@ impl Union {
         }
         if is_new {
             self.branches.bump_generation();
-            self.mount_state.invalidate_views(self);
+            self.invalidate_views();
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use vnode::{Attributes, Handle, Result, Timestamp, VnodeRef};
 
-use crate::union::branch::whiteout::{self, DirectoryMarks};
+use super::whiteout::{self, DirectoryMarks};
 
 /// Period within which a later change may have the same time: FAT stores times in steps of two seconds, and its clock may lag
 /// by a tick.

@@ -7,58 +7,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vnode::{Caller, Entry, Errno, Handle, Name, NameBuf, RenameMode, Result, VnodeRef};
+use vnode::{Caller, Name, NameBuf, RenameMode, Result, VnodeRef};
 
-use super::branches::BranchMember;
-use super::verified::VerifiedOperations;
-use super::work::EntryPurpose;
-use crate::union::copy_up::DataExtent;
-use crate::union::identity;
-use crate::union::identity::Identity;
-use crate::union::node::{Instance, NameChanges, Node, UNCOUNTED_NAMES};
-use crate::union::operations::lookup::LookupResult;
-use crate::union::state::Union;
-
-impl Union {
-    /// The copy of a file with several names in a branch, if one was made through another of them.
-    pub(crate) fn shared_copy(
-        &self,
-        member: &Arc<BranchMember>,
-        original: &Entry,
-    ) -> Result<Option<(Instance, Entry)>> {
-        // A branch that may be changed now may have been read-only when the copy was made, and other names may be gone by now.
-        if original.attributes.nlink < 2 && !self.branches.may_change(member) {
-            return Ok(None);
-        }
-        let Some(position) = self.branches.position(member) else { return Ok(None) };
-        let mut known = None;
-        // The leftmost is the newest.
-        for slot in &self.branches.slots()[..position] {
-            let Some(links) = slot.member.work.existing_links()? else { continue };
-            let identity = match &known {
-                Some(identity) => identity,
-                None => {
-                    let instance = Instance::new(member, original.vnode.clone(), original.attributes.ino);
-                    known.insert(self.claimed_identity(&[instance], original.attributes.kind)?.0)
-                }
-            };
-            let name = link_name(identity);
-            match links.lookup(&Caller::server(), name.as_name()) {
-                // The copy of another file, which had this identity in another union.
-                Ok(entry)
-                    if Identity::stored_origin(&entry.vnode)?
-                        .is_some_and(|(copied, _)| copied.branch != identity.branch) => {}
-                Ok(entry) => {
-                    let (member, ino) = (Arc::clone(&slot.member), entry.attributes.ino);
-                    return Ok(Some((Instance::new(&member, entry.vnode.clone(), ino), entry)));
-                }
-                Err(Errno::ENOENT) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
-    }
-}
+use super::DataExtent;
+use crate::union::branch::branches::BranchMember;
+use crate::union::branch::entry_purpose::EntryPurpose;
+use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};
+use crate::union::branch::verified::VerifiedOperations;
+use crate::union::lookup::search::LookupResult;
+use crate::union::lookup::shared_copies;
+use crate::union::state::Node;
+use crate::union::state::guards::NameChanges;
+use crate::union::state::instance::Instance;
 
 /// Creates the link entry of a finished copy of a file with several names, for look-ups of the others.
 pub(crate) fn add_link_entry(
@@ -68,14 +28,16 @@ pub(crate) fn add_link_entry(
     copy: &VnodeRef,
 ) -> Result<()> {
     let links = target.work.links()?;
-    links.link_verified(writer, copy, link_name(identity).as_name()).map(drop)
+    links.link_verified(writer, copy, shared_copies::link_name(identity).as_name()).map(drop)
 }
 
 /// Removes that link entry.
 pub(crate) fn remove_link_entry(identity: &Identity, target: &BranchMember) {
     // An entry that stays by mistake only counts names that do not exist.
-    let _ =
-        target.work.links().and_then(|links| links.unlink_verified(&Caller::server(), link_name(identity).as_name()));
+    let _ = target
+        .work
+        .links()
+        .and_then(|links| links.unlink_verified(&Caller::server(), shared_copies::link_name(identity).as_name()));
 }
 
 impl Node {
@@ -152,14 +114,4 @@ impl Node {
             remove_link_entry(&self.identity, &member);
         }
     }
-}
-
-/// Name of the link entry of an object's copy.
-pub(crate) fn link_name(identity: &Identity) -> NameBuf {
-    handle_name(&identity.handle)
-}
-
-/// A handle in hexadecimal digits.
-pub(crate) fn handle_name(handle: &Handle) -> NameBuf {
-    NameBuf::new(identity::to_hex(handle.as_bytes()).into_bytes()).expect("a handle has a name's length at most")
 }

@@ -5,7 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use vnode::{Caller, Errno, Lock, LockFamily, LockKind, LockOwner, LockRanges, OpenFileRef, Result};
 
-use super::file::UnionFile;
+/// An open file that holds locks, and follows its object to another branch.
+pub(crate) trait LockFollower: Send + Sync {
+    /// Opens the object where it is now, and takes the locks there.
+    fn follow(&self);
+}
 
 /// Locks held on a file, through all of its open files.
 #[derive(Default)]
@@ -14,7 +18,7 @@ pub(crate) struct FileLocks(Mutex<Option<Box<RecordedLocks>>>);
 #[derive(Default)]
 struct RecordedLocks {
     /// Open files that have to follow the object.
-    followers: Vec<Weak<UnionFile>>,
+    followers: Vec<Weak<dyn LockFollower>>,
     /// Held ranges; a lock on the whole file covers the first to the last byte.
     held: HashMap<(LockFamily, LockOwner), LockRanges<HeldLock>>,
 }
@@ -35,7 +39,7 @@ impl FileLocks {
     /// Errors of the lower file; `EINVAL` and `ENOLCK` as for [`LockRanges::with`].
     pub(crate) fn set(
         &self,
-        through: &Weak<UnionFile>,
+        through: &Weak<dyn LockFollower>,
         file: &OpenFileRef,
         caller: &Caller,
         owner: LockOwner,
@@ -52,7 +56,7 @@ impl FileLocks {
             LockFamily::Flock => (0, u64::MAX),
         };
         let key = (lock.family, owner);
-        let new = HeldLock { kind: lock.kind, pid: lock.pid, through: through.as_ptr().addr() };
+        let new = HeldLock { kind: lock.kind, pid: lock.pid, through: through.as_ptr().cast::<()>().addr() };
         let none = LockRanges::default();
         let before = records.held.get(&key).unwrap_or(&none);
         let ranges = before.with(start, end, (lock.kind != LockKind::Unlock).then_some(new))?;
@@ -100,7 +104,7 @@ impl FileLocks {
     }
 
     /// Open files that hold locks.
-    pub(crate) fn followers(&self) -> Vec<Arc<UnionFile>> {
+    pub(crate) fn followers(&self) -> Vec<Arc<dyn LockFollower>> {
         // An open file that is dropped here releases its locks.
         let followers = self.lock_records().as_ref().map(|records| records.followers.clone());
         followers.into_iter().flatten().filter_map(|follower| follower.upgrade()).collect()
@@ -119,7 +123,7 @@ impl RecordedLocks {
         };
     }
 
-    fn follow_with(&mut self, file: &Weak<UnionFile>) {
+    fn follow_with(&mut self, file: &Weak<dyn LockFollower>) {
         self.followers.retain(|follower| follower.strong_count() > 0);
         if !self.followers.iter().any(|follower| follower.ptr_eq(file)) {
             self.followers.push(Weak::clone(file));
@@ -134,12 +138,18 @@ mod tests {
 
     use super::*;
 
+    struct NoFile;
+
+    impl LockFollower for NoFile {
+        fn follow(&self) {}
+    }
+
     #[test]
     fn released_locks_are_not_recorded() {
         let root = MemoryFileSystem::new(Options::default()).root();
         let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
         let file = root.create(&Caller::server(), Name::new(b"file").unwrap(), &creation).unwrap().file;
-        let (locks, through) = (FileLocks::default(), Weak::new());
+        let (locks, through): (_, Weak<dyn LockFollower>) = (FileLocks::default(), Weak::<NoFile>::new());
         let set = |owner, family, kind, start, end| {
             let lock = Lock { family, kind, start, end, pid: 1 };
             locks.set(&through, &file, &Caller::server(), LockOwner(owner), &lock).unwrap();
@@ -151,7 +161,7 @@ mod tests {
             set(2, LockFamily::Flock, LockKind::Exclusive, 0, u64::MAX);
             set(2, LockFamily::Flock, LockKind::Unlock, 0, u64::MAX);
         }
-        assert_eq!(locks.taken_through(through.as_ptr().addr()).len(), 7);
+        assert_eq!(locks.taken_through(through.as_ptr().cast::<()>().addr()).len(), 7);
         set(1, LockFamily::Posix, LockKind::Unlock, 0, u64::MAX);
         assert!(locks.lock_records().as_ref().unwrap().held.is_empty());
     }

@@ -6,9 +6,10 @@
 
 use vnode::{Caller, Handle, Name, Result, VnodeRef};
 
-use super::branch::branches::BranchBase;
-use super::branch::trust::TrustedAttribute;
-use super::operations::xattrs;
+use super::encoding::hash;
+use super::register::BranchNumbers;
+use super::trust::TrustedAttribute;
+use super::xattrs;
 
 /// Identity of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,18 +28,20 @@ pub(crate) const NATIVE_HANDLE: u8 = 1;
 pub(crate) const DUPLICATE_HANDLE: u8 = 5;
 /// Inode numbers below this many bits are kept; the tag is put above them.
 const INO_BITS: u32 = 47;
+/// Value that means that names are not counted.
+pub(crate) const UNCOUNTED_NAMES: u32 = u32::MAX;
 /// Attribute in which a copied file stores its origin.
 const ORIGIN: TrustedAttribute = TrustedAttribute::new(b"trusted.plyfs.origin", b"user.plyfs.origin");
 
 impl Identity {
-    /// Identity of an object that was not copied from another branch.
+    /// Identity of an object of the branch with these numbers that was not copied from another.
     ///
     /// # Errors
     /// `EOVERFLOW` if the handle in the branch is too long to be part of one of the union.
-    pub(crate) fn native(base: &BranchBase, lower: &Handle, ino: u64) -> Result<Self> {
-        let tag = base.numbers.tag.to_le_bytes();
+    pub(crate) fn native(branch: &BranchNumbers, lower: &Handle, ino: u64) -> Result<Self> {
+        let tag = branch.tag.to_le_bytes();
         let handle = Handle::new(&[&[NATIVE_HANDLE], &tag[..], lower.as_bytes()].concat())?;
-        Ok(Self { handle, ino: tagged_ino(base.numbers.tag, ino), branch: base.numbers.identifier })
+        Ok(Self { handle, ino: tagged_ino(branch.tag, ino), branch: branch.identifier })
     }
 
     /// Identity of an object whose native identity is this one, while another object that claims it is in use. It is valid for
@@ -59,11 +62,11 @@ impl Identity {
         Self { handle, ino: tagged_ino(u16::MAX, hash(&bytes)), ..*self }
     }
 
-    /// Returns whether it is the native identity of an object with this handle in a branch.
-    pub(crate) fn is_native(&self, base: &BranchBase, lower: &Handle) -> bool {
+    /// Returns whether it is the native identity of an object with this handle in the branch with these numbers.
+    pub(crate) fn is_native(&self, branch: &BranchNumbers, lower: &Handle) -> bool {
         match self.handle.as_bytes() {
             [NATIVE_HANDLE, low, high, own @ ..] => {
-                u16::from_le_bytes([*low, *high]) == base.numbers.tag && own == lower.as_bytes()
+                u16::from_le_bytes([*low, *high]) == branch.tag && own == lower.as_bytes()
             }
             _ => false,
         }
@@ -129,30 +132,9 @@ pub(crate) fn tagged_ino(tag: u16, ino: u64) -> u64 {
     mixed & (u64::MAX >> 1) | 1 << (INO_BITS + 15)
 }
 
-/// Bytes as hexadecimal digits.
-pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Bytes of hexadecimal digits; `None` for anything else.
-pub(crate) fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    let pairs = digits.as_bytes().chunks(2);
-    pairs
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?, 16).ok())
-        .collect()
-}
-
-/// Hash that never changes (FNV-1a, with a final mix of its bits).
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    let hash = bytes.iter().fold(OFFSET, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
-    let hash = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    hash ^ hash >> 29
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::encoding::from_hex;
     use super::*;
 
     #[test]

@@ -1,0 +1,25 @@
+//! Stacks that are only described: unions in them leave their branches as they are.
+
+use std::cell::Cell;
+
+thread_local! {
+    static IS_ONLY_DESCRIBED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Creates stacks that are only to be described, on this thread: unions in them leave their branches unchanged, and available
+/// to their present users. Nothing may be changed through them.
+pub fn only_described<T>(make: impl FnOnce() -> T) -> T {
+    struct RestoreOnDrop(bool);
+    impl Drop for RestoreOnDrop {
+        fn drop(&mut self) {
+            IS_ONLY_DESCRIBED.set(self.0);
+        }
+    }
+    let _restore = RestoreOnDrop(IS_ONLY_DESCRIBED.replace(true));
+    make()
+}
+
+/// Returns whether what is created on this thread is only to be described.
+pub(crate) fn is_only_described() -> bool {
+    IS_ONLY_DESCRIBED.get()
+}

@@ -1,0 +1,126 @@
+//! The state directory of a branch, `.wh..wh.plyfs` at its root: what unions store there beside the users' objects.
+//!
+//! Only the server can write to it, or nothing in it is trusted.
+
+use vnode::{Caller, Creation, Errno, Name, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef};
+
+use super::objects::{find, read_all, write_all};
+use super::trust;
+use super::verified::VerifiedOperations;
+use super::whiteout::STATE_DIRECTORY;
+
+/// Error passed up for a record that a later version has written. No file system returns it.
+pub(crate) const LATER_VERSION: Errno = Errno::EPROTO;
+
+/// Name of the work directory. Every other entry of the state directory has its name here too: the check
+/// reports all others as unknown.
+pub(crate) const WORK: &[u8] = b"work";
+/// Directory of names that lead to copies of files with several names.
+pub(crate) const LINKS: &[u8] = b"links";
+/// File that is locked while the branch is written to.
+pub(crate) const LOCK: &[u8] = b"lock";
+/// Name of the file that [`super::register`] reads.
+pub(crate) const REGISTER: &[u8] = b"branches";
+/// Marker file of [`has_copied_directories`](super::work::WorkDirectory::has_copied_directories).
+pub(crate) const COPIED_DIRECTORIES: &[u8] = b"directories";
+/// Marker file of [`has_metacopies`](super::work::WorkDirectory::has_metacopies). It has an attribute: if that is missing, the
+/// branch was copied without its attributes, and the metadata-only copies have lost theirs too.
+pub(crate) const METACOPIES: &[u8] = b"metacopies";
+/// Name of the file that [`super::history`] reads.
+pub(crate) const HISTORY: &[u8] = b"history";
+/// Directory of later layers.
+pub(crate) const LAYERS: &[u8] = b"layers";
+/// Journal of the commit of a fork.
+pub(crate) const COMMIT: &[u8] = b"commit";
+/// Directory that holds directories in transit while a layer is merged.
+pub(crate) const MERGE_TRANSIT: &[u8] = b"moving";
+/// File of [`super::losses`].
+pub(crate) const LOSSES: &[u8] = b"losses";
+/// Temporary name of a state file until it is complete.
+pub(crate) const TEMPORARY: &[u8] = b"part";
+
+/// The state directory of the branch with this root, if it has one.
+///
+/// # Errors
+/// `EPERM` if others than the server can have written to it: nothing in it is trusted.
+pub(crate) fn state_of(root: &VnodeRef) -> Result<Option<VnodeRef>> {
+    match find(root, own_name(STATE_DIRECTORY))? {
+        Some(state) if !trust::is_private(&state.attributes) => Err(Errno::EPERM),
+        found => Ok(found.map(|state| state.vnode)),
+    }
+}
+
+/// Returns whether the state directory is absent or trusted.
+pub(crate) fn has_trusted_state(root: &VnodeRef) -> Result<bool> {
+    match state_of(root) {
+        Err(Errno::EPERM) => Ok(false),
+        found => found.map(|_| true),
+    }
+}
+
+/// Creates the state directory, or finds one that only the server can have written to.
+///
+/// # Errors
+/// `EPERM` as for [`state_of`].
+pub(crate) fn make_private_directory(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
+    match make_state_directory(parent, bytes) {
+        // Another union has just created it, or somebody else has.
+        Ok(found) if !trust::is_private(&found.getattr(&Caller::server())?) => Err(Errno::EPERM),
+        made => made,
+    }
+}
+
+/// Creates or finds a directory that only the server uses.
+pub(crate) fn make_state_directory(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
+    let server = Caller::server();
+    match parent.mkdir(&server, own_name(bytes), 0o700) {
+        Ok(entry) => {
+            // Objects created in it must not inherit ACLs.
+            for list in [b"system.posix_acl_default", &b"system.posix_acl_access"[..]] {
+                let _ = entry.vnode.removexattr(&server, list);
+            }
+            entry.vnode.setattr(&server, &SetAttributes { mode: Some(0o700), ..SetAttributes::default() })?;
+            Ok(entry.vnode)
+        }
+        Err(Errno::EEXIST) => Ok(parent.lookup(&server, own_name(bytes))?.vnode),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a state file completely or not at all.
+pub(crate) fn write_state_file(state: &VnodeRef, file: &'static [u8], text: &[u8]) -> Result<()> {
+    let server = Caller::server();
+    let creation = Creation { mode: 0o600, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
+    let made = state.create(&server, own_name(TEMPORARY), &creation)?;
+    let written = write_all(&*made.file, 0, text).and_then(|()| made.file.fsync(&server, false));
+    if written.is_err() {
+        let _ = state.unlink_verified(&server, own_name(TEMPORARY));
+        return written;
+    }
+    state.rename_verified(&server, own_name(TEMPORARY), state, own_name(file), RenameMode::Replace)
+}
+
+/// The text of a state file, if the file exists.
+pub(crate) fn read_state_file(state: &VnodeRef, file: &'static [u8], bytes_max: u64) -> Result<Option<String>> {
+    let server = Caller::server();
+    let found = match state.lookup(&server, own_name(file)) {
+        Err(Errno::ENOENT) => return Ok(None),
+        found => found?,
+    };
+    String::from_utf8(read_all(&found, bytes_max)?).map(Some).map_err(|_| Errno::EIO)
+}
+
+/// Returns whether the first line of a text declares a later version than `form`; both end with a number.
+pub(crate) fn is_later_version(text: &str, form: &str) -> bool {
+    fn number(line: &str) -> Option<(&str, u32)> {
+        let (of, number) = line.rsplit_once(' ')?;
+        Some((of, number.parse().ok()?))
+    }
+    let line = text.split_once('\n').map_or(text, |(line, _)| line);
+    number(line).zip(number(form)).is_some_and(|((of, said), (known, number))| of == known && said > number)
+}
+
+/// A name that the union itself uses.
+pub(crate) fn own_name(bytes: &'static [u8]) -> Name<'static> {
+    Name::new(bytes).expect("our own names are names")
+}
