@@ -14,7 +14,9 @@ use vnode::{Caller, Errno, FileSystemRef, Name, OpenFlags, RenameMode, Result, V
 
 /// Does something before the next rename or creation.
 #[derive(Clone, Default)]
-struct Before(Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+struct Before(Arc<Mutex<Option<Action>>>);
+
+type Action = Box<dyn FnOnce() + Send>;
 
 impl Layer for Before {
     type State = ();
