@@ -524,3 +524,14 @@ fn the_value_of_a_directory_is_stored_before_anything_in_it_can_be() {
     let after = syncs.0.load(Ordering::Relaxed);
     assert!(before >= 3 || after - before >= 4, "{before} own files were synchronized, then {} files", after - before);
 }
+
+#[test]
+fn a_layer_without_own_entries_leaves_the_errors_of_renames_to_the_lower_file_system() {
+    let top = stack(Syncs::default(), memory()).root();
+    let file = common::create(&top, &root(), "file", 0o777).0;
+    let closed = top.mkdir(&root(), name("closed"), 0o700).unwrap().vnode;
+    for mode in [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange] {
+        let renamed = file.rename(&user(5), name("one"), &closed, name("other"), mode);
+        assert_eq!(renamed, Err(Errno::ENOTDIR), "{mode:?}");
+    }
+}

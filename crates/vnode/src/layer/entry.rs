@@ -207,11 +207,11 @@ impl<L: Layer> LayerVnode<L> {
         let rename = || {
             if self.layer().own_entries().beside_others {
                 from.directory().lookup(&lower_caller, from.name())?;
-            }
-            to.prepare(caller, to_name, &into, EntryOrigin::Renamed(self, name))?;
-            if mode == RenameMode::Exchange {
-                into.directory().lookup(&lower_caller, into.name())?;
-                self.prepare(caller, name, &from, EntryOrigin::Renamed(to, to_name))?;
+                to.prepare(caller, to_name, &into, EntryOrigin::Renamed(self, name))?;
+                if mode == RenameMode::Exchange {
+                    into.directory().lookup(&lower_caller, into.name())?;
+                    self.prepare(caller, name, &from, EntryOrigin::Renamed(to, to_name))?;
+                }
             }
             let renamed = from.directory().rename(&lower_caller, from.name(), into.directory(), into.name(), mode);
             match (renamed, target) {
