@@ -4,13 +4,13 @@ use std::fs;
 
 use fastrand::Rng;
 use plyfs_layers::Branch;
-use vnode::{Caller, FileSystemRef, OpenFlags};
+use vnode::{Caller, Creation, Errno, FileSystemRef, Name, OpenFileRef, OpenFlags};
 
 use super::commits::with_random_syncs;
 use super::operations::{DiskScenario, Layout, check, join};
 use super::promises::PromiseHistory;
 use super::scene::{Operation, Scenario, UnionOptions};
-use super::state::{at, state_of};
+use super::state::state_of;
 use super::steps::Step::{
     self, Chmod, Create, Fdatasync, Fsync, FsyncDirectory, FsyncOpen, Link, Mkdir, Open, Rename, Rmdir, Snapshot,
     Truncate, Unlink, Write, WriteSynchronously,
@@ -226,16 +226,30 @@ pub(crate) fn cut_data_program(
     let fill = |scenario: &DiskScenario<'_>| {
         let file_system = build(scenario.scene.branches())?;
         for path in program.branches[0].1 {
-            let file = at(&*file_system, path).open(&Caller::server(), OpenFlags::WRITE.with(OpenFlags::TRUNCATE));
             let bytes = if path.ends_with("big") { BIG_FILE_BYTES } else { 5 };
-            let written =
-                file.and_then(|file| vnode::write_fully(&*file, &Caller::server(), 0, &vec![b'#'; bytes], false));
+            let written = create_at(&file_system, path)
+                .and_then(|file| vnode::write_fully(&*file, &Caller::server(), 0, &vec![b'#'; bytes], false));
             written.map_err(|error| format!("{path}: {error}"))?;
         }
         Ok(())
     };
     let subject = Subject { build: &build, fill: &fill, check: &|_| Ok(()) };
     cut_program_on(&subject, program, Layout::Together, is_mounted, cuts, random)
+}
+
+/// Creates a file, or truncates it, with the directories above it: a layer may have other names below.
+fn create_at(file_system: &FileSystemRef, path: &str) -> vnode::Result<OpenFileRef> {
+    let (server, name) = (Caller::server(), |text| Name::new(str::as_bytes(text)));
+    let (directories, file) = path.rsplit_once('/').unwrap_or(("", path));
+    let directory =
+        directories.split('/').filter(|part| !part.is_empty()).try_fold(file_system.root(), |at, part| {
+            match at.lookup(&server, name(part)?) {
+                Err(Errno::ENOENT) => at.mkdir(&server, name(part)?, 0o755).map(|entry| entry.vnode),
+                found => found.map(|entry| entry.vnode),
+            }
+        })?;
+    let how = Creation { mode: 0o644, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
+    directory.create(&server, name(file)?, &how).map(|created| created.file)
 }
 
 /// Runs a program once on a union, and cuts the power at points that the random numbers choose.
