@@ -1,0 +1,327 @@
+//! Block maps whose lower file lost what was not stored, was damaged, was made to cost time, or was written by another server:
+//! what was stored is found, and damage is told.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::codecs::Mapped;
+use common::{create, memory, name, root};
+use vnode::layer::{Layer, LayerFile, stack};
+use vnode::{Caller, Errno, FileSystemRef, OpenFileRef, OpenFlags, Result};
+
+const BLOCK: usize = 16 << 10;
+
+/// Lower files on which one call can fail, and whose writes are recorded.
+#[derive(Clone, Default)]
+struct Faults(Arc<FaultsState>);
+
+#[derive(Default)]
+struct FaultsState {
+    fails_sync: AtomicBool,
+    is_full: AtomicBool,
+    writes: Mutex<Vec<(u64, usize)>>,
+    punches: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Layer for Faults {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "faults"
+    }
+
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
+        if self.0.is_full.swap(false, Ordering::Relaxed) {
+            return Err(Errno::ENOSPC);
+        }
+        self.0.writes.lock().unwrap().push((offset, data.len()));
+        file.forward_write_at(caller, offset, data, kill)
+    }
+
+    fn allocate(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        mode: vnode::AllocateMode,
+        at: u64,
+        length: u64,
+    ) -> Result<()> {
+        if mode.contains(vnode::AllocateMode::PUNCH_HOLE) {
+            self.0.punches.lock().unwrap().push((at, length));
+        }
+        file.forward_allocate(caller, mode, at, length)
+    }
+
+    fn fsync(&self, file: &LayerFile<Self>, caller: &Caller, data_only: bool) -> Result<()> {
+        if self.0.fails_sync.swap(false, Ordering::Relaxed) {
+            return Err(Errno::EIO);
+        }
+        file.forward_fsync(caller, data_only)
+    }
+}
+
+fn mapped(lower: FileSystemRef) -> FileSystemRef {
+    stack(Mapped { block_size: BLOCK }, lower)
+}
+
+fn below(lower: &FileSystemRef) -> OpenFileRef {
+    lower.root().lookup(&root(), name("file")).unwrap().vnode.open(&root(), OpenFlags::READ_WRITE).unwrap()
+}
+
+fn size(file: &OpenFileRef) -> u64 {
+    file.getattr(&root()).unwrap().size
+}
+
+/// A block that [`Mapped`] stores as it is.
+fn block(version: u8) -> Vec<u8> {
+    let mut data: Vec<u8> = (0..BLOCK).map(|index| (index % 251) as u8 ^ version).collect();
+    data[0] = 7;
+    data[1] = version;
+    data
+}
+
+fn read_block(file_system: &FileSystemRef, number: usize) -> Result<Vec<u8>> {
+    let file = file_system.root().lookup(&root(), name("file"))?.vnode.open(&root(), OpenFlags::READ)?;
+    let mut data = vec![0; BLOCK];
+    let length = vnode::read_fully(&*file, &root(), (number * BLOCK) as u64, &mut data)?;
+    data.truncate(length);
+    Ok(data)
+}
+
+#[test]
+fn a_block_that_was_synchronized_outlives_a_write_that_found_no_space_at_first() {
+    let (lower, faults) = (memory(), Faults::default());
+    let file_system = mapped(stack(faults.clone(), lower.clone()));
+    let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
+    let write = |number: usize, version: u8| {
+        assert_eq!(file.write_at(&root(), (number * BLOCK) as u64, &block(version), false), Ok(BLOCK));
+    };
+    write(0, 1);
+    file.fsync(&root(), false).unwrap();
+    for version in 2..=17 {
+        write(if version == 5 { 0 } else { 1 }, version);
+    }
+    let before = size(&below(&lower));
+    // The next record has the whole map.
+    faults.0.is_full.store(true, Ordering::Relaxed);
+    write(0, 18);
+    // The power is cut: the record is on the disk, the block in front of it is not.
+    std::mem::forget(file);
+    below(&lower).write_at(&root(), before, &vec![0; BLOCK], false).unwrap();
+    let found = read_block(&mapped(lower), 0).map(|data| data[1]);
+    assert!(matches!(found, Ok(1 | 5 | 18)), "{found:?}: none of the versions");
+}
+
+#[test]
+fn a_header_that_was_lost_is_not_called_stored() {
+    let (lower, faults) = (memory(), Faults::default());
+    let file_system = mapped(stack(faults.clone(), lower.clone()));
+    let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
+    file.write_at(&root(), 0, &block(1), false).unwrap();
+    faults.0.fails_sync.store(true, Ordering::Relaxed);
+    assert_eq!(file.fsync(&root(), false), Err(Errno::EIO));
+    // The kernel has dropped the page that it could not write, as xfs does at once and others when memory is short.
+    below(&lower).write_at(&root(), 0, &[0; 192], false).unwrap();
+    let result = file.fsync(&root(), false);
+    drop(file);
+    let found = read_block(&mapped(lower), 0).map(|data| data.len());
+    assert!(result.is_err() || found == Ok(BLOCK), "fsync {result:?}, then {found:?} bytes");
+}
+
+#[test]
+fn lost_writes_are_remembered_when_the_map_is_read_again() {
+    let (lower, faults) = (memory(), Faults::default());
+    let file_system = mapped(stack(faults.clone(), lower.clone()));
+    let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
+    file.write_at(&root(), 0, &block(1), false).unwrap();
+    faults.0.fails_sync.store(true, Ordering::Relaxed);
+    assert_eq!(file.fsync(&root(), false), Err(Errno::EIO));
+    // What a write leaves that fails, and that cannot be cut off either.
+    let lower_file = below(&lower);
+    lower_file.write_at(&root(), size(&lower_file), &[1; 64], false).unwrap();
+    let count = faults.0.writes.lock().unwrap().len();
+    let result = file.fsync(&root(), false);
+    let again = faults.0.writes.lock().unwrap().len() - count;
+    assert!(result.is_err() || again > 0, "fsync {result:?} with nothing written again");
+}
+
+#[test]
+fn a_bit_that_flips_does_not_make_a_file_empty() {
+    let lower = memory();
+    {
+        let file_system = mapped(lower.clone());
+        let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
+        for version in 1..100 {
+            file.write_at(&root(), 0, &block(version), false).unwrap();
+            file.fsync(&root(), false).unwrap();
+        }
+    }
+    assert_eq!(read_block(&mapped(lower.clone()), 0).map(|data| data[1]), Ok(99));
+    let file = below(&lower);
+    let mut failed = Vec::new();
+    for position in (0..size(&file)).step_by(8) {
+        let mut old = [0; 8];
+        file.read_at(&root(), position, &mut old).unwrap();
+        if old == [0; 8] {
+            continue;
+        }
+        file.write_at(&root(), position, &old.map(|byte| byte ^ 4), false).unwrap();
+        if read_block(&mapped(lower.clone()), 0).is_ok_and(|data| data.is_empty()) {
+            failed.push(position);
+        }
+        file.write_at(&root(), position, &old, false).unwrap();
+    }
+    assert!(failed.is_empty(), "empty after damage at {failed:?} of {}", size(&file));
+}
+
+#[test]
+fn a_header_of_zeros_does_not_make_a_synchronized_file_empty() {
+    let lower = memory();
+    {
+        let file_system = mapped(lower.clone());
+        let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
+        for version in 1..4 {
+            file.write_at(&root(), 0, &block(version), false).unwrap();
+            file.fsync(&root(), false).unwrap();
+        }
+    }
+    below(&lower).write_at(&root(), 0, &[0; 512], false).unwrap();
+    let found = read_block(&mapped(lower), 0).map(|data| data.len());
+    assert!(found.is_err(), "{found:?} bytes");
+}
+
+#[test]
+fn a_file_that_another_server_has_written_anew_with_the_same_length_is_read_anew() {
+    let lower = memory();
+    let (one, other) = (mapped(lower.clone()), mapped(lower.clone()));
+    let (_, file) = create(&one.root(), &root(), "file", 0o644);
+    file.write_at(&root(), 0, &block(1), false).unwrap();
+    {
+        let flags = OpenFlags::READ_WRITE.with(OpenFlags::TRUNCATE);
+        let again = other.root().lookup(&root(), name("file")).unwrap().vnode.open(&root(), flags).unwrap();
+        again.write_at(&root(), 0, &block(2), false).unwrap();
+    }
+    let written = file.write_at(&root(), BLOCK as u64, &block(3), false);
+    let found = [0, 1].map(|number| read_block(&mapped(lower.clone()), number).map(|data| data.get(1).copied()));
+    assert!(written.is_err() || found == [Ok(Some(2)), Ok(Some(3))], "{written:?}, then {found:?}");
+}
+
+/// Counts the bytes that are read.
+#[derive(Clone, Default)]
+struct Reads(Arc<std::sync::atomic::AtomicU64>);
+
+impl Layer for Reads {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "reads"
+    }
+
+    fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.0.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        file.forward_read_at(caller, offset, buffer)
+    }
+}
+
+/// A lower file of some kilobytes and a hole, whose record has many blocks at one place.
+#[test]
+fn a_hostile_file_is_read_once_and_not_once_for_each_block_of_its_record() {
+    const BLOCK_SIZE: u32 = 16 << 20;
+    const STORED: u32 = 2 * BLOCK_SIZE + 4096;
+    const ENTRIES: u64 = 24;
+    let sum = |bytes: &[u8]| xxhash_rust::xxh3::xxh3_64(bytes).to_le_bytes();
+    let start = (192 + u64::from(STORED)).next_multiple_of(64);
+    let entry_bytes = (ENTRIES * 40).next_multiple_of(64);
+    let end = start + entry_bytes + 64;
+    let mut header = [b"PlyfsLog".as_slice(), &1u32.to_le_bytes(), &BLOCK_SIZE.to_le_bytes(), &7u64.to_le_bytes()].concat();
+    header.extend([end.to_le_bytes().as_slice(), &(entry_bytes as u32 + 64).to_le_bytes(), b"mapped\0\0\0\0\0\0\0\0\0\0"].concat());
+    header.extend(100u32.to_le_bytes());
+    header.extend(sum(&header));
+    let own = vec![0; 120];
+    header.extend([own.as_slice(), &sum(&own)].concat());
+    let of_hole = sum(&vec![0; STORED as usize]);
+    let mut record = Vec::new();
+    for number in 0..ENTRIES {
+        record.extend([number.to_le_bytes(), 192u64.to_le_bytes(), of_hole].concat());
+        [STORED, BLOCK_SIZE, BLOCK_SIZE, 0].iter().for_each(|half| record.extend(half.to_le_bytes()));
+    }
+    record.resize(entry_bytes as usize, 0);
+    record.extend(*b"PlyfsMap");
+    [7, end, 0, 0, ENTRIES * u64::from(BLOCK_SIZE)].iter().for_each(|number: &u64| record.extend(number.to_le_bytes()));
+    record.extend((ENTRIES as u32 | 1 << 31).to_le_bytes());
+    record.extend([0; 4]);
+    record.extend(sum(&record));
+    let lower = memory();
+    let (_, file) = create(&lower.root(), &root(), "file", 0o644);
+    file.write_at(&root(), 0, &header, false).unwrap();
+    file.write_at(&root(), start, &record, false).unwrap();
+    let reads = Reads::default();
+    let file_system = mapped(stack(reads.clone(), lower));
+    let begin = std::time::Instant::now();
+    let file = file_system.root().lookup(&root(), name("file")).unwrap().vnode.open(&root(), OpenFlags::READ).unwrap();
+    let result = file.seek(&root(), 0, vnode::SeekTarget::Data);
+    let read = reads.0.load(Ordering::Relaxed);
+    println!("{result:?}, {} MiB read in {:?}", read >> 20, begin.elapsed());
+    assert!(read < 256 << 20, "{} MiB read for {ENTRIES} entries", read >> 20);
+}
+
+#[test]
+fn damage_of_a_file_that_nobody_synchronized_is_told_and_not_read_as_zeros() {
+    let lower = memory();
+    {
+        let file_system = mapped(lower.clone());
+        let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
+        file.write_at(&root(), 0, &block(1), false).unwrap();
+    }
+    let file = below(&lower);
+    let mut byte = [0];
+    file.read_at(&root(), 5000, &mut byte).unwrap();
+    file.write_at(&root(), 5000, &[byte[0] ^ 1], false).unwrap();
+    let found = read_block(&mapped(lower), 0);
+    assert!(found.is_err(), "{:?}", found.map(|data| data[..8].to_vec()));
+}
+
+/// Nobody asks for a synchronization, as with most files; but the kernel writes what is older than half a minute by itself.
+#[test]
+fn a_power_cut_does_not_take_what_the_kernel_stored_long_ago() {
+    let mut lost = Vec::new();
+    for (blocks, is_closed, writes) in
+        [(8, false, 1), (8, true, 1), (8, false, 8), (8, false, 20), (8, true, 20), (1, true, 1), (1, false, 8), (1, false, 20), (1, true, 20)]
+    {
+        let (lower, faults) = (memory(), Faults::default());
+        let file_system = mapped(stack(faults.clone(), lower.clone()));
+        let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
+        let write = |number: usize, version: u8| {
+            file.write_at(&root(), (number * BLOCK) as u64, &block(version), false).unwrap();
+        };
+        (0..blocks).for_each(|number| write(number, 1));
+        (0..12).for_each(|version| write(0, version + 2));
+        // An hour later: all this is on the disk.
+        let stored = below(&lower);
+        let mut disk = vec![0; size(&stored) as usize];
+        vnode::read_fully(&*stored, &root(), 0, &mut disk).unwrap();
+        faults.0.punches.lock().unwrap().clear();
+        (0..writes).for_each(|version| write(0, version + 20));
+        if is_closed {
+            drop(file);
+        }
+        // The power is cut: what was punched is on the disk, what was written within the last seconds is not.
+        for (at, length) in faults.0.punches.lock().unwrap().iter() {
+            let end = ((at + length) as usize).min(disk.len());
+            disk[(*at as usize).min(end)..end].fill(0);
+        }
+        let after = memory();
+        create(&after.root(), &root(), "file", 0o644).1.write_at(&root(), 0, &disk, false).unwrap();
+        let after = mapped(after);
+        let found: Vec<_> = (0..blocks).map(|number| read_block(&after, number).map(|data| data.get(1).copied())).collect();
+        let is_kept = found[1..].iter().all(|found| *found == Ok(Some(1))) && matches!(found[0], Ok(Some(13..)));
+        if !is_kept {
+            lost.push(format!("{blocks} blocks, closed {is_closed}, {writes} writes: {found:?}"));
+        }
+        drop(vnode);
+    }
+    assert!(lost.is_empty(), "{lost:#?}");
+}
