@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::format::{Extent, OWN_BYTES_MAX, checksum, stored_bytes_max};
 use super::load::{load, read_exactly, verify};
-use super::log::{Draft, Log};
+use super::log::{Commit, Draft, Log};
 use crate::layer::blocks::PUNCH;
 use crate::layer::scratch::Scratch;
 use crate::layer::shape::{BlockForm, MappedBlock};
@@ -331,18 +331,22 @@ impl<L: Layer> MappedFile<'_, L> {
     /// Appends a record with what a draft changes, for a file of `size` bytes. If that fails, nothing has changed.
     fn commit(&self, draft: Draft, size: u64, kill_privileges: bool) -> Result<()> {
         self.own()?;
-        let (commit, lower_size) =
-            self.with(|log| (log.commit(self.node.layer().kind(), draft, size), log.lower_size))?;
-        let commit = commit?;
+        let make = || self.with(|log| log.commit(self.node.layer().kind(), &draft, size)).flatten();
+        let mut commit = make()?;
+        let lower_size = self.with(|log| log.lower_size)?;
         if commit.start == 0 && lower_size > 0 {
             // Nothing in it was ever whole.
             self.lower.truncate(&self.lower_caller, 0, kill_privileges)?;
             self.with(|log| log.lower_size = 0)?;
         }
-        let write = || write_fully(self.lower, &self.lower_caller, commit.start, &commit.bytes, kill_privileges);
-        let mut written = write();
+        let write = |commit: &Commit| {
+            write_fully(self.lower, &self.lower_caller, commit.start, &commit.bytes, kill_privileges)
+        };
+        let mut written = write(&commit);
         if matches!(written, Err(Errno::ENOSPC | Errno::EDQUOT)) && self.free_space() {
-            written = write();
+            // What is free now depends on what is stable now: the record has to say that.
+            commit = make()?;
+            written = write(&commit);
         }
         if let Err(error) = written {
             self.cut_back();

@@ -168,11 +168,11 @@ impl Log {
     ///
     /// # Errors
     /// `ENOMEM`; `EFBIG` for more blocks than a record can name.
-    pub(crate) fn commit(&self, kind: &str, draft: Draft, size: u64) -> Result<Commit> {
+    pub(crate) fn commit(&self, kind: &str, draft: &Draft, size: u64) -> Result<Commit> {
         let start = self.end.next_multiple_of(ALIGNMENT);
         let header = if start == 0 { self.header_bytes() } else { 0 };
         let data = start + header;
-        let Draft { bytes: blocks, mut changes } = draft;
+        let (blocks, mut changes) = (&draft.bytes, draft.changes.clone());
         changes.values_mut().flatten().for_each(|extent| extent.position += data);
         let is_whole = self.needs_whole || !self.is_rooted || self.is_whole_due();
         let entries = if is_whole { self.after(&changes, size) } else { changes.clone().into_iter().collect() };
@@ -194,7 +194,7 @@ impl Log {
             bytes.extend_from_slice(&header.to_bytes());
             bytes.extend_from_slice(&own_area(self.own()));
         }
-        bytes.extend_from_slice(&blocks);
+        bytes.extend_from_slice(blocks);
         bytes.resize((end - start) as usize - record_bytes, 0);
         Record { trailer, entries }.write_to(self.id, &mut bytes);
         Ok(Commit { start, bytes, record_start: blocks_end, changes, trailer })
@@ -413,7 +413,7 @@ mod tests {
     fn write(log: &mut Log, blocks: &[u64], size: u64) {
         let mut draft = Draft::default();
         blocks.iter().for_each(|block| draft.put(*block, &[7; 5000], BLOCK, false).unwrap());
-        let commit = log.commit("test", draft, size).unwrap();
+        let commit = log.commit("test", &draft, size).unwrap();
         assert_eq!(commit.start, log.end);
         assert_eq!(commit.start + commit.bytes.len() as u64, commit.trailer.end);
         log.apply(commit);
