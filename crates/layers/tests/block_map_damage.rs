@@ -57,6 +57,8 @@ impl Layer for Faults {
 
     fn fsync(&self, file: &LayerFile<Self>, caller: &Caller, data_only: bool) -> Result<()> {
         if self.0.fails_sync.swap(false, Ordering::Relaxed) {
+            // Others have the time to be told that theirs succeeded.
+            std::thread::sleep(Duration::from_millis(200));
             return Err(Errno::EIO);
         }
         file.forward_fsync(caller, data_only)
@@ -146,6 +148,27 @@ fn lost_writes_are_remembered_when_the_map_is_read_again() {
     let result = file.fsync(&root(), false);
     let again = faults.0.writes.lock().unwrap().len() - count;
     assert!(result.is_err() || again > 0, "fsync {result:?} with nothing written again");
+}
+
+#[test]
+fn a_synchronization_beside_one_that_fails_does_not_call_stored_what_that_lost() {
+    let (lower, faults) = (memory(), Faults::default());
+    let file_system = mapped(stack(faults.clone(), lower));
+    let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
+    file.write_at(&root(), 0, &block(1), false).unwrap();
+    faults.0.fails_sync.store(true, Ordering::Relaxed);
+    let writes = || faults.0.writes.lock().unwrap().len();
+    let before = writes();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| file.fsync(&root(), false));
+        while faults.0.fails_sync.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        assert_eq!(file.fsync(&root(), false), Err(Errno::EIO));
+        assert_eq!(first.join().unwrap(), Err(Errno::EIO));
+    });
+    assert_eq!(file.fsync(&root(), false), Ok(()));
+    assert!(writes() > before, "nothing was written again");
 }
 
 #[test]

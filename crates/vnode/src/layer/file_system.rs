@@ -18,6 +18,7 @@ pub fn stack<L: Layer>(layer: L, lower: FileSystemRef) -> FileSystemRef {
         lower,
         vnodes: LiveTable::default(),
         data_locks: KeyedLocks::default(),
+        sync_locks: KeyedLocks::default(),
         name_locks: KeyedLocks::default(),
         reported: Mutex::default(),
         notifiers,

@@ -695,6 +695,8 @@ pub(crate) struct Mount<L: Layer> {
     pub(crate) vnodes: LiveTable<Handle, LayerVnode<L>>,
     /// Locks on the blocks of each encoded file, since a write is a read-modify-write.
     pub(crate) data_locks: KeyedLocks<Handle>,
+    /// Held during the synchronization of a file with a block map, until its result is noted; after a lock of the data.
+    pub(crate) sync_locks: KeyedLocks<Handle>,
     /// Locks on the names of each directory. Unused by layers without own entries.
     pub(crate) name_locks: KeyedLocks<Handle>,
     /// Lower objects of which an error was logged.

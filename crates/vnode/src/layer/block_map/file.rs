@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::format::{Extent, OWN_BYTES_MAX, checksum, stored_bytes_max};
+use super::format::{Extent, HEADER_BYTES, Header, HeaderState, OWN_BYTES_MAX, checksum, own_of_area, stored_bytes_max};
 use super::load::{load, read_exactly, verify};
 use super::log::{Commit, Draft, Log};
 use crate::layer::blocks::PUNCH;
@@ -188,9 +188,14 @@ impl<L: Layer> MappedFile<'_, L> {
         let kind = self.node.layer().kind();
         let mut slot = self.node.log();
         if slot.as_ref().is_none_or(|log| log.lower_size != lower_size) {
-            *slot = None;
-            let log = load(self.lower, kind, self.block_size, new_identifier()?);
-            *slot = Some(Box::new(log.inspect_err(|error| report(&**self.node.lower(), kind, *error))?));
+            // What a failed synchronization lost is lost whoever has written since.
+            slot.take_if(|log| !log.has_lost_writes && log.failed_sync.is_none());
+            let mut log = load(self.lower, kind, self.block_size, new_identifier()?)
+                .inspect_err(|error| report(&**self.node.lower(), kind, *error))?;
+            if let Some(old) = slot.take() {
+                (log.has_lost_writes, log.failed_sync) = (old.has_lost_writes, old.failed_sync);
+            }
+            *slot = Some(Box::new(log));
         }
         let log = slot.as_mut().ok_or(Errno::EIO)?;
         if !log.unverified.is_empty() {
@@ -405,6 +410,19 @@ impl<L: Layer> MappedFile<'_, L> {
         if self.with(|log| log.stable == 0 && log.end > 0)? {
             let mut header = vec![0; self.with(|log| log.header_bytes())? as usize];
             read_exactly(self.lower, &self.lower_caller, 0, &mut header)?;
+            let (first, area) = header.split_at(HEADER_BYTES);
+            let HeaderState::Valid(found) = Header::parse(first, self.node.layer().kind()) else {
+                return Err(Errno::EIO);
+            };
+            let own = own_of_area(area, found.own_bytes as usize);
+            let is_ours = |log: &Log| {
+                let own_bytes = log.own.as_deref().unwrap_or_default();
+                found.log == log.id && found.block_size == log.block_size && own == Some(own_bytes)
+            };
+            // The kernel may have dropped it.
+            if !self.with(|log| is_ours(log))? {
+                return Err(Errno::EIO);
+            }
             write_fully(self.lower, &self.lower_caller, 0, &header, false)?;
         }
         let mut draft = Draft::default();
@@ -416,7 +434,13 @@ impl<L: Layer> MappedFile<'_, L> {
     }
 
     /// Synchronizes the lower file, and frees what waited for what was promised.
+    ///
+    /// # Errors
+    /// `EIO` also if another synchronization failed meanwhile: the kernel reports an error once, to either.
     fn synchronize(&self, caller: &Caller, data_only: bool, promised: Option<(u64, u64)>) -> Result<()> {
+        // A later one succeeds without what an earlier one lost: the result of that is noted first.
+        let (locks, handle) = (&self.node.mount.sync_locks, self.node.lower().handle());
+        let _guard = locks.write_unless(caller.cancellation(), handle)?;
         if let Err(error) = self.lower.fsync(caller, data_only) {
             // A caller that does not wait any longer says nothing about the storage.
             if error != Errno::EINTR
@@ -426,11 +450,16 @@ impl<L: Layer> MappedFile<'_, L> {
             }
             return Err(error);
         }
-        if let (Some((id, end)), Some(log)) = (promised, self.node.log().as_mut())
-            && log.id == id
-            && log.unverified.is_empty()
-        {
-            log.set_stable(end);
+        if let Some(log) = self.node.log().as_mut() {
+            if log.has_lost_writes {
+                return Err(Errno::EIO);
+            }
+            if let Some((id, end)) = promised
+                && log.id == id
+                && log.unverified.is_empty()
+            {
+                log.set_stable(end);
+            }
         }
         Ok(())
     }
