@@ -253,6 +253,11 @@ impl Trailer {
         bytes
     }
 
+    /// Returns the identifier of the log that a trailer is of; `None` if the bytes are no trailer.
+    pub(crate) fn log_of(bytes: &[u8]) -> Option<u64> {
+        (bytes[..8] == TRAILER_MAGIC).then(|| number(bytes, 8))
+    }
+
     /// Reads the bytes before `end` in the lower file as the trailer of a record of this log. `None` if they are none.
     pub(crate) fn parse(bytes: &[u8], log: u64, end: u64) -> Option<Self> {
         let entries = half(bytes, 48);

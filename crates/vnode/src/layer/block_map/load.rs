@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::format::{
-    ALIGNMENT, ENTRY_BYTES, Extent, HEADER_BYTES, Header, HeaderState, Record, RecordReader, TRAILER_BYTES, Trailer,
+    ALIGNMENT, BLOCK_BYTES_MAX, ENTRY_BYTES, Extent, HEADER_BYTES, Header, HeaderState, Record, RecordReader, TRAILER_BYTES, Trailer,
     checksum, own_area_bytes, own_of_area,
 };
 use super::log::{Log, RECORDS_FOLLOWED_MAX, RecordSpan};
@@ -20,6 +20,8 @@ const READ_BYTES: usize = 26_214 * ENTRY_BYTES;
 const SEARCHED_BYTES_MAX: u64 = 256 << 20;
 /// Smallest part of a file that a disk writes as a whole, in bytes.
 const SECTOR_BYTES: u64 = 512;
+/// Number of bytes in which zeros are searched for at once: whole sectors.
+const PIECE_BYTES: u64 = 1 << 20;
 /// Free bytes below, at least, for which the gaps between what is needed are punched.
 const GAP_BYTES_MIN: u64 = 1 << 20;
 
@@ -49,6 +51,8 @@ pub(crate) fn load(lower: &dyn OpenFile, kind: &str, block_size: usize, new_id: 
     read_exactly(lower, &Caller::server(), 0, &mut bytes[..length])?;
     let header = match Header::parse(&bytes[..length], kind) {
         HeaderState::Valid(header) => header,
+        // A header that was stored is damaged, not absent.
+        HeaderState::Absent if Reader::is_any_stable(lower, kind, size)? => return Err(Errno::EBADMSG),
         HeaderState::Absent => return Ok(empty()),
         HeaderState::Foreign => return Err(Errno::EBADMSG),
     };
@@ -56,7 +60,7 @@ pub(crate) fn load(lower: &dyn OpenFile, kind: &str, block_size: usize, new_id: 
     let own = reader.own(size)?;
     match reader.last_records(size)? {
         // Without the bytes of the layer's own, nothing can be decoded: and nothing was promised.
-        Some(records) if own.is_none() && records[0].trailer.stable == 0 => Ok(empty()),
+        Some(records) if own.is_none() && records[0].trailer.stable == 0 && reader.own_is_missing(size)? => Ok(empty()),
         Some(_) if own.is_none() => Err(Errno::EBADMSG),
         Some(records) => {
             let mut log = build(&records, header, size);
@@ -84,48 +88,58 @@ impl Reader<'_> {
         Ok(own_of_area(&area, own_bytes).map(Arc::from))
     }
 
+    /// Returns whether parts of the bytes of the layer's own in a file of `size` bytes have never reached the storage.
+    fn own_is_missing(&self, size: u64) -> Result<bool> {
+        let end = (HEADER_BYTES + own_area_bytes(self.header.own_bytes as usize)) as u64;
+        Ok(size < end || self.has_missing_sector(HEADER_BYTES as u64, end)?)
+    }
+
     /// Returns whether parts of the first record of a file of `size` bytes have never reached the storage.
     fn never_was_whole(&self, size: u64) -> Result<bool> {
         let Header { first_end, first_bytes, .. } = self.header;
         if size < first_end {
             return Ok(true);
         }
-        let mut start = first_end.saturating_sub(first_bytes.into());
-        let mut sector = [0; SECTOR_BYTES as usize];
-        while start < first_end {
-            let end = ((start / SECTOR_BYTES + 1) * SECTOR_BYTES).min(first_end);
-            let sector = &mut sector[..(end - start) as usize];
-            read_exactly(self.lower, &Caller::server(), start, sector)?;
-            if sector.iter().all(|byte| *byte == 0) {
+        self.has_missing_sector(first_end.saturating_sub(first_bytes.into()), first_end)
+    }
+
+    /// Returns whether the part of any sector that is in a range has only zeros.
+    fn has_missing_sector(&self, mut start: u64, end: u64) -> Result<bool> {
+        while start < end {
+            let piece_end = (start / PIECE_BYTES * PIECE_BYTES + PIECE_BYTES).min(end);
+            let mut piece = zeros((piece_end - start) as usize)?;
+            read_exactly(self.lower, &Caller::server(), start, &mut piece)?;
+            if is_sector_missing(start, &piece) {
                 return Ok(true);
             }
-            start = end;
+            start = piece_end;
         }
         Ok(false)
     }
 
+    /// Returns whether a file of `size` bytes without a header has a whole record that says that anything was on stable storage.
+    fn is_any_stable(lower: &dyn OpenFile, kind: &str, size: u64) -> Result<bool> {
+        let is_stable = |end: u64, bytes: &[u8]| {
+            let Some(log) = Trailer::log_of(bytes) else { return Ok(None) };
+            let Some(trailer) = Trailer::parse(bytes, log, end).filter(|trailer| trailer.stable > 0) else {
+                return Ok(None);
+            };
+            let header = Header::new(kind, BLOCK_BYTES_MAX, log, (0, 0), 0);
+            Ok(Reader { lower, header }.record(trailer)?.map(|_| Step::Found(())))
+        };
+        Ok(search(lower, size, is_stable)?.is_some())
+    }
+
     /// Returns the last whole record of a file of `size` bytes and those that it builds on, the latest first.
     fn last_records(&self, size: u64) -> Result<Option<Vec<Record>>> {
-        let last = size / ALIGNMENT * ALIGNMENT;
-        let lowest = last.saturating_sub(SEARCHED_BYTES_MAX).max(HEADER_BYTES as u64);
-        let (mut end, mut window, mut window_start) = (last, Vec::new(), last);
-        while end >= lowest + TRAILER_BYTES as u64 {
-            let start = end - TRAILER_BYTES as u64;
-            if start < window_start {
-                window_start = end.saturating_sub(READ_BYTES as u64 / ALIGNMENT * ALIGNMENT).max(lowest);
-                window = zeros((end - window_start) as usize)?;
-                read_exactly(self.lower, &Caller::server(), window_start, &mut window)?;
-            }
-            let from = (start - window_start) as usize;
-            let trailer = Trailer::parse(&window[from..from + TRAILER_BYTES], self.header.log, end);
-            end = match trailer.map(|trailer| self.follow(trailer)).transpose()? {
-                Some(Ok(records)) => return Ok(Some(records)),
+        search(self.lower, size, |end, bytes| {
+            let Some(trailer) = Trailer::parse(bytes, self.header.log, end) else { return Ok(None) };
+            Ok(Some(match self.follow(trailer)? {
+                Ok(records) => Step::Found(records),
                 // What builds on a missing record is no more use than that.
-                Some(Err(missing)) => missing / ALIGNMENT * ALIGNMENT - ALIGNMENT,
-                None => end - ALIGNMENT,
-            };
-        }
-        Ok(None)
+                Err(missing) => Step::Before(missing),
+            }))
+        })
     }
 
     /// Returns this record and those that it builds on, the latest first; or the end of one that is missing, unless one before
@@ -160,7 +174,7 @@ impl Reader<'_> {
     /// Returns whether all blocks of a record are there, of which those before `stable` are.
     fn is_complete(&self, record: &Record, stable: u64) -> Result<bool> {
         for extent in record.entries.iter().filter_map(|(_, extent)| extent.as_ref()) {
-            if extent.position >= stable && !is_there(extent, self.lower)? {
+            if extent.position >= stable && is_missing(extent, self.lower)? {
                 return Ok(false);
             }
         }
@@ -196,6 +210,7 @@ fn build(records: &[Record], header: Header, size: u64) -> Log {
     // Somebody may have synchronized since.
     (log.stable, log.promised) = (last.stable, size);
     log.needs_whole = false;
+    log.first = header.first_end.saturating_sub(header.first_bytes.into()).min(size)..header.first_end.min(size);
     let first = records[records.len() - 1].trailer;
     log.is_rooted = first.previous == 0 || first.end <= last.stable;
     let (mut versions, mut replaced) = (BTreeMap::new(), Vec::new());
@@ -266,7 +281,7 @@ pub(crate) fn verify(log: &mut Log, lower: &dyn OpenFile) -> Result<usize> {
     for (block, versions) in &log.unverified {
         let mut there = None;
         for version in versions.iter().rev() {
-            if version.position < log.stable || is_there(version, lower)? {
+            if version.position < log.stable || !is_missing(version, lower)? {
                 there = Some(*version);
                 break;
             }
@@ -287,10 +302,53 @@ pub(crate) fn verify(log: &mut Log, lower: &dyn OpenFile) -> Result<usize> {
     Ok(set_back)
 }
 
-fn is_there(version: &Extent, lower: &dyn OpenFile) -> Result<bool> {
+/// Returns whether a block has not reached the storage. If it has, and is damaged, it is there: whoever reads it is told.
+fn is_missing(version: &Extent, lower: &dyn OpenFile) -> Result<bool> {
     let mut bytes = zeros(version.stored as usize)?;
     read_exactly(lower, &Caller::server(), version.position, &mut bytes)?;
-    Ok(checksum(&bytes) == version.checksum)
+    Ok(checksum(&bytes) != version.checksum && is_sector_missing(version.position, &bytes))
+}
+
+/// Returns whether the part of any sector that is in the bytes at `position` has only zeros.
+fn is_sector_missing(position: u64, bytes: &[u8]) -> bool {
+    let first = bytes.len().min((SECTOR_BYTES - position % SECTOR_BYTES) as usize);
+    let (first, others) = bytes.split_at(first);
+    let is_zero = |part: &[u8]| part.iter().all(|byte| *byte == 0);
+    is_zero(first) || others.chunks(SECTOR_BYTES as usize).any(is_zero)
+}
+
+/// What a search found at an end of a record.
+enum Step<T> {
+    Found(T),
+    /// What is searched for ends before this position.
+    Before(u64),
+}
+
+/// Runs something on the bytes before each possible end of a record in a lower file of `size` bytes, the last first, until
+/// it has found what it searches for.
+fn search<T>(
+    lower: &dyn OpenFile,
+    size: u64,
+    find: impl Fn(u64, &[u8]) -> Result<Option<Step<T>>>,
+) -> Result<Option<T>> {
+    let last = size / ALIGNMENT * ALIGNMENT;
+    let lowest = last.saturating_sub(SEARCHED_BYTES_MAX).max(HEADER_BYTES as u64);
+    let (mut end, mut window, mut window_start) = (last, Vec::new(), last);
+    while end >= lowest + TRAILER_BYTES as u64 {
+        let start = end - TRAILER_BYTES as u64;
+        if start < window_start {
+            window_start = end.saturating_sub(READ_BYTES as u64 / ALIGNMENT * ALIGNMENT).max(lowest);
+            window = zeros((end - window_start) as usize)?;
+            read_exactly(lower, &Caller::server(), window_start, &mut window)?;
+        }
+        let from = (start - window_start) as usize;
+        end = match find(end, &window[from..from + TRAILER_BYTES])? {
+            Some(Step::Found(found)) => return Ok(Some(found)),
+            Some(Step::Before(missing)) => missing / ALIGNMENT * ALIGNMENT - ALIGNMENT,
+            None => end - ALIGNMENT,
+        };
+    }
+    Ok(None)
 }
 
 /// Reads bytes that the lower file has, by its size: fewer do not mean that the others were never written.

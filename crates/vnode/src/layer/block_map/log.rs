@@ -55,6 +55,8 @@ pub(crate) struct Log {
     pub(crate) stable: u64,
     /// Everything before is on stable storage, or somebody waits for it to be.
     pub(crate) promised: u64,
+    /// The first record: it stays, since a reader that finds it in part takes the file for one that was never whole.
+    pub(crate) first: Range<u64>,
     /// Blocks that are not holes.
     pub(crate) map: BTreeMap<u64, Extent>,
     /// Records that a reader has to follow, the earliest first.
@@ -148,6 +150,7 @@ impl Log {
             last: 0,
             stable: 0,
             promised: 0,
+            first: 0..0,
             map: BTreeMap::new(),
             records: Vec::new(),
             unverified: BTreeMap::new(),
@@ -247,7 +250,10 @@ impl Log {
 
     /// Takes over a commit that is in the lower file. Nobody may have asked for a synchronization since it was made.
     pub(crate) fn apply(&mut self, commit: Commit) {
-        let Commit { record_start, changes, trailer, .. } = commit;
+        let Commit { start, record_start, changes, trailer, .. } = commit;
+        if start == 0 {
+            self.first = record_start..trailer.end;
+        }
         let mut replaced = cut(&mut self.map, self.block_size, trailer.size);
         for (block, change) in changes {
             replaced.extend(match change {
@@ -266,7 +272,7 @@ impl Log {
             }
             let kept = self.records.len() - self.unpromised_records();
             for record in self.records.drain(kept..).collect::<Vec<_>>() {
-                self.free(record.range);
+                self.free_record(record.range);
             }
         }
         self.records.push(RecordSpan {
@@ -293,6 +299,13 @@ impl Log {
     pub(crate) fn free(&mut self, range: Range<u64>) {
         self.freed_bytes += range.end - range.start;
         self.free.add(range);
+    }
+
+    /// Frees a record that no reader has to follow, unless it is the first.
+    fn free_record(&mut self, range: Range<u64>) {
+        if range.end != self.first.end {
+            self.free(range);
+        }
     }
 
     /// Sets the map that a reader found.
@@ -332,7 +345,7 @@ impl Log {
         let is_enough = |record: &RecordSpan| record.is_whole && record.range.end <= known;
         let unneeded = self.records.iter().rposition(is_enough).unwrap_or(0);
         for record in self.records.drain(..unneeded).collect::<Vec<_>>() {
-            self.free(record.range);
+            self.free_record(record.range);
         }
     }
 
@@ -378,6 +391,7 @@ impl Log {
         let versions = self.map.values().chain(self.unverified.values().flatten());
         let mut needed: Vec<Range<u64>> = versions.map(|extent| extent.position..extent.end()).collect();
         needed.extend(self.records.iter().map(|record| record.range.clone()));
+        needed.push(self.first.clone());
         needed.extend(self.retained.iter().map(|(_, range)| range.clone()));
         needed.sort_by_key(|range| range.start);
         let mut gaps = Vec::new();
