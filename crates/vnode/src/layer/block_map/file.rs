@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::format::{Extent, HEADER_BYTES, Header, HeaderState, OWN_BYTES_MAX, checksum, own_of_area, stored_bytes_max};
 use super::load::{load, read_exactly, verify};
@@ -336,6 +337,7 @@ impl<L: Layer> MappedFile<'_, L> {
     /// Appends a record with what a draft changes, for a file of `size` bytes. If that fails, nothing has changed.
     fn commit(&self, draft: Draft, size: u64, kill_privileges: bool) -> Result<()> {
         self.own()?;
+        self.with(|log| log.age(Instant::now()))?;
         let make = || self.with(|log| log.commit(self.node.layer().kind(), &draft, size)).flatten();
         let mut commit = make()?;
         let lower_size = self.with(|log| log.lower_size)?;

@@ -2,11 +2,13 @@
 //!
 //! Blocks and records are only appended. What a record replaces is free at once if it was written after the last
 //! synchronization and nobody has asked for one since: a power cut then takes both, or the reader goes back to what
-//! was before both. What may be on stable storage is free when its replacement is.
+//! was before both. What may be on stable storage is free when its replacement is: also what is older than a second, since
+//! the kernel stores it by itself.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::format::{
     ALIGNMENT, Extent, HEADER_BYTES, Header, Record, Trailer, checksum, own_area, own_area_bytes, record_bytes,
@@ -25,6 +27,8 @@ const RECORDS_MAX: usize = 4096;
 pub(crate) const RECORDS_FOLLOWED_MAX: usize = 1 << 16;
 /// Number of bytes that are replaced, and kept for the case of a power cut, before the file is synchronized to free them.
 const RETAINED_BYTES_MIN: u64 = 1 << 20;
+/// Time for which the kernel is taken to store nothing by itself: it does so after some seconds, or when memory is short.
+const UNSTORED_TIME: Duration = Duration::from_secs(1);
 /// Number of free bytes that are punched at once.
 const FREE_BYTES_MAX: u64 = 64 << 10;
 
@@ -57,6 +61,10 @@ pub(crate) struct Log {
     pub(crate) promised: u64,
     /// The first record: it stays, since a reader that finds it in part takes the file for one that was never whole.
     pub(crate) first: Range<u64>,
+    /// When the last record was made.
+    changed: Instant,
+    /// An earlier time, and where the log ended by then.
+    aging: (Instant, u64),
     /// Blocks that are not holes.
     pub(crate) map: BTreeMap<u64, Extent>,
     /// Records that a reader has to follow, the earliest first.
@@ -151,6 +159,8 @@ impl Log {
             stable: 0,
             promised: 0,
             first: 0..0,
+            changed: Instant::now(),
+            aging: (Instant::now(), 0),
             map: BTreeMap::new(),
             records: Vec::new(),
             unverified: BTreeMap::new(),
@@ -201,6 +211,18 @@ impl Log {
         bytes.resize((end - start) as usize - record_bytes, 0);
         Record { trailer, entries }.write_to(self.id, &mut bytes);
         Ok(Commit { start, bytes, record_start: blocks_end, changes, trailer })
+    }
+
+    /// Notes that a record is made at this time: what was written long before may be on stable storage, since the kernel stores
+    /// it by itself.
+    pub(crate) fn age(&mut self, now: Instant) {
+        if now.duration_since(self.changed) >= UNSTORED_TIME {
+            (self.promised, self.aging) = (self.end, (now, self.end));
+        } else if now.duration_since(self.aging.0) >= UNSTORED_TIME {
+            self.promised = self.promised.max(self.aging.1);
+            self.aging = (now, self.end);
+        }
+        self.changed = now;
     }
 
     fn own(&self) -> &[u8] {
