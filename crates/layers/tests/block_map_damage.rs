@@ -249,46 +249,69 @@ impl Layer for Reads {
     }
 }
 
-/// A lower file of some kilobytes and a hole, whose record has many blocks at one place.
-#[test]
-fn a_hostile_file_is_read_once_and_not_once_for_each_block_of_its_record() {
-    const BLOCK_SIZE: u32 = 16 << 20;
-    const STORED: u32 = 2 * BLOCK_SIZE + 4096;
-    const ENTRIES: u64 = 24;
+const HOSTILE_BLOCK: u32 = 16 << 20;
+const HOSTILE_STORED: u32 = 2 * HOSTILE_BLOCK + 4096;
+
+/// A lower file of some kilobytes and a hole, whose record has blocks of these numbers, each so much after the one before.
+fn hostile(numbers: &[u64], distance: u64) -> FileSystemRef {
     let sum = |bytes: &[u8]| xxhash_rust::xxh3::xxh3_64(bytes).to_le_bytes();
-    let start = (192 + u64::from(STORED)).next_multiple_of(64);
-    let entry_bytes = (ENTRIES * 40).next_multiple_of(64);
+    let count = numbers.len() as u64;
+    let start = (192 + u64::from(HOSTILE_STORED) + count * distance).next_multiple_of(64);
+    let entry_bytes = (count * 40).next_multiple_of(64);
     let end = start + entry_bytes + 64;
-    let mut header = [b"PlyfsLog".as_slice(), &1u32.to_le_bytes(), &BLOCK_SIZE.to_le_bytes(), &7u64.to_le_bytes()].concat();
-    header.extend([end.to_le_bytes().as_slice(), &(entry_bytes as u32 + 64).to_le_bytes(), b"mapped\0\0\0\0\0\0\0\0\0\0"].concat());
-    header.extend(100u32.to_le_bytes());
+    let mut header = [b"PlyfsLog".as_slice(), &1_u32.to_le_bytes(), &HOSTILE_BLOCK.to_le_bytes()].concat();
+    [7, end].iter().for_each(|number: &u64| header.extend(number.to_le_bytes()));
+    header.extend((entry_bytes as u32 + 64).to_le_bytes());
+    header.extend(b"mapped\0\0\0\0\0\0\0\0\0\0");
+    header.extend(100_u32.to_le_bytes());
     header.extend(sum(&header));
     let own = vec![0; 120];
     header.extend([own.as_slice(), &sum(&own)].concat());
-    let of_hole = sum(&vec![0; STORED as usize]);
+    let of_hole = sum(&vec![0; HOSTILE_STORED as usize]);
     let mut record = Vec::new();
-    for number in 0..ENTRIES {
-        record.extend([number.to_le_bytes(), 192u64.to_le_bytes(), of_hole].concat());
-        [STORED, BLOCK_SIZE, BLOCK_SIZE, 0].iter().for_each(|half| record.extend(half.to_le_bytes()));
+    for (index, number) in numbers.iter().enumerate() {
+        record.extend([number.to_le_bytes(), (192 + index as u64 * distance).to_le_bytes(), of_hole].concat());
+        [HOSTILE_STORED, HOSTILE_BLOCK, HOSTILE_BLOCK, 0].iter().for_each(|half| record.extend(half.to_le_bytes()));
     }
     record.resize(entry_bytes as usize, 0);
     record.extend(*b"PlyfsMap");
-    [7, end, 0, 0, ENTRIES * u64::from(BLOCK_SIZE)].iter().for_each(|number: &u64| record.extend(number.to_le_bytes()));
-    record.extend((ENTRIES as u32 | 1 << 31).to_le_bytes());
+    [7, end, 0, 0, 1 << 40].iter().for_each(|number: &u64| record.extend(number.to_le_bytes()));
+    record.extend((count as u32 | 1 << 31).to_le_bytes());
     record.extend([0; 4]);
     record.extend(sum(&record));
     let lower = memory();
     let (_, file) = create(&lower.root(), &root(), "file", 0o644);
     file.write_at(&root(), 0, &header, false).unwrap();
     file.write_at(&root(), start, &record, false).unwrap();
+    lower
+}
+
+/// Finds the first data of a file. Returns that, and the number of bytes that are read for it.
+fn seek(lower: FileSystemRef, from: u64) -> (Result<u64>, u64) {
     let reads = Reads::default();
     let file_system = mapped(stack(reads.clone(), lower));
-    let begin = std::time::Instant::now();
-    let file = file_system.root().lookup(&root(), name("file")).unwrap().vnode.open(&root(), OpenFlags::READ).unwrap();
-    let result = file.seek(&root(), 0, vnode::SeekTarget::Data);
-    let read = reads.0.load(Ordering::Relaxed);
-    println!("{result:?}, {} MiB read in {:?}", read >> 20, begin.elapsed());
-    assert!(read < 256 << 20, "{} MiB read for {ENTRIES} entries", read >> 20);
+    let vnode = file_system.root().lookup(&root(), name("file")).unwrap().vnode;
+    let file = vnode.open(&root(), OpenFlags::READ).unwrap();
+    let before = reads.0.load(Ordering::Relaxed);
+    let result = file.seek(&root(), from, vnode::SeekTarget::Data);
+    (result, reads.0.load(Ordering::Relaxed) - before)
+}
+
+#[test]
+fn a_hostile_file_does_not_cost_more_reading_than_is_promised() {
+    let numbers: Vec<u64> = (0..24).collect();
+    let (result, read) = seek(hostile(&numbers, 0), 0);
+    assert_eq!(result, Err(Errno::EBADMSG), "many blocks at one place");
+    assert!(read <= 256 << 20, "{} MiB", read >> 20);
+    let (result, read) = seek(hostile(&numbers, 1), 0);
+    assert_eq!(result, Err(Errno::EBADMSG), "blocks that overlap");
+    assert!(read <= 2 << 20, "{} MiB: none of the blocks has to be read", read >> 20);
+    assert_eq!(seek(hostile(&numbers[..1], 0), 0).0, Ok(0), "one block is in order");
+}
+
+#[test]
+fn a_block_of_the_highest_number_is_beyond_the_end_of_the_file() {
+    assert_eq!(seek(hostile(&[u64::MAX], 0), 5).0, Err(Errno::ENXIO));
 }
 
 #[test]

@@ -191,7 +191,7 @@ impl<L: Layer> MappedFile<'_, L> {
         if slot.as_ref().is_none_or(|log| log.lower_size != lower_size) {
             // What a failed synchronization lost is lost whoever has written since.
             slot.take_if(|log| !log.has_lost_writes && log.failed_sync.is_none());
-            let mut log = load(self.lower, kind, self.block_size, new_identifier()?)
+            let mut log = load(self.lower, self.caller.cancellation(), kind, self.block_size, new_identifier()?)
                 .inspect_err(|error| report(&**self.node.lower(), kind, *error))?;
             if let Some(old) = slot.take() {
                 (log.has_lost_writes, log.failed_sync) = (old.has_lost_writes, old.failed_sync);
@@ -200,7 +200,7 @@ impl<L: Layer> MappedFile<'_, L> {
         }
         let log = slot.as_mut().ok_or(Errno::EIO)?;
         if !log.unverified.is_empty() {
-            let blocks = verify(log, self.lower)?;
+            let blocks = verify(log, self.lower, self.caller.cancellation())?;
             if blocks > 0 {
                 let path = self.node.lower().path().unwrap_or_default();
                 let path = String::from_utf8_lossy(&path);
@@ -493,7 +493,7 @@ pub(crate) fn plain_size<L: Layer>(node: &LayerVnode<L>, block_size: usize, lowe
         return Ok(0);
     }
     let lower = node.lower().open(&Caller::server(), crate::OpenFlags::READ)?;
-    let log = load(&*lower, node.layer().kind(), block_size, new_identifier()?)?;
+    let log = load(&*lower, Caller::server().cancellation(), node.layer().kind(), block_size, new_identifier()?)?;
     Ok(slot.insert(Box::new(log)).size)
 }
 

@@ -4,6 +4,7 @@
 //! predecessors are missing, and records whose blocks are. The file is what the last record says whose predecessors are all
 //! there; a block of it that is not there is read from its version before.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -12,12 +13,14 @@ use super::format::{
     checksum, own_area_bytes, own_of_area,
 };
 use super::log::{Log, RECORDS_FOLLOWED_MAX, RecordSpan};
-use crate::{Caller, Errno, OpenFile, Result, read_fully, zeros};
+use crate::{Caller, Cancellation, Errno, OpenFile, Result, read_fully, zeros};
 
 /// Number of bytes read at once.
 const READ_BYTES: usize = 26_214 * ENTRY_BYTES;
 /// Number of bytes at the end of a file that are searched for a record: a writer synchronizes long before.
 const SEARCHED_BYTES_MAX: u64 = 256 << 20;
+/// Number of bytes of a file that are read at most, to find its record and what there is of its blocks, unless it takes more space.
+const READ_BYTES_MAX: u64 = 256 << 20;
 /// Smallest part of a file that a disk writes as a whole, in bytes.
 const SECTOR_BYTES: u64 = 512;
 /// Number of bytes in which zeros are searched for at once: whole sectors.
@@ -27,15 +30,50 @@ const GAP_BYTES_MIN: u64 = 1 << 20;
 
 /// A lower file that is read as a log of this kind of layer.
 struct Reader<'a> {
-    lower: &'a dyn OpenFile,
+    source: &'a Source<'a>,
     header: Header,
+}
+
+/// A lower file of which a bounded number of bytes is read.
+struct Source<'a> {
+    lower: &'a dyn OpenFile,
+    cancellation: &'a Cancellation,
+    /// Size in bytes.
+    size: u64,
+    /// Number of bytes that may still be read.
+    left: Cell<u64>,
+}
+
+impl Source<'_> {
+    /// Reads bytes that the lower file has.
+    ///
+    /// # Errors
+    /// `EBADMSG` if too much was read; those of [`read_exactly`], and of the cancellation.
+    fn read(&self, position: u64, buffer: &mut [u8]) -> Result<()> {
+        self.cancellation.check()?;
+        self.left.set(self.left.get().checked_sub(buffer.len() as u64).ok_or(Errno::EBADMSG)?);
+        read_exactly(self.lower, &Caller::server(), position, buffer)
+    }
+
+    /// Returns whether a block has not reached the storage. If it has, and is damaged, it is there: whoever reads it is told.
+    fn is_missing(&self, version: &Extent) -> Result<bool> {
+        let mut bytes = zeros(version.stored as usize)?;
+        self.read(version.position, &mut bytes)?;
+        Ok(checksum(&bytes) != version.checksum && is_sector_missing(version.position, &bytes))
+    }
 }
 
 /// Reads the block map of a lower file. `block_size` is that of a file which has none yet, `new_id` the identifier of its log.
 ///
 /// # Errors
 /// `EBADMSG` if the lower file was not written by this kind of layer, or is damaged; those of the lower file system.
-pub(crate) fn load(lower: &dyn OpenFile, kind: &str, block_size: usize, new_id: u64) -> Result<Log> {
+pub(crate) fn load(
+    lower: &dyn OpenFile,
+    cancellation: &Cancellation,
+    kind: &str,
+    block_size: usize,
+    new_id: u64,
+) -> Result<Log> {
     let attributes = lower.getattr(&Caller::server())?;
     let size = attributes.size;
     let empty = || {
@@ -46,26 +84,30 @@ pub(crate) fn load(lower: &dyn OpenFile, kind: &str, block_size: usize, new_id: 
     if size == 0 {
         return Ok(empty());
     }
+    let allocated = attributes.blocks.saturating_mul(512);
+    // As much as is there may have to be read twice: to find the record, and to see which of its blocks are there.
+    let left = Cell::new(READ_BYTES_MAX.max(allocated.saturating_mul(2)));
+    let source = Source { lower, cancellation, size, left };
     let mut bytes = [0; HEADER_BYTES];
     let length = HEADER_BYTES.min(usize::try_from(size).unwrap_or(usize::MAX));
     read_exactly(lower, &Caller::server(), 0, &mut bytes[..length])?;
     let header = match Header::parse(&bytes[..length], kind) {
         HeaderState::Valid(header) => header,
         // A header that was stored is damaged, not absent.
-        HeaderState::Absent if Reader::is_any_stable(lower, kind, size)? => return Err(Errno::EBADMSG),
+        HeaderState::Absent if Reader::is_any_stable(&source, kind)? => return Err(Errno::EBADMSG),
         HeaderState::Absent => return Ok(empty()),
         HeaderState::Foreign => return Err(Errno::EBADMSG),
     };
-    let reader = Reader { lower, header };
+    let reader = Reader { source: &source, header };
     let own = reader.own(size)?;
-    match reader.last_records(size)? {
+    match reader.last_records()? {
         // Without the bytes of the layer's own, nothing can be decoded: and nothing was promised.
         Some(records) if own.is_none() && records[0].trailer.stable == 0 && reader.own_is_missing(size)? => Ok(empty()),
         Some(_) if own.is_none() => Err(Errno::EBADMSG),
         Some(records) => {
             let mut log = build(&records, header, size);
             log.own = own;
-            let allocated = attributes.blocks.saturating_mul(512);
+            log.readable = source.left.get();
             if allocated > log.needed_bytes() + GAP_BYTES_MIN.max(log.needed_bytes() / 2) {
                 log.gaps().into_iter().for_each(|gap| log.free(gap));
             }
@@ -84,7 +126,7 @@ impl Reader<'_> {
         if size < (HEADER_BYTES + area.len()) as u64 {
             return Ok(None);
         }
-        read_exactly(self.lower, &Caller::server(), HEADER_BYTES as u64, &mut area)?;
+        self.source.read(HEADER_BYTES as u64, &mut area)?;
         Ok(own_of_area(&area, own_bytes).map(Arc::from))
     }
 
@@ -108,7 +150,7 @@ impl Reader<'_> {
         while start < end {
             let piece_end = (start / PIECE_BYTES * PIECE_BYTES + PIECE_BYTES).min(end);
             let mut piece = zeros((piece_end - start) as usize)?;
-            read_exactly(self.lower, &Caller::server(), start, &mut piece)?;
+            self.source.read(start, &mut piece)?;
             if is_sector_missing(start, &piece) {
                 return Ok(true);
             }
@@ -118,21 +160,21 @@ impl Reader<'_> {
     }
 
     /// Returns whether a file of `size` bytes without a header has a whole record that says that anything was on stable storage.
-    fn is_any_stable(lower: &dyn OpenFile, kind: &str, size: u64) -> Result<bool> {
+    fn is_any_stable(source: &Source<'_>, kind: &str) -> Result<bool> {
         let is_stable = |end: u64, bytes: &[u8]| {
             let Some(log) = Trailer::log_of(bytes) else { return Ok(None) };
             let Some(trailer) = Trailer::parse(bytes, log, end).filter(|trailer| trailer.stable > 0) else {
                 return Ok(None);
             };
             let header = Header::new(kind, BLOCK_BYTES_MAX, log, (0, 0), 0);
-            Ok(Reader { lower, header }.record(trailer)?.map(|_| Step::Found(())))
+            Ok(Reader { source, header }.record(trailer)?.map(|_| Step::Found(())))
         };
-        Ok(search(lower, size, is_stable)?.is_some())
+        Ok(search(source, is_stable)?.is_some())
     }
 
-    /// Returns the last whole record of a file of `size` bytes and those that it builds on, the latest first.
-    fn last_records(&self, size: u64) -> Result<Option<Vec<Record>>> {
-        search(self.lower, size, |end, bytes| {
+    /// Returns the last whole record of the file and those that it builds on, the latest first.
+    fn last_records(&self) -> Result<Option<Vec<Record>>> {
+        search(self.source, |end, bytes| {
             let Some(trailer) = Trailer::parse(bytes, self.header.log, end) else { return Ok(None) };
             Ok(Some(match self.follow(trailer)? {
                 Ok(records) => Step::Found(records),
@@ -150,18 +192,20 @@ impl Reader<'_> {
             let Some(record) = self.record(trailer)? else { break trailer.end };
             records.push(record);
             if trailer.is_whole && (trailer.end <= last.stable || trailer.previous == 0) {
+                self.check_space(&records)?;
                 return Ok(Ok(records));
             }
             let previous = trailer.previous;
             let start = previous.checked_sub(TRAILER_BYTES as u64).filter(|_| records.len() < RECORDS_FOLLOWED_MAX);
             let Some(start) = start else { break trailer.end };
             let mut bytes = [0; TRAILER_BYTES];
-            read_exactly(self.lower, &Caller::server(), start, &mut bytes)?;
+            self.source.read(start, &mut bytes)?;
             match Trailer::parse(&bytes, self.header.log, previous) {
                 Some(before) => trailer = before,
                 None => break previous,
             }
         };
+        self.check_space(&records)?;
         for index in (0..records.len()).rev() {
             if records[index].trailer.is_whole && self.is_complete(&records[index], last.stable)? {
                 records.truncate(index + 1);
@@ -171,10 +215,20 @@ impl Reader<'_> {
         Ok(Err(missing))
     }
 
+    /// Checks that the file has room for all blocks of these records, each of which is at a place of its own.
+    fn check_space(&self, records: &[Record]) -> Result<()> {
+        let entries = records.iter().flat_map(|record| &record.entries);
+        let mut places: Vec<_> = entries.filter_map(|entry| entry.1.map(|extent| (extent.position, extent.stored))).collect();
+        places.sort_unstable();
+        places.dedup();
+        let stored = places.iter().fold(0_u64, |sum, (_, stored)| sum.saturating_add((*stored).into()));
+        if stored > self.source.size { Err(Errno::EBADMSG) } else { Ok(()) }
+    }
+
     /// Returns whether all blocks of a record are there, of which those before `stable` are.
     fn is_complete(&self, record: &Record, stable: u64) -> Result<bool> {
         for extent in record.entries.iter().filter_map(|(_, extent)| extent.as_ref()) {
-            if extent.position >= stable && is_missing(extent, self.lower)? {
+            if extent.position >= stable && self.source.is_missing(extent)? {
                 return Ok(false);
             }
         }
@@ -192,7 +246,7 @@ impl Reader<'_> {
         while start < end {
             let length = buffer.len().min((end - start) as usize);
             let piece = &mut buffer[..length];
-            read_exactly(self.lower, &Caller::server(), start, piece)?;
+            self.source.read(start, piece)?;
             if reader.take(piece).is_err() {
                 return Ok(None);
             }
@@ -275,13 +329,15 @@ fn add_versions(
 /// which the newest has not.
 ///
 /// # Errors
-/// Those of the lower file system; then nothing is decided.
-pub(crate) fn verify(log: &mut Log, lower: &dyn OpenFile) -> Result<usize> {
+/// `EBADMSG` if that takes more reading than a file may cause; those of the lower file system, and of the cancellation. Then
+/// nothing is decided.
+pub(crate) fn verify(log: &mut Log, lower: &dyn OpenFile, cancellation: &Cancellation) -> Result<usize> {
+    let source = Source { lower, cancellation, size: log.lower_size, left: Cell::new(log.readable) };
     let mut decided = Vec::new();
     for (block, versions) in &log.unverified {
         let mut there = None;
         for version in versions.iter().rev() {
-            if version.position < log.stable || !is_missing(version, lower)? {
+            if version.position < log.stable || !source.is_missing(version)? {
                 there = Some(*version);
                 break;
             }
@@ -302,13 +358,6 @@ pub(crate) fn verify(log: &mut Log, lower: &dyn OpenFile) -> Result<usize> {
     Ok(set_back)
 }
 
-/// Returns whether a block has not reached the storage. If it has, and is damaged, it is there: whoever reads it is told.
-fn is_missing(version: &Extent, lower: &dyn OpenFile) -> Result<bool> {
-    let mut bytes = zeros(version.stored as usize)?;
-    read_exactly(lower, &Caller::server(), version.position, &mut bytes)?;
-    Ok(checksum(&bytes) != version.checksum && is_sector_missing(version.position, &bytes))
-}
-
 /// Returns whether the part of any sector that is in the bytes at `position` has only zeros.
 fn is_sector_missing(position: u64, bytes: &[u8]) -> bool {
     let first = bytes.len().min((SECTOR_BYTES - position % SECTOR_BYTES) as usize);
@@ -324,14 +373,10 @@ enum Step<T> {
     Before(u64),
 }
 
-/// Runs something on the bytes before each possible end of a record in a lower file of `size` bytes, the last first, until
-/// it has found what it searches for.
-fn search<T>(
-    lower: &dyn OpenFile,
-    size: u64,
-    find: impl Fn(u64, &[u8]) -> Result<Option<Step<T>>>,
-) -> Result<Option<T>> {
-    let last = size / ALIGNMENT * ALIGNMENT;
+/// Runs something on the bytes before each possible end of a record in a lower file, the last first, until it has found what
+/// it searches for.
+fn search<T>(source: &Source<'_>, find: impl Fn(u64, &[u8]) -> Result<Option<Step<T>>>) -> Result<Option<T>> {
+    let last = source.size / ALIGNMENT * ALIGNMENT;
     let lowest = last.saturating_sub(SEARCHED_BYTES_MAX).max(HEADER_BYTES as u64);
     let (mut end, mut window, mut window_start) = (last, Vec::new(), last);
     while end >= lowest + TRAILER_BYTES as u64 {
@@ -339,7 +384,7 @@ fn search<T>(
         if start < window_start {
             window_start = end.saturating_sub(READ_BYTES as u64 / ALIGNMENT * ALIGNMENT).max(lowest);
             window = zeros((end - window_start) as usize)?;
-            read_exactly(lower, &Caller::server(), window_start, &mut window)?;
+            source.read(window_start, &mut window)?;
         }
         let from = (start - window_start) as usize;
         end = match find(end, &window[from..from + TRAILER_BYTES])? {

@@ -71,6 +71,8 @@ pub(crate) struct Log {
     pub(crate) records: Vec<RecordSpan>,
     /// Blocks with versions of which only reading can tell whether they have reached the storage: the earliest first.
     pub(crate) unverified: BTreeMap<u64, Vec<Extent>>,
+    /// Number of bytes that may be read to tell.
+    pub(crate) readable: u64,
     /// Set if the next record has to contain the whole map.
     pub(crate) needs_whole: bool,
     /// Where the record ends that says which blocks were set back, or stored again; until there is one, `u64::MAX`. A reader that goes
@@ -164,6 +166,7 @@ impl Log {
             map: BTreeMap::new(),
             records: Vec::new(),
             unverified: BTreeMap::new(),
+            readable: 0,
             needs_whole: true,
             settled: 0,
             is_rooted: true,
