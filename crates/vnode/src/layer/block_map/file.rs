@@ -56,7 +56,7 @@ impl<L: Layer> MappedFile<'_, L> {
             return Ok(0);
         }
         let _guard = self.node.lock_data(self.caller)?;
-        let (size, block_size) = self.prepare()?;
+        let (size, block_size) = self.prepare_change()?;
         let offset = offset.unwrap_or(size);
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EFBIG)?;
         let (mut draft, mut done) = (Draft::default(), 0);
@@ -79,7 +79,7 @@ impl<L: Layer> MappedFile<'_, L> {
             self.node.forget_log();
             return Ok(());
         }
-        let (old, _) = self.prepare()?;
+        let (old, _) = self.prepare_change()?;
         match size {
             size if size > i64::MAX as u64 => Err(Errno::EFBIG),
             size if size == old => {
@@ -96,7 +96,7 @@ impl<L: Layer> MappedFile<'_, L> {
         let kind = mode.bits() & !AllocateMode::KEEP_SIZE.bits();
         let end = offset.checked_add(length).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EFBIG)?;
         let _guard = self.node.lock_data(self.caller)?;
-        let (size, block_size) = self.prepare()?;
+        let (size, block_size) = self.prepare_change()?;
         let grown = if keeps_size { size } else { size.max(end) };
         if mode == PUNCH || kind == AllocateMode::ZERO_RANGE.bits() {
             let draft = self.zeros(offset..end.min(grown), grown, block_size)?;
@@ -126,7 +126,7 @@ impl<L: Layer> MappedFile<'_, L> {
                 }
             }
         })?;
-        let start = found.map(|block| (block * block_size as u64).max(offset));
+        let start = found.map(|block| block.saturating_mul(block_size as u64).max(offset));
         match target {
             SeekTarget::Data => start.filter(|start| *start < size).ok_or(Errno::ENXIO),
             SeekTarget::Hole => Ok(start.unwrap_or(size).min(size)),
@@ -155,6 +155,9 @@ impl<L: Layer> MappedFile<'_, L> {
         if !self.node.log().as_ref().is_some_and(|log| log.has_free() || log.unpromised_records() > RECORDS_LEFT_MAX) {
             return;
         }
+        if self.prepare_change().is_err() {
+            return;
+        }
         let server = Caller::server();
         let restore = |mtime| SetAttributes { mtime: Some(SetTime::To(mtime)), ..SetAttributes::default() };
         let times = self.lower.getattr(&server).map(|attributes| restore(attributes.mtime));
@@ -175,11 +178,36 @@ impl<L: Layer> MappedFile<'_, L> {
             log.needs_whole.then_some(log.size)
         });
         if let Some(size) = size
-            && self.prepare().is_ok()
+            && self.prepare_change().is_ok()
         {
             let _ = self.commit(Draft::default(), size, false);
         }
         self.punch(self.with(|log| log.take_free(PAGE_BYTES)).unwrap_or_default());
+    }
+
+    /// Prepares a change: also reads the map if somebody else has written the lower file anew, and it is as long as before. See
+    /// [`Self::prepare`].
+    ///
+    /// # Errors
+    /// `EIO` if the header is gone, as it can be after a failed synchronization.
+    fn prepare_change(&self) -> Result<(u64, usize)> {
+        let known = self.prepare()?;
+        let (id, end, lower_size) = self.with(|log| (log.id, log.end, log.lower_size))?;
+        if lower_size == 0 {
+            return Ok(known);
+        }
+        let mut header = [0; HEADER_BYTES];
+        let length = lower_size.min(HEADER_BYTES as u64) as usize;
+        read_exactly(self.lower, &Caller::server(), 0, &mut header[..length])?;
+        match Header::parse(&header[..length], self.node.layer().kind()) {
+            HeaderState::Valid(header) if header.log == id => Ok(known),
+            HeaderState::Absent if end > 0 => Err(Errno::EIO),
+            HeaderState::Absent => Ok(known),
+            HeaderState::Valid(_) | HeaderState::Foreign => {
+                self.with(|log| log.lower_size = u64::MAX)?;
+                self.prepare()
+            }
+        }
     }
 
     /// Reads the map if it is not known, or somebody else has written to the lower file. Returns the sizes of the file and of its
@@ -405,7 +433,7 @@ impl<L: Layer> MappedFile<'_, L> {
 
     /// Writes again what a failed synchronization may have lost: everything that is not on stable storage.
     fn renew(&self) -> Result<()> {
-        let (size, _) = self.prepare()?;
+        let (size, _) = self.prepare_change()?;
         if !self.with(|log| log.has_lost_writes)? {
             return Ok(());
         }
