@@ -7,7 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::format::{Extent, HEADER_BYTES, Header, HeaderState, OWN_BYTES_MAX, checksum, own_of_area, stored_bytes_max};
+use super::format::{
+    Extent, HEADER_BYTES, Header, HeaderState, OWN_BYTES_MAX, checksum, own_of_area, stored_bytes_max,
+};
 use super::load::{load, read_exactly, verify};
 use super::log::{Commit, Draft, Log};
 use crate::layer::blocks::PUNCH;
@@ -374,9 +376,8 @@ impl<L: Layer> MappedFile<'_, L> {
             self.lower.truncate(&self.lower_caller, 0, kill_privileges)?;
             self.with(|log| log.lower_size = 0)?;
         }
-        let write = |commit: &Commit| {
-            write_fully(self.lower, &self.lower_caller, commit.start, &commit.bytes, kill_privileges)
-        };
+        let write =
+            |commit: &Commit| write_fully(self.lower, &self.lower_caller, commit.start, &commit.bytes, kill_privileges);
         let mut written = write(&commit);
         if matches!(written, Err(Errno::ENOSPC | Errno::EDQUOT)) && self.free_space() {
             // What is free now depends on what is stable now: the record has to say that.

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::format::{
-    ALIGNMENT, BLOCK_BYTES_MAX, ENTRY_BYTES, Extent, HEADER_BYTES, Header, HeaderState, Record, RecordReader, TRAILER_BYTES, Trailer,
-    checksum, own_area_bytes, own_of_area,
+    ALIGNMENT, BLOCK_BYTES_MAX, ENTRY_BYTES, Extent, HEADER_BYTES, Header, HeaderState, Record, RecordReader,
+    TRAILER_BYTES, Trailer, checksum, own_area_bytes, own_of_area,
 };
 use super::log::{Log, RECORDS_FOLLOWED_MAX, RecordSpan};
 use crate::{Caller, Cancellation, Errno, OpenFile, Result, read_fully, zeros};
@@ -218,7 +218,8 @@ impl Reader<'_> {
     /// Checks that the file has room for all blocks of these records, each of which is at a place of its own.
     fn check_space(&self, records: &[Record]) -> Result<()> {
         let entries = records.iter().flat_map(|record| &record.entries);
-        let mut places: Vec<_> = entries.filter_map(|entry| entry.1.map(|extent| (extent.position, extent.stored))).collect();
+        let mut places: Vec<_> =
+            entries.filter_map(|entry| entry.1.map(|extent| (extent.position, extent.stored))).collect();
         places.sort_unstable();
         places.dedup();
         let stored = places.iter().fold(0_u64, |sum, (_, stored)| sum.saturating_add((*stored).into()));

@@ -477,6 +477,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_older_than_a_second_may_be_stable() {
+        let mut log = Log::new(1, BLOCK);
+        let start = Instant::now();
+        let mut write_at = |milliseconds: u64| {
+            log.age(start + Duration::from_millis(milliseconds));
+            write(&mut log, &[0], 1000);
+            (log.promised, log.end)
+        };
+        let (_, first) = write_at(0);
+        assert_eq!(write_at(900).0, 0);
+        let (_, third) = write_at(1800);
+        assert!(write_at(2700).0 < third, "it is new");
+        assert!(write_at(3600).0 >= first, "writes without a pause");
+        let (_, sixth) = write_at(3700);
+        assert_eq!(write_at(4800).0, sixth, "a pause");
+    }
+
+    #[test]
     fn only_records_since_the_last_stable_whole_one_are_kept() {
         let mut log = Log::new(1, BLOCK);
         for round in 0..500 {
