@@ -4,7 +4,7 @@
 //! predecessors are missing, and records whose blocks are. The file is what the last record says whose predecessors are all
 //! there; a block of it that is not there is read from its version before.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -42,9 +42,15 @@ struct Source<'a> {
     size: u64,
     /// Number of bytes that may still be read.
     left: Cell<u64>,
+    /// Blocks that were read, by position, length and checksum, and whether they are missing.
+    blocks: RefCell<BTreeMap<(u64, u32, u64), bool>>,
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    fn new(lower: &'a dyn OpenFile, cancellation: &'a Cancellation, size: u64, left: u64) -> Self {
+        Self { lower, cancellation, size, left: Cell::new(left), blocks: RefCell::default() }
+    }
+
     /// Reads bytes that the lower file has.
     ///
     /// # Errors
@@ -57,9 +63,15 @@ impl Source<'_> {
 
     /// Returns whether a block has not reached the storage. If it has, and is damaged, it is there: whoever reads it is told.
     fn is_missing(&self, version: &Extent) -> Result<bool> {
+        let key = (version.position, version.stored, version.checksum);
+        if let Some(is_missing) = self.blocks.borrow().get(&key) {
+            return Ok(*is_missing);
+        }
         let mut bytes = zeros(version.stored as usize)?;
         self.read(version.position, &mut bytes)?;
-        Ok(checksum(&bytes) != version.checksum && is_sector_missing(version.position, &bytes))
+        let is_missing = checksum(&bytes) != version.checksum && is_sector_missing(version.position, &bytes);
+        self.blocks.borrow_mut().insert(key, is_missing);
+        Ok(is_missing)
     }
 }
 
@@ -86,8 +98,7 @@ pub(crate) fn load(
     }
     let allocated = attributes.blocks.saturating_mul(512);
     // As much as is there may have to be read twice: to find the record, and to see which of its blocks are there.
-    let left = Cell::new(READ_BYTES_MAX.max(allocated.saturating_mul(2)));
-    let source = Source { lower, cancellation, size, left };
+    let source = Source::new(lower, cancellation, size, READ_BYTES_MAX.max(allocated.saturating_mul(2)));
     let mut bytes = [0; HEADER_BYTES];
     let length = HEADER_BYTES.min(usize::try_from(size).unwrap_or(usize::MAX));
     read_exactly(lower, &Caller::server(), 0, &mut bytes[..length])?;
@@ -159,7 +170,7 @@ impl Reader<'_> {
         Ok(false)
     }
 
-    /// Returns whether a file of `size` bytes without a header has a whole record that says that anything was on stable storage.
+    /// Returns whether a lower file without a header has a whole record that says that anything was on stable storage.
     fn is_any_stable(source: &Source<'_>, kind: &str) -> Result<bool> {
         let is_stable = |end: u64, bytes: &[u8]| {
             let Some(log) = Trailer::log_of(bytes) else { return Ok(None) };
@@ -333,7 +344,7 @@ fn add_versions(
 /// `EBADMSG` if that takes more reading than a file may cause; those of the lower file system, and of the cancellation. Then
 /// nothing is decided.
 pub(crate) fn verify(log: &mut Log, lower: &dyn OpenFile, cancellation: &Cancellation) -> Result<usize> {
-    let source = Source { lower, cancellation, size: log.lower_size, left: Cell::new(log.readable) };
+    let source = Source::new(lower, cancellation, log.lower_size, log.readable);
     let mut decided = Vec::new();
     for (block, versions) in &log.unverified {
         let mut there = None;
