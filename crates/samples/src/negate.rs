@@ -2,7 +2,7 @@
 
 use layers::Kind;
 use vnode::layer::{Block, DataShape, Layer, LayerVnode, stack};
-use vnode::{Caller, Promises, Result};
+use vnode::{Caller, Result};
 
 /// Registration of this layer.
 pub const KIND: Kind =
@@ -15,10 +15,6 @@ impl Layer for Negate {
 
     fn kind(&self) -> &'static str {
         "negate"
-    }
-
-    fn promises(&self) -> Promises {
-        Promises { data_untouched: false, ..Promises::TRANSPARENT }
     }
 
     fn data_shape(&self) -> Option<DataShape> {
