@@ -357,8 +357,27 @@ fn a_dead_server_is_told_and_cleaned_up() {
     assert!(again.errors.contains("plyfs umount"), "{again:?}");
     let level = run(["log-level", mount]);
     assert_eq!(level.code, 13, "{level:?}");
-    umount(mount);
+    let ended = run(["umount", mount]);
+    assert_eq!((ended.code, ended.errors.as_str()), (0, ""));
     assert!(!is_mounted(&scratch.mount()));
+}
+
+#[test]
+fn a_server_that_umount_cannot_wait_for_is_reported() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    run(["mount", "mem:", mount]).succeeded();
+    let pid = pid_of(mount);
+    send(pid, Signal::STOP);
+    let ended = run(["umount", mount]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.errors.contains("was not waited for"), "{ended:?}");
+    assert!(!is_mounted(&scratch.mount()));
+    send(pid, Signal::CONT);
+    wait_until("the server to end", || !is_alive(pid));
 }
 
 #[test]

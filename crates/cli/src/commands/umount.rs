@@ -27,10 +27,19 @@ pub(crate) fn run(arguments: &Umount) -> Outcome {
     let server = client::find(&mount_point)
         .and_then(|mount| mount.process())
         .and_then(|process| Some((process, pidfd_open(process, PidfdFlags::empty()).ok()?)));
+    let is_silent = server.is_none() && !arguments.lazy && !super::status::has_ended(&mount_point);
     let mode = if arguments.lazy { UnmountMode::Lazy } else { UnmountMode::Clean };
     point.unmount(mode).map_err(|error| refused(&mount_point, &error))?;
     match server {
         Some((process, server)) if !arguments.lazy => wait_for(&server, process, &mount_point),
+        None if is_silent => {
+            super::notify(&format_args!(
+                "{} is unmounted; its server did not answer and was not waited for: if it is running, it may still have \
+                 files of the stack open",
+                mount_point.display()
+            ));
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
@@ -42,7 +51,8 @@ fn wait_for(server: &impl AsFd, process: Pid, mount_point: &Path) -> Outcome {
         return Ok(());
     }
     super::notify(&format_args!(
-        "{} is unmounted; waiting for its server (process {}), which still closes what the stack is on",
+        "{} is unmounted; waiting for its server (process {}), which is still closing files of the stack, or serves the \
+         mount in another mount namespace",
         mount_point.display(),
         process.as_raw_nonzero()
     ));
