@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use plyfs_bases::mem::{MemoryFileSystem, Options};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use vnode::{
-    AllocateMode, Caller, Creation, DirectoryEntry, Errno, FileSystem, Name, OpenFileRef, OpenFlags, Result, VnodeRef,
-    XattrMode,
+    AllocateMode, Caller, Cookie, Creation, DirectoryEntry, Errno, FileSystem, Name, OpenFileRef, OpenFlags, Result,
+    VnodeRef, XattrMode,
 };
 
 const MIB: u64 = 1 << 20;
@@ -47,7 +47,7 @@ fn some_names(directory: &VnodeRef) -> Vec<Vec<u8>> {
         names.push(entry.name.as_bytes().to_vec());
         if names.len() < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    directory.open_directory(&caller()).unwrap().read(&caller(), 0, &mut take).unwrap();
+    directory.open_directory(&caller()).unwrap().read(&caller(), Cookie::START, &mut take).unwrap();
     names
 }
 

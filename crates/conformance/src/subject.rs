@@ -5,6 +5,8 @@
 
 use std::any::Any;
 
+use vnode::{Cookie, InodeNumber};
+
 use crate::{Abilities, Errno, Failure, Outcome};
 
 pub(crate) use vnode::Result;
@@ -174,8 +176,8 @@ pub trait File: Send + Sync {
 pub trait Directory: Send + Sync {
     /// Returns the next entries as one call returns them, at least about 1 KiB; empty at the end.
     fn next(&self) -> Result<Vec<Entry>>;
-    /// Continues after the entry with this cookie, or from the beginning with 0.
-    fn seek(&self, cookie: u64) -> Result<()>;
+    /// Continues after the entry with this cookie, or from the beginning with [`Cookie::START`].
+    fn seek(&self, cookie: Cookie) -> Result<()>;
 }
 
 /// A memory-mapped file. Dropping it unmaps it.
@@ -251,7 +253,7 @@ pub enum TimeChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Stat {
-    pub inode: u64,
+    pub inode: InodeNumber,
     pub kind: Kind,
     /// The lower twelve bits of the mode.
     pub mode: u32,
@@ -276,11 +278,11 @@ pub struct Entry {
     /// The name.
     pub name: Vec<u8>,
     /// The inode number that readdir reports.
-    pub inode: u64,
+    pub inode: InodeNumber,
     /// The kind that readdir reports; it may be unknown.
     pub kind: Kind,
     /// The position to seek to in order to continue after this entry.
-    pub cookie: u64,
+    pub cookie: Cookie,
 }
 
 /// The access that a range lock is for.

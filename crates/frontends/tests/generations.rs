@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
 use support::{memory, mount_with, unmount_when_unused};
 use vnode::layer::{Layer, stack};
-use vnode::{Attributes, Caller, Errno, FileKind, FileSystemRef, Name, OpenFlags, Promises, RenameMode};
+use vnode::{Attributes, Caller, Errno, FileKind, FileSystemRef, InodeNumber, Name, OpenFlags, Promises, RenameMode};
 
 /// All files have one number, and nobody knows when they were made: as on a file system that gives numbers again.
 struct OneNumber;
@@ -30,7 +30,7 @@ impl Layer for OneNumber {
     fn map_attributes(&self, _: &Caller, attributes: &mut Attributes) {
         attributes.btime = None;
         if attributes.kind == FileKind::Regular {
-            attributes.ino = 42;
+            attributes.ino = InodeNumber::new(42);
         }
     }
 }
@@ -58,7 +58,7 @@ fn reused_inode_number_is_another_object() {
     fs::remove_file(mounted.path("old")).unwrap();
     fs::write(mounted.path("new"), b"another").unwrap();
     let new = root.lookup(&server, name("new")).unwrap();
-    assert_eq!(new.attributes.ino, 42);
+    assert_eq!(new.attributes.ino.get(), 42);
     assert_ne!(new.vnode.handle(), old.handle());
     assert_eq!(old.getattr(&server), Err(Errno::ESTALE));
     assert_eq!(new.vnode.getattr(&server).unwrap().size, 7);

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use common::reporting::{Notes, Reporting};
 use common::{create, layer, list, memory, name, root, walk};
-use vnode::{Errno, FileSystem, FileSystemRef, Name, NameBuf, Notifier, RenameMode};
+use vnode::{Cookie, Errno, FileSystem, FileSystemRef, Name, NameBuf, Notifier, RenameMode};
 
 #[test]
 fn names_are_longer_below_and_as_given_above() {
@@ -64,9 +64,9 @@ fn directories_are_read_in_parts_by_cookies() {
         create(&upper.root(), &root(), &format!("{number}-{}", "x".repeat(number % 200)), 0o644);
     }
     let open = upper.root().open_directory(&root()).unwrap();
-    let (mut names, mut cookie) = (Vec::new(), 0);
+    let (mut names, mut cookie) = (Vec::new(), Cookie::START);
     loop {
-        let mut part: Vec<(NameBuf, u64)> = Vec::new();
+        let mut part: Vec<(NameBuf, Cookie)> = Vec::new();
         open.read(&root(), cookie, &mut |entry| {
             if part.len() == 7 {
                 return ControlFlow::Break(());

@@ -13,8 +13,8 @@ use common::interrupted::Interrupted;
 use common::{memory, name, root, user};
 use vnode::layer::{EntryOrigin, Layer, LayerFile, LayerVnode, OwnEntries, stack};
 use vnode::{
-    Caller, Creation, Entry, Errno, FileKind, FileSystemRef, Name, NameBuf, OpenFlags, Promises, RenameMode, Result,
-    SetAttributes, VnodeRef,
+    Caller, Cookie, Creation, Entry, Errno, FileKind, FileSystemRef, Name, NameBuf, OpenFlags, Promises, RenameMode,
+    Result, SetAttributes, VnodeRef,
 };
 
 fn veil(lower: FileSystemRef) -> FileSystemRef {
@@ -27,7 +27,7 @@ fn names(directory: &VnodeRef) -> Vec<NameBuf> {
         names.push(entry.name.to_owned());
         ControlFlow::Continue(())
     };
-    directory.open_directory(&root()).unwrap().read(&root(), 0, &mut collect).unwrap();
+    directory.open_directory(&root()).unwrap().read(&root(), Cookie::START, &mut collect).unwrap();
     names
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use bases::dir::{self, DirectoryFileSystem};
 use common::{layer, memory, name, root};
 use vnode::{
-    Creation, Device, FileKind, FileSystemRef, OpenDirectoryRef, OpenFileRef, OpenFlags, Result, VnodeRef, profile,
+    Cookie, Creation, Device, FileKind, FileSystemRef, OpenDirectoryRef, OpenFileRef, OpenFlags, Result, VnodeRef,
+    profile,
 };
 
 /// Returns the parts that are charged for an operation.
@@ -51,7 +52,10 @@ fn assert_objects_are_charged_to(part: &str, file_system: &FileSystemRef) {
         assert!(charged(|| file.getattr(&caller)).contains(&part), "{part}: {what}");
     }
     let open: OpenDirectoryRef = top.open_directory(&caller).unwrap();
-    assert!(charged(|| open.read(&caller, 0, &mut |_| ControlFlow::Continue(()))).contains(&part), "{part}: listing");
+    assert!(
+        charged(|| open.read(&caller, Cookie::START, &mut |_| ControlFlow::Continue(()))).contains(&part),
+        "{part}: listing"
+    );
 }
 
 #[test]

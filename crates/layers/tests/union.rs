@@ -31,7 +31,7 @@ fn inode_numbers_of_readdir_and_stat_agree_and_differ_between_branches() {
     for path in ["", "d"] {
         let directory = at(&scene.union, path).unwrap();
         let seen = numbered(&directory.open_directory(&server()).unwrap(), &server());
-        let mut numbers: Vec<u64> = seen.iter().map(|(_, ino)| *ino).collect();
+        let mut numbers: Vec<_> = seen.iter().map(|(_, ino)| *ino).collect();
         for (name, ino) in seen {
             assert_eq!(directory.lookup(&server(), name.as_name()).unwrap().attributes.ino, ino, "{name:?}");
         }

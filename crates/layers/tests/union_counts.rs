@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use plyfs_layers::BranchMode;
-use vnode::{Attributes, Errno, FileKind, FileSystemRef, RenameMode, VnodeRef};
+use vnode::{Attributes, Errno, FileKind, FileSystemRef, InodeNumber, RenameMode, VnodeRef};
 
 type Result<T, E = Errno> = std::result::Result<T, E>;
 
@@ -110,7 +110,7 @@ fn wrong_counts(root: &VnodeRef) -> String {
     wrong.map(|(attributes, paths)| format!("{} for {paths:?} ", attributes.nlink)).collect()
 }
 
-fn count(directory: &VnodeRef, path: &str, seen: &mut BTreeMap<u64, (Attributes, Vec<String>)>) {
+fn count(directory: &VnodeRef, path: &str, seen: &mut BTreeMap<InodeNumber, (Attributes, Vec<String>)>) {
     for text in common::list(directory, &server()) {
         let found =
             directory.lookup(&server(), name(&text)).unwrap_or_else(|error| panic!("{text} is listed: {error}"));

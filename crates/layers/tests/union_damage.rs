@@ -19,8 +19,8 @@ use fastrand::Rng;
 use plyfs_layers::union::{CheckOptions, check};
 use plyfs_layers::{Branch, BranchMode};
 use vnode::{
-    Caller, Control, Creation, Device, Entry, Errno, FileKind, FileSystemRef, Handle, NameBuf, OpenFlags, RenameMode,
-    Result, SetAttributes, VnodeRef, XattrMode, read_fully, write_fully,
+    Caller, Control, Cookie, Creation, Device, Entry, Errno, FileKind, FileSystemRef, Handle, NameBuf, OpenFlags,
+    RenameMode, Result, SetAttributes, VnodeRef, XattrMode, read_fully, write_fully,
 };
 
 use BranchMode::{NoCreate, ReadOnly, ReadWrite};
@@ -210,7 +210,7 @@ fn objects(branch: &FileSystemRef) -> Vec<BranchObject> {
 
 fn names(directory: &VnodeRef) -> Result<Vec<NameBuf>> {
     let mut names = Vec::new();
-    directory.open_directory(&server())?.read(&server(), 0, &mut |entry| {
+    directory.open_directory(&server())?.read(&server(), Cookie::START, &mut |entry| {
         names.push(entry.name.to_owned());
         ControlFlow::Continue(())
     })?;

@@ -16,7 +16,8 @@ use bases::dir::{DirectoryFileSystem, Options};
 use frontends::fuse::{Mount, MountOptions, MountPoint, UnmountMode};
 use plyfs_layers::BranchMode;
 use vnode::{
-    ControlError, Creation, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
+    ControlError, Cookie, Creation, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes,
+    VnodeRef,
 };
 
 use common::unions::{Scene, at, fill, joined_with, list, name, read, server};
@@ -110,7 +111,7 @@ fn create(directory: &VnodeRef, text: &str) -> Result<()> {
 
 fn names_of(directory: &VnodeRef) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    directory.open_directory(&server())?.read(&server(), 0, &mut |entry| {
+    directory.open_directory(&server())?.read(&server(), Cookie::START, &mut |entry| {
         names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
         ControlFlow::Continue(())
     })?;
@@ -284,9 +285,9 @@ fn open_listing_reports_failed_branch() {
             let failing = FailingUnion::at(1, failure, &[]);
             let directory = at(&failing.scene.union, path).unwrap();
             let open = directory.open_directory(&server()).unwrap();
-            open.read(&server(), 0, &mut |_| ControlFlow::Continue(())).unwrap();
+            open.read(&server(), Cookie::START, &mut |_| ControlFlow::Continue(())).unwrap();
             failing.fail(failure);
-            let again = open.read(&server(), 0, &mut |_| ControlFlow::Continue(()));
+            let again = open.read(&server(), Cookie::START, &mut |_| ControlFlow::Continue(()));
             assert_eq!(again, Err(Errno::EIO), "{failure:?}: {path:?}");
         }
     }
@@ -298,7 +299,7 @@ fn interrupted_listing_reports_an_error() {
         let failing = FailingUnion::at(1, failure, &[]);
         fill(&failing.scene.branches[1], 1, "only/second");
         let open = at(&failing.scene.union, "only").unwrap().open_directory(&server()).unwrap();
-        let mut cookie = 0;
+        let mut cookie = Cookie::START;
         let mut next = |names: &mut Vec<String>| {
             let mut seen = None;
             let read = open.read(&server(), cookie, &mut |entry| {

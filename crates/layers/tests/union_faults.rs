@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use plyfs_layers::{Branch, BranchMode};
 use vnode::{
-    Caller, Control, ControlError, Creation, Device, Errno, FileKind, FileSystemRef, OpenFileRef, OpenFlags,
+    Caller, Control, ControlError, Cookie, Creation, Device, Errno, FileKind, FileSystemRef, OpenFileRef, OpenFlags,
     RenameMode, SetAttributes, SetTime, Timestamp, VnodeRef, XattrMode, write_fully,
 };
 
@@ -171,7 +171,7 @@ impl DirectFiles {
 fn matches_state(union: &FileSystemRef, before: &State) -> Result<bool, Errno> {
     let root = union.root();
     let mut names = Vec::new();
-    root.open_directory(&Caller::server())?.read(&Caller::server(), 0, &mut |entry| {
+    root.open_directory(&Caller::server())?.read(&Caller::server(), Cookie::START, &mut |entry| {
         names.push(entry.name.to_owned());
         std::ops::ControlFlow::Continue(())
     })?;
@@ -463,7 +463,8 @@ fn failed_truncation_changes_nothing() {
 
 /// What is seen, and the inode numbers of all that has a name in the root.
 fn visible_state(union: &FileSystemRef) -> (State, Vec<u64>) {
-    let number = |text| union.root().lookup(&Caller::server(), name(text)).map_or(0, |entry| entry.attributes.ino);
+    let number =
+        |text| union.root().lookup(&Caller::server(), name(text)).map_or(0, |entry| entry.attributes.ino.get());
     (state_of(&union.root()), ["file", "second name", "directory"].map(number).to_vec())
 }
 

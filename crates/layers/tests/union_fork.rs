@@ -23,8 +23,8 @@ use plyfs_layers::fork::{CommitError, CommitOptions, Conflict, ForeignChange, Fo
 use side::Side;
 use vnode::layer::{self, Layer, LayerVnode};
 use vnode::{
-    Attributes, Caller, Errno, FileKind, FileSystemRef, OpenFlags, Promises, RenameMode, Result, SetAttributes,
-    SetTime, Timestamp, VnodeRef, XattrMode,
+    Attributes, Caller, Cookie, Errno, FileKind, FileSystemRef, InodeNumber, OpenFlags, Promises, RenameMode, Result,
+    SetAttributes, SetTime, Timestamp, VnodeRef, XattrMode,
 };
 
 const STEPS: usize = 60;
@@ -117,12 +117,12 @@ fn acl_of(directory: &VnodeRef) -> Vec<String> {
         names.push(String::from_utf8(entry.name.as_bytes().to_vec()).unwrap());
         std::ops::ControlFlow::Continue(())
     };
-    directory.open_directory(&server()).unwrap().read(&server(), 0, &mut see).unwrap();
+    directory.open_directory(&server()).unwrap().read(&server(), Cookie::START, &mut see).unwrap();
     names.sort();
     names
 }
 
-fn describe(path: &str, object: &VnodeRef, links: &mut HashMap<u64, String>) -> String {
+fn describe(path: &str, object: &VnodeRef, links: &mut HashMap<InodeNumber, String>) -> String {
     let Attributes { kind, mode, uid, gid, rdev, nlink, size, mtime, ino, .. } = object.getattr(&server()).unwrap();
     let (size, nlink) = if kind == FileKind::Directory { (0, 0) } else { (size, nlink) };
     let first = links.entry(ino).or_insert_with(|| path.to_owned());

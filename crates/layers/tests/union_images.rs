@@ -15,7 +15,7 @@ use common::{contents, memory};
 use plyfs_layers::Branch;
 use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
 use plyfs_layers::union::{CheckOptions, check};
-use vnode::{Attributes, FileKind, FileSystemRef, RenameMode, SetAttributes, XattrMode};
+use vnode::{Attributes, FileKind, FileSystemRef, InodeNumber, RenameMode, SetAttributes, XattrMode};
 
 type Options = &'static [(&'static str, &'static str)];
 
@@ -134,7 +134,7 @@ fn written(image: &str, options: Options) -> Vec<FileSystemRef> {
 /// What users see: a line for each name, and the snapshots.
 fn seen(scene: &Scene) -> String {
     let mut lines = Vec::new();
-    let mut first_names: HashMap<u64, String> = HashMap::new();
+    let mut first_names: HashMap<InodeNumber, String> = HashMap::new();
     let mut open = vec![(String::new(), scene.union.root())];
     while let Some((path, directory)) = open.pop() {
         for entry in list(&scene.union, &path) {

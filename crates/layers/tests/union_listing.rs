@@ -12,7 +12,7 @@ use bases::dir::{DirectoryFileSystem, Options};
 use common::unions::{fill, joined};
 use common::{memory, name, random};
 use plyfs_layers::{Branch, BranchMode};
-use vnode::{Caller, Creation, FileSystemRef, OpenFlags, RenameMode, VnodeRef};
+use vnode::{Caller, Cookie, Creation, FileSystemRef, OpenFlags, RenameMode, VnodeRef};
 
 /// So many names stay, and so many are taken away: another number in `LISTING_NAMES`.
 const NAMES: usize = 500;
@@ -42,7 +42,7 @@ fn create(directory: &VnodeRef, text: &str) {
 fn list_in_pieces(directory: &VnodeRef, random: &mut fastrand::Rng) -> Vec<String> {
     let server = Caller::server();
     let mut listing = directory.open_directory(&server).unwrap();
-    let (mut names, mut cookie) = (Vec::new(), 0);
+    let (mut names, mut cookie) = (Vec::new(), Cookie::START);
     loop {
         let (mut room, before) = (random.usize(1..400), names.len());
         listing

@@ -14,8 +14,8 @@ use fastrand::Rng;
 use plyfs_layers::union::{CheckOptions, Finding, Problem};
 use plyfs_layers::{Branch, BranchMode};
 use vnode::{
-    Creation, Device, Errno, FileKind, FileSystemRef, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes,
-    VnodeRef, write_fully,
+    Creation, Device, Errno, FileKind, FileSystemRef, InodeNumber, OpenFileRef, OpenFlags, RenameMode, Result,
+    SetAttributes, VnodeRef, write_fully,
 };
 
 use BranchMode::{ReadOnly, ReadWrite};
@@ -475,7 +475,7 @@ impl UnionPlan {
 
 /// A file system in memory with all that another has.
 fn copy_of(original: &FileSystemRef) -> FileSystemRef {
-    fn copy(from: &VnodeRef, to: &VnodeRef, copied: &mut HashMap<u64, VnodeRef>) {
+    fn copy(from: &VnodeRef, to: &VnodeRef, copied: &mut HashMap<InodeNumber, VnodeRef>) {
         for text in list(from, &root()) {
             let entry = from.lookup(&root(), name(&text)).unwrap();
             let made = match (entry.attributes.kind, copied.get(&entry.attributes.ino)) {

@@ -12,8 +12,8 @@ use common::{list, memory, name, root};
 use plyfs_layers::{Branch, BranchMode};
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
-    Attributes, Caller, CancellationSource, Creation, Entry, Errno, FileSystemRef, Name, OpenDirectoryRef, OpenFlags,
-    Promises, Result, StatFs,
+    Attributes, Caller, CancellationSource, Cookie, Creation, Entry, Errno, FileSystemRef, Name, OpenDirectoryRef,
+    OpenFlags, Promises, Result, StatFs,
 };
 
 /// How many branches are being asked, and the most that ever were.
@@ -150,7 +150,7 @@ fn cancelled_caller_does_not_wait_for_hung_branch() {
     let open = d.open_directory(&root()).unwrap();
     asked.is_stuck.store(true, Ordering::SeqCst);
     let source = CancellationSource::new();
-    let read = |caller: &Caller| open.read(caller, 0, &mut |_| std::ops::ControlFlow::Continue(()));
+    let read = |caller: &Caller| open.read(caller, Cookie::START, &mut |_| std::ops::ControlFlow::Continue(()));
     let look_up = |caller: &Caller| d.lookup(caller, name("own 7")).map(drop);
     let questions: [&Query<'_>; 2] = [&look_up, &read];
     for (request, question) in (1..).zip(questions) {

@@ -13,8 +13,8 @@ use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
 use plyfs_layers::union::{CheckOptions, Loss, Losses, Problem, check};
 use plyfs_layers::{Branch, BranchMode};
 use vnode::{
-    Attributes, Creation, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, SetTime,
-    Timestamp, XattrMode,
+    Attributes, Cookie, Creation, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes,
+    SetTime, Timestamp, XattrMode,
 };
 
 /// A union of a branch that lacks something and of one that is only read.
@@ -262,7 +262,7 @@ fn open_object_keeps_its_identity_when_copied() {
         now[1]
             .open_directory(&server())
             .unwrap()
-            .read(&server(), 0, &mut |entry| {
+            .read(&server(), Cookie::START, &mut |entry| {
                 listed += u64::from(entry.name == name("file") && entry.ino == before[0]);
                 ControlFlow::Continue(())
             })

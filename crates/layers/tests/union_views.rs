@@ -20,8 +20,8 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use side::Side;
 use vnode::layer;
 use vnode::{
-    Caller, Creation, Errno, FileSystemRef, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
-    XattrMode,
+    Caller, Cookie, Creation, Errno, FileSystemRef, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes,
+    VnodeRef, XattrMode,
 };
 
 use BranchMode::{ReadOnly, ReadWrite};
@@ -199,7 +199,7 @@ fn open_directory_serves_the_view_of_each_reader() {
     let open = walk(&scene, FIRST_VIEW_USER, "d").unwrap().open_directory(&user(FIRST_VIEW_USER)).unwrap();
     let read_as = |uid| {
         let mut names = Vec::new();
-        open.read(&user(uid), 0, &mut |entry| {
+        open.read(&user(uid), Cookie::START, &mut |entry| {
             names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
             std::ops::ControlFlow::Continue(())
         })
@@ -694,7 +694,7 @@ fn views_work_concurrently() {
 
 fn list_directory(directory: &VnodeRef, caller: &Caller) -> Result<usize> {
     let mut count = 0;
-    directory.open_directory(caller)?.read(caller, 0, &mut |_| {
+    directory.open_directory(caller)?.read(caller, Cookie::START, &mut |_| {
         count += 1;
         std::ops::ControlFlow::Continue(())
     })?;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use vnode::{Attributes, Caller, Errno, FileKind, FileSystemRef, Name, NameBuf, Result, VnodeRef};
+use vnode::{Attributes, Caller, Cookie, Errno, FileKind, FileSystemRef, Name, NameBuf, Result, VnodeRef};
 
 /// Maximum number of symlinks that the resolution of a path may follow, as on Linux.
 const MAX_SYMLINKS: u32 = 40;
@@ -144,7 +144,7 @@ impl CallerTree {
     pub(crate) fn entries(&self, directory: &VnodeRef) -> Result<Vec<DirectoryEntry>> {
         let open = directory.open_directory(&self.caller)?;
         let mut entries = Vec::new();
-        open.read(&self.caller, 0, &mut |entry| {
+        open.read(&self.caller, Cookie::START, &mut |entry| {
             entries.push(DirectoryEntry { name: entry.name.to_owned(), kind: entry.kind });
             ControlFlow::Continue(())
         })?;

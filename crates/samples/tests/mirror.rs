@@ -12,8 +12,8 @@ use layers::Branch;
 use samples::mirror;
 use steps::{Steps, Stepwise};
 use vnode::{
-    Caller, Control, Creation, Errno, FileKind, FileSystemRef, Name, OpenFlags, RenameMode, Result, SetAttributes,
-    SetTime, Timestamp, VnodeRef, XattrMode, read_fully,
+    Caller, Control, Cookie, Creation, Errno, FileKind, FileSystemRef, Name, OpenFlags, RenameMode, Result,
+    SetAttributes, SetTime, Timestamp, VnodeRef, XattrMode, read_fully,
 };
 
 fn memory() -> FileSystemRef {
@@ -72,7 +72,7 @@ fn contents(directory: &VnodeRef, path: &str, all: &mut Vec<String>) {
         names.push(String::from_utf8(entry.name.as_bytes().to_vec()).unwrap());
         std::ops::ControlFlow::Continue(())
     };
-    open.read(&root(), 0, collect).unwrap();
+    open.read(&root(), Cookie::START, collect).unwrap();
     names.sort();
     for text in names {
         let found = directory.lookup(&root(), name(&text)).unwrap();

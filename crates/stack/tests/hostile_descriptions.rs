@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use plyfs_stack::syntax;
-use vnode::{Caller, CancellationSource, Control, ControlError, Errno, FileSystemRef, Name};
+use vnode::{Caller, CancellationSource, Control, ControlError, Cookie, Errno, FileSystemRef, Name};
 
 /// A directory with a description, and the stack of that on memory.
 struct Mounted {
@@ -168,7 +168,7 @@ fn rules_add_so_many_names_to_a_listing() {
     }
     let root = mounted.file_system.root();
     let server = Caller::server();
-    let listed = root.open_directory(&server).unwrap().read(&server, 0, &mut |_| ControlFlow::Continue(()));
+    let listed = root.open_directory(&server).unwrap().read(&server, Cookie::START, &mut |_| ControlFlow::Continue(()));
     assert_eq!(listed, Err(Errno::ENOMEM));
 }
 
@@ -184,6 +184,6 @@ fn who_is_killed_does_not_wait_for_all_names_of_a_listing() {
     let caller = Caller::server().cancelled_by(source.begin(1, 0));
     let directory = root.open_directory(&caller).unwrap();
     source.cancel(1);
-    let listed = directory.read(&caller, 0, &mut |_| ControlFlow::Continue(()));
+    let listed = directory.read(&caller, Cookie::START, &mut |_| ControlFlow::Continue(()));
     assert_eq!(listed, Err(Errno::EINTR));
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use stack::syntax;
 use vnode::{
-    AccessMode, Caller, Control, Creation, FileSystemRef, LockOwner, Name, OpenFlags, RenameMode, Result,
+    AccessMode, Caller, Control, Cookie, Creation, FileSystemRef, LockOwner, Name, OpenFlags, RenameMode, Result,
     SetAttributes, VnodeRef, XattrMode,
 };
 
@@ -123,7 +123,7 @@ impl RecordedSession {
     fn list(&mut self, caller: &Caller, path: &str) {
         let listed = self.find(caller, path).and_then(|vnode| vnode.open_directory(caller)).and_then(|directory| {
             let mut names = Vec::new();
-            directory.read(caller, 0, &mut |entry| {
+            directory.read(caller, Cookie::START, &mut |entry| {
                 names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
                 ControlFlow::Continue(())
             })?;

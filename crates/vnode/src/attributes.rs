@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::InodeNumber;
+
 /// The kind of an object, as the `S_IFMT` bits of its mode. It never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -114,7 +116,7 @@ pub struct Attributes {
     /// Device number of a device special file; zero for all other kinds.
     pub rdev: Device,
     /// The inode number: unique in the stack and the same in readdir, as far as the base can tell.
-    pub ino: u64,
+    pub ino: InodeNumber,
     /// Size in bytes, as a reader sees it; for a symlink, the length of the target path.
     pub size: u64,
     /// Allocated space in units of 512 bytes.

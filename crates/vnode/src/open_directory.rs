@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::{Caller, FileKind, Name, Result};
+use crate::{Caller, Cookie, FileKind, InodeNumber, Name, Result};
 
 /// A shared open directory.
 pub type OpenDirectoryRef = Arc<dyn OpenDirectory>;
@@ -14,18 +14,16 @@ pub struct DirectoryEntry<'a> {
     /// The name.
     pub name: Name<'a>,
     /// The inode number, as getattr reports it.
-    pub ino: u64,
+    pub ino: InodeNumber,
     /// The kind; `None` if determining it would require a lookup.
     pub kind: Option<FileKind>,
-    /// Position at which to continue after this entry: never 0. Below 2^63, unique within the directory, and valid for
-    /// as long as the directory exists: after it is opened again, and after other entries, or this one, are gone.
-    /// Cookies 1 and 2 are reserved for front ends, for `.` and `..`: a base that would use these itself maps them.
-    pub cookie: u64,
+    /// Position at which to continue after this entry: from [`Cookie::FIRST`] to [`Cookie::LAST`].
+    pub cookie: Cookie,
 }
 
 /// An open directory. Dropping the last reference releases it.
 pub trait OpenDirectory: Send + Sync + 'static {
-    /// Passes the entries after `cookie` (0: from the start) to `sink` until it breaks or there are no more. An entry
+    /// Passes the entries after `cookie` ([`Cookie::START`]: from the start) to `sink` until it breaks or there are no more. An entry
     /// on which the sink breaks counts as not passed. Entries that exist throughout are passed exactly once; those
     /// added or removed meanwhile, at most once. Concurrent calls are allowed, each with its own position.
     ///
@@ -34,14 +32,14 @@ pub trait OpenDirectory: Send + Sync + 'static {
     fn read(
         &self,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()>;
 
     /// Returns the inode numbers listed for `.` and `..`, if the file system reports them with the entries. To be
     /// called before a read from the start, which returns the entries of the same moment. Default: they are not
     /// reported, and a front end queries the directories.
-    fn dots(&self) -> Option<[u64; 2]> {
+    fn dots(&self) -> Option<[InodeNumber; 2]> {
         None
     }
 

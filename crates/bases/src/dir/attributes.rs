@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
-use vnode::{Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime, StatFs};
+use vnode::{Attributes, Caller, Errno, FileKind, InodeNumber, Result, SetAttributes, SetTime, StatFs};
 
 use super::credentials::{AssumedCredentials, ThreadCredentials};
 use super::node::Node;
@@ -48,7 +48,7 @@ pub(crate) fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Resu
     let object = node.descriptor(thread)?;
     let descriptor = object.as_fd();
     let before = if is_compound(changes) {
-        let before = Status::of_descriptor(descriptor)?.attributes(0);
+        let before = Status::of_descriptor(descriptor)?.attributes(InodeNumber::new(0));
         check(node, &thread.act_for(caller)?, caller, descriptor, changes, &before)?;
         Some(before)
     } else {

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use vnode::{Name, Result};
+use vnode::{InodeNumber, Name, Result};
 
 use super::absolute_paths::absolute_path;
 use super::calls::PATH_ONLY;
@@ -29,7 +29,7 @@ impl CoveredDirectory {
     }
 
     /// Returns the covered directory, if the name refers to it in the directory with that [`Mount::identity_ino`].
-    pub(crate) fn at(&self, mount: &Mount, ino: u64, name: Name<'_>) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn at(&self, mount: &Mount, ino: InodeNumber, name: Name<'_>) -> Option<BorrowedFd<'_>> {
         let is_it = || mount.identity_ino(&self.parent) == ino && self.parent.device() == mount.device;
         (self.name == name.as_bytes() && is_it()).then(|| self.object.as_fd())
     }

@@ -1,7 +1,7 @@
 //! File handles of the kernel, and the vnode handles derived from them.
 
 use rustix::io::Errno as SystemError;
-use vnode::{Errno, HANDLE_MAX, Handle, Result};
+use vnode::{Errno, HANDLE_MAX, Handle, InodeNumber, Result};
 
 /// Maximum number of bytes of a kernel file handle: what a [`Handle`] leaves after its form, type, device and mount.
 pub(crate) const FILE_HANDLE_MAX: usize = HANDLE_MAX - 18;
@@ -38,8 +38,8 @@ impl FileHandle {
 
     /// Returns the offset of the inode number in the handle, for file systems that store it there: the low 32 bits, in this
     /// machine's byte order.
-    pub(crate) fn inode_offset(&self, ino: u64) -> Option<usize> {
-        let number = (ino as u32).to_ne_bytes();
+    pub(crate) fn inode_offset(&self, ino: InodeNumber) -> Option<usize> {
+        let number = (ino.get() as u32).to_ne_bytes();
         (0..self.as_bytes().len()).step_by(4).find(|&offset| self.as_bytes()[offset..].starts_with(&number))
     }
 }
@@ -120,7 +120,7 @@ pub(crate) enum WireHandle {
         /// The device number.
         device: u64,
         /// The inode number on its device.
-        ino: u64,
+        ino: InodeNumber,
         /// Distinguishes the object from earlier ones with that number.
         generation: u64,
     },
@@ -155,7 +155,7 @@ impl WireHandle {
                 put(&[3, 0]);
                 put(&mount.to_le_bytes());
                 put(&device.to_le_bytes());
-                put(&ino.to_le_bytes());
+                put(&ino.get().to_le_bytes());
                 put(&generation.to_le_bytes());
             }
         }
@@ -180,7 +180,8 @@ impl WireHandle {
             })(),
             [3, 0, rest @ ..] if rest.len() == 32 => (|| {
                 let (mount, device) = (number(&rest[..8])?, number(&rest[8..16])?);
-                Some(Self::Inode { mount, device, ino: number(&rest[16..24])?, generation: number(&rest[24..])? })
+                let ino = InodeNumber::new(number(&rest[16..24])?);
+                Some(Self::Inode { mount, device, ino, generation: number(&rest[24..])? })
             })(),
             _ => None,
         };
@@ -201,7 +202,7 @@ mod tests {
             WireHandle::Root(long),
             WireHandle::Device(0x1234_5678_9abc, long),
             WireHandle::Mount { device: 7, mount: 1 << 40, handle: long },
-            WireHandle::Inode { mount: 3, device: 5, ino: u64::MAX, generation: 1 },
+            WireHandle::Inode { mount: 3, device: 5, ino: InodeNumber::new(u64::MAX), generation: 1 },
         ] {
             assert_eq!(WireHandle::decode(&wire.encode()), Ok(wire));
         }

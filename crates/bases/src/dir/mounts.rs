@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use procfs::mount_table;
 use rustix::fs::OFlags;
-use vnode::{Errno, FileKind, Result};
+use vnode::{Errno, FileKind, InodeNumber, Result};
 
 use super::calls::PATH_ONLY;
 use super::credentials::AssumedCredentials;
@@ -149,12 +149,12 @@ impl Mount {
 
     /// Returns the inode number by which the object with this status is known. The kernel's number for the root of a FUSE
     /// mount changes when the server is first queried.
-    pub(crate) fn identity_ino(&self, status: &Status) -> u64 {
+    pub(crate) fn identity_ino(&self, status: &Status) -> InodeNumber {
         if self.is_fuse_root(status) { FUSE_ROOT_INO } else { status.ino() }
     }
 
     /// Returns whether an object with that [`Mount::identity_ino`] is the root of a FUSE mount.
-    pub(crate) fn is_fuse_root_ino(&self, ino: u64) -> bool {
+    pub(crate) fn is_fuse_root_ino(&self, ino: InodeNumber) -> bool {
         self.is_fuse && ino == FUSE_ROOT_INO
     }
 
@@ -239,10 +239,10 @@ impl Mount {
 
     /// Returns whether the handle is known to be of an object with that inode number. A handle of another object passes only
     /// if that object had the same inode number at another time.
-    pub(crate) fn handle_has_ino(&self, handle: &FileHandle, ino: u64) -> bool {
+    pub(crate) fn handle_has_ino(&self, handle: &FileHandle, ino: InodeNumber) -> bool {
         let offset = self.handles.as_ref().and_then(|handles| handles.inode_offset);
         offset.is_some_and(|offset| {
-            handle.as_bytes().get(offset..offset + 4) == Some((ino as u32).to_ne_bytes().as_slice())
+            handle.as_bytes().get(offset..offset + 4) == Some((ino.get() as u32).to_ne_bytes().as_slice())
         })
     }
 
@@ -280,7 +280,7 @@ impl Mount {
 
     /// Returns the inode number that the stack shows: the file system's own on the root's device, mixed with the device
     /// number elsewhere.
-    pub(crate) fn exposed_ino(&self, ino: u64) -> u64 {
+    pub(crate) fn exposed_ino(&self, ino: InodeNumber) -> InodeNumber {
         if self.is_of_root_device { ino } else { foreign_ino(self.device, ino) }
     }
 }
@@ -300,7 +300,7 @@ impl Mounts {
     }
 
     /// Returns the inode number that the stack shows for one of a device, which need not have been seen.
-    pub(crate) fn exposed_ino(&self, device: u64, ino: u64) -> u64 {
+    pub(crate) fn exposed_ino(&self, device: u64, ino: InodeNumber) -> InodeNumber {
         if device == self.root.device { ino } else { foreign_ino(device, ino) }
     }
 
@@ -408,13 +408,13 @@ fn is_on_fuse_mount(status: &Status) -> bool {
 
 /// Inode number by which the root of a FUSE mount is known. FUSE assigns 1 to roots that it knows nothing more of, and this
 /// number to no object.
-const FUSE_ROOT_INO: u64 = u64::MAX;
+const FUSE_ROOT_INO: InodeNumber = InodeNumber::new(u64::MAX);
 
 /// Returns the inode number shown for an object on another device than the root's.
-fn foreign_ino(device: u64, ino: u64) -> u64 {
+fn foreign_ino(device: u64, ino: InodeNumber) -> InodeNumber {
     // Spread over bits that inode numbers rarely use; file systems never set the top bit.
     let spread = device.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0x7fff_ff00_0000_0000;
-    ino ^ (spread | 1 << 63)
+    InodeNumber::new(ino.get() ^ (spread | 1 << 63))
 }
 
 impl FileSystemBehaviour {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, RenameFlags};
-use vnode::{Caller, Entry, Errno, FileKind, KeyedGuard, Name, RenameMode, Result, profile};
+use vnode::{Caller, Entry, Errno, FileKind, InodeNumber, KeyedGuard, Name, RenameMode, Result, profile};
 
 use super::calls::PATH_ONLY;
 use super::credentials::AssumedCredentials;
@@ -140,7 +140,7 @@ fn record_location(
 struct Victim<'a> {
     node: Arc<Node>,
     object: OwnedFd,
-    _lock: KeyedGuard<'a, u64>,
+    _lock: KeyedGuard<'a, InodeNumber>,
 }
 
 impl<'a> Victim<'a> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::fs::OFlags;
-use vnode::{Errno, FileKind, Handle, Result};
+use vnode::{Errno, FileKind, Handle, InodeNumber, Result};
 
 use super::calls::PATH_ONLY;
 use super::credentials::{AssumedCredentials, ThreadCredentials};
@@ -21,7 +21,7 @@ use super::tree::Tree;
 /// Kept small, since there may be millions: 72 bytes with its reference counts.
 pub(crate) struct Node {
     tree: Arc<Tree<Node>>,
-    ino: u64,
+    ino: InodeNumber,
     identity: Identity,
     /// An `O_PATH` descriptor that keeps an unlinked object reachable.
     pinned: OnceLock<OwnedFd>,
@@ -147,7 +147,7 @@ impl Node {
     }
 
     /// Returns its inode number on that file system.
-    pub(crate) fn lower_ino(&self) -> u64 {
+    pub(crate) fn lower_ino(&self) -> InodeNumber {
         self.ino
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{OFlags, SeekFrom};
 use vnode::profile::Part;
-use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, OpenDirectory, Result};
+use vnode::{Caller, Cookie, DirectoryEntry, Errno, FileKind, InodeNumber, Name, OpenDirectory, Result};
 
 use super::KIND;
 use super::file::{noatime_flag, open_tolerantly};
@@ -23,7 +23,7 @@ const BUFFER_BYTES: usize = 32_768;
 
 /// The cookies that encode the offsets 0, 1 and 2, which have other meanings to callers. ext4, whose offsets are hashes,
 /// uses none in this range.
-const SMALL_OFFSETS: u64 = 0x7fff_ffff_0000_0000;
+const SMALL_OFFSETS: Range<u64> = 0x7fff_ffff_0000_0000..0x7fff_ffff_0000_0003;
 
 /// An open directory.
 pub(crate) struct Directory {
@@ -51,7 +51,7 @@ struct Records {
 
 /// One record of getdents64(2).
 struct Record<'a> {
-    ino: u64,
+    ino: InodeNumber,
     /// The offset of the next record.
     next: u64,
     length: usize,
@@ -124,15 +124,15 @@ impl Directory {
             return Ok(None);
         }
         let cookie = match record.next {
-            small @ 0..=2 => SMALL_OFFSETS + small,
-            offset if offset >= 1 << 63 => return Err(Errno::EOVERFLOW),
-            offset => offset,
+            small if small < Cookie::FIRST.get() => Cookie::new(SMALL_OFFSETS.start + small),
+            offset if offset > Cookie::LAST.get() => return Err(Errno::EOVERFLOW),
+            offset => Cookie::new(offset),
         };
         let kind = FileKind::from_mode(u32::from(record.kind) << 12);
         Ok(Some(DirectoryEntry { name, ino: self.ino(record), kind, cookie }))
     }
 
-    fn ino(&self, record: &Record<'_>) -> u64 {
+    fn ino(&self, record: &Record<'_>) -> InodeNumber {
         let tree = self.node.tree();
         if self.has_mount_points
             && let Ok(_acting) = tree.credentials.thread().act_as_server()
@@ -156,11 +156,13 @@ impl OpenDirectory for Directory {
     fn read(
         &self,
         _caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let mut offset =
-            if (SMALL_OFFSETS..=SMALL_OFFSETS + 2).contains(&cookie) { cookie - SMALL_OFFSETS } else { cookie };
+        let mut offset = match cookie.get() {
+            small if SMALL_OFFSETS.contains(&small) => small - SMALL_OFFSETS.start,
+            offset => offset,
+        };
         let mut first = true;
         loop {
             let mut records = self.records(offset, first)?;
@@ -189,7 +191,7 @@ impl OpenDirectory for Directory {
         }
     }
 
-    fn dots(&self) -> Option<[u64; 2]> {
+    fn dots(&self) -> Option<[InodeNumber; 2]> {
         // The parent is on another file system, or does not exist.
         if self.node.is_root() || self.mount.index != 0 {
             return None;
@@ -216,7 +218,7 @@ impl Records {
     }
 
     /// Returns the inode number of a name, if it is among them.
-    fn number_of(&self, name: &[u8]) -> Option<u64> {
+    fn number_of(&self, name: &[u8]) -> Option<InodeNumber> {
         self.iter().find(|record| record.name == name).map(|record| record.ino)
     }
 
@@ -237,7 +239,7 @@ impl Records {
         let length = usize::from(u16::from_ne_bytes(bytes.get(16..18)?.try_into().ok()?));
         let name = bytes.get(HEADER..length)?;
         let name = &name[..name.iter().position(|&byte| byte == 0).unwrap_or(name.len())];
-        Some(Record { ino: number(0)?, next: number(8)?, length, kind: bytes[18], name })
+        Some(Record { ino: InodeNumber::new(number(0)?), next: number(8)?, length, kind: bytes[18], name })
     }
 
     /// Returns the offset after the last record, which is the descriptor's.

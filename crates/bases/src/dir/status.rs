@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{AtFlags, Statx, StatxFlags, StatxTimestamp};
 use rustix::path::Arg;
-use vnode::{Attributes, Device, Errno, FileKind, Result, Timestamp};
+use vnode::{Attributes, Device, Errno, FileKind, InodeNumber, Result, Timestamp};
 
 use super::errno;
 
@@ -68,8 +68,8 @@ impl Status {
     }
 
     /// Returns the inode number on that device.
-    pub(crate) fn ino(&self) -> u64 {
-        self.raw.stx_ino
+    pub(crate) fn ino(&self) -> InodeNumber {
+        InodeNumber::new(self.raw.stx_ino)
     }
 
     /// Returns the owner.
@@ -101,7 +101,7 @@ impl Status {
     }
 
     /// Returns the attributes, with the inode number that the stack shows.
-    pub(crate) fn attributes(&self, ino: u64) -> Attributes {
+    pub(crate) fn attributes(&self, ino: InodeNumber) -> Attributes {
         let raw = &self.raw;
         Attributes {
             kind: self.kind,
@@ -127,10 +127,10 @@ impl Status {
 
 /// Returns the device and inode number of the object with that name in a directory, as the kernel knows them: a file system
 /// mounted there is not queried, since it may not reply, and listing a directory does not wait for what is mounted in it.
-pub(crate) fn number_at(directory: impl AsFd, name: impl Arg) -> Result<(u64, u64)> {
+pub(crate) fn number_at(directory: impl AsFd, name: impl Arg) -> Result<(u64, InodeNumber)> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(directory, name, flags, StatxFlags::INO).map_err(errno)?;
-    Ok((rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino))
+    Ok((rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor), InodeNumber::new(found.stx_ino)))
 }
 
 fn timestamp(time: StatxTimestamp) -> Timestamp {

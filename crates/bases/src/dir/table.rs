@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use hashbrown::HashTable;
-use vnode::Sharded;
+use vnode::{InodeNumber, Sharded};
 
 const SHARDS: usize = 64;
 
@@ -18,8 +18,8 @@ struct Slot<N> {
 }
 
 /// Returns the hash key: identical for all objects with one device and inode number, also at different times.
-pub(crate) fn fingerprint(mount: u16, ino: u64) -> u64 {
-    let mixed = (ino ^ u64::from(mount) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+pub(crate) fn fingerprint(mount: u16, ino: InodeNumber) -> u64 {
+    let mixed = (ino.get() ^ u64::from(mount) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 32
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::OFlags;
-use vnode::{Errno, FileKind, KeptAccessTimes, KeyedGuard, KeyedLocks, Name, Result};
+use vnode::{Errno, FileKind, InodeNumber, KeptAccessTimes, KeyedGuard, KeyedLocks, Name, Result};
 
 use super::covered::CoveredDirectory;
 use super::credentials::{AssumedCredentials, Credentials, ThreadCredentials};
@@ -35,12 +35,12 @@ pub(crate) struct Tree<N> {
     /// Byte-range locks.
     pub locks: Arc<LockTables>,
     root: OwnedFd,
-    root_ino: u64,
+    root_ino: InodeNumber,
     /// The directory that the stack's own mount covers.
     pub covered: OnceLock<CoveredDirectory>,
     preserves_file_access_times: AtomicBool,
     preserves_directory_access_times: AtomicBool,
-    removals: KeyedLocks<u64>,
+    removals: KeyedLocks<InodeNumber>,
     names: KeyedLocks<NameKey>,
 }
 
@@ -117,12 +117,12 @@ impl<N> Tree<N> {
     }
 
     /// Returns whether an object is the root directory: its inode number is not reused, since it is kept open.
-    pub(crate) fn is_root(&self, mount: u16, ino: u64) -> bool {
+    pub(crate) fn is_root(&self, mount: u16, ino: InodeNumber) -> bool {
         mount == 0 && ino == self.root_ino
     }
 
     /// Locks removals of names of an object with that inode number; held until the object is pinned.
-    pub(crate) fn removal_lock(&self, ino: u64) -> KeyedGuard<'_, u64> {
+    pub(crate) fn removal_lock(&self, ino: InodeNumber) -> KeyedGuard<'_, InodeNumber> {
         self.removals.write(ino)
     }
 

@@ -4,12 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use vnode::{Errno, FileKind, Name, Result};
+use vnode::{Cookie, Errno, FileKind, InodeNumber, Name, Result};
 
 use super::memory;
-
-/// The first cookie; 1 and 2 are `.` and `..` in front ends.
-const FIRST_COOKIE: u64 = 3;
 
 /// Number of entries copied at a time, so that no lock is held while the caller consumes them.
 pub(crate) const BATCH: usize = 64;
@@ -17,7 +14,7 @@ pub(crate) const BATCH: usize = 64;
 /// An object as its directory lists it.
 pub(crate) trait ListedObject {
     /// Returns the inode number.
-    fn number(&self) -> u64;
+    fn number(&self) -> InodeNumber;
     /// Returns the kind.
     fn kind(&self) -> FileKind;
 }
@@ -27,14 +24,14 @@ pub(crate) trait ListedObject {
 /// Invariant: both maps have the same entries. Cookies only grow, so that none is ever reused.
 pub(crate) struct Directory<I> {
     by_name: HashMap<Arc<[u8]>, DirectorySlot<I>>,
-    by_cookie: BTreeMap<u64, ListedEntry>,
-    next_cookie: u64,
+    by_cookie: BTreeMap<Cookie, ListedEntry>,
+    next_cookie: Cookie,
     removed: bool,
 }
 
 /// The object that a name refers to.
 pub(crate) struct DirectorySlot<I> {
-    pub(crate) cookie: u64,
+    pub(crate) cookie: Cookie,
     pub(crate) inode: Arc<I>,
 }
 
@@ -42,7 +39,7 @@ pub(crate) struct DirectorySlot<I> {
 #[derive(Clone)]
 pub(crate) struct ListedEntry {
     pub(crate) name: Arc<[u8]>,
-    pub(crate) number: u64,
+    pub(crate) number: InodeNumber,
     pub(crate) kind: FileKind,
 }
 
@@ -60,7 +57,7 @@ impl<I> Clone for DirectorySlot<I> {
 
 impl<I> Default for Directory<I> {
     fn default() -> Self {
-        Self { by_name: HashMap::new(), by_cookie: BTreeMap::new(), next_cookie: FIRST_COOKIE, removed: false }
+        Self { by_name: HashMap::new(), by_cookie: BTreeMap::new(), next_cookie: Cookie::FIRST, removed: false }
     }
 }
 
@@ -86,7 +83,7 @@ impl<I: ListedObject> Directory<I> {
     }
 
     /// Returns the name with that cookie.
-    pub(crate) fn name_of(&self, cookie: u64) -> Option<Arc<[u8]>> {
+    pub(crate) fn name_of(&self, cookie: Cookie) -> Option<Arc<[u8]>> {
         self.by_cookie.get(&cookie).map(|listed| listed.name.clone())
     }
 
@@ -100,10 +97,10 @@ impl<I: ListedObject> Directory<I> {
     }
 
     /// Adds a name that does not exist yet, and returns its cookie. Its memory has been reserved.
-    pub(crate) fn insert(&mut self, name: Name<'_>, inode: Arc<I>) -> u64 {
+    pub(crate) fn insert(&mut self, name: Name<'_>, inode: Arc<I>) -> Cookie {
         let name: Arc<[u8]> = name.as_bytes().into();
         let cookie = self.next_cookie;
-        self.next_cookie += 1;
+        self.next_cookie = cookie.next();
         self.by_cookie.insert(cookie, ListedEntry::new(name.clone(), &*inode));
         let before = self.by_name.insert(name, DirectorySlot { cookie, inode });
         debug_assert!(before.is_none(), "a name is there once");
@@ -134,7 +131,7 @@ impl<I: ListedObject> Directory<I> {
     }
 
     /// Returns some of the entries after a cookie; fewer than [`BATCH`] are the last.
-    pub(crate) fn batch_after(&self, cookie: u64) -> Vec<(u64, ListedEntry)> {
+    pub(crate) fn batch_after(&self, cookie: Cookie) -> Vec<(Cookie, ListedEntry)> {
         let after = (Bound::Excluded(cookie), Bound::Unbounded);
         self.by_cookie.range(after).take(BATCH).map(|(&cookie, listed)| (cookie, listed.clone())).collect()
     }

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use vnode::{
-    Attributes, Caller, Device, Entry, Errno, FileKind, Handle, LockTable, Result, Timestamp, VnodeRef, profile,
+    Attributes, Caller, Cookie, Device, Entry, Errno, FileKind, Handle, InodeNumber, LockTable, Result, Timestamp,
+    VnodeRef, profile,
 };
 
 use super::data::{Data, PAGE_SIZE};
@@ -30,7 +31,7 @@ const SHORT_TARGET_MAX: usize = 127;
 /// with their parent, or under the volume's rename lock with ancestors first.
 pub(crate) struct Inode {
     pub(crate) volume: Arc<Volume<Inode>>,
-    pub(crate) number: u64,
+    pub(crate) number: InodeNumber,
     pub(crate) kind: FileKind,
     device: Device,
     this: Weak<Inode>,
@@ -51,7 +52,7 @@ pub(crate) struct State {
 #[derive(Clone)]
 pub(crate) struct Link {
     pub(crate) parent: Weak<Inode>,
-    pub(crate) cookie: u64,
+    pub(crate) cookie: Cookie,
 }
 
 /// The contents by kind.
@@ -237,7 +238,7 @@ impl Drop for Inode {
 }
 
 impl ListedObject for Inode {
-    fn number(&self) -> u64 {
+    fn number(&self) -> InodeNumber {
         self.number
     }
 
@@ -303,7 +304,7 @@ impl State {
     }
 
     /// Removes one link from the object.
-    pub(crate) fn remove_link(&mut self, parent: &Inode, cookie: u64) {
+    pub(crate) fn remove_link(&mut self, parent: &Inode, cookie: Cookie) {
         let is_it = |link: &Link| link.cookie == cookie && std::ptr::eq(link.parent.as_ptr(), parent);
         if let Some(index) = self.links.iter().position(is_it) {
             self.links.swap_remove(index);
@@ -319,7 +320,7 @@ impl State {
     }
 
     /// Adds a link to the object. Its memory has been reserved.
-    pub(crate) fn add_link(&mut self, parent: &Inode, cookie: u64) {
+    pub(crate) fn add_link(&mut self, parent: &Inode, cookie: Cookie) {
         self.links.push(Link { parent: parent.this.clone(), cookie });
     }
 

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use vnode::profile::Part;
-use vnode::{Caller, DirectoryEntry, Name, OpenDirectory, Result};
+use vnode::{Caller, Cookie, DirectoryEntry, Name, OpenDirectory, Result};
 
 use super::KIND;
 use super::directory::BATCH;
@@ -23,7 +23,7 @@ impl OpenDirectory for MemoryDirectory {
     fn read(
         &self,
         _caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         self.inode.update_access_time();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vnode::{Caller, Errno, Name, Result};
+use vnode::{Caller, Cookie, Errno, Name, Result};
 
 use super::directory::Directory;
 use super::inode::{Inode, State};
@@ -46,7 +46,7 @@ impl Inode {
 
 impl State {
     /// Removes one link, in directory `parent`; this removes a directory. Returns whether the object is one.
-    pub(crate) fn drop_link(&mut self, parent: &Inode, cookie: u64) -> bool {
+    pub(crate) fn drop_link(&mut self, parent: &Inode, cookie: Cookie) -> bool {
         self.remove_link(parent, cookie);
         self.metadata.changed();
         match self.directory_mut() {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
-use vnode::{Caller, Errno, FileKind, Name, RenameMode, Result};
+use vnode::{Caller, Errno, FileKind, InodeNumber, Name, RenameMode, Result};
 
 use super::inode::{Inode, State};
 use super::permissions;
@@ -14,8 +14,8 @@ struct LockedParents<'a> {
     /// `None` if it is the source's directory.
     to: Option<RwLockWriteGuard<'a, State>>,
     /// Inode numbers from the source's (target's) directory up to the root; empty if both are in one directory.
-    from_ancestors: Vec<u64>,
-    to_ancestors: Vec<u64>,
+    from_ancestors: Vec<InodeNumber>,
+    to_ancestors: Vec<InodeNumber>,
     _renames: Option<MutexGuard<'a, ()>>,
 }
 
@@ -245,7 +245,7 @@ fn check_permissions(
 }
 
 /// Returns the numbers of a directory and all its ancestors. The rename lock keeps them unchanged.
-fn ancestor_numbers(directory: &Inode) -> Vec<u64> {
+fn ancestor_numbers(directory: &Inode) -> Vec<InodeNumber> {
     let mut numbers = vec![directory.number];
     let mut above = directory.parent_directory();
     while let Some(next) = above {

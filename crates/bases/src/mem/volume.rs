@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use vnode::{Errno, Handle, LiveTable, Result, StatFs};
+use vnode::{Errno, Handle, InodeNumber, LiveTable, Result, StatFs};
 
 use crate::allocator::return_free_memory;
 
@@ -13,7 +13,7 @@ use super::budget::Budget;
 use super::data::PAGE_SIZE;
 
 /// The inode number of the root directory: the first.
-pub(crate) const ROOT_NUMBER: u64 = 1;
+pub(crate) const ROOT_NUMBER: InodeNumber = InodeNumber::new(1);
 
 /// Number of pages that must have become free before memory is returned: 64 MiB.
 const PAGES_WORTH_RETURNING: u64 = 16_384;
@@ -32,7 +32,7 @@ pub(crate) struct Volume<I> {
     last_number: AtomicU64,
     last_open: AtomicU64,
     renames: Mutex<()>,
-    table: LiveTable<u64, I>,
+    table: LiveTable<InodeNumber, I>,
 }
 
 impl<I> Volume<I> {
@@ -43,7 +43,7 @@ impl<I> Volume<I> {
             inodes: Budget::new(options.inodes),
             // Hash keys are random for each process and differ for each state within it.
             instance: RandomState::new().build_hasher().finish(),
-            last_number: AtomicU64::new(ROOT_NUMBER - 1),
+            last_number: AtomicU64::new(ROOT_NUMBER.get() - 1),
             last_open: AtomicU64::new(0),
             renames: Mutex::new(()),
             table: LiveTable::default(),
@@ -51,8 +51,8 @@ impl<I> Volume<I> {
     }
 
     /// Returns a number for a new inode: the root's first.
-    pub(crate) fn next_number(&self) -> u64 {
-        self.last_number.fetch_add(1, Ordering::Relaxed) + 1
+    pub(crate) fn next_number(&self) -> InodeNumber {
+        InodeNumber::new(self.last_number.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Returns a number for an open file, never reused.
@@ -66,10 +66,10 @@ impl<I> Volume<I> {
     }
 
     /// Returns the handle of inode `number`.
-    pub(crate) fn handle(&self, number: u64) -> Handle {
+    pub(crate) fn handle(&self, number: InodeNumber) -> Handle {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.instance.to_le_bytes());
-        bytes[8..].copy_from_slice(&number.to_le_bytes());
+        bytes[8..].copy_from_slice(&number.get().to_le_bytes());
         Handle::new(&bytes).expect("16 bytes fit")
     }
 
@@ -83,24 +83,24 @@ impl<I> Volume<I> {
         if instance != self.instance {
             return Err(Errno::ESTALE);
         }
-        self.table.find(&number).ok_or(Errno::ESTALE)
+        self.table.find(&InodeNumber::new(number)).ok_or(Errno::ESTALE)
     }
 
     /// Reserves the memory of one more entry in the table, for the inode with this number.
     ///
     /// # Errors
     /// `ENOSPC` without memory.
-    pub(crate) fn reserve_entry(&self, number: u64) -> Result<()> {
+    pub(crate) fn reserve_entry(&self, number: InodeNumber) -> Result<()> {
         self.table.reserve(&number).map_err(|_| Errno::ENOSPC)
     }
 
     /// Adds an inode to the table, by its number.
-    pub(crate) fn register(&self, number: u64, inode: &Arc<I>) {
+    pub(crate) fn register(&self, number: InodeNumber, inode: &Arc<I>) {
         self.table.insert(number, inode);
     }
 
     /// Removes an inode from the table.
-    pub(crate) fn forget(&self, number: u64) {
+    pub(crate) fn forget(&self, number: InodeNumber) {
         self.table.forget(&number);
     }
 

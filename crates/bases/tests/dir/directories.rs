@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use vnode::{Caller, Errno, OpenDirectoryRef, OpenFlags, SetAttributes, SetTime, Timestamp, VnodeRef};
+use vnode::{Caller, Cookie, Errno, OpenDirectoryRef, OpenFlags, SetAttributes, SetTime, Timestamp, VnodeRef};
 
 use crate::fixture::{Fixture, entries, name, root};
 
@@ -15,7 +15,7 @@ fn fill(fixture: &Fixture, count: usize) -> VnodeRef {
 }
 
 /// At most `count` entries after `cookie`.
-fn read_entries(directory: &OpenDirectoryRef, cookie: u64, count: usize) -> Vec<(Vec<u8>, u64)> {
+fn read_entries(directory: &OpenDirectoryRef, cookie: Cookie, count: usize) -> Vec<(Vec<u8>, Cookie)> {
     let mut found = Vec::new();
     directory
         .read(&root(), cookie, &mut |entry| {
@@ -38,10 +38,10 @@ fn every_entry_is_returned_once() {
         assert_eq!((all.len(), names.len()), (3_000, 3_000));
         let cookies: BTreeSet<_> = all.iter().map(|entry| entry.2).collect();
         assert_eq!(cookies.len(), 3_000);
-        assert!(cookies.iter().all(|cookie| (3..1 << 63).contains(cookie)));
+        assert!(cookies.iter().all(|cookie| (Cookie::FIRST..=Cookie::LAST).contains(cookie)));
 
         let open = many.open_directory(&root()).unwrap();
-        let (mut cookie, mut read) = (0, Vec::new());
+        let (mut cookie, mut read) = (Cookie::START, Vec::new());
         loop {
             let next = read_entries(&open, cookie, 7);
             let Some((_, last)) = next.last() else { break };
@@ -80,7 +80,7 @@ fn concurrent_readers_of_one_open_directory_do_not_disturb_each_other() {
             for step in [1, 13, 400, usize::MAX] {
                 let (open, expected) = (&open, &expected);
                 scope.spawn(move || {
-                    let (mut cookie, mut read) = (0, Vec::new());
+                    let (mut cookie, mut read) = (Cookie::START, Vec::new());
                     loop {
                         let next = read_entries(open, cookie, step);
                         let Some((_, last)) = next.last() else { break };
@@ -129,10 +129,11 @@ fn rewound_directory_shows_changes() {
     Fixture::each(|fixture| {
         let many = fill(fixture, 10);
         let open = many.open_directory(&root()).unwrap();
-        assert_eq!(read_entries(&open, 0, 3).len(), 3);
+        assert_eq!(read_entries(&open, Cookie::START, 3).len(), 3);
         std::fs::write(fixture.path.join("many/new"), "").unwrap();
         many.unlink(&root(), name("file-0")).unwrap();
-        let names: BTreeSet<_> = read_entries(&open, 0, usize::MAX).into_iter().map(|entry| entry.0).collect();
+        let names: BTreeSet<_> =
+            read_entries(&open, Cookie::START, usize::MAX).into_iter().map(|entry| entry.0).collect();
         assert_eq!(names.len(), 10);
         assert!(names.contains(&b"new"[..]) && !names.contains(&b"file-0"[..]));
         open.fsync(&root(), false).unwrap();
@@ -148,10 +149,10 @@ fn dots_are_the_directory_and_its_parent() {
         std::fs::write(fixture.path.join("above/inner/file"), "").unwrap();
         let open = inner.vnode.open_directory(&root()).unwrap();
         assert_eq!(open.dots(), Some([inner.attributes.ino, above.attributes.ino]));
-        assert_eq!(read_entries(&open, 0, 9).len(), 1, "what was read for the dots is listed");
+        assert_eq!(read_entries(&open, Cookie::START, 9).len(), 1, "what was read for the dots is listed");
         std::fs::write(fixture.path.join("above/inner/other"), "").unwrap();
         assert_eq!(open.dots(), Some([inner.attributes.ino, above.attributes.ino]));
-        assert_eq!(read_entries(&open, 0, 9).len(), 2, "who starts over sees what has changed");
+        assert_eq!(read_entries(&open, Cookie::START, 9).len(), 2, "who starts over sees what has changed");
         let above_root = fixture.root.open_directory(&root()).unwrap();
         assert_eq!(above_root.dots(), None, "what lies above the root is not shown");
     });
@@ -162,11 +163,11 @@ fn end_of_directory_is_reported_repeatedly() {
     Fixture::each(|fixture| {
         let many = fill(fixture, 10);
         let open = many.open_directory(&root()).unwrap();
-        let all = read_entries(&open, 0, 20);
+        let all = read_entries(&open, Cookie::START, 20);
         let end = all.last().unwrap().1;
         assert_eq!(read_entries(&open, end, 20), []);
         assert_eq!(read_entries(&open, end, 20), []);
-        assert_eq!(read_entries(&open, 0, 20), all);
+        assert_eq!(read_entries(&open, Cookie::START, 20), all);
     });
 }
 
@@ -178,7 +179,11 @@ fn reads_of_the_server_leave_access_times() {
         let long_ago = SetTime::To(Timestamp { seconds: 1, nanoseconds: 0 });
         let seconds = |vnode: &VnodeRef| vnode.getattr(&root()).unwrap().atime.seconds;
         let read = |caller: &Caller| {
-            directory.open_directory(caller).unwrap().read(caller, 0, &mut |_| ControlFlow::Continue(())).unwrap();
+            directory
+                .open_directory(caller)
+                .unwrap()
+                .read(caller, Cookie::START, &mut |_| ControlFlow::Continue(()))
+                .unwrap();
             let _ = file.open(caller, OpenFlags::READ).unwrap().read_at(caller, 0, &mut [0; 8]).unwrap();
         };
         for vnode in [&directory, &file] {

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use plyfs_bases::dir::{DirectoryFileSystem, Options};
-use vnode::{Caller, Creation, FileSystem, Name, OpenFileRef, OpenFlags, VnodeRef};
+use vnode::{Caller, Cookie, Creation, FileSystem, InodeNumber, Name, OpenFileRef, OpenFlags, VnodeRef};
 
 /// A fresh directory, served.
 pub(crate) struct Fixture {
@@ -147,10 +147,10 @@ pub(crate) fn content(file: &OpenFileRef) -> Vec<u8> {
 }
 
 /// The names in a directory with their numbers and cookies.
-pub(crate) fn entries(directory: &VnodeRef) -> Vec<(Vec<u8>, u64, u64)> {
+pub(crate) fn entries(directory: &VnodeRef) -> Vec<(Vec<u8>, InodeNumber, Cookie)> {
     let open = directory.open_directory(&root()).unwrap();
     let mut all = Vec::new();
-    open.read(&root(), 0, &mut |entry| {
+    open.read(&root(), Cookie::START, &mut |entry| {
         all.push((entry.name.as_bytes().to_vec(), entry.ino, entry.cookie));
         std::ops::ControlFlow::Continue(())
     })

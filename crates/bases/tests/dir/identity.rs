@@ -19,7 +19,7 @@ fn an_object_keeps_its_vnode_and_handle_over_renames_and_restarts() {
         let found = directory.lookup(&caller, name("b")).unwrap();
         assert!(Arc::ptr_eq(&found.vnode, &vnode));
         assert_eq!(vnode.path(), Ok(b"d/b".to_vec()));
-        assert_eq!(found.attributes.ino, std::fs::metadata(fixture.path.join("d/b")).unwrap().ino());
+        assert_eq!(found.attributes.ino.get(), std::fs::metadata(fixture.path.join("d/b")).unwrap().ino());
         assert_eq!(content(&vnode.open(&caller, OpenFlags::READ).unwrap()), b"content");
 
         let again = fixture.again();
@@ -271,7 +271,7 @@ fn file_systems_mounted_below_are_crossed_with_numbers_of_their_own() {
             let mounted = fixture.root.lookup(&caller, name(kind)).unwrap();
             let file = mounted.vnode.lookup(&caller, name("f")).unwrap();
             assert_eq!(content(&file.vnode.open(&caller, OpenFlags::READ).unwrap()), b"below");
-            assert_ne!(file.attributes.ino, std::fs::metadata(point.join("f")).unwrap().ino());
+            assert_ne!(file.attributes.ino.get(), std::fs::metadata(point.join("f")).unwrap().ino());
             assert_ne!(mounted.attributes.ino, fixture.root.getattr(&caller).unwrap().ino);
             assert_eq!(entries(&mounted.vnode).iter().find(|entry| entry.0 == b"f").unwrap().1, file.attributes.ino);
             let listed = entries(&fixture.root).into_iter().find(|entry| entry.0 == kind.as_bytes()).unwrap();

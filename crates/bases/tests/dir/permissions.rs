@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use plyfs_bases::dir::{DirectoryFileSystem, Options};
 use rustix::thread::CapabilitySet;
 use vnode::{
-    AccessMode, Caller, Creation, Device, Errno, FileKind, FileSystem, Name, OpenFlags, RenameMode, SetAttributes,
-    VnodeRef, XattrMode,
+    AccessMode, Caller, Cookie, Creation, Device, Errno, FileKind, FileSystem, Name, OpenFlags, RenameMode,
+    SetAttributes, VnodeRef, XattrMode,
 };
 
 use crate::fixture::{Fixture, create_file, creation, name, root, run, user};
@@ -227,7 +227,7 @@ fn server_acts_for_itself_after_acting_for_others() {
                 numbers.push((entry.name.as_bytes().to_vec(), entry.ino));
                 std::ops::ControlFlow::Continue(())
             };
-            open.read(&root(), 0, &mut sink).unwrap();
+            open.read(&root(), Cookie::START, &mut sink).unwrap();
             numbers
         });
         let ino = private.lookup(&root(), name("m")).unwrap().attributes.ino;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use libc::{S_ISGID, S_ISUID, S_IXGRP};
 use vnode::{
-    AccessMode, AllocateMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, FileSystem, Lock,
+    AccessMode, AllocateMode, Attributes, Caller, Cookie, Creation, Device, Entry, Errno, FileKind, FileSystem, Lock,
     LockFamily, LockOwner, Name, OpenFileRef, OpenFlags, RenameMode, Result, SeekTarget, SetAttributes, SetTime,
     VnodeRef,
 };
@@ -421,7 +421,7 @@ fn has_ambiguous_setgid(now: &Attributes) -> bool {
 /// The entries by name.
 fn list(directory: &VnodeRef) -> Result<Vec<(Vec<u8>, Option<FileKind>)>> {
     let mut names = Vec::new();
-    directory.open_directory(&superuser())?.read(&superuser(), 0, &mut |entry| {
+    directory.open_directory(&superuser())?.read(&superuser(), Cookie::START, &mut |entry| {
         names.push((entry.name.as_bytes().to_vec(), entry.kind));
         ControlFlow::Continue(())
     })?;

@@ -192,7 +192,7 @@ mod tests {
             nlink: 1,
             uid: 0,
             gid: 0,
-            ino: 1,
+            ino: vnode::InodeNumber::new(1),
             size: 0,
             blocks: 0,
             block_size: 4096,

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use vnode::layer::{Layer, LayerDirectory, LayerFile, LayerVnode};
 use vnode::{
-    AccessControl, Attributes, Caller, Creation, DirectoryEntry, Entry, Errno, FileKind, Name, Needs, OpenFlags,
-    Promises, Result,
+    AccessControl, Attributes, Caller, Cookie, Creation, DirectoryEntry, Entry, Errno, FileKind, Name, Needs,
+    OpenFlags, Promises, Result,
 };
 
 use super::ioctl;
@@ -71,7 +71,7 @@ impl Layer for Aclfs {
         &self,
         directory: &LayerDirectory<Self>,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         directory.forward_read(caller, cookie, &mut |entry| match entry.name.as_bytes() {

@@ -8,13 +8,15 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use vnode::layer::{Layer, LayerVnode};
-use vnode::{Caller, DirectoryEntry, FileKind, NameBuf, OpenDirectory, OpenDirectoryRef, Result, VnodeRef};
+use vnode::{
+    Caller, Cookie, DirectoryEntry, FileKind, InodeNumber, NameBuf, OpenDirectory, OpenDirectoryRef, Result, VnodeRef,
+};
 
 /// A name that is listed, and the place to go on from.
 struct Listed {
-    cookie: u64,
+    cookie: Cookie,
     name: NameBuf,
-    ino: u64,
+    ino: InodeNumber,
     kind: Option<FileKind>,
 }
 
@@ -30,7 +32,7 @@ impl Names {
         directory: &VnodeRef,
         is_shown: impl Fn(&[u8]) -> bool,
     ) -> Result<()> {
-        directory.open_directory(caller)?.read(caller, 0, &mut |entry| {
+        directory.open_directory(caller)?.read(caller, Cookie::START, &mut |entry| {
             if is_shown(entry.name.as_bytes()) {
                 let (name, ino, kind) = (entry.name.to_owned(), entry.ino, entry.kind);
                 self.0.push(Listed { cookie: cookie(&name), name, ino, kind });
@@ -44,20 +46,19 @@ impl Names {
         // The sort is stable: of two that are the same the first to be added stays.
         self.0.sort_by(|one, other| (one.cookie, &one.name).cmp(&(other.cookie, &other.name)));
         self.0.dedup_by(|later, earlier| later.name == earlier.name);
-        let mut last = 0;
+        let mut last = Cookie::START;
         for listed in &mut self.0 {
-            listed.cookie = listed.cookie.max(last + 1);
+            listed.cookie = listed.cookie.max(last.next());
             last = listed.cookie;
         }
         self
     }
 }
 
-/// Cookies begin at 3: 0 is the start, and 1 and 2 are `.` and `..`.
-fn cookie(name: &NameBuf) -> u64 {
+fn cookie(name: &NameBuf) -> Cookie {
     let mut hasher = DefaultHasher::new();
     name.as_bytes().hash(&mut hasher);
-    (hasher.finish() >> 1).max(3)
+    Cookie::new(hasher.finish() >> 1).max(Cookie::FIRST)
 }
 
 /// What collects the names of a directory.
@@ -92,10 +93,10 @@ impl<L: Layer> OpenDirectory for Listing<L> {
     fn read(
         &self,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let names = self.names(caller, cookie == 0)?;
+        let names = self.names(caller, cookie == Cookie::START)?;
         let first = names.0.partition_point(|listed| listed.cookie <= cookie);
         for Listed { cookie, name, ino, kind } in &names.0[first..] {
             if sink(DirectoryEntry { name: name.as_name(), ino: *ino, kind: *kind, cookie: *cookie }).is_break() {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use vnode::{Cookie, InodeNumber};
+
 use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};
 use crate::{Entry, Kind, Outcome, TestContext};
@@ -153,10 +155,10 @@ fn listing_in_small_steps(context: &TestContext<'_>) -> Outcome {
 fn cookies_are_unique(context: &TestContext<'_>) -> Outcome {
     fill(context, b"d", 300)?;
     let entries = context.me.open_directory(b"d")?.rest()?;
-    let cookies: BTreeSet<u64> = entries.iter().map(|entry| entry.cookie).collect();
+    let cookies: BTreeSet<Cookie> = entries.iter().map(|entry| entry.cookie).collect();
     same!(cookies.len(), entries.len());
-    ensure!(!cookies.contains(&0), "0 is the start");
-    ensure!(cookies.iter().all(|cookie| *cookie <= i64::MAX as u64), "a cookie is negative as a file offset");
+    ensure!(!cookies.contains(&Cookie::START), "it is the start");
+    ensure!(cookies.iter().all(|cookie| *cookie <= Cookie::LAST), "a cookie is negative as a file offset");
     Ok(())
 }
 
@@ -170,7 +172,7 @@ fn seek_to_every_cookie(context: &TestContext<'_>) -> Outcome {
         same!(rest.len(), entries.len() - index - 1, "entries after number {index}");
         same!(rest.first().map(|e| &e.name), entries.get(index + 1).map(|e| &e.name), "the entry after number {index}");
     }
-    listing.seek(0)?;
+    listing.seek(Cookie::START)?;
     same!(listing.rest()?.len(), entries.len());
     Ok(())
 }
@@ -244,7 +246,7 @@ fn rewinding_sees_changes(context: &TestContext<'_>) -> Outcome {
     names.insert(b"new".to_vec());
     let first = names.pop_first().unwrap_or_default();
     me.unlink(&[b"d/", &first[..]].concat())?;
-    listing.seek(0)?;
+    listing.seek(Cookie::START)?;
     same!(once(&listing.rest()?)?, names);
     Ok(())
 }
@@ -351,7 +353,7 @@ fn large(context: &TestContext<'_>) -> Outcome {
     let names = fill(context, b"d", 3000)?;
     let entries = me.entries(b"d")?;
     same!(once(&entries)?, names);
-    let inodes: HashMap<&[u8], u64> = entries.iter().map(|entry| (&entry.name[..], entry.inode)).collect();
+    let inodes: HashMap<&[u8], InodeNumber> = entries.iter().map(|entry| (&entry.name[..], entry.inode)).collect();
     for name in names.iter().step_by(97) {
         same!(Some(&me.stat(&[b"d/", &name[..]].concat())?.inode), inodes.get(&name[..]));
     }

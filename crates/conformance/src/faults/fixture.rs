@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use vnode::{
-    Caller, Control, Creation, FileKind, FileSystemRef, Name, OpenFlags, VnodeRef, XattrMode, read_fully, write_fully,
+    Caller, Control, Cookie, Creation, FileKind, FileSystemRef, InodeNumber, Name, OpenFlags, VnodeRef, XattrMode,
+    read_fully, write_fully,
 };
 
 use super::stack::Stack;
@@ -172,7 +173,7 @@ pub fn state_of(root: &VnodeRef) -> State {
 
 /// Adds an object and everything below it to the state, and the paths of each object other than a directory by its inode
 /// number.
-fn describe(node: &VnodeRef, path: &str, state: &mut State, names: &mut BTreeMap<u64, Vec<String>>) {
+fn describe(node: &VnodeRef, path: &str, state: &mut State, names: &mut BTreeMap<InodeNumber, Vec<String>>) {
     let server = Caller::server();
     let attributes = node.getattr(&server).unwrap_or_else(|error| panic!("{path}: {error}"));
     let links = if attributes.is_directory() { 0 } else { attributes.nlink };
@@ -197,7 +198,7 @@ fn describe(node: &VnodeRef, path: &str, state: &mut State, names: &mut BTreeMap
     }
     let mut entries = Vec::new();
     let open = node.open_directory(&server).unwrap();
-    open.read(&server, 0, &mut |entry| {
+    open.read(&server, Cookie::START, &mut |entry| {
         entries.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
         ControlFlow::Continue(())
     })

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use vnode::{
-    AccessMode, AllocateMode, Caller, Creation, Device, FileKind, OpenFileRef, OpenFlags, RenameMode, Result,
+    AccessMode, AllocateMode, Caller, Cookie, Creation, Device, FileKind, OpenFileRef, OpenFlags, RenameMode, Result,
     SetAttributes, VnodeRef, XattrMode, read_fully, write_fully,
 };
 
@@ -72,7 +72,7 @@ fn create(root: &VnodeRef, directory: &str, text: &str, flags: OpenFlags) -> Res
 
 fn list(node: &VnodeRef) -> Result<Vec<u8>> {
     let mut names = Vec::new();
-    node.open_directory(&caller())?.read(&caller(), 0, &mut |entry| {
+    node.open_directory(&caller())?.read(&caller(), Cookie::START, &mut |entry| {
         names.push(entry.name.as_bytes().to_vec());
         ControlFlow::Continue(())
     })?;

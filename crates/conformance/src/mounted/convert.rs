@@ -1,6 +1,7 @@
 //! Conversion between system values and test values.
 
 use rustix::fs::{AtFlags, StatxFlags, Timespec, Timestamps};
+use vnode::InodeNumber;
 
 use crate::{Errno, Kind, Stat, Time, TimeChange};
 
@@ -22,7 +23,7 @@ pub(crate) fn stat_of(at: impl std::os::fd::AsFd, path: &[u8], flags: AtFlags) -
     let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
     let time = |time: rustix::fs::StatxTimestamp| Time::new(time.tv_sec, time.tv_nsec);
     Ok(Stat {
-        inode: found.stx_ino,
+        inode: InodeNumber::new(found.stx_ino),
         kind: Kind::of_mode(found.stx_mode.into()),
         mode: u32::from(found.stx_mode) & 0o7777,
         links: found.stx_nlink.into(),

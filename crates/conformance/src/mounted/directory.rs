@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use rustix::fs::{FileType, RawDir, SeekFrom};
+use vnode::{Cookie, InodeNumber};
 
 use super::convert::number;
 use super::worker::{Worker, own};
@@ -31,9 +32,9 @@ impl Directory for MountedDirectory {
         self.worker.call(move || read_once(descriptor)).map_err(number)
     }
 
-    fn seek(&self, cookie: u64) -> Result<()> {
+    fn seek(&self, cookie: Cookie) -> Result<()> {
         let descriptor = self.descriptor;
-        let sought = self.worker.call(move || rustix::fs::seek(own(descriptor), SeekFrom::Start(cookie)));
+        let sought = self.worker.call(move || rustix::fs::seek(own(descriptor), SeekFrom::Start(cookie.get())));
         sought.map(drop).map_err(number)
     }
 }
@@ -56,9 +57,9 @@ fn read_once(descriptor: RawFd) -> rustix::io::Result<Vec<Entry>> {
         let entry = entry?;
         entries.push(Entry {
             name: entry.file_name().to_bytes().to_vec(),
-            inode: entry.ino(),
+            inode: InodeNumber::new(entry.ino()),
             kind: kind_of(entry.file_type()),
-            cookie: entry.next_entry_cookie(),
+            cookie: Cookie::new(entry.next_entry_cookie()),
         });
         if listing.is_buffer_empty() {
             break;

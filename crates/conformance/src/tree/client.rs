@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use vnode::{
-    AccessMode, Caller, Creation, Device, Errno, FileKind, FileSystemRef, LockOwner, Name, OpenFlags, RenameMode,
-    Result, SetAttributes, VnodeRef, XattrMode,
+    AccessMode, Caller, Cookie, Creation, Device, Errno, FileKind, FileSystemRef, LockOwner, Name, OpenFlags,
+    RenameMode, Result, SetAttributes, VnodeRef, XattrMode,
 };
 
 use super::calls::{change, check_length, new_owner, retry, times};
@@ -174,7 +174,8 @@ impl Client for TreeClient {
     fn open_directory(&self, path: &[u8]) -> Result<Box<dyn Directory>> {
         self.with_object(path, true, |caller, vnode| {
             let open = vnode.open_directory(caller)?;
-            Ok(Box::new(TreeDirectory { caller: caller.clone(), open, cookie: Mutex::new(0) }) as Box<dyn Directory>)
+            Ok(Box::new(TreeDirectory { caller: caller.clone(), open, cookie: Mutex::new(Cookie::START) })
+                as Box<dyn Directory>)
         })
     }
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 
-use vnode::{Caller, FileKind, OpenDirectoryRef, Result};
+use vnode::{Caller, Cookie, FileKind, OpenDirectoryRef, Result};
 
 use super::convert::kind_of;
 use crate::{Directory, Entry, Kind};
@@ -14,7 +14,7 @@ const BATCH_SIZE: usize = 1024;
 pub(crate) struct TreeDirectory {
     pub(crate) caller: Caller,
     pub(crate) open: OpenDirectoryRef,
-    pub(crate) cookie: Mutex<u64>,
+    pub(crate) cookie: Mutex<Cookie>,
 }
 
 impl Directory for TreeDirectory {
@@ -41,7 +41,7 @@ impl Directory for TreeDirectory {
         Ok(entries)
     }
 
-    fn seek(&self, cookie: u64) -> Result<()> {
+    fn seek(&self, cookie: Cookie) -> Result<()> {
         *self.cookie.lock().expect("no panic with the lock held") = cookie;
         Ok(())
     }

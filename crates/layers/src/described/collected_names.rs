@@ -8,28 +8,25 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 use vnode::layer::LayerVnode;
-use vnode::{Caller, DirectoryEntry, Errno, FileKind, NameBuf, Result};
+use vnode::{Caller, Cookie, DirectoryEntry, Errno, FileKind, InodeNumber, NameBuf, Result};
 
 use super::layer::FistLayer;
-
-/// Smallest cookie of an entry: 0 is the start, and 1 and 2 are `.` and `..`.
-const FIRST_ENTRY_COOKIE: u64 = 3;
 
 /// Maximum number of bytes of names, with the data kept for each, that rules add to a listing.
 const MAX_ADDED_BYTES: usize = 64 << 20;
 
 /// Returns the cookie from which reading resumes after a name.
-fn cookie(name: &NameBuf) -> u64 {
+fn cookie(name: &NameBuf) -> Cookie {
     let mut hasher = DefaultHasher::new();
     name.as_bytes().hash(&mut hasher);
-    (hasher.finish() >> 1).max(FIRST_ENTRY_COOKIE)
+    Cookie::new(hasher.finish() >> 1).max(Cookie::FIRST)
 }
 
 /// A listed name.
 pub(crate) struct ListedName {
-    pub(crate) cookie: u64,
+    pub(crate) cookie: Cookie,
     pub(crate) name: NameBuf,
-    pub(crate) ino: u64,
+    pub(crate) ino: InodeNumber,
     pub(crate) kind: Option<FileKind>,
 }
 
@@ -81,9 +78,9 @@ impl CollectedNames {
     /// Returns the names in the order of their cookies, no two of which are equal.
     pub(crate) fn into_cookie_order(mut self) -> Vec<ListedName> {
         self.listed.sort_by(|one, other| (one.cookie, &one.name).cmp(&(other.cookie, &other.name)));
-        let mut last = 0;
+        let mut last = Cookie::START;
         for listed in &mut self.listed {
-            listed.cookie = listed.cookie.max(last + 1);
+            listed.cookie = listed.cookie.max(last.next());
             last = listed.cookie;
         }
         self.listed
@@ -93,7 +90,7 @@ impl CollectedNames {
     pub(crate) fn read(&mut self, node: &LayerVnode<FistLayer>, caller: &Caller, skips_seen: bool) -> Result<()> {
         let directory = node.forward_open_directory(caller)?;
         let mut is_over_limit = false;
-        directory.read(caller, 0, &mut |entry| {
+        directory.read(caller, Cookie::START, &mut |entry| {
             if !(skips_seen && self.seen.contains(&entry.name.to_owned())) {
                 self.added_bytes += entry.name.as_bytes().len() + std::mem::size_of::<ListedName>();
                 is_over_limit = self.added_bytes > MAX_ADDED_BYTES;

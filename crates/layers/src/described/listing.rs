@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use vnode::layer::{LayerVnode, Operation};
-use vnode::{Caller, DirectoryEntry, OpenDirectory, OpenDirectoryRef, Result};
+use vnode::{Caller, Cookie, DirectoryEntry, OpenDirectory, OpenDirectoryRef, Result};
 
 use super::collected_names::{CollectedNames, ListedName};
 use super::host::RuleContext;
@@ -52,7 +52,7 @@ impl RuledDirectory {
     /// Passes each name of the directory to the replace rule.
     fn read_all(&self, caller: &Caller, rule: Option<usize>, context: &mut RuleContext<'_>) -> Result<()> {
         let mut cancelled = Ok(());
-        self.opened.read(caller, 0, &mut |entry| {
+        self.opened.read(caller, Cookie::START, &mut |entry| {
             cancelled = caller.cancellation().check();
             if cancelled.is_err() {
                 return ControlFlow::Break(());
@@ -78,11 +78,11 @@ impl OpenDirectory for RuledDirectory {
     fn read(
         &self,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let collected = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let names = match collected.filter(|_| cookie != 0) {
+        let names = match collected.filter(|_| cookie != Cookie::START) {
             Some(names) => names,
             None => {
                 let names = Arc::new(self.collect(caller)?);

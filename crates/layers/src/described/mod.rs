@@ -34,8 +34,8 @@ use ::fist::ir;
 use vnode::fan_out::{self, PrimaryOnly};
 use vnode::layer::{Block, DataShape, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
 use vnode::{
-    AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
-    DirectoryEntry, Entry, FileKind, FileSystemRef, Lock, LockOwner, Name, Needs, Notifier, OpenDirectoryRef,
+    AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Cookie, Created, Creation, Description,
+    Device, DirectoryEntry, Entry, FileKind, FileSystemRef, Lock, LockOwner, Name, Needs, Notifier, OpenDirectoryRef,
     OpenFileRef, OpenFlags, Promises, RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
@@ -483,7 +483,7 @@ impl Layer for FistLayer {
         &self,
         directory: &LayerDirectory<Self>,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let read = directory.forward_read(caller, cookie, sink);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use vnode::{Caller, FileKind, Name, NameBuf, Result, SetAttributes, SetTime, VnodeRef};
+use vnode::{Caller, Cookie, FileKind, InodeNumber, Name, NameBuf, Result, SetAttributes, SetTime, VnodeRef};
 
 use crate::union::branch::branches::BranchMember;
 use crate::union::branch::identity::{Identity, UNCOUNTED_NAMES};
@@ -38,7 +38,7 @@ pub(crate) fn link_up_names(union: &Arc<Union>, upper: &Arc<BranchMember>) -> Re
 }
 
 /// Inode numbers of files of which the fork has a copy, and to whose originals names of the file system still lead.
-fn shared_copies(upper: &BranchMember) -> Result<HashSet<u64>> {
+fn shared_copies(upper: &BranchMember) -> Result<HashSet<InodeNumber>> {
     let mut copied = HashSet::new();
     let Some(links) = upper.work.existing_links()? else { return Ok(copied) };
     for (name, _) in objects::entries(&links)? {
@@ -73,11 +73,11 @@ pub(crate) fn link_up_name(directory: &Arc<Node>, name: Name<'_>, upper: &Arc<Br
     }
 }
 
-fn entries(directory: &Arc<Node>) -> Result<Vec<(NameBuf, Option<FileKind>, u64)>> {
+fn entries(directory: &Arc<Node>) -> Result<Vec<(NameBuf, Option<FileKind>, InodeNumber)>> {
     let server = Caller::server();
     let vnode = Arc::clone(directory) as VnodeRef;
     let mut entries = Vec::new();
-    vnode.open_directory(&server)?.read(&server, 0, &mut |entry| {
+    vnode.open_directory(&server)?.read(&server, Cookie::START, &mut |entry| {
         entries.push((entry.name.to_owned(), entry.kind, entry.ino));
         ControlFlow::Continue(())
     })?;

@@ -152,10 +152,10 @@ pub(crate) fn is_acl(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vnode::{Device, Timestamp};
+    use vnode::{Device, InodeNumber, Timestamp};
 
     fn attributes(kind: FileKind, mode: u32, uid: u32, gid: u32) -> Attributes {
-        let (nlink, ino, size, blocks, block_size) = (1, 1, 0, 0, 4096);
+        let (nlink, ino, size, blocks, block_size) = (1, InodeNumber::new(1), 0, 0, 4096);
         let now = Timestamp::default();
         let (rdev, btime, flags, flags_known) = (Device::default(), None, 0, 0);
         Attributes {

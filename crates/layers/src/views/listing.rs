@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use vnode::profile::Part;
-use vnode::{Caller, DirectoryEntry, OpenDirectory, OpenDirectoryRef, Result};
+use vnode::{Caller, Cookie, DirectoryEntry, OpenDirectory, OpenDirectoryRef, Result};
 
 use crate::union::operations::listing::DirectoryListing;
 use crate::union::settings::NAME;
@@ -53,7 +53,7 @@ impl OpenDirectory for PerViewListing {
     fn read(
         &self,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         self.of(caller)?.read(caller, cookie, sink)

@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, Result, Vnode, VnodeRef, profile};
+use vnode::{Caller, Cookie, Entry, Errno, FileKind, Handle, Name, Result, Vnode, VnodeRef, profile};
 
 use crate::union::branch::identity::UNCOUNTED_NAMES;
 use crate::union::branch::whiteout;
@@ -319,7 +319,7 @@ impl Node {
         let server = Caller::server();
         let listing = crate::union::operations::listing::DirectoryListing::open(self.reference(), &server)?;
         let mut has_any = false;
-        listing.read_guarded(&server, 0, &mut |_| {
+        listing.read_guarded(&server, Cookie::START, &mut |_| {
             has_any = true;
             ControlFlow::Break(())
         })?;

@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 
 use plyfs_layers::union::attributes_of_marks;
 use vnode::{
-    Attributes, Caller, Creation, Device, FileKind, FileSystemRef, NameBuf, OpenFlags, RenameMode, SetAttributes,
-    SetTime, Timestamp, VnodeRef, XattrMode,
+    Attributes, Caller, Cookie, Creation, Device, FileKind, FileSystemRef, InodeNumber, NameBuf, OpenFlags, RenameMode,
+    SetAttributes, SetTime, Timestamp, VnodeRef, XattrMode,
 };
 
 use super::{contents, memory};
@@ -67,7 +67,7 @@ pub(crate) fn restore(image: &str) -> Vec<FileSystemRef> {
 fn restore_one(file_system: &FileSystemRef, lines: &[Vec<Vec<u8>>], identifiers: &Identifiers) {
     let (root, server) = (file_system.root(), Caller::server());
     let mut made: HashMap<Vec<u8>, (VnodeRef, NameBuf)> = HashMap::new();
-    let mut next = root.getattr(&server).unwrap().ino + 1;
+    let mut next = root.getattr(&server).unwrap().ino.get() + 1;
     for line in lines.iter().filter(|line| line[8] != b"/") {
         let number = number(&line[0]);
         let name = NameBuf::new(format!("object {number}").into_bytes()).unwrap();
@@ -78,7 +78,7 @@ fn restore_one(file_system: &FileSystemRef, lines: &[Vec<Vec<u8>>], identifiers:
         }
         next += 1;
         let vnode = create(&root, &name, &line[1], &line[6]);
-        assert_eq!(vnode.getattr(&server).unwrap().ino, number);
+        assert_eq!(vnode.getattr(&server).unwrap().ino.get(), number);
         made.insert(line[0].clone(), (vnode, name));
     }
     let mut places: Vec<(usize, &Vec<u8>, &Vec<u8>)> = Vec::new();
@@ -158,7 +158,7 @@ fn parent(root: &VnodeRef, path: &[u8]) -> (VnodeRef, NameBuf) {
 }
 
 /// All objects below a directory, and itself, by their numbers.
-fn objects(root: &VnodeRef) -> BTreeMap<u64, Object> {
+fn objects(root: &VnodeRef) -> BTreeMap<InodeNumber, Object> {
     let server = Caller::server();
     let attributes = root.getattr(&server).unwrap();
     let root = Object { vnode: root.clone(), attributes, names: vec![b"/".to_vec()] };
@@ -170,7 +170,7 @@ fn objects(root: &VnodeRef) -> BTreeMap<u64, Object> {
             names.push(entry.name.to_owned());
             ControlFlow::Continue(())
         };
-        directory.open_directory(&server).unwrap().read(&server, 0, see).unwrap();
+        directory.open_directory(&server).unwrap().read(&server, Cookie::START, see).unwrap();
         for name in names {
             let entry = directory.lookup(&server, name.as_name()).unwrap();
             let path = [&path[..], b"/", name.as_bytes()].concat();

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use bases::mem::{MemoryFileSystem, Options};
 use vnode::{
-    Caller, Creation, Entry, FileSystemRef, Name, NameBuf, OpenDirectoryRef, OpenFileRef, OpenFlags, Result, VnodeRef,
+    Caller, Cookie, Creation, Entry, FileSystemRef, InodeNumber, Name, NameBuf, OpenDirectoryRef, OpenFileRef,
+    OpenFlags, Result, VnodeRef,
 };
 
 /// An empty file system in memory that anybody may write to.
@@ -90,9 +91,9 @@ pub(crate) fn names(open: &OpenDirectoryRef, caller: &Caller) -> Vec<String> {
 }
 
 /// The names that an open directory has from its start and their inode numbers, as they are listed.
-pub(crate) fn numbered(open: &OpenDirectoryRef, caller: &Caller) -> Vec<(NameBuf, u64)> {
+pub(crate) fn numbered(open: &OpenDirectoryRef, caller: &Caller) -> Vec<(NameBuf, InodeNumber)> {
     let mut listed = Vec::new();
-    open.read(caller, 0, &mut |entry| {
+    open.read(caller, Cookie::START, &mut |entry| {
         listed.push((entry.name.to_owned(), entry.ino));
         std::ops::ControlFlow::Continue(())
     })

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use vnode::layer::{Layer, LayerVnode, stack};
 use vnode::{
-    Attributes, Caller, Device, Entry, Errno, FileKind, FileSystemRef, Name, Promises, RenameMode, Result,
+    Attributes, Caller, Cookie, Device, Entry, Errno, FileKind, FileSystemRef, Name, Promises, RenameMode, Result,
     SetAttributes, Timestamp, VnodeRef, XattrMode,
 };
 
@@ -128,7 +128,7 @@ impl Layer for Plain {
         let wanted =
             wanted.iter().rposition(|&byte| byte != b'.').map_or(wanted.clone(), |end| wanted[..=end].to_vec());
         let (mut found, server) = (None, Caller::server());
-        directory.lower().open_directory(&server)?.read(&server, 0, &mut |entry| {
+        directory.lower().open_directory(&server)?.read(&server, Cookie::START, &mut |entry| {
             if entry.name.as_bytes().eq_ignore_ascii_case(&wanted) {
                 found = Some(entry.name.as_bytes().to_vec());
             }

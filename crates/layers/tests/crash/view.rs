@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use vnode::{Attributes, Caller, FileKind, FileSystem, Name, NameBuf, OpenFlags, VnodeRef};
+use vnode::{Attributes, Caller, Cookie, FileKind, FileSystem, InodeNumber, Name, NameBuf, OpenFlags, VnodeRef};
 
 /// Modification times from before this second were set on purpose; any later one is "now".
 const SET_TIME_MAX: i64 = 1 << 30;
@@ -14,7 +14,7 @@ pub(crate) struct View(Vec<(String, Seen)>);
 
 #[derive(Debug)]
 struct Seen {
-    ino: u64,
+    ino: InodeNumber,
     text: String,
 }
 
@@ -29,7 +29,7 @@ impl View {
 
     /// One line for each path. Inode numbers are told by the first path that had them in an earlier view.
     pub(crate) fn since(&self, earlier: &View) -> Vec<String> {
-        let mut names: HashMap<u64, &str> = HashMap::new();
+        let mut names: HashMap<InodeNumber, &str> = HashMap::new();
         for (path, seen) in earlier.0.iter().rev() {
             names.insert(seen.ino, path);
         }
@@ -43,9 +43,9 @@ impl View {
 
 fn gather(directory: &VnodeRef, path: &str, seen: &mut Vec<(String, Seen)>) {
     let server = Caller::server();
-    let mut names: Vec<(NameBuf, u64)> = Vec::new();
+    let mut names: Vec<(NameBuf, InodeNumber)> = Vec::new();
     let opened = directory.open_directory(&server).unwrap();
-    let listed = opened.read(&server, 0, &mut |entry| {
+    let listed = opened.read(&server, Cookie::START, &mut |entry| {
         names.push((entry.name.to_owned(), entry.ino));
         ControlFlow::Continue(())
     });

@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use vnode::InodeNumber;
+
 use super::state::{CheckedAttributes, Object, State};
 
 /// What is on the disk from now on.
@@ -35,8 +37,8 @@ pub(crate) struct PromiseHistory {
 #[derive(Default)]
 struct EarliestStates<'a> {
     names: HashMap<&'a str, usize>,
-    attributes: HashMap<u64, usize>,
-    data: HashMap<u64, usize>,
+    attributes: HashMap<InodeNumber, usize>,
+    data: HashMap<InodeNumber, usize>,
 }
 
 impl PromiseHistory {
@@ -74,7 +76,8 @@ impl PromiseHistory {
             }
         }
         found.iter().try_for_each(|(path, object)| {
-            let from = |earliest_states: &HashMap<u64, usize>| earliest_states.get(&object.ino).copied().unwrap_or(0);
+            let from =
+                |earliest_states: &HashMap<InodeNumber, usize>| earliest_states.get(&object.ino).copied().unwrap_or(0);
             self.check_attributes(&object.attributes, object.ino, from(&earliest_states.attributes), last)
                 .and_then(|()| self.check_data(&object.data, object.ino, from(&earliest_states.data), last))
                 .map_err(|failure| format!("{path}: {failure}"))
@@ -111,11 +114,17 @@ impl PromiseHistory {
     }
 
     /// What an object was in the states.
-    fn versions(&self, ino: u64, from: usize, to: usize) -> Vec<Option<&Object>> {
+    fn versions(&self, ino: InodeNumber, from: usize, to: usize) -> Vec<Option<&Object>> {
         self.states[from..=to].iter().map(|state| state.values().find(|object| object.ino == ino)).collect()
     }
 
-    fn check_attributes(&self, found: &CheckedAttributes, ino: u64, from: usize, to: usize) -> Result<(), String> {
+    fn check_attributes(
+        &self,
+        found: &CheckedAttributes,
+        ino: InodeNumber,
+        from: usize,
+        to: usize,
+    ) -> Result<(), String> {
         let versions = self.versions(ino, from, to);
         // Then it had other times on the way to what it was first seen as.
         let is_new = versions.iter().any(Option::is_none);
@@ -132,7 +141,7 @@ impl PromiseHistory {
         if is_right { Ok(()) } else { Err(format!("{found:?}, not of {versions:?}")) }
     }
 
-    fn check_data(&self, found: &[u8], ino: u64, from: usize, to: usize) -> Result<(), String> {
+    fn check_data(&self, found: &[u8], ino: InodeNumber, from: usize, to: usize) -> Result<(), String> {
         let versions = self.versions(ino, from, to);
         let is_new = versions.iter().any(Option::is_none);
         let versions: Vec<&[u8]> = versions.into_iter().flatten().map(|object| object.data.as_slice()).collect();

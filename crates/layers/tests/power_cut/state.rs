@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use vnode::{Attributes, Caller, FileKind, FileSystem, Name, OpenFlags, Timestamp, VnodeRef};
+use vnode::{Attributes, Caller, Cookie, FileKind, FileSystem, InodeNumber, Name, OpenFlags, Timestamp, VnodeRef};
 
 /// An object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
-    pub ino: u64,
+    pub ino: InodeNumber,
     pub attributes: CheckedAttributes,
     /// Data, or the target of a symlink.
     pub data: Vec<u8>,
@@ -50,7 +50,7 @@ fn collect_tree(directory: &VnodeRef, path: &str, state: &mut State) -> Result<(
     let failed = |path: &str, error| format!("{path}: {error}");
     let mut names = Vec::new();
     let opened = directory.open_directory(&server).map_err(|error| failed(path, error))?;
-    let listed = opened.read(&server, 0, &mut |entry| {
+    let listed = opened.read(&server, Cookie::START, &mut |entry| {
         names.push(entry.name.to_owned());
         std::ops::ControlFlow::Continue(())
     });

@@ -13,7 +13,8 @@ use std::path::PathBuf;
 
 use plyfs_stack::syntax;
 use vnode::{
-    Attributes, Caller, Control, ControlError, Created, Creation, FileSystemRef, Name, OpenFlags, Result, VnodeRef,
+    Attributes, Caller, Control, ControlError, Cookie, Created, Creation, FileSystemRef, Name, OpenFlags, Result,
+    VnodeRef,
 };
 
 /// How functions are run.
@@ -77,7 +78,7 @@ fn command(called: &str, text: &str, ioctl: &str) -> u32 {
 fn names_in(directory: &VnodeRef) -> Vec<String> {
     let mut names = Vec::new();
     let opened = directory.open_directory(&Caller::server()).expect("it is opened");
-    let read = opened.read(&Caller::server(), 0, &mut |entry| {
+    let read = opened.read(&Caller::server(), Cookie::START, &mut |entry| {
         names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
         ControlFlow::Continue(())
     });

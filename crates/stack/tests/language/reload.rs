@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use vnode::{Caller, Errno};
+use vnode::{Caller, Cookie, Errno};
 
 use super::{Described, TIERS, described};
 
@@ -23,7 +23,7 @@ fn what_the_old_description_still_writes_is_seen_by_the_new_one() {
         let opened = mount.root().open_directory(&Caller::server()).unwrap();
         mount.reload(telling).unwrap();
         assert_eq!(sum(&mount), 101, "{tier}");
-        opened.read(&Caller::server(), 0, &mut |_| ControlFlow::Continue(())).unwrap();
+        opened.read(&Caller::server(), Cookie::START, &mut |_| ControlFlow::Continue(())).unwrap();
         assert_eq!(sum(&mount), 113, "{tier}");
     }
 }

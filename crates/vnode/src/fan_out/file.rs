@@ -9,8 +9,9 @@ use std::sync::Arc;
 use super::handle::inode_number;
 use super::object::{FanOutVnode, ReadOrder};
 use crate::{
-    AllocateMode, Attributes, Caller, DirectoryEntry, Errno, Handle, KeyedGuard, Lock, LockOwner, OpenDirectory,
-    OpenDirectoryRef, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget, Vnode, VnodeRef, transfer_fully,
+    AllocateMode, Attributes, Caller, Cookie, DirectoryEntry, Errno, Handle, KeyedGuard, Lock, LockOwner,
+    OpenDirectory, OpenDirectoryRef, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget, Vnode, VnodeRef,
+    transfer_fully,
 };
 
 /// Number of bytes copied at a time in a branch that does not copy by itself.
@@ -218,7 +219,7 @@ impl OpenDirectory for FanOutDirectory {
     fn read(
         &self,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         self.directory.read(caller, cookie, &mut |entry| {

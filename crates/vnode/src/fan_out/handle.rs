@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
-use crate::{Errno, Handle, Result};
+use crate::{Errno, Handle, InodeNumber, Result};
 
 /// Set in the first byte of a handle that has a digest in place of the branch object's handle.
 const DIGEST: u8 = 0x80;
@@ -46,8 +46,8 @@ pub(crate) fn parse(handle: &Handle) -> Result<(usize, Handle)> {
 }
 
 /// Returns an inode number that includes the branch. Numbers of the first branch stay as they are.
-pub(crate) fn inode_number(branch: usize, number: u64) -> u64 {
-    number ^ (branch as u64) << 56
+pub(crate) fn inode_number(branch: usize, number: InodeNumber) -> InodeNumber {
+    InodeNumber::new(number.get() ^ (branch as u64) << 56)
 }
 
 #[cfg(test)]

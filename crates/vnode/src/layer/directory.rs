@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::operation::Operation;
 use super::template::{Layer, LayerDirectory, LayerVnode, declared};
-use crate::{Caller, DirectoryEntry, OpenDirectory, OpenDirectoryRef, Result};
+use crate::{Caller, Cookie, DirectoryEntry, InodeNumber, OpenDirectory, OpenDirectoryRef, Result};
 
 /// Number of entries that are read below before they are decoded.
 const ENTRIES_AT_ONCE: usize = 128;
@@ -34,7 +34,7 @@ impl<L: Layer> LayerDirectory<L> {
     pub fn forward_read(
         &self,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let layer = self.node.layer();
@@ -72,13 +72,13 @@ impl<L: Layer> OpenDirectory for LayerDirectory<L> {
     fn read(
         &self,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         self.node.run(caller, Operation::ReadDirectory, |layer| layer.read_directory(self, caller, cookie, sink))
     }
 
-    fn dots(&self) -> Option<[u64; 2]> {
+    fn dots(&self) -> Option<[InodeNumber; 2]> {
         declared(self.node.layer()).promises.attributes_untouched.then(|| self.lower.dots()).flatten()
     }
 

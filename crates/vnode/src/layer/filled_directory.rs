@@ -6,7 +6,7 @@ use super::entry::LowerEntry;
 use super::own_entries::temporary_name;
 use super::template::{Layer, LayerVnode};
 use crate::{
-    Caller, DirectoryEntry, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, SetAttributes, VnodeRef,
+    Caller, Cookie, DirectoryEntry, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, SetAttributes, VnodeRef,
 };
 
 /// Number of entries of the layer's own that a directory may have, and still be removed with them.
@@ -206,7 +206,7 @@ impl<L: Layer> LayerVnode<L> {
     /// `ENOTEMPTY` if one is not the layer's own, or there are too many.
     fn list_own(&self, directory: &VnodeRef) -> Result<Vec<(NameBuf, bool)>> {
         let (server, mut entries, mut has_others) = (Caller::server(), Vec::new(), false);
-        directory.open_directory(&server)?.read(&server, 0, &mut |entry: DirectoryEntry<'_>| {
+        directory.open_directory(&server)?.read(&server, Cookie::START, &mut |entry: DirectoryEntry<'_>| {
             has_others |= !self.is_own(entry.name) || entries.len() == OWN_ENTRIES_MAX;
             entries.push((entry.name.to_owned(), entry.kind.is_none_or(|kind| kind == FileKind::Directory)));
             if has_others { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -11,10 +11,10 @@ use super::own_entries::{EntryOrigin, OwnEntries};
 use super::shape::{Block, BlockForm, DataShape, MappedBlock};
 use super::state::LayerState;
 use crate::{
-    AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
-    DirectoryEntry, Entry, Errno, FileKind, FileSystemRef, Handle, KeyedLocks, LiveTable, Lock, LockOwner, Name, Needs,
-    Notifier, Notifiers, OpenDirectoryRef, OpenFileRef, OpenFlags, Promises, Properties, RenameMode, Result,
-    SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
+    AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Cookie, Created, Creation, Description,
+    Device, DirectoryEntry, Entry, Errno, FileKind, FileSystemRef, Handle, KeyedLocks, LiveTable, Lock, LockOwner,
+    Name, Needs, Notifier, Notifiers, OpenDirectoryRef, OpenFileRef, OpenFlags, Promises, Properties, RenameMode,
+    Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
 /// Returns what a layer by itself leaves untouched and needs.
@@ -581,7 +581,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         &self,
         directory: &LayerDirectory<Self>,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         directory.forward_read(caller, cookie, sink)

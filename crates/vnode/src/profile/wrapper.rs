@@ -9,9 +9,9 @@ use bytemuck::{TransparentWrapper, TransparentWrapperAlloc};
 
 use super::accounting::enter;
 use crate::{
-    AccessMode, AllocateMode, Attributes, Caller, Created, Creation, Device, DirectoryEntry, Entry, FileKind, Handle,
-    Lock, LockOwner, Name, OpenDirectory, OpenDirectoryRef, OpenFile, OpenFileRef, OpenFlags, RenameMode, Result,
-    SeekTarget, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
+    AccessMode, AllocateMode, Attributes, Caller, Cookie, Created, Creation, Device, DirectoryEntry, Entry, FileKind,
+    Handle, InodeNumber, Lock, LockOwner, Name, OpenDirectory, OpenDirectoryRef, OpenFile, OpenFileRef, OpenFlags,
+    RenameMode, Result, SeekTarget, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
 };
 
 /// An object that belongs to a part of the stack.
@@ -273,14 +273,14 @@ impl<T: OpenDirectory + Part> OpenDirectory for Accounted<T> {
     fn read(
         &self,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let _working = enter(T::PART);
         self.0.read(caller, cookie, sink)
     }
 
-    fn dots(&self) -> Option<[u64; 2]> {
+    fn dots(&self) -> Option<[InodeNumber; 2]> {
         self.0.dots()
     }
 

@@ -1,6 +1,6 @@
 //! Looking up and reading directories, handles and paths.
 
-use vnode::{AccessMode, Errno, FileKind, FileSystem, Handle};
+use vnode::{AccessMode, Cookie, Errno, FileKind, FileSystem, Handle};
 
 use super::*;
 
@@ -10,17 +10,17 @@ fn entries_are_ordered_and_cookies_stable() {
     for number in 0..200 {
         create(&root, &user(7), &format!("file{number}"), 0o644);
     }
-    let all = entries_after(&root, 0);
-    assert_eq!(all.iter().map(|entry| entry.2).collect::<Vec<_>>(), (3..203).collect::<Vec<_>>());
+    let all = entries_after(&root, Cookie::START);
+    assert_eq!(all.iter().map(|entry| entry.2.get()).collect::<Vec<_>>(), (3..203).collect::<Vec<_>>());
     for number in (0..200).step_by(2) {
         root.unlink(&user(7), name(&format!("file{number}"))).unwrap();
     }
     create(&root, &user(7), "file0", 0o644);
     let rest = entries_after(&root, all[101].2);
     assert_eq!(rest.first().unwrap(), &all[103]);
-    assert_eq!(rest.last().unwrap(), &("file0".to_owned(), FileKind::Regular, 203));
+    assert_eq!(rest.last().unwrap(), &("file0".to_owned(), FileKind::Regular, Cookie::new(203)));
     assert_eq!(rest.len(), 50);
-    assert_eq!(entries_after(&root, u64::MAX), []);
+    assert_eq!(entries_after(&root, Cookie::new(u64::MAX)), []);
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_reader_may_break_and_may_change_the_directory_itself() {
     }
     let open = root.open_directory(&user(7)).unwrap();
     let mut given = 0;
-    open.read(&user(7), 0, &mut |entry| {
+    open.read(&user(7), Cookie::START, &mut |entry| {
         root.unlink(&user(7), entry.name).unwrap();
         given += 1;
         if given == 10 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

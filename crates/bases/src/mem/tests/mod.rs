@@ -15,7 +15,8 @@ mod xattrs;
 use std::ops::ControlFlow;
 
 use vnode::{
-    Attributes, Caller, Creation, Entry, FileKind, Name, OpenFileRef, OpenFlags, Result, SetAttributes, VnodeRef,
+    Attributes, Caller, Cookie, Creation, Entry, FileKind, Name, OpenFileRef, OpenFlags, Result, SetAttributes,
+    VnodeRef,
 };
 
 use super::{MemoryFileSystem, Options};
@@ -85,7 +86,7 @@ fn lookup(directory: &VnodeRef, text: &str) -> Result<Entry> {
 }
 
 /// Returns all entries after `cookie`: name, kind, cookie.
-fn entries_after(directory: &VnodeRef, cookie: u64) -> Vec<(String, FileKind, u64)> {
+fn entries_after(directory: &VnodeRef, cookie: Cookie) -> Vec<(String, FileKind, Cookie)> {
     let mut found = Vec::new();
     let open = directory.open_directory(&superuser()).unwrap();
     open.read(&superuser(), cookie, &mut |entry| {
@@ -97,5 +98,5 @@ fn entries_after(directory: &VnodeRef, cookie: u64) -> Vec<(String, FileKind, u6
 }
 
 fn names(directory: &VnodeRef) -> Vec<String> {
-    entries_after(directory, 0).into_iter().map(|(name, ..)| name).collect()
+    entries_after(directory, Cookie::START).into_iter().map(|(name, ..)| name).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vnode::{FileSystem, OpenFlags, RenameMode};
+use vnode::{Cookie, FileSystem, OpenFlags, RenameMode};
 
 use super::*;
 
@@ -102,7 +102,7 @@ fn write(root: &VnodeRef, path: &str, offset: usize, data: &[u8]) -> bool {
 
 /// Reads back the whole tree.
 fn read_back(directory: &VnodeRef, path: &str, tree: &mut BTreeMap<String, Option<Vec<u8>>>) {
-    for (text, kind, _) in entries_after(directory, 0) {
+    for (text, kind, _) in entries_after(directory, Cookie::START) {
         let entry = lookup(directory, &text).unwrap();
         let path = if path.is_empty() { text } else { format!("{path}/{text}") };
         let content = (kind == FileKind::Regular).then(|| {

@@ -1,6 +1,6 @@
 //! Renames: kinds, loops, permissions, exchange, whiteouts, and many at once.
 
-use vnode::{Device, Errno, FileSystem, RenameMode};
+use vnode::{Cookie, Device, Errno, FileSystem, RenameMode};
 
 use super::*;
 
@@ -151,7 +151,7 @@ fn concurrent_renames_keep_the_tree_consistent() {
     let mut stack = vec![root.clone()];
     while let Some(directory) = stack.pop() {
         let mut below = 0;
-        for (text, kind, _) in entries_after(&directory, 0) {
+        for (text, kind, _) in entries_after(&directory, Cookie::START) {
             let entry = lookup(&directory, &text).unwrap();
             if kind == FileKind::Directory {
                 below += 1;

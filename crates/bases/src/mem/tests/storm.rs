@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use vnode::{FileSystem, OpenFlags, RenameMode, XattrMode};
+use vnode::{Cookie, FileSystem, InodeNumber, OpenFlags, RenameMode, XattrMode};
 
 use super::*;
 
@@ -57,7 +57,7 @@ fn step(random: &mut fastrand::Rng, root: &VnodeRef) {
 
 fn names_of(directory: &VnodeRef) -> Result<usize> {
     let mut count = 0;
-    directory.open_directory(&superuser())?.read(&superuser(), 0, &mut |_| {
+    directory.open_directory(&superuser())?.read(&superuser(), Cookie::START, &mut |_| {
         count += 1;
         ControlFlow::Continue(())
     })?;
@@ -70,7 +70,7 @@ struct Totals {
     blocks: u64,
     inodes: u64,
     /// Number of names found and link count, by inode number.
-    names: HashMap<u64, (u32, u32)>,
+    names: HashMap<InodeNumber, (u32, u32)>,
 }
 
 impl Totals {
@@ -78,7 +78,7 @@ impl Totals {
         let mut below = 0;
         self.inodes += 1;
         self.blocks += attributes(directory).blocks;
-        for (text, ..) in entries_after(directory, 0) {
+        for (text, ..) in entries_after(directory, Cookie::START) {
             let entry = lookup(directory, &text).unwrap();
             if entry.attributes.is_directory() {
                 below += 1;
@@ -98,7 +98,7 @@ impl Totals {
 }
 
 fn remove_below(directory: &VnodeRef) {
-    for (text, kind, _) in entries_after(directory, 0) {
+    for (text, kind, _) in entries_after(directory, Cookie::START) {
         if kind == FileKind::Directory {
             remove_below(&lookup(directory, &text).unwrap().vnode);
             directory.rmdir(&superuser(), name(&text)).unwrap();

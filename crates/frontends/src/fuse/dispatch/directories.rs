@@ -8,11 +8,7 @@ use crate::fuse::protocol::reply::{EntryPacker, Reply};
 use crate::fuse::protocol::request::{Operation, Request};
 use crate::fuse::protocol::wire::{self, open_reply};
 use std::ops::ControlFlow;
-use vnode::{Caller, Errno, FileKind, Name, VnodeRef};
-
-/// Cookies of `.` and `..`, which no base returns.
-const DOT: u64 = 1;
-const DOT_DOT: u64 = 2;
+use vnode::{Caller, Cookie, Errno, FileKind, InodeNumber, Name, VnodeRef};
 
 impl Dispatcher {
     pub(crate) fn directory_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> OperationResult {
@@ -36,10 +32,11 @@ impl Dispatcher {
                 let wanted = *plus && (arguments.offset > 0 || self.readdirplus.take_lookup(opened.node.id));
                 let with_nodes = wanted && self.name_cache_policy.may_cache_names(&opened.node);
                 let mut packer = EntryPacker::new(reply, arguments.size);
-                if !self.push_dots(&caller, &opened, arguments.offset, *plus, &mut packer) {
+                let position = Cookie::new(arguments.offset);
+                if !self.push_dots(&caller, &opened, position, *plus, &mut packer) {
                     return Ok(());
                 }
-                let cookie = if arguments.offset <= DOT_DOT { 0 } else { arguments.offset };
+                let cookie = if position < Cookie::FIRST { Cookie::START } else { position };
                 if with_nodes {
                     self.read_with_nodes(generation, &caller, &opened, cookie, &mut packer)
                 } else {
@@ -62,27 +59,29 @@ impl Dispatcher {
         &self,
         caller: &Caller,
         opened: &OpenedDirectory,
-        offset: u64,
+        position: Cookie,
         plus: bool,
         packer: &mut EntryPacker<'_, '_>,
     ) -> bool {
-        if offset >= DOT_DOT {
+        if position >= Cookie::DOT_DOT {
             return true;
         }
         // As the reader sees them: what a directory is may depend on the caller.
-        let number = |vnode: &VnodeRef| vnode.getattr(caller).map_or(opened.node.id, |found| found.ino);
+        let number =
+            |vnode: &VnodeRef| vnode.getattr(caller).map_or(InodeNumber::new(opened.node.id), |found| found.ino);
         let query = || {
             let own = number(&opened.node.vnode);
             [own, opened.node.vnode.parent(caller).map_or(own, |parent| number(&parent))]
         };
-        let dot = |cookie: u64, inode: u64| wire::DirectoryEntry {
-            inode,
-            cookie,
+        let dot = |cookie: Cookie, inode: InodeNumber| wire::DirectoryEntry {
+            inode: inode.get(),
+            cookie: cookie.get(),
             name_length: 0,
             kind: u32::from(FileKind::Directory.directory_entry_type()),
         };
         let [own, parent] = opened.directory.dots().unwrap_or_else(query);
-        (offset >= DOT || push(packer, plus, dot(DOT, own), b".")) && push(packer, plus, dot(DOT_DOT, parent), b"..")
+        (position >= Cookie::DOT || push(packer, plus, dot(Cookie::DOT, own), b"."))
+            && push(packer, plus, dot(Cookie::DOT_DOT, parent), b"..")
     }
 
     /// Reads entries with a lookup each. The lookups follow the read: a base may hold a lock while it returns entries.
@@ -91,7 +90,7 @@ impl Dispatcher {
         generation: Generation,
         caller: &Caller,
         opened: &OpenedDirectory,
-        cookie: u64,
+        cookie: Cookie,
         packer: &mut EntryPacker<'_, '_>,
     ) -> OperationResult {
         let mut entries = EntryBatch::default();
@@ -135,7 +134,7 @@ impl Dispatcher {
 fn read_names(
     caller: &Caller,
     opened: &OpenedDirectory,
-    cookie: u64,
+    cookie: Cookie,
     plus: bool,
     packer: &mut EntryPacker<'_, '_>,
 ) -> OperationResult {
@@ -154,8 +153,8 @@ fn push(packer: &mut EntryPacker<'_, '_>, plus: bool, entry: wire::DirectoryEntr
 
 fn wire_entry(entry: &vnode::DirectoryEntry<'_>) -> wire::DirectoryEntry {
     wire::DirectoryEntry {
-        inode: entry.ino,
-        cookie: entry.cookie,
+        inode: entry.ino.get(),
+        cookie: entry.cookie.get(),
         name_length: 0,
         kind: entry.kind.map_or(u32::from(libc::DT_UNKNOWN), |kind| u32::from(kind.directory_entry_type())),
     }

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use vnode::{
-    Attributes, Caller, Errno, FileKind, FileSystemRef, KeptAccessTimes, Name, OpenDirectory, Result, VnodeRef,
+    Attributes, Caller, Cookie, Errno, FileKind, FileSystemRef, KeptAccessTimes, Name, OpenDirectory, Result, VnodeRef,
 };
 
 /// Names of a directory that are to expire.
@@ -450,7 +450,7 @@ fn caller(request: &Request<'_>, umask: u32) -> Caller {
 
 /// Calls `visit` with each name of a directory; names that cannot be read are skipped.
 fn for_each_name(directory: &dyn OpenDirectory, caller: &Caller, mut visit: impl FnMut(&[u8])) {
-    let _ = directory.read(caller, 0, &mut |entry| {
+    let _ = directory.read(caller, Cookie::START, &mut |entry| {
         visit(entry.name.as_bytes());
         ControlFlow::Continue(())
     });

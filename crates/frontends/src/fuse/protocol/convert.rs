@@ -19,7 +19,7 @@ pub(crate) fn device_from_wire(number: u32) -> Device {
 
 pub(crate) fn attributes_to_wire(attributes: &Attributes) -> wire::WireAttributes {
     wire::WireAttributes {
-        inode: attributes.ino,
+        inode: attributes.ino.get(),
         size: attributes.size,
         blocks: attributes.blocks,
         atime: attributes.atime.seconds as u64,
@@ -60,7 +60,7 @@ pub(crate) fn statx_out(attributes: &Attributes, timeout: Duration) -> wire::Sta
         uid: attributes.uid,
         gid: attributes.gid,
         mode: attributes.full_mode() as u16,
-        inode: attributes.ino,
+        inode: attributes.ino.get(),
         size: attributes.size,
         blocks: attributes.blocks,
         attributes_mask: attributes.flags_known,

@@ -248,7 +248,7 @@ impl RuleContext<'_> {
     /// persistent, otherwise the inode number; `None` if the object does not exist.
     pub(crate) fn identity(&mut self, object: &Object) -> Option<i64> {
         if !self.module.has_persistent_handles {
-            return self.attributes(object).map(|attributes| attributes.ino as i64);
+            return self.attributes(object).map(|attributes| attributes.ino.get() as i64);
         }
         let digest = ::fist::ciphers::hash(self.find(object)?.lower.handle().as_bytes());
         let number = u64::from_le_bytes(*digest.first_chunk().expect("it is longer"));

@@ -16,7 +16,7 @@ pub(crate) fn attribute(attribute: Attribute, attributes: &Attributes) -> i64 {
         Attribute::ModificationTime => attributes.mtime.seconds,
         Attribute::ChangeTime => attributes.ctime.seconds,
         Attribute::Links => attributes.nlink.into(),
-        Attribute::Inode => attributes.ino as i64,
+        Attribute::Inode => attributes.ino.get() as i64,
         Attribute::Name | Attribute::FileSystem | Attribute::Identity => -1,
     }
 }

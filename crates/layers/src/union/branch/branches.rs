@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
-use vnode::{Caller, Claim, Errno, FileSystemRef, Name, Result, VnodeRef};
+use vnode::{Caller, Claim, Errno, FileSystemRef, InodeNumber, Name, Result, VnodeRef};
 
 use super::directory_marks::MarkCache;
 use super::exact_names::with_exact_names;
@@ -48,7 +48,7 @@ pub(crate) struct BranchMember {
     /// Root of the tree.
     pub(crate) root: VnodeRef,
     /// Inode number of the root.
-    pub(crate) root_ino: u64,
+    pub(crate) root_ino: InodeNumber,
     /// Work directory, where objects are created before they become visible.
     pub(crate) work: WorkDirectory,
     /// Cached marks of its directories.
@@ -249,7 +249,7 @@ impl BranchSlot {
 impl BranchMember {
     fn new(base: &Arc<BranchBase>, layer: u32, root: VnodeRef) -> Result<Self> {
         // A root whose attributes are unavailable now will not provide them later; then its number hardly matters.
-        let root_ino = root.getattr(&Caller::server()).map_or(1, |attributes| attributes.ino);
+        let root_ino = root.getattr(&Caller::server()).map_or(InodeNumber::new(1), |attributes| attributes.ino);
         let work = WorkDirectory::new(&root)?;
         Ok(Self {
             base: Arc::clone(base),

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use vnode::{Caller, Creation, Name, NameBuf, OpenFlags, RenameMode, Result, VnodeRef};
+use vnode::{Caller, Creation, InodeNumber, Name, NameBuf, OpenFlags, RenameMode, Result, VnodeRef};
 
 use super::objects::keeping_times;
 use super::state_directory::LATER_VERSION;
@@ -27,7 +27,7 @@ pub(crate) struct FileLocation {
     /// Path of its directory from the root of the layer.
     pub(crate) directory: Vec<u8>,
     pub(crate) name: NameBuf,
-    pub(crate) ino: u64,
+    pub(crate) ino: InodeNumber,
 }
 
 /// Writes a record of files that are about to change places with their copies, under an unused name in the work directory.
@@ -79,7 +79,7 @@ impl FileLocation {
             copy: name_of(copy)?,
             directory: encoding::from_hex(directory.strip_prefix('/')?)?,
             name: name_of(name)?,
-            ino: ino.parse().ok()?,
+            ino: InodeNumber::new(ino.parse().ok()?),
         })
     }
 
@@ -106,9 +106,14 @@ mod tests {
     #[test]
     fn truncated_record_is_ignored() {
         let text = format!("{RECORD_HEADER}\n61 / 62 7\n6162 /612f62 ff {}\nend\n", u64::MAX);
-        let location = |copy: &[u8], directory: &[u8], name: &[u8], ino| {
+        let location = |copy: &[u8], directory: &[u8], name: &[u8], ino: u64| {
             let name_of = |bytes: &[u8]| NameBuf::new(bytes.to_vec()).unwrap();
-            FileLocation { copy: name_of(copy), directory: directory.to_vec(), name: name_of(name), ino }
+            FileLocation {
+                copy: name_of(copy),
+                directory: directory.to_vec(),
+                name: name_of(name),
+                ino: InodeNumber::new(ino),
+            }
         };
         assert_eq!(
             decode_record(&text),

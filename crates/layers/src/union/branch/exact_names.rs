@@ -11,8 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use hashbrown::HashSet;
 use vnode::layer::{self, Layer, LayerVnode};
 use vnode::{
-    Caller, Created, Creation, Description, Device, Entry, Errno, FileKind, FileSystemRef, Name, Promises, RenameMode,
-    Result, Timestamp, VnodeRef,
+    Caller, Cookie, Created, Creation, Description, Device, Entry, Errno, FileKind, FileSystemRef, Name, Promises,
+    RenameMode, Result, Timestamp, VnodeRef,
 };
 
 /// Maximum number of cached names; larger directories are read for each query.
@@ -48,7 +48,7 @@ impl ListingCache {
             return Ok(true);
         }
         let (mut names, mut has) = (HashSet::new(), false);
-        directory.open_directory(&server)?.read(&server, 0, &mut |entry| {
+        directory.open_directory(&server)?.read(&server, Cookie::START, &mut |entry| {
             has |= entry.name == name;
             if names.len() < MAX_LISTED_NAMES {
                 names.insert(entry.name.as_bytes().into());

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use vnode::{Attributes, Caller, Errno, FileKind, Result, VnodeRef};
+use vnode::{Attributes, Caller, Errno, FileKind, InodeNumber, Result, VnodeRef};
 
 /// Interval at which a failed branch is checked again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ pub(crate) struct BranchHealth {
     label: String,
     root: VnodeRef,
     /// Inode number of the root, and whether it had links, when the branch was added.
-    root_state: Option<(u64, bool)>,
+    root_state: Option<(InodeNumber, bool)>,
     has_failed: AtomicBool,
     /// Whether a merge of its layers could not be completed.
     is_half_merged: AtomicBool,
@@ -80,7 +80,8 @@ impl BranchHealth {
     }
 
     fn is_original_root(&self, attributes: &Attributes) -> bool {
-        let is_root = |(ino, had_links): (u64, bool)| attributes.ino == ino && (attributes.nlink > 0 || !had_links);
+        let is_root =
+            |(ino, had_links): (InodeNumber, bool)| attributes.ino == ino && (attributes.nlink > 0 || !had_links);
         attributes.kind == FileKind::Directory && self.root_state.is_none_or(is_root)
     }
 

@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use vnode::{Caller, Errno, NameBuf, Result, VnodeRef};
+use vnode::{Caller, Cookie, Errno, NameBuf, Result, VnodeRef};
 
 use super::objects;
 use super::state_directory::{self, LATER_VERSION};
@@ -154,7 +154,7 @@ pub(crate) fn discard_unknown(work: &WorkDirectory, history: &History) -> Result
     let known: Vec<NameBuf> = history.layers().into_iter().map(layer_name).collect();
     let mut unknown = Vec::new();
     let server = Caller::server();
-    layers.open_directory(&server)?.read(&server, 0, &mut |entry| {
+    layers.open_directory(&server)?.read(&server, Cookie::START, &mut |entry| {
         if !known.iter().any(|name| name.as_name() == entry.name) {
             unknown.push(entry.name.to_owned());
         }

@@ -4,7 +4,7 @@
 //! in the union. A file that is copied to another branch keeps its identity, in an extended attribute. A directory that several
 //! branches have is known by the oldest branch.
 
-use vnode::{Caller, Handle, Name, Result, VnodeRef};
+use vnode::{Caller, Handle, InodeNumber, Name, Result, VnodeRef};
 
 use super::encoding::hash;
 use super::register::BranchNumbers;
@@ -17,7 +17,7 @@ pub(crate) struct Identity {
     /// Handle in the union.
     pub(crate) handle: Handle,
     /// Inode number in the union.
-    pub(crate) ino: u64,
+    pub(crate) ino: InodeNumber,
     /// Identifier of the branch that has the tag of the handle.
     pub(crate) branch: u64,
 }
@@ -38,7 +38,7 @@ impl Identity {
     ///
     /// # Errors
     /// `EOVERFLOW` if the handle in the branch is too long to be part of one of the union.
-    pub(crate) fn native(branch: &BranchNumbers, lower: &Handle, ino: u64) -> Result<Self> {
+    pub(crate) fn native(branch: &BranchNumbers, lower: &Handle, ino: InodeNumber) -> Result<Self> {
         let tag = branch.tag.to_le_bytes();
         let handle = Handle::new(&[&[NATIVE_HANDLE], &tag[..], lower.as_bytes()].concat())?;
         Ok(Self { handle, ino: tagged_ino(branch.tag, ino), branch: branch.identifier })
@@ -49,7 +49,7 @@ impl Identity {
     pub(crate) fn duplicate(&self) -> Self {
         let bytes = [&[DUPLICATE_HANDLE], &self.handle.as_bytes()[1..]].concat();
         let handle = Handle::new(&bytes).expect("it is as long as before");
-        Self { handle, ino: tagged_ino(u16::MAX, hash(&bytes)), ..*self }
+        Self { handle, ino: tagged_ino(u16::MAX, InodeNumber::new(hash(&bytes))), ..*self }
     }
 
     /// Identity of a directory whose identity is this one, while all others that it could have are in use too: derived from its
@@ -59,7 +59,7 @@ impl Identity {
         let numbers = [&b"1"[..], b"2"].map(|salt| hash(&[salt, &location].concat()).to_le_bytes());
         let bytes = [&[DUPLICATE_HANDLE], &self.handle.as_bytes()[1..3], &numbers.concat()].concat();
         let handle = Handle::new(&bytes).expect("it is short");
-        Self { handle, ino: tagged_ino(u16::MAX, hash(&bytes)), ..*self }
+        Self { handle, ino: tagged_ino(u16::MAX, InodeNumber::new(hash(&bytes))), ..*self }
     }
 
     /// Returns whether it is the native identity of an object with this handle in the branch with these numbers.
@@ -90,7 +90,7 @@ impl Identity {
     /// Stores the identity of the original in a copy; returns whether that was possible. Where attributes cannot be set, the
     /// copy has another identity.
     pub(crate) fn store_origin(&self, writer: &Caller, object: &VnodeRef, names: u32) -> Result<bool> {
-        let (ino, names, branch) = (self.ino.to_le_bytes(), names.to_le_bytes(), self.branch.to_le_bytes());
+        let (ino, names, branch) = (self.ino.get().to_le_bytes(), names.to_le_bytes(), self.branch.to_le_bytes());
         let value = [&ino[..], &names, &branch, self.handle.as_bytes()].concat();
         ORIGIN.set(writer, object, &value)
     }
@@ -101,7 +101,7 @@ impl Identity {
         let (branch, handle) = rest.split_first_chunk::<8>()?;
         let handle = Handle::new(handle).ok()?;
         split_handle(&handle)?;
-        let (ino, branch) = (u64::from_le_bytes(*ino), u64::from_le_bytes(*branch));
+        let (ino, branch) = (InodeNumber::new(u64::from_le_bytes(*ino)), u64::from_le_bytes(*branch));
         Some((Self { handle, ino, branch }, u32::from_le_bytes(*names)))
     }
 }
@@ -122,14 +122,15 @@ pub(crate) fn split_handle(handle: &Handle) -> Option<(u16, Handle)> {
 
 /// Inode number in the union of an object with number `ino` in the branch of that tag. It is below 2^63: some programs take
 /// larger ones for negative.
-pub(crate) fn tagged_ino(tag: u16, ino: u64) -> u64 {
+pub(crate) fn tagged_ino(tag: u16, ino: InodeNumber) -> InodeNumber {
+    let ino = ino.get();
     if ino >> INO_BITS == 0 {
-        return u64::from(tag) << INO_BITS | ino;
+        return InodeNumber::new(u64::from(tag) << INO_BITS | ino);
     }
     // Rare: a branch whose own numbers are that large, such as another union. Hashed, so that numbers of two branches hardly
     // collide.
     let mixed = hash(&[&tag.to_le_bytes()[..], &ino.to_le_bytes()].concat());
-    mixed & (u64::MAX >> 1) | 1 << (INO_BITS + 15)
+    InodeNumber::new(mixed & (u64::MAX >> 1) | 1 << (INO_BITS + 15))
 }
 
 #[cfg(test)]
@@ -139,11 +140,12 @@ mod tests {
 
     #[test]
     fn inode_numbers_of_two_branches_differ() {
-        assert_eq!(tagged_ino(0, 12), 12);
-        assert_ne!(tagged_ino(1, 12), tagged_ino(2, 12));
-        for ino in [1, u64::from(u32::MAX), 1 << 50, u64::MAX] {
+        let small = InodeNumber::new(12);
+        assert_eq!(tagged_ino(0, small), small);
+        assert_ne!(tagged_ino(1, small), tagged_ino(2, small));
+        for ino in [1, u64::from(u32::MAX), 1 << 50, u64::MAX].map(InodeNumber::new) {
             assert_ne!(tagged_ino(1, ino), tagged_ino(2, ino));
-            assert!(tagged_ino(0xffff, ino) < 1 << 63);
+            assert!(tagged_ino(0xffff, ino).get() < 1 << 63);
         }
     }
 
@@ -156,7 +158,7 @@ mod tests {
         let value = from_hex(digits).unwrap();
         let (identity, names) = Identity::decode(&value).unwrap();
         let (tag, lower) = split_handle(&identity.handle).unwrap();
-        assert_eq!((value.len(), identity.ino, names, tag), (33, 0x98403a, u32::MAX, 0));
+        assert_eq!((value.len(), identity.ino.get(), names, tag), (33, 0x98403a, u32::MAX, 0));
         assert_eq!((identity.branch, lower.as_bytes().len()), (0x8f51_bf70_110a_3530, 10));
     }
 }

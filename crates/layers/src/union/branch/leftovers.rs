@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use vnode::{Caller, Entry, Errno, Name, Result, VnodeRef};
+use vnode::{Caller, Cookie, Entry, Errno, Name, Result, VnodeRef};
 
 use super::entry_purpose::EntryPurpose;
 use super::identity::Identity;
@@ -59,7 +59,7 @@ fn remove_link_entry(state: &VnodeRef, copy: &Entry) -> Result<()> {
         Err(error) => return Err(error),
     };
     let mut found = Vec::new();
-    links.open_directory(&server)?.read(&server, 0, &mut |entry| {
+    links.open_directory(&server)?.read(&server, Cookie::START, &mut |entry| {
         if entry.ino == copy.attributes.ino {
             found.push(entry.name.to_owned());
         }

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use vnode::{
-    Attributes, Caller, Entry, Errno, FileKind, Name, NameBuf, OpenFile, OpenFlags, Result, SetAttributes, SetTime,
-    VnodeRef, read_fully, write_fully,
+    Attributes, Caller, Cookie, Entry, Errno, FileKind, Name, NameBuf, OpenFile, OpenFlags, Result, SetAttributes,
+    SetTime, VnodeRef, read_fully, write_fully,
 };
 
 use super::verified::VerifiedOperations;
@@ -22,7 +22,7 @@ pub(crate) fn find(directory: &VnodeRef, name: Name<'_>) -> Result<Option<Entry>
 pub(crate) fn entries(directory: &VnodeRef) -> Result<Vec<(NameBuf, Option<FileKind>)>> {
     let server = Caller::server();
     let mut entries = Vec::new();
-    directory.open_directory(&server)?.read(&server, 0, &mut |entry| {
+    directory.open_directory(&server)?.read(&server, Cookie::START, &mut |entry| {
         entries.push((entry.name.to_owned(), entry.kind));
         ControlFlow::Continue(())
     })?;

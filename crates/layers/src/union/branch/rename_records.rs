@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use vnode::{Caller, Creation, Errno, Handle, Name, NameBuf, OpenFlags, Result, VnodeRef};
+use vnode::{Caller, Creation, Errno, Handle, InodeNumber, Name, NameBuf, OpenFlags, Result, VnodeRef};
 
 use super::branches::BranchMember;
 use super::encoding;
@@ -31,7 +31,7 @@ pub(crate) struct RecordedObject {
     path: Option<Vec<u8>>,
     pub(crate) name: NameBuf,
     /// Inode number of the object.
-    ino: u64,
+    ino: InodeNumber,
     /// Whether a whiteout device takes its place when it is removed.
     pub(crate) leaves_device: bool,
 }
@@ -70,7 +70,7 @@ impl RecordContent {
 
 impl RecordedObject {
     /// The object with that inode number at a name in a directory of the branch.
-    pub(crate) fn new(member: &BranchMember, directory: &VnodeRef, stored: Name<'_>, ino: u64) -> Self {
+    pub(crate) fn new(member: &BranchMember, directory: &VnodeRef, stored: Name<'_>, ino: InodeNumber) -> Self {
         let (path, name) = (directory.path().ok(), stored.to_owned());
         Self {
             branch: member.base.numbers.identifier,
@@ -128,7 +128,7 @@ impl RecordedObject {
         };
         let (directory, name) =
             (Handle::new(&encoding::from_hex(directory)?).ok()?, NameBuf::new(encoding::from_hex(name)?).ok()?);
-        let (branch, ino) = (branch.parse().ok()?, ino.parse().ok()?);
+        let (branch, ino) = (branch.parse().ok()?, InodeNumber::new(ino.parse().ok()?));
         Some(Self { branch, directory, path, name, ino, leaves_device })
     }
 }
@@ -228,7 +228,7 @@ mod tests {
             directory,
             path: path.map(<[u8]>::to_vec),
             name,
-            ino: u64::MAX,
+            ino: InodeNumber::new(u64::MAX),
             leaves_device: branch == 7,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use vnode::{Caller, ControlError, Entry, Errno, Handle, Name, NameBuf, Result, VnodeRef};
+use vnode::{Caller, ControlError, Entry, Errno, Handle, InodeNumber, Name, NameBuf, Result, VnodeRef};
 
 use super::{BranchCheck, Finding, Problem, below};
 use crate::union::branch::encoding;
@@ -135,7 +135,7 @@ impl BranchCheck<'_> {
         let Some(directory) = self.own(state_directory::LINKS)? else { return Ok(()) };
         let (mut right, mut misplaced) = (Vec::new(), Vec::new());
         // Number of an inode's names here that are to be removed.
-        let mut wrong: HashMap<u64, u32> = HashMap::new();
+        let mut wrong: HashMap<InodeNumber, u32> = HashMap::new();
         for (name, _) in objects::entries(&directory)? {
             let entry = directory.lookup(&Caller::server(), name.as_name())?;
             let problem = if is_link(name.as_bytes(), &entry) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use vnode::progress::object_done;
-use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, Result, VnodeRef};
+use vnode::{Caller, Entry, Errno, FileKind, Handle, InodeNumber, Name, Result, VnodeRef};
 
 use super::{BranchCheck, Problem};
 use crate::union::branch::identity::Identity;
@@ -32,7 +32,7 @@ impl CheckedDirectory {
 }
 
 /// Inode number and path of the file of the branch that has an identity.
-type IdentityOwners = HashMap<Handle, (u64, TreePath)>;
+type IdentityOwners = HashMap<Handle, (InodeNumber, TreePath)>;
 
 impl BranchCheck<'_> {
     /// Checks the branch, except for the state directory.

@@ -204,7 +204,7 @@ mod tests {
             uid,
             gid,
             rdev: Device::default(),
-            ino: 1,
+            ino: vnode::InodeNumber::new(1),
             size: 0,
             blocks: 0,
             block_size: 4096,

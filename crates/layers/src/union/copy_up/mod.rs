@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLockReadGuard};
 
-use vnode::{Caller, Errno, FileKind, NameBuf, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef};
+use vnode::{Caller, Errno, FileKind, InodeNumber, NameBuf, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef};
 
 use super::branch::branches::BranchMember;
 use super::branch::identity::{Identity, UNCOUNTED_NAMES};
@@ -403,7 +403,7 @@ impl Node {
         names: u32,
     ) -> Result<()> {
         if !self.identity.store_origin(writer, copy, names)? {
-            let native = Identity::native(&target.base.numbers, &copy.handle(), 0)?;
+            let native = Identity::native(&target.base.numbers, &copy.handle(), InodeNumber::new(0))?;
             self.add_handle(&native.handle);
         }
         Ok(())

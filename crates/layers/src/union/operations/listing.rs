@@ -13,7 +13,8 @@ use hashbrown::hash_table::Entry;
 use hashbrown::{HashSet, HashTable};
 use vnode::profile::Part;
 use vnode::{
-    Caller, Cancellation, DirectoryEntry, Errno, FileKind, Name, NameBuf, OpenDirectory, OpenDirectoryRef, Result,
+    Caller, Cancellation, Cookie, DirectoryEntry, Errno, FileKind, InodeNumber, Name, NameBuf, OpenDirectory,
+    OpenDirectoryRef, Result,
 };
 
 use crate::union::branch::encoding::hash;
@@ -38,17 +39,14 @@ pub(crate) struct DirectoryListing {
 
 /// An entry of a directory of several branches.
 struct MergedEntry {
-    cookie: u64,
+    cookie: Cookie,
     name: NameBuf,
-    ino: u64,
+    ino: InodeNumber,
     kind: Option<FileKind>,
 }
 
 /// Inode number and kind that users see; `None` for a whiteout.
-type VisibleEntry = Option<(u64, Option<FileKind>)>;
-
-/// First cookie of an entry: 1 and 2 belong to the front ends, and 0 is the start.
-const FIRST_COOKIE: u64 = 3;
+type VisibleEntry = Option<(InodeNumber, Option<FileKind>)>;
 
 impl DirectoryListing {
     pub(crate) fn open(node: Arc<Node>, caller: &Caller) -> Result<Self> {
@@ -63,7 +61,7 @@ impl DirectoryListing {
     fn read_single(
         &self,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let _names = self.node.read_guard();
@@ -225,7 +223,7 @@ impl Node {
 }
 
 /// User-visible form of an entry after its look-up; as listed, if the server may read the directory but not search it.
-fn or_listed(seen: Result<VisibleEntry>, as_listed: (u64, Option<FileKind>)) -> Result<VisibleEntry> {
+fn or_listed(seen: Result<VisibleEntry>, as_listed: (InodeNumber, Option<FileKind>)) -> Result<VisibleEntry> {
     if seen == Err(Errno::EACCES) { Ok(Some(as_listed)) } else { seen }
 }
 
@@ -242,7 +240,7 @@ struct ListedEntry {
     name_length: usize,
     /// Hash of the name.
     hashed: u64,
-    ino: u64,
+    ino: InodeNumber,
     kind: Option<FileKind>,
 }
 
@@ -252,7 +250,7 @@ impl BranchListing {
         let opened = opened.map_or_else(|| instance.vnode.open_directory(reader), Ok)?;
         let times = DirectoryTimes::of(&instance.vnode.getattr(reader)?);
         let mut listed = Self::default();
-        opened.read(reader, 0, &mut |entry| listed.push(&entry))?;
+        opened.read(reader, Cookie::START, &mut |entry| listed.push(&entry))?;
         if listed.entries.is_empty() {
             // A removed directory has no entries.
             instance.member.verify_absence()?;
@@ -304,14 +302,14 @@ struct EntryMerge {
 /// A branch's entry as users see it if no look-up is required.
 struct ListedAs {
     name: NameBuf,
-    ino: u64,
+    ino: InodeNumber,
     kind: Option<FileKind>,
 }
 
 impl EntryMerge {
     /// Adds a branch's entry with its inode number, unless a higher branch has or hides its name. An entry that users may not
     /// see as listed is queued for a look-up.
-    fn add(&mut self, entry: &ListedEntry, stored: Name<'_>, ino: u64, is_visible_as_listed: bool) {
+    fn add(&mut self, entry: &ListedEntry, stored: Name<'_>, ino: InodeNumber, is_visible_as_listed: bool) {
         let (shown, hashed) = match whiteout::meaning(stored.as_bytes()) {
             EntryMeaning::Mark => return,
             EntryMeaning::Whiteout(name) => return self.hidden_here.extend(NameBuf::new(name.into_owned())),
@@ -335,7 +333,7 @@ impl EntryMerge {
         }
     }
 
-    fn insert(&mut self, name: NameBuf, ino: u64, kind: Option<FileKind>) {
+    fn insert(&mut self, name: NameBuf, ino: InodeNumber, kind: Option<FileKind>) {
         let hashed = hash(name.as_bytes());
         let vacancy = self.items.entry(hashed, |item| item.name == name, |item| hash(item.name.as_bytes()));
         if let Entry::Vacant(vacancy) = vacancy {
@@ -351,15 +349,15 @@ impl EntryMerge {
         });
         for index in 1..items.len() {
             // Names with the same hash get consecutive cookies.
-            items[index].cookie = items[index].cookie.max(items[index - 1].cookie + 1);
+            items[index].cookie = items[index].cookie.max(items[index - 1].cookie.next());
         }
         items
     }
 }
 
-fn cookie_of(hashed: u64) -> u64 {
+fn cookie_of(hashed: u64) -> Cookie {
     // Leaves room above for names with the same hash, and stays below 2^63.
-    FIRST_COOKIE + (hashed >> 2)
+    Cookie::new(Cookie::FIRST.get() + (hashed >> 2))
 }
 
 impl Part for DirectoryListing {
@@ -370,7 +368,7 @@ impl OpenDirectory for DirectoryListing {
     fn read(
         &self,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let _guard = self.node.begin_operation()?;
@@ -398,16 +396,16 @@ impl DirectoryListing {
     pub(crate) fn read_guarded(
         &self,
         caller: &Caller,
-        cookie: u64,
+        cookie: Cookie,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        if cookie == 0 && self.node.instances().len() > 1 {
+        if cookie == Cookie::START && self.node.instances().len() > 1 {
             self.is_merged.store(true, Ordering::Relaxed);
         }
         if !self.is_merged.load(Ordering::Relaxed) {
             return self.read_single(caller, cookie, sink);
         }
-        let items = self.merged(caller, cookie == 0)?;
+        let items = self.merged(caller, cookie == Cookie::START)?;
         let from = items.partition_point(|item| item.cookie <= cookie);
         for MergedEntry { cookie, name, ino, kind } in &items[from..] {
             let entry = DirectoryEntry { name: name.as_name(), ino: *ino, kind: *kind, cookie: *cookie };

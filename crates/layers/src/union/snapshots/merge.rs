@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use vnode::progress::object_done;
-use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef};
+use vnode::{Caller, Entry, Errno, FileKind, InodeNumber, Name, NameBuf, RenameMode, Result, VnodeRef};
 
 use crate::union::branch::branches::{BranchMember, BranchSlot};
 use crate::union::branch::entry_purpose::EntryPurpose;
@@ -412,7 +412,7 @@ impl LayerMerge<'_> {
     }
 
     /// Identity by which an object of the branch is known in its layer.
-    fn identity_of(&self, object: &VnodeRef, ino: u64) -> Result<Identity> {
+    fn identity_of(&self, object: &VnodeRef, ino: InodeNumber) -> Result<Identity> {
         match Identity::stored_origin(object)? {
             Some((identity, _)) => Ok(identity),
             None => Identity::native(&self.lower.base.numbers, &object.handle(), ino),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vnode::VnodeRef;
+use vnode::{InodeNumber, VnodeRef};
 
 use crate::union::branch::branches::BranchMember;
 use crate::union::cache::names::CachedNames;
@@ -13,14 +13,14 @@ pub(crate) struct Instance {
     pub(crate) member: Arc<BranchMember>,
     pub(crate) vnode: VnodeRef,
     /// Its inode number in the branch.
-    pub(crate) ino: u64,
+    pub(crate) ino: InodeNumber,
     /// Of a directory, the cached names in it.
     pub(crate) names: CachedNames,
 }
 
 impl Instance {
     /// An instance: the object in a branch, with that inode number.
-    pub(crate) fn new(member: &Arc<BranchMember>, vnode: VnodeRef, ino: u64) -> Self {
+    pub(crate) fn new(member: &Arc<BranchMember>, vnode: VnodeRef, ino: InodeNumber) -> Self {
         let names = CachedNames::for_kind(vnode.kind());
         Self { member: Arc::clone(member), vnode, ino, names }
     }

@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Wea
 use std::time::Instant;
 
 use hashbrown::HashSet;
-use vnode::{Attributes, Caller, FileKind, Name, Result, Timestamp, VnodeRef};
+use vnode::{Attributes, Caller, Cookie, FileKind, Name, Result, Timestamp, VnodeRef};
 
 use crate::union::branch::directory_marks::is_settled;
 use crate::union::branch::encoding::hash;
@@ -359,7 +359,7 @@ impl CacheContents {
         let server = Caller::server();
         let (mut names, mut has_whiteouts, mut has_devices) = (HashSet::new(), false, false);
         let (checked, is_settled) = (Instant::now(), times.are_settled());
-        directory.open_directory(&server)?.read(&server, 0, &mut |entry| {
+        directory.open_directory(&server)?.read(&server, Cookie::START, &mut |entry| {
             has_whiteouts |= whiteout::is_special(entry.name.as_bytes());
             has_devices |= may_be_device(entry.kind);
             names.insert(cache_key(hash(entry.name.as_bytes()), entry.kind));

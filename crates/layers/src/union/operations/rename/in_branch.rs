@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vnode::{Caller, Errno, FileKind, NameBuf, RenameMode, Result, VnodeRef};
+use vnode::{Caller, Errno, FileKind, InodeNumber, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::endpoint::RenameEndpoint;
 use super::recovery;
@@ -43,7 +43,7 @@ impl BranchRename<'_> {
     /// record, if any, which must be kept until the target is removed from lower branches too.
     pub(crate) fn run(
         &self,
-        ino: u64,
+        ino: InodeNumber,
         victim: Option<&LookupResult>,
         leaves_whiteout: bool,
     ) -> Result<Option<NameBuf>> {
@@ -113,7 +113,7 @@ impl BranchRename<'_> {
     /// Renames after recording what must then be removed. Objects in higher branches are left to the caller.
     fn rename_recorded(
         &self,
-        ino: u64,
+        ino: InodeNumber,
         victim: Option<&LookupResult>,
         leaves_whiteout: bool,
     ) -> Result<CompletedRename> {
@@ -166,7 +166,7 @@ impl BranchRename<'_> {
     /// place.
     fn rename_to_emptied(
         &self,
-        ino: u64,
+        ino: InodeNumber,
         left: Vec<rename_records::RecordedObject>,
         others: &[rename_records::RecordedObject],
         leaves_whiteout: bool,
@@ -199,7 +199,7 @@ impl BranchRename<'_> {
     }
 
     /// Returns whether the object with this inode number is certainly not at the target; if in doubt, the record has to stay.
-    fn has_not_arrived(&self, ino: u64) -> bool {
+    fn has_not_arrived(&self, ino: InodeNumber) -> bool {
         match self.to.lookup(&Caller::server(), self.target.stored) {
             Ok(entry) => entry.attributes.ino != ino,
             Err(error) => error == Errno::ENOENT,
@@ -234,13 +234,14 @@ impl BranchRename<'_> {
     }
 
     /// Records what must be removed when the object with this inode number has its new name.
-    fn write_record(&self, ino: u64, removed: &[rename_records::RecordedObject]) -> Result<Option<NameBuf>> {
+    fn write_record(&self, ino: InodeNumber, removed: &[rename_records::RecordedObject]) -> Result<Option<NameBuf>> {
         if removed.is_empty() && self.device.is_none() {
             return Ok(None);
         }
         let moved = rename_records::RecordedObject::new(self.member, self.to, self.target.stored, ino);
-        let device =
-            self.device.map(|_| rename_records::RecordedObject::new(self.member, self.from, self.source.stored, 0));
+        let device = self.device.map(|_| {
+            rename_records::RecordedObject::new(self.member, self.from, self.source.stored, InodeNumber::new(0))
+        });
         RenameRecord { moved, removed: removed.to_vec(), device }.write(self.member).map(Some)
     }
 
