@@ -49,6 +49,16 @@ impl<K: Clone + Eq + Hash, V> LiveTable<K, V> {
         made
     }
 
+    /// Returns all live objects; one that was entered with several keys as often. Those that come or go meanwhile may be among them.
+    pub fn all(&self) -> Vec<Arc<V>> {
+        // An object may be dropped with the caller's reference to it, which must not be while a part of the table is locked.
+        let live = |shard: &Mutex<HashMap<K, Weak<V>>>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.values().filter_map(Weak::upgrade).collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(live).collect()
+    }
+
     /// Reserves the memory of one more object, with this key.
     ///
     /// # Errors
@@ -100,6 +110,21 @@ mod tests {
         let second = table.find_or_insert(&handle, || Arc::new(3));
         table.forget(&handle);
         assert_eq!(table.find(&handle), Some(second), "the drop of the old vnode does not remove the new one");
+    }
+
+    #[test]
+    fn all_live_objects_are_listed_once_for_each_key() {
+        let table = LiveTable::default();
+        let objects: Vec<_> = (0..1_000).map(|number| table.find_or_insert(&number, || Arc::new(number))).collect();
+        table.insert(1_000, &objects[7]);
+        let listed = || {
+            let mut listed: Vec<i32> = table.all().iter().map(|object| **object).collect();
+            listed.sort_unstable();
+            listed
+        };
+        assert_eq!(listed(), (0..8).chain(7..1_000).collect::<Vec<_>>());
+        drop(objects);
+        assert_eq!(listed(), [0; 0], "the table holds no reference");
     }
 
     #[test]

@@ -50,11 +50,14 @@ impl Union {
         } else {
             identity
         };
-        let new = || Node::new(self, (identity, names), kind, generation, std::mem::take(&mut instances).into());
-        let node = match self.table.find_or_insert(&identity.handle, new) {
-            Ok(live) => live,
-            Err(new) => return new,
-        };
+        let mut is_new = false;
+        let node = self.table.find_or_insert(&identity.handle, || {
+            is_new = true;
+            Node::new(self, (identity, names), kind, generation, std::mem::take(&mut instances).into())
+        });
+        if is_new {
+            return node;
+        }
         if let Some(own) = node.native_identity_if_other(&identity, &instances) {
             return self.find_or_insert((own, UNCOUNTED_NAMES), kind, (generation, instances));
         }

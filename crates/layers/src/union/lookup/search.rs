@@ -389,8 +389,8 @@ impl Node {
     /// Like [`Node::identity_of`], but prefers the identity that the live vnode had before the branches were changed.
     pub(crate) fn present_identity(&self, found: &LookupResult, stored: Name<'_>) -> Result<Identity> {
         let (identity, _) = self.identity_of(found, stored)?;
-        let table = &self.union.table;
-        let live = if table.has_other_handles() { table.find(&identity.handle) } else { None };
+        let union = &self.union;
+        let live = if union.has_other_handles() { union.table.find(&identity.handle) } else { None };
         Ok(live.map_or(identity, |node| node.identity))
     }
 

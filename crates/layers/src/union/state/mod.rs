@@ -1,6 +1,6 @@
 //! The state of a union, in the types that know each other: the union, its objects, their locations, and the views of the mount.
 //!
-//! Below them are the parts of which they consist: `instance` (an object in one branch), `live_table`, `file_locks`, `gate`,
+//! Below them are the parts of which they consist: `instance` (an object in one branch), `file_locks`, `gate`,
 //! `recovery_schedule`, `foreign_changes`, `notifications`. Beside them is what changes nothing but this state: `node` and `location`, `guards`,
 //! `mount` and `handles`. What looks into the branches is above.
 
@@ -10,7 +10,6 @@ pub(crate) mod gate;
 pub(crate) mod guards;
 mod handles;
 pub(crate) mod instance;
-pub(crate) mod live_table;
 mod location;
 pub(crate) mod mount;
 mod node;
@@ -24,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use vnode::{FileKind, Handle, KeptAccessTimes, KeyedLocks, NameBuf, OpenFileRef};
+use vnode::{FileKind, Handle, KeptAccessTimes, KeyedLocks, LiveTable, NameBuf, OpenFileRef};
 
 use super::branch::branches::{BranchBase, Branches};
 use super::branch::identity::Identity;
@@ -37,7 +36,6 @@ use file_locks::FileLocks;
 use foreign_changes::ForeignChanges;
 use gate::OperationGate;
 use instance::Instance;
-use live_table::LiveTable;
 use notifications::Notifications;
 use recovery_schedule::RecoverySchedule;
 
@@ -46,7 +44,9 @@ pub(crate) struct Union {
     pub(crate) branches: Branches,
     pub(crate) settings: UnionSettings,
     /// Live objects by their handles.
-    pub(crate) table: LiveTable<Node>,
+    pub(crate) table: LiveTable<Handle, Node>,
+    /// Whether objects are found by other handles than their own.
+    has_other_handles: AtomicBool,
     /// Whether a directory may have the identity of an object at another location.
     has_moved_directories: AtomicBool,
     /// State shared with the unions of its views.
@@ -212,6 +212,7 @@ impl Union {
             mount_point: OnceLock::new(),
             kept_access_times: Mutex::default(),
             table: LiveTable::default(),
+            has_other_handles: AtomicBool::new(false),
             has_moved_directories: AtomicBool::new(false),
             mount_state: Arc::default(),
             view_state: None,
@@ -234,6 +235,11 @@ impl Union {
         self.direct_files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether objects are found by other handles than their own.
+    pub(crate) fn has_other_handles(&self) -> bool {
+        self.has_other_handles.load(Ordering::Relaxed)
+    }
+
     /// Records that a directory may from now on have the identity of an object at another location.
     pub(crate) fn record_moved_directory(&self) {
         self.has_moved_directories.store(true, Ordering::Relaxed);
@@ -241,7 +247,7 @@ impl Union {
 
     /// Returns whether no directory has the identity of an object that has or had another name.
     pub(crate) fn identities_follow_locations(&self) -> bool {
-        !self.table.has_other_handles() && !self.has_moved_directories.load(Ordering::Relaxed)
+        !self.has_other_handles() && !self.has_moved_directories.load(Ordering::Relaxed)
     }
 
     /// All live directories.

@@ -118,7 +118,8 @@ impl Node {
     /// Makes it reachable by another handle too.
     pub(crate) fn add_handle(self: &Arc<Self>, handle: &Handle) {
         self.other_handles.lock().unwrap_or_else(PoisonError::into_inner).push(*handle);
-        self.union.table.add_handle(handle, self);
+        self.union.has_other_handles.store(true, Ordering::Relaxed);
+        self.union.table.insert(*handle, self);
     }
 
     /// Moves the open files that must follow, after the object has been copied.
