@@ -36,13 +36,7 @@ impl<L: Layer> LayerVnode<L> {
     /// # Errors
     /// Those of the layer; `ENOENT` for what are entries of the layer's own.
     pub(crate) fn locate<'a>(&'a self, caller: &Caller, name: Name<'a>) -> Result<LowerEntry<'a>> {
-        let layer = self.layer();
-        let encoded = NameCow::new(layer.encode_name(self, caller, name)?)?;
-        if self.is_own(encoded.as_name()) {
-            return Err(Errno::ENOENT);
-        }
-        let other = layer.lower_directory(self, caller, name)?;
-        Ok(LowerEntry { directory: other.map_or(Cow::Borrowed(&self.lower), Cow::Owned), name: encoded })
+        self.locate_or(Errno::ENOENT, caller, name)
     }
 
     /// As [`LayerVnode::locate`], for a name that an object is to get.
@@ -50,16 +44,18 @@ impl<L: Layer> LayerVnode<L> {
     /// # Errors
     /// `EPERM` for what are entries of the layer's own.
     pub(crate) fn locate_new<'a>(&'a self, caller: &Caller, name: Name<'a>) -> Result<LowerEntry<'a>> {
-        match self.locate(caller, name) {
-            Err(Errno::ENOENT) if self.is_reserved(caller, name) => Err(Errno::EPERM),
-            result => result,
-        }
+        self.locate_or(Errno::EPERM, caller, name)
     }
 
-    /// Returns whether this name would be that of an entry of the layer's own.
-    fn is_reserved(&self, caller: &Caller, name: Name<'_>) -> bool {
-        let encoded = self.layer().encode_name(self, caller, name).and_then(NameCow::new);
-        encoded.is_ok_and(|encoded| self.is_own(encoded.as_name()))
+    /// As [`LayerVnode::locate`], with `refusal` as the error for entries of the layer's own.
+    fn locate_or<'a>(&'a self, refusal: Errno, caller: &Caller, name: Name<'a>) -> Result<LowerEntry<'a>> {
+        let layer = self.layer();
+        let encoded = NameCow::new(layer.encode_name(self, caller, name)?)?;
+        if self.is_own(encoded.as_name()) {
+            return Err(refusal);
+        }
+        let other = layer.lower_directory(self, caller, name)?;
+        Ok(LowerEntry { directory: other.map_or(Cow::Borrowed(&self.lower), Cow::Owned), name: encoded })
     }
 
     /// Returns whether this lower name is that of an entry of the layer's own.

@@ -87,19 +87,33 @@ impl<L: Layer> LayerVnode<L> {
     /// `ENOTEMPTY` if it has others, or the name leads to another directory by now.
     pub(crate) fn remove_filled(&self, caller: &Caller, entry: &LowerEntry<'_>, victim: &VnodeRef) -> Result<()> {
         self.check_removable(caller, victim)?;
-        let lower_caller = self.layer().map_caller(caller).uncancelled();
-        let temporary = temporary_name(self.layer().kind())?;
-        rename_unused(&lower_caller, entry.directory(), entry.name(), temporary.as_name())?;
+        self.set_aside(&self.layer().map_caller(caller).uncancelled(), entry, victim, || Ok(()))
+    }
+
+    /// Removes such a directory by renaming it to a name that is not shown. With the old name free, `replace` may give it to
+    /// another directory; if that fails, the directory gets its name back.
+    ///
+    /// # Errors
+    /// As [`LayerVnode::remove_filled`], and those of `replace`.
+    fn set_aside(
+        &self,
+        lower_caller: &Caller,
+        entry: &LowerEntry<'_>,
+        victim: &VnodeRef,
+        replace: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let (directory, temporary) = (entry.directory(), temporary_name(self.layer().kind())?);
+        rename_unused(lower_caller, directory, entry.name(), temporary.as_name())?;
         // What another program has made there meanwhile is not lost.
-        let checked = match leads_to(entry.directory(), temporary.as_name(), victim) {
-            true => self.check_removable(&lower_caller, victim),
+        let checked = match leads_to(directory, temporary.as_name(), victim) {
+            true => self.check_removable(lower_caller, victim),
             false => Err(Errno::ENOTEMPTY),
         };
-        if let Err(error) = checked {
-            rename_unused(&lower_caller, entry.directory(), temporary.as_name(), entry.name())?;
+        if let Err(error) = checked.and_then(|()| replace()) {
+            rename_unused(lower_caller, directory, temporary.as_name(), entry.name())?;
             return Err(error);
         }
-        self.dispose(entry.directory(), temporary.as_name(), victim);
+        self.dispose(directory, temporary.as_name(), victim);
         Ok(())
     }
 
@@ -121,7 +135,7 @@ impl<L: Layer> LayerVnode<L> {
         match rename(RenameMode::Exchange) {
             Ok(()) => {
                 let removed = match leads_to(from.directory(), from.name(), victim) {
-                    true => self.remove_filled(caller, from, victim),
+                    true => self.set_aside(&lower_caller, from, victim, || Ok(())),
                     false => Err(Errno::ENOTEMPTY),
                 };
                 if let Err(error) = removed {
@@ -132,19 +146,7 @@ impl<L: Layer> LayerVnode<L> {
             }
             // Who may replace a directory may not always write to it, as moving it to another one needs.
             Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::EACCES) => {
-                let temporary = temporary_name(self.layer().kind())?;
-                let temporary = temporary.as_name();
-                rename_unused(&lower_caller, to.directory(), to.name(), temporary)?;
-                let checked = match leads_to(to.directory(), temporary, victim) {
-                    true => self.check_removable(&lower_caller, victim),
-                    false => Err(Errno::ENOTEMPTY),
-                };
-                if let Err(error) = checked.and_then(|()| rename(RenameMode::Replace)) {
-                    rename_unused(&lower_caller, to.directory(), temporary, to.name())?;
-                    return Err(error);
-                }
-                self.dispose(to.directory(), temporary, victim);
-                Ok(())
+                self.set_aside(&lower_caller, to, victim, || rename(RenameMode::Replace))
             }
             Err(error) => Err(error),
         }
