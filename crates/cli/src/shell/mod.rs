@@ -18,6 +18,7 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 
+use plyfs::own_caller;
 use vnode::{Caller, Errno, FileSystemRef};
 
 use crate::exit::{Exit, Failure, Outcome};
@@ -147,15 +148,6 @@ const COMMANDS: [Command; 28] = [
     Command { name: "help", usage: "help [COMMAND]", about: "list the commands", run: listing::help },
     Command { name: "exit", usage: "exit", about: "end the shell", run: listing::exit },
 ];
-
-/// Returns the credentials of this process.
-fn own_caller() -> Caller {
-    // The umask can only be read by setting it.
-    let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(umask);
-    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    Caller::process(std::process::id(), uid.as_raw(), gid.as_raw(), umask.bits())
-}
 
 fn standard_input() -> Outcome<Vec<u8>> {
     let mut text = Vec::new();

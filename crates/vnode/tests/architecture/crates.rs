@@ -14,7 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("conformance", &["vnode"]),
     ("frontends", &["vnode", "procfs"]),
     ("stack", &["vnode", "bases", "fist", "layers"]),
-    ("plyfs", &["vnode", "bases", "layers", "stack", "frontends"]),
+    ("plyfs", &["vnode", "bases", "layers", "stack", "frontends", "procfs"]),
     ("cli", &["vnode", "stack", "frontends", "plyfs", "fist", "fist-server", "procfs"]),
     ("suite", &["vnode", "bases", "layers", "conformance", "frontends", "stack", "samples"]),
     ("bench", &["procfs"]),
