@@ -3,7 +3,7 @@
 //! Every module has the same shape: the layer, its options, a `KIND` that registers it, and `create`, which builds the
 //! layer from options as given in a stack expression. [`kinds`] lists all layers, so that stack builders iterate over
 //! it and know no layer by name. Two modules are not layers but build on `union`: `fork`, a union for the changes of one command,
-//! and `views`, which give selected processes a branch of their own.
+//! and `views`, which give selected processes a branch of their own. Those are selected by `view_rules`, below `union`.
 
 pub mod options;
 
@@ -25,6 +25,8 @@ pub mod readonly;
 pub mod rot13;
 #[cfg(feature = "union")]
 pub mod union;
+#[cfg(feature = "union")]
+mod view_rules;
 #[cfg(feature = "union")]
 mod views;
 

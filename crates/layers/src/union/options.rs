@@ -8,7 +8,8 @@ use super::file_system::UnionFileSystem;
 use super::settings::{CopyOwnership, CopyPermissions, CreatePolicy, DeletionPolicy, NAME, UnionSettings};
 use crate::kind::leaves_out_missing_branches;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
-use crate::views::{ViewDefinition, ViewRule};
+use crate::view_rules::ViewRule;
+use crate::views::ViewDefinition;
 use crate::{Branch, BranchOpener};
 
 pub(crate) const OPTIONS: &[OptionSpecification] = &[

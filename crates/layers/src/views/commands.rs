@@ -6,8 +6,6 @@ use std::sync::{Arc, PoisonError};
 
 use vnode::{ControlError, FileSystem};
 
-use super::ViewRule;
-use super::rule::RULE_SUBJECTS;
 use crate::union::branch::branches::{Branches, open_branch};
 use crate::union::branch::claim;
 use crate::union::branch::register::{BranchLocation, BranchRegister};
@@ -16,6 +14,7 @@ use crate::union::command_arguments::{CommandArguments, cannot_be_used, refused}
 use crate::union::settings::UnionSettings;
 use crate::union::state::Union;
 use crate::union::state::{View, ViewState};
+use crate::view_rules::{RULE_SUBJECTS, ViewRule};
 use crate::{Branch, BranchMode};
 
 type CommandResult = Result<String, ControlError>;

@@ -9,18 +9,11 @@
 //! is one vnode ([`merged_directory`]), which serves each caller from the caller's view. No view writes to anything but
 //! its private branch.
 //!
-//! `rule`, and the processes that it asks for, lie below the state of a union, which has the views; the rest of this module lies
-//! above the union's operations.
+//! The module is above the union's operations; the rules by which a view is selected are below it, in [`crate::view_rules`].
 
 mod commands;
 mod listing;
 pub(crate) mod merged_directory;
-mod process;
-pub(crate) mod process_events;
-mod process_tree;
-mod rule;
-mod session;
 
 pub(crate) use commands::ViewDefinition;
 pub(crate) use listing::PerViewListing;
-pub(crate) use rule::ViewRule;

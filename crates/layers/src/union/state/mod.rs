@@ -31,7 +31,7 @@ use super::branch::register::BranchRegister;
 use super::cache::recent_directories::RecentDirectories;
 use super::settings::UnionSettings;
 use crate::BranchOpener;
-use crate::views::ViewRule;
+use crate::view_rules::ViewRule;
 use file_locks::FileLocks;
 use foreign_changes::ForeignChanges;
 use gate::OperationGate;
