@@ -6,7 +6,7 @@ mod common;
 use common::memory;
 use common::plain::{Lacks, NOTHING, without};
 use common::unions::{at, fill, list, name, server, write};
-use plyfs_layers::union::{CheckError, CheckOptions, check};
+use plyfs_layers::union::{CheckError, CheckOptions, Problem, check};
 use plyfs_layers::{Branch, BranchMode, Refusal};
 use vnode::{Control, ControlError, FileSystemRef, OpenFlags, SetAttributes, SetTime, VnodeRef};
 
@@ -187,6 +187,75 @@ fn losses_without_a_version_are_read_and_get_one_when_one_is_added() {
     assert_eq!(said(&branches[0], "losses"), [&new[..], b"owner 7468697264\n"].concat());
     touch(&union, "third");
     assert_eq!(list(&branches[0], ".wh..wh.plyfs/work"), [""; 0]);
+}
+
+/// Runs a check for losses; returns what it finds in the losses of the first branch, and at which paths copies lack something.
+fn checked_losses(branches: &[FileSystemRef; 2], repair: bool) -> (Vec<Problem>, Vec<Vec<u8>>) {
+    let branch = |(index, mode): (usize, BranchMode)| Branch {
+        file_system: branches[index].clone(),
+        mode: Some(mode),
+        label: format!("branch {index}"),
+    };
+    let options = CheckOptions { losses: true, repair, ..CheckOptions::default() };
+    let (mut problems, mut paths) = (Vec::new(), Vec::new());
+    check([(0, ReadWrite), (1, ReadOnly)].map(branch).into(), &options, &mut |finding| match finding.problem {
+        Problem::NotKept(_) => paths.push(finding.path),
+        problem => {
+            assert_eq!((&finding.path[..], repair), (&b".wh..wh.plyfs/losses"[..], finding.repair == Some(Ok(()))));
+            problems.push(problem);
+        }
+    })
+    .unwrap();
+    (problems, paths)
+}
+
+#[test]
+fn losses_after_a_line_that_a_crash_cut_off_are_kept_and_the_line_is_reported() {
+    for (has_version, cut) in [(true, 1), (true, 2), (true, 5), (false, 1), (false, 2)] {
+        let branches = owned();
+        let union = with_losses(&branches);
+        touch(&union, "first");
+        touch(&union, "second");
+        drop(union);
+        let whole = said(&branches[0], "losses");
+        let text = &whole[..whole.len() - cut];
+        say(&branches[0], "losses", if has_version { text } else { without_version(text) });
+        let cut_line = text.rsplit(|byte| *byte == b'\n').next().unwrap();
+        let unreadable = |line: &[u8]| vec![Problem::UnreadableLoss(line.to_vec())];
+        let first = b"first".to_vec();
+        assert_eq!(
+            checked_losses(&branches, false),
+            (unreadable(cut_line), vec![first.clone()]),
+            "{has_version} {cut}"
+        );
+        let union = with_losses(&branches);
+        touch(&union, "third");
+        drop(union);
+        let ended = [cut_line, b"?"].concat();
+        let expected = [text, b"?\nowner 7468697264\n"].concat();
+        assert_eq!(said(&branches[0], "losses"), expected);
+        let both = vec![first, b"third".to_vec()];
+        assert_eq!(checked_losses(&branches, false), (unreadable(&ended), both.clone()));
+        assert_eq!(checked_losses(&branches, true), (unreadable(&ended), both.clone()));
+        assert_eq!(said(&branches[0], "losses"), b"plyfs losses 1\nowner 6669727374\nowner 7468697264\n");
+        assert_eq!(checked_losses(&branches, false), (vec![], both));
+    }
+}
+
+/// As documented in docs/formats/union-branch.md.
+#[test]
+fn documented_losses_with_a_line_that_was_cut_off_are_read() {
+    const FORMAT_DOCUMENTATION: &str =
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
+    let text = FORMAT_DOCUMENTATION.split("```\n").find(|block| block.contains("612f?")).unwrap();
+    let branches = owned();
+    let union = with_losses(&branches);
+    touch(&union, "first");
+    drop(union);
+    fill(&branches[0], 0, "a/c");
+    say(&branches[0], "losses", text.as_bytes());
+    let expected = vec![Problem::UnreadableLoss(b"owner,mode 612f?".to_vec())];
+    assert_eq!((checked_losses(&branches, false), text.len()), ((expected, vec![b"a/c".to_vec()]), 45));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! The file `.wh..wh.plyfs/losses` has the form's version, and a line for each such copy: the losses, separated by commas, and the
 //! path in the branch in hexadecimal digits. Nothing depends on it: it only documents what is missing. Earlier versions wrote no
 //! version; what a later one has written is neither read nor changed.
+//!
+//! A crash may cut off the last line. It is then ended so that it cannot be read as a shorter path, and the next one follows it.
 
 use vnode::{Caller, Creation, Entry, OpenFlags, Result, VnodeRef, read_fully};
 
@@ -15,6 +17,9 @@ const HEADER: &str = "plyfs losses 1";
 
 /// Maximum size in bytes; further losses are not recorded.
 const MAX_LOSSES_BYTES: u64 = 1 << 20;
+
+/// End of a line that was cut off: no path has this digit.
+const CUT_END: &str = "?\n";
 
 /// Something that a copy lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +34,15 @@ pub enum Loss {
     Attributes,
     /// Labels of security modules are missing.
     Labels,
+}
+
+/// The record of a branch.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct LossesRecord {
+    /// Paths in the branch, and what is missing there; the earliest first.
+    pub(crate) losses: Vec<(Vec<u8>, Losses)>,
+    /// Lines that cannot be read, such as one that was not written to its end, without their newlines.
+    pub(crate) unreadable: Vec<Vec<u8>>,
 }
 
 /// Set of losses of a copy.
@@ -117,39 +131,76 @@ pub(crate) fn record(state: &VnodeRef, path: &[u8], losses: Losses) -> Result<()
     if &first[..length] != format!("{HEADER}\n").as_bytes() {
         return rewrite(state, &created.entry, &line);
     }
-    if size + line.len() as u64 > MAX_LOSSES_BYTES {
+    let mut last = [0];
+    read_fully(&*created.file, &server, size.saturating_sub(1), &mut last)?;
+    let added = [if last == *b"\n" { "" } else { CUT_END }, &line].concat();
+    if size + added.len() as u64 > MAX_LOSSES_BYTES {
         return Ok(());
     }
-    objects::write_all(&*created.file, size, line.as_bytes())
+    objects::write_all(&*created.file, size, added.as_bytes())
 }
 
 /// Writes a record anew that has no version yet, with one more line: completely or not at all.
 fn rewrite(state: &VnodeRef, file: &Entry, added: &str) -> Result<()> {
-    let known: String = read(file)?.iter().map(|(path, losses)| line(path, *losses)).collect();
-    let text = format!("{HEADER}\n{known}{added}");
+    let mut known = read_text(file)?;
+    if HEADER.as_bytes().starts_with(&known) {
+        // Nothing but a part of the first line was ever written.
+        known.clear();
+    }
+    if known.last().is_some_and(|last| *last != b'\n') {
+        known.extend_from_slice(CUT_END.as_bytes());
+    }
+    let text = [HEADER.as_bytes(), b"\n", &known, added.as_bytes()].concat();
     if text.len() as u64 > MAX_LOSSES_BYTES {
         return Ok(());
     }
-    state_directory::write_state_file(state, state_directory::LOSSES, text.as_bytes())
+    state_directory::write_state_file(state, state_directory::LOSSES, &text)
 }
 
-/// Recorded losses of a branch: paths, and what is missing there.
+/// Removes lines that cannot be read from the record of a branch.
+///
+/// # Errors
+/// As [`recorded`], and those of writing.
+pub(crate) fn remove_unreadable(state: &VnodeRef) -> Result<()> {
+    let record = recorded(state)?;
+    if record.unreadable.is_empty() {
+        return Ok(());
+    }
+    let known: String = record.losses.iter().map(|(path, losses)| line(path, *losses)).collect();
+    state_directory::write_state_file(state, state_directory::LOSSES, format!("{HEADER}\n{known}").as_bytes())
+}
+
+/// Reads the record of a branch.
 ///
 /// # Errors
 /// Storage errors, and [`LATER_VERSION`].
-pub(crate) fn recorded(state: &VnodeRef) -> Result<Vec<(Vec<u8>, Losses)>> {
+pub(crate) fn recorded(state: &VnodeRef) -> Result<LossesRecord> {
     let file = objects::find(state, state_directory::own_name(state_directory::LOSSES))?;
-    file.map_or(Ok(Vec::new()), |file| read(&file))
+    file.map_or(Ok(LossesRecord::default()), |file| Ok(parse(&read_text(&file)?)))
 }
 
-fn read(file: &Entry) -> Result<Vec<(Vec<u8>, Losses)>> {
+/// Returns the text of a record.
+///
+/// # Errors
+/// Storage errors, and [`LATER_VERSION`].
+fn read_text(file: &Entry) -> Result<Vec<u8>> {
     let text = objects::read_all(file, MAX_LOSSES_BYTES)?;
-    let text = String::from_utf8_lossy(&text);
-    if state_directory::is_later_version(&text, HEADER) {
-        return Err(LATER_VERSION);
+    let is_later = state_directory::is_later_version(&String::from_utf8_lossy(&text), HEADER);
+    if is_later { Err(LATER_VERSION) } else { Ok(text) }
+}
+
+/// Returns what the text of a record says, in the first line of which there may be a version.
+fn parse(text: &[u8]) -> LossesRecord {
+    let mut record = LossesRecord::default();
+    let lines = text.split_inclusive(|byte| *byte == b'\n');
+    for line in lines.skip_while(|line| line.strip_suffix(b"\n") == Some(HEADER.as_bytes())) {
+        // Without its end it may be that of a shorter path.
+        match line.strip_suffix(b"\n").and_then(|line| parse_line(std::str::from_utf8(line).ok()?)) {
+            Some(loss) => record.losses.push(loss),
+            None => record.unreadable.push(line.strip_suffix(b"\n").unwrap_or(line).to_vec()),
+        }
     }
-    // A line that was not written to its end is ignored, and so is the version.
-    Ok(text.lines().filter_map(parse_line).collect())
+    record
 }
 
 fn line(path: &[u8], losses: Losses) -> String {

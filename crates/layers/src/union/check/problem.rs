@@ -39,6 +39,8 @@ pub enum Problem {
     Unbelieved,
     /// It is a copy without these, which the branch could not preserve.
     NotKept(Losses),
+    /// It is the record of what copies lack, and has this line, which was not written to its end.
+    UnreadableLoss(Vec<u8>),
     /// It says that the branch has metadata-only copies, but there are none.
     NoMetacopies,
     /// It was being created or removed when a union was interrupted.
@@ -86,6 +88,9 @@ impl Problem {
             Self::NotKept(losses) => {
                 format!("is a copy without what the branch does not keep: {losses}")
             }
+            Self::UnreadableLoss(line) => {
+                format!("has a line that was not written to its end: {}", line.escape_ascii())
+            }
             Self::NoMetacopies => "says that files have their data elsewhere, and none has".into(),
             Self::LeftOver => "is left over from an operation that was stopped".into(),
             Self::UnfinishedRename => "is the record of a rename that was stopped".into(),
@@ -128,6 +133,7 @@ impl Problem {
             Self::Unbelieved => "mount the branches as the user who wrote them, or remove the attribute",
             Self::NotKept(_) => "copy it from the original to a branch that keeps it, if it is needed",
             Self::NoMetacopies | Self::LeftOver | Self::OrphanedLink | Self::WrongLink | Self::Unknown => "remove it",
+            Self::UnreadableLoss(_) => "remove the line",
             Self::LinkOfNoBranch => {
                 "bring back the branch that has the original, or delete it if that is gone for good"
             }

@@ -100,7 +100,14 @@ impl BranchCheck<'_> {
     /// Finds what copies lack that are still where they were placed.
     fn check_losses(&mut self, state: &VnodeRef) -> Result<()> {
         let mut all: BTreeMap<Vec<u8>, Losses> = BTreeMap::new();
-        for (path, lost) in losses::recorded(state)? {
+        let record = losses::recorded(state)?;
+        for line in record.unreadable {
+            let problem = Problem::UnreadableLoss(line);
+            self.report_problem(below(STATE_DIRECTORY, state_directory::LOSSES), problem, || {
+                losses::remove_unreadable(state)
+            });
+        }
+        for (path, lost) in record.losses {
             // Only the last copy placed there counts.
             all.insert(path, lost);
         }
