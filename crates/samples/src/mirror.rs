@@ -3,18 +3,20 @@
 //! Reads go to the branch that answers fastest, changes to all. A branch that does not take a change that another has made is
 //! used no more; the others record its name, and refuse to be mounted with it again until it is a copy of them once more.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use layers::options::{OptionError, OptionProblem, Options};
 use layers::{Branch, BranchMode, BranchOpener, Kind};
 use vnode::fan_out::{BranchHealth, Changes, MAX_BRANCHES, Routing, join};
-use vnode::layer::{Layer, stack};
+use vnode::layer::{Layer, LayerVnode, stack};
 use vnode::{Caller, Errno, FileSystemRef, Promises, Result, VnodeRef, XattrMode};
 
 /// Registration of this layer.
 pub const KIND: Kind = Kind::joining("mirror", "keeps the same tree in several branches", &[], create);
 
-/// Attribute of a branch's root that names the branches which lack changes that it has, one for each line.
+/// Attribute of a branch's root that names the branches which lack changes that it has, one for each line. Whoever could set it
+/// through the mirror could keep it from being mounted, or have it read what is old.
 const BEHIND: &[u8] = b"user.plyfs.mirror.behind";
 /// One of so many reads goes to a slower branch, so that its latency stays known.
 const PROBE_INTERVAL: u32 = 64;
@@ -53,7 +55,7 @@ impl Routing for Mirror {
     }
 }
 
-/// The name of the layer, on the joined branches.
+/// The name of the layer, on the joined branches, whose record of what they lack is neither shown nor changed from above.
 struct Shown;
 
 impl Layer for Shown {
@@ -65,6 +67,22 @@ impl Layer for Shown {
 
     fn promises(&self) -> Promises {
         Promises::TRANSPARENT
+    }
+
+    fn encodes_xattrs(&self) -> bool {
+        true
+    }
+
+    fn encode_xattr_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: &'a [u8]) -> Result<Cow<'a, [u8]>> {
+        if name == BEHIND { Err(Errno::EPERM) } else { Ok(Cow::Borrowed(name)) }
+    }
+
+    fn decode_xattr_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: &'a [u8]) -> Result<Option<Cow<'a, [u8]>>> {
+        Ok(Some(Cow::Borrowed(name)).filter(|_| name != BEHIND))
+    }
+
+    fn getxattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        if name == BEHIND { Err(Errno::ENODATA) } else { node.forward_getxattr(caller, name) }
     }
 }
 

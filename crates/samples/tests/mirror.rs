@@ -173,6 +173,29 @@ fn a_branch_that_misses_a_change_is_left_out_and_not_mounted_again() {
 }
 
 #[test]
+fn the_record_of_what_branches_lack_is_neither_shown_nor_changed_through_the_mirror() {
+    const BEHIND: &[u8] = b"user.plyfs.mirror.behind";
+    let branches = [breakable(), breakable()];
+    let (mirror, root) = (mirror_of(&branches).unwrap(), root());
+    let top = mirror.root();
+    let check = || {
+        assert_eq!(top.setxattr(&root, BEHIND, b"branch0\n", XattrMode::Set), Err(Errno::EPERM));
+        assert_eq!(top.removexattr(&root, BEHIND), Err(Errno::EPERM));
+        assert_eq!(top.getxattr(&root, BEHIND), Err(Errno::ENODATA));
+        assert_eq!(top.listxattr(&root).unwrap(), b"user.other\0");
+        assert_eq!(top.getxattr(&root, b"user.other").unwrap(), b"x");
+    };
+    top.setxattr(&root, b"user.other", b"x", XattrMode::Set).unwrap();
+    check();
+    assert_eq!(branches[0].root().getxattr(&root, BEHIND), Err(Errno::ENODATA));
+    break_with(&branches[1], &[("operations", "mkdir"), ("error", "EIO")]);
+    top.mkdir(&root, name("d"), 0o755).unwrap();
+    break_with(&branches[1], &[]);
+    check();
+    assert_eq!(branches[0].root().getxattr(&root, BEHIND).unwrap(), b"branch1\n", "it stays below");
+}
+
+#[test]
 fn a_broken_branch_does_not_disturb_readers() {
     let branches = [breakable(), breakable()];
     let top = mirror_of(&branches).unwrap().root();
