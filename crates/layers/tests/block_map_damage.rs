@@ -3,12 +3,12 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::codecs::Mapped;
-use common::{create, memory, name, root};
+use common::{create, memory, name, root, small_memory};
 use vnode::layer::{Layer, LayerFile, stack};
 use vnode::{Caller, Errno, FileSystemRef, OpenFileRef, OpenFlags, Result};
 
@@ -22,6 +22,9 @@ struct Faults(Arc<FaultsState>);
 struct FaultsState {
     fails_sync: AtomicBool,
     is_full: AtomicBool,
+    syncs: AtomicU64,
+    /// Number of writes that succeed before all others fail, plus 1; 0 if none fail.
+    writes_left: AtomicU64,
     writes: Mutex<Vec<(u64, usize)>>,
     punches: Mutex<Vec<(u64, u64)>>,
 }
@@ -36,6 +39,11 @@ impl Layer for Faults {
     fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
         if self.0.is_full.swap(false, Ordering::Relaxed) {
             return Err(Errno::ENOSPC);
+        }
+        match self.0.writes_left.load(Ordering::Relaxed) {
+            0 => {}
+            1 => return Err(Errno::EIO),
+            left => self.0.writes_left.store(left - 1, Ordering::Relaxed),
         }
         self.0.writes.lock().unwrap().push((offset, data.len()));
         file.forward_write_at(caller, offset, data, kill)
@@ -61,6 +69,7 @@ impl Layer for Faults {
             std::thread::sleep(Duration::from_millis(200));
             return Err(Errno::EIO);
         }
+        self.0.syncs.fetch_add(1, Ordering::Relaxed);
         file.forward_fsync(caller, data_only)
     }
 }
@@ -86,9 +95,16 @@ fn block(version: u8) -> Vec<u8> {
 }
 
 fn read_block(file_system: &FileSystemRef, number: usize) -> Result<Vec<u8>> {
-    let file = file_system.root().lookup(&root(), name("file"))?.vnode.open(&root(), OpenFlags::READ)?;
+    read_open_block(&opened(file_system)?, number)
+}
+
+fn opened(file_system: &FileSystemRef) -> Result<OpenFileRef> {
+    file_system.root().lookup(&root(), name("file"))?.vnode.open(&root(), OpenFlags::READ)
+}
+
+fn read_open_block(file: &OpenFileRef, number: usize) -> Result<Vec<u8>> {
     let mut data = vec![0; BLOCK];
-    let length = vnode::read_fully(&*file, &root(), (number * BLOCK) as u64, &mut data)?;
+    let length = vnode::read_fully(&**file, &root(), (number * BLOCK) as u64, &mut data)?;
     data.truncate(length);
     Ok(data)
 }
@@ -148,6 +164,103 @@ fn lost_writes_are_remembered_when_the_map_is_read_again() {
     let result = file.fsync(&root(), false);
     let again = faults.0.writes.lock().unwrap().len() - count;
     assert!(result.is_err() || again > 0, "fsync {result:?} with nothing written again");
+}
+
+/// Number of bytes of blocks that are written again at once.
+const PIECE_BYTES: usize = 64 << 20;
+/// Blocks of a file of which several pieces are written again.
+const MANY_BLOCKS: usize = 2 * PIECE_BYTES / BLOCK + 100;
+/// Those of them that had an earlier version, which is on stable storage.
+const STABLE_BLOCKS: usize = 100;
+
+/// A file of many blocks that a failed synchronization may have lost.
+struct LostWrites {
+    lower: FileSystemRef,
+    faults: Faults,
+    file: OpenFileRef,
+    /// What is on stable storage ends there.
+    stable: u64,
+}
+
+impl LostWrites {
+    fn on(lower: FileSystemRef) -> Self {
+        let faults = Faults::default();
+        let file_system = mapped(stack(faults.clone(), lower.clone()));
+        let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
+        let write = |number: usize, version: u8| {
+            assert_eq!(file.write_at(&root(), (number * BLOCK) as u64, &block(version), false), Ok(BLOCK));
+        };
+        (0..STABLE_BLOCKS).for_each(|number| write(number, 1));
+        file.fsync(&root(), false).unwrap();
+        let stable = size(&below(&lower));
+        write(0, 1);
+        faults.0.fails_sync.store(true, Ordering::Relaxed);
+        assert_eq!(file.fsync(&root(), false), Err(Errno::EIO));
+        let many: Vec<u8> = (0..MANY_BLOCKS / 20).flat_map(|_| block(2)).collect();
+        for part in 0..20 {
+            assert_eq!(file.write_at(&root(), (part * many.len()) as u64, &many, false), Ok(many.len()));
+        }
+        Self { lower, faults, file, stable }
+    }
+}
+
+#[test]
+fn what_a_failed_synchronization_lost_is_written_again_in_pieces_of_bounded_size() {
+    let scene = LostWrites::on(memory());
+    scene.faults.0.writes.lock().unwrap().clear();
+    scene.faults.0.syncs.store(0, Ordering::Relaxed);
+    let lost = size(&below(&scene.lower));
+    assert_eq!(scene.file.fsync(&root(), false), Ok(()));
+    let writes: Vec<usize> = scene.faults.0.writes.lock().unwrap().iter().map(|(_, length)| *length).collect();
+    let record_bytes = MANY_BLOCKS * 40 + 256;
+    assert!(writes.iter().all(|length| *length <= PIECE_BYTES + record_bytes), "{writes:?}");
+    assert!(writes.len() >= 3 && writes.iter().sum::<usize>() >= (MANY_BLOCKS - 20) * BLOCK, "{writes:?}");
+    assert_eq!(scene.faults.0.syncs.load(Ordering::Relaxed), writes.len() as u64, "each is stored before the next");
+    // The power is cut, and nothing is left of what was lost.
+    punch(&scene.lower, scene.stable, lost);
+    std::mem::forget(scene.file);
+    let after = opened(&mapped(scene.lower)).unwrap();
+    for number in (0..MANY_BLOCKS / 20 * 20).step_by(97) {
+        assert_eq!(read_open_block(&after, number), Ok(block(2)), "{number}");
+    }
+}
+
+/// Makes a range of the lower file read as zeros, as what has never reached the storage.
+fn punch(lower: &FileSystemRef, start: u64, end: u64) {
+    let mode =
+        vnode::AllocateMode::from_bits(vnode::AllocateMode::PUNCH_HOLE.bits() | vnode::AllocateMode::KEEP_SIZE.bits());
+    below(lower).allocate(&root(), mode, start, end - start).unwrap();
+}
+
+#[test]
+fn a_power_cut_while_lost_writes_are_written_again_takes_nothing_that_was_stable() {
+    for pieces in 0..3 {
+        let scene = LostWrites::on(memory());
+        let lost = size(&below(&scene.lower));
+        scene.faults.0.writes_left.store(pieces + 1, Ordering::Relaxed);
+        assert_eq!(scene.file.fsync(&root(), false), Err(Errno::EIO), "{pieces}");
+        std::mem::forget(scene.file);
+        punch(&scene.lower, scene.stable, lost);
+        let after = opened(&mapped(scene.lower)).unwrap();
+        for number in 0..STABLE_BLOCKS {
+            assert_eq!(read_open_block(&after, number), Ok(block(1)), "{pieces} pieces, block {number}");
+        }
+        assert!(read_open_block(&after, MANY_BLOCKS / 2).is_ok_and(|found| found.is_empty()), "{pieces}");
+    }
+}
+
+#[test]
+fn without_space_for_all_that_was_lost_nothing_is_written_again() {
+    let scene = LostWrites::on(small_memory(((MANY_BLOCKS + STABLE_BLOCKS) * BLOCK + PIECE_BYTES + (16 << 20)) as u64));
+    let before = size(&below(&scene.lower));
+    assert_eq!(scene.file.fsync(&root(), false), Err(Errno::ENOSPC));
+    assert_eq!(size(&below(&scene.lower)), before);
+    assert_eq!(scene.file.fsync(&root(), false), Err(Errno::ENOSPC), "they are not taken for stored");
+    let mut found = vec![0; BLOCK];
+    assert_eq!(scene.file.read_at(&root(), 0, &mut found), Ok(BLOCK));
+    assert_eq!(found, block(2));
+    scene.file.truncate(&root(), BLOCK as u64, false).unwrap();
+    assert_eq!(scene.file.fsync(&root(), false), Ok(()), "what is left has space");
 }
 
 #[test]
@@ -234,7 +347,7 @@ fn a_file_that_another_server_has_written_anew_with_the_same_length_is_read_anew
 
 /// Counts the bytes that are read.
 #[derive(Clone, Default)]
-struct Reads(Arc<std::sync::atomic::AtomicU64>);
+struct Reads(Arc<AtomicU64>);
 
 impl Layer for Reads {
     type State = ();

@@ -225,6 +225,7 @@ impl<L: Layer> MappedFile<'_, L> {
                 .inspect_err(|error| report(&**self.node.lower(), kind, *error))?;
             if let Some(old) = slot.take() {
                 (log.has_lost_writes, log.failed_sync) = (old.has_lost_writes, old.failed_sync);
+                log.failed_syncs = old.failed_syncs;
             }
             *slot = Some(Box::new(log));
         }
@@ -456,12 +457,46 @@ impl<L: Layer> MappedFile<'_, L> {
             }
             write_fully(self.lower, &self.lower_caller, 0, &header, false)?;
         }
-        let mut draft = Draft::default();
-        for (block, extent) in self.with(|log| log.begin_renewal())? {
-            draft.put_again(block, &self.read_stored(extent)?, extent)?;
+        self.reserve_renewal()?;
+        let failed_syncs = self.with(|log| log.failed_syncs)?;
+        self.renew_pieces(size).inspect_err(|_| self.cut_back())?;
+        // Another synchronization may have failed meanwhile.
+        self.with(|log| log.has_lost_writes = log.failed_syncs != failed_syncs)
+    }
+
+    /// Reserves the space in which blocks are written again, if that takes several pieces: with too little, none is.
+    fn reserve_renewal(&self) -> Result<()> {
+        let Some(bytes) = self.with(|log| log.renewal_bytes())? else { return Ok(()) };
+        let reserve = || {
+            let lower_size = self.with(|log| log.lower_size)?;
+            match self.lower.allocate(&self.lower_caller, AllocateMode::KEEP_SIZE, lower_size, bytes) {
+                Err(error @ (Errno::ENOSPC | Errno::EDQUOT)) => Err(error),
+                // Not all file systems can.
+                _ => Ok(()),
+            }
+        };
+        reserve().or_else(|error| if self.free_space() { reserve() } else { Err(error) })
+    }
+
+    /// Writes all blocks again that are not on stable storage, in pieces, each with a record of the whole map. The data of a file of
+    /// `size` bytes are the same after each.
+    fn renew_pieces(&self, size: u64) -> Result<()> {
+        let mut first = 0;
+        loop {
+            self.caller.cancellation().check()?;
+            let piece = self.with(|log| log.renewal_piece(first))?;
+            let mut draft = Draft::default();
+            for (block, extent) in piece.blocks {
+                draft.put_again(block, &self.read_stored(extent)?, extent)?;
+            }
+            self.commit(draft, size, false)?;
+            let Some(next) = piece.next else { return Ok(()) };
+            // From the end of the lower file, a reader does not search farther for a record than this one is by then.
+            self.promise();
+            let _guard = self.lock_syncs(&self.lower_caller)?;
+            self.store(&self.lower_caller, true)?;
+            first = next;
         }
-        self.commit(draft, size, false)?;
-        self.with(|log| log.has_lost_writes = false)
     }
 
     /// Synchronizes the lower file, and frees what waited for what was promised.
@@ -470,17 +505,8 @@ impl<L: Layer> MappedFile<'_, L> {
     /// `EIO` also if another synchronization failed meanwhile: the kernel reports an error once, to either.
     fn synchronize(&self, caller: &Caller, data_only: bool, promised: Option<(u64, u64)>) -> Result<()> {
         // A later one succeeds without what an earlier one lost: the result of that is noted first.
-        let (locks, handle) = (&self.node.mount.sync_locks, self.node.lower().handle());
-        let _guard = locks.write_unless(caller.cancellation(), handle)?;
-        if let Err(error) = self.lower.fsync(caller, data_only) {
-            // A caller that does not wait any longer says nothing about the storage.
-            if error != Errno::EINTR
-                && let Some(log) = self.node.log().as_mut()
-            {
-                log.has_lost_writes = true;
-            }
-            return Err(error);
-        }
+        let _guard = self.lock_syncs(caller)?;
+        self.store(caller, data_only)?;
         if let Some(log) = self.node.log().as_mut() {
             if log.has_lost_writes {
                 return Err(Errno::EIO);
@@ -493,6 +519,24 @@ impl<L: Layer> MappedFile<'_, L> {
             }
         }
         Ok(())
+    }
+
+    /// Synchronizes the lower file, and notes if that fails. The caller holds the lock of synchronizations.
+    fn store(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        let stored = self.lower.fsync(caller, data_only);
+        // A caller that does not wait any longer says nothing about the storage.
+        if matches!(stored, Err(error) if error != Errno::EINTR)
+            && let Some(log) = self.node.log().as_mut()
+        {
+            log.has_lost_writes = true;
+            log.failed_syncs += 1;
+        }
+        stored
+    }
+
+    /// Excludes other synchronizations of the file.
+    fn lock_syncs(&self, caller: &Caller) -> Result<KeyedGuard<'_, Handle>> {
+        self.node.mount.sync_locks.write_unless(caller.cancellation(), self.node.lower().handle())
     }
 
     /// Gives pages below back to the storage. Where that is not possible, they stay.

@@ -189,15 +189,14 @@ impl Reader<'_> {
             let Some(trailer) = Trailer::parse(bytes, self.header.log, end) else { return Ok(None) };
             Ok(Some(match self.follow(trailer)? {
                 Ok(records) => Step::Found(records),
-                // What builds on a missing record is no more use than that.
                 Err(missing) => Step::Before(missing),
             }))
         })
     }
 
-    /// Returns this record and those that it builds on, the latest first; or the end of one that is missing, unless one before
-    /// it has the whole map and all blocks of it are there.
-    fn follow(&self, last: Trailer) -> Result<std::result::Result<Vec<Record>, u64>> {
+    /// Returns this record and those that it builds on, the latest first; or that one is missing, unless one before it has the whole
+    /// map and all blocks of it are there.
+    fn follow(&self, last: Trailer) -> Result<std::result::Result<Vec<Record>, MissingRecord>> {
         let (mut records, mut trailer) = (Vec::new(), last);
         let missing = loop {
             let Some(record) = self.record(trailer)? else { break trailer.end };
@@ -223,7 +222,8 @@ impl Reader<'_> {
                 return Ok(Ok(records));
             }
         }
-        Ok(Err(missing))
+        let stable = if records.is_empty() { 0 } else { last.stable };
+        Ok(Err(MissingRecord { end: missing, stable }))
     }
 
     /// Checks that the file has room for all blocks of these records, each of which is at a place of its own.
@@ -381,27 +381,60 @@ fn is_sector_missing(position: u64, bytes: &[u8]) -> bool {
 /// What a search found at an end of a record.
 enum Step<T> {
     Found(T),
-    /// What is searched for ends before this position.
-    Before(u64),
+    /// What is searched for ends before this record, since what builds on a missing one is no more use than that.
+    Before(MissingRecord),
+}
+
+/// A record on which others build, and which is missing.
+struct MissingRecord {
+    end: u64,
+    /// What was on stable storage, as one of those that build on it says; 0 if none does.
+    stable: u64,
 }
 
 /// Runs something on the bytes before each possible end of a record in a lower file, the last first, until it has found what
-/// it searches for.
+/// it searches for. After a failed synchronization, more may be missing than is searched: then the search is resumed, once, at
+/// what a record that was found says to be on stable storage.
 fn search<T>(source: &Source<'_>, find: impl Fn(u64, &[u8]) -> Result<Option<Step<T>>>) -> Result<Option<T>> {
-    let last = source.size / ALIGNMENT * ALIGNMENT;
+    let (stable, left) = (Cell::new(0), source.left.get());
+    if let Some(found) = search_from(source, source.size, &stable, &find)? {
+        return Ok(Some(found));
+    }
+    if stable.get() == 0 {
+        return Ok(None);
+    }
+    source.left.set(left);
+    search_from(source, stable.get(), &Cell::new(0), &find)
+}
+
+/// Searches downwards from a position. Stops where the end of what is searched is reached, or what is missing is beyond it, with
+/// the highest position that a record says to be on stable storage in `stable`.
+fn search_from<T>(
+    source: &Source<'_>,
+    position: u64,
+    stable: &Cell<u64>,
+    find: &impl Fn(u64, &[u8]) -> Result<Option<Step<T>>>,
+) -> Result<Option<T>> {
+    let last = position.min(source.size) / ALIGNMENT * ALIGNMENT;
     let lowest = last.saturating_sub(SEARCHED_BYTES_MAX).max(HEADER_BYTES as u64);
     let (mut end, mut window, mut window_start) = (last, Vec::new(), last);
     while end >= lowest + TRAILER_BYTES as u64 {
         let start = end - TRAILER_BYTES as u64;
         if start < window_start {
             window_start = end.saturating_sub(READ_BYTES as u64 / ALIGNMENT * ALIGNMENT).max(lowest);
+            if stable.get() > 0 && source.left.get() < end - window_start {
+                return Ok(None);
+            }
             window = zeros((end - window_start) as usize)?;
             source.read(window_start, &mut window)?;
         }
         let from = (start - window_start) as usize;
         end = match find(end, &window[from..from + TRAILER_BYTES])? {
             Some(Step::Found(found)) => return Ok(Some(found)),
-            Some(Step::Before(missing)) => missing / ALIGNMENT * ALIGNMENT - ALIGNMENT,
+            Some(Step::Before(missing)) => {
+                stable.set(stable.get().max(missing.stable));
+                missing.end / ALIGNMENT * ALIGNMENT - ALIGNMENT
+            }
             None => end - ALIGNMENT,
         };
     }

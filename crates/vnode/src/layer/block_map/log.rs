@@ -21,6 +21,8 @@ const RECORDS_BETWEEN_WHOLE: usize = 16;
 const BLOCKS_PER_RECORD: usize = 64;
 /// Number of bytes that may not be on stable storage yet: so many are read again when the file is next opened.
 const UNSTABLE_BYTES_MAX: u64 = 64 << 20;
+/// Number of bytes of blocks that are written again at once after a failed synchronization.
+const RENEWED_BYTES_MAX: u64 = 64 << 20;
 /// Number of records that a reader has to follow; it gives up at [`RECORDS_FOLLOWED_MAX`].
 const RECORDS_MAX: usize = 4096;
 /// Number of records after which a file is refused, since they could be without end.
@@ -85,6 +87,8 @@ pub(crate) struct Log {
     pub(crate) failed_sync: Option<Errno>,
     /// Set if a synchronization failed: the kernel may have dropped what was to be written, and the next one would not tell.
     pub(crate) has_lost_writes: bool,
+    /// Number of synchronizations that failed.
+    pub(crate) failed_syncs: u64,
     /// Bytes below of all blocks.
     stored: u64,
     /// Ranges that are free as soon as everything before a position is on stable storage.
@@ -102,6 +106,14 @@ pub(crate) struct Draft {
     bytes: Vec<u8>,
     /// Blocks with the positions of their bytes in `bytes`; `None`: a hole.
     changes: BTreeMap<u64, Option<Extent>>,
+}
+
+/// Some of the blocks that are written again after a failed synchronization.
+pub(crate) struct RenewalPiece {
+    /// The blocks, with where they are.
+    pub(crate) blocks: Vec<(u64, Extent)>,
+    /// The block with which the next piece begins; `None` if this is the last.
+    pub(crate) next: Option<u64>,
 }
 
 /// A record with the blocks in front of it, as it is appended to the lower file.
@@ -172,6 +184,7 @@ impl Log {
             is_rooted: true,
             failed_sync: None,
             has_lost_writes: false,
+            failed_syncs: 0,
             stored: 0,
             retained: VecDeque::new(),
             retained_bytes: 0,
@@ -243,11 +256,29 @@ impl Log {
         ends.take_while(|end| *end <= self.promised).last().unwrap_or(0)
     }
 
-    /// Returns the blocks that are not on stable storage, for a record with the whole map, which is the next.
-    pub(crate) fn begin_renewal(&mut self) -> Vec<(u64, Extent)> {
+    /// Returns blocks from this one on that are not on stable storage, for a record with the whole map, which is the next.
+    pub(crate) fn renewal_piece(&mut self, first: u64) -> RenewalPiece {
         (self.needs_whole, self.settled, self.is_rooted) = (true, u64::MAX, false);
-        let blocks = self.map.iter().map(|(block, extent)| (*block, *extent));
-        blocks.filter(|(_, extent)| extent.position >= self.stable).collect()
+        let (mut blocks, mut bytes) = (Vec::new(), 0);
+        for (block, extent) in self.map.range(first..).filter(|(_, extent)| extent.position >= self.stable) {
+            bytes += u64::from(extent.stored);
+            if bytes > RENEWED_BYTES_MAX && !blocks.is_empty() {
+                return RenewalPiece { blocks, next: Some(*block) };
+            }
+            blocks.push((*block, *extent));
+        }
+        RenewalPiece { blocks, next: None }
+    }
+
+    /// Returns the number of bytes that writing all blocks again takes that are not on stable storage, at most; `None` if they are
+    /// one piece.
+    pub(crate) fn renewal_bytes(&self) -> Option<u64> {
+        let unstable = self.map.values().filter(|extent| extent.position >= self.stable);
+        let bytes: u64 = unstable.map(|extent| u64::from(extent.stored)).sum();
+        // A piece is at least half full, unless it is the last.
+        let pieces = 2 * (bytes / RENEWED_BYTES_MAX) + 1;
+        let record = record_bytes(self.map.len()) as u64 + ALIGNMENT;
+        (bytes > RENEWED_BYTES_MAX).then(|| bytes + pieces * record)
     }
 
     /// Returns the number of records that are followed only because no later one has the whole map.
