@@ -103,7 +103,34 @@ pub(crate) fn leaves_out_missing_branches(options: &Options<'_>) -> Result<bool,
     Ok(options.choice(MISSING, &[("fail", false), ("skip", true)])?.unwrap_or(false))
 }
 
+/// How a layer is written in a stack: `BASE | name(OPTION=VALUE, ...)` with [`Synopsis::to_string`](ToString::to_string), or in its
+/// parts, for pages that set them in different fonts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Synopsis {
+    /// What the layer is on: a base, or several branches.
+    pub lower: &'static str,
+    /// Name of the layer.
+    pub name: &'static str,
+    /// Its options in parentheses; empty if it has none.
+    pub options: &'static str,
+}
+
+impl fmt::Display for Synopsis {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} | {}{}", self.lower, self.name, self.options)
+    }
+}
+
 impl Kind {
+    /// Returns how the layer is written in a stack.
+    pub fn synopsis(&self) -> Synopsis {
+        Synopsis {
+            lower: if self.joins_branches() { "BRANCH[=MODE], ..." } else { "BASE" },
+            name: self.name,
+            options: if self.options.is_empty() { "" } else { "(OPTION=VALUE, ...)" },
+        }
+    }
+
     /// Returns whether the layer joins several branches.
     pub fn joins_branches(&self) -> bool {
         matches!(self.build, Build::Joining(_))

@@ -41,7 +41,7 @@ mod rules;
 #[cfg(any(feature = "audit", feature = "map"))]
 mod users;
 
-pub use kind::{Branch, BranchMode, BranchOpener, Join, Kind, Pair};
+pub use kind::{Branch, BranchMode, BranchOpener, Join, Kind, Pair, Synopsis};
 pub use options::{OptionError, OptionProblem, OptionSpecification, Refusal};
 
 /// Returns the registrations of all layers in this build, sorted by name.

@@ -68,16 +68,12 @@ fn man(arguments: &Man) -> Outcome {
 /// Returns the man page of a layer: what it does, and its options as the layer specifies them.
 fn layer_page(kind: &Kind) -> Roff {
     let name = format!("plyfs-layer-{}", kind.name);
-    let below = if kind.joins_branches() { "BRANCH[=MODE], ..." } else { "BASE" };
+    let synopsis = kind.synopsis();
     let mut page = Roff::new();
     page.control("TH", [name.as_str(), "7"]);
     page.control("SH", ["NAME"]).text([roman(format!("{name} - {}", kind.summary))]);
     page.control("SH", ["SYNOPSIS"]);
-    page.text([
-        roman(format!("{below} | ")),
-        bold(kind.name),
-        roman(if kind.options.is_empty() { "" } else { "(OPTION=VALUE, ...)" }),
-    ]);
+    page.text([roman(format!("{} | ", synopsis.lower)), bold(synopsis.name), roman(synopsis.options)]);
     if !kind.options.is_empty() {
         page.control("SH", ["OPTIONS"]);
     }

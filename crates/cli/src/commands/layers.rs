@@ -34,9 +34,7 @@ fn list(layers: &[Kind]) -> String {
 
 /// Returns what a layer does, how it is written in a stack, and a line for each of its options.
 fn describe(kind: &Kind) -> String {
-    let below = if kind.joins_branches() { "BRANCH[=MODE], ..." } else { "BASE" };
-    let options = if kind.options.is_empty() { "" } else { "(OPTION=VALUE, ...)" };
-    let mut text = format!("{}: {}\n\n  {below} | {}{options}\n", kind.name, kind.summary, kind.name);
+    let mut text = format!("{}: {}\n\n  {}\n", kind.name, kind.summary, kind.synopsis());
     if !kind.options.is_empty() {
         let mut table = plain_table();
         for option in kind.options {
