@@ -4,8 +4,11 @@
 
 mod common;
 
+use std::any::Any;
 use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use common::image::{dump, restore};
 use common::interrupted::Interrupted;
@@ -14,19 +17,28 @@ use common::unions::{Scene, at, fill, joined_with, list, name, server, write};
 use common::{contents, memory};
 use plyfs_layers::Branch;
 use plyfs_layers::BranchMode::{ReadOnly, ReadWrite};
+use plyfs_layers::fork::{CommitOptions, Fork};
 use plyfs_layers::union::{CheckOptions, check};
-use vnode::{Attributes, FileKind, FileSystemRef, InodeNumber, RenameMode, SetAttributes, XattrMode};
+use vnode::layer::{Layer, LayerVnode, stack};
+use vnode::{
+    Attributes, Caller, Control, FileKind, FileSystemRef, InodeNumber, OpenFile, OpenFileRef, OpenFlags, Promises,
+    RenameMode, Result, SetAttributes, Timestamp, XattrMode,
+};
 
 type Options = &'static [(&'static str, &'static str)];
 
 /// Images of the present versions, with the options of the union.
-const PRESENT: [(&str, Options); 5] = [
+const PRESENT: [(&str, Options); 6] = [
     ("union", &[]),
     ("union-metacopy", &[("metacopy", "on")]),
     ("union-overlay", &[("whiteouts", "overlay"), ("metacopy", "on")]),
     ("union-stopped-rename", &[]),
     ("union-stopped-copy", &[]),
+    ("union-stopped-snapshot", &[]),
 ];
+
+/// Image of a fork whose commit was stopped: the branch of changes, then the stack.
+const FORK: &str = "fork-stopped-commit";
 
 /// Images of former versions: their registers had no roots, their histories and losses no version.
 const FORMER: [(&str, Options); 1] = [("union-before-versions", &[])];
@@ -89,13 +101,79 @@ fn stop(
     let image: String = branches.iter().map(dump).collect();
     let stopped = (1..1_000).find_map(|call| {
         let (restored, interrupted) = (restore(&image), Interrupted::default());
-        let scene = join(&[], &vnode::layer::stack(interrupted.clone(), restored[0].clone()), &restored[1]);
+        let left = stack(DirectlyWritten, stack(interrupted.clone(), restored[0].clone()));
+        let scene = join(&[], &left, &restored[1]);
         interrupted.stop(call, true);
         operation(&scene.union);
         drop(scene);
         is_left(&restored[0]).then_some(restored)
     });
     stopped.unwrap()
+}
+
+/// A layer whose open files the kernel may write directly, as it takes them to be in a file system on a disk.
+struct DirectlyWritten;
+
+impl Layer for DirectlyWritten {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "directly-written"
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::TRANSPARENT
+    }
+
+    fn open(&self, node: &LayerVnode<Self>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        let file = node.forward_open(caller, flags)?;
+        Ok(Arc::new(DirectFile { file, backing: std::fs::File::open("/dev/null").unwrap() }))
+    }
+}
+
+/// A file that the kernel may write directly; here it does not.
+struct DirectFile {
+    file: OpenFileRef,
+    backing: std::fs::File,
+}
+
+impl OpenFile for DirectFile {
+    fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.file.read_at(caller, offset, buffer)
+    }
+
+    fn getattr(&self, caller: &Caller) -> Result<Attributes> {
+        self.file.getattr(caller)
+    }
+
+    fn backing(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.backing.as_fd())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Takes a snapshot while the kernel may be writing a file.
+fn take_beside_writer(union: &FileSystemRef) {
+    let Ok(file) = at(union, "made/inside").and_then(|file| file.open(&server(), OpenFlags::READ_WRITE)) else {
+        return;
+    };
+    if file.backing().is_some() {
+        let arguments = [("name".to_owned(), "stopped".to_owned())].into();
+        let take = Control { target: "union".to_owned(), command: "snapshot-take".to_owned(), arguments };
+        let _ = union.control(&take);
+    }
+}
+
+/// Returns whether a branch has a record of files in use, and one of them in the work directory in the place of its copy.
+fn has_kept(branch: &FileSystemRef) -> bool {
+    let number = |path: &str| Some(at(branch, path).ok()?.getattr(&server()).ok()?.ino);
+    let copies = list(branch, ".wh..wh.plyfs/work").into_iter().filter(|entry| entry.starts_with("copy."));
+    let mut numbers = copies.map(|entry| number(&format!(".wh..wh.plyfs/work/{entry}")));
+    // The copy is younger.
+    has_work(branch, "kept.") && numbers.any(|of_file| of_file.is_some() && of_file < number("made/inside"))
 }
 
 /// Returns whether an entry that begins so is in the work directory of a branch.
@@ -123,6 +201,9 @@ fn written(image: &str, options: Options) -> Vec<FileSystemRef> {
         };
         return stop(&branches, copy, |left| has_work(left, "copy."));
     }
+    if image == "union-stopped-snapshot" {
+        return stop(&branches, take_beside_writer, has_kept);
+    }
     let rename = |union: &FileSystemRef| {
         let root = union.root();
         let _ = root.rename(&server(), name("made"), &root, name("hidden"), RenameMode::Replace);
@@ -131,13 +212,18 @@ fn written(image: &str, options: Options) -> Vec<FileSystemRef> {
     stop(&branches, rename, |left| has_work(left, "record.") && at(left, "hidden/inside").is_ok())
 }
 
-/// What users see: a line for each name, and the snapshots.
+/// What users see of a union: a line for each name, and the snapshots.
 fn seen(scene: &Scene) -> String {
+    format!("{}\n{}\n", seen_tree(&scene.union), scene.tell("snapshots", &[]).unwrap())
+}
+
+/// What users see of a file system: a line for each name.
+fn seen_tree(file_system: &FileSystemRef) -> String {
     let mut lines = Vec::new();
     let mut first_names: HashMap<InodeNumber, String> = HashMap::new();
-    let mut open = vec![(String::new(), scene.union.root())];
+    let mut open = vec![(String::new(), file_system.root())];
     while let Some((path, directory)) = open.pop() {
-        for entry in list(&scene.union, &path) {
+        for entry in list(file_system, &path) {
             let path = format!("{path}/{entry}");
             let vnode = directory.lookup(&server(), name(&entry)).unwrap().vnode;
             let Attributes { kind, mode, uid, nlink, ino, .. } = vnode.getattr(&server()).unwrap();
@@ -158,8 +244,7 @@ fn seen(scene: &Scene) -> String {
         }
     }
     lines.sort();
-    lines.push(scene.tell("snapshots", &[]).unwrap());
-    lines.join("\n") + "\n"
+    lines.join("\n")
 }
 
 /// Writes an image: what users see, then each branch.
@@ -193,6 +278,58 @@ fn images_of_each_version_show_what_they_did_and_stay() {
     }
 }
 
+/// Returns a fork that has its changes in the first of these file systems.
+fn fork(file_systems: &[FileSystemRef]) -> Fork {
+    Fork::new(file_systems[0].clone(), file_systems[1].clone()).unwrap()
+}
+
+/// Commits whatever others have changed: what is restored from an image is as new.
+fn commit(fork: &Fork) -> bool {
+    fork.commit(&CommitOptions { since: Timestamp::now(), force: true }).is_ok()
+}
+
+/// What users saw in a fork, and its file systems, the commit of which was stopped when some of it was done.
+fn written_fork() -> (String, Vec<FileSystemRef>) {
+    let begun = branches();
+    fork(&begun).hold(true).unwrap();
+    {
+        let union = fork(&begun).file_system();
+        let root = union.root();
+        write(&root, "changed", b"new");
+        root.unlink(&server(), name("removed")).unwrap();
+        root.rename(&server(), name("moved"), &at(&union, "d").unwrap(), name("here"), RenameMode::Replace).unwrap();
+        set_mode(&union, "named");
+        write(&root, "new", b"new");
+    }
+    let (expected, image) = (seen_tree(&fork(&begun).file_system()), begun.iter().map(dump).collect::<String>());
+    let stopped = (1..1_000).find_map(|call| {
+        let (restored, interrupted) = (restore(&image), Interrupted::default());
+        let below = stack(interrupted.clone(), restored[1].clone());
+        interrupted.stop(call, true);
+        assert!(!commit(&Fork::new(restored[0].clone(), below).unwrap()), "it is over before it is stopped");
+        let is_begun = at(&restored[0], ".wh..wh.plyfs/commit").is_ok();
+        (is_begun && at(&restored[1], "d/here").is_ok() && at(&restored[1], "removed").is_ok()).then_some(restored)
+    });
+    (expected, stopped.unwrap())
+}
+
+#[test]
+fn image_of_a_fork_stays_and_its_commit_is_finished() {
+    if std::env::var_os("PLYFS_WRITE_IMAGE").is_some() {
+        let (expected, written) = written_fork();
+        std::fs::write(path(FORK), expected + "\n" + &written.iter().map(dump).collect::<String>()).unwrap();
+    }
+    let text = std::fs::read_to_string(path(FORK)).unwrap();
+    let expected = text[..text.find("file-system ").unwrap()].strip_suffix('\n').unwrap();
+    let restored = restore(&text);
+    let state = || restored.iter().map(dump).collect::<String>();
+    let before = state();
+    seen_tree(&fork(&restored).file_system());
+    assert_eq!(state(), before, "opening it has changed it");
+    assert!(commit(&fork(&restored)));
+    assert_eq!(seen_tree(&restored[1]), expected);
+}
+
 /// What the check finds in the branches.
 fn problems(branches: &[FileSystemRef]) -> Vec<String> {
     let branch = |(index, mode): (usize, _)| Branch {
@@ -206,6 +343,17 @@ fn problems(branches: &[FileSystemRef]) -> Vec<String> {
     })
     .unwrap();
     found
+}
+
+/// As documented in docs/formats/union-branch.md.
+#[test]
+fn documented_record_of_files_in_use_is_that_of_the_image() {
+    const FORMAT_DOCUMENTATION: &str =
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/union-branch.md"));
+    let documented = FORMAT_DOCUMENTATION.split("```\n").find(|block| block.starts_with("plyfs kept 1\n")).unwrap();
+    let branches = restore(&std::fs::read_to_string(path("union-stopped-snapshot")).unwrap());
+    let record = contents(&at(&branches[0], ".wh..wh.plyfs/work/kept.1").unwrap(), &server());
+    assert_eq!((documented.as_bytes(), documented.len()), (&record[..], 55));
 }
 
 /// What a union of the present version changes, it writes in the present form; nothing of the former is lost.
