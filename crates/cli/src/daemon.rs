@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::{Deserialize, Serialize};
 
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{self, Exit, Failure, Outcome};
 
 /// The process in which [`fork_server`] returned.
 pub(crate) enum ForkSide {
@@ -97,7 +97,7 @@ fn await_report(reader: OwnedFd) -> Outcome {
     match serde_json::from_slice(&bytes) {
         Ok(StartupReport::Usable) if read.is_ok() => Ok(()),
         Ok(StartupReport::Failed { number, message, excerpt }) => {
-            Err(Failure { exit: Exit::from_number(number).unwrap_or(Exit::Failure), message, excerpt })
+            Err(Failure { exit: exit::from_number(number).unwrap_or(Exit::Failure), message, excerpt })
         }
         _ => Err(Failure::new(
             Exit::Died,

@@ -1,41 +1,6 @@
-//! The exit codes of the command, in one table, and the failure that carries one up to `main`.
+//! The exit codes of the command, in one table, and how the failures that carry them end the process.
 
-use std::fmt;
-
-/// The reason why the command ended. The numbers are stable: a code is never reused for another reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// Success.
-    Success,
-    /// A command of `plyfs shell` failed, a check found something, or another failure without a code of its own.
-    Failure,
-    /// The command line is invalid.
-    Usage,
-    /// The stack expression has a syntax error.
-    Expression,
-    /// The expression names a kind, layer or option that does not exist, or gives an option an invalid value.
-    Unknown,
-    /// A base or layer cannot be opened.
-    Stack,
-    /// The mount point is missing or not a directory.
-    MountPoint,
-    /// The mount point is already a mount of Plyfs.
-    Mounted,
-    /// FUSE is not available.
-    NoFuse,
-    /// The user lacks permission.
-    Permission,
-    /// The mount failed for another reason.
-    Mount,
-    /// No such mount exists.
-    NoMount,
-    /// The mount or a branch is in use.
-    Busy,
-    /// The server of a mount does not answer.
-    NoAnswer,
-    /// The server ended before the mount was usable.
-    Died,
-}
+pub use stack::command::{Exit, Failure, Outcome};
 
 /// One line of the table.
 pub struct Row {
@@ -103,16 +68,9 @@ pub mod run_command {
     }
 }
 
-impl Exit {
-    /// Returns the exit status of the process.
-    pub fn number(self) -> u8 {
-        TABLE.iter().find(|row| row.exit == self).map_or(1, |row| row.number)
-    }
-
-    /// Returns the code with that number.
-    pub fn from_number(number: u8) -> Option<Exit> {
-        TABLE.iter().find(|row| row.number == number).map(|row| row.exit)
-    }
+/// Returns the code with this number.
+pub fn from_number(number: u8) -> Option<Exit> {
+    TABLE.iter().find(|row| row.exit.number() == number).map(|row| row.exit)
 }
 
 /// Returns the table as text, for `--help` and the man pages.
@@ -124,81 +82,6 @@ pub fn table() -> String {
     text
 }
 
-/// A failed command: the code, and one line that names the cause and the remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// The code to end with.
-    pub exit: Exit,
-    /// Cause and remedy, in one line.
-    pub message: String,
-    /// The location in the expression that the message refers to: two more lines.
-    pub excerpt: Option<String>,
-}
-
-/// The result of a command.
-pub type Outcome<T = ()> = Result<T, Failure>;
-
-impl Failure {
-    /// Returns a failure without an excerpt.
-    pub fn new(exit: Exit, message: impl fmt::Display) -> Self {
-        Failure { exit, message: one_line(&message.to_string()), excerpt: None }
-    }
-
-    /// Returns a failure that was already reported where it happened.
-    pub fn silent(exit: Exit) -> Self {
-        Failure { exit, message: String::new(), excerpt: None }
-    }
-
-    /// Returns whether nothing is left to report.
-    pub fn is_silent(&self) -> bool {
-        self.message.is_empty()
-    }
-
-    /// Returns the failure with an excerpt below its message.
-    pub fn with_excerpt(mut self, excerpt: String) -> Self {
-        self.excerpt = Some(excerpt);
-        self
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.message)?;
-        match &self.excerpt {
-            Some(excerpt) => write!(formatter, "\n{}", indented(excerpt)),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Failure {
-    /// Returns the failure for a message whose first line names the failure, and whose other lines show it.
-    pub fn from_lines(exit: Exit, message: &str) -> Self {
-        match message.split_once('\n') {
-            Some((first, rest)) => Failure::new(exit, first).with_excerpt(rest.trim_end().to_owned()),
-            None => Failure::new(exit, message),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
-
-/// Replaces line breaks, so that messages stay on one line even where they quote a name that contains one.
-fn one_line(message: &str) -> String {
-    let mut line = String::new();
-    for character in message.chars() {
-        match character {
-            _ if character.is_control() => line.extend(character.escape_default()),
-            _ => line.push(character),
-        }
-    }
-    line
-}
-
-fn indented(excerpt: &str) -> String {
-    excerpt.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,10 +90,10 @@ mod tests {
     fn numbers_are_unique_and_ordered_and_convert_back() {
         for (index, row) in TABLE.iter().enumerate() {
             assert_eq!(usize::from(row.number), index);
-            assert_eq!(Exit::from_number(row.number), Some(row.exit));
+            assert_eq!(from_number(row.number), Some(row.exit));
             assert_eq!(row.exit.number(), row.number);
         }
-        assert_eq!(Exit::from_number(200), None);
+        assert_eq!(from_number(200), None);
     }
 
     #[test]
@@ -223,10 +106,5 @@ mod tests {
         let written: Vec<&str> =
             page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| code")).collect();
         assert_eq!(written, rows, "docs/exit-codes.md differs from the table");
-    }
-
-    #[test]
-    fn messages_stay_on_one_line() {
-        assert_eq!(Failure::new(Exit::Failure, "no \n name").to_string(), "no \\n name");
     }
 }

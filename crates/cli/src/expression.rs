@@ -55,10 +55,11 @@ impl Expression {
         self.stack.source.len() == 1 && self.stack.layers.is_empty()
     }
 
-    /// Opens the branches of the union that this is, or, without any layer, the branches that it names.
+    /// Opens the branches that the first layer joins, or, without any layer, the branches that it names.
     pub(crate) fn build_branches(&self) -> Outcome<Vec<OpenBranch>> {
         let branches = registry().build_branches(&self.stack).ok_or_else(|| {
-            let message = "this is no union; name its branches, or the stack as it is mounted";
+            let message =
+                "the first layer of this stack joins no branches; name the branches, or the stack as it is mounted";
             Failure::new(Exit::Expression, message)
         })?;
         branches.map_err(|error| failure(&error, &self.text))
@@ -104,7 +105,7 @@ fn failure(error: &BuildError, text: &str) -> Failure {
     let exit = match &error.problem {
         BuildProblem::Option(option) if option.is_in_use() => Exit::Busy,
         BuildProblem::Syntax(_) | BuildProblem::SeveralBranches | BuildProblem::ModeOfOnlyBranch(_) => Exit::Expression,
-        BuildProblem::UnknownBase(_)
+        BuildProblem::UnknownBase { .. }
         | BuildProblem::NoPath(_)
         | BuildProblem::UnknownLayer { .. }
         | BuildProblem::Description(_)

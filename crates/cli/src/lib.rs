@@ -2,6 +2,7 @@
 //! [`main`]; `plyfs-tools` uses the command line.
 
 pub mod arguments;
+pub mod command_line;
 pub mod exit;
 pub mod options;
 pub mod output;
@@ -20,4 +21,5 @@ mod runtime_directory;
 mod shell;
 
 pub use program::{main, main_with};
+pub use stack::command::{self, clap};
 pub use stack::{Kind, Registry};

@@ -9,8 +9,10 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use stack::Registry;
 
-use crate::arguments::{Arguments, Command, Helper};
+use crate::arguments::{Command, Helper};
+use crate::command_line::{self, Invocation};
 use crate::commands;
+use crate::commands::layer_host::LayerHost;
 use crate::exit::{self, Failure, Outcome, mount_helper, run_command};
 use crate::registry;
 
@@ -22,18 +24,23 @@ pub fn main() -> ExitCode {
 /// Runs as [`main`], with the kinds of layers in a registry: those of Plyfs, and others. To be called once in a process, before it
 /// starts a thread.
 pub fn main_with(registry: Registry) -> ExitCode {
-    registry::set(registry);
+    let registry = registry::set(registry);
     let words: Vec<OsString> = std::env::args_os().collect();
-    if is_helper_call(&words) {
+    let is_helper = is_helper_call(&words);
+    if let Err(failure) = command_line::check(registry) {
+        return finish(Err(failure), if is_helper { mount_helper::number } else { exit::Exit::number });
+    }
+    if is_helper {
         return match Helper::try_parse_from(&words) {
             Ok(arguments) => finish(commands::mount::run_helper(&arguments), mount_helper::number),
             Err(error) => refuse(&error, mount_helper::number(exit::Exit::Usage)),
         };
     }
-    match Arguments::try_parse_from(&words) {
-        Ok(Arguments { command: Command::Run(arguments) }) => commands::run::run(&arguments)
+    match command_line::parse(registry, &words) {
+        Ok(Invocation::Own(Command::Run(arguments))) => commands::run::run(&arguments)
             .map_or_else(|failure| finish(Err(failure), run_command::number), ExitCode::from),
-        Ok(arguments) => finish(run(&arguments.command), exit::Exit::number),
+        Ok(Invocation::Own(command)) => finish(run(&command), exit::Exit::number),
+        Ok(Invocation::Layer(command, arguments)) => finish((command.run)(&arguments, &LayerHost), exit::Exit::number),
         Err(error) if words.get(1).is_some_and(|word| word == "run") => {
             refuse(&error, run_command::number(exit::Exit::Usage))
         }
@@ -50,8 +57,6 @@ fn run(command: &Command) -> Outcome {
         Command::Top(arguments) => commands::top::run(arguments),
         Command::LogLevel(arguments) => commands::log_level::run(arguments),
         Command::Control(arguments) => commands::control::run(arguments),
-        Command::Union(command) => commands::union::run(command),
-        Command::Snapshot(command) => commands::snapshot::run(command),
         Command::Run(arguments) => commands::run::run(arguments).map(drop),
         Command::Explain(arguments) => commands::explain::run(arguments),
         Command::Layers(arguments) => commands::layers::run(arguments),
@@ -117,7 +122,10 @@ mod tests {
 
     #[test]
     fn messages_of_the_parser_become_one_line() {
-        let message = |words: &[&str]| one_line(&Arguments::try_parse_from(words).unwrap_err().to_string());
+        let message = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            one_line(&command_line::parse(registry::registry(), &words).unwrap_err().to_string())
+        };
         assert_eq!(
             message(&["plyfs", "mount", "mem:"]),
             "the following required arguments were not provided: <MOUNTPOINT>; --help tells the usage"

@@ -1,10 +1,11 @@
 //! A kind of layer as stack builders see it: its name, what it does, its options, and how to stack it.
 
-use std::fmt;
-use std::sync::Arc;
-
 use vnode::FileSystemRef;
 
+use crate::branch::{Branch, BranchOpener};
+#[cfg(feature = "commands")]
+use crate::command::LayerCommand;
+use crate::control::ControlSpecification;
 use crate::options::{OptionError, OptionSpecification, Options};
 
 /// Registration of a kind of layer.
@@ -16,7 +17,12 @@ pub struct Kind {
     pub summary: &'static str,
     /// Options that the layer takes.
     pub options: &'static [OptionSpecification],
-    pub(crate) build: Build,
+    /// Control commands that the running layer accepts. Default: none.
+    pub controls: &'static [ControlSpecification],
+    /// Commands that the layer adds to the command line. Default: none.
+    #[cfg(feature = "commands")]
+    pub commands: &'static [LayerCommand],
+    build: Build,
 }
 
 impl Kind {
@@ -27,24 +33,53 @@ impl Kind {
         options: &'static [OptionSpecification],
         build: fn(&[Pair], FileSystemRef) -> Result<FileSystemRef, OptionError>,
     ) -> Self {
-        Self { name, summary, options, build: Build::Over(build) }
+        Self::new(name, summary, options, Build::Over(build))
     }
 
     /// Returns the registration of a fan-out layer. `build` gets the layer's options as for [`Kind::over`], its branches, the labels of missing
-    /// branches, and the opener of later ones.
+    /// branches, and the opener of later ones. It should accept the control command [`BRANCHES_COMMAND`].
     pub const fn joining(
         name: &'static str,
         summary: &'static str,
         options: &'static [OptionSpecification],
         build: Join,
     ) -> Self {
-        Self { name, summary, options, build: Build::Joining(build) }
+        Self::new(name, summary, options, Build::Joining(build))
+    }
+
+    const fn new(
+        name: &'static str,
+        summary: &'static str,
+        options: &'static [OptionSpecification],
+        build: Build,
+    ) -> Self {
+        Self {
+            name,
+            summary,
+            options,
+            controls: &[],
+            #[cfg(feature = "commands")]
+            commands: &[],
+            build,
+        }
+    }
+
+    /// Lists the control commands that the running layer accepts, by which its `control` checks what it receives
+    /// ([`ControlSpecification::check`]).
+    pub const fn with_controls(self, controls: &'static [ControlSpecification]) -> Self {
+        Self { controls, ..self }
+    }
+
+    /// Adds commands to the command line: `plyfs NAME …` for each, where plyfs is the program that registers the layer.
+    #[cfg(feature = "commands")]
+    pub const fn with_commands(self, commands: &'static [LayerCommand]) -> Self {
+        Self { commands, ..self }
     }
 }
 
 /// Constructor of a layer over its lower file systems.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Build {
+enum Build {
     /// Constructor over one file system.
     Over(fn(&[Pair], FileSystemRef) -> Result<FileSystemRef, OptionError>),
     /// Constructor over any number of branches.
@@ -57,40 +92,8 @@ pub type Join = fn(&[Pair], Vec<Branch>, Vec<String>, Option<BranchOpener>) -> R
 /// Key and value of an option, as in a stack expression.
 pub type Pair = (String, String);
 
-/// A lower tree of a fan-out layer.
-#[derive(Clone)]
-pub struct Branch {
-    /// File system of the branch.
-    pub file_system: FileSystemRef,
-    /// Access mode of the branch, if one was given.
-    pub mode: Option<BranchMode>,
-    /// Stack expression of the branch, which names it in messages and identifies it after a restart.
-    pub label: String,
-}
-
-/// Opens a branch given as in a stack expression, such as `/srv/new=ro`; the error describes the problem.
-pub type BranchOpener = Arc<dyn Fn(&str) -> Result<Branch, String> + Send + Sync>;
-
-/// Access that a fan-out layer has to a branch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BranchMode {
-    /// Read and write, including the creation of objects.
-    ReadWrite,
-    /// Read only.
-    ReadOnly,
-    /// Read and modify existing objects, but create none.
-    NoCreate,
-}
-
-impl fmt::Display for BranchMode {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::ReadWrite => "rw",
-            Self::ReadOnly => "ro",
-            Self::NoCreate => "nc",
-        })
-    }
-}
+/// Control command by which fan-out layers list their branches, one a line, so that the status of a mount shows them.
+pub const BRANCHES_COMMAND: &str = "branches";
 
 /// Key of the option that says what happens without some of the branches.
 const MISSING: &str = "missing";

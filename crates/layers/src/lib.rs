@@ -30,18 +30,26 @@ mod view_rules;
 #[cfg(feature = "union")]
 mod views;
 
+mod branch;
+#[cfg(feature = "commands")]
+pub mod command;
+mod control;
 pub mod copies;
 #[cfg(any(feature = "audit", feature = "map"))]
 mod globs;
 #[cfg(any(feature = "audit", feature = "fist", feature = "map", feature = "readonly", feature = "union"))]
 mod ioctl;
 mod kind;
+#[cfg(feature = "union")]
+mod printable;
 #[cfg(any(feature = "audit", feature = "faulty"))]
 mod rules;
 #[cfg(any(feature = "audit", feature = "map"))]
 mod users;
 
-pub use kind::{Branch, BranchMode, BranchOpener, Join, Kind, Pair, Synopsis};
+pub use branch::{Branch, BranchMode, BranchOpener};
+pub use control::{ControlArgument, ControlArguments, ControlFailure, ControlSpecification};
+pub use kind::{BRANCHES_COMMAND, Join, Kind, Pair, Synopsis};
 pub use options::{OptionError, OptionProblem, OptionSpecification, Refusal};
 
 /// Returns the registrations of all layers in this build, sorted by name.

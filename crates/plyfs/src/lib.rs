@@ -12,7 +12,7 @@
 //! # Ok::<(), plyfs::Error>(())
 //! ```
 //!
-//! [`Stack::mount`] mounts the same stack for all programs. A [`Registry`] adds layers of a program's own. Everything else that
+//! [`Stack::mount`] mounts the same stack for all programs. A [`Registry`] adds layers and bases of a program's own. Everything else that
 //! can be done with a stack is an operation of [`vnode`], which this crate re-exports as it does [`layers`], for the options of a
 //! layer, and [`fuse`], for the options of a mount.
 //!
@@ -27,6 +27,7 @@ mod tree;
 mod walk;
 
 pub use self::stack::Stack;
+pub use ::stack::kinds::{BaseError, BaseKind};
 pub use ::stack::{BuildError, BuildProblem, Kind, Registry};
 pub use bases::dir::restore_thread_credentials;
 pub use caller::own_caller;

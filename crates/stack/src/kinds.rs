@@ -7,7 +7,7 @@ use std::sync::Arc;
 use vnode::FileSystemRef;
 
 /// A kind of base.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct BaseKind {
     /// The word before the colon.
     pub name: &'static str,
@@ -18,6 +18,23 @@ pub struct BaseKind {
     /// Set if the location is a path, which is made absolute before anything is opened.
     pub location_is_path: bool,
     pub(crate) open: fn(&OsStr) -> Result<FileSystemRef, BaseError>,
+}
+
+impl BaseKind {
+    /// Returns a kind of base whose locations are not paths. `open` gets what follows the colon.
+    pub const fn new(
+        name: &'static str,
+        location: &'static str,
+        summary: &'static str,
+        open: fn(&OsStr) -> Result<FileSystemRef, BaseError>,
+    ) -> Self {
+        Self { name, location, summary, location_is_path: false, open }
+    }
+
+    /// Declares that locations are paths: a location is required, and relative ones begin at the working directory.
+    pub const fn with_paths(self) -> Self {
+        Self { location_is_path: true, ..self }
+    }
 }
 
 /// Reason why a base cannot be opened.
@@ -32,30 +49,11 @@ pub enum BaseError {
 /// Kind of base that a plain path denotes.
 pub const DIRECTORY: &str = "dir";
 
-/// Returns all kinds of bases of this build, by name.
-pub const fn bases() -> &'static [BaseKind] {
-    &[
-        BaseKind {
-            name: DIRECTORY,
-            location: "PATH",
-            summary: "a directory; a plain path means the same",
-            location_is_path: true,
-            open: directory,
-        },
-        BaseKind {
-            name: "mem",
-            location: "[OPTION=VALUE,...]",
-            summary: "in memory, empty at first and gone at the end",
-            location_is_path: false,
-            open: memory,
-        },
-    ]
-}
-
-/// Returns the kind of base with this name.
-pub fn base(name: &str) -> Option<&'static BaseKind> {
-    bases().iter().find(|kind| kind.name == name)
-}
+/// Kinds of bases that Plyfs has, sorted by name.
+pub(crate) const BASES: &[BaseKind] = &[
+    BaseKind::new(DIRECTORY, "PATH", "a directory; a plain path means the same", directory).with_paths(),
+    BaseKind::new("mem", "[OPTION=VALUE,...]", "in memory, empty at first and gone at the end", memory),
+];
 
 fn directory(location: &OsStr) -> Result<FileSystemRef, BaseError> {
     use bases::dir::{DirectoryFileSystem, Options};

@@ -3,10 +3,11 @@
 //! An expression names a base and the layers on it, bottom first, as in a shell pipeline: `/srv/data | audit |
 //! readonly`. [`syntax`] parses the text into a tree that records the column of every word, and writes it back;
 //! [`build()`] opens the bases and stacks the layers on them; [`explain()`] describes the result. A
-//! [`Registry`] adds kinds of layers that Plyfs does not have.
+//! [`Registry`] adds kinds of layers and bases that Plyfs does not have.
 
 mod build;
 mod explain;
+pub mod fork;
 pub mod kinds;
 mod registry;
 pub mod suggest;
@@ -17,11 +18,8 @@ pub use build::{
     BuildError, BuildProblem, build, build_description, build_descriptions, build_directory, fan_out, merge_barrier,
 };
 pub use explain::explain;
-pub use layers::fork::{
-    Change, CommitError, CommitOptions, Committed, Conflict, Difference, Fork, to_json as differences_to_json,
-};
-pub use layers::union::{
-    CheckError, CheckOptions, Finding, attributes_of_marks, check as check_union, only_described, remove_tree,
-};
-pub use layers::{Branch as OpenBranch, Kind, Refusal};
+#[cfg(feature = "commands")]
+pub use layers::command;
+pub use layers::union::only_described;
+pub use layers::{BRANCHES_COMMAND, Branch as OpenBranch, ControlFailure, ControlSpecification, Kind};
 pub use registry::Registry;

@@ -1,30 +1,36 @@
-//! The kinds of layers that an expression can name.
+//! The kinds of layers and bases that an expression can name.
 
 use std::sync::Arc;
 
 use layers::Kind;
 
-/// The kinds of layers that an expression can name: those of Plyfs, and others that a program adds.
+use crate::kinds::{BASES, BaseKind};
+
+/// The kinds of layers and bases that an expression can name: those of Plyfs, and others that a program adds.
 #[derive(Clone, Debug)]
 pub struct Registry {
     /// Sorted by name.
     layers: Arc<[Kind]>,
+    /// Sorted by name.
+    bases: Arc<[BaseKind]>,
 }
 
 impl Default for Registry {
     /// Returns the kinds that Plyfs has.
     fn default() -> Self {
-        Registry { layers: layers::kinds().into() }
+        Registry { layers: layers::kinds().into(), bases: BASES.into() }
     }
 }
 
 impl Registry {
     /// Adds a kind of layer. Replaces one of the same name.
     pub fn with_layer(self, kind: Kind) -> Self {
-        let mut layers: Vec<Kind> = self.layers.iter().filter(|other| other.name != kind.name).copied().collect();
-        layers.push(kind);
-        layers.sort_by_key(|kind| kind.name);
-        Registry { layers: layers.into() }
+        Registry { layers: with(&self.layers, kind, |kind| kind.name), ..self }
+    }
+
+    /// Adds a kind of base, written as `name:location`. Replaces one of the same name.
+    pub fn with_base(self, kind: BaseKind) -> Self {
+        Registry { bases: with(&self.bases, kind, |kind| kind.name), ..self }
     }
 
     /// Returns all kinds of layers, sorted by name.
@@ -36,4 +42,22 @@ impl Registry {
     pub fn layer(&self, name: &str) -> Option<&Kind> {
         self.layers.iter().find(|kind| kind.name == name)
     }
+
+    /// Returns all kinds of bases, sorted by name.
+    pub fn bases(&self) -> &[BaseKind] {
+        &self.bases
+    }
+
+    /// Returns the kind of base with this name.
+    pub fn base(&self, name: &str) -> Option<&BaseKind> {
+        self.bases.iter().find(|kind| kind.name == name)
+    }
+}
+
+/// Adds a kind to others, in place of one of the same name.
+fn with<K: Copy>(others: &[K], added: K, name: impl Fn(&K) -> &'static str) -> Arc<[K]> {
+    let mut kinds: Vec<K> = others.iter().filter(|other| name(other) != name(&added)).copied().collect();
+    kinds.push(added);
+    kinds.sort_by_key(name);
+    kinds.into()
 }

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
-use plyfs_cli::arguments::{Arguments, Completions, Helper, Man};
+use plyfs_cli::arguments::{Completions, Helper, Man};
+use plyfs_cli::command_line;
 use plyfs_cli::exit::{Exit, Failure, Outcome};
 use plyfs_cli::output::{print, report};
 use plyfs_cli::{Kind, Registry};
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
 /// Prints the completion script.
 fn completions(arguments: &Completions) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Arguments::command(), "plyfs", &mut script);
+    clap_complete::generate(arguments.shell, &mut command_line::command(&Registry::default()), "plyfs", &mut script);
     print(&String::from_utf8_lossy(&script))
 }
 
@@ -51,11 +52,12 @@ fn man(arguments: &Man) -> Outcome {
     let directory = &arguments.directory;
     let written = fs::create_dir_all(directory).and_then(|()| {
         // The page of the command `help` would only repeat the other pages.
-        clap_mangen::generate_to(Arguments::command().disable_help_subcommand(true), directory)?;
+        let registry = Registry::default();
+        clap_mangen::generate_to(command_line::command(&registry).disable_help_subcommand(true), directory)?;
         let mut page = Vec::new();
         clap_mangen::Man::new(Helper::command()).section("8").render(&mut page)?;
         fs::write(directory.join("mount.plyfs.8"), page)?;
-        Registry::default().layers().iter().try_for_each(|kind| {
+        registry.layers().iter().try_for_each(|kind| {
             fs::write(directory.join(format!("plyfs-layer-{}.7", kind.name)), layer_page(kind).render())
         })
     });
@@ -65,7 +67,7 @@ fn man(arguments: &Man) -> Outcome {
     })
 }
 
-/// Returns the man page of a layer: what it does, and its options as the layer specifies them.
+/// Returns the man page of a layer: what it does, its options and its control commands, as the layer specifies them.
 fn layer_page(kind: &Kind) -> Roff {
     let name = format!("plyfs-layer-{}", kind.name);
     let synopsis = kind.synopsis();
@@ -81,7 +83,18 @@ fn layer_page(kind: &Kind) -> Roff {
         page.control("TP", []).text([bold(option.key), roman("="), italic(option.value)]);
         page.text([roman(option.summary)]);
     }
-    page.control("SH", ["SEE ALSO"]).text([bold("plyfs"), roman("(1), "), bold("plyfs-layers"), roman("(1)")]);
+    if !kind.controls.is_empty() {
+        page.control("SH", ["CONTROL COMMANDS"]);
+        page.text([bold("plyfs control"), italic(" MOUNTPOINT "), bold(kind.name), italic(" COMMAND")]);
+    }
+    for control in kind.controls {
+        page.control("TP", []).text([bold(control.to_string())]);
+        page.text([roman(control.summary)]);
+    }
+    let commands = kind.commands.iter().map(|command| format!("plyfs-{}", command.name));
+    let mut related = vec![bold("plyfs"), roman("(1), "), bold("plyfs-layers"), roman("(1)")];
+    related.extend(commands.flat_map(|page| [roman(", "), bold(page), roman("(1)")]));
+    page.control("SH", ["SEE ALSO"]).text(related);
     page
 }
 

@@ -13,6 +13,8 @@ pub(crate) fn run(arguments: &Control) -> Outcome {
         Ok((key.to_owned(), value.to_owned()))
     };
     let pairs = arguments.arguments.iter().map(pair).collect::<Outcome<_>>()?;
-    let response = send_command(&find_running(&arguments.mount_point)?, &arguments.layer, &arguments.command, pairs)?;
+    let (target, command) = (arguments.layer.clone(), arguments.command.clone());
+    let command = vnode::Control { target, command, arguments: pairs };
+    let response = send_command(&find_running(&arguments.mount_point)?, command)?;
     if response.is_empty() { Ok(()) } else { print(&format!("{}\n", response.trim_end())) }
 }

@@ -1,4 +1,4 @@
-//! `plyfs layers`: the layers that a stack can have, and the options of each.
+//! `plyfs layers`: the layers that a stack can have, with the options, control commands and commands of each.
 
 use stack::{BuildProblem, Kind};
 
@@ -32,7 +32,7 @@ fn list(layers: &[Kind]) -> String {
     format!("{}\n", table.trim_fmt())
 }
 
-/// Returns what a layer does, how it is written in a stack, and a line for each of its options.
+/// Returns what a layer does, how it is written in a stack, and a line for each of its options and control commands.
 fn describe(kind: &Kind) -> String {
     let mut text = format!("{}: {}\n\n  {}\n", kind.name, kind.summary, kind.synopsis());
     if !kind.options.is_empty() {
@@ -42,6 +42,16 @@ fn describe(kind: &Kind) -> String {
         }
         text.push_str(&format!("\n{}\n", table.trim_fmt()));
     }
+    if !kind.controls.is_empty() {
+        let mut table = plain_table();
+        for control in kind.controls {
+            table.add_row([control.to_string(), control.summary.to_owned()]);
+        }
+        text.push_str(&format!("\n  plyfs control MOUNTPOINT {} COMMAND\n\n{}\n", kind.name, table.trim_fmt()));
+    }
+    for command in kind.commands {
+        text.push_str(&format!("\n  plyfs {} --help\n", command.name));
+    }
     text
 }
 
@@ -50,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_option_of_a_layer_is_described() {
+    fn every_option_and_command_of_a_layer_is_described() {
         for kind in registry().layers() {
             let text = describe(kind);
             assert!(text.starts_with(&format!("{}: {}\n", kind.name, kind.summary)), "{text}");
@@ -59,6 +69,11 @@ mod tests {
                 let form = format!("{}={}", option.key, option.value);
                 assert!(lines.iter().any(|line| line.contains(&form) && line.contains(option.summary)), "{text}");
             }
+            for control in kind.controls {
+                let form = control.to_string();
+                assert!(lines.iter().any(|line| line.contains(&form) && line.contains(control.summary)), "{text}");
+            }
+            assert!(kind.commands.iter().all(|command| text.contains(&format!("plyfs {} ", command.name))), "{text}");
         }
         assert!(list(registry().layers()).lines().count() == registry().layers().len());
     }

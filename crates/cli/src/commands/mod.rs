@@ -4,24 +4,24 @@ pub(crate) mod control;
 pub(crate) mod explain;
 pub(crate) mod fist;
 pub(crate) mod ioctl;
+pub(crate) mod layer_host;
 pub(crate) mod layers;
 pub(crate) mod log_level;
 pub(crate) mod mount;
 pub(crate) mod progress;
 pub(crate) mod run;
 pub(crate) mod shell;
-pub(crate) mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod tools;
 pub(crate) mod top;
 pub(crate) mod umount;
-pub(crate) mod union;
 
 use std::path::Path;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use vnode::Control;
 
 use crate::control::Request;
 use crate::control::client::{self, Mount};
@@ -37,16 +37,10 @@ fn find_running(path: &Path) -> Outcome<Mount> {
     client::find(&mount_point).ok_or_else(|| not_running(&mount_point))
 }
 
-/// Sends a command to the union of the running mount on this path, and returns its answer.
-fn query_union(mount_point: &Path, command: &str, arguments: &[(&str, &str)]) -> Outcome<String> {
-    let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    send_command(&find_running(mount_point)?, "union", command, arguments)
-}
-
 /// Sends a command to a member of a mount's stack, and returns its answer. Shows the progress of the command until then.
-fn send_command(mount: &Mount, target: &str, command: &str, arguments: Vec<(String, String)>) -> Outcome<String> {
-    let (target, name) = (target.to_owned(), command.to_owned());
-    let line = ProgressLine::new(&command.replace('-', " "));
+fn send_command(mount: &Mount, command: Control) -> Outcome<String> {
+    let Control { target, command: name, arguments } = command;
+    let line = ProgressLine::new(&name.replace('-', " "));
     let request = Request::Control { target, name, arguments, follows: true };
     mount.text_with_progress(&request, &mut |objects| line.show(objects))
 }

@@ -79,7 +79,7 @@ pub(crate) struct MountReport {
     pub mount_point: String,
     /// The stack, as a stack expression.
     pub stack: String,
-    /// The current branches of its union, including missing ones.
+    /// The current branches of its fan-out layer, including missing ones.
     pub branches: Vec<String>,
     /// Pid of the server.
     pub pid: u32,

@@ -11,12 +11,13 @@ use vnode::{
 };
 
 use super::event::{self, AuditEvent, Value};
-use super::options::{NAME, Settings};
+use super::options::{CONTROLS, NAME, Settings};
 use super::paths::{LastLocation, Paths};
 use super::refusals::RefusalSettings;
 use super::reporter::Reporter;
 use super::rules::{self, AuditRules, OK, OperationFacts};
 use super::sink::Sink;
+use crate::ControlSpecification;
 use crate::globs::Globs;
 
 /// Reports operations by rules, and refuses some.
@@ -72,6 +73,7 @@ impl Layer for Audit {
     }
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        ControlSpecification::check(CONTROLS, command)?;
         match command.command.as_str() {
             "stats" => {
                 let counts = self.reporter.counts();

@@ -12,23 +12,23 @@ mod reporter;
 mod rules;
 mod sink;
 
-use crate::kind::Build;
 use crate::{Kind, OptionError, OptionProblem};
 pub use layer::Audit;
 
 /// Registration of this layer.
-pub const KIND: Kind = Kind {
-    name: options::NAME,
-    summary: "reports denied and failed accesses, or what its rules say, as lines of JSON",
-    options: options::OPTIONS,
-    build: Build::Over(|pairs, lower| {
+pub const KIND: Kind = Kind::over(
+    options::NAME,
+    "reports denied and failed accesses, or what its rules say, as lines of JSON",
+    options::OPTIONS,
+    |pairs, lower| {
         let audit = create(pairs)?;
         if audit.needs_paths() && lower.root().path().is_err() {
             return Err(unsupported_paths_error(pairs));
         }
         Ok(vnode::layer::stack(audit, lower))
-    }),
-};
+    },
+)
+.with_controls(options::CONTROLS);
 
 /// Creates the layer and opens its file.
 ///

@@ -1,4 +1,4 @@
-//! The name of `audit` and its options.
+//! The name of `audit`, its options and its control commands.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,16 @@ use super::refusals::{ProtectedPaths, RefusalSettings};
 use super::reporter::Reporter;
 use super::rules::AuditRules;
 use super::sink::{SYSLOG_SOCKET, Sink};
+use crate::control::ControlSpecification;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::rules::{self, RuleSource};
 
 pub(crate) const NAME: &str = "audit";
+
+pub(crate) const CONTROLS: &[ControlSpecification] = &[
+    ControlSpecification::new("stats", &[], "print the number of lines written, dropped, unwritten and waiting"),
+    ControlSpecification::new("reopen", &[], "close the file and open it again by its name, after it was renamed"),
+];
 
 pub(crate) const OPTIONS: &[OptionSpecification] = &[
     OptionSpecification {

@@ -39,13 +39,19 @@ use vnode::{
     OpenFileRef, OpenFlags, Promises, RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
-use crate::OptionError;
+use crate::{ControlSpecification, OptionError};
 use hooks::Hook;
 use invocation::Forward;
 use layer::{FistLayer, ObjectState};
 use members::CollapsedMembers;
 use module::LoadedModule;
 use outcome::Outcome;
+
+/// Control commands of every FiST module.
+const CONTROLS: &[ControlSpecification] = &[
+    ControlSpecification::new("reload", &[], "read the program again"),
+    ControlSpecification::new("ioctls", &[], "list the ioctl commands that the program declares, as JSON"),
+];
 
 /// A checked FiST program with its options.
 pub struct Prepared(LoadedModule);
@@ -194,8 +200,9 @@ impl Layer for FistLayer {
     }
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        ControlSpecification::check(CONTROLS, command)?;
         match command.command.as_str() {
-            "reload" => self.reload(&command.target, &command.arguments),
+            "reload" => self.reload(&command.target),
             "ioctls" => Ok(self
                 .members
                 .load()

@@ -14,10 +14,7 @@ use super::module::LoadedModule;
 
 impl FistLayer {
     /// Rereads a module's program from its file, and runs the new one from then on.
-    pub(crate) fn reload(&self, kind: &str, arguments: &[(String, String)]) -> Result<String, ControlError> {
-        if let Some((key, _)) = arguments.first() {
-            return Err(ControlError::BadArgument(format!("`reload` takes no argument `{key}`; leave it out")));
-        }
+    pub(crate) fn reload(&self, kind: &str) -> Result<String, ControlError> {
         let refused = ControlError::Refused;
         let members = self.members.load_full();
         let Some(index) = members.modules.iter().position(|module| module.kind == kind) else {

@@ -8,7 +8,8 @@ use vnode::{AllocateMode, Caller, Control, ControlError, Errno, Needs, OpenFileR
 
 use super::fault_rules::{FaultEffect, FaultRules};
 use super::gate::OperationGate;
-use super::options::{self, NAME};
+use super::options::{self, CONTROLS, NAME};
+use crate::ControlSpecification;
 
 /// Injects faults into operations by rules. Without a rule, or when switched off, it only forwards.
 #[derive(Debug)]
@@ -92,6 +93,7 @@ impl Layer for Faulty {
     }
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        ControlSpecification::check(CONTROLS, command)?;
         match command.command.as_str() {
             "on" => self.is_on.store(true, Ordering::Release),
             "off" => {

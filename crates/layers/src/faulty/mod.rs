@@ -6,17 +6,17 @@ mod layer;
 mod options;
 mod parse;
 
-use crate::kind::Build;
 use crate::{Kind, OptionError};
 pub use layer::Faulty;
 
 /// Registration of this layer.
-pub const KIND: Kind = Kind {
-    name: options::NAME,
-    summary: "fails, shortens, delays or stops operations, to test the layers above it",
-    options: options::OPTIONS,
-    build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
-};
+pub const KIND: Kind = Kind::over(
+    options::NAME,
+    "fails, shortens, delays or stops operations, to test the layers above it",
+    options::OPTIONS,
+    |pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower)),
+)
+.with_controls(options::CONTROLS);
 
 /// Creates the layer.
 ///

@@ -1,7 +1,8 @@
-//! The name of `faulty` and its options.
+//! The name of `faulty`, its options and its control commands.
 
 use super::fault_rules::FaultRules;
 use super::parse;
+use crate::control::{ControlArguments, ControlSpecification};
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::rules::{self, RuleSource};
 
@@ -42,6 +43,18 @@ pub(crate) const OPTIONS: &[OptionSpecification] = &[
         value: "yes|no",
         summary: "they wait until the rules are changed or switched off",
     },
+];
+
+pub(crate) const CONTROLS: &[ControlSpecification] = &[
+    ControlSpecification::new("on", &[], "switch the rules on"),
+    ControlSpecification::new("off", &[], "switch the rules off, and let stopped operations continue"),
+    ControlSpecification {
+        name: "set",
+        arguments: ControlArguments::Options(OPTIONS),
+        summary: "replace the rules by those that the options define, or by none",
+        failure: None,
+    },
+    ControlSpecification::new("stats", &[], "print the number of operations and faults since the rules were set"),
 ];
 
 /// Builds the rules that the options define.

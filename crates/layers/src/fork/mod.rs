@@ -28,7 +28,7 @@ use crate::union::snapshots::diff;
 use crate::union::state::Union;
 use crate::{Branch, BranchMode, OptionError};
 use commit::Commit;
-pub use diff::{Change, Difference, to_json};
+pub use diff::{Change, Difference, format_differences, to_json};
 use fork_base::ForkBase;
 use journal::Journal;
 pub use outcome::{CommitError, CommitOptions, Committed, Conflict, ForeignChange};

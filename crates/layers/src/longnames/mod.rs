@@ -3,17 +3,16 @@
 mod layer;
 mod options;
 
-use crate::kind::Build;
 use crate::{Kind, OptionError};
 pub use layer::LongNames;
 
 /// Registration of this layer.
-pub const KIND: Kind = Kind {
-    name: options::NAME,
-    summary: "keeps names longer below by a suffix: an example of a name layer",
-    options: options::OPTIONS,
-    build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
-};
+pub const KIND: Kind = Kind::over(
+    options::NAME,
+    "keeps names longer below by a suffix: an example of a name layer",
+    options::OPTIONS,
+    |pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower)),
+);
 
 /// Creates the layer.
 ///

@@ -18,17 +18,16 @@ mod settings;
 mod shown;
 mod view;
 
-use crate::kind::Build;
 use crate::{Kind, OptionError};
 pub use layer::Map;
 
 /// Registration of this layer.
-pub const KIND: Kind = Kind {
-    name: options::NAME,
-    summary: "shows other owners and permissions, hides names, refuses operations",
-    options: options::OPTIONS,
-    build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
-};
+pub const KIND: Kind = Kind::over(
+    options::NAME,
+    "shows other owners and permissions, hides names, refuses operations",
+    options::OPTIONS,
+    |pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower)),
+);
 
 /// Creates the layer.
 ///

@@ -158,7 +158,7 @@ impl fmt::Display for OptionError {
 impl std::error::Error for OptionError {}
 
 /// Joins words, as in `a, b and c`.
-fn all_of(words: &[&str]) -> String {
+pub(crate) fn all_of(words: &[&str]) -> String {
     match words {
         [] => String::new(),
         [only] => (*only).to_owned(),

@@ -6,6 +6,7 @@ mod error;
 
 use std::str::FromStr;
 
+pub(crate) use error::all_of;
 pub use error::{OptionError, OptionProblem, Refusal};
 
 /// An option that a layer takes.

@@ -3,17 +3,13 @@
 mod layer;
 mod options;
 
-use crate::kind::Build;
 use crate::{Kind, OptionError};
 pub use layer::ReadOnly;
 
 /// Registration of this layer.
-pub const KIND: Kind = Kind {
-    name: options::NAME,
-    summary: "refuses every change",
-    options: options::OPTIONS,
-    build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
-};
+pub const KIND: Kind = Kind::over(options::NAME, "refuses every change", options::OPTIONS, |pairs, lower| {
+    Ok(vnode::layer::stack(create(pairs)?, lower))
+});
 
 /// Creates the layer.
 ///

@@ -3,17 +3,16 @@
 mod layer;
 mod options;
 
-use crate::kind::Build;
 use crate::{Kind, OptionError};
 pub use layer::Rot13;
 
 /// Registration of this layer.
-pub const KIND: Kind = Kind {
-    name: options::NAME,
-    summary: "rotates the letters in file data by 13 places: an example of a data layer",
-    options: options::OPTIONS,
-    build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
-};
+pub const KIND: Kind = Kind::over(
+    options::NAME,
+    "rotates the letters in file data by 13 places: an example of a data layer",
+    options::OPTIONS,
+    |pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower)),
+);
 
 /// Creates the layer.
 ///

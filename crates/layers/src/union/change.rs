@@ -8,7 +8,7 @@ use vnode::{AccessMode, Caller, ControlError, Errno, Notifier};
 
 use super::branch::branches::{BranchMember, BranchSlot, assign_modes};
 use super::branch::register::BranchRegister;
-use super::command_arguments::refused;
+use super::control_arguments::refused;
 use super::lookup::revalidation::revalidate_all;
 use super::state::{Node, Union};
 use crate::BranchMode;

@@ -154,7 +154,7 @@ impl FileSystem for UnionFileSystem {
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
         if command.target == NAME {
-            return self.union.command(command);
+            return self.union.control(command);
         }
         for slot in self.union.branches.slots().iter() {
             match slot.member.base.file_system.control(command) {

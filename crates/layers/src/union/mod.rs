@@ -18,15 +18,19 @@
 //! 7. `change`: the set of branches is replaced while no operation is in progress, because of `foreign_changes` too. `recovery`
 //!    finishes what an earlier server has left.
 //! 8. `snapshots`: layers of a branch are frozen, merged and restored.
-//! 9. `commands` to a running union, `file_system`, which creates it from its `options`, and `check`, which examines branches that
+//! 9. `control` of a running union, `file_system`, which creates it from its `options`, and `check`, which examines branches that
 //!    no union has. `crate::fork` builds on all.
+//! 10. `commands` of the command line, clients of a running union.
 
 pub(crate) mod branch;
 pub(crate) mod cache;
 pub(crate) mod change;
 mod check;
-pub(crate) mod command_arguments;
-pub(crate) mod commands;
+#[cfg(feature = "commands")]
+mod commands;
+pub(crate) mod control;
+pub(crate) mod control_arguments;
+mod control_specifications;
 pub(crate) mod copy_up;
 pub(crate) mod file_system;
 mod foreign_changes;
@@ -40,7 +44,6 @@ pub(crate) mod state;
 pub(crate) mod tree_path;
 
 use crate::Kind;
-use crate::kind::Build;
 pub use branch::losses::{Loss, Losses};
 pub use branch::objects::remove_tree;
 pub use branch::only_described::only_described;
@@ -50,9 +53,15 @@ pub use file_system::UnionFileSystem;
 pub use options::create;
 
 /// Registration of this layer.
-pub const KIND: Kind = Kind {
-    name: settings::NAME,
-    summary: "merges branches into one tree; changes go to those that may be written",
-    options: options::OPTIONS,
-    build: Build::Joining(create),
+pub const KIND: Kind = {
+    let kind = Kind::joining(
+        settings::NAME,
+        "merges branches into one tree; changes go to those that may be written",
+        options::OPTIONS,
+        create,
+    )
+    .with_controls(control_specifications::CONTROLS);
+    #[cfg(feature = "commands")]
+    let kind = kind.with_commands(commands::COMMANDS);
+    kind
 };

@@ -11,9 +11,9 @@
 //!
 //! The module is above the union's operations; the rules by which a view is selected are below it, in [`crate::view_rules`].
 
-mod commands;
+mod control;
 mod listing;
 pub(crate) mod merged_directory;
 
-pub(crate) use commands::ViewDefinition;
+pub(crate) use control::ViewDefinition;
 pub(crate) use listing::PerViewListing;

@@ -106,12 +106,42 @@ impl Builder<'_> {
     fn build_tree(&mut self, tree: &BranchTree) -> Result<FileSystemRef, BuildError> {
         match tree {
             BranchTree::Stack(inner) => self.build(inner),
-            BranchTree::Base(base) => build_base(base),
+            BranchTree::Base(base) => self.registry.build_base(base),
         }
     }
 }
 
 impl Registry {
+    fn build_base(&self, base: &Base) -> Result<FileSystemRef, BuildError> {
+        let location = (&*base.location.value, base.location.span);
+        match &base.kind {
+            Some(kind) => self.open_base((&kind.value, kind.span), location),
+            None => self.open_base((kinds::DIRECTORY, base.location.span), location),
+        }
+    }
+
+    /// Opens a base of a kind at a location, each with its location in the expression's text.
+    pub(crate) fn open_base(
+        &self,
+        (name, name_span): (&str, Span),
+        (location, location_span): (&OsStr, Span),
+    ) -> Result<FileSystemRef, BuildError> {
+        let Some(kind) = self.base(name) else {
+            let bases = self.bases().iter().map(|kind| kind.name).collect();
+            return Err(BuildError::new(BuildProblem::UnknownBase { name: name.to_owned(), bases }, name_span));
+        };
+        if kind.location_is_path && location.is_empty() {
+            return Err(BuildError::new(BuildProblem::NoPath(kind.name), name_span));
+        }
+        (kind.open)(location).map_err(|error| {
+            let problem = match error {
+                BaseError::Directory(error) => BuildProblem::Directory(error),
+                BaseError::Location(message) => BuildProblem::Location(message),
+            };
+            BuildError::new(problem, location_span)
+        })
+    }
+
     /// Stacks layers on a file system.
     ///
     /// # Errors
@@ -181,34 +211,6 @@ fn is_fist_program(layer: &Layer) -> bool {
 /// Returns the label of a branch: its expression, without a mode.
 fn label(branch: &Branch) -> String {
     Branch { tree: branch.tree.clone(), mode: None }.to_string()
-}
-
-fn build_base(base: &Base) -> Result<FileSystemRef, BuildError> {
-    match &base.kind {
-        Some(kind) => open(&kind.value, kind.span, &base.location.value, base.location.span),
-        None => open(kinds::DIRECTORY, base.location.span, &base.location.value, base.location.span),
-    }
-}
-
-pub(crate) fn open(
-    name: &str,
-    name_span: Span,
-    location: &OsStr,
-    location_span: Span,
-) -> Result<FileSystemRef, BuildError> {
-    let Some(kind) = kinds::base(name) else {
-        return Err(BuildError::new(BuildProblem::UnknownBase(name.to_owned()), name_span));
-    };
-    if kind.location_is_path && location.is_empty() {
-        return Err(BuildError::new(BuildProblem::NoPath(kind.name), name_span));
-    }
-    (kind.open)(location).map_err(|error| {
-        let problem = match error {
-            BaseError::Directory(error) => BuildProblem::Directory(error),
-            BaseError::Location(message) => BuildProblem::Location(message),
-        };
-        BuildError::new(problem, location_span)
-    })
 }
 
 /// An option's key and value.

@@ -7,7 +7,6 @@ use bases::dir::OpenError;
 use layers::OptionError;
 use layers::options::{OptionProblem, Refusal};
 
-use crate::kinds;
 use crate::suggest;
 use crate::syntax::{Mode, Span, SyntaxError};
 
@@ -26,7 +25,12 @@ pub enum BuildProblem {
     /// The text of the expression is invalid.
     Syntax(crate::syntax::SyntaxProblem),
     /// There is no such kind of base.
-    UnknownBase(String),
+    UnknownBase {
+        /// The name.
+        name: String,
+        /// The kinds that there are.
+        bases: Vec<&'static str>,
+    },
     /// A kind of base that needs a path has none.
     NoPath(&'static str),
     /// There is no such layer.
@@ -97,8 +101,8 @@ impl fmt::Display for BuildProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildProblem::Syntax(problem) => problem.fmt(formatter),
-            BuildProblem::UnknownBase(name) => {
-                let names = || kinds::bases().iter().map(|kind| kind.name);
+            BuildProblem::UnknownBase { name, bases } => {
+                let names = || bases.iter().copied();
                 write!(formatter, "there is no kind of base '{name}'; {}", remedy(name, names))?;
                 write!(formatter, " (a path with a colon in it is written ./{name}:... or in double quotes)")
             }

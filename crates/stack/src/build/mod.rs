@@ -13,7 +13,7 @@ use vnode::FileSystemRef;
 pub use descriptions::{build_description, build_descriptions, fan_out, merge_barrier};
 pub use error::{BuildError, BuildProblem};
 
-use builder::{Builder, open};
+use builder::Builder;
 
 use crate::kinds;
 use crate::registry::Registry;
@@ -32,7 +32,8 @@ pub fn build(stack: &Stack) -> Result<FileSystemRef, BuildError> {
 /// # Errors
 /// If it cannot be opened.
 pub fn build_directory(path: &Path) -> Result<FileSystemRef, BuildError> {
-    open(kinds::DIRECTORY, Span::default(), path.as_os_str(), Span::default())
+    let nowhere = Span::default();
+    Registry::default().open_base((kinds::DIRECTORY, nowhere), (path.as_os_str(), nowhere))
 }
 
 impl Registry {

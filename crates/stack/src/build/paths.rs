@@ -16,7 +16,7 @@ impl Registry {
                 BranchTree::Stack(inner) => self.make_absolute(inner, directory),
                 BranchTree::Base(base) => {
                     let kind = base.kind.as_ref().map_or(kinds::DIRECTORY, |kind| &kind.value);
-                    if kinds::base(kind).is_some_and(|kind| kind.location_is_path) && !base.location.value.is_empty() {
+                    if self.base(kind).is_some_and(|kind| kind.location_is_path) && !base.location.value.is_empty() {
                         base.location.value = directory.join(&base.location.value).into_os_string();
                     }
                 }

@@ -31,7 +31,7 @@ fn basename(path: &str) -> &str {
 }
 
 /// Returns the files below a directory whose names end so.
-fn files_below(directory: &Path, extension: &str) -> Vec<PathBuf> {
+pub(crate) fn files_below(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use fist::ir::Program as IrProgram;
 use fist::target::Target;
 use stack::syntax::LayerName;
+use vnode::Control;
 
 use super::{find_running, print, send_command, tools};
 use crate::arguments::Fist;
@@ -62,7 +63,8 @@ fn reload(mount_point: &Path, description: Option<&str>) -> Outcome {
         };
         return Err(Failure::new(Exit::Usage, message));
     };
-    print(&format!("{}\n", send_command(&server, kind, "reload", Vec::new())?))
+    let reload = Control { target: kind.clone(), command: "reload".to_owned(), arguments: Vec::new() };
+    print(&format!("{}\n", send_command(&server, reload)?))
 }
 
 /// Returns the file names of the FiST programs in a stack.

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use stack::{BRANCHES_COMMAND, ControlFailure, ControlSpecification, Kind};
 use vnode::{Control, ControlError, Errno, FileSystemRef};
 
 use super::job::{MountJob, check_not_mounted};
@@ -19,6 +20,7 @@ use crate::file_size;
 use crate::front_end::{self, MountPoint, ServedMount};
 use crate::logging;
 use crate::options::{self, MountOptions};
+use crate::registry::registry;
 use crate::runtime_directory;
 
 /// A mount that is usable.
@@ -114,12 +116,15 @@ impl RequestHandler for MountContext {
                 Err(failure) => Response::Error(failure.message),
             },
             Request::Control { target, name, arguments, .. } => {
-                match self.file_system.control(&Control { target, command: name.clone(), arguments }) {
+                match self.file_system.control(&Control { target: target.clone(), command: name.clone(), arguments }) {
                     Ok(text) => {
                         self.served.wait_until_visible();
                         Response::Text(text)
                     }
-                    Err(ControlError::Failed(error)) => Response::Error(command_error(&name, error)),
+                    Err(ControlError::Failed(error)) => Response::Error(command_error(&target, &name, error)),
+                    Err(error @ ControlError::UnknownCommand { .. }) if registry().layer(&target).is_some() => {
+                        Response::Error(format!("{error}; to list them: plyfs layers {target}"))
+                    }
                     Err(error) => Response::Error(error.to_string()),
                 }
             }
@@ -128,27 +133,26 @@ impl RequestHandler for MountContext {
 }
 
 /// Returns a message that names what a storage error prevented, and the remedy.
-fn command_error(command: &str, error: Errno) -> String {
-    let what = match command {
-        "snapshot-take" => "the snapshot cannot be taken",
-        "snapshot-restore" => "the union cannot go back to the snapshot",
-        "snapshot-diff" => "the states cannot be compared",
-        "snapshot-merge" | "snapshot-drop" => {
-            return format!(
-                "the layers cannot be merged: {error}; check the storage of the branches: one that `plyfs union list` shows as \
-                 failed is merged half-way, and answers EIO until that is finished, which is tried again and again"
-            );
-        }
-        _ => return format!("{command}: {error}; check the storage of what the stack lies on"),
-    };
-    format!("{what}: {error}; nothing was changed: check the storage of the branches, and try again")
+fn command_error(target: &str, command: &str, error: Errno) -> String {
+    match control_specification(target, command).and_then(|known| known.failure) {
+        Some(ControlFailure { what, remedy }) => format!("{what}: {error}; {remedy}"),
+        None => format!("{command}: {error}; check the storage of what the stack lies on"),
+    }
+}
+
+/// Returns the specification of a control command, if the layer lists it.
+fn control_specification(target: &str, command: &str) -> Option<&'static ControlSpecification> {
+    registry().layer(target)?.controls.iter().find(|known| known.name == command)
 }
 
 impl MountContext {
-    /// Returns the branches of the union, if the stack has one.
+    /// Returns the branches of the first kind of layers that joins branches and lists them.
     fn branches(&self) -> Vec<String> {
-        let (target, command) = ("union".to_owned(), "branches".to_owned());
-        let list = self.file_system.control(&Control { target, command, arguments: Vec::new() }).unwrap_or_default();
+        let list = |kind: &Kind| {
+            let (target, command) = (kind.name.to_owned(), BRANCHES_COMMAND.to_owned());
+            self.file_system.control(&Control { target, command, arguments: Vec::new() }).ok()
+        };
+        let list = registry().layers().iter().filter(|kind| kind.joins_branches()).find_map(list).unwrap_or_default();
         list.lines().map(str::to_owned).collect()
     }
 

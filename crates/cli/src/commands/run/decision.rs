@@ -2,13 +2,13 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use stack::{Change, CommitError, CommitOptions, Committed, Conflict, Difference, Fork};
+use stack::fork::{self, Change, CommitError, CommitOptions, Committed, Conflict, Difference, Fork};
 
 use super::message::notify;
 use super::scratch::ScratchDirectory;
 use super::{partial_acls, session};
 use crate::arguments::Run;
-use crate::commands::{print, progress, snapshot};
+use crate::commands::{print, progress};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// The decision about the changes.
@@ -50,12 +50,11 @@ pub(crate) fn decide(
         let path = scratch.path().display();
         Failure::new(Exit::Failure, format!("cannot compare the fork: {errno}; its changes are kept in {path}"))
     })?;
-    let json = stack::differences_to_json(&differences);
     if arguments.json {
-        print(&format!("{json}\n"))?;
+        print(&format!("{}\n", fork::to_json(&differences)))?;
     } else {
         // Standard output belongs to the command.
-        let _ = io::stderr().write_all(snapshot::format_differences(&snapshot::parse_list(&json)?).as_bytes());
+        let _ = io::stderr().write_all(fork::format_differences(&differences).as_bytes());
     }
     let decision = match (arguments.commit, arguments.discard, arguments.keep, obstacle) {
         (true, _, _, None) => Decision::Commit,

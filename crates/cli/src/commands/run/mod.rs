@@ -13,7 +13,7 @@ use std::io::{self};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use stack::Fork;
+use stack::fork::Fork;
 use vnode::{Errno, Timestamp};
 
 use crate::arguments::Run;

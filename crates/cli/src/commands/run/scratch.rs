@@ -195,7 +195,7 @@ impl ScratchDirectory {
         let changes = self.directory.at(CHANGES_DIRECTORY);
         DirBuilder::new().mode(0o700).create(&changes).map_err(|error| unusable(self.path(), &error))?;
         // Without attributes of this kind, moved directories and copied files could not be recognised again.
-        let probe = format!("{}.plyfs.probe", stack::attributes_of_marks());
+        let probe = format!("{}.plyfs.probe", stack::fork::attributes_of_marks());
         let set = rustix::fs::setxattr(&changes, &*probe, b"y", XattrFlags::empty());
         set.and_then(|()| rustix::fs::removexattr(&changes, &*probe)).map_err(|error| {
             let message = format!(
@@ -318,7 +318,7 @@ impl PrivateDirectory {
         let directory =
             stack::build_directory(&descriptor_path(&self.file)).map_err(|error| not_removed(&self.path, &error))?;
         let changes = Name::new(CHANGES_DIRECTORY.as_bytes()).map_err(|error| not_removed(&self.path, &error))?;
-        match progress::with_progress("run: discarding", |_| stack::remove_tree(&directory.root(), changes)) {
+        match progress::with_progress("run: discarding", |_| stack::fork::remove_tree(&directory.root(), changes)) {
             Err(error) if error != vnode::Errno::ENOENT => Err(not_removed(&self.path, &error)),
             _ => Ok(()),
         }

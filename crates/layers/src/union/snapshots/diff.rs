@@ -6,6 +6,7 @@ use std::sync::Arc;
 use vnode::progress::object_done;
 use vnode::{Attributes, Caller, Entry, Errno, FileKind, NameBuf, OpenFlags, Result, VnodeRef, read_fully, zeros};
 
+use crate::printable::printable;
 use crate::union::branch::objects;
 use crate::union::branch::whiteout::{self, EntryMeaning};
 use crate::union::state::Node;
@@ -65,6 +66,28 @@ pub fn to_json(differences: &[Difference]) -> String {
         serde_json::json!({ "change": difference.change.name(), "path": path, "kind": kind })
     };
     serde_json::Value::Array(differences.iter().map(entry).collect()).to_string()
+}
+
+/// Returns the differences as text, one line each.
+pub fn format_differences(differences: &[Difference]) -> String {
+    let line = |Difference { change, path, kind }: &Difference| {
+        difference_line(change.name(), &String::from_utf8_lossy(path), *kind == FileKind::Directory)
+    };
+    differences.iter().map(line).collect()
+}
+
+/// Returns the line for one difference: `+` for added, `~` for changed, `-` for deleted; a directory ends with a slash, and the
+/// root is `.`.
+pub(crate) fn difference_line(change: &str, path: &str, is_directory: bool) -> String {
+    let sign = match change {
+        "added" => '+',
+        "deleted" => '-',
+        _ => '~',
+    };
+    match path {
+        "" => format!("{sign} .\n"),
+        path => format!("{sign} {}{}\n", printable(path), if is_directory { "/" } else { "" }),
+    }
 }
 
 /// Differences found so far.

@@ -6,9 +6,9 @@ use super::branch::branches::{UnusableBranch, UnusableReason};
 use crate::{BranchMode, Refusal};
 
 /// Arguments of a command.
-pub(crate) struct CommandArguments<'a>(pub(crate) &'a Control);
+pub(crate) struct ControlArguments<'a>(pub(crate) &'a Control);
 
-impl CommandArguments<'_> {
+impl ControlArguments<'_> {
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.arguments.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }

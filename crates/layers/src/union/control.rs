@@ -9,16 +9,18 @@ use vnode::{Claim, Control, ControlError, KeptAccessTimes};
 use super::branch::branches::{BranchBase, BranchSlot, open_branch};
 use super::branch::claim;
 use super::change::Groups;
-use super::command_arguments::{CommandArguments, cannot_be_used, missing_argument, refused};
+use super::control_arguments::{ControlArguments, cannot_be_used, missing_argument, refused};
+use super::control_specifications::CONTROLS;
 use super::state::Union;
-use crate::BranchMode;
+use crate::{BranchMode, ControlSpecification};
 
 type CommandResult = Result<String, ControlError>;
 
 impl Union {
-    /// Executes a command to the union.
-    pub(crate) fn command(self: &Arc<Self>, control: &Control) -> CommandResult {
-        let arguments = CommandArguments(control);
+    /// Executes a control command.
+    pub(crate) fn control(self: &Arc<Self>, control: &Control) -> CommandResult {
+        ControlSpecification::check(CONTROLS, control)?;
+        let arguments = ControlArguments(control);
         if let Some(answer) = self.view_command(&arguments) {
             return answer;
         }

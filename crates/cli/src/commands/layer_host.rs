@@ -1,0 +1,77 @@
+//! What the commands of layers use of this command line.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
+use std::path::Path;
+
+use stack::OpenBranch;
+use stack::command::{CommandHost, MountAnswers};
+use vnode::Control;
+
+use super::{find_running, notify, print, progress, send_command};
+use crate::control::Request;
+use crate::control::client::{self, Mount};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::expression::Expression;
+
+/// The host of the commands of layers.
+pub(crate) struct LayerHost;
+
+impl CommandHost for LayerHost {
+    fn control(&self, mount_point: &Path, command: Control) -> Outcome<String> {
+        send_command(&find_running(mount_point)?, command)
+    }
+
+    fn control_all(&self, target: &str, commands: &[&str]) -> Vec<MountAnswers> {
+        let answer = |mount: &Mount, name: &str| {
+            let (target, name) = (target.to_owned(), name.to_owned());
+            mount.text(&Request::Control { target, name, arguments: Vec::new(), follows: false }).unwrap_or_default()
+        };
+        let answers = |mount: Mount| MountAnswers {
+            answers: commands.iter().map(|command| answer(&mount, command)).collect(),
+            mount_point: mount.report.mount_point,
+        };
+        client::mounts().into_iter().map(answers).collect()
+    }
+
+    fn branch_text(&self, argument: &OsStr) -> Outcome<String> {
+        let expression = Expression::read(argument)?;
+        if !expression.is_single_branch() {
+            let message = format!("'{}' is not one branch; put a stack in parentheses", argument.display());
+            return Err(Failure::new(Exit::Expression, message));
+        }
+        Ok(expression.canonical_form())
+    }
+
+    fn open_branches(&self, stack: &OsStr) -> Outcome<Vec<OpenBranch>> {
+        Expression::read(stack)?.build_branches()
+    }
+
+    fn print(&self, text: &str) -> Outcome {
+        print(text)
+    }
+
+    fn notify(&self, message: &dyn Display) {
+        notify(message);
+    }
+
+    fn with_progress(&self, title: &str, work: &mut dyn FnMut(&dyn Fn(&str) -> Outcome)) {
+        progress::with_progress(title, |line| {
+            work(&|text| {
+                line.hide();
+                print(text)
+            });
+        });
+    }
+
+    fn confirm(&self, question: &str) -> bool {
+        if !stdin().is_terminal() || !stderr().is_terminal() {
+            return false;
+        }
+        let _ = write!(stderr(), "plyfs: {question} [y/N] ");
+        let mut answer = String::new();
+        let is_read = stdin().lock().read_line(&mut answer).is_ok();
+        is_read && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+    }
+}

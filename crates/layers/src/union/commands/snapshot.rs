@@ -1,0 +1,152 @@
+//! `plyfs snapshot`: snapshots of a mounted union.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use serde::Deserialize;
+
+use super::client::query;
+use crate::command::{CommandHost, Exit, Failure, LayerCommand, Outcome};
+use crate::printable::printable;
+use crate::union::snapshots::diff::difference_line;
+
+pub(crate) const COMMAND: LayerCommand = LayerCommand { name: "snapshot", command: SnapshotArguments::command, run };
+
+/// Format of times, which are also the names of snapshots that get none from the user.
+const TIME_FORMAT: &str = "%Y-%m-%d %H:%M:%S";
+
+/// Keep states of a mounted union, compare them, and go back to them
+#[derive(Debug, Parser)]
+struct SnapshotArguments {
+    #[command(subcommand)]
+    command: SnapshotCommand,
+}
+
+/// A snapshot keeps the state of the whole union. It is there at once, however much there is, and takes room only for what is changed afterwards. While there are snapshots only the branch that was written first can be changed.
+#[derive(Debug, Subcommand)]
+enum SnapshotCommand {
+    /// Keep the state of now, under running programs
+    Take {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// Its name; without it, the time
+        name: Option<String>,
+    },
+    /// List the snapshots, oldest first
+    List {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tell what was added (+), changed (~) and deleted (-) since a snapshot
+    Diff {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The snapshot
+        from: String,
+        /// A later one; without it, now
+        to: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget all snapshots before one, or all there are; the state of now stays as it is
+    Merge {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The snapshot that becomes the oldest
+        name: Option<String>,
+    },
+    /// Forget a snapshot; the state of now and other snapshots stay as they are
+    Drop {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The snapshot
+        name: String,
+    },
+    /// Go back to a snapshot: what was changed since is lost, later snapshots too
+    Restore {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The snapshot
+        name: String,
+    },
+}
+
+/// A snapshot in the list.
+#[derive(Deserialize)]
+struct SnapshotEntry {
+    name: String,
+    taken: i64,
+}
+
+/// A difference between two states.
+#[derive(Deserialize)]
+struct DifferenceEntry {
+    change: String,
+    path: String,
+    kind: String,
+}
+
+fn run(matches: &ArgMatches, host: &dyn CommandHost) -> Outcome {
+    match SnapshotArguments::from_arg_matches(matches)?.command {
+        SnapshotCommand::Take { mount_point, name } => {
+            let name = name.unwrap_or_else(|| Zoned::now().strftime(TIME_FORMAT).to_string());
+            query(host, &mount_point, "snapshot-take", &[("name", &name)])?;
+            host.print(&format!("{name}\n"))
+        }
+        SnapshotCommand::List { mount_point, json } => {
+            let answer = query(host, &mount_point, "snapshots", &[])?;
+            host.print(&if json { format!("{answer}\n") } else { format_list(&parse_list(&answer)?) })
+        }
+        SnapshotCommand::Diff { mount_point, from, to, json } => {
+            let to = to.as_ref().map(|to| ("to", to.as_str()));
+            let arguments: Vec<_> = [("from", from.as_str())].into_iter().chain(to).collect();
+            let answer = query(host, &mount_point, "snapshot-diff", &arguments)?;
+            host.print(&if json { format!("{answer}\n") } else { format_differences(&parse_list(&answer)?) })
+        }
+        SnapshotCommand::Merge { mount_point, name } => {
+            let arguments: Vec<_> = name.iter().map(|name| ("name", name.as_str())).collect();
+            query(host, &mount_point, "snapshot-merge", &arguments).map(drop)
+        }
+        SnapshotCommand::Drop { mount_point, name } => {
+            query(host, &mount_point, "snapshot-drop", &[("name", &name)]).map(drop)
+        }
+        SnapshotCommand::Restore { mount_point, name } => {
+            query(host, &mount_point, "snapshot-restore", &[("name", &name)]).map(drop)
+        }
+    }
+}
+
+/// Parses a list that a union has returned.
+fn parse_list<'a, T: Deserialize<'a>>(response: &'a str) -> Outcome<Vec<T>> {
+    serde_json::from_str(response).map_err(|error| {
+        Failure::new(Exit::NoAnswer, format!("the server's answer cannot be read: {error}; is it of another version?"))
+    })
+}
+
+/// Returns a line for each snapshot: its time and its name.
+fn format_list(snapshots: &[SnapshotEntry]) -> String {
+    let line = |SnapshotEntry { name, taken }: &SnapshotEntry| {
+        let time = Timestamp::from_second(*taken).map(|time| time.to_zoned(TimeZone::system()));
+        let time = time.map(|time| time.strftime(TIME_FORMAT).to_string()).unwrap_or_default();
+        format!(" {time}  {}\n", printable(name))
+    };
+    snapshots.iter().map(line).collect()
+}
+
+fn format_differences(differences: &[DifferenceEntry]) -> String {
+    let line =
+        |DifferenceEntry { change, path, kind }: &DifferenceEntry| difference_line(change, path, kind == "directory");
+    differences.iter().map(line).collect()
+}
